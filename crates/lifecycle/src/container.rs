@@ -1,4 +1,4 @@
-//! What is known about one container of the spec.
+//! State of one container of the spec.
 
 use crate::{
     BackoffPolicy, ContainerExit, RuntimeImage, StartStage,
@@ -62,7 +62,7 @@ pub(crate) struct Instance {
     /// Its process is gone, and the runtime still clears up after it.
     #[serde(default)]
     pub(crate) clearing: bool,
-    /// It is to go while its Pod lives on.
+    /// It is being killed while its Pod keeps running.
     #[serde(default)]
     pub(crate) kill: Option<ContainerKill>,
     /// The signal that stops it, if that is known.
@@ -107,7 +107,7 @@ impl Instance {
     }
 }
 
-/// What it does.
+/// State of a container in the runtime.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum InstanceState {
     Created,
@@ -115,24 +115,24 @@ pub(crate) enum InstanceState {
     Exited(ContainerExit),
 }
 
-/// How an earlier one ended.
+/// A terminated container of an earlier attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct EndedContainer {
     pub(crate) id: String,
     pub(crate) exit: ContainerExit,
 }
 
-/// Where the image is.
+/// State of the container's image.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ImageState {
-    /// Nobody asked yet.
+    /// Not requested yet.
     #[default]
     Unknown,
     /// On its way.
     Pulling,
     /// There.
     Present { image_ref: String },
-    /// Not to be had; looked for again `delay` after `at`. Whether it is pulled then is up to `Pod::pulls`.
+    /// Not available; checked again `delay` after `at`. Whether it is pulled then is up to `Pod::pulls`.
     Failed {
         reason: String,
         message: String,
@@ -144,7 +144,7 @@ pub(crate) enum ImageState {
     },
 }
 
-/// Why it could not be created.
+/// Failed creation or start of a container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StartFailure {
     /// Which one was made before its start failed, if one was.
@@ -232,7 +232,7 @@ impl Container {
         Some(after(exit.finished_at, self.pending_delay(spec, policy, exit.finished_at)))
     }
 
-    /// Whether its end says anything of how it fares.
+    /// Whether its exit counts for the restart backoff.
     pub(crate) fn has_backoff(&self) -> bool {
         self.kill_cause() != Some(KillCause::RestartAll { asked: false })
     }

@@ -1,4 +1,4 @@
-//! Which Pod goes when the node lacks something (`pkg/kubelet/eviction`).
+//! Node-pressure eviction: which Pod is evicted under resource pressure (`pkg/kubelet/eviction`).
 //!
 //! Figures come in, decisions come out: [`Watch`] turns the node's figures into conditions and, when a threshold has been
 //! crossed for long enough, into something to reclaim; [`victim`] names the Pod that is to go for it; [`over_limits`]
@@ -233,7 +233,7 @@ pub struct PodFigures {
     pub volumes: BTreeMap<String, DiskUsage>,
 }
 
-/// A Pod that could go.
+/// A Pod that may be evicted.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     /// The Pod.

@@ -1,4 +1,4 @@
-//! Why a Pod is in its state, what it waits for, and when that ends.
+//! `podium explain`: the reasons for a Pod's state and its next step.
 
 use crate::{
     Action, Hook, NodePolicy, Pod, ProbeKind,

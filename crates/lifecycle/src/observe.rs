@@ -1,4 +1,4 @@
-//! Facts are folded into what is known.
+//! Applies events to the state of a Pod.
 
 mod container_events;
 mod hook_results;
@@ -24,7 +24,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Folds one fact into what is known about a Pod.
+/// Applies one event to the state of a Pod.
 pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp) {
     pod.features = RestartFeatures::from(&policy.gates);
     // What the passing of time alone has decided stands before this fact.

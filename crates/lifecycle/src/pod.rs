@@ -1,4 +1,4 @@
-//! All that is known about one Pod on its node.
+//! The kubelet's state of one Pod.
 
 use crate::{
     Admission, Eviction, PodEvent,
@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{Container as Spec, Pod as ApiPod, PodSpec, PodS
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
-/// All that is known about one Pod on its node. The kubelet keeps it on disk, so that a restart forgets nothing.
+/// The kubelet's state of one Pod, checkpointed to disk so that it survives a kubelet restart.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pod {
     pub(crate) object: Arc<ApiPod>,
@@ -30,7 +30,7 @@ pub struct Pod {
     pub(crate) terminal_at: Option<Timestamp>,
     /// When its last container ended for good, but for sidecars, which end then (KEP-753).
     pub(crate) finished_at: Option<Timestamp>,
-    /// How it ended; from then on its phase never changes.
+    /// Terminal phase, once reached; it never changes.
     pub(crate) ended: Option<PodOutcome>,
     /// Rebuilt from the API alone: nothing is done before the runtime has told what it has.
     pub(crate) unseen: bool,
@@ -79,7 +79,7 @@ pub struct Pod {
     pub(crate) durable: u64,
 }
 
-/// Where the Pod's volumes are.
+/// State of the Pod's volumes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Volumes {
     Absent,
@@ -96,7 +96,7 @@ pub(crate) struct Sandbox {
     pub(crate) state: SandboxState,
 }
 
-/// What a sandbox does.
+/// State of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SandboxState {
     Ready,
@@ -105,7 +105,7 @@ pub(crate) enum SandboxState {
     Stopped,
 }
 
-/// Something that failed and is tried again.
+/// A failed step that is retried with backoff.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FailedAttempt {
     pub(crate) message: String,
@@ -119,7 +119,7 @@ impl FailedAttempt {
     }
 }
 
-/// How a Pod ended.
+/// Terminal phase of a Pod with its reason and message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PodOutcome {
     pub(crate) at: Timestamp,
@@ -214,7 +214,7 @@ impl Pod {
         self.gone_at.is_some()
     }
 
-    /// Whether the node has taken it.
+    /// Whether the node admitted it.
     #[must_use]
     pub fn is_admitted(&self) -> bool {
         self.admission == Some(Admission::Admitted)
@@ -258,7 +258,7 @@ impl Pod {
         self.containers.get(name).is_some_and(Container::is_running)
     }
 
-    /// The sandbox that stands.
+    /// The id of the ready sandbox.
     #[must_use]
     pub fn sandbox_id(&self) -> Option<&str> {
         self.ready_sandbox().map(|s| s.id.as_str())

@@ -1,4 +1,4 @@
-//! Who has to go so that a critical Pod has room (`pkg/kubelet/preemption`, as in 1.35).
+//! Preemption victims for a critical Pod (`pkg/kubelet/preemption`, as in 1.35).
 //!
 //! As little as possible goes: of Guaranteed Pods only what all others could not free, of Burstable ones only what all of
 //! BestEffort could not; of each class as few as can be, and the smaller ones.
@@ -29,9 +29,9 @@ pub(crate) struct InsufficientResource {
 pub struct Preemption {
     /// The first resource of which not enough is left.
     pub resource: String,
-    /// Who goes.
+    /// The victims.
     pub pods: Vec<Arc<Pod>>,
-    /// What they are told.
+    /// The eviction of each victim.
     pub eviction: Eviction,
 }
 

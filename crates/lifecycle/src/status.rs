@@ -1,4 +1,4 @@
-//! What the API shows: derived from what is known, never kept twice.
+//! Computes `PodStatus` (`generateAPIPodStatus`).
 
 use crate::{
     Admission, ContainerExit, NodePolicy, Pod, StartStage,
@@ -30,7 +30,7 @@ pub(crate) const RUN_CONTAINER_ERROR_SHOWN: Duration = Duration::from_secs(1);
 /// (`MaxPodTerminationMessageLogLength`).
 const MAX_POD_TERMINATION_MESSAGE_BYTES: usize = 12 * 1024;
 
-/// What the API shows of a Pod at this moment.
+/// Computes the `PodStatus` to report.
 #[must_use]
 pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
     let phase = phase(pod, now);
@@ -312,7 +312,7 @@ fn run_container_error_state(exit: &ContainerExit, now: Timestamp) -> Option<Con
     fresh.then(|| waiting_state(start_failure_reason(StartStage::Start), Some(exit.message.clone())))
 }
 
-/// What hinders a start, if anything does.
+/// Returns the waiting state of a failed start or pull, if any.
 fn start_failure_state(pod: &Pod, spec: &Spec, container: &Container, now: Timestamp) -> Option<ContainerState> {
     if let Some(failure) = &container.start_failure {
         return Some(waiting_state(start_failure_reason(failure.stage), Some(failure.message.clone())));

@@ -1,11 +1,11 @@
-//! A Pod that is being stopped: why, and until when.
+//! Pod termination: its cause and deadline.
 
 use crate::{Admission, pod::Pod, time::after};
 use api::pod::DEFAULT_GRACE_PERIOD_SECONDS;
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// Why nothing of the Pod may run any more, and until when it may take its leave.
+/// Termination of a Pod: cause and deadline.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PodTermination {
     pub(crate) cause: TerminationCause,
@@ -13,16 +13,16 @@ pub(crate) struct PodTermination {
     pub(crate) deadline: Timestamp,
 }
 
-/// Why nothing of the Pod may run any more.
+/// Cause of a Pod's termination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TerminationCause {
-    /// The node does not take it.
+    /// The node rejected it.
     Rejected,
     /// Its object left the API.
     Gone,
     /// It is being deleted.
     Deleted,
-    /// The node wants it away.
+    /// The node evicts, preempts or shuts it down.
     Evicted,
     /// `activeDeadlineSeconds` is over.
     DeadlineExceeded,

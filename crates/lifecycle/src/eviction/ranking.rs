@@ -1,4 +1,4 @@
-//! Who goes first.
+//! Eviction ranking of Pods (`rankMemoryPressure`, `rankDiskPressureFunc`).
 
 use super::{AT_ONCE, Candidate, DiskUsage, PodFigures, Resource, Signal, Starved, message};
 use crate::Eviction;
