@@ -49,7 +49,7 @@ pub(super) fn kill_failed_containers(pod: &Pod, policy: &NodePolicy, now: Timest
     }
 }
 
-/// How a container takes its stop.
+/// How a container is stopped.
 struct ContainerStop {
     /// When SIGKILL comes.
     deadline: Timestamp,
