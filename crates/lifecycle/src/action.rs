@@ -1,4 +1,4 @@
-//! Actions: everything that a plan may ask the kubelet to do.
+//! Actions that a plan requests from the kubelet.
 //!
 //! Each action has an [`ActionKey`]. A plan repeats an action until a fact says that it was carried out, so the kubelet
 //! starts an action only when none with that key is in flight. Carrying one out twice must do no harm: after a restart
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
-/// What makes an action the same action.
+/// Identity of an action, to deduplicate actions in flight.
 ///
 /// Two plans that ask for the same thing give the same key; a change that matters (a shorter grace period) gives another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ impl std::fmt::Display for ActionKey {
     }
 }
 
-/// One thing to do now.
+/// One action for the kubelet to execute.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Action {
     /// Decide whether this node takes the Pod; answered by [`crate::Event::Admission`].
@@ -137,11 +137,11 @@ pub enum Action {
     /// Remove the Pod's object from the API (grace 0, this UID only), now that it is terminal there and gone here;
     /// answered by [`crate::Event::Gone`].
     DeleteFromApi,
-    /// Nothing of the Pod is left: forget it. Always the last action.
+    /// Drop all state of the Pod. Always the last action.
     Forget,
 }
 
-/// Which probe (seed 000, "Arten von Probes").
+/// Which probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ProbeKind {
     /// Whether the application has started.
@@ -152,7 +152,7 @@ pub enum ProbeKind {
     Readiness,
 }
 
-/// A Kubernetes Event about a Pod (LIFECYCLE.md 3.12).
+/// A Kubernetes Event about a Pod (`pkg/kubelet/events`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodEvent {
     /// Number within this Pod, for the key.
@@ -161,11 +161,11 @@ pub struct PodEvent {
     pub kind: EventKind,
     /// For example `Started`.
     pub reason: String,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
     /// The container it is about, as `spec.containers{name}`, if any.
     pub field_path: Option<String>,
-    /// For programs.
+    /// Annotations of the Event.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
 }
@@ -182,9 +182,9 @@ impl PodEvent {
 /// Type of a Kubernetes Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
-    /// As it should be.
+    /// `Normal`.
     Normal,
-    /// Worth a look.
+    /// `Warning`.
     Warning,
 }
 

@@ -11,7 +11,7 @@ pub fn profile<'a>(spec: &'a PodSpec, container: &'a Container) -> Option<&'a Ap
 }
 
 /// Why a node does not take the Pod: reason and message. Whoever asks for confinement does not run without it.
-pub(crate) fn refusal(spec: &PodSpec, enabled: bool) -> Option<(String, String)> {
+pub(crate) fn rejection(spec: &PodSpec, enabled: bool) -> Option<(String, String)> {
     let mut profiles = pod::containers(spec).filter_map(|(_, c)| profile(spec, c));
     let confined = profiles.any(|p| p.type_ != "Unconfined");
     let why = "Cannot enforce AppArmor: AppArmor is not enabled on the host";

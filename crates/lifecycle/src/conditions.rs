@@ -1,4 +1,4 @@
-//! The conditions of a Pod (LIFECYCLE.md 3.7 and 3.8).
+//! The conditions of a Pod (`pkg/kubelet/status/generate.go`).
 
 use crate::{
     Pod,
@@ -29,7 +29,7 @@ pub const OWNED_CONDITIONS: [&str; 9] = [
 pub const RESIZE_CONDITIONS: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
 
 /// A condition's status with its reason and message.
-type Verdict = (bool, &'static str, String);
+type ConditionValue = (bool, &'static str, String);
 
 pub(crate) fn conditions(pod: &Pod, phase: &Phase, now: Timestamp) -> Vec<PodCondition> {
     let containers_ready = containers_ready(pod, phase, now);
@@ -37,7 +37,7 @@ pub(crate) fn conditions(pod: &Pod, phase: &Phase, now: Timestamp) -> Vec<PodCon
     // Until the runtime has told, what was true stays true.
     let sandbox = pod.ready_sandbox().is_some()
         || pod.unseen && api::pod::condition_is_true(&pod.object, "PodReadyToStartContainers");
-    let verdicts: [(&str, Verdict); 5] = [
+    let verdicts: [(&str, ConditionValue); 5] = [
         (OWNED_CONDITIONS[0], (sandbox, "", String::new())),
         (OWNED_CONDITIONS[1], initialized(pod, phase, now)),
         (OWNED_CONDITIONS[2], ready),
@@ -92,7 +92,7 @@ fn known(pod: &Pod, kind: &str) -> Option<PodCondition> {
     pod.written.as_deref().and_then(of).or_else(|| pod.object.status.as_ref().and_then(of))
 }
 
-fn condition(pod: &Pod, kind: &str, (holds, reason, message): Verdict, now: Timestamp) -> PodCondition {
+fn condition(pod: &Pod, kind: &str, (holds, reason, message): ConditionValue, now: Timestamp) -> PodCondition {
     let status = if holds { "True" } else { "False" };
     let since = known(pod, kind).filter(|c| c.status == status).and_then(|c| c.last_transition_time);
     PodCondition {
@@ -106,7 +106,7 @@ fn condition(pod: &Pod, kind: &str, (holds, reason, message): Verdict, now: Time
     }
 }
 
-fn initialized(pod: &Pod, phase: &Phase, now: Timestamp) -> Verdict {
+fn initialized(pod: &Pod, phase: &Phase, now: Timestamp) -> ConditionValue {
     if phase.phase == "Succeeded" {
         return (true, "PodCompleted", String::new());
     }
@@ -121,7 +121,7 @@ fn initialized(pod: &Pod, phase: &Phase, now: Timestamp) -> Verdict {
     (false, "ContainersNotInitialized", format!("containers with incomplete status: [{}]", incomplete.join(" ")))
 }
 
-fn containers_ready(pod: &Pod, phase: &Phase, now: Timestamp) -> Verdict {
+fn containers_ready(pod: &Pod, phase: &Phase, now: Timestamp) -> ConditionValue {
     match phase.phase {
         "Succeeded" => return (false, "PodCompleted", String::new()),
         "Failed" => return (false, "PodFailed", String::new()),
@@ -134,7 +134,7 @@ fn containers_ready(pod: &Pod, phase: &Phase, now: Timestamp) -> Verdict {
     (false, "ContainersNotReady", format!("containers with unready status: [{}]", unready.join(" ")))
 }
 
-fn ready(pod: &Pod, containers_ready: &Verdict) -> Verdict {
+fn ready(pod: &Pod, containers_ready: &ConditionValue) -> ConditionValue {
     if !containers_ready.0 {
         return containers_ready.clone();
     }

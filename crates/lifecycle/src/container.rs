@@ -1,9 +1,9 @@
-//! What is known about one container of the spec.
+//! State of one container of the spec.
 
 use crate::{
     BackoffPolicy, ContainerExit, RuntimeImage, StartStage,
+    container_kill::{ContainerKill, KillCause},
     hooks::Hooks,
-    kill::{Kill, KillCause},
     probes::Probes,
     time::after,
 };
@@ -18,13 +18,13 @@ pub(crate) struct Container {
     /// The newest one that the runtime made.
     pub(crate) current: Option<Instance>,
     /// How the one before ended (`lastState`).
-    pub(crate) last: Option<Ended>,
+    pub(crate) last: Option<EndedContainer>,
     /// Older ones that the runtime still has, to be removed.
     pub(crate) dead: Vec<String>,
     /// The image.
-    pub(crate) image: Image,
+    pub(crate) image: ImageState,
     /// Ends of containers that nobody has told of yet: facts may come out of order.
-    pub(crate) early: Vec<Ended>,
+    pub(crate) early: Vec<EndedContainer>,
     /// A start is on its way, and was not answered yet. Kept over a restart of the kubelet, until the runtime was listed.
     pub(crate) starting: bool,
     /// The image of the spec when a start was begun last.
@@ -54,7 +54,7 @@ pub(crate) struct Instance {
     pub(crate) image_name: Option<String>,
     /// The attempt of the sandbox that it was made in, if that is known.
     pub(crate) sandbox: Option<u32>,
-    pub(crate) state: State,
+    pub(crate) state: InstanceState,
     #[serde(default)]
     pub(crate) probes: Probes,
     #[serde(default)]
@@ -62,9 +62,9 @@ pub(crate) struct Instance {
     /// Its process is gone, and the runtime still clears up after it.
     #[serde(default)]
     pub(crate) clearing: bool,
-    /// It is to go while its Pod lives on.
+    /// It is being killed while its Pod keeps running.
     #[serde(default)]
-    pub(crate) kill: Option<Kill>,
+    pub(crate) kill: Option<ContainerKill>,
     /// The signal that stops it, if that is known.
     #[serde(default)]
     pub(crate) stop_signal: Option<String>,
@@ -78,7 +78,13 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// One of which no more is known: probes and hooks begin anew with each.
-    pub(crate) fn new(id: String, attempt: u32, made_of: RuntimeImage, sandbox: Option<u32>, state: State) -> Self {
+    pub(crate) fn new(
+        id: String,
+        attempt: u32,
+        made_of: RuntimeImage,
+        sandbox: Option<u32>,
+        state: InstanceState,
+    ) -> Self {
         let (probes, hooks) = (Probes::default(), Hooks::default());
         let (image_id, image_name) = (made_of.id, Some(made_of.name).filter(|name| !name.is_empty()));
         let (image, resources) = (made_of.spec, None);
@@ -101,32 +107,32 @@ impl Instance {
     }
 }
 
-/// What it does.
+/// State of a container in the runtime.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum State {
+pub(crate) enum InstanceState {
     Created,
     Running { since: Timestamp },
     Exited(ContainerExit),
 }
 
-/// How an earlier one ended.
+/// A terminated container of an earlier attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Ended {
+pub(crate) struct EndedContainer {
     pub(crate) id: String,
     pub(crate) exit: ContainerExit,
 }
 
-/// Where the image is.
+/// State of the container's image.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Image {
-    /// Nobody asked yet.
+pub(crate) enum ImageState {
+    /// Not requested yet.
     #[default]
     Unknown,
     /// On its way.
     Pulling,
     /// There.
     Present { image_ref: String },
-    /// Not to be had; looked for again `delay` after `at`. Whether it is pulled then is up to `Pod::pulls`.
+    /// Not available; checked again `delay` after `at`. Whether it is pulled then is up to `Pod::pulls`.
     Failed {
         reason: String,
         message: String,
@@ -138,7 +144,7 @@ pub(crate) enum Image {
     },
 }
 
-/// Why it could not be created.
+/// Failed creation or start of a container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StartFailure {
     /// Which one was made before its start failed, if one was.
@@ -158,7 +164,7 @@ impl Container {
     /// How the newest one ended, if it has.
     pub(crate) fn any_exit(&self) -> Option<&ContainerExit> {
         match self.current.as_ref().map(|i| &i.state) {
-            Some(State::Exited(exit)) => Some(exit),
+            Some(InstanceState::Exited(exit)) => Some(exit),
             _ => None,
         }
     }
@@ -174,29 +180,30 @@ impl Container {
     }
 
     /// Whether its process runs.
-    pub(crate) fn alive(&self) -> bool {
-        matches!(self.current.as_ref().map(|i| &i.state), Some(State::Running { .. }))
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.current.as_ref().map(|i| &i.state), Some(InstanceState::Running { .. }))
     }
 
     /// Whether it runs, of another image than the spec has now, and nobody is stopping it.
     pub(crate) fn runs_another_image(&self, spec: &Spec) -> bool {
-        let instance = self.current.as_ref().filter(|i| i.kill.is_none() && matches!(i.state, State::Running { .. }));
+        let instance =
+            self.current.as_ref().filter(|i| i.kill.is_none() && matches!(i.state, InstanceState::Running { .. }));
         instance.is_some_and(|i| i.image.is_some() && i.image != spec.image)
     }
 
     /// Whether its process runs, or may at any moment.
     pub(crate) fn may_run(&self) -> bool {
-        self.alive() || self.starting
+        self.is_running() || self.starting
     }
 
     /// A start was answered; gives whether one was on its way.
-    pub(crate) fn answered(&mut self) -> bool {
+    pub(crate) fn take_starting(&mut self) -> bool {
         std::mem::take(&mut self.starting)
     }
 
     /// Whether one of its processes ever ran, or tried to.
-    pub(crate) fn ran(&self) -> bool {
-        self.last.is_some() || self.current.as_ref().is_some_and(|i| i.state != State::Created)
+    pub(crate) fn has_run(&self) -> bool {
+        self.last.is_some() || self.current.as_ref().is_some_and(|i| i.state != InstanceState::Created)
     }
 
     /// Whether this one was made, and could not be started.
@@ -212,21 +219,21 @@ impl Container {
     /// The attempt that a start now would be: one that was made and not tried yet is used.
     pub(crate) fn next_attempt(&self) -> u32 {
         match &self.current {
-            Some(i) if i.state == State::Created && !self.failed_to_start(i) => i.attempt,
+            Some(i) if i.state == InstanceState::Created && !self.failed_to_start(i) => i.attempt,
             Some(i) => i.attempt + 1,
             None => 0,
         }
     }
 
-    /// When it may be started again after its exit (LIFECYCLE.md 3.9): at once the first time, and after ten good minutes.
+    /// When it may be started again after its exit (`doBackOff`): at once the first time, and after ten good minutes.
     /// What was stopped because another container ended waits for nothing.
     pub(crate) fn restart_at(&self, spec: &Spec, policy: &BackoffPolicy) -> Option<Timestamp> {
-        let exit = self.any_exit().filter(|_| self.backs_off())?;
+        let exit = self.any_exit().filter(|_| self.has_backoff())?;
         Some(after(exit.finished_at, self.pending_delay(spec, policy, exit.finished_at)))
     }
 
-    /// Whether its end says anything of how it fares.
-    pub(crate) fn backs_off(&self) -> bool {
+    /// Whether its exit counts for the restart backoff.
+    pub(crate) fn has_backoff(&self) -> bool {
         self.kill_cause() != Some(KillCause::RestartAll { asked: false })
     }
 

@@ -1,7 +1,7 @@
-//! Facts: everything that can happen to a Pod on its node.
+//! Pod lifecycle events: the input of the state machine.
 //!
-//! The kubelet turns what it sees into these and hands them to [`crate::observe`]. Each fact may arrive late, twice or
-//! out of order: facts about a container carry its id, and a fact about a container that is not the newest is history.
+//! The kubelet reports each change as an event to [`crate::observe`]. Events may arrive late, twice or out of order:
+//! container events carry the container's id, and events of any but the newest container are ignored.
 
 use crate::{ActionKey, Allocation, ProbeKind, ResizeVerdict};
 use jiff::Timestamp;
@@ -9,16 +9,16 @@ use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
-/// One fact about a Pod.
+/// Pod lifecycle event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     /// The newest version of the Pod's object: spec, metadata, deletion, and the conditions that others write.
     Updated(Arc<ApiPod>),
-    /// The object left the API (forced deletion, or the last step of an ordinary one).
+    /// The object was removed from the API (forced deletion, or the last step of an ordinary one).
     Gone,
-    /// The node decided, once and for all, whether it takes the Pod.
+    /// The admission decision of the node, which is final.
     Admission(Admission),
-    /// The node wants the Pod away: eviction, preemption, shutdown.
+    /// The node terminates the Pod: eviction, preemption, shutdown.
     Evicted(Eviction),
     /// About the Pod's volumes.
     Volumes(VolumesFact),
@@ -40,13 +40,13 @@ pub enum Event {
         /// What happened.
         fact: ContainerFact,
     },
-    /// A probe was carried out once. What nobody asked for since the last result is history: each action has one answer.
+    /// Result of one probe. A result without a pending [`crate::Action::Probe`] is ignored.
     Probed {
         /// The container's id.
         id: String,
         /// Which of its probes.
         probe: ProbeKind,
-        /// What came of it.
+        /// The result.
         outcome: ProbeOutcome,
     },
     /// A lifecycle hook ended.
@@ -55,7 +55,7 @@ pub enum Event {
         id: String,
         /// Which of its hooks.
         hook: Hook,
-        /// What came of it.
+        /// The result.
         outcome: HookOutcome,
     },
     /// Whether the node takes the Pod with the resources that it asks for, in this generation.
@@ -65,9 +65,9 @@ pub enum Event {
         /// The decision.
         verdict: ResizeVerdict,
     },
-    /// Another Pod takes less of the node now: what was deferred may fit.
+    /// Another Pod released resources: a deferred resize may fit now.
     RoomMade,
-    /// The node's disk is full: the containers of a Pod that has left are not kept for people to read any more.
+    /// The node's disk is full: dead containers of terminated Pods are removed.
     DiskFull,
     /// The Pod's cgroup and these containers have the resources that were allocated.
     ResourcesActuated {
@@ -78,17 +78,17 @@ pub enum Event {
     },
     /// Resources that were allocated could not be given to the Pod; tried again after a back-off.
     ResourcesFailed {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
-    /// The API server took this status.
+    /// The API server accepted this status update.
     StatusWritten(Box<PodStatus>),
-    /// An action is about to be carried out. Told of [`crate::Action::StartContainer`], so that a Pod that is stopped in
-    /// between waits for what may just come to life.
+    /// An action begins. Reported for [`crate::Action::StartContainer`], so that the termination of a Pod waits for a
+    /// container that is being started.
     Begun(ActionKey),
-    /// An action was carried out for which no other fact speaks (an event was recorded, something was removed).
+    /// An action without an event of its own succeeded (an Event was recorded, an object was deleted).
     Done(ActionKey),
-    /// An action failed for which no other fact speaks. It is planned again after a back-off; what it did before it failed is
+    /// An action without an event of its own failed. It is planned again after a back-off; what it did before it failed is
     /// not known until the runtime is listed.
     Failed {
         /// The action.
@@ -108,21 +108,21 @@ pub enum Event {
     },
 }
 
-/// Whether the node takes the Pod.
+/// Admission decision of the node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Admission {
-    /// It does.
+    /// The node accepts the Pod.
     Admitted,
-    /// It does not, for ever; the Pod fails with this reason and message (LIFECYCLE.md 3.12, "Admission rejection reasons").
+    /// The node rejects the Pod for good; it fails with this reason and message (`pkg/kubelet/lifecycle`).
     Rejected {
         /// For example `OutOfcpu`.
         reason: String,
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
 }
 
-/// Why the node wants the Pod away (LIFECYCLE.md 3.13).
+/// Why and how the node terminates a Pod (KEP-3329).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eviction {
     /// `status.reason`: `Evicted`, `Preempting`, `Terminated`.
@@ -141,7 +141,7 @@ pub struct Eviction {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// About the Pod's volumes.
+/// Volume event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VolumesFact {
     /// All are there.
@@ -155,10 +155,10 @@ pub enum VolumesFact {
     Unmounted,
 }
 
-/// About the Pod's sandbox.
+/// Sandbox event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SandboxFact {
-    /// It stands.
+    /// The sandbox is ready.
     Ready {
         /// The runtime's id.
         id: String,
@@ -189,7 +189,7 @@ pub enum SandboxFact {
     },
 }
 
-/// About an image.
+/// Image event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ImageFact {
     /// A pull has begun.
@@ -231,7 +231,7 @@ pub enum ImageFact {
     },
 }
 
-/// About a container.
+/// Container event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContainerFact {
     /// The runtime made it.
@@ -286,7 +286,7 @@ pub enum ContainerFact {
     },
 }
 
-/// How far a start came (LIFECYCLE.md 3.12, "Waiting reasons").
+/// Stage at which a start failed (`pkg/kubelet/images`, `kuberuntime_container.go`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StartStage {
     /// Its configuration could not be put together: `CreateContainerConfigError` (a missing ConfigMap or Secret, a bad user).
@@ -300,7 +300,7 @@ pub enum StartStage {
 /// How containerd's words begin when a start failed at its last step, the one that lets the process go.
 const START_OF_ITS_PROCESS: &str = "failed to start containerd task";
 
-/// How a container ended.
+/// Exit of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerExit {
     /// Exit code; 128 + n after signal n.
@@ -324,13 +324,13 @@ impl ContainerExit {
         self.started_at.is_none() && !self.message.starts_with(START_OF_ITS_PROCESS)
     }
 
-    /// Whether the runtime made it and could not start it: it counts as one that ran, with code 128 (LIFECYCLE.md 3.12).
+    /// Whether the runtime made it and could not start it: it counts as one that ran, with code 128 (`pkg/kubelet/events`).
     pub(crate) fn failed_to_start(&self) -> bool {
         self.started_at.is_none() && self.reason == "StartError"
     }
 }
 
-/// What came of one probe (seed 000, "Ergebnis der Probe"; LIFECYCLE.md 3.10).
+/// Result of one probe (`prober.go`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProbeOutcome {
     /// Passed.
@@ -352,7 +352,7 @@ pub enum Hook {
     PreStop,
 }
 
-/// What came of a hook.
+/// Result of a lifecycle hook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HookOutcome {
     /// It ran to its end.
@@ -363,7 +363,7 @@ pub enum HookOutcome {
     TimedOut,
 }
 
-/// All that the runtime has of one Pod.
+/// The sandboxes and containers that the runtime lists for one Pod.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RuntimeView {
     /// Its sandboxes.

@@ -1,17 +1,17 @@
-//! Which Pod goes when the node lacks something (`pkg/kubelet/eviction`; seed 003 on disruption).
+//! Node-pressure eviction: which Pod is evicted under resource pressure (`pkg/kubelet/eviction`).
 //!
 //! Figures come in, decisions come out: [`Watch`] turns the node's figures into conditions and, when a threshold has been
 //! crossed for long enough, into something to reclaim; [`victim`] names the Pod that is to go for it; [`over_limits`]
 //! names what a Pod itself has promised not to use.
 
-mod limits;
+mod local_storage;
 mod message;
 mod ranking;
-mod watch;
+mod synchronize;
 
-pub use limits::{has_limits, over_limits};
+pub use local_storage::{has_limits, over_limits};
 pub use ranking::victim;
-pub use watch::{Starved, Watch, is_enough};
+pub use synchronize::{Starved, Watch, is_enough};
 
 use crate::Pressure;
 use api::quantity::{Amount, QuantityError};
@@ -233,7 +233,7 @@ pub struct PodFigures {
     pub volumes: BTreeMap<String, DiskUsage>,
 }
 
-/// A Pod that could go.
+/// A Pod that may be evicted.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     /// The Pod.

@@ -1,13 +1,13 @@
-//! Why a Pod is in its state, what it waits for, and when that ends.
+//! `podium explain`: the reasons for a Pod's state and its next step.
 
 use crate::{
     Action, Hook, NodePolicy, Pod, ProbeKind,
+    container_kill::KillCause,
     hooks::{self, PostStart},
-    kill::KillCause,
     phase::phase,
     probes,
-    status::{human, status},
-    stop::StopCause,
+    status::{format_duration, status},
+    termination::TerminationCause,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as Spec;
@@ -49,7 +49,7 @@ pub fn explain(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Explanation {
     for container in lists.into_iter().flatten().flatten() {
         because.extend(container_reason(container));
     }
-    let clearing = pod.containers.iter().filter(|(_, c)| c.clearing());
+    let clearing = pod.containers.iter().filter(|(_, c)| c.is_cleaning_up());
     because.extend(clearing.map(|(name, _)| format!("the container runtime still clears up after container {name}")));
     because.extend(api::pod::containers(pod.spec()).filter_map(|(_, spec)| awaited(pod, spec, now)));
     let next = plan.actions.iter().filter(|a| !matches!(a, Action::Record(_))).map(describe).collect();
@@ -62,14 +62,14 @@ pub fn explain(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Explanation {
     }
 }
 
-fn stop_reason(cause: StopCause) -> &'static str {
+fn stop_reason(cause: TerminationCause) -> &'static str {
     match cause {
-        StopCause::Rejected => "the node did not take it",
-        StopCause::Gone => "it was removed from the API; the node cleans up",
-        StopCause::Deleted => "it is being deleted",
-        StopCause::Evicted => "the node wants it away",
-        StopCause::DeadlineExceeded => "its activeDeadlineSeconds are over",
-        StopCause::Terminal => "it has ended; a terminal phase never changes",
+        TerminationCause::Rejected => "the node did not take it",
+        TerminationCause::Gone => "it was removed from the API; the node cleans up",
+        TerminationCause::Deleted => "it is being deleted",
+        TerminationCause::Evicted => "the node wants it away",
+        TerminationCause::DeadlineExceeded => "its activeDeadlineSeconds are over",
+        TerminationCause::Terminal => "it has ended; a terminal phase never changes",
     }
 }
 
@@ -94,7 +94,7 @@ fn container_reason(status: &k8s_openapi::api::core::v1::ContainerStatus) -> Opt
 /// What a container that runs waits for: to be gone, its postStart hook, or a probe.
 fn awaited(pod: &Pod, spec: &Spec, now: Timestamp) -> Option<String> {
     let (name, container) = (&spec.name, pod.container(&spec.name));
-    let instance = container.current.as_ref().filter(|_| container.alive())?;
+    let instance = container.current.as_ref().filter(|_| container.is_running())?;
     if let Some(kill) = instance.kill {
         let why = match kill.cause {
             KillCause::Probe(kind) => format!("failed its {} probe", word(kind)),
@@ -143,7 +143,9 @@ fn describe(action: &Action) -> String {
         Action::EnsureImage { container, pull: true, .. } => format!("find or pull the image of {container}"),
         Action::EnsureImage { container, pull: false, .. } => format!("look for the image of {container}"),
         Action::StartContainer { container, attempt, .. } => format!("start {container} (restart count {attempt})"),
-        Action::StopContainer { container, grace, .. } => format!("stop {container}, SIGKILL after {}", human(*grace)),
+        Action::StopContainer { container, grace, .. } => {
+            format!("stop {container}, SIGKILL after {}", format_duration(*grace))
+        }
         Action::RemoveContainer { container, .. } => {
             format!("remove an old container of {container}")
         }

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// How many facts are kept of each Pod: some minutes of one with probes, or all the life of one without.
-const KEPT: usize = 200;
+const MAX_EVENTS: usize = 200;
 
 /// How many bytes of them are kept.
-const SIZE: usize = 128 << 10;
+const MAX_BYTES: usize = 128 << 10;
 
 /// The newest facts about one Pod, and what was known before them.
 #[derive(Debug, Clone)]
@@ -88,7 +88,7 @@ impl History {
         let Ok(text) = serde_json::to_string(event) else { return };
         self.size += text.len();
         self.facts.push_back((now, text.into_boxed_str()));
-        while self.facts.len() > KEPT || self.size > SIZE {
+        while self.facts.len() > MAX_EVENTS || self.size > MAX_BYTES {
             let Some((at, text)) = self.facts.pop_front() else { break };
             self.size -= text.len();
             if let Ok(event) = serde_json::from_str(&text) {
@@ -125,7 +125,7 @@ pub fn replay(dump: &str) -> Result<Replayed, ReplayError> {
                 facts += 1;
             }
             (Line::After { at, plan: told, status: shown }, Some((pod, policy))) => {
-                let again = (plan(pod, policy, at), written(&status(pod, policy, at)));
+                let again = (plan(pod, policy, at), round_trip(&status(pod, policy, at)));
                 return Ok(Replayed { told: (told, *shown), again, facts });
             }
             _ => return Err(ReplayError::Incomplete),
@@ -135,6 +135,6 @@ pub fn replay(dump: &str) -> Result<Replayed, ReplayError> {
 }
 
 /// As it is read back: the API's times are whole seconds.
-fn written(status: &PodStatus) -> PodStatus {
+fn round_trip(status: &PodStatus) -> PodStatus {
     serde_json::to_value(status).and_then(serde_json::from_value).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Lifecycle hooks: postStart belongs to the start of a container, preStop to its end (seed 004, "Container Lifecycle
-//! Hooks"; LIFECYCLE.md 3.11).
+//! Lifecycle hooks: postStart belongs to the start of a container, preStop to its end (`killContainer` of
+//! `kuberuntime_container.go`).
 
 use crate::{
     Hook,
@@ -37,7 +37,7 @@ pub(crate) fn has(spec: &Spec, hook: Hook) -> bool {
 
 /// How far the postStart hook of a process that runs has come, if it has one.
 pub(crate) fn post_start(container: &Container, spec: &Spec) -> Option<PostStart> {
-    let instance = container.current.as_ref().filter(|_| container.alive() && has(spec, Hook::PostStart))?;
+    let instance = container.current.as_ref().filter(|_| container.is_running() && has(spec, Hook::PostStart))?;
     Some(instance.hooks.post_start)
 }
 

@@ -1,22 +1,22 @@
-//! Facts are folded into what is known.
+//! Applies events to the state of a Pod.
 
-mod container_facts;
+mod container_events;
 mod hook_results;
-mod image_facts;
+mod image_events;
 pub(crate) mod kills;
 mod probe_results;
 mod relist;
-mod sandbox_facts;
+mod sandbox_events;
 
 use crate::{
     Admission, Event, EventKind, Eviction, NodePolicy, Pod, PodEvent, VolumesFact,
-    container::{Container, Image},
+    container::{Container, ImageState},
     phase::{DEADLINE_EXCEEDED, OVERDUE, phase},
-    pod::{Ended, Trouble, Volumes},
+    pod::{FailedAttempt, PodOutcome, Volumes},
     resize,
     restart::RestartFeatures,
     restart_all, shutdown,
-    stop::StopCause,
+    termination::TerminationCause,
     time::after,
 };
 use api::pod::containers;
@@ -24,7 +24,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Folds one fact into what is known about a Pod.
+/// Applies one event to the state of a Pod.
 pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp) {
     pod.features = RestartFeatures::from(&policy.gates);
     // What the passing of time alone has decided stands before this fact.
@@ -39,11 +39,11 @@ pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp)
         Event::Begun(key) => begun(pod, &key),
         Event::Evicted(eviction) => evicted(pod, eviction, now),
         Event::Volumes(fact) => volumes(pod, fact, policy, now),
-        Event::Sandbox(fact) => sandbox_facts::observe(pod, fact, policy, now),
+        Event::Sandbox(fact) => sandbox_events::observe(pod, fact, policy, now),
         Event::Image { container, image, fact } => {
-            image_facts::observe(pod, &container, &image, fact, policy, now);
+            image_events::observe(pod, &container, &image, fact, policy, now);
         }
-        Event::Container { container, fact } => container_facts::observe(pod, &container, fact, policy, now),
+        Event::Container { container, fact } => container_events::observe(pod, &container, fact, policy, now),
         Event::StatusWritten(status) => {
             pod.written = Some(status);
             pod.durable += 1;
@@ -68,9 +68,9 @@ pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp)
     restart_all::advance(pod);
     settle_phase(pod, now);
     overdue(pod, now);
-    kills::changed(pod, now);
+    kills::kill_changed_containers(pod, now);
     resize::settle(pod, now);
-    kills::announce(pod, now);
+    kills::record_killing_events(pod, now);
 }
 
 /// Keeps how the Pod ended, once it has: a terminal phase never changes.
@@ -87,14 +87,14 @@ pub(crate) fn settle_phase(pod: &mut Pod, now: Timestamp) {
         // One that waited for something has ended at its deadline, whenever that is noticed.
         let at = pod.overdue(now).filter(|_| phase.reason.as_deref() == Some(DEADLINE_EXCEEDED)).unwrap_or(now);
         let succeeded = phase.phase == "Succeeded";
-        pod.ended = Some(Ended { at, succeeded, reason: phase.reason, message: phase.message });
+        pod.ended = Some(PodOutcome { at, succeeded, reason: phase.reason, message: phase.message });
         pod.durable += 1;
     }
 }
 
 /// Says once that the Pod was active for too long (upstream's `activeDeadlineHandler`).
 fn overdue(pod: &mut Pod, now: Timestamp) {
-    let is_overdue = pod.stop(now).is_some_and(|stop| stop.cause == StopCause::DeadlineExceeded);
+    let is_overdue = pod.stop(now).is_some_and(|stop| stop.cause == TerminationCause::DeadlineExceeded);
     if is_overdue && !pod.told_overdue && pod.written_phase().is_none() {
         pod.told_overdue = true;
         record(pod, EventKind::Normal, DEADLINE_EXCEEDED, OVERDUE.to_owned(), None);
@@ -131,7 +131,7 @@ pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
         let old = old.and_then(|old| containers(old).find(|(_, c)| c.name == name));
         if old.is_some_and(|(_, old)| old.image != image) {
             // What is known of an image is known of the old one.
-            container.image = Image::Unknown;
+            container.image = ImageState::Unknown;
         }
     }
     note_terminal(pod, now);
@@ -191,8 +191,13 @@ fn disk_full(pod: &mut Pod) {
     pod.durable += 1;
 }
 
-fn trouble(before: Option<&Trouble>, message: String, policy: &NodePolicy, now: Timestamp) -> Trouble {
-    Trouble { message, at: now, delay: policy.retry_backoff.next(before.map_or(Duration::ZERO, |t| t.delay)) }
+fn failed_attempt(
+    before: Option<&FailedAttempt>,
+    message: String,
+    policy: &NodePolicy,
+    now: Timestamp,
+) -> FailedAttempt {
+    FailedAttempt { message, at: now, delay: policy.retry_backoff.next(before.map_or(Duration::ZERO, |t| t.delay)) }
 }
 
 fn volumes(pod: &mut Pod, fact: VolumesFact, policy: &NodePolicy, now: Timestamp) {
@@ -209,7 +214,7 @@ fn volumes(pod: &mut Pod, fact: VolumesFact, policy: &NodePolicy, now: Timestamp
             }
             let message = messages.join("; ");
             let before = if let Volumes::Failed(t) = &pod.volumes { Some(t) } else { None };
-            Volumes::Failed(trouble(before, message, policy, now))
+            Volumes::Failed(failed_attempt(before, message, policy, now))
         }
     };
 }

@@ -1,6 +1,9 @@
-//! The phase: a summary of where the Pod is (LIFECYCLE.md 3.6; the documents' section "Pod phase").
+//! The phase: a summary of where the Pod is (`getPhase`; Pod Lifecycle, "Pod phase").
 
-use crate::{Admission, Pod, container::Container, kill::KillCause, pod::Ended, shutdown, stop::StopCause};
+use crate::{
+    Admission, Pod, container::Container, container_kill::KillCause, pod::PodOutcome, shutdown,
+    termination::TerminationCause,
+};
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
 
@@ -29,7 +32,7 @@ impl Phase {
         matches!(self.phase, "Succeeded" | "Failed")
     }
 
-    fn known(ended: &Ended) -> Self {
+    fn known(ended: &PodOutcome) -> Self {
         let phase = if ended.succeeded { "Succeeded" } else { "Failed" };
         Self { phase, reason: ended.reason.clone(), message: ended.message.clone() }
     }
@@ -50,8 +53,8 @@ pub(crate) fn phase(pod: &Pod, now: Timestamp) -> Phase {
     if let Some(ended) = &pod.ended {
         return Phase::known(ended);
     }
-    // Terminal only when nothing runs any more (LIFECYCLE.md 3.7).
-    let alive = pod.any_alive() || pod.unseen;
+    // Terminal only when nothing runs any more (KEP-3329).
+    let alive = pod.any_may_run() || pod.unseen;
     match pod.stop(now) {
         Some(stop) if !alive => stopped(pod, stop.cause),
         None if pod.finished() && !alive => Phase::plain(outcome(pod)),
@@ -60,24 +63,24 @@ pub(crate) fn phase(pod: &Pod, now: Timestamp) -> Phase {
 }
 
 /// Nothing runs any more, because the Pod was told to end.
-fn stopped(pod: &Pod, cause: StopCause) -> Phase {
+fn stopped(pod: &Pod, cause: TerminationCause) -> Phase {
     match cause {
-        StopCause::Rejected => match &pod.admission {
+        TerminationCause::Rejected => match &pod.admission {
             Some(Admission::Rejected { reason, message }) => {
                 Phase::failed(reason, format!("Pod was rejected: {message}"))
             }
             _ => Phase::plain("Failed"),
         },
-        StopCause::DeadlineExceeded => Phase::failed(DEADLINE_EXCEEDED, OVERDUE.to_owned()),
-        StopCause::Evicted => match &pod.evicted {
-            // A shutdown finds fault with nobody: what ended well has succeeded (LIFECYCLE.md 3.13).
+        TerminationCause::DeadlineExceeded => Phase::failed(DEADLINE_EXCEEDED, OVERDUE.to_owned()),
+        TerminationCause::Evicted => match &pod.evicted {
+            // A shutdown finds fault with nobody: what ended well has succeeded (KEP-3329).
             Some((eviction, _)) if eviction.reason == shutdown::REASON => {
                 Phase { phase: outcome(pod), ..Phase::failed(&eviction.reason, eviction.message.clone()) }
             }
             Some((eviction, _)) => Phase::failed(&eviction.reason, eviction.message.clone()),
             None => Phase::plain("Failed"),
         },
-        StopCause::Gone | StopCause::Deleted | StopCause::Terminal => Phase::plain(outcome(pod)),
+        TerminationCause::Gone | TerminationCause::Deleted | TerminationCause::Terminal => Phase::plain(outcome(pod)),
     }
 }
 
@@ -93,7 +96,7 @@ fn pending(pod: &Pod, now: Timestamp) -> bool {
         ContainerKind::Init => pod.container(&c.name).exit().is_none_or(|e| e.code != 0) && !app_counts(pod),
         ContainerKind::Sidecar | ContainerKind::App => {
             let container = pod.container(&c.name);
-            !container.ran() || container.last.is_none() && pod.still_starting(c, now).is_some()
+            !container.has_run() || container.last.is_none() && pod.still_starting(c, now).is_some()
         }
         ContainerKind::Ephemeral => false,
     })
@@ -101,8 +104,8 @@ fn pending(pod: &Pod, now: Timestamp) -> bool {
 
 /// Whether any app container was made that was not swept away with all the others.
 fn app_counts(pod: &Pod) -> bool {
-    let swept_away = |c: &Container| matches!(c.kill_cause(), Some(KillCause::RestartAll { .. }));
-    let made = |c: &Container| c.current.is_some() && !swept_away(c);
+    let restarts_with_all = |c: &Container| matches!(c.kill_cause(), Some(KillCause::RestartAll { .. }));
+    let made = |c: &Container| c.current.is_some() && !restarts_with_all(c);
     containers(pod.spec()).any(|(kind, c)| kind == ContainerKind::App && made(pod.container(&c.name)))
 }
 

@@ -1,4 +1,4 @@
-//! All that is known about one Pod on its node.
+//! The kubelet's state of one Pod.
 
 use crate::{
     Admission, Eviction, PodEvent,
@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{Container as Spec, Pod as ApiPod, PodSpec, PodS
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
-/// All that is known about one Pod on its node. The kubelet keeps it on disk, so that a restart forgets nothing.
+/// The kubelet's state of one Pod, checkpointed to disk so that it survives a kubelet restart.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pod {
     pub(crate) object: Arc<ApiPod>,
@@ -30,8 +30,8 @@ pub struct Pod {
     pub(crate) terminal_at: Option<Timestamp>,
     /// When its last container ended for good, but for sidecars, which end then (KEP-753).
     pub(crate) finished_at: Option<Timestamp>,
-    /// How it ended; from then on its phase never changes.
-    pub(crate) ended: Option<Ended>,
+    /// Terminal phase, once reached; it never changes.
+    pub(crate) ended: Option<PodOutcome>,
     /// Rebuilt from the API alone: nothing is done before the runtime has told what it has.
     pub(crate) unseen: bool,
     /// Another kubelet made what there is of it, and the runtime has not told yet what that is: nothing is made before. The
@@ -46,7 +46,7 @@ pub struct Pod {
     pub(crate) sandboxes: Vec<Sandbox>,
     /// The attempt of the next sandbox. It never falls, so that facts about an older one stay history.
     pub(crate) next_sandbox: u32,
-    pub(crate) sandbox_failure: Option<Trouble>,
+    pub(crate) sandbox_failure: Option<FailedAttempt>,
     pub(crate) ips: Vec<IpAddr>,
     pub(crate) containers: BTreeMap<String, Container>,
     /// All containers are being restarted (KEP-5532).
@@ -79,11 +79,11 @@ pub struct Pod {
     pub(crate) durable: u64,
 }
 
-/// Where the Pod's volumes are.
+/// State of the Pod's volumes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Volumes {
     Absent,
-    Failed(Trouble),
+    Failed(FailedAttempt),
     Mounted,
     Removed,
 }
@@ -96,7 +96,7 @@ pub(crate) struct Sandbox {
     pub(crate) state: SandboxState,
 }
 
-/// What a sandbox does.
+/// State of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SandboxState {
     Ready,
@@ -105,23 +105,23 @@ pub(crate) enum SandboxState {
     Stopped,
 }
 
-/// Something that failed and is tried again.
+/// A failed step that is retried with backoff.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Trouble {
+pub(crate) struct FailedAttempt {
     pub(crate) message: String,
     pub(crate) at: Timestamp,
     pub(crate) delay: Duration,
 }
 
-impl Trouble {
+impl FailedAttempt {
     pub(crate) fn retry_at(&self) -> Timestamp {
         after(self.at, self.delay)
     }
 }
 
-/// How a Pod ended.
+/// Terminal phase of a Pod with its reason and message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Ended {
+pub(crate) struct PodOutcome {
     pub(crate) at: Timestamp,
     pub(crate) succeeded: bool,
     pub(crate) reason: Option<String>,
@@ -167,7 +167,7 @@ impl Pod {
             durable: 0,
         };
         crate::observe::updated(&mut pod, object, now);
-        crate::restore::from_status(&mut pod);
+        crate::restore_from_status::from_status(&mut pod);
         crate::observe::settle_phase(&mut pod, now);
         pod
     }
@@ -214,7 +214,7 @@ impl Pod {
         self.gone_at.is_some()
     }
 
-    /// Whether the node has taken it.
+    /// Whether the node admitted it.
     #[must_use]
     pub fn is_admitted(&self) -> bool {
         self.admission == Some(Admission::Admitted)
@@ -236,7 +236,7 @@ impl Pod {
     /// Whether it ends, and what it had of the node is free: whoever made room by letting it go can look again.
     #[must_use]
     pub fn has_made_room(&self, now: Timestamp) -> bool {
-        self.is_ending(now) && !self.any_alive() && self.is_settled()
+        self.is_ending(now) && !self.any_may_run() && self.is_settled()
     }
 
     /// The runtime's id and restart count of a container: the newest one, or the one before.
@@ -255,10 +255,10 @@ impl Pod {
     /// Whether a container's process runs.
     #[must_use]
     pub fn is_running(&self, name: &str) -> bool {
-        self.containers.get(name).is_some_and(Container::alive)
+        self.containers.get(name).is_some_and(Container::is_running)
     }
 
-    /// The sandbox that stands.
+    /// The id of the ready sandbox.
     #[must_use]
     pub fn sandbox_id(&self) -> Option<&str> {
         self.ready_sandbox().map(|s| s.id.as_str())
@@ -321,7 +321,7 @@ impl Pod {
     }
 
     /// Whether any process of the Pod runs, or may at any moment.
-    pub(crate) fn any_alive(&self) -> bool {
+    pub(crate) fn any_may_run(&self) -> bool {
         self.containers.values().any(Container::may_run)
     }
 

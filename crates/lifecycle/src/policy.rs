@@ -4,7 +4,7 @@ use api::feature_gates::{FeatureGates, Gate};
 use serde::{Deserialize, Serialize};
 use std::{net::IpAddr, time::Duration};
 
-/// A delay that doubles up to a cap (LIFECYCLE.md 3.9).
+/// A delay that doubles up to a cap (`doBackOff`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackoffPolicy {
     /// The first delay.
@@ -36,7 +36,7 @@ pub struct NodePolicy {
     pub image_backoff: BackoffPolicy,
     /// Delay before another failed step (a volume, a sandbox, a container's configuration) is tried again.
     pub retry_backoff: BackoffPolicy,
-    /// What a container gets between the stop signal and SIGKILL at least (LIFECYCLE.md 3.2).
+    /// What a container gets between the stop signal and SIGKILL at least (`minimumGracePeriodInSeconds`).
     pub minimum_grace: Duration,
     /// Features.
     pub gates: FeatureGates,
@@ -45,7 +45,7 @@ pub struct NodePolicy {
 const SECOND: Duration = Duration::from_secs(1);
 
 impl Default for NodePolicy {
-    /// Upstream's values (LIFECYCLE.md 3.2 and 3.9).
+    /// Upstream's values (`MaxCrashLoopBackOff`, `minimumGracePeriodInSeconds`).
     fn default() -> Self {
         let backoff =
             |initial, max| BackoffPolicy { initial: SECOND * initial, max: SECOND * max, reset_after: SECOND * 600 };
@@ -63,7 +63,7 @@ impl Default for NodePolicy {
 
 impl NodePolicy {
     /// Sets the container back-off from the gates and `crashLoopBackOff.maxContainerRestartPeriod` of the
-    /// KubeletConfiguration, with the precedence of upstream's `newCrashLoopBackOff` (LIFECYCLE.md 3.9).
+    /// KubeletConfiguration, with the precedence of upstream's `newCrashLoopBackOff` (`doBackOff`).
     #[must_use]
     pub fn with_crash_loop_backoff(mut self, gates: FeatureGates, node_max: Option<Duration>) -> Self {
         let (mut initial, mut max) = if gates.enabled(Gate::ReduceDefaultCrashLoopBackOffDecay) {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_wins_over_the_gate_and_the_gate_over_the_default() {
+    fn crash_loop_backoff_node_config_overrides_gate_and_default() {
         check("", None, (10, 300));
         check("", Some(100), (10, 100));
         check("", Some(2), (2, 2));

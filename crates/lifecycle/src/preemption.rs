@@ -1,4 +1,4 @@
-//! Who has to go so that a critical Pod has room (`pkg/kubelet/preemption`, as in 1.35).
+//! Preemption victims for a critical Pod (`pkg/kubelet/preemption`, as in 1.35).
 //!
 //! As little as possible goes: of Guaranteed Pods only what all others could not free, of Burstable ones only what all of
 //! BestEffort could not; of each class as few as can be, and the smaller ones.
@@ -17,7 +17,7 @@ const CONDITION: &str = "Pod was preempted by Kubelet to accommodate a critical 
 
 /// A resource of which not enough is left, in plain numbers: thousandths of CPUs, and bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Lack {
+pub(crate) struct InsufficientResource {
     pub(crate) resource: String,
     pub(crate) requested: i64,
     pub(crate) used: i64,
@@ -29,33 +29,38 @@ pub(crate) struct Lack {
 pub struct Preemption {
     /// The first resource of which not enough is left.
     pub resource: String,
-    /// Who goes.
+    /// The victims.
     pub pods: Vec<Arc<Pod>>,
-    /// What they are told.
+    /// The eviction of each victim.
     pub eviction: Eviction,
 }
 
 /// What is still to be freed of each resource.
-type Needs = Vec<(String, i64)>;
+type Requirements = Vec<(String, i64)>;
 /// The least goes first: how much would be left to be freed, and its requests for memory and CPU.
 type Rank = (f64, i64, i64);
 
 /// Who has to go; in upstream's words what all that may go together could not free.
-pub(crate) fn room_for(pod: &Pod, lacks: &[Lack], others: &[Arc<Pod>]) -> Result<Preemption, String> {
-    let needs: Needs = lacks.iter().map(|l| (l.resource.clone(), l.requested - (l.capacity - l.used))).collect();
+pub(crate) fn select_victims(
+    pod: &Pod,
+    insufficient: &[InsufficientResource],
+    others: &[Arc<Pod>],
+) -> Result<Preemption, String> {
+    let requirements: Requirements =
+        insufficient.iter().map(|l| (l.resource.clone(), l.requested - (l.capacity - l.used))).collect();
     let of = |class| -> Vec<Arc<Pod>> {
         let spec = |other: &Arc<Pod>| other.spec.as_ref().map(resources::qos_class);
-        others.iter().filter(|other| spec(other) == Some(class) && yields(pod, other)).cloned().collect()
+        others.iter().filter(|other| spec(other) == Some(class) && is_preemptable(pod, other)).cloned().collect()
     };
     let (best_effort, burstable, guaranteed) =
         (of(QosClass::BestEffort), of(QosClass::Burstable), of(QosClass::Guaranteed));
-    let unmet = less(&needs, [&best_effort[..], &burstable, &guaranteed].concat().iter());
+    let unmet = remaining(&requirements, [&best_effort[..], &burstable, &guaranteed].concat().iter());
     if !unmet.is_empty() {
         return Err(format!("no set of running pods found to reclaim resources: {}", text(&unmet)));
     }
-    let last = fewest(guaranteed, less(&needs, best_effort.iter().chain(&burstable)));
-    let second = fewest(burstable, less(&needs, best_effort.iter().chain(&last)));
-    let first = fewest(best_effort, less(&needs, second.iter().chain(&last)));
+    let last = pods_to_preempt_by_distance(guaranteed, remaining(&requirements, best_effort.iter().chain(&burstable)));
+    let second = pods_to_preempt_by_distance(burstable, remaining(&requirements, best_effort.iter().chain(&last)));
+    let first = pods_to_preempt_by_distance(best_effort, remaining(&requirements, second.iter().chain(&last)));
     let eviction = Eviction {
         reason: REASON.to_owned(),
         message: MESSAGE.to_owned(),
@@ -63,12 +68,12 @@ pub(crate) fn room_for(pod: &Pod, lacks: &[Lack], others: &[Arc<Pod>]) -> Result
         disruption_message: Some(CONDITION.to_owned()),
         ..Eviction::default()
     };
-    let resource = lacks.first().map(|l| l.resource.clone()).unwrap_or_default();
+    let resource = insufficient.first().map(|l| l.resource.clone()).unwrap_or_default();
     Ok(Preemption { resource, pods: [first, second, last].concat(), eviction })
 }
 
 /// Whether a Pod may be told to go for this one (`Preemptable`).
-fn yields(pod: &Pod, other: &Pod) -> bool {
+fn is_preemptable(pod: &Pod, other: &Pod) -> bool {
     let priority = |pod: &Pod| pod.spec.as_ref().and_then(|s| s.priority);
     let higher = priority(pod).zip(priority(other)).is_some_and(|(own, theirs)| own > theirs);
     is_critical(pod) && !is_critical(other) || higher
@@ -83,26 +88,26 @@ fn request(pod: &Pod, resource: &str) -> i64 {
 }
 
 /// What is still needed when these have gone.
-fn less<'a>(needs: &Needs, gone: impl Iterator<Item = &'a Arc<Pod>> + Clone) -> Needs {
-    let left = |(resource, need): &(String, i64)| {
+fn remaining<'a>(requirements: &Requirements, gone: impl Iterator<Item = &'a Arc<Pod>> + Clone) -> Requirements {
+    let left = |(resource, amount): &(String, i64)| {
         let freed: i64 = gone.clone().map(|pod| request(pod, resource)).fold(0, i64::saturating_add);
-        (resource.clone(), need.saturating_sub(freed))
+        (resource.clone(), amount.saturating_sub(freed))
     };
-    needs.iter().map(left).filter(|(_, need)| *need > 0).collect()
+    requirements.iter().map(left).filter(|(_, amount)| *amount > 0).collect()
 }
 
 /// As few of these as free what is needed: each time the one after which the least is left to be freed, and of equal ones
 /// the smaller.
-fn fewest(mut pods: Vec<Arc<Pod>>, mut needs: Needs) -> Vec<Arc<Pod>> {
+fn pods_to_preempt_by_distance(mut pods: Vec<Arc<Pod>>, mut requirements: Requirements) -> Vec<Arc<Pod>> {
     let mut chosen = Vec::new();
-    while !needs.is_empty() && !pods.is_empty() {
-        let rank = |pod: &Arc<Pod>| (distance(&needs, pod), request(pod, "memory"), request(pod, "cpu"));
+    while !requirements.is_empty() && !pods.is_empty() {
+        let rank = |pod: &Arc<Pod>| (distance(&requirements, pod), request(pod, "memory"), request(pod, "cpu"));
         let ranks: Vec<Rank> = pods.iter().map(rank).collect();
         let nearer = |a: Rank, b: Rank| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2)));
         // Of those that are equal in all the last one, as upstream has it.
         let best = (0..pods.len()).rev().min_by(|a, b| nearer(ranks[*a], ranks[*b])).unwrap_or(0);
         let pod = pods.swap_remove(best);
-        needs = less(&needs, std::iter::once(&pod));
+        requirements = remaining(&requirements, std::iter::once(&pod));
         chosen.push(pod);
     }
     chosen
@@ -110,15 +115,16 @@ fn fewest(mut pods: Vec<Arc<Pod>>, mut needs: Needs) -> Vec<Arc<Pod>> {
 
 /// How much is left to be freed when this one has gone: the sum of the squares of what is left of each resource, 1 for all
 /// of it.
-fn distance(needs: &Needs, pod: &Pod) -> f64 {
-    let left = |(resource, need): &(String, i64)| {
-        let rest = need.saturating_sub(request(pod, resource)).max(0);
-        (rest as f64 / *need as f64).powi(2)
+fn distance(requirements: &Requirements, pod: &Pod) -> f64 {
+    let left = |(resource, amount): &(String, i64)| {
+        let rest = amount.saturating_sub(request(pod, resource)).max(0);
+        (rest as f64 / *amount as f64).powi(2)
     };
-    needs.iter().map(left).sum()
+    requirements.iter().map(left).sum()
 }
 
-fn text(needs: &Needs) -> String {
-    let each: String = needs.iter().map(|(resource, need)| format!("(res: {resource}, q: {need}), ")).collect();
+fn text(requirements: &Requirements) -> String {
+    let each: String =
+        requirements.iter().map(|(resource, amount)| format!("(res: {resource}, q: {amount}), ")).collect();
     format!("[{each}]")
 }

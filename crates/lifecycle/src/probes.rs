@@ -1,11 +1,11 @@
-//! Probes: which are carried out, when, and what their results add up to (seed 000, "Container-Probes"; LIFECYCLE.md 3.10).
+//! Probes: which are carried out, when, and what their results add up to (`pkg/kubelet/prober`).
 //!
 //! The startup probe comes first; until it has passed, the others are not carried out. A container that fails its startup
 //! or its liveness probe is killed; one that does not pass its readiness probe takes no requests.
 
 use crate::{
     Action, Plan, Pod, ProbeKind,
-    container::{Container, State, elapsed},
+    container::{Container, InstanceState, elapsed},
     hooks,
     time::{after, before},
 };
@@ -26,14 +26,14 @@ const ALL: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind:
 pub(crate) struct Probes {
     /// When what they waited for was over: the postStart hook, then the startup probe.
     pub(crate) open_since: Option<Timestamp>,
-    pub(crate) startup: Track,
-    pub(crate) liveness: Track,
-    pub(crate) readiness: Track,
+    pub(crate) startup: ProbeWorkerState,
+    pub(crate) liveness: ProbeWorkerState,
+    pub(crate) readiness: ProbeWorkerState,
 }
 
 /// What is known about one of them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Track {
+pub(crate) struct ProbeWorkerState {
     /// How often it was answered.
     answers: u64,
     /// When it is due again; before the first answer the initial delay says so.
@@ -47,7 +47,7 @@ pub(crate) struct Track {
 }
 
 /// A probe's numbers, with upstream's defaults.
-pub(crate) struct Settings {
+pub(crate) struct ProbeSettings {
     delay: Duration,
     period: Duration,
     timeout: Duration,
@@ -55,7 +55,7 @@ pub(crate) struct Settings {
     failures: u32,
 }
 
-impl From<&Probe> for Settings {
+impl From<&Probe> for ProbeSettings {
     fn from(probe: &Probe) -> Self {
         let positive = |value: Option<i32>, default: u32| {
             value.and_then(|v| u32::try_from(v).ok()).filter(|v| *v > 0).unwrap_or(default)
@@ -71,15 +71,15 @@ impl From<&Probe> for Settings {
     }
 }
 
-impl Settings {
+impl ProbeSettings {
     /// No container is killed before it had the time that its spec gives it: the delay, and so many whole periods.
-    pub(crate) fn patience_ends(&self, since: Timestamp) -> Timestamp {
+    pub(crate) fn earliest_kill(&self, since: Timestamp) -> Timestamp {
         after(since, self.delay.saturating_add(self.period.saturating_mul(self.failures)))
     }
 }
 
 impl Probes {
-    pub(crate) fn track(&self, kind: ProbeKind) -> &Track {
+    pub(crate) fn track(&self, kind: ProbeKind) -> &ProbeWorkerState {
         match kind {
             ProbeKind::Startup => &self.startup,
             ProbeKind::Liveness => &self.liveness,
@@ -87,7 +87,7 @@ impl Probes {
         }
     }
 
-    pub(crate) fn track_mut(&mut self, kind: ProbeKind) -> &mut Track {
+    pub(crate) fn track_mut(&mut self, kind: ProbeKind) -> &mut ProbeWorkerState {
         match kind {
             ProbeKind::Startup => &mut self.startup,
             ProbeKind::Liveness => &mut self.liveness,
@@ -96,21 +96,21 @@ impl Probes {
     }
 }
 
-impl Track {
+impl ProbeWorkerState {
     /// One that stands where it stood when somebody wrote it down.
     pub(crate) fn restored(verdict: bool) -> Self {
         Self { verdict: Some(verdict), ..Self::default() }
     }
 
     /// It was answered. The period counts from when it began: when it was due, or later, but no longer ago than it may take.
-    pub(crate) fn answered(&mut self, settings: &Settings, due: Timestamp, now: Timestamp) {
+    pub(crate) fn answered(&mut self, settings: &ProbeSettings, due: Timestamp, now: Timestamp) {
         let began = if elapsed(due, now) > settings.timeout { before(now, settings.timeout) } else { due };
         self.answers += 1;
         self.due = Some(after(began, settings.period).max(now));
     }
 
     /// Counts a result; gives whether it must not be forgotten: the verdict is another one now, or a row was broken.
-    pub(crate) fn count(&mut self, passed: bool, settings: &Settings) -> bool {
+    pub(crate) fn count(&mut self, passed: bool, settings: &ProbeSettings) -> bool {
         let before = self.verdict;
         let broken = self.streak > 0 && self.passing != passed;
         self.streak = if broken { 1 } else { self.streak.saturating_add(1) };
@@ -147,7 +147,7 @@ fn passed(container: &Container, spec: &Spec, kind: ProbeKind) -> bool {
 
 /// Whether it runs, its postStart hook is done, and its startup probe has passed (`started`).
 pub(crate) fn is_started(container: &Container, spec: &Spec) -> bool {
-    container.alive() && hooks::post_start_passed(container, spec) && passed(container, spec, ProbeKind::Startup)
+    container.is_running() && hooks::post_start_passed(container, spec) && passed(container, spec, ProbeKind::Startup)
 }
 
 /// Whether it has started and passes its readiness probe (`ready`).
@@ -159,7 +159,7 @@ pub(crate) fn is_ready(container: &Container, spec: &Spec) -> bool {
 pub(crate) fn due(pod: &Pod, spec: &Spec, kind: ProbeKind, leaving: bool) -> Option<Timestamp> {
     let container = pod.container(&spec.name);
     let instance = container.current.as_ref()?;
-    let State::Running { since } = instance.state else {
+    let InstanceState::Running { since } = instance.state else {
         return None;
     };
     let wanted = match kind {
@@ -173,7 +173,7 @@ pub(crate) fn due(pod: &Pod, spec: &Spec, kind: ProbeKind, leaving: bool) -> Opt
         ProbeKind::Readiness => is_started(container, spec),
     };
     let probe = probe(spec, kind).filter(|_| wanted)?;
-    let settings = Settings::from(probe);
+    let settings = ProbeSettings::from(probe);
     let first = || after(since, settings.delay).max(instance.probes.open_since.unwrap_or(since));
     let due = instance.probes.track(kind).due.unwrap_or_else(first);
     let resumed = pod.kubelet.filter(|(started, _)| since < *started);
@@ -186,14 +186,14 @@ const COMMAND_ENDS: Duration = Duration::from_secs(1);
 
 /// When a kubelet that was just started may carry out a probe of a container that ran before: not before one that its
 /// predecessor began has had its time, and at a random moment of the first period, so that not all begin at once
-/// (LIFECYCLE.md 3.10).
+/// (`pkg/kubelet/prober`).
 fn resumption(
     started: Timestamp,
     random: u64,
     pod: &Pod,
     spec: &Spec,
     kind: ProbeKind,
-    settings: &Settings,
+    settings: &ProbeSettings,
 ) -> Timestamp {
     const PARTS: u32 = 1 << 10;
     let mut hasher = DefaultHasher::new();

@@ -1,4 +1,4 @@
-//! In-place resize (KEP-1287, LIFECYCLE.md 3.8): the resources that a Pod asks for, those that are allocated to it, and
+//! In-place resize (KEP-1287): the resources that a Pod asks for, those that are allocated to it, and
 //! those that its containers have.
 //!
 //! The Pod's object holds what is allocated, so that all that is done with the Pod follows that. Only here it is known
@@ -11,11 +11,11 @@ pub use verdict::{ResizeVerdict, decide};
 
 use crate::{
     Action, EventKind, NodePolicy, Pod,
-    container::{Container, State, elapsed},
-    kill::KillCause,
+    container::{Container, InstanceState, elapsed},
+    container_kill::KillCause,
     observe::{kills, record},
     plan::Plan,
-    pod::Trouble,
+    pod::FailedAttempt,
     time::after,
 };
 use api::{
@@ -86,7 +86,7 @@ impl PendingReason {
 pub(crate) struct Progress {
     /// `metadata.generation` of the Pod that asked for it.
     pub(crate) generation: i64,
-    pub(crate) error: Option<Trouble>,
+    pub(crate) error: Option<FailedAttempt>,
     tries: u32,
 }
 
@@ -179,7 +179,7 @@ impl Pod {
     pub fn to_update(&self) -> Vec<(String, String)> {
         let differing = containers(self.spec()).filter_map(|(_, spec)| {
             let container = self.container(&spec.name);
-            let had = actual(container).filter(|_| container.alive())?;
+            let had = actual(container).filter(|_| container.is_running())?;
             (!needs_restart(spec, had)).then(|| (spec.name.clone(), container.current.as_ref().map(|i| i.id.clone())))
         });
         differing.filter_map(|(name, id)| Some((name, id?))).collect()
@@ -195,7 +195,7 @@ impl Pod {
 
 /// What a container was made with or changed to, where that is not what is allocated.
 fn actual(container: &Container) -> Option<&ResourceRequirements> {
-    container.current.as_ref().filter(|i| !matches!(i.state, State::Exited(_)))?.resources.as_ref()
+    container.current.as_ref().filter(|i| !matches!(i.state, InstanceState::Exited(_)))?.resources.as_ref()
 }
 
 /// Whether the container is to be restarted for what changes (`resizePolicy`).
@@ -278,7 +278,7 @@ pub(crate) fn plan(pod: &Pod, now: Timestamp, plan: &mut Plan) {
 /// Whether it is on its way out, to be made anew with other resources.
 fn leaves(container: &Container) -> bool {
     let instance = container.current.as_ref().filter(|i| i.kill.is_some_and(|k| k.cause == KillCause::Resize));
-    instance.is_some_and(|i| i.clearing || matches!(i.state, State::Running { .. }))
+    instance.is_some_and(|i| i.clearing || matches!(i.state, InstanceState::Running { .. }))
 }
 
 /// Whether containers wait for the Pod's cgroup to be made larger; when that failed they try.
@@ -359,7 +359,7 @@ pub(crate) fn failed(pod: &mut Pod, message: String, policy: &NodePolicy, now: T
     let before = progress.error.take();
     let told = before.as_ref().is_some_and(|e| e.message == message);
     let delay = policy.retry_backoff.next(before.map_or(Duration::ZERO, |e| e.delay));
-    progress.error = Some(Trouble { message: message.clone(), at: now, delay });
+    progress.error = Some(FailedAttempt { message: message.clone(), at: now, delay });
     progress.tries += 1;
     let generation = progress.generation;
     pod.durable += 1;
@@ -393,7 +393,7 @@ pub(crate) fn settle(pod: &mut Pod, now: Timestamp) {
     }
     let restarted = containers(pod.spec()).filter(|(_, spec)| {
         let container = pod.container(&spec.name);
-        container.alive() && actual(container).is_some_and(|had| needs_restart(spec, had))
+        container.is_running() && actual(container).is_some_and(|had| needs_restart(spec, had))
     });
     let restarted: Vec<String> = restarted.map(|(_, spec)| spec.name.clone()).collect();
     for name in restarted {
@@ -416,7 +416,9 @@ pub(crate) fn settle(pod: &mut Pod, now: Timestamp) {
 pub(crate) fn explain(pod: &Pod, now: Timestamp) -> Option<String> {
     if let Some(p) = &pod.resize.pending {
         let again = match p.reason {
-            PendingReason::Deferred => format!(", tried again in {}", crate::status::human(elapsed(now, p.retry_at))),
+            PendingReason::Deferred => {
+                format!(", tried again in {}", crate::status::format_duration(elapsed(now, p.retry_at)))
+            }
             PendingReason::Infeasible => String::new(),
         };
         return Some(format!("its resize is {}: {}{again}", p.reason.as_str().to_lowercase(), p.message));

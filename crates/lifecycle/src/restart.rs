@@ -1,6 +1,6 @@
-//! Whether a container that ended is started again (LIFECYCLE.md 3.4, `ContainerShouldRestart`, and 3.5).
+//! Whether a container that ended is started again (`ContainerShouldRestart`).
 
-use crate::{Pod, kill::KillCause};
+use crate::{Pod, container_kill::KillCause};
 use api::{
     feature_gates::{FeatureGates, Gate},
     pod::{ContainerKind, containers},
@@ -90,7 +90,7 @@ impl Pod {
             return false;
         }
         match self.container(&spec.name).current.as_ref().and_then(|i| i.kill).map(|kill| kill.cause) {
-            // Another takes its place, whatever the policy (LIFECYCLE.md 3.4, point 4).
+            // Another takes its place, whatever the policy (`computePodActions`).
             Some(KillCause::Definition | KillCause::Resize | KillCause::RestartAll { .. }) => true,
             Some(KillCause::Probe(_) | KillCause::Sandbox) => {
                 self.restarts_on_failure(kind, spec) || self.features.rule(spec, code).is_some()

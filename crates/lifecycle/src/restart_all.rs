@@ -1,13 +1,12 @@
-//! All containers of a Pod are restarted in their sandbox, because a rule of one that ended says so (KEP-5532;
-//! LIFECYCLE.md 3.5).
+//! All containers of a Pod are restarted in their sandbox, because a rule of one that ended says so (KEP-5532).
 //!
 //! They are killed all at once, without order, grace or preStop hooks, then removed from the runtime; the sandbox, its
 //! address and the volumes stay. What follows is an ordinary start, from the first init container on.
 
 use crate::{
     Action, EventKind, Plan, Pod,
-    container::State,
-    kill::{Kill, KillCause},
+    container::InstanceState,
+    container_kill::{ContainerKill, KillCause},
     observe::record,
     restart::RuleAction,
 };
@@ -43,7 +42,7 @@ pub(crate) fn ended(pod: &mut Pod, name: &str, code: i32, now: Timestamp) {
         return;
     }
     if let Some(instance) = pod.containers.get_mut(name).and_then(|c| c.current.as_mut()) {
-        instance.kill = Some(Kill { cause: KillCause::RestartAll { asked: true }, deadline: now });
+        instance.kill = Some(ContainerKill { cause: KillCause::RestartAll { asked: true }, deadline: now });
     }
     let message = format!("Container {name} exited with code {code}, triggering pod restart");
     pod.restarting = Some(RestartAll { message, since: now, ended: false });
@@ -59,7 +58,7 @@ pub(crate) fn advance(pod: &mut Pod) {
         return;
     }
     doom(pod, restarting.since);
-    if pod.occupied() {
+    if pod.has_active_containers() {
         return;
     }
     if !restarting.ended {
@@ -67,7 +66,7 @@ pub(crate) fn advance(pod: &mut Pod) {
             let known = container.current.iter().map(|i| i.id.clone()).chain(container.last.take().map(|l| l.id));
             let fresh: Vec<String> = known.filter(|id| !container.dead.contains(id)).collect();
             container.dead.extend(fresh);
-            container.image = crate::container::Image::Unknown;
+            container.image = crate::container::ImageState::Unknown;
             container.start_failure = None;
         }
         pod.restarting = Some(RestartAll { ended: true, ..restarting });
@@ -88,9 +87,9 @@ fn doom(pod: &mut Pod, since: Timestamp) {
         if instance.kill.is_some_and(|kill| matches!(kill.cause, KillCause::RestartAll { .. })) {
             continue;
         }
-        instance.kill = Some(Kill { cause: KillCause::RestartAll { asked: false }, deadline: since });
+        instance.kill = Some(ContainerKill { cause: KillCause::RestartAll { asked: false }, deadline: since });
         news += 1;
-        if matches!(instance.state, State::Running { .. }) {
+        if matches!(instance.state, InstanceState::Running { .. }) {
             running.push((name.clone(), instance.id.clone()));
         }
     }
@@ -106,7 +105,7 @@ pub(crate) fn plan(pod: &Pod, restarting: &RestartAll, plan: &mut Plan) {
     if let Some(deadline) = pod.active_deadline() {
         plan.wake_at(deadline);
     }
-    let running = pod.containers.iter().filter(|(_, c)| c.alive());
+    let running = pod.containers.iter().filter(|(_, c)| c.is_running());
     plan.actions.extend(running.filter_map(|(name, c)| {
         Some(Action::StopContainer {
             container: name.clone(),

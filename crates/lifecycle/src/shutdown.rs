@@ -1,4 +1,4 @@
-//! Graceful shutdown of the node: who goes when, and with how much grace (KEP-2000, KEP-2712; LIFECYCLE.md 3.13).
+//! Graceful shutdown of the node: who goes when, and with how much grace (KEP-2000, KEP-2712).
 //!
 //! Pods go in groups, by ranges of priority, the lowest first. A group has its own grace period, in which all of it ends at
 //! the same time; the next group follows when the last one of it has ended, or its time is up.
@@ -112,7 +112,7 @@ fn eviction(grace_seconds: u32) -> Eviction {
 }
 
 /// Reason and message of a Pod that comes while the node shuts down.
-pub(crate) const REFUSAL: (&str, &str) = ("NodeShutdown", "Pod was rejected as the node is shutting down.");
+pub(crate) const REJECTION: (&str, &str) = ("NodeShutdown", "Pod was rejected as the node is shutting down.");
 
 impl ShutdownPod {
     /// What of a Pod decides when it goes.
@@ -121,7 +121,7 @@ impl ShutdownPod {
         Self {
             uid: pod.uid().to_owned(),
             priority: priority(pod.object()),
-            grace_seconds: u32::try_from(pod.own_grace_seconds()).unwrap_or(0),
+            grace_seconds: u32::try_from(pod.grace_period_seconds()).unwrap_or(0),
         }
     }
 }
@@ -152,7 +152,7 @@ impl Pod {
         let reason = self.ended.as_ref().and_then(|ended| ended.reason.as_deref());
         match reason {
             Some(REASON) => self.evicted.as_ref().is_some_and(|(eviction, _)| eviction.reason == REASON),
-            Some(reason) if reason == REFUSAL.0 => matches!(self.admission, Some(Admission::Rejected { .. })),
+            Some(reason) if reason == REJECTION.0 => matches!(self.admission, Some(Admission::Rejected { .. })),
             _ => false,
         }
     }

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn safe_ones_are_for_everybody_and_others_for_whom_the_node_allows_them() {
+    fn sysctl_is_allowed_if_safe_or_on_the_node_allowlist() {
         let spec = |name: &str| json!({"securityContext": named(name)});
         check(json!({}), &[], None);
         check(spec("net.ipv4.tcp_syncookies"), &[], None);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_nodes_namespace_is_not_for_pods() {
+    fn sysctl_of_host_namespace_is_forbidden() {
         let net = json!({"hostNetwork": true, "securityContext": named("net.ipv4.tcp_rmem")});
         check(net, &[], Some("\"net.ipv4.tcp_rmem\" not allowed with host Net enabled"));
         let ipc = json!({"hostIPC": true, "securityContext": named("kernel.shm_rmid_forced")});
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_names_what_belongs_to_a_namespace() {
+    fn sysctl_pattern_must_be_namespaced() {
         assert_eq!(pattern_error("net.*"), None);
         assert_eq!(pattern_error("kernel/shm*"), None);
         assert!(pattern_error("vm.*").unwrap().contains("not known to be namespaced"));

@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_stay_within_time() {
+    fn time_arithmetic_saturates() {
         let now: Timestamp = "2026-11-23T10:00:00Z".parse().unwrap();
         let later: Timestamp = "2026-11-23T10:00:30Z".parse().unwrap();
         assert_eq!(after(now, Duration::from_secs(30)), later);

@@ -1,4 +1,4 @@
-//! Who goes first.
+//! Eviction ranking of Pods (`rankMemoryPressure`, `rankDiskPressureFunc`).
 
 use super::{AT_ONCE, Candidate, DiskUsage, PodFigures, Resource, Signal, Starved, message};
 use crate::Eviction;
@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 
 /// What of a Pod's disk usage counts.
 #[derive(Clone, Copy)]
-struct Measured {
+struct FsStats {
     rootfs: bool,
     logs_and_volumes: bool,
 }
@@ -79,12 +79,12 @@ fn request(pod: &Pod, name: &str) -> i64 {
     requests.and_then(|r| r.get(name).copied()).map_or(0, Amount::value)
 }
 
-fn measured(signal: Signal, split_disks: bool) -> Measured {
+fn measured(signal: Signal, split_disks: bool) -> FsStats {
     let image = matches!(signal, Signal::ImageFsAvailable | Signal::ImageFsInodesFree);
-    Measured { rootfs: !split_disks || image, logs_and_volumes: !split_disks || !image }
+    FsStats { rootfs: !split_disks || image, logs_and_volumes: !split_disks || !image }
 }
 
-fn disk(figures: &PodFigures, pod: &Pod, measured: Measured) -> DiskUsage {
+fn disk(figures: &PodFigures, pod: &Pod, measured: FsStats) -> DiskUsage {
     let mut sum = DiskUsage::default();
     for container in &figures.containers {
         if measured.rootfs {

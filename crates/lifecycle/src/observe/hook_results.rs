@@ -1,7 +1,7 @@
-//! Ends of lifecycle hooks (LIFECYCLE.md 3.11). What a hook said stays out of the events, for it may hold secrets.
+//! Ends of lifecycle hooks (`killContainer`). What a hook said stays out of the events, for it may hold secrets.
 
 use super::{entry, kills, record};
-use crate::{EventKind, Hook, HookOutcome, Pod, hooks::PostStart, kill::KillCause};
+use crate::{EventKind, Hook, HookOutcome, Pod, container_kill::KillCause, hooks::PostStart};
 use jiff::Timestamp;
 
 pub(super) fn observe(pod: &mut Pod, id: &str, hook: Hook, outcome: &HookOutcome, now: Timestamp) {
@@ -15,7 +15,7 @@ pub(super) fn observe(pod: &mut Pod, id: &str, hook: Hook, outcome: &HookOutcome
 
 fn post_start(pod: &mut Pod, name: &str, done: bool, now: Timestamp) {
     let container = entry(pod, name);
-    let alive = container.alive();
+    let alive = container.is_running();
     let Some(instance) = container.current.as_mut().filter(|i| i.hooks.post_start == PostStart::Pending) else {
         return;
     };

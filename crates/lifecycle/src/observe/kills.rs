@@ -3,8 +3,8 @@
 use super::{entry, record};
 use crate::{
     EventKind, Pod, ProbeKind,
-    container::Image,
-    kill::{Kill, KillCause},
+    container::ImageState,
+    container_kill::{ContainerKill, KillCause},
     probes,
     time::after,
 };
@@ -26,7 +26,7 @@ pub(crate) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) 
         | KillCause::Resize
         | KillCause::RestartAll { .. } => None,
     };
-    let seconds = probe.and_then(|p| p.termination_grace_period_seconds).unwrap_or_else(|| pod.own_grace_seconds());
+    let seconds = probe.and_then(|p| p.termination_grace_period_seconds).unwrap_or_else(|| pod.grace_period_seconds());
     let deadline = after(now, Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
     // To upstream the kill and the next start are one step: a Pod that is deleted meanwhile stops that one, and says so.
     let replaced_at_once = match cause {
@@ -35,25 +35,25 @@ pub(crate) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) 
         KillCause::PostStart | KillCause::Sandbox | KillCause::RestartAll { .. } => false,
     };
     // Upstream's words: a sidecar is an init container, of which nothing more is said.
-    let (who, again) = match container_kind {
+    let (subject, suffix) = match container_kind {
         ContainerKind::Init | ContainerKind::Sidecar => ("Init container", ""),
         _ if cause == KillCause::Definition => ("Container", ", will be restarted"),
         kind if pod.restarts_on_failure(kind, spec) => ("Container", ", will be restarted"),
         _ => ("Container", ""),
     };
     let message = match cause {
-        KillCause::Probe(ProbeKind::Startup) => format!("{who} {name} failed startup probe{again}"),
-        KillCause::Probe(_) => format!("{who} {name} failed liveness probe{again}"),
+        KillCause::Probe(ProbeKind::Startup) => format!("{subject} {name} failed startup probe{suffix}"),
+        KillCause::Probe(_) => format!("{subject} {name} failed liveness probe{suffix}"),
         // Upstream's word, which is its reason as well.
         KillCause::PostStart => "FailedPostStartHook".to_owned(),
-        KillCause::Definition => format!("{who} {name} definition changed{again}"),
+        KillCause::Definition => format!("{subject} {name} definition changed{suffix}"),
         KillCause::Sandbox | KillCause::RestartAll { .. } => format!("Stopping container {name}"),
         KillCause::Resize => format!("Container {name} resize requires restart"),
     };
     let Some(instance) = entry(pod, name).current.as_mut().filter(|i| i.kill.is_none()) else {
         return;
     };
-    instance.kill = Some(Kill { cause, deadline });
+    instance.kill = Some(ContainerKill { cause, deadline });
     let id = instance.id.clone();
     record(pod, EventKind::Normal, "Killing", message, Some(name));
     if !replaced_at_once {
@@ -62,34 +62,34 @@ pub(crate) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) 
     pod.durable += 1;
 }
 
-/// What runs of another image than the spec has now is killed, and another takes its place (LIFECYCLE.md 3.4, point 4), as
+/// What runs of another image than the spec has now is killed, and another takes its place (`computePodActions`), as
 /// soon as the new image is there, or is known not to be had. An init container is left to do its work.
-pub(super) fn changed(pod: &mut Pod, now: Timestamp) {
+pub(super) fn kill_changed_containers(pod: &mut Pod, now: Timestamp) {
     if pod.restarting.is_some() || pod.kill_deadline(now).is_some() {
         return;
     }
     let due = |spec: &Spec| {
         let container = pod.container(&spec.name);
-        let sought = matches!(container.image, Image::Present { .. } | Image::Failed { .. });
-        sought && container.runs_another_image(spec)
+        let resolved = matches!(container.image, ImageState::Present { .. } | ImageState::Failed { .. });
+        resolved && container.runs_another_image(spec)
     };
-    let lasting = containers(pod.spec()).filter(|(kind, _)| *kind != ContainerKind::Init);
-    let changed: Vec<String> = lasting.filter(|(_, spec)| due(spec)).map(|(_, spec)| spec.name.clone()).collect();
+    let restartable = containers(pod.spec()).filter(|(kind, _)| *kind != ContainerKind::Init);
+    let changed: Vec<String> = restartable.filter(|(_, spec)| due(spec)).map(|(_, spec)| spec.name.clone()).collect();
     for name in changed {
         kill(pod, &name, KillCause::Definition, now);
     }
 }
 
-/// Says once for each running container that it is being stopped with its Pod (LIFECYCLE.md 3.11), also for one that is
+/// Says once for each running container that it is being stopped with its Pod (`killContainer`), also for one that is
 /// being killed to be started again.
-pub(super) fn announce(pod: &mut Pod, now: Timestamp) {
+pub(super) fn record_killing_events(pod: &mut Pod, now: Timestamp) {
     if pod.kill_deadline(now).is_none() {
         return;
     }
     let fresh: Vec<(String, String)> = pod
         .containers
         .iter()
-        .filter(|(_, c)| c.alive())
+        .filter(|(_, c)| c.is_running())
         .filter_map(|(name, c)| Some((name.clone(), c.current.as_ref()?.id.clone())))
         .filter(|(_, id)| !pod.killing.contains(id))
         .collect();

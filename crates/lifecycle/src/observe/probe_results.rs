@@ -1,11 +1,11 @@
-//! Results of probes (LIFECYCLE.md 3.10).
+//! Results of probes (`pkg/kubelet/prober`).
 
 use super::{entry, kills, record};
 use crate::{
     EventKind, Pod, ProbeKind, ProbeOutcome,
-    container::State,
-    kill::KillCause,
-    probes::{self, Settings},
+    container::InstanceState,
+    container_kill::KillCause,
+    probes::{self, ProbeSettings},
 };
 use jiff::Timestamp;
 
@@ -15,10 +15,10 @@ pub(super) fn observe(pod: &mut Pod, id: &str, kind: ProbeKind, outcome: &ProbeO
     let Some(name) = pod.name_of(id) else { return };
     let Some((_, spec)) = pod.container_spec(&name) else { return };
     let Some(probe) = probes::probe(spec, kind) else { return };
-    let settings = Settings::from(probe);
+    let settings = ProbeSettings::from(probe);
     let Some(due) = probes::due(pod, spec, kind, leaving).filter(|due| *due <= now) else { return };
 
-    tell(pod, &name, kind, outcome);
+    record_probe_event(pod, &name, kind, outcome);
     let Some(instance) = entry(pod, &name).current.as_mut() else { return };
     let track = instance.probes.track_mut(kind);
     track.answered(&settings, due, now);
@@ -32,14 +32,14 @@ pub(super) fn observe(pod: &mut Pod, id: &str, kind: ProbeKind, outcome: &ProbeO
         instance.probes.open_since = Some(now);
     }
     let failed = instance.probes.track(kind).verdict == Some(false);
-    let State::Running { since } = instance.state else { return };
+    let InstanceState::Running { since } = instance.state else { return };
     pod.durable += u64::from(news);
-    if failed && kind != ProbeKind::Readiness && now >= settings.patience_ends(since) {
+    if failed && kind != ProbeKind::Readiness && now >= settings.earliest_kill(since) {
         kills::kill(pod, &name, KillCause::Probe(kind), now);
     }
 }
 
-fn tell(pod: &mut Pod, name: &str, kind: ProbeKind, outcome: &ProbeOutcome) {
+fn record_probe_event(pod: &mut Pod, name: &str, kind: ProbeKind, outcome: &ProbeOutcome) {
     let (reason, text) = match outcome {
         ProbeOutcome::Success => return,
         ProbeOutcome::Warning(text) => ("ProbeWarning", format!("{kind:?} probe warning: {text}")),

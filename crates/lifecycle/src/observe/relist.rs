@@ -1,9 +1,9 @@
 //! All that the runtime has of a Pod, asked for as a whole: what was missed is made up for.
 
-use super::{container_facts, entry, sandbox_facts};
+use super::{container_events, entry, sandbox_events};
 use crate::{
     ContainerView, ContainerViewState, NodePolicy, Pod, RuntimeView, SandboxView,
-    container::{Ended, State},
+    container::{EndedContainer, InstanceState},
     pod::{Sandbox, SandboxState},
 };
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now: Timestamp) {
     (pod.unseen, pod.unlisted) = (false, false);
     // A list counts only when nothing is in flight.
-    pod.durable += pod.containers.values_mut().map(|c| u64::from(c.answered())).sum::<u64>();
+    pod.durable += pod.containers.values_mut().map(|c| u64::from(c.take_starting())).sum::<u64>();
     sandboxes(pod, &view, now);
     let mut containers = view.containers;
     containers.sort_by_key(|c| c.attempt);
@@ -20,16 +20,17 @@ pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now
         .containers
         .iter()
         .filter_map(|(name, c)| {
-            let awaited = c.current.as_ref().filter(|i| i.clearing || matches!(i.state, State::Running { .. }))?;
+            let awaited =
+                c.current.as_ref().filter(|i| i.clearing || matches!(i.state, InstanceState::Running { .. }))?;
             Some((name.clone(), awaited.id.clone()))
         })
         .filter(|(_, id)| !containers.iter().any(|c| c.id == *id))
         .collect();
     for (name, id) in vanished {
-        container_facts::lost(pod, &name, &id, policy, now);
+        container_events::lost(pod, &name, &id, policy, now);
     }
     for mut container in containers {
-        if cut_off(pod, &container) {
+        if start_interrupted(pod, &container) {
             container.state = ContainerViewState::Created;
         }
         adopt(pod, container, &view.sandboxes, policy, now);
@@ -38,13 +39,13 @@ pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now
 
 /// Whether its start failed, and no kubelet has told of that: the one that asked for it was gone, or could not wait. It is
 /// tried again; what cannot start fails again.
-fn cut_off(pod: &Pod, view: &ContainerView) -> bool {
+fn start_interrupted(pod: &Pod, view: &ContainerView) -> bool {
     let failed = matches!(&view.state, ContainerViewState::Exited(exit) if exit.never_ran());
     let known = pod.container(&view.name).current.as_ref();
     failed
         && known.is_none_or(|i| match i.attempt.cmp(&view.attempt) {
             Ordering::Less => true,
-            Ordering::Equal => i.state == State::Created,
+            Ordering::Equal => i.state == InstanceState::Created,
             Ordering::Greater => false,
         })
 }
@@ -59,7 +60,7 @@ fn sandboxes(pod: &mut Pod, view: &RuntimeView, now: Timestamp) {
                 pod.next_sandbox = pod.next_sandbox.max(s.attempt + 1);
                 pod.durable += 1;
             }
-            Some(_) if !s.ready => sandbox_facts::lost(pod, &s.id, now),
+            Some(_) if !s.ready => sandbox_events::lost(pod, &s.id, now),
             Some(_) => {}
         }
         if s.ready && !s.ips.is_empty() {
@@ -73,7 +74,7 @@ fn sandboxes(pod: &mut Pod, view: &RuntimeView, now: Timestamp) {
         .map(|s| s.id.clone())
         .collect();
     for id in gone {
-        sandbox_facts::lost(pod, &id, now);
+        sandbox_events::lost(pod, &id, now);
         pod.sandboxes.retain(|s| s.id != id);
     }
     pod.sandboxes.sort_by_key(|s| s.attempt);
@@ -85,9 +86,10 @@ fn adopt(pod: &mut Pod, view: ContainerView, sandboxes: &[SandboxView], policy: 
     }
     let known = pod.container(&view.name).current.as_ref();
     // Names are unique: one of the same attempt is there because the one that was made is not there any more.
-    let instead = known.is_some_and(|i| i.attempt == view.attempt && i.id != view.id && i.state == State::Created);
+    let instead =
+        known.is_some_and(|i| i.attempt == view.attempt && i.id != view.id && i.state == InstanceState::Created);
     if instead || known.is_none_or(|i| i.attempt < view.attempt) {
-        container_facts::created(pod, &view.name, view.id.clone(), view.attempt, view.image.clone(), policy, now);
+        container_events::created(pod, &view.name, view.id.clone(), view.attempt, view.image.clone(), policy, now);
     } else if known.is_some_and(|i| i.id != view.id) {
         return older(pod, view);
     }
@@ -97,9 +99,9 @@ fn adopt(pod: &mut Pod, view: ContainerView, sandboxes: &[SandboxView], policy: 
     }
     match view.state {
         ContainerViewState::Running { started_at } => {
-            container_facts::started(pod, &view.name, &view.id, started_at);
+            container_events::started(pod, &view.name, &view.id, started_at);
         }
-        ContainerViewState::Exited(exit) => container_facts::exited(pod, &view.name, &view.id, exit, policy, now),
+        ContainerViewState::Exited(exit) => container_events::exited(pod, &view.name, &view.id, exit, policy, now),
         // Made and never started, for a kubelet died in between: the plan asks for its start again.
         ContainerViewState::Created | ContainerViewState::Unknown => {}
     }
@@ -114,7 +116,7 @@ fn older(pod: &mut Pod, view: ContainerView) {
     let before = container.current.as_ref().is_some_and(|i| i.attempt == view.attempt + 1);
     match view.state {
         ContainerViewState::Exited(exit) if before && container.last.is_none() => {
-            container.last = Some(Ended { id: view.id, exit });
+            container.last = Some(EndedContainer { id: view.id, exit });
         }
         _ => container.dead.push(view.id),
     }

@@ -10,12 +10,12 @@ pub enum ResizeVerdict {
     Fits,
     /// Not now: other Pods have what it wants.
     Deferred {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
     /// Never: the node has not that much.
     Infeasible {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
 }

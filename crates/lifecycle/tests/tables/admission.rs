@@ -1,4 +1,4 @@
-//! What a node takes, and in which words it refuses (LIFECYCLE.md 3.12).
+//! What a node takes, and in which words it refuses (`pkg/kubelet/events`).
 
 use api::{
     quantity::Amount,

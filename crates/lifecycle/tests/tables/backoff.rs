@@ -1,4 +1,4 @@
-//! Delays (LIFECYCLE.md 3.9).
+//! Delays (`doBackOff`).
 
 use crate::common::{Run, Sim};
 use lifecycle::{BackoffPolicy, Event};
@@ -21,12 +21,12 @@ fn check(policy: Option<BackoffPolicy>, runs: &[u64], expected: &[u64]) {
 }
 
 #[test]
-fn restarts_wait_0_10_20_and_so_on_up_to_300_seconds() {
+fn restart_backoff_doubles_from_10s_to_300s() {
     check(None, &[1; 9], &[0, 10, 20, 40, 80, 160, 300, 300, 300]);
 }
 
 #[test]
-fn more_than_ten_good_minutes_start_the_series_anew() {
+fn restart_backoff_resets_after_10_minutes() {
     check(None, &[1, 1, 1, 600, 1], &[0, 10, 20, 40, 80]);
     check(None, &[1, 1, 1, 601, 1, 1], &[0, 10, 20, 0, 10, 20]);
 }
@@ -49,7 +49,7 @@ fn each_container_waits_for_itself() {
 }
 
 #[test]
-fn a_new_image_starts_the_series_anew() {
+fn restart_backoff_resets_on_new_image() {
     let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1)]);
     sim.pass(40);
     assert_eq!((sim.starts("c"), sim.state("c")), (vec![0, 1, 12, 33], "waiting CrashLoopBackOff".to_owned()));

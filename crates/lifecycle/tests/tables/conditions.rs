@@ -1,4 +1,4 @@
-//! The five conditions that a kubelet keeps (LIFECYCLE.md 3.8), at each stage of a Pod's life.
+//! The five conditions that a kubelet keeps (`pkg/kubelet/status/generate.go`), at each stage of a Pod's life.
 
 use crate::common::{Run, Sim};
 use api::feature_gates::FeatureGates;

@@ -186,7 +186,7 @@ fn who_uses_more_than_asked_for_goes_first_then_the_lower_priority_then_the_larg
 }
 
 #[test]
-fn a_static_pod_stays() {
+fn static_pod_is_never_evicted() {
     let mut fixed = Pod::clone(&pod("p", 0, &json!({}), None));
     fixed.metadata.annotations = Some([("kubernetes.io/config.source".to_owned(), "file".to_owned())].into());
     let candidates = [Candidate { pod: Arc::new(fixed), figures: Some(uses_memory(1)) }];

@@ -1,4 +1,4 @@
-//! The documents' section "Example states", row by row (seeds 002).
+//! The documents' section "Example states", row by row.
 
 use crate::common::{Run, Sim};
 use k8s_openapi::api::core::v1::PodStatus;

@@ -1,5 +1,5 @@
-//! Hooks: postStart belongs to the start, preStop to the grace period (seed 004, "Container Lifecycle Hooks";
-//! LIFECYCLE.md 3.11).
+//! Hooks: postStart belongs to the start, preStop to the grace period (`killContainer` of
+//! `kuberuntime_container.go`).
 
 use crate::{
     common::{Run, Sim, refused},
@@ -59,7 +59,7 @@ fn a_slow_hook_delays_the_containers_after_it() {
 }
 
 #[test]
-fn a_failed_post_start_hook_kills_the_container() {
+fn post_start_failure_kills_the_container() {
     let mut sim = starting("Always", 2, failed()).on_stop("c", 3, 1);
     sim.pass(3);
     assert_eq!((sim.state("c").as_str(), sim.phase().as_str()), ("waiting PostStartHookError", "Pending"));

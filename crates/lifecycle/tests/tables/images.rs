@@ -1,4 +1,4 @@
-//! Images: pulled, looked for, and waited for (LIFECYCLE.md 3.9 and 3.12).
+//! Images: pulled, looked for, and waited for (`pkg/kubelet/images`).
 
 use crate::common::{Run, Sim};
 use api::feature_gates::FeatureGates;

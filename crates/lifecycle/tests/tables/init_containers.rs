@@ -1,4 +1,4 @@
-//! Plain init containers (LIFECYCLE.md 3.4, "Init rules", and 3.6).
+//! Plain init containers (`computeInitContainerActions`).
 
 use crate::common::{Run, Sim};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn check(mut sim: Sim, phase: &str, states: [&str; 3], restarts: i32) {
 }
 
 #[test]
-fn they_run_one_after_the_other_before_the_app() {
+fn init_containers_run_in_order_before_app() {
     let mut sim = pod("Always", &[Run::Ends(5, 0)]);
     sim.pass(60);
     assert_eq!((sim.starts("i1"), sim.starts("i2"), sim.starts("c")), (vec![0], vec![5], vec![10]));

@@ -1,4 +1,4 @@
-//! What a change of the spec does to containers (LIFECYCLE.md 3.4, point 4; seed 000, "Pod-Aktualisierung").
+//! What a change of the spec does to containers (`computePodActions`).
 
 use crate::common::{Run, Sim};
 use k8s_openapi::api::core::v1::ContainerStatus;

@@ -1,4 +1,4 @@
-//! Who goes so that a critical Pod has room (LIFECYCLE.md 3.13).
+//! Who goes so that a critical Pod has room (KEP-3329).
 
 use api::resources::{self, Amounts};
 use k8s_openapi::api::core::v1::Pod;
@@ -61,7 +61,7 @@ fn critical(cpu: u32, memory: u32) -> Pod {
 }
 
 #[test]
-fn what_has_room_or_is_not_critical_makes_nobody_go() {
+fn pod_that_fits_or_is_not_critical_preempts_nothing() {
     let settled = Verdict::Settled(Admission::Admitted);
     assert_eq!(ask(&critical(500, 0), vec![pod("a", None, 500, 0, false)], false), settled);
     let message = "Node didn't have enough resource: cpu, requested: 600, used: 500, capacity: 1000";
@@ -69,7 +69,7 @@ fn what_has_room_or_is_not_critical_makes_nobody_go() {
 }
 
 #[test]
-fn the_least_important_class_goes_as_far_as_that_is_enough() {
+fn preemption_takes_lowest_qos_class_first() {
     let all = || {
         vec![
             pod("none", None, 0, 0, false),
@@ -87,7 +87,7 @@ fn the_least_important_class_goes_as_far_as_that_is_enough() {
 }
 
 #[test]
-fn as_few_as_can_be_go_and_of_equal_ones_the_smaller() {
+fn preemption_minimizes_victims_then_their_size() {
     let small = |name: &str| pod(name, None, 100, 0, false);
     check(
         &critical(300, 0),
@@ -116,7 +116,7 @@ fn as_few_as_can_be_go_and_of_equal_ones_the_smaller() {
 }
 
 #[test]
-fn several_resources_weigh_the_same() {
+fn preemption_weighs_resources_equally() {
     let others = || {
         vec![pod("cpu", None, 500, 10, false), pod("memory", None, 10, 500, false), pod("both", None, 400, 400, false)]
     };
@@ -125,7 +125,7 @@ fn several_resources_weigh_the_same() {
 }
 
 #[test]
-fn only_what_is_less_important_may_be_told_to_go() {
+fn preemption_victim_must_be_less_important() {
     let others = || vec![pod("critical-too", Some(CRITICAL), 900, 0, false), pod("small", None, 100, 0, false)];
     let message = "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: [(res: cpu, q: 100), ]";
     refuses(&critical(200, 0), others(), "UnexpectedAdmissionError", message);
@@ -138,7 +138,7 @@ fn only_what_is_less_important_may_be_told_to_go() {
 }
 
 #[test]
-fn nobody_goes_for_a_pod_that_would_not_be_taken_anyway() {
+fn pod_with_another_rejection_preempts_nothing() {
     let mut elsewhere = critical(600, 0);
     elsewhere.spec.as_mut().unwrap().node_name = Some("m".to_owned());
     let others = || vec![pod("a", None, 500, 0, false)];
@@ -151,7 +151,7 @@ fn nobody_goes_for_a_pod_that_would_not_be_taken_anyway() {
 }
 
 #[test]
-fn who_goes_is_told_in_upstreams_words() {
+fn preemption_victim_gets_upstream_message() {
     let Verdict::Preempts(preemption) = ask(&critical(600, 0), vec![pod("a", None, 500, 0, false)], false) else {
         panic!("nobody goes")
     };

@@ -1,4 +1,4 @@
-//! Probes: when they are carried out, and what their results add up to (seed 000, "Container-Probes"; LIFECYCLE.md 3.10).
+//! Probes: when they are carried out, and what their results add up to (`pkg/kubelet/prober`).
 
 use crate::common::{Run, Sim, refused};
 use lifecycle::{Event, ProbeKind, ProbeKind::*, ProbeOutcome, ProbeOutcome::Success};
@@ -32,7 +32,7 @@ fn timing(extra: &Value, expected: &[u64]) {
 }
 
 #[test]
-fn they_are_carried_out_after_the_delay_and_then_once_in_a_period() {
+fn probe_runs_after_initial_delay_then_every_period() {
     timing(&json!({}), &[0, 10, 20, 30]);
     timing(&json!({"initialDelaySeconds": 7}), &[7, 17, 27]);
     timing(&json!({"initialDelaySeconds": 3, "periodSeconds": 9}), &[3, 12, 21, 30]);
@@ -41,7 +41,7 @@ fn they_are_carried_out_after_the_delay_and_then_once_in_a_period() {
 }
 
 #[test]
-fn each_has_a_key_of_its_own_and_is_asked_for_until_it_is_answered() {
+fn probe_action_is_repeated_with_its_key_until_answered() {
     let mut sim = pod("Always", &json!({"livenessProbe": probe(&json!({}))}));
     sim.pass(45);
     let keys: std::collections::BTreeSet<_> = sim.log.iter().map(|(_, a)| a.key()).collect();
@@ -52,7 +52,7 @@ fn each_has_a_key_of_its_own_and_is_asked_for_until_it_is_answered() {
 }
 
 #[test]
-fn what_is_killed_to_be_started_again_waits_for_that() {
+fn container_killed_for_restart_is_waiting() {
     let live = probe(&json!({"failureThreshold": 1, "periodSeconds": 5}));
     let mut sim =
         pod("Always", &json!({"livenessProbe": live})).probe("c", Liveness, &[(5, refused())]).on_stop("c", 1, 137);
@@ -68,7 +68,7 @@ fn what_is_killed_to_be_started_again_waits_for_that() {
 }
 
 #[test]
-fn a_period_counts_from_the_beginning_of_a_slow_one() {
+fn probe_period_counts_from_probe_start() {
     for (timeout, took, next) in [(1, 1, 10), (5, 4, 10), (30, 25, 25), (1, 9, 18)] {
         let mut sim = pod("Always", &json!({"livenessProbe": probe(&json!({"timeoutSeconds": timeout}))}));
         while !sim.next_action().unwrap().key().0.starts_with("probe") {
@@ -87,7 +87,7 @@ fn a_period_counts_from_the_beginning_of_a_slow_one() {
 }
 
 #[test]
-fn readiness_is_false_until_it_passes_and_follows_the_thresholds() {
+fn readiness_follows_thresholds() {
     let ready = probe(&json!({"periodSeconds": 1, "successThreshold": 2, "failureThreshold": 3}));
     let outcomes = [(0, refused()), (4, Success), (10, refused()), (12, Success), (20, refused()), (30, Success)];
     let mut sim = pod("Always", &json!({"readinessProbe": ready})).probe("c", Readiness, &outcomes);
@@ -106,7 +106,7 @@ fn readiness_is_false_until_it_passes_and_follows_the_thresholds() {
 }
 
 #[test]
-fn what_is_not_ready_is_named_in_the_conditions() {
+fn unready_container_is_named_in_conditions() {
     let mut sim = pod("Always", &json!({"readinessProbe": probe(&json!({}))})).probe("c", Readiness, &[(0, refused())]);
     sim.pass(100);
     assert_eq!(sim.condition("Ready"), "False ContainersNotReady: containers with unready status: [c]");
@@ -114,7 +114,7 @@ fn what_is_not_ready_is_named_in_the_conditions() {
 }
 
 #[test]
-fn a_failed_liveness_probe_kills_and_the_next_one_begins_anew() {
+fn liveness_failure_kills_after_threshold() {
     let live = probe(&json!({"periodSeconds": 5}));
     let mut sim = pod("Always", &json!({"livenessProbe": live})).probe("c", Liveness, &[(20, refused())]);
     sim = sim.on_stop("c", 3, 0);
@@ -143,7 +143,7 @@ fn patience(kind: ProbeKind, extra: &Value, expected: u64) {
 }
 
 #[test]
-fn none_is_killed_before_its_delay_and_all_its_periods_are_over() {
+fn liveness_never_kills_before_delay_and_periods_elapse() {
     for kind in [Startup, Liveness] {
         patience(kind, &json!({}), 30);
         patience(kind, &json!({"failureThreshold": 30}), 300);
@@ -153,7 +153,7 @@ fn none_is_killed_before_its_delay_and_all_its_periods_are_over() {
 }
 
 #[test]
-fn the_startup_probe_gates_the_others() {
+fn startup_probe_gates_other_probes() {
     let all = json!({"startupProbe": probe(&json!({"periodSeconds": 2, "failureThreshold": 50})),
         "livenessProbe": probe(&json!({})), "readinessProbe": probe(&json!({"initialDelaySeconds": 5}))});
     let mut sim = pod("Always", &all).probe("c", Startup, &[(0, refused()), (13, Success)]);
@@ -168,7 +168,7 @@ fn the_startup_probe_gates_the_others() {
 }
 
 #[test]
-fn a_failed_startup_probe_kills() {
+fn startup_failure_kills_after_threshold() {
     let mut sim = pod("Always", &json!({"startupProbe": probe(&json!({"periodSeconds": 2}))}));
     sim = sim.probe("c", Startup, &[(0, refused())]);
     sim.pass(7);
@@ -177,7 +177,7 @@ fn a_failed_startup_probe_kills() {
     check(&sim, false, false);
 }
 
-/// Without rules the exit code of what a probe killed does not matter (LIFECYCLE.md 3.4).
+/// Without rules the exit code of what a probe killed does not matter (`computePodActions`).
 #[track_caller]
 fn after_a_kill(policy: &str, own: Option<&str>, code: i32, killing: &str, restarts: i32, phase: &str) {
     let mut fields = json!({"livenessProbe": probe(&json!({"failureThreshold": 1}))});
@@ -191,7 +191,7 @@ fn after_a_kill(policy: &str, own: Option<&str>, code: i32, killing: &str, resta
 }
 
 #[test]
-fn what_was_killed_is_restarted_as_its_policy_says() {
+fn probe_kill_restarts_by_restart_policy() {
     let (again, over) = ("Container c failed liveness probe, will be restarted", "Container c failed liveness probe");
     after_a_kill("Always", None, 0, again, 1, "Running");
     after_a_kill("OnFailure", None, 0, again, 1, "Running");
@@ -203,7 +203,7 @@ fn what_was_killed_is_restarted_as_its_policy_says() {
 }
 
 #[test]
-fn a_rule_for_the_exit_code_of_what_a_probe_killed_counts() {
+fn probe_kill_honors_restart_rules() {
     for (code, restarts, phase) in [(42, 1, "Running"), (43, 0, "Failed")] {
         let rule = json!({"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}});
         let fields = json!({"livenessProbe": probe(&json!({"failureThreshold": 1})), "restartPolicy": "Never", "restartPolicyRules": [rule]});
@@ -216,7 +216,7 @@ fn a_rule_for_the_exit_code_of_what_a_probe_killed_counts() {
 }
 
 #[test]
-fn what_a_probe_killed_is_not_over_although_it_ends_well() {
+fn probe_kill_restarts_despite_exit_code_zero() {
     let live = probe(&json!({"failureThreshold": 1}));
     let mut sim =
         pod("OnFailure", &json!({"livenessProbe": live})).probe("c", Liveness, &[(0, refused()), (11, Success)]);
@@ -229,7 +229,7 @@ fn what_a_probe_killed_is_not_over_although_it_ends_well() {
 }
 
 #[test]
-fn a_kill_by_a_probe_has_the_probes_grace_or_the_pods() {
+fn probe_kill_uses_probe_grace_else_pod_grace() {
     for (own, grace) in [(Some(3), 3), (Some(50), 50), (None, 20)] {
         for (kind, field) in [(Startup, "startupProbe"), (Liveness, "livenessProbe")] {
             let extra = json!({"failureThreshold": 1, "terminationGracePeriodSeconds": own});
@@ -244,7 +244,7 @@ fn a_kill_by_a_probe_has_the_probes_grace_or_the_pods() {
 }
 
 #[test]
-fn a_deletion_has_the_pods_grace_whatever_the_probes_is() {
+fn deletion_ignores_probe_grace() {
     let extra = json!({"failureThreshold": 1, "terminationGracePeriodSeconds": 300});
     let mut sim = pod("Always", &json!({"livenessProbe": probe(&extra)})).probe("c", Liveness, &[(0, refused())]);
     sim = sim.on_stop("c", 1000, 0);
@@ -257,7 +257,7 @@ fn a_deletion_has_the_pods_grace_whatever_the_probes_is() {
 }
 
 #[test]
-fn readiness_goes_on_while_a_pod_ends_and_the_others_do_not() {
+fn only_readiness_probe_runs_during_termination() {
     let fast = || probe(&json!({"periodSeconds": 1, "failureThreshold": 1}));
     let all = json!({"startupProbe": fast(), "livenessProbe": fast(), "readinessProbe": fast()});
     let outcomes = [(12, refused())];
@@ -276,7 +276,7 @@ fn readiness_goes_on_while_a_pod_ends_and_the_others_do_not() {
 }
 
 #[test]
-fn what_has_not_started_does_not_start_while_its_pod_ends() {
+fn unstarted_container_stays_unstarted_during_termination() {
     let all = json!({"startupProbe": probe(&json!({"periodSeconds": 1})), "readinessProbe": probe(&json!({}))});
     let mut sim = pod("Always", &all).probe("c", Startup, &[(0, refused()), (2, Success)]).on_stop("c", 10, 0);
     sim.pass(1);
@@ -287,7 +287,7 @@ fn what_has_not_started_does_not_start_while_its_pod_ends() {
 }
 
 #[test]
-fn an_unknown_result_changes_nothing_and_a_warning_passes() {
+fn probe_unknown_is_ignored_and_warning_passes() {
     let unknown = || ProbeOutcome::Unknown("no route".to_owned());
     let fast = || probe(&json!({"periodSeconds": 1, "failureThreshold": 2}));
     let outcomes = [(0, Success), (3, refused()), (4, unknown()), (8, Success)];
@@ -306,7 +306,7 @@ fn an_unknown_result_changes_nothing_and_a_warning_passes() {
 }
 
 #[test]
-fn an_unknown_result_does_not_break_a_row_of_failures() {
+fn probe_unknown_keeps_failure_streak() {
     let live = probe(&json!({"periodSeconds": 1, "failureThreshold": 2}));
     let outcomes = [(0, Success), (5, refused()), (6, ProbeOutcome::Unknown("no".to_owned())), (7, refused())];
     let mut sim = pod("Always", &json!({"livenessProbe": live})).probe("c", Liveness, &outcomes);
@@ -315,7 +315,7 @@ fn an_unknown_result_does_not_break_a_row_of_failures() {
 }
 
 #[test]
-fn results_of_an_older_container_or_that_nobody_asked_for_are_history() {
+fn stale_or_unrequested_probe_result_is_ignored() {
     let all = json!({"readinessProbe": probe(&json!({})), "livenessProbe": probe(&json!({"failureThreshold": 1}))});
     let mut sim = pod("Always", &all).script("c", &[Run::Ends(20, 1), Run::Forever]);
     sim.pass(5);
@@ -332,7 +332,7 @@ fn results_of_an_older_container_or_that_nobody_asked_for_are_history() {
 }
 
 #[test]
-fn a_restart_of_the_kubelet_changes_no_readiness_without_evidence() {
+fn kubelet_restart_keeps_readiness() {
     for checkpoint in [true, false] {
         for passes in [true, false] {
             let slow = || probe(&json!({"periodSeconds": 100, "successThreshold": 2, "failureThreshold": 2}));

@@ -1,4 +1,4 @@
-//! Reasons that people and tools match on (LIFECYCLE.md 3.12).
+//! Reasons that people and tools match on (`pkg/kubelet/events`).
 
 use crate::common::{Run, Sim};
 use lifecycle::StartStage;
@@ -51,7 +51,7 @@ fn a_container_tells_what_it_waits_for() {
 }
 
 #[test]
-fn what_cannot_be_started_shows_its_error_then_its_back_off() {
+fn start_failure_shows_error_then_crash_loop_backoff() {
     let looping = || Sim::of("Always", &["c"]).script("c", &[Run::CannotStart]);
     check(
         looping(),

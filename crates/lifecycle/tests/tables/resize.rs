@@ -1,4 +1,4 @@
-//! In-place resize (KEP-1287; LIFECYCLE.md 3.8): what is asked for, allocated, and in use.
+//! In-place resize (KEP-1287): what is asked for, allocated, and in use.
 
 use crate::common::{Run, Sim};
 use lifecycle::{Action, Event, ResizeVerdict, StartStage, decide_resize};

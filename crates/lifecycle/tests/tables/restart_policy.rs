@@ -1,4 +1,4 @@
-//! Whether a container that ended is started again (LIFECYCLE.md 3.4, `ContainerShouldRestart`, and 3.5).
+//! Whether a container that ended is started again (`ContainerShouldRestart`).
 
 use crate::common::{Run, Sim};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Graceful shutdown of the node (KEP-2000, KEP-2712; LIFECYCLE.md 3.13).
+//! Graceful shutdown of the node (KEP-2000, KEP-2712).
 
 use crate::common::Sim;
 use lifecycle::{Admission, Event, Eviction, ShutdownGrace, ShutdownPod, ShutdownPolicy};
@@ -27,7 +27,7 @@ fn check(policy: &ShutdownPolicy, pods: &[ShutdownPod], expected: &[(u64, &[(&st
 }
 
 #[test]
-fn ordinary_pods_go_first_and_critical_ones_have_their_own_time() {
+fn shutdown_terminates_critical_pods_last() {
     let policy = ShutdownPolicy::of_two(Duration::from_secs(30), Duration::from_secs(10));
     assert_eq!(policy.total(), Duration::from_secs(30));
     check(
@@ -40,7 +40,7 @@ fn ordinary_pods_go_first_and_critical_ones_have_their_own_time() {
 }
 
 #[test]
-fn without_a_time_nobody_waits() {
+fn shutdown_without_grace_period_has_no_groups() {
     for (total, critical) in [(0, 0), (0, 10), (10, 20)] {
         let policy = ShutdownPolicy::of_two(Duration::from_secs(total), Duration::from_secs(critical));
         assert!(policy.is_empty(), "{total} {critical}");
@@ -49,7 +49,7 @@ fn without_a_time_nobody_waits() {
 }
 
 #[test]
-fn pods_go_by_the_highest_range_that_they_reach() {
+fn shutdown_groups_pods_by_priority_range() {
     let ranges = [(100_000, 10), (0, 60), (10_000, 180)].map(|(priority, seconds)| ShutdownGrace { priority, seconds });
     let policy = ShutdownPolicy::by_priority(ranges.to_vec());
     assert_eq!(policy.total(), Duration::from_secs(250));
@@ -66,7 +66,7 @@ fn pods_go_by_the_highest_range_that_they_reach() {
 }
 
 #[test]
-fn a_pod_that_the_shutdown_ends_says_so() {
+fn shutdown_sets_reason_terminated() {
     for (code, phase) in [(143, "Failed"), (0, "Succeeded")] {
         let mut sim = Sim::of("Always", &["c"]).on_stop("c", 1, code);
         sim.pass(10);

@@ -1,4 +1,4 @@
-//! Sidecars: init containers that are always restarted (KEP-753; LIFECYCLE.md 3.4 and 3.11).
+//! Sidecars: init containers that are always restarted (KEP-753).
 
 use crate::common::{Run, Sim, refused};
 use lifecycle::{Hook, HookOutcome, ProbeKind, ProbeOutcome};
@@ -23,7 +23,7 @@ const DONE: &str = "terminated Completed 0";
 const WAITS: &str = "waiting PodInitializing";
 
 #[test]
-fn they_start_in_their_turn_and_run_on() {
+fn sidecars_start_in_order_and_keep_running() {
     let mut sim = pod("Always");
     sim.pass(1);
     check(&sim, "Pending", ["running", "running", WAITS, WAITS]);
@@ -130,7 +130,7 @@ fn they_do_not_keep_the_pod_alive_and_their_codes_do_not_count() {
 }
 
 #[test]
-fn on_deletion_they_end_in_reverse_order_after_the_main_containers() {
+fn deletion_stops_sidecars_in_reverse_order() {
     let mut sim = pod("Always").on_stop("c", 4, 0).on_stop("s2", 3, 0).on_stop("s1", 2, 0);
     sim.pass(10);
     let since = sim.log.len();

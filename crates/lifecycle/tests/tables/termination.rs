@@ -1,4 +1,4 @@
-//! Deletion, eviction, deadlines: how a Pod ends (LIFECYCLE.md 3.3, 3.7 and 3.11).
+//! Deletion, eviction, deadlines: how a Pod ends (`SyncTerminatingPod`).
 
 use crate::common::{Run, Sim};
 use api::feature_gates::FeatureGates;

@@ -7,13 +7,13 @@
 
 use crate::{
     Pod,
-    container::{Container, Instance, State},
+    container::{Container, Instance, InstanceState},
 };
 use jiff::Timestamp;
 
 impl Container {
     /// Whether its process is gone, and the runtime still clears up after it.
-    pub(crate) fn clearing(&self) -> bool {
+    pub(crate) fn is_cleaning_up(&self) -> bool {
         self.current.as_ref().is_some_and(|i| i.clearing)
     }
 }
@@ -22,7 +22,7 @@ impl Pod {
     /// Since when the process of the container with this id runs, if it does.
     #[must_use]
     pub fn running_since(&self, id: &str) -> Option<Timestamp> {
-        if let State::Running { since } = self.newest(id)?.state { Some(since) } else { None }
+        if let InstanceState::Running { since } = self.newest(id)?.state { Some(since) } else { None }
     }
 
     /// Whether the process of the container with this id is gone, and the runtime still clears up after it: its log may
@@ -33,8 +33,8 @@ impl Pod {
     }
 
     /// Whether anything of the Pod's containers is in use: by a process, or by the runtime that clears up after one.
-    pub(crate) fn occupied(&self) -> bool {
-        self.containers.values().any(|c| c.may_run() || c.clearing())
+    pub(crate) fn has_active_containers(&self) -> bool {
+        self.containers.values().any(|c| c.may_run() || c.is_cleaning_up())
     }
 
     fn newest(&self, id: &str) -> Option<&Instance> {

@@ -1,6 +1,6 @@
 //! Facts about sandboxes.
 
-use super::{record, trouble};
+use super::{failed_attempt, record};
 use crate::{
     EventKind, NodePolicy, Pod, SandboxFact,
     pod::{Sandbox, SandboxState},
@@ -50,7 +50,7 @@ fn failed(pod: &mut Pod, message: String, policy: &NodePolicy, now: Timestamp) {
     }
     let text = format!("Failed to create pod sandbox: {message}");
     record(pod, EventKind::Warning, "FailedCreatePodSandBox", text, None);
-    pod.sandbox_failure = Some(trouble(pod.sandbox_failure.as_ref(), message, policy, now));
+    pod.sandbox_failure = Some(failed_attempt(pod.sandbox_failure.as_ref(), message, policy, now));
 }
 
 pub(super) fn lost(pod: &mut Pod, id: &str, now: Timestamp) {
@@ -61,7 +61,7 @@ pub(super) fn lost(pod: &mut Pod, id: &str, now: Timestamp) {
     pod.durable += 1;
     // Where nothing runs again once it has, there will be no other one (`computePodActions`).
     let apps = || pod.spec().containers.iter();
-    let is_last = apps().any(|spec| pod.container(&spec.name).ran())
+    let is_last = apps().any(|spec| pod.container(&spec.name).has_run())
         && !apps().any(|spec| pod.restarts_on_failure(ContainerKind::App, spec));
     if !is_last && !pod.finished() && pod.stop(now).is_none() {
         let text = "Pod sandbox changed, it will be killed and re-created.".to_owned();

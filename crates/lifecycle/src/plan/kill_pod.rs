@@ -1,9 +1,9 @@
-//! How containers are stopped: preStop hook, stop signal, SIGKILL, all within one grace period (LIFECYCLE.md 3.11).
+//! How containers are stopped: preStop hook, stop signal, SIGKILL, all within one grace period (`killContainer`).
 
 use super::Plan;
 use crate::{
     Action, Hook, NodePolicy, Pod,
-    container::{Instance, State, elapsed},
+    container::{Instance, InstanceState, elapsed},
     hooks,
 };
 use api::{
@@ -13,10 +13,10 @@ use api::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as Spec;
 
-/// Stops what runs. All preStop hooks begin at once; then come the stop signals, those of sidecars after the end of the
+/// Stops all running containers. All preStop hooks begin at once; then come the stop signals, those of sidecars after the end of the
 /// app containers and of the sidecars after them, and at the end of the grace period at the latest.
-pub(super) fn all(pod: &Pod, deadline: Timestamp, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
-    let hooks = pod.has_time_for_hooks();
+pub(super) fn kill_pod(pod: &Pod, deadline: Timestamp, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
+    let hooks = pod.runs_pre_stop_hooks();
     let all: Vec<_> = pod.all_containers().collect();
     let apps_run = all.iter().any(|(kind, c)| *kind == ContainerKind::App && pod.container(&c.name).may_run());
     for (n, (kind, spec)) in all.iter().enumerate() {
@@ -26,24 +26,31 @@ pub(super) fn all(pod: &Pod, deadline: Timestamp, policy: &NodePolicy, now: Time
         let later_runs =
             || all[n + 1..].iter().any(|(kind, c)| *kind == ContainerKind::Sidecar && pod.container(&c.name).may_run());
         let waits = *kind == ContainerKind::Sidecar && (apps_run || later_runs());
-        // What was to go before its Pod was goes no later.
+        // A container that was already being killed keeps its earlier deadline.
         let deadline = instance.kill.map_or(deadline, |kill| kill.deadline.min(deadline));
-        one(instance, spec, &Leave { deadline, hooks, waits }, policy, now, plan);
+        kill_container(instance, spec, &ContainerStop { deadline, hooks, waits }, policy, now, plan);
     }
 }
 
-/// Stops what failed a probe or its postStart hook, while the Pod lives on.
-pub(super) fn killed(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
+/// Stops containers that failed a probe or their postStart hook, while the Pod keeps running.
+pub(super) fn kill_failed_containers(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     for (_, spec) in containers(pod.spec()) {
         let instance = pod.container(&spec.name).current.as_ref();
         if let Some((instance, kill)) = instance.and_then(|i| Some((i, i.kill?))) {
-            one(instance, spec, &Leave { deadline: kill.deadline, hooks: true, waits: false }, policy, now, plan);
+            kill_container(
+                instance,
+                spec,
+                &ContainerStop { deadline: kill.deadline, hooks: true, waits: false },
+                policy,
+                now,
+                plan,
+            );
         }
     }
 }
 
-/// How a container takes its leave.
-struct Leave {
+/// How a container is stopped.
+struct ContainerStop {
     /// When SIGKILL comes.
     deadline: Timestamp,
     /// Whether its preStop hook is run.
@@ -52,16 +59,23 @@ struct Leave {
     waits: bool,
 }
 
-fn one(instance: &Instance, spec: &Spec, leave: &Leave, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
-    // A hook is not run for what has ended by itself.
-    if !matches!(instance.state, State::Running { .. }) {
+fn kill_container(
+    instance: &Instance,
+    spec: &Spec,
+    stop: &ContainerStop,
+    policy: &NodePolicy,
+    now: Timestamp,
+    plan: &mut Plan,
+) {
+    // preStop is not run for a container that exited by itself.
+    if !matches!(instance.state, InstanceState::Running { .. }) {
         return;
     }
-    let (container, id, left) = (spec.name.clone(), instance.id.clone(), elapsed(now, leave.deadline));
-    let hook = leave.hooks && hooks::pre_stop_pending(instance, spec);
+    let (container, id, left) = (spec.name.clone(), instance.id.clone(), elapsed(now, stop.deadline));
+    let hook = stop.hooks && hooks::pre_stop_pending(instance, spec);
     // When the time is up nothing is waited for: the runtime's floor is the one extension.
-    if !left.is_zero() && (hook || leave.waits) {
-        plan.wake_at(leave.deadline);
+    if !left.is_zero() && (hook || stop.waits) {
+        plan.wake_at(stop.deadline);
         if hook {
             plan.actions.push(Action::RunHook { container, id, hook: Hook::PreStop, timeout: Some(left) });
         }
@@ -71,7 +85,7 @@ fn one(instance: &Instance, spec: &Spec, leave: &Leave, policy: &NodePolicy, now
         container,
         id,
         grace: left.max(policy.minimum_grace),
-        deadline: leave.deadline,
+        deadline: stop.deadline,
         signal: signal(spec, policy),
     });
 }

@@ -1,4 +1,4 @@
-//! What is killed by its probes, and what that means for the next one (LIFECYCLE.md 3.10 and 3.11).
+//! What is killed by its probes, and what that means for the next one (`pkg/kubelet/prober`).
 
 use super::probes::{pod, probe};
 use crate::common::{Run, refused};

@@ -1,28 +1,28 @@
-//! A Pod that is being stopped: why, and until when.
+//! Pod termination: its cause and deadline.
 
 use crate::{Admission, pod::Pod, time::after};
 use api::pod::DEFAULT_GRACE_PERIOD_SECONDS;
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// Why nothing of the Pod may run any more, and until when it may take its leave.
+/// Termination of a Pod: cause and deadline.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Stop {
-    pub(crate) cause: StopCause,
+pub(crate) struct PodTermination {
+    pub(crate) cause: TerminationCause,
     /// When SIGKILL comes.
     pub(crate) deadline: Timestamp,
 }
 
-/// Why nothing of the Pod may run any more.
+/// Cause of a Pod's termination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StopCause {
-    /// The node does not take it.
+pub(crate) enum TerminationCause {
+    /// The node rejected it.
     Rejected,
     /// Its object left the API.
     Gone,
     /// It is being deleted.
     Deleted,
-    /// The node wants it away.
+    /// The node evicts, preempts or shuts it down.
     Evicted,
     /// `activeDeadlineSeconds` is over.
     DeadlineExceeded,
@@ -30,14 +30,14 @@ pub(crate) enum StopCause {
     Terminal,
 }
 
-/// What is left to a container whose Pod was removed from the API by force (LIFECYCLE.md 3.2, the runtime's floor).
+/// What is left to a container whose Pod was removed from the API by force (`minimumGracePeriodInSeconds`).
 const FORCED_GRACE: Duration = Duration::from_secs(2);
 
 impl Pod {
     /// Until when every container that runs has to be gone, if it has to.
     pub(crate) fn kill_deadline(&self, now: Timestamp) -> Option<Timestamp> {
-        let lost = || self.lost_sandbox().map(|(_, since)| after(since, self.own_grace()));
-        let finished = || self.finished_at.map(|at| after(at, self.own_grace()));
+        let lost = || self.lost_sandbox().map(|(_, since)| after(since, self.grace_period()));
+        let finished = || self.finished_at.map(|at| after(at, self.grace_period()));
         self.stop(now).map(|s| s.deadline).or_else(finished).or_else(lost)
     }
 
@@ -47,54 +47,54 @@ impl Pod {
     }
 
     /// The Pod's own grace period.
-    pub(crate) fn own_grace(&self) -> Duration {
-        Duration::from_secs(u64::try_from(self.own_grace_seconds()).unwrap_or(1).max(1))
+    pub(crate) fn grace_period(&self) -> Duration {
+        Duration::from_secs(u64::try_from(self.grace_period_seconds()).unwrap_or(1).max(1))
     }
 
     /// `terminationGracePeriodSeconds`, which may be 0.
-    pub(crate) fn own_grace_seconds(&self) -> i64 {
+    pub(crate) fn grace_period_seconds(&self) -> i64 {
         self.spec().termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_PERIOD_SECONDS)
     }
 
-    /// Whether preStop hooks are run while the Pod ends: not when no grace at all was asked for (LIFECYCLE.md 3.11).
-    pub(crate) fn has_time_for_hooks(&self) -> bool {
+    /// Whether preStop hooks are run while the Pod ends: not when no grace at all was asked for (`killContainer`).
+    pub(crate) fn runs_pre_stop_hooks(&self) -> bool {
         let meta = &self.object.metadata;
         let evicted = self.evicted.as_ref().and_then(|(eviction, _)| eviction.grace_seconds);
         let asked = if meta.deletion_timestamp.is_some() {
             meta.deletion_grace_period_seconds.unwrap_or(0)
         } else {
-            self.own_grace_seconds()
+            self.grace_period_seconds()
         };
         self.gone_at.is_none() && evicted != Some(0) && asked > 0
     }
 
-    /// Whether, why and until when the Pod is being stopped. The shortest grace wins (LIFECYCLE.md 3.3); the cause is the
+    /// Whether, why and until when the Pod is being stopped. The shortest grace wins (`calculateEffectiveGracePeriod`); the cause is the
     /// one that the phase tells of.
-    pub(crate) fn stop(&self, now: Timestamp) -> Option<Stop> {
+    pub(crate) fn stop(&self, now: Timestamp) -> Option<PodTermination> {
         let mut stops = Vec::new();
-        let mut add = |cause, deadline: Timestamp| stops.push(Stop { cause, deadline });
+        let mut add = |cause, deadline: Timestamp| stops.push(PodTermination { cause, deadline });
         if matches!(self.admission, Some(Admission::Rejected { .. })) {
-            add(StopCause::Rejected, self.seen_at);
+            add(TerminationCause::Rejected, self.seen_at);
         }
         if let Some((eviction, at)) = &self.evicted {
-            let grace = eviction.grace_seconds.map_or(self.own_grace(), |s| Duration::from_secs(u64::from(s)));
-            add(StopCause::Evicted, after(*at, grace));
+            let grace = eviction.grace_seconds.map_or(self.grace_period(), |s| Duration::from_secs(u64::from(s)));
+            add(TerminationCause::Evicted, after(*at, grace));
         }
         if let Some(at) = self.overdue(now) {
-            add(StopCause::DeadlineExceeded, after(at, self.own_grace()));
+            add(TerminationCause::DeadlineExceeded, after(at, self.grace_period()));
         }
         if let Some(at) = self.gone_at {
-            add(StopCause::Gone, after(at, FORCED_GRACE));
+            add(TerminationCause::Gone, after(at, FORCED_GRACE));
         }
         if let Some(deadline) = self.deleted {
-            add(StopCause::Deleted, deadline);
+            add(TerminationCause::Deleted, deadline);
         }
         if let Some(at) = self.terminal_at {
-            add(StopCause::Terminal, after(at, self.own_grace()));
+            add(TerminationCause::Terminal, after(at, self.grace_period()));
         }
         let deadline = stops.iter().map(|s| s.deadline).min()?;
         let cause = stops.first()?.cause;
-        Some(Stop { cause, deadline })
+        Some(PodTermination { cause, deadline })
     }
 
     /// When its `activeDeadlineSeconds` were over, if that was before it ended.

@@ -9,7 +9,7 @@ fn away(sim: &mut Sim, checkpoint: bool, seconds: u64) {
 }
 
 #[test]
-fn what_runs_runs_on() {
+fn kubelet_restart_keeps_containers_running() {
     for checkpoint in [true, false] {
         let mut sim = Sim::of("Always", &["c"]);
         sim.pass(10);
@@ -286,7 +286,7 @@ fn one_that_could_not_be_started_is_not_kept() {
 }
 
 #[test]
-fn a_deletion_goes_on_with_the_grace_that_is_left() {
+fn deletion_grace_continues_after_kubelet_restart() {
     let mut sim = Sim::of("Always", &["c"]).on_stop("c", 1000, 0);
     sim.pass(10);
     sim.delete(30);

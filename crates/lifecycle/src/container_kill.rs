@@ -1,22 +1,22 @@
-//! A container that is killed while its Pod lives on.
+//! Killing one container while its Pod keeps running.
 
 use crate::ProbeKind;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// It is to go, and may be started again.
+/// Kill of a container that may be restarted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Kill {
+pub(crate) struct ContainerKill {
     pub(crate) cause: KillCause,
     /// When SIGKILL comes.
     pub(crate) deadline: Timestamp,
 }
 
-/// Why.
+/// Cause of a container kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum KillCause {
     /// It failed this probe. A policy that restarts what failed restarts it, whatever its exit code; beside it the rules
-    /// count, as for every container that has ended (LIFECYCLE.md 3.4).
+    /// count, as for every container that has ended (`computePodActions`).
     Probe(ProbeKind),
     /// Its postStart hook failed.
     PostStart,

@@ -3,8 +3,8 @@
 use super::{entry, record};
 use crate::{
     ContainerExit, ContainerFact, EventKind, NodePolicy, Pod, RuntimeImage, StartStage,
-    container::{Ended, Image, Instance, StartFailure, State},
-    kill::{Kill, KillCause},
+    container::{EndedContainer, ImageState, Instance, InstanceState, StartFailure},
+    container_kill::{ContainerKill, KillCause},
     restart_all,
     time::after,
 };
@@ -54,24 +54,24 @@ pub(super) fn created(
     let container = entry(pod, name);
     let old = container.current.as_ref().is_some_and(|i| {
         // One of the same attempt takes the place of one that was made and is not there any more.
-        i.id == id || i.attempt > attempt || (i.attempt == attempt && i.state != State::Created)
+        i.id == id || i.attempt > attempt || (i.attempt == attempt && i.state != InstanceState::Created)
     });
     if old {
         return false;
     }
-    let backs_off = container.backs_off();
+    let backs_off = container.has_backoff();
     match container.current.take() {
-        Some(Instance { id: before, state: State::Exited(exit), .. }) => {
+        Some(Instance { id: before, state: InstanceState::Exited(exit), .. }) => {
             if backs_off {
                 container.raise_delay(&spec, &policy.container_backoff, exit.finished_at, now);
             }
-            container.dead.extend(container.last.replace(Ended { id: before, exit }).map(|older| older.id));
+            container.dead.extend(container.last.replace(EndedContainer { id: before, exit }).map(|older| older.id));
         }
         never_ran => container.dead.extend(never_ran.map(|i| i.id)),
     }
     container.dead.retain(|dead| *dead != id);
     let early = container.early.iter().position(|e| e.id == id).map(|at| container.early.swap_remove(at));
-    let mut instance = Instance::new(id.clone(), attempt, made_of, sandbox, State::Created);
+    let mut instance = Instance::new(id.clone(), attempt, made_of, sandbox, InstanceState::Created);
     instance.resources = container.starting_with.take();
     instance.image = container.starting_image.take().or(instance.image);
     container.current = Some(instance);
@@ -85,14 +85,14 @@ pub(super) fn created(
 /// Gives whether it was news.
 pub(super) fn started(pod: &mut Pod, name: &str, id: &str, at: Timestamp) -> bool {
     let container = entry(pod, name);
-    let Some(instance) = container.current.as_mut().filter(|i| i.id == id && i.state == State::Created) else {
+    let Some(instance) = container.current.as_mut().filter(|i| i.id == id && i.state == InstanceState::Created) else {
         return false;
     };
-    instance.state = State::Running { since: at };
-    container.answered();
+    instance.state = InstanceState::Running { since: at };
+    container.take_starting();
     container.start_failure = None;
     // The next start asks anew: the image may be removed, and `Always` pulls each time.
-    container.image = Image::Unknown;
+    container.image = ImageState::Unknown;
     pod.durable += 1;
     true
 }
@@ -100,22 +100,22 @@ pub(super) fn started(pod: &mut Pod, name: &str, id: &str, at: Timestamp) -> boo
 fn start_failed(pod: &mut Pod, name: &str, stage: StartStage, message: String, policy: &NodePolicy, now: Timestamp) {
     let before = pod.container(name).start_failure.as_ref();
     // Nothing was asked for since the last failure, or it runs: this is an old one.
-    if pod.container(name).alive() || before.is_some_and(|f| after(f.at, f.delay) > now) {
+    if pod.container(name).is_running() || before.is_some_and(|f| after(f.at, f.delay) > now) {
         return;
     }
     let delay = policy.retry_backoff.next(before.map_or(Duration::ZERO, |f| f.delay));
     record(pod, EventKind::Warning, "Failed", format!("Error: {message}"), Some(name));
     let container = entry(pod, name);
-    let attempt = container.current.as_ref().filter(|i| i.state == State::Created).map(|i| i.attempt);
-    let answered = container.answered();
-    container.image = Image::Unknown;
+    let attempt = container.current.as_ref().filter(|i| i.state == InstanceState::Created).map(|i| i.attempt);
+    let answered = container.take_starting();
+    container.image = ImageState::Unknown;
     container.start_failure = Some(StartFailure { attempt, stage, message, at: now, delay });
     pod.durable += u64::from(answered);
 }
 
 /// Of one that is not known to run, the fact that follows tells: nothing is gained by taking an early one for it.
 fn reaped(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit, policy: &NodePolicy, now: Timestamp) {
-    let runs = |i: &&mut Instance| i.id == id && matches!(i.state, State::Running { .. });
+    let runs = |i: &&mut Instance| i.id == id && matches!(i.state, InstanceState::Running { .. });
     if let Some(instance) = entry(pod, name).current.as_mut().filter(runs) {
         instance.clearing = true;
         ended(pod, name, id, exit, policy, now);
@@ -134,22 +134,22 @@ pub(super) fn exited(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit, p
 
 fn ended(pod: &mut Pod, name: &str, id: &str, mut exit: ContainerExit, policy: &NodePolicy, now: Timestamp) {
     let container = entry(pod, name);
-    let swept_away = matches!(container.kill_cause(), Some(KillCause::RestartAll { .. }));
+    let restarts_with_all = matches!(container.kill_cause(), Some(KillCause::RestartAll { .. }));
     match container.current.as_mut() {
-        Some(instance) if instance.id == id && !matches!(instance.state, State::Exited(_)) => {
-            if swept_away {
+        Some(instance) if instance.id == id && !matches!(instance.state, InstanceState::Exited(_)) => {
+            if restarts_with_all {
                 restart_all::REASON.clone_into(&mut exit.reason);
             }
-            instance.state = State::Exited(exit.clone());
+            instance.state = InstanceState::Exited(exit.clone());
         }
         Some(instance) if instance.id == id => return,
         _ => return early(pod, name, id, exit),
     }
-    container.answered();
+    container.take_starting();
     container.start_failure = None;
     // What was looked for before the container was stopped is for the one that takes its place.
     if container.kill_cause() != Some(KillCause::Definition) {
-        container.image = Image::Unknown;
+        container.image = ImageState::Unknown;
     }
     pod.durable += 1;
     if exit.started_at.is_none() && exit.code != 0 && exit.reason != LOST {
@@ -171,7 +171,7 @@ fn without_sandbox(pod: &mut Pod, name: &str, exit: &ContainerExit, now: Timesta
     let again = pod.container_spec(name).is_some_and(|(kind, spec)| pod.restarts_on_failure(kind, spec));
     let instance = entry(pod, name).current.as_mut();
     if let Some(instance) = instance.filter(|i| ran && again && i.kill.is_none()) {
-        instance.kill = Some(Kill { cause: KillCause::Sandbox, deadline: now });
+        instance.kill = Some(ContainerKill { cause: KillCause::Sandbox, deadline: now });
     }
 }
 
@@ -186,7 +186,7 @@ fn early(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit) {
     if container.early.len() == KEPT {
         container.early.remove(0);
     }
-    container.early.push(Ended { id: id.to_owned(), exit });
+    container.early.push(EndedContainer { id: id.to_owned(), exit });
     pod.durable += 1;
 }
 
@@ -197,7 +197,7 @@ fn backing_off(pod: &mut Pod, name: &str, exit: &ContainerExit, policy: &NodePol
     let delay = pod.container(name).pending_delay(spec, &policy.container_backoff, exit.finished_at);
     if pod.stop(now).is_some()
         || delay.is_zero()
-        || !pod.container(name).backs_off()
+        || !pod.container(name).has_backoff()
         || !pod.restarts(kind, spec, exit.code)
     {
         return;
@@ -207,10 +207,10 @@ fn backing_off(pod: &mut Pod, name: &str, exit: &ContainerExit, policy: &NodePol
     record(pod, EventKind::Warning, "BackOff", text, Some(name));
 }
 
-/// The runtime lost it: upstream's words and code (LIFECYCLE.md 3.6, "Lost containers").
+/// The runtime lost it: upstream's words and code (`convertToAPIContainerStatuses`).
 pub(super) fn lost(pod: &mut Pod, name: &str, id: &str, policy: &NodePolicy, now: Timestamp) {
     let started_at = match pod.container(name).current.as_ref().map(|i| &i.state) {
-        Some(State::Running { since }) => Some(*since),
+        Some(InstanceState::Running { since }) => Some(*since),
         _ => None,
     };
     let exit = ContainerExit {

@@ -2,10 +2,10 @@
 
 use crate::{
     Admission, ContainerExit, Pod, RuntimeImage,
-    container::{Container, Ended, Instance, State},
+    container::{Container, EndedContainer, Instance, InstanceState},
+    container_kill::{ContainerKill, KillCause},
     hooks::PostStart,
-    kill::{Kill, KillCause},
-    probes::Track,
+    probes::ProbeWorkerState,
     restart_all::{self, RestartAll},
 };
 use api::pod::containers;
@@ -58,7 +58,7 @@ fn restarting(pod: &mut Pod, status: &PodStatus) {
         let deadline = exit.finished_at;
         if pod.restarting.is_some() || over && waiting.contains(&spec.name.as_str()) {
             let instance = pod.containers.get_mut(&spec.name).and_then(|c| c.current.as_mut());
-            let kill = Kill { cause: KillCause::RestartAll { asked: false }, deadline };
+            let kill = ContainerKill { cause: KillCause::RestartAll { asked: false }, deadline };
             instance.into_iter().for_each(|i| i.kill = Some(kill));
         }
     }
@@ -73,12 +73,12 @@ fn container(status: &ContainerStatus) -> Option<Container> {
     let last = status.last_state.as_ref().and_then(ended);
     let state = status.state.as_ref();
     let (id, state, last) = match (state.and_then(|s| s.running.as_ref()), state.and_then(ended)) {
-        (Some(running), _) => (id, State::Running { since: time(running.started_at.as_ref()) }, last),
-        (None, Some(now)) => (id, State::Exited(now.exit), last),
+        (Some(running), _) => (id, InstanceState::Running { since: time(running.started_at.as_ref()) }, last),
+        (None, Some(now)) => (id, InstanceState::Exited(now.exit), last),
         // It waited to be started again: what it shows as its last state is the newest that ran.
         (None, None) => match last {
-            Some(last) if last.id == id => (id, State::Exited(last.exit), None),
-            last => (id, State::Created, last),
+            Some(last) if last.id == id => (id, InstanceState::Exited(last.exit), None),
+            last => (id, InstanceState::Created, last),
         },
     };
     let attempt = u32::try_from(status.restart_count).unwrap_or(0);
@@ -86,7 +86,7 @@ fn container(status: &ContainerStatus) -> Option<Container> {
     let made_of = RuntimeImage { name: status.image.clone(), id: status.image_id.clone(), spec: None };
     let mut instance = Instance::new(id, attempt, made_of, None, state);
     instance.stop_signal.clone_from(&status.stop_signal);
-    if matches!(instance.state, State::Running { .. }) {
+    if matches!(instance.state, InstanceState::Running { .. }) {
         remember(&mut instance, status);
     }
     Some(Container { current: Some(instance), last, ..Container::default() })
@@ -96,15 +96,15 @@ fn container(status: &ContainerStatus) -> Option<Container> {
 /// (KEP-4781).
 fn remember(instance: &mut Instance, status: &ContainerStatus) {
     instance.hooks.post_start = PostStart::Done;
-    instance.probes.readiness = Track::restored(status.ready);
+    instance.probes.readiness = ProbeWorkerState::restored(status.ready);
     if status.started == Some(true) {
-        instance.probes.startup = Track::restored(true);
+        instance.probes.startup = ProbeWorkerState::restored(true);
     }
 }
 
-fn ended(state: &ContainerState) -> Option<Ended> {
+fn ended(state: &ContainerState) -> Option<EndedContainer> {
     let terminated = state.terminated.as_ref()?;
-    Some(Ended { id: bare_id(terminated.container_id.as_deref().unwrap_or("")), exit: exit(terminated) })
+    Some(EndedContainer { id: bare_id(terminated.container_id.as_deref().unwrap_or("")), exit: exit(terminated) })
 }
 
 fn exit(terminated: &ContainerStateTerminated) -> ContainerExit {

@@ -1,4 +1,4 @@
-//! A sandbox that is lost (LIFECYCLE.md 3.4, point 1).
+//! A sandbox that is lost (`computePodActions`).
 
 use crate::common::{Run, Sim};
 use serde_json::json;
