@@ -3,9 +3,9 @@
 use super::limits::{most, replicas};
 use super::set::{REVISION, Set};
 use super::template::{self, HASH};
-use crate::amount::total;
-use crate::clock::whole_seconds;
-use crate::pod_control::owner;
+use crate::clock::truncate_to_seconds;
+use crate::int_or_string::saturating_sum;
+use crate::pod_control::new_controller_ref;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -41,7 +41,7 @@ impl<'a> Rollout<'a> {
             template.is_some_and(|template| template::same(template, &spec.template))
         });
         let status = deployment.status.clone().unwrap_or_default();
-        let now = whole_seconds(now);
+        let now = truncate_to_seconds(now);
         Self { deployment, spec, sets, new, status, revision: None, now }
     }
 
@@ -60,7 +60,7 @@ impl<'a> Rollout<'a> {
 
     /// How many Pods all these shall have.
     pub(super) fn size(&self, of: &[usize]) -> i32 {
-        total(of.iter().map(|i| self.sets[*i].size()))
+        saturating_sum(of.iter().map(|i| self.sets[*i].size()))
     }
 
     pub(super) fn all(&self) -> Vec<usize> {
@@ -129,7 +129,7 @@ impl<'a> Rollout<'a> {
             metadata: ObjectMeta {
                 name: Some(format!("{}-{hash}", self.name())),
                 namespace: self.deployment.metadata.namespace.clone(),
-                owner_references: Some(vec![owner(self.deployment)]),
+                owner_references: Some(vec![new_controller_ref(self.deployment)]),
                 labels,
                 ..ObjectMeta::default()
             },

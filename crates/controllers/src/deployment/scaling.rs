@@ -80,7 +80,7 @@ impl Rollout<'_> {
         if before <= 0 {
             return 0;
         }
-        // Rounded to the nearest.
+        // Rounding to the nearest.
         let size = (2 * i128::from(set.size()) * all + before).div_euclid(2 * before);
         i32::try_from(size).unwrap_or(i32::MAX).saturating_sub(set.size())
     }

@@ -3,7 +3,7 @@
 use super::limits::{max_unavailable, replicas};
 use super::rollout::Rollout;
 use super::set::Set;
-use crate::amount::total;
+use crate::int_or_string::saturating_sum;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -120,7 +120,7 @@ impl Rollout<'_> {
     /// `calculateStatus`.
     pub(super) fn counted(&self) -> DeploymentStatus {
         let some = |n: i32| Some(n).filter(|n| *n != 0);
-        let sum = |of: fn(&Set) -> i32| total(self.sets.iter().map(of));
+        let sum = |of: fn(&Set) -> i32| saturating_sum(self.sets.iter().map(of));
         let (available, size) = (sum(Set::available), sum(Set::size));
         // One that nobody has looked at yet may have some.
         let made = || self.sets.iter().filter(|set| set.is.is_some());

@@ -3,7 +3,7 @@
 use super::limits::{max_unavailable, replicas};
 use super::rollout::Rollout;
 use super::status::is_complete;
-use crate::amount::total;
+use crate::int_or_string::saturating_sum;
 
 impl Rollout<'_> {
     /// `rolloutRolling`: first more of the new, then fewer of the old.
@@ -25,7 +25,7 @@ impl Rollout<'_> {
         for i in old {
             shrunk |= self.sets[i].scale_if_another(0, self.spec);
         }
-        let left = total(self.old().iter().map(|i| self.sets[*i].pods()));
+        let left = saturating_sum(self.old().iter().map(|i| self.sets[*i].pods()));
         if shrunk || left > 0 || old_pods_run {
             return;
         }
@@ -78,7 +78,7 @@ impl Rollout<'_> {
 
     /// As many of the others go as there are more available than there must be.
     fn drop_healthy(&mut self, old: &[usize], least: i32) -> bool {
-        let available = total(self.sets.iter().map(super::set::Set::available));
+        let available = saturating_sum(self.sets.iter().map(super::set::Set::available));
         let mut excess = available.saturating_sub(least);
         let mut dropped = false;
         for i in old {

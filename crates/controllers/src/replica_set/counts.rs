@@ -1,7 +1,7 @@
 //! What the status of a ReplicaSet says (`calculateStatus`).
 
-use crate::clock::whole_seconds;
-use crate::members::Member;
+use crate::clock::truncate_to_seconds;
+use crate::pod_summary::PodSummary;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -13,7 +13,7 @@ const FAILURE: &str = "ReplicaFailure";
 pub(super) fn status(
     set: &ReplicaSet,
     spec: &ReplicaSetSpec,
-    mine: &[Arc<Member>],
+    mine: &[Arc<PodSummary>],
     failure: Option<(&str, String)>,
     now: Timestamp,
 ) -> ReplicaSetStatus {
@@ -21,7 +21,8 @@ pub(super) fn status(
     let labels = spec.template.as_ref().and_then(|t| t.metadata.as_ref()?.labels.clone()).unwrap_or_default();
     let after = spec.min_ready_seconds.unwrap_or(0);
     let active = || mine.iter().filter(|m| m.active);
-    let count = |is: &dyn Fn(&Member) -> bool| i32::try_from(active().filter(|m| is(m)).count()).unwrap_or(i32::MAX);
+    let count =
+        |is: &dyn Fn(&PodSummary) -> bool| i32::try_from(active().filter(|m| is(m)).count()).unwrap_or(i32::MAX);
     // Go leaves zeros out, and so does what is read back.
     let some = |n: i32| Some(n).filter(|n| *n != 0);
     let mut conditions = before.conditions.unwrap_or_default();
@@ -31,12 +32,12 @@ pub(super) fn status(
             status: "True".to_owned(),
             reason: Some(reason.to_owned()),
             message: Some(message),
-            last_transition_time: Some(Time(whole_seconds(now))),
+            last_transition_time: Some(Time(truncate_to_seconds(now))),
         }),
         (None, true) => conditions.retain(|c| c.type_ != FAILURE),
         _ => {}
     }
-    let terminating = mine.iter().filter(|m| m.terminating && !m.ended());
+    let terminating = mine.iter().filter(|m| m.terminating && !m.is_terminal());
     ReplicaSetStatus {
         replicas: count(&|_| true),
         fully_labeled_replicas: some(count(&|m| labels.iter().all(|(k, v)| m.labels.get(k) == Some(v)))),
@@ -49,18 +50,18 @@ pub(super) fn status(
 }
 
 /// When the next of those that are ready will count as available.
-pub(super) fn next_available(mine: &[Arc<Member>], after: i32, now: Timestamp) -> Option<Duration> {
-    mine.iter().filter(|m| m.active).filter_map(|m| m.available_in(after, now)).min()
+pub(super) fn next_available(mine: &[Arc<PodSummary>], after: i32, now: Timestamp) -> Option<Duration> {
+    mine.iter().filter(|m| m.active).filter_map(|m| m.time_until_available(after, now)).min()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn member(ready: Option<i64>, labels: &[(&str, &str)]) -> Member {
+    fn member(ready: Option<i64>, labels: &[(&str, &str)]) -> PodSummary {
         let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let ready = ready.map(|s| Timestamp::from_second(s).unwrap());
-        Member { active: true, ready, labels, ..Member::default() }
+        PodSummary { active: true, ready, labels, ..PodSummary::default() }
     }
 
     fn set(after: i32) -> ReplicaSet {
@@ -69,8 +70,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(after: i32, mine: &[Member], expected: [i32; 5]) {
-        let mine: Vec<Arc<Member>> = mine.iter().cloned().map(Arc::new).collect();
+    fn check(after: i32, mine: &[PodSummary], expected: [i32; 5]) {
+        let mine: Vec<Arc<PodSummary>> = mine.iter().cloned().map(Arc::new).collect();
         let (set, now) = (set(after), Timestamp::from_second(100).unwrap());
         let got = status(&set, set.spec.as_ref().unwrap(), &mine, None, now);
         let number = |n: Option<i32>| n.unwrap_or(0);
@@ -86,8 +87,8 @@ mod tests {
 
     #[test]
     fn pods_are_counted_by_what_they_are() {
-        let ending = Member { active: false, terminating: true, ..member(Some(1), &[]) };
-        let ended = Member { active: false, phase: "Failed".to_owned(), ..member(None, &[]) };
+        let ending = PodSummary { active: false, terminating: true, ..member(Some(1), &[]) };
+        let ended = PodSummary { active: false, phase: "Failed".to_owned(), ..member(None, &[]) };
         check(0, &[], [0; 5]);
         check(0, &[member(None, &[("a", "b")]), member(Some(100), &[])], [2, 1, 1, 1, 0]);
         check(10, &[member(Some(91), &[]), member(Some(90), &[])], [2, 0, 2, 1, 0]);

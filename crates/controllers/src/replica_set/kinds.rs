@@ -1,8 +1,8 @@
 //! What is kept at a number of Pods: ReplicaSets, and ReplicationControllers as if they were some, as upstream does
 //! (`pkg/controller/replication/conversion.go`).
 
-use crate::cache::Kept;
-use crate::pod_control::Claims;
+use crate::informer::Cached;
+use crate::pod_control::ControllerObject;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::{
@@ -17,7 +17,7 @@ use std::fmt::Debug;
 
 /// A kind whose objects can be looked at as ReplicaSets.
 pub(crate) trait Replicated:
-    Claims + Kept + Resource<Scope = NamespaceResourceScope> + Clone + Serialize + DeserializeOwned + Debug
+    ControllerObject + Cached + Resource<Scope = NamespaceResourceScope> + Clone + Serialize + DeserializeOwned + Debug
 {
     /// For the log.
     const NAME: &'static str;
