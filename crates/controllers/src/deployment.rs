@@ -4,9 +4,9 @@
 
 mod limits;
 mod plan;
+mod replica_set;
 mod rollout;
 mod scaling;
-mod set;
 mod status;
 mod strategy;
 mod template;
@@ -25,9 +25,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource};
-use plan::{failed, plan};
+use plan::{create_error_status, plan};
+use replica_set::{PlannedReplicaSet, REVISION};
 use serde_json::json;
-use set::{REVISION, Set};
 use std::sync::Arc;
 use std::time::Duration;
 pub(crate) use template::hash;
@@ -42,7 +42,7 @@ enum Event {
     Pod(CacheEvent<PodSummary>),
 }
 
-struct Deployments {
+struct DeploymentController {
     client: Client,
     recorder: EventRecorder,
     known: SharedInformer<Deployment>,
@@ -51,7 +51,7 @@ struct Deployments {
     expectations: Expectations,
 }
 
-impl Controller for Deployments {
+impl Controller for DeploymentController {
     type Event = Event;
     const NAME: &'static str = "Deployments";
 
@@ -63,11 +63,11 @@ impl Controller for Deployments {
                 vec![]
             }
             Event::ReplicaSet(seen @ CacheEvent::Changed { .. }) => {
-                seen.objects().flat_map(|set| self.concerned(set)).collect()
+                seen.objects().flat_map(|set| self.deployments_of(set)).collect()
             }
             Event::Pod(CacheEvent::Changed { before: Some(before), after }) => {
                 // Those that recreate wait until the last of the old is gone.
-                if after.is_none_or(|pod| pod.is_terminal()) { self.waiting(&before) } else { vec![] }
+                if after.is_none_or(|pod| pod.is_terminal()) { self.recreating_deployment_of(&before) } else { vec![] }
             }
             Event::Pod(CacheEvent::Changed { .. }) => vec![],
             Event::Deployment(CacheEvent::Resync)
@@ -83,29 +83,30 @@ impl Controller for Deployments {
             return Ok(Some(left));
         }
         let Some(spec) = deployment.spec.as_ref() else { return Ok(None) };
-        let sets = self.claim(&deployment, spec).await?;
+        let sets = self.claim_replica_sets(&deployment, spec).await?;
         let time = Timestamp::now();
-        let old_pods_run = |newest: Option<&Set>| self.old_pods_run(&deployment, spec, &sets, newest);
-        let mut plan = plan(&deployment, spec, &sets, old_pods_run, time);
+        let old_pods_running =
+            |newest: Option<&PlannedReplicaSet>| self.old_pods_running(&deployment, spec, &sets, newest);
+        let mut plan = plan(&deployment, spec, &sets, old_pods_running, time);
         // A new one first, then those that are there.
-        plan.changes.sort_by_key(|set| set.is.is_some());
-        for set in &plan.changes {
+        plan.changed.sort_by_key(|set| set.observed.is_some());
+        for set in &plan.changed {
             let mut expected = ExpectedVersion::default();
-            let done = self.carry_out(&deployment, spec, set, &mut expected).await;
+            let done = self.apply_replica_set(&deployment, spec, set, &mut expected).await;
             self.expectations.set(key, expected, now);
             // One that is not as it was when this was decided: the watch says so.
             if !done? {
                 return Ok(None);
             }
         }
-        self.report(&deployment, plan.status, plan.revision).await?;
-        Ok(plan.again.map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()))
+        self.update_status(&deployment, plan.status, plan.revision).await?;
+        Ok(plan.requeue_at.map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()))
     }
 }
 
-impl Deployments {
-    /// The Deployments that a ReplicaSet is a matter of: its own, or all that select it when it has none.
-    fn concerned(&self, set: &ReplicaSet) -> Vec<String> {
+impl DeploymentController {
+    /// The DeploymentController that a ReplicaSet is a matter of: its own, or all that select it when it has none.
+    fn deployments_of(&self, set: &ReplicaSet) -> Vec<String> {
         let meta = &set.metadata;
         let namespace = meta.namespace.as_deref().unwrap_or_default();
         let owner = controller_of(meta.owner_references.as_deref().unwrap_or_default());
@@ -115,32 +116,36 @@ impl Deployments {
     }
 
     /// The Deployment of a Pod, if it waits for its Pods to end.
-    fn waiting(&self, pod: &PodSummary) -> Vec<String> {
+    fn recreating_deployment_of(&self, pod: &PodSummary) -> Vec<String> {
         let owner = pod.controller.as_ref().filter(|owner| owner.kind == "ReplicaSet");
         let Some(set) = owner.and_then(|owner| self.sets.get(&pod.namespace, &owner.name)) else { return vec![] };
         let recreates = |key: &String| {
             let spec = self.known.get_by_key(key).and_then(|d| d.spec.clone());
             spec.is_some_and(|spec| !limits::is_rolling(&spec))
         };
-        self.concerned(&set).into_iter().filter(recreates).collect()
+        self.deployments_of(&set).into_iter().filter(recreates).collect()
     }
 
     /// The ReplicaSets of a Deployment.
-    async fn claim(&self, deployment: &Deployment, spec: &DeploymentSpec) -> Result<Vec<Arc<ReplicaSet>>, kube::Error> {
+    async fn claim_replica_sets(
+        &self,
+        deployment: &Deployment,
+        spec: &DeploymentSpec,
+    ) -> Result<Vec<Arc<ReplicaSet>>, kube::Error> {
         let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<ReplicaSet> = Api::namespaced(self.client.clone(), namespace);
         claim_objects(&api, deployment, &spec.selector, self.sets.in_namespace(namespace)).await
     }
 
     /// Whether Pods of others of its ReplicaSets than the newest still run.
-    fn old_pods_run(
+    fn old_pods_running(
         &self,
         deployment: &Deployment,
         spec: &DeploymentSpec,
         sets: &[Arc<ReplicaSet>],
-        newest: Option<&Set>,
+        newest: Option<&PlannedReplicaSet>,
     ) -> bool {
-        let newest = newest.and_then(|set| set.shall.metadata.uid.as_deref());
+        let newest = newest.and_then(|set| set.planned.metadata.uid.as_deref());
         let old: Vec<&str> =
             sets.iter().filter_map(|s| s.metadata.uid.as_deref()).filter(|u| Some(*u) != newest).collect();
         let pods = self.pods.in_namespace(deployment.metadata.namespace.as_deref().unwrap_or_default());
@@ -149,53 +154,53 @@ impl Deployments {
     }
 
     /// Makes a ReplicaSet what it shall be; `false` when it is no longer what it was.
-    async fn carry_out(
+    async fn apply_replica_set(
         &self,
         deployment: &Deployment,
         spec: &DeploymentSpec,
-        set: &Set,
+        set: &PlannedReplicaSet,
         expected: &mut ExpectedVersion,
     ) -> Result<bool, kube::Error> {
         let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<ReplicaSet> = Api::namespaced(self.client.clone(), namespace);
-        if set.gone {
-            let preconditions = Preconditions { uid: set.shall.metadata.uid.clone(), resource_version: None };
+        if set.deleted {
+            let preconditions = Preconditions { uid: set.planned.metadata.uid.clone(), resource_version: None };
             let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
             ignore_not_found_or_conflict(api.delete(set.name(), &params).await)?;
             return Ok(true);
         }
-        let made = if let Some(is) = &set.is {
-            let shall = set.shall.spec.clone().unwrap_or_default();
+        let made = if let Some(observed) = &set.observed {
+            let planned = set.planned.spec.clone().unwrap_or_default();
             let patch = json!({
-                "metadata": {"resourceVersion": is.metadata.resource_version, "annotations": set.shall.metadata.annotations},
-                "spec": {"replicas": shall.replicas, "minReadySeconds": shall.min_ready_seconds},
+                "metadata": {"resourceVersion": observed.metadata.resource_version, "annotations": set.planned.metadata.annotations},
+                "spec": {"replicas": planned.replicas, "minReadySeconds": planned.min_ready_seconds},
             });
             api.patch(set.name(), &PatchParams::default(), &Patch::Merge(patch)).await
         } else {
-            api.create(&PostParams::default(), &set.shall).await
+            api.create(&PostParams::default(), &set.planned).await
         };
         match made {
             Ok(made) => {
                 expected.observe(&made.metadata);
                 if let Some(from) = set.scales_from() {
-                    let (way, to) = (if set.size() > from { "up" } else { "down" }, set.size());
+                    let (way, to) = (if set.spec_replicas() > from { "up" } else { "down" }, set.spec_replicas());
                     let message = format!("Scaled {way} replica set {} from {from} to {to}", set.name());
                     self.recorder.record(&deployment.object_ref(&()), false, "ScalingReplicaSet", &message).await;
                 }
                 Ok(true)
             }
-            Err(e) if set.is.is_none() => self.not_made(deployment, spec, set, e).await,
+            Err(e) if set.observed.is_none() => self.handle_create_error(deployment, spec, set, e).await,
             Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(false),
             Err(e) => Err(e),
         }
     }
 
     /// The new ReplicaSet could not be made: there is one of that name, or it is not allowed.
-    async fn not_made(
+    async fn handle_create_error(
         &self,
         deployment: &Deployment,
         spec: &DeploymentSpec,
-        set: &Set,
+        set: &PlannedReplicaSet,
         error: kube::Error,
     ) -> Result<bool, kube::Error> {
         if is_namespace_terminating(&error) {
@@ -210,26 +215,26 @@ impl Deployments {
             let template = |s: &ReplicaSet| s.spec.as_ref().and_then(|spec| spec.template.clone()).unwrap_or_default();
             let is_mine = |s: &ReplicaSet| {
                 owner(s).is_some_and(|o| Some(&o.uid) == deployment.metadata.uid.as_ref())
-                    && template::same(&template(s), &spec.template)
+                    && template::equal_ignore_hash(&template(s), &spec.template)
             };
             // Another template of the same name: the next one is called otherwise.
             if !other.is_some_and(|s| is_mine(&s)) {
                 let mut status = deployment.status.clone().unwrap_or_default();
                 status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
-                self.report(deployment, status, None).await?;
+                self.update_status(deployment, status, None).await?;
             }
             return Ok(false);
         }
         let message = format!("Failed to create new replica set \"{}\": {}", set.name(), error_message(&error));
-        let status = failed(deployment, spec, message.clone(), Timestamp::now());
+        let status = create_error_status(deployment, spec, message.clone(), Timestamp::now());
         // There is a bigger matter to report than that this could not be.
-        let _ = self.report(deployment, status, None).await;
+        let _ = self.update_status(deployment, status, None).await;
         self.recorder.record(&deployment.object_ref(&()), true, "ReplicaSetCreateError", &message).await;
         Err(error)
     }
 
     /// Writes the status and the revision, if they are others.
-    async fn report(
+    async fn update_status(
         &self,
         deployment: &Deployment,
         status: DeploymentStatus,
@@ -264,7 +269,8 @@ pub(crate) fn run(
     let watched = known.clone().run(Api::all(clients.shared()), |deployment| deployment, stop.clone());
     let client = clients.for_service_account("deployment-controller");
     let recorder = EventRecorder::new(client.clone(), COMPONENT);
-    let controller = Deployments { client, recorder, known, sets, pods, expectations: Expectations::default() };
+    let controller =
+        DeploymentController { client, recorder, known, sets, pods, expectations: Expectations::default() };
     let works = worker::run(controller, events, stop);
     // What they do at once is large: it lies on the heap.
     Box::pin(async move {

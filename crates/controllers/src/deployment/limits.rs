@@ -28,7 +28,7 @@ pub(super) fn max_surge(spec: &DeploymentSpec) -> i32 {
 }
 
 /// How many it may have at once.
-pub(super) fn most(spec: &DeploymentSpec) -> i32 {
+pub(super) fn max_replicas(spec: &DeploymentSpec) -> i32 {
     replicas(spec).saturating_add(max_surge(spec))
 }
 

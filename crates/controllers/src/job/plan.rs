@@ -6,7 +6,7 @@ use super::indexes::Indexes;
 use super::policy::{Verdict, succeeded};
 use crate::int_or_string::saturating_sum;
 use crate::pod_summary::PodSummary;
-use crate::replica_set::first_to_go;
+use crate::replica_set::pods_to_delete;
 use jiff::SignedDuration;
 use k8s_openapi::api::batch::v1::JobCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -233,13 +233,13 @@ fn too_many<'a>(facts: &Facts<'_>, active: Vec<&'a PodSummary>, least: i32) -> V
         }
         for (index, pods) in of_index {
             let excess = if index.is_some() { pods.len() - 1 } else { pods.len() };
-            let mut sorted = first_to_go(pods.clone(), pods.len());
+            let mut sorted = pods_to_delete(pods.clone(), pods.len());
             stay.extend(sorted.split_off(excess));
             go.extend(sorted);
         }
     }
     if go.len() < least {
-        go.extend(first_to_go(stay, least - go.len()));
+        go.extend(pods_to_delete(stay, least - go.len()));
     }
     go
 }

@@ -6,13 +6,13 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// The first that should go of those that are active.
-pub(crate) fn first_to_go(mut active: Vec<&PodSummary>, count: usize) -> Vec<&PodSummary> {
-    let mut crowd: HashMap<&str, usize> = HashMap::new();
+pub(crate) fn pods_to_delete(mut active: Vec<&PodSummary>, count: usize) -> Vec<&PodSummary> {
+    let mut pods_per_node: HashMap<&str, usize> = HashMap::new();
     for node in active.iter().filter_map(|m| m.node.as_deref()) {
-        *crowd.entry(node).or_default() += 1;
+        *pods_per_node.entry(node).or_default() += 1;
     }
     active.sort_by_cached_key(|pod| {
-        let neighbours = pod.node.as_deref().and_then(|node| crowd.get(node)).copied().unwrap_or(0);
+        let same_node_rank = pod.node.as_deref().and_then(|node| pods_per_node.get(node)).copied().unwrap_or(0);
         (
             pod.node.is_some(),
             match pod.phase.as_str() {
@@ -22,7 +22,7 @@ pub(crate) fn first_to_go(mut active: Vec<&PodSummary>, count: usize) -> Vec<&Po
             },
             pod.ready.is_some(),
             pod.deletion_cost,
-            Reverse(neighbours),
+            Reverse(same_node_rank),
             // Of those that are ready, the youngest; of those that restart, the worst; then the youngest.
             Reverse(pod.ready.unwrap_or(Timestamp::MIN)),
             Reverse(pod.restarts),
@@ -45,7 +45,7 @@ mod tests {
     fn check(pods: &[(&str, PodSummary)], expected: &[&str]) {
         let all: Vec<PodSummary> =
             pods.iter().map(|(name, m)| PodSummary { name: (*name).to_owned(), active: true, ..m.clone() }).collect();
-        let gone = first_to_go(all.iter().collect(), all.len());
+        let gone = pods_to_delete(all.iter().collect(), all.len());
         assert_eq!(gone.iter().map(|m| m.name.as_str()).collect::<Vec<_>>(), expected);
     }
 
