@@ -13,16 +13,16 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use crate::cache::{Cache, Seen, key};
+use crate::backoff::Backoff;
 use crate::clients::Clients;
-use crate::going::Going;
-use crate::history::{History, Templated, history, name_of};
-use crate::members::Member;
-use crate::pauses::Pauses;
-use crate::pod_control::{PodControl, concerned, owner, selects};
-use crate::revisions::{Noted, Revisions, concerned_by};
-use crate::worker::{self, Controller, unless_gone};
-use crate::written::Written;
+use crate::controller_history::{RevisionHistory, RevisionSource, construct_history, revision_name};
+use crate::controller_revisions::{RevisionSync, Revisions, affected_by_revision};
+use crate::expectations::Expectations;
+use crate::informer::{CacheEvent, SharedInformer, key};
+use crate::pending_deletions::PendingDeletions;
+use crate::pod_control::{PodControl, affected_owners, new_controller_ref, selects};
+use crate::pod_summary::PodSummary;
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use futures::stream::{self, StreamExt};
 use identity::{claim_name, ordinal};
 use jiff::Timestamp;
@@ -41,28 +41,28 @@ const COMPONENT: &str = "statefulset-controller";
 /// What a revision says its hash in.
 const REVISION_HASH: &str = "controller.kubernetes.io/hash";
 /// How long a Pod that ended waits at most to be made again: as its containers would in CrashLoopBackOff.
-const LAST_PAUSE: Duration = Duration::from_secs(300);
+const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
 enum Event {
-    StatefulSet(Seen<StatefulSet>),
-    Pod(Seen<Member>),
-    Claim(Seen<Claim>),
-    History(Seen<ControllerRevision>),
+    StatefulSet(CacheEvent<StatefulSet>),
+    Pod(CacheEvent<PodSummary>),
+    Claim(CacheEvent<Claim>),
+    Revision(CacheEvent<ControllerRevision>),
 }
 
 struct StatefulSets {
     client: Client,
     control: PodControl,
-    known: Cache<StatefulSet>,
-    pods: Cache<Member>,
-    claims: Cache<Claim>,
+    known: SharedInformer<StatefulSet>,
+    pods: SharedInformer<PodSummary>,
+    claims: SharedInformer<Claim>,
     revisions: Revisions,
     /// Writes of Pods, and of claims.
-    made: Written,
-    claimed: Written,
-    going: Going,
+    pod_expectations: Expectations,
+    claim_expectations: Expectations,
+    pending_deletions: PendingDeletions,
     /// By set, and by revision and number: a Pod that its node refuses is not made again at once each time.
-    pauses: Pauses,
+    backoff: Backoff,
     /// Whether several Pods may be replaced at once (`MaxUnavailableStatefulSet`).
     several: bool,
 }
@@ -73,51 +73,61 @@ impl Controller for StatefulSets {
 
     fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
         match event {
-            Event::StatefulSet(Seen::One { after: Some(set), .. }) => vec![key(set.as_ref())],
-            Event::StatefulSet(Seen::One { before, .. }) => {
+            Event::StatefulSet(CacheEvent::Changed { after: Some(set), .. }) => vec![key(set.as_ref())],
+            Event::StatefulSet(CacheEvent::Changed { before, .. }) => {
                 for gone in before.iter().map(|set| key(set.as_ref())) {
-                    self.made.forget(&gone);
-                    self.claimed.forget(&gone);
-                    self.revisions.forget(&gone);
-                    self.pauses.forget(&gone);
+                    self.pod_expectations.delete(&gone);
+                    self.claim_expectations.delete(&gone);
+                    self.revisions.delete(&gone);
+                    self.backoff.delete_owner(&gone);
                 }
                 vec![]
             }
             Event::Pod(seen) => {
-                self.going.saw(&seen, &self.pods);
+                self.pending_deletions.observe(&seen, &self.pods);
                 match seen {
-                    Seen::All => self.known.keys(),
-                    one @ Seen::One { .. } => one.both().flat_map(|pod| self.concerned(pod)).collect(),
+                    CacheEvent::Resync => self.known.keys(),
+                    one @ CacheEvent::Changed { .. } => one.objects().flat_map(|pod| self.concerned(pod)).collect(),
                 }
             }
-            Event::Claim(seen @ Seen::One { .. }) => seen.both().flat_map(|claim| self.claiming(claim)).collect(),
-            Event::History(seen @ Seen::One { .. }) => {
-                seen.both().flat_map(|past| concerned_by(&self.known, past, is_selected)).collect()
+            Event::Claim(seen @ CacheEvent::Changed { .. }) => {
+                seen.objects().flat_map(|claim| self.claiming(claim)).collect()
             }
-            Event::StatefulSet(Seen::All) | Event::Claim(Seen::All) | Event::History(Seen::All) => self.known.keys(),
+            Event::Revision(seen @ CacheEvent::Changed { .. }) => {
+                seen.objects().flat_map(|past| affected_by_revision(&self.known, past, is_selected)).collect()
+            }
+            Event::StatefulSet(CacheEvent::Resync)
+            | Event::Claim(CacheEvent::Resync)
+            | Event::Revision(CacheEvent::Resync) => self.known.keys(),
         }
     }
 
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let listed = self.pods.listed() && self.claims.listed() && self.revisions.known.listed();
-        let Some(set) = self.known.at(key).filter(|_| listed) else { return Ok(None) };
+        let listed = self.pods.has_synced() && self.claims.has_synced() && self.revisions.informer.has_synced();
+        let Some(set) = self.known.get_by_key(key).filter(|_| listed) else { return Ok(None) };
         let Some(spec) = set.spec.as_ref() else { return Ok(None) };
-        let outstanding = self.made.outstanding(key, self.pods.revision(), now);
-        let outstanding = outstanding.or_else(|| self.claimed.outstanding(key, self.claims.revision(), now));
-        let outstanding = outstanding.or_else(|| self.revisions.outstanding(key, now));
-        if outstanding.is_some() {
-            return Ok(outstanding);
+        let remaining_wait = self.pod_expectations.remaining_wait(key, self.pods.resource_version(), now);
+        let remaining_wait =
+            remaining_wait.or_else(|| self.claim_expectations.remaining_wait(key, self.claims.resource_version(), now));
+        let remaining_wait = remaining_wait.or_else(|| self.revisions.remaining_wait(key, now));
+        if remaining_wait.is_some() {
+            return Ok(remaining_wait);
         }
         let collisions = set.status.as_ref().and_then(|status| status.collision_count);
-        let templated = Templated { owner: set.as_ref(), template: &spec.template, collisions, label: REVISION_HASH };
-        let history = history(&templated, self.revisions.of(set.as_ref(), &spec.selector).await?);
+        let templated =
+            RevisionSource { owner: set.as_ref(), template: &spec.template, collisions, label: REVISION_HASH };
+        let history = construct_history(&templated, self.revisions.claim(set.as_ref(), &spec.selector).await?);
         // Of one that goes, what it was is not to come back.
         let ending = set.metadata.deletion_timestamp.is_some();
-        let noted = if ending { Noted::Done } else { self.revisions.note(key, set.as_ref(), &history, now).await? };
+        let noted = if ending {
+            RevisionSync::Synced
+        } else {
+            self.revisions.sync_current(key, set.as_ref(), &history, now).await?
+        };
         match noted {
-            Noted::Done => Box::pin(self.sync(key, &set, spec, &history, now)).await,
-            Noted::Unseen | Noted::Ending => Ok(None),
-            Noted::Collided => {
+            RevisionSync::Synced => Box::pin(self.sync(key, &set, spec, &history, now)).await,
+            RevisionSync::NotObserved | RevisionSync::NamespaceTerminating => Ok(None),
+            RevisionSync::Collision => {
                 let mut status = set.status.clone().unwrap_or_default();
                 status.collision_count = Some(collisions.unwrap_or(0).saturating_add(1));
                 self.report(&set, status).await?;
@@ -139,13 +149,13 @@ fn is_selected(set: &StatefulSet, labels: &BTreeMap<String, String>) -> bool {
     set.spec.as_ref().is_some_and(|spec| selects(&spec.selector, labels))
 }
 
-fn is_member(set: &StatefulSet, pod: &Member) -> bool {
+fn is_member(set: &StatefulSet, pod: &PodSummary) -> bool {
     ordinal(name(set), &pod.name).is_some() && is_selected(set, &pod.labels)
 }
 
 impl StatefulSets {
-    fn concerned(&self, pod: &Member) -> Vec<String> {
-        concerned(&self.known, &pod.namespace, pod.controller.as_ref(), |set| is_member(set, pod))
+    fn concerned(&self, pod: &PodSummary) -> Vec<String> {
+        affected_owners(&self.known, &pod.namespace, pod.controller.as_ref(), |set| is_member(set, pod))
     }
 
     /// The sets whose Pods have such a claim.
@@ -165,28 +175,30 @@ impl StatefulSets {
         key: &str,
         set: &StatefulSet,
         spec: &StatefulSetSpec,
-        history: &History,
+        history: &RevisionHistory,
         now: Instant,
     ) -> Result<Option<Duration>, kube::Error> {
         let all = self.pods.in_namespace(namespace(set));
-        let mine = self.going.among(self.control.claim_if(set, |pod| is_member(set, pod), all).await?);
+        let mine = self
+            .pending_deletions
+            .mark_terminating(self.control.claim_pods_matching(set, |pod| is_member(set, pod), all).await?);
         let had = set.status.as_ref().and_then(|status| status.current_revision.as_deref());
-        let mut past = history.is.iter().chain(&history.old).map(AsRef::as_ref);
-        let current = past.find(|revision| Some(name_of(revision)) == had).unwrap_or(&history.current);
+        let mut past = history.existing.iter().chain(&history.old).map(AsRef::as_ref);
+        let current = past.find(|revision| Some(revision_name(revision)) == had).unwrap_or(&history.current);
         let facts = Facts {
             name: name(set),
             spec,
-            owner: owner(set),
+            owner: new_controller_ref(set),
             ending: set.metadata.deletion_timestamp.is_some(),
             pods: mine.iter().filter_map(|pod| Some((ordinal(name(set), &pod.name)?, Arc::clone(pod)))).collect(),
             claims: self.claims_of(set, spec),
-            current: name_of(current),
-            update: name_of(&history.current),
+            current: revision_name(current),
+            update: revision_name(&history.current),
             several: self.several,
             now: Timestamp::now(),
         };
-        let revision_name = name_of(&history.current);
-        let plan = facts.plan(|ordinal| self.pauses.next(key, format!("{revision_name}/{ordinal}"), now));
+        let update_revision = revision_name(&history.current);
+        let plan = facts.plan(|ordinal| self.backoff.next(key, format!("{update_revision}/{ordinal}"), now));
         let done = self.carry_out(key, set, current, &history.current, &plan.steps, now).await;
         let rolled = if done.is_ok() { plan.rolled } else { 0 };
         let collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
@@ -198,7 +210,7 @@ impl StatefulSets {
             return Ok(None);
         }
         let mut live: HashSet<&str> = mine.iter().map(|pod| revision(pod)).collect();
-        live.insert(name_of(current));
+        live.insert(revision_name(current));
         let excess = history.unused_excess(spec.revision_history_limit.unwrap_or(10), &live);
         self.revisions.prune(set, excess).await?;
         Ok(plan.again)
@@ -224,27 +236,27 @@ impl StatefulSets {
         new.status = Some(status);
         let api: Api<StatefulSet> = Api::namespaced(self.client.clone(), namespace(set));
         // It has changed, or gone, meanwhile: the watch says so.
-        unless_gone(api.replace_status(name(set), &PostParams::default(), &new).await)
+        ignore_not_found_or_conflict(api.replace_status(name(set), &PostParams::default(), &new).await)
     }
 }
 
 /// It hears of changes from now on, not only once it runs.
 pub(crate) fn run(
     clients: Clients,
-    revisions: Cache<ControllerRevision>,
-    pods: Cache<Member>,
+    revisions: SharedInformer<ControllerRevision>,
+    pods: SharedInformer<PodSummary>,
     several: bool,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let (known, claims) = (Cache::<StatefulSet>::new(), Cache::<Claim>::new());
-    let of_sets = stream::select(known.changes().map(Event::StatefulSet), revisions.changes().map(Event::History));
-    let others = stream::select(pods.changes().map(Event::Pod), claims.changes().map(Event::Claim));
+    let (known, claims) = (SharedInformer::<StatefulSet>::new(), SharedInformer::<Claim>::new());
+    let of_sets = stream::select(known.subscribe().map(Event::StatefulSet), revisions.subscribe().map(Event::Revision));
+    let others = stream::select(pods.subscribe().map(Event::Pod), claims.subscribe().map(Event::Claim));
     let events = stream::select(of_sets, others).boxed();
     let watched = futures::future::join(
-        known.clone().follow(Api::all(clients.shared()), |set| set, stop.clone()),
-        claims.clone().follow(Api::all(clients.shared()), Claim::of, stop.clone()),
+        known.clone().run(Api::all(clients.shared()), |set| set, stop.clone()),
+        claims.clone().run(Api::all(clients.shared()), Claim::of, stop.clone()),
     );
-    let client = clients.of("statefulset-controller");
+    let client = clients.for_service_account("statefulset-controller");
     let controller = StatefulSets {
         control: PodControl::new(client.clone(), COMPONENT),
         revisions: Revisions::new(client.clone(), revisions),
@@ -252,10 +264,10 @@ pub(crate) fn run(
         known,
         pods,
         claims,
-        made: Written::default(),
-        claimed: Written::default(),
-        going: Going::default(),
-        pauses: Pauses::of_at_most(LAST_PAUSE),
+        pod_expectations: Expectations::default(),
+        claim_expectations: Expectations::default(),
+        pending_deletions: PendingDeletions::default(),
+        backoff: Backoff::with_max(MAX_BACKOFF),
         several,
     };
     let works = worker::run(controller, events, stop);

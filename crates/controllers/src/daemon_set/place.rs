@@ -1,6 +1,6 @@
 //! On which nodes a DaemonSet has Pods, and what ties a Pod to its node (`pkg/controller/daemon/util`).
 
-use crate::cache::Kept;
+use crate::informer::Cached;
 use k8s_openapi::api::apps::v1::DaemonSetSpec;
 use k8s_openapi::api::core::v1::{
     Node, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, NodeSpec, PodSpec, Toleration,
@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Place(pub(super) Node);
 
-impl Kept for Place {
+impl Cached for Place {
     fn namespace(&self) -> &'static str {
         ""
     }
@@ -74,7 +74,7 @@ fn tolerations(pod: &PodSpec) -> Vec<Toleration> {
 }
 
 /// The Pod is for this node and no other (`ReplaceDaemonSetPodNodeNameNodeAffinity`).
-pub(super) fn tie(pod: &mut PodSpec, node: &str) {
+pub(super) fn set_node_affinity(pod: &mut PodSpec, node: &str) {
     pod.tolerations = Some(tolerations(pod));
     let is_it = NodeSelectorRequirement {
         key: "metadata.name".to_owned(),
@@ -87,8 +87,8 @@ pub(super) fn tie(pod: &mut PodSpec, node: &str) {
         Some(NodeSelector { node_selector_terms: vec![term] });
 }
 
-/// The node that a Pod is tied to.
-pub(crate) fn tied(pod: &PodSpec) -> Option<String> {
+/// The node that a Pod is target_node to.
+pub(crate) fn target_node_name(pod: &PodSpec) -> Option<String> {
     let affinity = pod.affinity.as_ref()?.node_affinity.as_ref()?;
     let terms = &affinity.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms;
     let fields = terms.iter().flat_map(|term| term.match_fields.iter().flatten());
@@ -131,9 +131,9 @@ mod tests {
     #[test]
     fn a_pod_is_tied_to_its_node() {
         let mut pod = spec(json!({"containers": [], "hostNetwork": true})).template.spec.unwrap();
-        tie(&mut pod, "n");
-        assert_eq!((tied(&pod).as_deref(), pod.tolerations.as_ref().unwrap().len()), (Some("n"), 7));
-        tie(&mut pod, "m");
-        assert_eq!((tied(&pod).as_deref(), pod.tolerations.unwrap().len()), (Some("m"), 7));
+        set_node_affinity(&mut pod, "n");
+        assert_eq!((target_node_name(&pod).as_deref(), pod.tolerations.as_ref().unwrap().len()), (Some("n"), 7));
+        set_node_affinity(&mut pod, "m");
+        assert_eq!((target_node_name(&pod).as_deref(), pod.tolerations.unwrap().len()), (Some("m"), 7));
     }
 }

@@ -1,10 +1,10 @@
 //! Which Pods a DaemonSet makes and deletes (`podsShouldBeOnNode`, `rollingUpdate`), and what its status says.
 
 use super::place::{Place, should_run};
-use crate::amount::{Rounded, scaled};
-use crate::cache::Kept;
-use crate::history::HASH;
-use crate::members::Member;
+use crate::controller_history::CONTROLLER_REVISION_HASH;
+use crate::informer::Cached;
+use crate::int_or_string::{Rounding, scaled_value};
+use crate::pod_summary::PodSummary;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetStatus};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -17,7 +17,7 @@ pub(super) struct Facts<'a> {
     pub(super) spec: &'a DaemonSetSpec,
     pub(super) places: &'a [Arc<Place>],
     /// The oldest of a node first.
-    pub(super) pods: BTreeMap<String, Vec<Arc<Member>>>,
+    pub(super) pods: BTreeMap<String, Vec<Arc<PodSummary>>>,
     /// What the newest Pods have.
     pub(super) hash: &'a str,
     pub(super) now: Timestamp,
@@ -27,9 +27,9 @@ pub(super) struct Facts<'a> {
 pub(super) struct Plan {
     /// The nodes that get a Pod.
     pub(super) make: Vec<String>,
-    pub(super) delete: Vec<Arc<Member>>,
+    pub(super) delete: Vec<Arc<PodSummary>>,
     /// Those of them that have ended, to be told.
-    pub(super) ended: Vec<(String, Arc<Member>)>,
+    pub(super) ended: Vec<(String, Arc<PodSummary>)>,
     pub(super) again: Option<Duration>,
 }
 
@@ -38,13 +38,13 @@ impl<'a> Facts<'a> {
     pub(super) fn new(
         spec: &'a DaemonSetSpec,
         places: &'a [Arc<Place>],
-        pods: &[Arc<Member>],
+        pods: &[Arc<PodSummary>],
         hash: &'a str,
         now: Timestamp,
     ) -> Self {
-        let mut by_node: BTreeMap<String, Vec<Arc<Member>>> = BTreeMap::new();
-        for pod in pods.iter().filter(|pod| !(pod.terminating && pod.ended())) {
-            if let Some(node) = pod.node.clone().or_else(|| pod.tied.clone()) {
+        let mut by_node: BTreeMap<String, Vec<Arc<PodSummary>>> = BTreeMap::new();
+        for pod in pods.iter().filter(|pod| !(pod.terminating && pod.is_terminal())) {
+            if let Some(node) = pod.node.clone().or_else(|| pod.target_node.clone()) {
                 by_node.entry(node).or_default().push(Arc::clone(pod));
             }
         }
@@ -55,15 +55,15 @@ impl<'a> Facts<'a> {
         Self { spec, places, pods: by_node, hash, now }
     }
 
-    fn on(&self, node: &str) -> &[Arc<Member>] {
+    fn on(&self, node: &str) -> &[Arc<PodSummary>] {
         self.pods.get(node).map_or(&[], Vec::as_slice)
     }
 
-    fn is_new(&self, pod: &Member) -> bool {
-        pod.labels.get(HASH).is_some_and(|hash| hash == self.hash)
+    fn is_new(&self, pod: &PodSummary) -> bool {
+        pod.labels.get(CONTROLLER_REVISION_HASH).is_some_and(|hash| hash == self.hash)
     }
 
-    fn is_available(&self, pod: &Member) -> bool {
+    fn is_available(&self, pod: &PodSummary) -> bool {
         pod.is_available(self.spec.min_ready_seconds.unwrap_or(0), self.now)
     }
 
@@ -81,8 +81,8 @@ impl<'a> Facts<'a> {
     fn surge_and_unavailable(&self) -> (i32, i32) {
         let rolling = self.spec.update_strategy.as_ref().and_then(|s| s.rolling_update.clone()).unwrap_or_default();
         let (surge, one) = (rolling.max_surge.unwrap_or(IntOrString::Int(0)), IntOrString::Int(1));
-        let surge = if self.is_rolling() { scaled(&surge, self.desired(), Rounded::Up) } else { 0 };
-        let unavailable = scaled(&rolling.max_unavailable.unwrap_or(one), self.desired(), Rounded::Up);
+        let surge = if self.is_rolling() { scaled_value(&surge, self.desired(), Rounding::Up) } else { 0 };
+        let unavailable = scaled_value(&rolling.max_unavailable.unwrap_or(one), self.desired(), Rounding::Up);
         if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
     }
 
@@ -119,7 +119,7 @@ impl<'a> Facts<'a> {
         for pod in there.iter().filter(|pod| !pod.terminating) {
             if !stay {
                 plan.delete.push(Arc::clone(pod));
-            } else if !pod.ended() {
+            } else if !pod.is_terminal() {
                 running.push(Arc::clone(pod));
             } else if let Some(left) = Some(&pod.phase).filter(|p| *p == "Failed").and_then(|_| pause(node)) {
                 plan.again = Some(plan.again.map_or(left, |again| again.min(left)));
@@ -141,7 +141,7 @@ impl<'a> Facts<'a> {
     }
 
     /// One of the new beside one of the old, until it is available.
-    fn prune(&self, running: Vec<Arc<Member>>, plan: &mut Plan) {
+    fn prune(&self, running: Vec<Arc<PodSummary>>, plan: &mut Plan) {
         let (new, old): (Vec<_>, Vec<_>) = running.into_iter().partition(|pod| self.is_new(pod));
         if let (Some(new), Some(old)) = (new.first(), old.first())
             && (old.ready.is_none() || self.is_available(new))

@@ -2,7 +2,7 @@
 
 use super::place::Place;
 use super::plan::{Facts, Plan};
-use crate::members::Member;
+use crate::pod_summary::PodSummary;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetStatus};
 use serde_json::{Value, json};
@@ -30,26 +30,26 @@ fn places(names: &[&str]) -> Vec<Arc<Place>> {
     names.iter().map(one).collect()
 }
 
-/// A Pod on a node: of the new template or the old, and what it does: `ready`, `Running`, `Failed`, `Terminating`, `tied`.
-fn pod(node: &str, template: &str, what: &str) -> Arc<Member> {
+/// A Pod on a node: of the new template or the old, and what it does: `ready`, `Running`, `Failed`, `Terminating`, `target_node`.
+fn pod(node: &str, template: &str, what: &str) -> Arc<PodSummary> {
     let ready = what == "ready";
     let phase = if matches!(what, "Failed" | "Succeeded") { what } else { "Running" };
-    let tied = what == "tied";
-    Arc::new(Member {
+    let target_node = what == "pending";
+    Arc::new(PodSummary {
         name: format!("{node}-{template}"),
         uid: format!("{node}-{template}-{what}"),
         labels: [("controller-revision-hash".to_owned(), template.to_owned())].into(),
-        node: (!tied).then(|| node.to_owned()),
-        tied: tied.then(|| node.to_owned()),
+        node: (!target_node).then(|| node.to_owned()),
+        target_node: target_node.then(|| node.to_owned()),
         phase: phase.to_owned(),
         terminating: what == "Terminating",
         ready: ready.then(|| Timestamp::from_second(NOW - 5).unwrap()),
         created: Some(Timestamp::from_second(NOW - if template == "old" { 100 } else { 10 }).unwrap()),
-        ..Member::default()
+        ..PodSummary::default()
     })
 }
 
-fn decide<T>(set: &DaemonSet, nodes: &[&str], pods: &[Arc<Member>], look: impl FnOnce(&Facts<'_>) -> T) -> T {
+fn decide<T>(set: &DaemonSet, nodes: &[&str], pods: &[Arc<PodSummary>], look: impl FnOnce(&Facts<'_>) -> T) -> T {
     let places = places(nodes);
     let now = Timestamp::from_second(NOW).unwrap();
     look(&Facts::new(set.spec.as_ref().unwrap(), &places, pods, "new", now))
@@ -61,7 +61,7 @@ fn line(plan: &Plan) -> String {
 }
 
 #[track_caller]
-fn check(spec: Value, nodes: &[&str], pods: &[Arc<Member>], expected: &str) {
+fn check(spec: Value, nodes: &[&str], pods: &[Arc<PodSummary>], expected: &str) {
     let plan = decide(&set(spec), nodes, pods, |facts| facts.plan(|_| None));
     assert_eq!(line(&plan), expected);
 }
@@ -70,11 +70,11 @@ fn check(spec: Value, nodes: &[&str], pods: &[Arc<Member>], expected: &str) {
 fn each_node_that_should_have_a_pod_has_one() {
     check(json!({}), &["a", "b", "x"], &[], "make a b delete ");
     check(json!({}), &["a", "b"], &[pod("a", "new", "ready")], "make b delete ");
-    check(json!({}), &["a"], &[pod("a", "new", "tied")], "make  delete ");
+    check(json!({}), &["a"], &[pod("a", "new", "pending")], "make  delete ");
     check(json!({}), &["x"], &[pod("x", "new", "ready")], "make  delete x-new");
     check(json!({}), &["a"], &[pod("a", "old", "ready"), pod("a", "new", "ready")], "make  delete a-new");
     check(json!({}), &["a"], &[pod("a", "new", "Terminating")], "make  delete ");
-    check(json!({}), &["a"], &[pod("gone", "new", "tied"), pod("a", "new", "ready")], "make  delete gone-new");
+    check(json!({}), &["a"], &[pod("gone", "new", "pending"), pod("a", "new", "ready")], "make  delete gone-new");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn with_surge_the_old_go_when_the_new_are_available() {
     check(surge(), &["a", "b"], &[a, pod("a", "new", "ready"), b], "make  delete a-old");
 }
 
-fn status(pods: &[Arc<Member>], nodes: &[&str]) -> DaemonSetStatus {
+fn status(pods: &[Arc<PodSummary>], nodes: &[&str]) -> DaemonSetStatus {
     let set = set(json!({"minReadySeconds": 3}));
     decide(&set, nodes, pods, |facts| facts.status(&set))
 }

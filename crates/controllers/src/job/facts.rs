@@ -1,10 +1,10 @@
 //! A Job and its Pods, as they are counted.
 
-use super::backoff::Backoff;
+use super::backoff::BackoffRecord;
 use super::indexes::Indexes;
 use super::policy::{Verdict, failed};
-use crate::clock::whole_seconds;
-use crate::members::{JobPart, Member};
+use crate::clock::truncate_to_seconds;
+use crate::pod_summary::{JobPodSummary, PodSummary};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ pub(super) struct Facts<'a> {
     pub(super) spec: &'a JobSpec,
     pub(super) status: JobStatus,
     /// Those that it controls.
-    pub(super) pods: &'a [Arc<Member>],
-    pub(super) backoff: Backoff,
+    pub(super) pods: &'a [Arc<PodSummary>],
+    pub(super) backoff: BackoffRecord,
     pub(super) now: Timestamp,
 }
 
 /// What only concerns its Job.
-pub(super) fn part(pod: &Member) -> &JobPart {
-    const NOTHING: &JobPart = &JobPart {
+pub(super) fn part(pod: &PodSummary) -> &JobPodSummary {
+    const NOTHING: &JobPodSummary = &JobPodSummary {
         tracked: false,
         index: None,
         failures: 0,
@@ -52,13 +52,13 @@ impl<'a> Facts<'a> {
     pub(super) fn new(
         job: &'a Job,
         spec: &'a JobSpec,
-        pods: &'a [Arc<Member>],
-        backoff: Backoff,
+        pods: &'a [Arc<PodSummary>],
+        backoff: BackoffRecord,
         now: Timestamp,
     ) -> Self {
         let mut status = job.status.clone().unwrap_or_default();
         status.uncounted_terminated_pods.get_or_insert_default();
-        let now = whole_seconds(now);
+        let now = truncate_to_seconds(now);
         Self { job, spec, status, pods, backoff, now }
     }
 
@@ -92,47 +92,47 @@ impl<'a> Facts<'a> {
     }
 
     /// The index of a Pod, if it is one that the Job has.
-    pub(super) fn index(&self, pod: &Member) -> Option<i32> {
+    pub(super) fn index(&self, pod: &PodSummary) -> Option<i32> {
         part(pod).index.filter(|index| *index < self.completions())
     }
 
-    pub(super) fn active(&self) -> Vec<&'a Member> {
-        self.pods.iter().map(AsRef::as_ref).filter(|pod: &&Member| pod.active).collect()
+    pub(super) fn active(&self) -> Vec<&'a PodSummary> {
+        self.pods.iter().map(AsRef::as_ref).filter(|pod: &&PodSummary| pod.active).collect()
     }
 
     pub(super) fn terminating(&self) -> i32 {
-        count(self.pods.iter().filter(|pod| pod.terminating && !pod.ended()))
+        count(self.pods.iter().filter(|pod| pod.terminating && !pod.is_terminal()))
     }
 
     /// Whether a Pod counts as failed (`isPodFailed`).
-    pub(super) fn is_failed(&self, pod: &Member) -> bool {
+    pub(super) fn is_failed(&self, pod: &PodSummary) -> bool {
         let only_when_ended = self.replaces_failed_only();
         pod.phase == "Failed" || (!only_when_ended && pod.terminating && pod.phase != "Succeeded")
     }
 
-    pub(super) fn verdict(&self, pod: &Member) -> Verdict {
+    pub(super) fn verdict(&self, pod: &PodSummary) -> Verdict {
         failed(self.spec.pod_failure_policy.as_ref(), pod)
     }
 
-    pub(super) fn is_uncounted_success(&self, pod: &Member) -> bool {
+    pub(super) fn is_uncounted_success(&self, pod: &PodSummary) -> bool {
         uncounted(self.status.uncounted_terminated_pods.as_ref().and_then(|u| u.succeeded.as_ref()), &pod.uid)
     }
 
-    pub(super) fn is_uncounted_failure(&self, pod: &Member) -> bool {
+    pub(super) fn is_uncounted_failure(&self, pod: &PodSummary) -> bool {
         uncounted(self.status.uncounted_terminated_pods.as_ref().and_then(|u| u.failed.as_ref()), &pod.uid)
     }
 
     /// Pods that no status has mentioned yet.
-    fn new_ones(&self) -> impl Iterator<Item = &'a Member> {
-        let valid = |pod: &&Member| part(pod).tracked && (!self.is_indexed() || self.index(pod).is_some());
+    fn new_ones(&self) -> impl Iterator<Item = &'a PodSummary> {
+        let valid = |pod: &&PodSummary| part(pod).tracked && (!self.is_indexed() || self.index(pod).is_some());
         self.pods.iter().map(AsRef::as_ref).filter(valid)
     }
 
-    pub(super) fn newly_succeeded(&self) -> Vec<&'a Member> {
+    pub(super) fn newly_succeeded(&self) -> Vec<&'a PodSummary> {
         self.new_ones().filter(|pod| pod.phase == "Succeeded" && !self.is_uncounted_success(pod)).collect()
     }
 
-    pub(super) fn newly_failed(&self) -> Vec<&'a Member> {
+    pub(super) fn newly_failed(&self) -> Vec<&'a PodSummary> {
         self.new_ones().filter(|pod| self.is_failed(pod) && !self.is_uncounted_failure(pod)).collect()
     }
 
@@ -165,7 +165,7 @@ impl<'a> Facts<'a> {
     pub(super) fn failed_indexes(&self) -> Option<Indexes> {
         let limit = self.spec.backoff_limit_per_index?;
         let known = Indexes::parse(self.status.failed_indexes.as_deref().unwrap_or(""), self.completions());
-        let fails = |pod: &&Member| {
+        let fails = |pod: &&PodSummary| {
             self.is_failed(pod)
                 && match self.verdict(pod) {
                     Verdict::FailsIndex => true,

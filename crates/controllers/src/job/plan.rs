@@ -1,12 +1,12 @@
 //! What is to be done with a Job's Pods (`syncJob`, `manageJob`).
 
-use super::backoff::{Backoff, finished};
+use super::backoff::{BackoffRecord, finished};
 use super::facts::{Facts, condition, count, part};
 use super::indexes::Indexes;
 use super::policy::{Verdict, succeeded};
-use crate::amount::total;
-use crate::members::Member;
-use crate::replica_set::first_to_go;
+use crate::int_or_string::saturating_sum;
+use crate::pod_summary::PodSummary;
+use crate::replica_set::pods_to_delete;
 use jiff::SignedDuration;
 use k8s_openapi::api::batch::v1::JobCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -22,9 +22,9 @@ pub(super) const SUCCEEDING: &str = "SuccessCriteriaMet";
 pub(super) enum Todo<'a> {
     Nothing,
     /// The Job ends: these end with it, and are counted.
-    End(Vec<&'a Member>),
+    End(Vec<&'a PodSummary>),
     /// There are too many, or it is suspended: these go, and are not counted.
-    Drop(Vec<&'a Member>),
+    Drop(Vec<&'a PodSummary>),
     Make(Vec<New>),
 }
 
@@ -100,7 +100,7 @@ impl Facts<'_> {
     fn restarts_too_often(&self) -> bool {
         let policy = self.spec.template.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
         let running = self.pods.iter().filter(|pod| matches!(pod.phase.as_str(), "Running" | "Pending"));
-        let restarts = total(running.map(|pod| part(pod).restarts));
+        let restarts = saturating_sum(running.map(|pod| part(pod).restarts));
         policy == Some("OnFailure") && restarts >= self.spec.backoff_limit.unwrap_or(6).max(1)
     }
 
@@ -113,11 +113,11 @@ impl Facts<'_> {
 
     /// The last failed Pod of each index that waits for another one: it stays until that is there, which learns from it
     /// how many there were (`getPodsWithDelayedDeletionPerIndex`).
-    pub(super) fn waiting_for_another(&self) -> BTreeMap<i32, &Member> {
-        let mut last: BTreeMap<i32, &Member> = BTreeMap::new();
+    pub(super) fn waiting_for_another(&self) -> BTreeMap<i32, &PodSummary> {
+        let mut last: BTreeMap<i32, &PodSummary> = BTreeMap::new();
         let Some(failed) = self.failed_indexes() else { return last };
         let (active, succeeded) = (self.active_indexes(), self.succeeded_indexes());
-        let order = |pod: &Member| (part(pod).failures.saturating_add(part(pod).ignored), finished(pod));
+        let order = |pod: &PodSummary| (part(pod).failures.saturating_add(part(pod).ignored), finished(pod));
         for pod in self.pods.iter().filter(|pod| part(pod).tracked && self.is_failed(pod)) {
             let Some(index) = self.index(pod) else { continue };
             if active.has(index) || succeeded.has(index) || failed.has(index) {
@@ -199,7 +199,7 @@ fn make_when_due<'a>(facts: &Facts<'a>, missing: i32) -> (Todo<'a>, Option<Durat
         };
         let (failures, ignored) = (part(pod).failures, part(pod).ignored);
         if let Some(left) =
-            Backoff::of_index(failures.saturating_add(ignored).saturating_add(1), finished(pod)).left(facts.now)
+            BackoffRecord::of_index(failures.saturating_add(ignored).saturating_add(1), finished(pod)).left(facts.now)
         {
             next = Some(next.map_or(left, |n: Duration| n.min(left)));
             continue;
@@ -216,30 +216,30 @@ fn make_when_due<'a>(facts: &Facts<'a>, missing: i32) -> (Todo<'a>, Option<Durat
 fn pending(facts: &Facts<'_>, most: i32) -> Vec<i32> {
     let (active, succeeded, failed) = (facts.active_indexes(), facts.succeeded_indexes(), facts.failed_indexes());
     let ending = facts.pods.iter().filter(|pod| pod.terminating && facts.replaces_failed_only());
-    let ending: Indexes = ending.filter(|pod| !pod.ended()).filter_map(|pod| part(pod).index).collect();
+    let ending: Indexes = ending.filter(|pod| !pod.is_terminal()).filter_map(|pod| part(pod).index).collect();
     let taken = Indexes::any_of([&active, &succeeded, &ending].into_iter().chain(&failed));
     taken.missing(facts.completions()).take(usize::try_from(most).unwrap_or(0)).collect()
 }
 
 /// Those that go: all whose index the Job does not have or another Pod has too, and `least` at least
 /// (`activePodsForRemoval`).
-fn too_many<'a>(facts: &Facts<'_>, active: Vec<&'a Member>, least: i32) -> Vec<&'a Member> {
+fn too_many<'a>(facts: &Facts<'_>, active: Vec<&'a PodSummary>, least: i32) -> Vec<&'a PodSummary> {
     let least = usize::try_from(least.min(BURST)).unwrap_or(0);
     let (mut go, mut stay) = (Vec::new(), active);
     if facts.is_indexed() {
-        let mut of_index: BTreeMap<Option<i32>, Vec<&Member>> = BTreeMap::new();
+        let mut of_index: BTreeMap<Option<i32>, Vec<&PodSummary>> = BTreeMap::new();
         for pod in stay.drain(..) {
             of_index.entry(facts.index(pod)).or_default().push(pod);
         }
         for (index, pods) in of_index {
             let excess = if index.is_some() { pods.len() - 1 } else { pods.len() };
-            let mut sorted = first_to_go(pods.clone(), pods.len());
+            let mut sorted = pods_to_delete(pods.clone(), pods.len());
             stay.extend(sorted.split_off(excess));
             go.extend(sorted);
         }
     }
     if go.len() < least {
-        go.extend(first_to_go(stay, least - go.len()));
+        go.extend(pods_to_delete(stay, least - go.len()));
     }
     go
 }

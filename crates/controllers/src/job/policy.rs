@@ -1,7 +1,7 @@
 //! What a Job's policies say of Pods that failed, and of indexes that succeeded.
 
 use super::indexes::Indexes;
-use crate::members::{JobPart, Member};
+use crate::pod_summary::{JobPodSummary, PodSummary};
 use k8s_openapi::api::batch::v1::{PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, SuccessPolicy};
 
 /// What a failed Pod means.
@@ -18,8 +18,8 @@ pub(super) enum Verdict {
 }
 
 /// `matchPodFailurePolicy`: the first rule that fits decides.
-pub(super) fn failed(policy: Option<&PodFailurePolicy>, pod: &Member) -> Verdict {
-    let (nothing, name) = (JobPart::default(), format!("{}/{}", pod.namespace, pod.name));
+pub(super) fn failed(policy: Option<&PodFailurePolicy>, pod: &PodSummary) -> Verdict {
+    let (nothing, name) = (JobPodSummary::default(), format!("{}/{}", pod.namespace, pod.name));
     let part = pod.job.as_deref().unwrap_or(&nothing);
     for (at, rule) in policy.into_iter().flat_map(|p| &p.rules).enumerate() {
         let action = rule.action.as_str();
@@ -74,17 +74,17 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn pod(exits: &[(&str, i32)], conditions: &[(&str, &str)]) -> Member {
-        let part = JobPart {
+    fn pod(exits: &[(&str, i32)], conditions: &[(&str, &str)]) -> PodSummary {
+        let part = JobPodSummary {
             exits: exits.iter().map(|(name, code)| ((*name).to_owned(), *code)).collect(),
             conditions: conditions.iter().map(|(k, s)| ((*k).to_owned(), (*s).to_owned())).collect(),
-            ..JobPart::default()
+            ..JobPodSummary::default()
         };
-        Member { namespace: "x".into(), name: "p".into(), job: Some(Box::new(part)), ..Member::default() }
+        PodSummary { namespace: "x".into(), name: "p".into(), job: Some(Box::new(part)), ..PodSummary::default() }
     }
 
     #[track_caller]
-    fn check(rules: Value, pod: &Member, expected: Verdict) {
+    fn check(rules: Value, pod: &PodSummary, expected: Verdict) {
         let policy = serde_json::from_value(json!({"rules": rules})).unwrap();
         assert_eq!(failed(Some(&policy), pod), expected);
     }

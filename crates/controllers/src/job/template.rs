@@ -1,8 +1,10 @@
 //! A Pod as a Job's template has it.
 
 use super::plan::New;
-use crate::members::{FAILURES, IGNORED, INDEX, TRACKING};
-use crate::pod_control::pod_of;
+use crate::pod_control::pod_from_template;
+use crate::pod_summary::{
+    JOB_COMPLETION_INDEX, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING_FINALIZER,
+};
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
 
@@ -16,21 +18,21 @@ pub(super) fn pod(job: &Job, spec: &JobSpec, new: &New) -> Pod {
         Some(index) => indexed(name, index),
         None => format!("{name}-"),
     };
-    let mut pod = pod_of(job, &spec.template, prefix);
+    let mut pod = pod_from_template(job, &spec.template, prefix);
     let finalizers = pod.metadata.finalizers.get_or_insert_default();
-    if !finalizers.iter().any(|f| f == TRACKING) {
-        finalizers.push(TRACKING.to_owned());
+    if !finalizers.iter().any(|f| f == JOB_TRACKING_FINALIZER) {
+        finalizers.push(JOB_TRACKING_FINALIZER.to_owned());
     }
     let Some(index) = new.index else { return pod };
     let annotations = pod.metadata.annotations.get_or_insert_default();
-    annotations.insert(INDEX.to_owned(), index.to_string());
+    annotations.insert(JOB_COMPLETION_INDEX.to_owned(), index.to_string());
     if spec.backoff_limit_per_index.is_some() {
-        annotations.insert(FAILURES.to_owned(), new.failures.to_string());
+        annotations.insert(JOB_INDEX_FAILURE_COUNT.to_owned(), new.failures.to_string());
         if new.ignored > 0 {
-            annotations.insert(IGNORED.to_owned(), new.ignored.to_string());
+            annotations.insert(JOB_INDEX_IGNORED_FAILURE_COUNT.to_owned(), new.ignored.to_string());
         }
     }
-    pod.metadata.labels.get_or_insert_default().insert(INDEX.to_owned(), index.to_string());
+    pod.metadata.labels.get_or_insert_default().insert(JOB_COMPLETION_INDEX.to_owned(), index.to_string());
     let spec = pod.spec.get_or_insert_default();
     spec.hostname = Some(format!("{name}-{index}"));
     spec.init_containers.iter_mut().flatten().chain(&mut spec.containers).for_each(tell_index);
@@ -49,7 +51,8 @@ fn tell_index(container: &mut Container) {
     if env.iter().any(|variable| variable.name == VARIABLE) {
         return;
     }
-    let field = ObjectFieldSelector { api_version: None, field_path: format!("metadata.labels['{INDEX}']") };
+    let field =
+        ObjectFieldSelector { api_version: None, field_path: format!("metadata.labels['{JOB_COMPLETION_INDEX}']") };
     let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };
     env.push(EnvVar { name: VARIABLE.to_owned(), value: None, value_from: Some(source) });
 }
@@ -72,11 +75,14 @@ mod tests {
         let job = job("sum");
         let pod = pod(&job, job.spec.as_ref().unwrap(), &New { index: Some(2), failures: 1, ignored: 0 });
         assert_eq!(pod.metadata.generate_name.as_deref(), Some("sum-2-"));
-        assert_eq!(pod.metadata.finalizers, Some(vec![TRACKING.to_owned()]));
+        assert_eq!(pod.metadata.finalizers, Some(vec![JOB_TRACKING_FINALIZER.to_owned()]));
         let annotations = pod.metadata.annotations.unwrap();
-        assert_eq!((annotations[INDEX].as_str(), annotations[FAILURES].as_str()), ("2", "1"));
-        assert!(!annotations.contains_key(IGNORED));
-        assert_eq!(pod.metadata.labels.unwrap()[INDEX], "2");
+        assert_eq!(
+            (annotations[JOB_COMPLETION_INDEX].as_str(), annotations[JOB_INDEX_FAILURE_COUNT].as_str()),
+            ("2", "1")
+        );
+        assert!(!annotations.contains_key(JOB_INDEX_IGNORED_FAILURE_COUNT));
+        assert_eq!(pod.metadata.labels.unwrap()[JOB_COMPLETION_INDEX], "2");
         let spec = pod.spec.unwrap();
         assert_eq!(spec.hostname.as_deref(), Some("sum-2"));
         let path = |c: &Container| {

@@ -1,10 +1,10 @@
 //! What is decided for a Job, and how its Pods are counted, in upstream's terms.
 
-use super::backoff::Backoff;
+use super::backoff::BackoffRecord;
 use super::facts::{Facts, condition};
 use super::plan::{Plan, Todo, plan};
 use super::track::{Outcome, Tracked, settle, track};
-use crate::members::{JobPart, Member};
+use crate::pod_summary::{JobPodSummary, PodSummary};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
@@ -37,10 +37,10 @@ fn indexed(more: Value) -> Value {
 }
 
 /// A Pod that is held: its phase, and its index if it has one. `Terminating` is one that runs and is deleted.
-fn pod(name: &str, phase: &str, index: Option<i32>) -> Member {
+fn pod(name: &str, phase: &str, index: Option<i32>) -> PodSummary {
     let ended = matches!(phase, "Succeeded" | "Failed");
-    let part = JobPart { tracked: true, index, finished: ended.then(|| at(NOW - 1)), ..JobPart::default() };
-    Member {
+    let part = JobPodSummary { tracked: true, index, finished: ended.then(|| at(NOW - 1)), ..JobPodSummary::default() };
+    PodSummary {
         namespace: "x".into(),
         name: name.into(),
         uid: name.into(),
@@ -48,21 +48,21 @@ fn pod(name: &str, phase: &str, index: Option<i32>) -> Member {
         terminating: phase == "Terminating",
         phase: if phase == "Terminating" { "Running".into() } else { phase.into() },
         job: Some(Box::new(part)),
-        ..Member::default()
+        ..PodSummary::default()
     }
 }
 
-fn pods(all: &[(&str, &str)]) -> Vec<Member> {
+fn pods(all: &[(&str, &str)]) -> Vec<PodSummary> {
     all.iter().map(|(name, phase)| pod(name, phase, None)).collect()
 }
 
-fn of_indexes(all: &[(i32, &str)]) -> Vec<Member> {
+fn of_indexes(all: &[(i32, &str)]) -> Vec<PodSummary> {
     all.iter().map(|(index, phase)| pod(&format!("{index}{phase}"), phase, Some(*index))).collect()
 }
 
 /// What a plan does, in a word and what it is about.
 fn line(plan: &Plan<'_>) -> String {
-    let names = |pods: &[&Member]| {
+    let names = |pods: &[&PodSummary]| {
         let mut names: Vec<&str> = pods.iter().map(|pod| pod.name.as_str()).collect();
         names.sort_unstable();
         names.join(" ")
@@ -81,9 +81,9 @@ fn line(plan: &Plan<'_>) -> String {
 }
 
 /// Decides, and lets all that is to be made or deleted be done.
-fn decide<T>(job: &Job, pods: &[Member], look: impl FnOnce(&Plan<'_>, Tracked<'_>) -> T) -> T {
-    let pods: Vec<Arc<Member>> = pods.iter().cloned().map(Arc::new).collect();
-    let facts = Facts::new(job, job.spec.as_ref().unwrap(), &pods, Backoff::default(), at(NOW));
+fn decide<T>(job: &Job, pods: &[PodSummary], look: impl FnOnce(&Plan<'_>, Tracked<'_>) -> T) -> T {
+    let pods: Vec<Arc<PodSummary>> = pods.iter().cloned().map(Arc::new).collect();
+    let facts = Facts::new(job, job.spec.as_ref().unwrap(), &pods, BackoffRecord::default(), at(NOW));
     let plan = plan(&facts);
     let done = match &plan.todo {
         Todo::Nothing => 0,
@@ -95,7 +95,7 @@ fn decide<T>(job: &Job, pods: &[Member], look: impl FnOnce(&Plan<'_>, Tracked<'_
 }
 
 #[track_caller]
-fn check(spec: Value, status: Value, pods: &[Member], expected: &str) {
+fn check(spec: Value, status: Value, pods: &[PodSummary], expected: &str) {
     assert_eq!(decide(&job(spec, status), pods, |plan, _| line(plan)), expected);
 }
 
@@ -193,7 +193,7 @@ fn an_index_fails_for_itself_when_that_is_asked_for() {
         pod
     };
     let rest = of_indexes(&[(1, "Running"), (2, "Running"), (3, "Running"), (4, "Running")]);
-    let all = |first: Member| [vec![first], rest.clone()].concat();
+    let all = |first: PodSummary| [vec![first], rest.clone()].concat();
     // The first failure waits, and its Pod stays until there is another.
     let young = decide(&job(limited(json!({})), json!({})), &all(failed(0, NOW - 1)), |plan, tracked| {
         (line(plan), tracked.release.len(), tracked.status.failed_indexes)
@@ -201,7 +201,7 @@ fn an_index_fails_for_itself_when_that_is_asked_for() {
     assert_eq!(young, ("nothing".into(), 0, Some(String::new())));
     let pods = [Arc::new(failed(0, NOW - 10))];
     let job_ = job(limited(json!({"completions": 1})), json!({}));
-    let facts = Facts::new(&job_, job_.spec.as_ref().unwrap(), &pods, Backoff::default(), at(NOW));
+    let facts = Facts::new(&job_, job_.spec.as_ref().unwrap(), &pods, BackoffRecord::default(), at(NOW));
     let Todo::Make(new) = plan(&facts).todo else { panic!("nothing is made") };
     assert_eq!((new[0].index, new[0].failures, new[0].ignored), (Some(0), 1, 0));
     // The second is the last.
@@ -283,7 +283,7 @@ fn a_job_is_complete_when_all_are_counted() {
 #[test]
 fn of_many_pods_some_are_counted_at_once_and_the_job_ends_after_the_last() {
     let names: Vec<String> = (0..600).map(|n| format!("p{n}")).collect();
-    let all: Vec<Member> = names.iter().map(|name| pod(name, "Succeeded", None)).collect();
+    let all: Vec<PodSummary> = names.iter().map(|name| pod(name, "Succeeded", None)).collect();
     let many = job(json!({"completions": 600}), json!({}));
     let (mut status, released, end) =
         decide(&many, &all, |_, tracked| (tracked.status, tracked.release.len(), tracked.end));

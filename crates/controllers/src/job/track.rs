@@ -6,7 +6,7 @@
 use super::facts::{Facts, condition, count, part};
 use super::plan::{FAILING, Plan, SUCCEEDING, Todo};
 use super::policy::Verdict;
-use crate::members::Member;
+use crate::pod_summary::PodSummary;
 use k8s_openapi::api::batch::v1::{JobCondition, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::HashSet;
@@ -27,7 +27,7 @@ pub(super) struct Tracked<'a> {
     /// To be written before finalizers are removed.
     pub(super) status: JobStatus,
     /// Their finalizers are to be removed.
-    pub(super) release: Vec<&'a Member>,
+    pub(super) release: Vec<&'a PodSummary>,
     /// What the Job is when all are counted.
     pub(super) end: Option<JobCondition>,
     /// What is to be told: a reason and a message.
@@ -105,8 +105,8 @@ fn set(status: &mut JobStatus, new: JobCondition) {
 }
 
 /// Notes who has ended; gives whose finalizers may go, and whether these are all.
-fn note<'a>(facts: &Facts<'a>, status: &mut JobStatus, end: Option<&JobCondition>) -> (Vec<&'a Member>, bool) {
-    let tracked: Vec<&Member> = facts.pods.iter().map(AsRef::as_ref).filter(|pod| part(pod).tracked).collect();
+fn note<'a>(facts: &Facts<'a>, status: &mut JobStatus, end: Option<&JobCondition>) -> (Vec<&'a PodSummary>, bool) {
+    let tracked: Vec<&PodSummary> = facts.pods.iter().map(AsRef::as_ref).filter(|pod| part(pod).tracked).collect();
     forget(status, &tracked.iter().map(|pod| pod.uid.as_str()).collect());
     let waiting = facts.waiting_for_another();
     let mut indexes = facts.succeeded_indexes();
@@ -115,7 +115,7 @@ fn note<'a>(facts: &Facts<'a>, status: &mut JobStatus, end: Option<&JobCondition
     let (mut release, mut all) = (Vec::new(), true);
     for pod in tracked {
         let failed = facts.is_failed(pod);
-        let waits = part(pod).index.is_some_and(|index| waiting.get(&index).is_some_and(|w| w.is(pod)));
+        let waits = part(pod).index.is_some_and(|index| waiting.get(&index).is_some_and(|w| w.is_same(pod)));
         let ended = facts.is_deleted() || end.is_some() || pod.phase == "Succeeded" || (failed && !waits);
         if !ended {
             continue;

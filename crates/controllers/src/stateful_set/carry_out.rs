@@ -4,11 +4,11 @@ use super::identity::{claims, has_claims, identify, mount, pod};
 use super::plan::Step;
 use super::retention::Retention;
 use super::{StatefulSets, name, namespace};
-use crate::history::{name_of, template_of};
-use crate::members::Member;
-use crate::pod_control::{is_ending, owner, said};
+use crate::controller_history::{revision_name, revision_template};
+use crate::expectations::ExpectedVersion;
+use crate::pod_control::{error_message, is_namespace_terminating, new_controller_ref};
+use crate::pod_summary::PodSummary;
 use crate::worker::is_code;
-use crate::written::Revision;
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -19,8 +19,8 @@ use tokio::time::Instant;
 /// What was written, to be waited for.
 #[derive(Default)]
 struct Writes {
-    pods: Revision,
-    claims: Revision,
+    pods: ExpectedVersion,
+    claims: ExpectedVersion,
 }
 
 impl StatefulSets {
@@ -54,11 +54,11 @@ impl StatefulSets {
             }
         }
         // Whatever fails, what was written is waited for.
-        self.made.note(key, writes.pods, now);
-        self.claimed.note(key, writes.claims, now);
+        self.pod_expectations.set(key, writes.pods, now);
+        self.claim_expectations.set(key, writes.claims, now);
         match done {
             // A namespace that goes takes all with it.
-            Err(e) if is_ending(&e) => Ok(()),
+            Err(e) if is_namespace_terminating(&e) => Ok(()),
             other => other.map(drop),
         }
     }
@@ -72,7 +72,7 @@ impl StatefulSets {
         };
         let reason = format!("{result}{}{}", verb[..1].to_uppercase(), &verb[1..]);
         let message = format!("{verb} Pod {pod} in StatefulSet {set_name} {end}");
-        self.control.recorder.tell(&about, failure.is_some(), &reason, &message).await;
+        self.control.recorder.record(&about, failure.is_some(), &reason, &message).await;
     }
 
     /// Makes a Pod, after its claims.
@@ -83,8 +83,8 @@ impl StatefulSets {
         ordinal: i64,
         writes: &mut Writes,
     ) -> Result<bool, kube::Error> {
-        let template = template_of(revision).unwrap_or_default();
-        let pod = pod(set, &template, name_of(revision), ordinal);
+        let template = revision_template(revision).unwrap_or_default();
+        let pod = pod(set, &template, revision_name(revision), ordinal);
         let pod_name = pod.metadata.name.clone().unwrap_or_default();
         if !self.make_claims(set, ordinal, &pod_name, Some("create"), writes).await? {
             return Ok(false);
@@ -92,14 +92,14 @@ impl StatefulSets {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace(set));
         match api.create(&PostParams::default(), &pod).await {
             Ok(made) => {
-                writes.pods.saw(&made.metadata);
+                writes.pods.observe(&made.metadata);
                 self.tell(set, "create", &pod_name, None).await;
                 Ok(true)
             }
             // Somebody else's Pod has the name: it is tried again.
             Err(e) if is_code(&e, 409) => Err(e),
             Err(e) => {
-                self.tell(set, "create", &pod_name, Some(&said(&e))).await;
+                self.tell(set, "create", &pod_name, Some(&error_message(&e))).await;
                 Err(e)
             }
         }
@@ -128,10 +128,10 @@ impl StatefulSets {
                 Some(_) => continue,
                 None => {}
             }
-            claim.metadata.owner_references = Retention::of(spec).first_owners(&owner(set));
+            claim.metadata.owner_references = Retention::of(spec).first_owners(&new_controller_ref(set));
             if let Err(e) = self.make_claim(set, &claim, &claim_name, pod, writes).await {
                 if let Some(verb) = verb {
-                    let error = format!("failed to create PVC {claim_name}: {}", said(&e));
+                    let error = format!("failed to create PVC {claim_name}: {}", error_message(&e));
                     self.tell(set, verb, pod, Some(&error)).await;
                 }
                 return Err(e);
@@ -152,18 +152,18 @@ impl StatefulSets {
         let (set_name, about) = (name(set), set.object_ref(&()));
         match api.create(&PostParams::default(), claim).await {
             Ok(made) => {
-                writes.claims.saw(&made.metadata);
+                writes.claims.observe(&made.metadata);
                 let message = format!("create Claim {claim_name} Pod {pod} in StatefulSet {set_name} success");
-                self.control.recorder.tell(&about, false, "SuccessfulCreate", &message).await;
+                self.control.recorder.record(&about, false, "SuccessfulCreate", &message).await;
                 Ok(())
             }
             Err(e) if is_code(&e, 409) => Err(e),
             Err(e) => {
                 let message = format!(
                     "create Claim {claim_name} for Pod {pod} in StatefulSet {set_name} failed error: {}",
-                    said(&e)
+                    error_message(&e)
                 );
-                self.control.recorder.tell(&about, true, "FailedCreate", &message).await;
+                self.control.recorder.record(&about, true, "FailedCreate", &message).await;
                 Err(e)
             }
         }
@@ -181,7 +181,7 @@ impl StatefulSets {
             let message = format!(
                 "PersistentVolumeClaim {claim} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
             );
-            self.control.recorder.tell(&set.object_ref(&()), true, "ConflictingController", &message).await;
+            self.control.recorder.record(&set.object_ref(&()), true, "ConflictingController", &message).await;
         }
         let Some(owners) = owners else { return Ok(true) };
         let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace(set));
@@ -189,7 +189,7 @@ impl StatefulSets {
         let Some(mut there) = api.get_opt(claim).await? else { return Ok(true) };
         there.metadata.owner_references = Some(owners.clone());
         let changed = api.replace(claim, &PostParams::default(), &there).await?;
-        writes.claims.saw(&changed.metadata);
+        writes.claims.observe(&changed.metadata);
         Ok(true)
     }
 
@@ -198,7 +198,7 @@ impl StatefulSets {
         &self,
         set: &StatefulSet,
         ordinal: i64,
-        pod: &Member,
+        pod: &PodSummary,
         writes: &mut Writes,
     ) -> Result<bool, kube::Error> {
         if !self.make_claims(set, ordinal, &pod.name, Some("update"), writes).await? {
@@ -214,33 +214,33 @@ impl StatefulSets {
         }
         match api.replace(&pod.name, &PostParams::default(), &there).await {
             Ok(changed) => {
-                writes.pods.saw(&changed.metadata);
+                writes.pods.observe(&changed.metadata);
                 self.tell(set, "update", &pod.name, None).await;
                 Ok(true)
             }
             Err(e) => {
-                self.tell(set, "update", &pod.name, Some(&said(&e))).await;
+                self.tell(set, "update", &pod.name, Some(&error_message(&e))).await;
                 Err(e)
             }
         }
     }
 
-    async fn delete(&mut self, set: &StatefulSet, pod: &Member, writes: &mut Writes) -> Result<bool, kube::Error> {
+    async fn delete(&mut self, set: &StatefulSet, pod: &PodSummary, writes: &mut Writes) -> Result<bool, kube::Error> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace(set));
         let preconditions = Some(Preconditions { uid: Some(pod.uid.clone()), resource_version: None });
         match api.delete(&pod.name, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
             Ok(deleted) => {
                 if let Some(last) = deleted.left() {
-                    writes.pods.saw(&last.metadata);
+                    writes.pods.observe(&last.metadata);
                 }
-                self.going.note(pod);
+                self.pending_deletions.insert(pod);
                 self.tell(set, "delete", &pod.name, None).await;
                 Ok(true)
             }
             // Gone already, or another Pod of its name.
             Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(true),
             Err(e) => {
-                self.tell(set, "delete", &pod.name, Some(&said(&e))).await;
+                self.tell(set, "delete", &pod.name, Some(&error_message(&e))).await;
                 Err(e)
             }
         }

@@ -3,8 +3,8 @@
 use super::identity::{claim_names, has_claims, is_itself, name};
 use super::retention::{Claim, Retention};
 use super::rollout;
-use crate::history::HASH;
-use crate::members::Member;
+use crate::controller_history::CONTROLLER_REVISION_HASH;
+use crate::pod_summary::PodSummary;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSetSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -25,7 +25,7 @@ pub(super) struct Facts<'a> {
     /// Whether it is being deleted.
     pub(super) ending: bool,
     /// By their numbers.
-    pub(super) pods: BTreeMap<i64, Arc<Member>>,
+    pub(super) pods: BTreeMap<i64, Arc<PodSummary>>,
     /// Those of its namespace, by name.
     pub(super) claims: BTreeMap<String, Arc<Claim>>,
     /// The names of the revision that its Pods had before, and of that which they shall have.
@@ -47,7 +47,7 @@ pub(super) enum Step {
     /// The claims of a Pod are made that are missing.
     Claims {
         ordinal: i64,
-        pod: Arc<Member>,
+        pod: Arc<PodSummary>,
     },
     /// A claim gets other owners, or it is told that it has one that should not be.
     Keep {
@@ -58,9 +58,9 @@ pub(super) enum Step {
     /// A Pod is told which one it is.
     Repair {
         ordinal: i64,
-        pod: Arc<Member>,
+        pod: Arc<PodSummary>,
     },
-    Delete(Arc<Member>),
+    Delete(Arc<PodSummary>),
 }
 
 #[derive(Debug, Default)]
@@ -103,16 +103,16 @@ impl Facts<'_> {
         !self.is_rolling() || ordinal >= self.range().0 + self.partition()
     }
 
-    pub(super) fn is_updated(&self, pod: &Member) -> bool {
+    pub(super) fn is_updated(&self, pod: &PodSummary) -> bool {
         revision(pod) == self.update
     }
 
-    fn is_available(&self, pod: &Member) -> bool {
+    fn is_available(&self, pod: &PodSummary) -> bool {
         is_ready(pod) && pod.is_available(self.spec.min_ready_seconds.unwrap_or(0), self.now)
     }
 
     /// Whether it serves, and goes on to.
-    pub(super) fn serves(&self, pod: &Member) -> bool {
+    pub(super) fn serves(&self, pod: &PodSummary) -> bool {
         self.is_available(pod) && !pod.terminating
     }
 
@@ -137,7 +137,7 @@ impl Facts<'_> {
     pub(super) fn plan(&self, mut pause: impl FnMut(i64) -> Option<Duration>) -> Plan {
         let after = self.spec.min_ready_seconds.unwrap_or(0);
         let soon = self.pods.values().filter(|pod| !pod.terminating);
-        let again = soon.filter_map(|pod| pod.available_in(after, self.now)).min();
+        let again = soon.filter_map(|pod| pod.time_until_available(after, self.now)).min();
         let mut plan = Plan { again, ..Plan::default() };
         if !self.ending && self.replicas(&mut plan, &mut pause).is_continue() && self.condemned(&mut plan).is_continue()
         {
@@ -158,7 +158,7 @@ impl Facts<'_> {
         for ordinal in start..end {
             match self.pods.get(&ordinal) {
                 // It is made again, however it ended, once it is gone.
-                Some(pod) if pod.ended() => {
+                Some(pod) if pod.is_terminal() => {
                     self.ended(ordinal, pod, plan, pause);
                     self.held()?;
                 }
@@ -178,7 +178,13 @@ impl Facts<'_> {
         ControlFlow::Continue(())
     }
 
-    fn ended(&self, ordinal: i64, pod: &Arc<Member>, plan: &mut Plan, pause: &mut impl FnMut(i64) -> Option<Duration>) {
+    fn ended(
+        &self,
+        ordinal: i64,
+        pod: &Arc<PodSummary>,
+        plan: &mut Plan,
+        pause: &mut impl FnMut(i64) -> Option<Duration>,
+    ) {
         if pod.terminating {
             return;
         }
@@ -188,7 +194,7 @@ impl Facts<'_> {
         }
     }
 
-    fn replica(&self, ordinal: i64, pod: &Arc<Member>, plan: &mut Plan) -> ControlFlow<()> {
+    fn replica(&self, ordinal: i64, pod: &Arc<PodSummary>, plan: &mut Plan) -> ControlFlow<()> {
         let pending = pod.phase == "Pending";
         if pending && self.lacks_claims(ordinal) {
             plan.steps.push(Step::Claims { ordinal, pod: Arc::clone(pod) });
@@ -255,11 +261,11 @@ impl Facts<'_> {
 }
 
 /// The revision that a Pod was made of.
-pub(super) fn revision(pod: &Member) -> &str {
-    pod.labels.get(HASH).map_or("", String::as_str)
+pub(super) fn revision(pod: &PodSummary) -> &str {
+    pod.labels.get(CONTROLLER_REVISION_HASH).map_or("", String::as_str)
 }
 
 /// Whether it runs and is ready.
-pub(super) fn is_ready(pod: &Member) -> bool {
+pub(super) fn is_ready(pod: &PodSummary) -> bool {
     pod.phase == "Running" && pod.ready.is_some()
 }

@@ -1,7 +1,7 @@
 //! Who owns the claims of a StatefulSet's Pods, so that they go when they should
 //! (`persistentVolumeClaimRetentionPolicy`, `isClaimOwnerUpToDate`).
 
-use crate::cache::Kept;
+use crate::informer::Cached;
 use k8s_openapi::api::apps::v1::StatefulSetSpec;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -15,7 +15,7 @@ pub(super) struct Claim {
     pub(super) terminating: bool,
 }
 
-impl Kept for Claim {
+impl Cached for Claim {
     fn namespace(&self) -> &str {
         &self.namespace
     }

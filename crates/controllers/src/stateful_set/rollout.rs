@@ -1,8 +1,8 @@
 //! Which Pods give way to those of a new revision: from the last to the partition, so many at once as may be missing.
 
 use super::plan::{Facts, Plan, Step};
-use crate::amount::{Rounded, scaled};
-use crate::members::Member;
+use crate::int_or_string::{Rounding, scaled_value};
+use crate::pod_summary::PodSummary;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) fn roll(facts: &Facts<'_>, plan: &mut Plan) {
 }
 
 /// The last that has an old revision, if all after it serve.
-fn one(facts: &Facts<'_>) -> Vec<Arc<Member>> {
+fn one(facts: &Facts<'_>) -> Vec<Arc<PodSummary>> {
     let (start, end) = facts.range();
     let from = start.saturating_add(facts.partition());
     for ordinal in (from..end).rev() {
@@ -31,7 +31,7 @@ fn one(facts: &Facts<'_>) -> Vec<Arc<Member>> {
 }
 
 /// As many as may be missing beside those that are (`updateStatefulSetAfterInvariantEstablished`).
-fn several(facts: &Facts<'_>) -> Vec<Arc<Member>> {
+fn several(facts: &Facts<'_>) -> Vec<Arc<PodSummary>> {
     let (start, end) = facts.range();
     let serving = facts.pods.range(start..end).filter(|(_, pod)| facts.serves(pod)).count();
     let missing = facts.count() - i64::try_from(serving).unwrap_or(i64::MAX);
@@ -53,5 +53,5 @@ fn max_unavailable(facts: &Facts<'_>) -> i32 {
     let rolling = facts.spec.update_strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
     let one = IntOrString::Int(1);
     let most = rolling.and_then(|rolling| rolling.max_unavailable.as_ref()).unwrap_or(&one);
-    scaled(most, facts.spec.replicas.unwrap_or(1), Rounded::Down).max(1)
+    scaled_value(most, facts.spec.replicas.unwrap_or(1), Rounding::Down).max(1)
 }

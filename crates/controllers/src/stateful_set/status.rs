@@ -1,12 +1,12 @@
 //! What the status of a StatefulSet says (`updateStatus`, `completeRollingUpdate`).
 
 use super::plan::{Facts, is_ready, revision};
-use crate::members::Member;
+use crate::pod_summary::PodSummary;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetStatus};
 
 /// `rolled` Pods were deleted for the new revision, which the Pods do not show yet.
 pub(super) fn status(set: &StatefulSet, facts: &Facts<'_>, rolled: i32, collisions: i32) -> StatefulSetStatus {
-    let count = |is: &dyn Fn(&Member) -> bool| {
+    let count = |is: &dyn Fn(&PodSummary) -> bool| {
         i32::try_from(facts.pods.values().filter(|pod| is(pod)).count()).unwrap_or(i32::MAX)
     };
     let after = facts.spec.min_ready_seconds.unwrap_or(0);

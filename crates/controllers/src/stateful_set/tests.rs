@@ -3,7 +3,7 @@
 use super::plan::{Facts, Plan, Step};
 use super::retention::Claim;
 use super::status::status;
-use crate::members::Member;
+use crate::pod_summary::PodSummary;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -25,7 +25,7 @@ fn set(spec: Value) -> StatefulSet {
 
 /// Pods in words: `0` is ready and has the new revision, `0:old` the old one; then what it does: `ready`, `Running`,
 /// `Pending`, `Failed`, `Succeeded`, and with `-` after it while it terminates.
-fn pods(words: &str) -> Vec<(i64, Arc<Member>)> {
+fn pods(words: &str) -> Vec<(i64, Arc<PodSummary>)> {
     let one = |word: &str| {
         let ends = word.ends_with('-');
         let mut parts = word.trim_end_matches('-').split(':');
@@ -35,7 +35,7 @@ fn pods(words: &str) -> Vec<(i64, Arc<Member>)> {
         let name = format!("web-{ordinal}");
         let mut labels = vec![("statefulset.kubernetes.io/pod-name", name.as_str())];
         labels.push(("controller-revision-hash", template));
-        let pod = Member {
+        let pod = PodSummary {
             labels: labels.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
             uid: format!("uid-{ordinal}"),
             phase: if what == "ready" { "Running" } else { what }.to_owned(),
@@ -43,7 +43,7 @@ fn pods(words: &str) -> Vec<(i64, Arc<Member>)> {
             terminating: ends,
             claims: vec![("data".to_owned(), format!("data-web-{ordinal}"))],
             name: name.clone(),
-            ..Member::default()
+            ..PodSummary::default()
         };
         (ordinal, Arc::new(pod))
     };

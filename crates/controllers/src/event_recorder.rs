@@ -12,50 +12,50 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// How many events are known again, as upstream's `EventAggregator` knows them.
-const REMEMBERED: usize = 4096;
+const MAX_RECORDED_EVENTS: usize = 4096;
 
-/// Tells what a controller does.
+/// Tells hash a controller does.
 #[derive(Clone)]
-pub(crate) struct Recorder {
+pub(crate) struct EventRecorder {
     client: Client,
     component: &'static str,
-    /// The events that were written, by what they say.
-    told: Arc<Mutex<HashMap<u64, (String, i32)>>>,
+    /// The events that were written, by hash they say.
+    recorded: Arc<Mutex<HashMap<u64, (String, i32)>>>,
 }
 
-impl Recorder {
+impl EventRecorder {
     pub(crate) fn new(client: Client, component: &'static str) -> Self {
-        Self { client, component, told: Arc::default() }
+        Self { client, component, recorded: Arc::default() }
     }
 
-    /// Tells something of an object. That it could not be told is no reason to stop.
-    pub(crate) async fn tell(&self, about: &ObjectReference, warning: bool, reason: &str, message: &str) {
-        if let Err(e) = self.write(about, if warning { "Warning" } else { "Normal" }, reason, message).await {
-            tracing::debug!(component = self.component, reason, message, "could not be told: {e}");
+    /// Tells something of an object. That it could not be recorded is no reason to stop.
+    pub(crate) async fn record(&self, object: &ObjectReference, warning: bool, reason: &str, message: &str) {
+        if let Err(e) = self.write(object, if warning { "Warning" } else { "Normal" }, reason, message).await {
+            tracing::debug!(component = self.component, reason, message, "could not be recorded: {e}");
         }
     }
 
     async fn write(
         &self,
-        about: &ObjectReference,
+        object: &ObjectReference,
         type_: &str,
         reason: &str,
         message: &str,
     ) -> Result<(), kube::Error> {
-        let namespace = about.namespace.as_deref().unwrap_or("default");
+        let namespace = object.namespace.as_deref().unwrap_or("default");
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         let mut hasher = DefaultHasher::new();
-        (&about.uid, type_, reason, message).hash(&mut hasher);
-        let (what, now) = (hasher.finish(), Timestamp::now());
-        if let Some((name, count)) = self.again(what) {
-            let again = Patch::Merge(json!({"count": count, "lastTimestamp": Time(now)}));
-            match events.patch(&name, &PatchParams::default(), &again).await {
+        (&object.uid, type_, reason, message).hash(&mut hasher);
+        let (hash, now) = (hasher.finish(), Timestamp::now());
+        if let Some((name, count)) = self.increment_count(hash) {
+            let patch = Patch::Merge(json!({"count": count, "lastTimestamp": Time(now)}));
+            match events.patch(&name, &PatchParams::default(), &patch).await {
                 // It was forgotten meanwhile: the next one is a new one.
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 other => return other.map(drop),
             }
         }
-        let name = format!("{}.{:x}", about.name.as_deref().unwrap_or_default(), now.as_nanosecond());
+        let name = format!("{}.{:x}", object.name.as_deref().unwrap_or_default(), now.as_nanosecond());
         let now = Time(now);
         let event = Event {
             metadata: ObjectMeta {
@@ -63,7 +63,7 @@ impl Recorder {
                 namespace: Some(namespace.to_owned()),
                 ..Default::default()
             },
-            involved_object: about.clone(),
+            involved_object: object.clone(),
             type_: Some(type_.to_owned()),
             reason: Some(reason.to_owned()),
             message: Some(message.to_owned()),
@@ -75,18 +75,18 @@ impl Recorder {
             ..Default::default()
         };
         events.create(&PostParams::default(), &event).await?;
-        let mut told = self.told.lock();
-        if told.len() >= REMEMBERED {
-            told.clear();
+        let mut recorded = self.recorded.lock();
+        if recorded.len() >= MAX_RECORDED_EVENTS {
+            recorded.clear();
         }
-        told.insert(what, (name, 1));
+        recorded.insert(hash, (name, 1));
         Ok(())
     }
 
     /// The event that said the same, and how often it has been said with this time.
-    fn again(&self, what: u64) -> Option<(String, i32)> {
-        let mut told = self.told.lock();
-        let (name, count) = told.get_mut(&what)?;
+    fn increment_count(&self, hash: u64) -> Option<(String, i32)> {
+        let mut recorded = self.recorded.lock();
+        let (name, count) = recorded.get_mut(&hash)?;
         *count = count.saturating_add(1);
         Some((name.clone(), *count))
     }

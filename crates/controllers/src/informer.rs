@@ -3,7 +3,7 @@
 //! A change is told with the object as it was and as it is; whoever is too slow to hear of each is told that all may
 //! have changed. Reading always gives the newest that the watch has shown.
 
-use crate::watch::{Change, watch_lean};
+use crate::watch::{WatchEvent, watch_lean};
 use api::lean::Lean;
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::Metadata;
@@ -19,65 +19,65 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
 
 /// So many changes may wait for a controller that is busy.
-const WAITING: usize = 256;
+const EVENT_CHANNEL_CAPACITY: usize = 256;
 
 /// What is kept of an object.
-pub(crate) trait Kept: PartialEq + Send + Sync + 'static {
+pub(crate) trait Cached: PartialEq + Send + Sync + 'static {
     fn namespace(&self) -> &str;
     fn name(&self) -> &str;
 }
 
 /// What happened to what is kept.
 #[derive(Debug)]
-pub(crate) enum Seen<T> {
+pub(crate) enum CacheEvent<T> {
     /// One object, as it was and as it is.
-    One { before: Option<Arc<T>>, after: Option<Arc<T>> },
+    Changed { before: Option<Arc<T>>, after: Option<Arc<T>> },
     /// All were listed for the first time, or more happened than could be told.
-    All,
+    Resync,
 }
 
-impl<T> Clone for Seen<T> {
+impl<T> Clone for CacheEvent<T> {
     fn clone(&self) -> Self {
         match self {
-            Self::One { before, after } => Self::One { before: before.clone(), after: after.clone() },
-            Self::All => Self::All,
+            Self::Changed { before, after } => Self::Changed { before: before.clone(), after: after.clone() },
+            Self::Resync => Self::Resync,
         }
     }
 }
 
-impl<T> Seen<T> {
+impl<T> CacheEvent<T> {
     /// The object as it was and as it is.
-    pub(crate) fn both(&self) -> impl Iterator<Item = &Arc<T>> {
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Arc<T>> {
         let both = match self {
-            Self::One { before, after } => [before.as_ref(), after.as_ref()],
-            Self::All => [None, None],
+            Self::Changed { before, after } => [before.as_ref(), after.as_ref()],
+            Self::Resync => [None, None],
         };
         both.into_iter().flatten()
     }
 }
 
 /// All objects of a kind. Clones are the same.
-pub(crate) struct Cache<T> {
-    known: Arc<RwLock<Known<T>>>,
-    told: broadcast::Sender<Seen<T>>,
+pub(crate) struct SharedInformer<T> {
+    store: Arc<RwLock<Store<T>>>,
+    events: broadcast::Sender<CacheEvent<T>>,
 }
 
-impl<T> Clone for Cache<T> {
+impl<T> Clone for SharedInformer<T> {
     fn clone(&self) -> Self {
-        Self { known: Arc::clone(&self.known), told: self.told.clone() }
+        Self { store: Arc::clone(&self.store), events: self.events.clone() }
     }
 }
 
-struct Known<T> {
+struct Store<T> {
     by_namespace: HashMap<String, BTreeMap<String, Arc<T>>>,
     /// The greatest revision that was seen.
-    revision: u64,
+    resource_version: u64,
     /// Whether all have been seen once.
-    listed: bool,
+    synced: bool,
 }
 
 /// Whole objects are kept as they are.
-impl<K> Kept for K
+impl<K> Cached for K
 where
     K: Resource + PartialEq + Send + Sync + 'static,
 {
@@ -90,45 +90,45 @@ where
     }
 }
 
-impl<T: Kept> Cache<T> {
+impl<T: Cached> SharedInformer<T> {
     pub(crate) fn new() -> Self {
-        let known = Known { by_namespace: HashMap::new(), revision: 0, listed: false };
-        Self { known: Arc::new(RwLock::new(known)), told: broadcast::channel(WAITING).0 }
+        let store = Store { by_namespace: HashMap::new(), resource_version: 0, synced: false };
+        Self { store: Arc::new(RwLock::new(store)), events: broadcast::channel(EVENT_CHANNEL_CAPACITY).0 }
     }
 
-    /// Follows the objects until it is cancelled; of each, `keep` says what is kept.
-    pub(crate) async fn follow<K>(self, api: Api<Lean<K>>, keep: fn(K) -> T, stop: CancellationToken)
+    /// Follows the objects until it is cancelled; of each, `transform` says what is kept.
+    pub(crate) async fn run<K>(self, api: Api<Lean<K>>, transform: fn(K) -> T, stop: CancellationToken)
     where
         K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        self.follow_some(api, Config::default(), keep, stop).await;
+        self.run_filtered(api, Config::default(), transform, stop).await;
     }
 
     /// The same for those objects only that are asked for.
-    pub(crate) async fn follow_some<K>(
+    pub(crate) async fn run_filtered<K>(
         self,
         api: Api<Lean<K>>,
         which: Config,
-        keep: fn(K) -> T,
+        transform: fn(K) -> T,
         stop: CancellationToken,
     ) where
         K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
         let mut changes = watch_lean(api, which);
         while let Some(Some(change)) = stop.run_until_cancelled(changes.next()).await {
-            for seen in self.known.write().fold(change, keep) {
+            for seen in self.store.write().fold(change, transform) {
                 // That nobody listens is no failure.
-                let _ = self.told.send(seen);
+                let _ = self.events.send(seen);
             }
         }
     }
 
     /// What happens from now on.
-    pub(crate) fn changes(&self) -> BoxStream<'static, Seen<T>> {
-        let changes = stream::unfold(self.told.subscribe(), |mut told| async move {
+    pub(crate) fn subscribe(&self) -> BoxStream<'static, CacheEvent<T>> {
+        let changes = stream::unfold(self.events.subscribe(), |mut told| async move {
             match told.recv().await {
                 Ok(seen) => Some((seen, told)),
-                Err(RecvError::Lagged(_)) => Some((Seen::All, told)),
+                Err(RecvError::Lagged(_)) => Some((CacheEvent::Resync, told)),
                 Err(RecvError::Closed) => None,
             }
         });
@@ -136,100 +136,100 @@ impl<T: Kept> Cache<T> {
     }
 
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<T>> {
-        self.known.read().by_namespace.get(namespace)?.get(name).cloned()
+        self.store.read().by_namespace.get(namespace)?.get(name).cloned()
     }
 
     /// By its [`key`].
-    pub(crate) fn at(&self, key: &str) -> Option<Arc<T>> {
+    pub(crate) fn get_by_key(&self, key: &str) -> Option<Arc<T>> {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         self.get(namespace, name)
     }
 
     pub(crate) fn in_namespace(&self, namespace: &str) -> Vec<Arc<T>> {
-        let known = self.known.read();
-        known.by_namespace.get(namespace).into_iter().flat_map(BTreeMap::values).cloned().collect()
+        let store = self.store.read();
+        store.by_namespace.get(namespace).into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.known.read().by_namespace.values().map(BTreeMap::len).sum()
+        self.store.read().by_namespace.values().map(BTreeMap::len).sum()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
-        self.known.read().by_namespace.values().flat_map(BTreeMap::values).cloned().collect()
+        self.store.read().by_namespace.values().flat_map(BTreeMap::values).cloned().collect()
     }
 
     /// The [`key`] of all.
     pub(crate) fn keys(&self) -> Vec<String> {
-        self.known.read().by_namespace.values().flat_map(BTreeMap::values).map(|kept| key(kept.as_ref())).collect()
+        self.store.read().by_namespace.values().flat_map(BTreeMap::values).map(|kept| key(kept.as_ref())).collect()
     }
 
     /// The greatest revision that was seen.
-    pub(crate) fn revision(&self) -> u64 {
-        self.known.read().revision
+    pub(crate) fn resource_version(&self) -> u64 {
+        self.store.read().resource_version
     }
 
     /// Whether all have been seen once.
-    pub(crate) fn listed(&self) -> bool {
-        self.known.read().listed
+    pub(crate) fn has_synced(&self) -> bool {
+        self.store.read().synced
     }
 }
 
 /// `namespace/name`, or `name` of what has no namespace.
-pub(crate) fn key<T: Kept>(kept: &T) -> String {
+pub(crate) fn key<T: Cached>(kept: &T) -> String {
     match kept.namespace() {
         "" => kept.name().to_owned(),
         namespace => format!("{namespace}/{}", kept.name()),
     }
 }
 
-impl<T: Kept> Known<T> {
-    fn fold<K: Resource>(&mut self, change: Change<K>, keep: fn(K) -> T) -> Vec<Seen<T>> {
+impl<T: Cached> Store<T> {
+    fn fold<K: Resource>(&mut self, change: WatchEvent<K>, transform: fn(K) -> T) -> Vec<CacheEvent<T>> {
         match change {
-            Change::Set(object) => {
-                self.saw(object.as_ref());
-                let kept = Arc::new(keep(*object));
+            WatchEvent::Applied(object) => {
+                self.observe_resource_version(object.as_ref());
+                let kept = Arc::new(transform(*object));
                 let all = self.by_namespace.entry(kept.namespace().to_owned()).or_default();
                 let before = all.insert(kept.name().to_owned(), Arc::clone(&kept));
                 // What says nothing new concerns nobody.
                 if before.as_deref() == Some(&*kept) {
                     return vec![];
                 }
-                vec![Seen::One { before, after: Some(kept) }]
+                vec![CacheEvent::Changed { before, after: Some(kept) }]
             }
-            Change::Gone(object) => {
-                self.saw(object.as_ref());
+            WatchEvent::Deleted(object) => {
+                self.observe_resource_version(object.as_ref());
                 let meta = object.meta();
                 let namespace = meta.namespace.as_deref().unwrap_or_default();
                 self.remove(namespace, meta.name.as_deref().unwrap_or_default()).into_iter().collect()
             }
-            Change::Listed(keys) => {
+            WatchEvent::Listed(keys) => {
                 let mut seen = self.retain(&keys);
-                if !std::mem::replace(&mut self.listed, true) {
-                    seen.push(Seen::All);
+                if !std::mem::replace(&mut self.synced, true) {
+                    seen.push(CacheEvent::Resync);
                 }
                 seen
             }
         }
     }
 
-    fn saw<K: Resource>(&mut self, object: &K) {
+    fn observe_resource_version<K: Resource>(&mut self, object: &K) {
         let revision = object.meta().resource_version.as_deref().and_then(|r| r.parse().ok());
-        self.revision = self.revision.max(revision.unwrap_or(0));
+        self.resource_version = self.resource_version.max(revision.unwrap_or(0));
     }
 
-    fn retain(&mut self, keys: &HashSet<String>) -> Vec<Seen<T>> {
+    fn retain(&mut self, keys: &HashSet<String>) -> Vec<CacheEvent<T>> {
         let all = self.by_namespace.values().flat_map(BTreeMap::values);
         let gone: Vec<Arc<T>> = all.filter(|kept| !keys.contains(&key(kept.as_ref()))).cloned().collect();
         gone.iter().filter_map(|kept| self.remove(kept.namespace(), kept.name())).collect()
     }
 
-    fn remove(&mut self, namespace: &str, name: &str) -> Option<Seen<T>> {
+    fn remove(&mut self, namespace: &str, name: &str) -> Option<CacheEvent<T>> {
         let all = self.by_namespace.get_mut(namespace)?;
         let before = all.remove(name)?;
         if all.is_empty() {
             self.by_namespace.remove(namespace);
         }
-        Some(Seen::One { before: Some(before), after: None })
+        Some(CacheEvent::Changed { before: Some(before), after: None })
     }
 }
 
@@ -241,7 +241,7 @@ mod tests {
     #[derive(Debug, PartialEq)]
     struct Slim(String, Option<String>);
 
-    impl Kept for Slim {
+    impl Cached for Slim {
         fn namespace(&self) -> &'static str {
             "x"
         }
@@ -250,16 +250,16 @@ mod tests {
         }
     }
 
-    fn keep(map: ConfigMap) -> Slim {
+    fn transform(map: ConfigMap) -> Slim {
         Slim(map.metadata.name.unwrap_or_default(), map.data.and_then(|d| d.get("a").cloned()))
     }
 
-    fn map(name: &str, revision: u64, a: &str) -> Box<ConfigMap> {
+    fn map(name: &str, resource_version: u64, a: &str) -> Box<ConfigMap> {
         Box::new(ConfigMap {
             metadata: ObjectMeta {
                 name: Some(name.into()),
                 namespace: Some("x".into()),
-                resource_version: Some(revision.to_string()),
+                resource_version: Some(resource_version.to_string()),
                 ..ObjectMeta::default()
             },
             data: Some([("a".to_owned(), a.to_owned())].into()),
@@ -267,40 +267,40 @@ mod tests {
         })
     }
 
-    fn told(cache: &Cache<Slim>, change: Change<ConfigMap>) -> Vec<String> {
-        let seen = cache.known.write().fold(change, keep);
+    fn told(informer: &SharedInformer<Slim>, change: WatchEvent<ConfigMap>) -> Vec<String> {
+        let seen = informer.store.write().fold(change, transform);
         let show = |one: &Option<Arc<Slim>>| one.as_ref().map_or("-", |s| s.1.as_deref().unwrap_or("")).to_owned();
-        let line = |seen: &Seen<Slim>| match seen {
-            Seen::One { before, after } => format!("{} > {}", show(before), show(after)),
-            Seen::All => "all".to_owned(),
+        let line = |seen: &CacheEvent<Slim>| match seen {
+            CacheEvent::Changed { before, after } => format!("{} > {}", show(before), show(after)),
+            CacheEvent::Resync => "all".to_owned(),
         };
         seen.iter().map(line).collect()
     }
 
     #[test]
     fn a_change_is_told_as_it_was_and_as_it_is_and_only_when_it_says_something_new() {
-        let cache = Cache::new();
-        assert_eq!(told(&cache, Change::Set(map("m", 3, "one"))), ["- > one"]);
-        assert_eq!(told(&cache, Change::Set(map("m", 4, "one"))), [""; 0]);
-        assert_eq!(told(&cache, Change::Set(map("m", 5, "two"))), ["one > two"]);
-        assert_eq!(cache.revision(), 5);
-        assert_eq!(told(&cache, Change::Set(map("n", 6, "three"))), ["- > three"]);
-        assert!(!cache.listed());
-        assert_eq!(told(&cache, Change::Listed(["x/m".to_owned()].into())), ["three > -", "all"]);
-        assert!(cache.listed() && cache.keys() == ["x/m"]);
-        assert_eq!(told(&cache, Change::Listed(["x/m".to_owned()].into())), [""; 0]);
-        assert_eq!(told(&cache, Change::Gone(map("m", 9, "two"))), ["two > -"]);
-        assert!(cache.revision() == 9 && cache.in_namespace("x").is_empty());
+        let informer = SharedInformer::new();
+        assert_eq!(told(&informer, WatchEvent::Applied(map("m", 3, "one"))), ["- > one"]);
+        assert_eq!(told(&informer, WatchEvent::Applied(map("m", 4, "one"))), [""; 0]);
+        assert_eq!(told(&informer, WatchEvent::Applied(map("m", 5, "two"))), ["one > two"]);
+        assert_eq!(informer.resource_version(), 5);
+        assert_eq!(told(&informer, WatchEvent::Applied(map("n", 6, "three"))), ["- > three"]);
+        assert!(!informer.has_synced());
+        assert_eq!(told(&informer, WatchEvent::Listed(["x/m".to_owned()].into())), ["three > -", "all"]);
+        assert!(informer.has_synced() && informer.keys() == ["x/m"]);
+        assert_eq!(told(&informer, WatchEvent::Listed(["x/m".to_owned()].into())), [""; 0]);
+        assert_eq!(told(&informer, WatchEvent::Deleted(map("m", 9, "two"))), ["two > -"]);
+        assert!(informer.resource_version() == 9 && informer.in_namespace("x").is_empty());
     }
 
     #[tokio::test]
     async fn whoever_is_too_slow_is_told_that_all_may_have_changed() {
-        let cache: Cache<Slim> = Cache::new();
-        let mut changes = cache.changes();
-        for _ in 0..=WAITING {
-            cache.told.send(Seen::One { before: None, after: None }).unwrap();
+        let informer: SharedInformer<Slim> = SharedInformer::new();
+        let mut changes = informer.subscribe();
+        for _ in 0..=EVENT_CHANNEL_CAPACITY {
+            informer.events.send(CacheEvent::Changed { before: None, after: None }).unwrap();
         }
-        assert!(matches!(changes.next().await, Some(Seen::All)));
-        assert!(matches!(changes.next().await, Some(Seen::One { .. })));
+        assert!(matches!(changes.next().await, Some(CacheEvent::Resync)));
+        assert!(matches!(changes.next().await, Some(CacheEvent::Changed { .. })));
     }
 }

@@ -1,10 +1,10 @@
 //! Of a Pod, what the controllers need that work with it: those of workloads, of endpoints, of disruption budgets and of
 //! autoscalers.
 
-use crate::amount::total;
-use crate::cache::Kept;
-use crate::daemon_set::tied;
-use crate::horizontal_pod_autoscaler::Measured;
+use crate::daemon_set::target_node_name;
+use crate::horizontal_pod_autoscaler::PodMetricInputs;
+use crate::informer::Cached;
+use crate::int_or_string::saturating_sum;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, ObjectReference, Pod, PodSpec, PodStatus, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
@@ -13,19 +13,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What one of several equal Pods may cost to lose.
-const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// Holds a Pod of a Job until the Job has counted it.
-pub(crate) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+pub(crate) const JOB_TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// Which of the Pods of an indexed Job it is.
-pub(crate) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+pub(crate) const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// How many Pods of its index failed before it.
-pub(crate) const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
+pub(crate) const JOB_INDEX_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 /// How many more failed and do not count.
-pub(crate) const IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
+pub(crate) const JOB_INDEX_IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
 /// Of a Pod, only this is kept.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Member {
+pub(crate) struct PodSummary {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
@@ -38,34 +38,34 @@ pub(crate) struct Member {
     pub(crate) terminating: bool,
     pub(crate) node: Option<String>,
     /// The node that it is for, while it is on none.
-    pub(crate) tied: Option<String>,
+    pub(crate) target_node: Option<String>,
     pub(crate) phase: String,
     /// Since when it is ready.
     pub(crate) ready: Option<Timestamp>,
     pub(crate) created: Option<Timestamp>,
     pub(crate) restarts: i32,
-    pub(crate) cost: i64,
+    pub(crate) deletion_cost: i64,
     /// Since when it is to be disrupted, but by its kubelet, which takes its time.
-    pub(crate) disrupted: Option<Timestamp>,
+    pub(crate) disruption_target_since: Option<Timestamp>,
     pub(crate) tolerations: Vec<Toleration>,
     /// Whether its node sent it away.
     pub(crate) evicted: bool,
-    pub(crate) place: Place,
+    pub(crate) network: PodNetwork,
     /// Its volumes that are claims, with the claims' names.
     pub(crate) claims: Vec<(String, String)>,
     /// The claims that are made for it and go with it (ephemeral volumes).
-    pub(crate) own_claims: Vec<String>,
+    pub(crate) ephemeral_claims: Vec<String>,
     /// Whether its kubelet is done with it, or was not waited for: what still is there waits for a finalizer.
     pub(crate) is_shut_down: bool,
     /// What an autoscaler must know of it.
-    pub(crate) measured: Box<Measured>,
+    pub(crate) measured: Box<PodMetricInputs>,
     /// What a Job must know of it; nothing of Pods of others.
-    pub(crate) job: Option<Box<JobPart>>,
+    pub(crate) job: Option<Box<JobPodSummary>>,
 }
 
 /// Where it can be reached.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Place {
+pub(crate) struct PodNetwork {
     pub(crate) ips: Vec<String>,
     pub(crate) hostname: Option<String>,
     pub(crate) subdomain: Option<String>,
@@ -75,7 +75,7 @@ pub(crate) struct Place {
 
 /// What a Job must know of its Pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct JobPart {
+pub(crate) struct JobPodSummary {
     /// Whether it is held until it was counted.
     pub(crate) tracked: bool,
     pub(crate) index: Option<i32>,
@@ -91,7 +91,7 @@ pub(crate) struct JobPart {
     pub(crate) restarts: i32,
 }
 
-impl Kept for Member {
+impl Cached for PodSummary {
     fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -101,8 +101,8 @@ impl Kept for Member {
     }
 }
 
-impl Member {
-    pub(crate) fn of(pod: Pod) -> Self {
+impl PodSummary {
+    pub(crate) fn from_pod(pod: Pod) -> Self {
         let (meta, spec, status) = (pod.metadata, pod.spec.unwrap_or_default(), pod.status.unwrap_or_default());
         let phase = status.phase.clone().unwrap_or_default();
         let terminating = meta.deletion_timestamp.is_some();
@@ -112,25 +112,25 @@ impl Member {
         let disrupted = disrupted.filter(|c| c.reason.as_deref() != Some("TerminationByKubelet"));
         let disrupted = disrupted.and_then(|c| c.last_transition_time.as_ref()).map(|t| t.0);
         let restarts = status.container_statuses.iter().flatten().map(|c| c.restart_count).max();
-        let controller = controller(meta.owner_references.as_deref().unwrap_or_default()).cloned();
+        let controller = controller_of(meta.owner_references.as_deref().unwrap_or_default()).cloned();
         let node = spec.node_name.clone().filter(|n| !n.is_empty());
         Self {
-            tied: if node.is_none() { tied(&spec) } else { None },
+            target_node: if node.is_none() { target_node_name(&spec) } else { None },
             active: !terminating && !matches!(phase.as_str(), "Succeeded" | "Failed"),
             terminating,
             node,
             ready: ready.map(|c| c.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0)),
             created: meta.creation_timestamp.as_ref().map(|t| t.0),
             restarts: restarts.unwrap_or(0),
-            cost: number(&meta, DELETION_COST).unwrap_or(0),
-            disrupted,
+            deletion_cost: number(&meta, POD_DELETION_COST).unwrap_or(0),
+            disruption_target_since: disrupted,
             evicted: status.reason.as_deref() == Some("Evicted"),
-            place: Place::of(&spec, &status),
+            network: PodNetwork::of(&spec, &status),
             claims: claims(&spec),
-            own_claims: own_claims(&spec, meta.name.as_deref().unwrap_or_default()),
-            measured: Box::new(Measured::of(&spec, &status)),
+            ephemeral_claims: ephemeral_claims(&spec, meta.name.as_deref().unwrap_or_default()),
+            measured: Box::new(PodMetricInputs::of(&spec, &status)),
             is_shut_down: terminating && meta.deletion_grace_period_seconds == Some(0),
-            job: JobPart::of(&meta, &status, controller.as_ref()).map(Box::new),
+            job: JobPodSummary::of(&meta, &status, controller.as_ref()).map(Box::new),
             tolerations: spec.tolerations.unwrap_or_default(),
             namespace: meta.namespace.unwrap_or_default(),
             name: meta.name.unwrap_or_default(),
@@ -160,7 +160,7 @@ impl Member {
     }
 
     /// Whether it has ended for good.
-    pub(crate) fn ended(&self) -> bool {
+    pub(crate) fn is_terminal(&self) -> bool {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
 
@@ -177,19 +177,19 @@ impl Member {
     }
 
     /// How long until it has been ready for as long as it should be; nothing if it has, or is not ready.
-    pub(crate) fn available_in(&self, after: i32, now: Timestamp) -> Option<Duration> {
+    pub(crate) fn time_until_available(&self, after: i32, now: Timestamp) -> Option<Duration> {
         let due = self.ready?.checked_add(SignedDuration::from_secs(i64::from(after))).ok()?;
         let left = Duration::try_from(due.duration_since(now)).ok()?;
         Some(left.max(Duration::from_millis(10))).filter(|_| !self.is_available(after, now))
     }
 
     /// Whether it is the same Pod, not another of the same name.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.uid == other.uid
     }
 }
 
-impl Place {
+impl PodNetwork {
     fn of(spec: &PodSpec, status: &PodStatus) -> Self {
         let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.is_some());
         let ports = spec.containers.iter().chain(sidecars).flat_map(|c| c.ports.iter().flatten());
@@ -207,9 +207,9 @@ impl Place {
     }
 }
 
-impl JobPart {
+impl JobPodSummary {
     fn of(meta: &ObjectMeta, status: &PodStatus, controller: Option<&OwnerReference>) -> Option<Self> {
-        let tracked = meta.finalizers.iter().flatten().any(|f| f == TRACKING);
+        let tracked = meta.finalizers.iter().flatten().any(|f| f == JOB_TRACKING_FINALIZER);
         if !tracked && controller.is_none_or(|owner| owner.kind != "Job") {
             return None;
         }
@@ -220,13 +220,13 @@ impl JobPart {
         let unready = ready.and_then(|c| c.last_transition_time.as_ref()).map(|t| t.0);
         Some(Self {
             tracked,
-            index: number(meta, INDEX).filter(|n| *n >= 0),
-            failures: number(meta, FAILURES).unwrap_or(0),
-            ignored: number(meta, IGNORED).unwrap_or(0),
+            index: number(meta, JOB_COMPLETION_INDEX).filter(|n| *n >= 0),
+            failures: number(meta, JOB_INDEX_FAILURE_COUNT).unwrap_or(0),
+            ignored: number(meta, JOB_INDEX_IGNORED_FAILURE_COUNT).unwrap_or(0),
             exits: all().filter_map(|c| Some((c.name.clone(), ended(c)?.exit_code))).collect(),
             conditions: status.conditions.iter().flatten().map(|c| (c.type_.clone(), c.status.clone())).collect(),
             finished: last.or(unready).or_else(|| meta.deletion_timestamp.as_ref().map(|t| t.0)),
-            restarts: total(all().map(|c| c.restart_count)),
+            restarts: saturating_sum(all().map(|c| c.restart_count)),
         })
     }
 }
@@ -236,7 +236,7 @@ fn claims(spec: &PodSpec) -> Vec<(String, String)> {
     volumes.filter_map(|v| Some((v.name.clone(), v.persistent_volume_claim.as_ref()?.claim_name.clone()))).collect()
 }
 
-fn own_claims(spec: &PodSpec, pod: &str) -> Vec<String> {
+fn ephemeral_claims(spec: &PodSpec, pod: &str) -> Vec<String> {
     let volumes = spec.volumes.iter().flatten().filter(|volume| volume.ephemeral.is_some());
     volumes.filter_map(|volume| api::claim::name_of(pod, volume)).collect()
 }
@@ -246,7 +246,7 @@ fn number<N: std::str::FromStr>(meta: &ObjectMeta, annotation: &str) -> Option<N
 }
 
 /// Who of the owners controls the object.
-pub(crate) fn controller(owners: &[OwnerReference]) -> Option<&OwnerReference> {
+pub(crate) fn controller_of(owners: &[OwnerReference]) -> Option<&OwnerReference> {
     owners.iter().find(|o| o.controller == Some(true))
 }
 
@@ -255,8 +255,8 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn member(pod: Value) -> Member {
-        Member::of(serde_json::from_value(pod).unwrap())
+    fn member(pod: Value) -> PodSummary {
+        PodSummary::from_pod(serde_json::from_value(pod).unwrap())
     }
 
     #[test]
@@ -268,16 +268,16 @@ mod tests {
                 {"name": "b", "ports": [{"containerPort": 53, "name": "dns", "protocol": "UDP"}]}]},
             "status": {"podIPs": [{"ip": "10.0.0.1"}]},
         }));
-        assert_eq!(pod.place.ips, ["10.0.0.1"]);
-        assert_eq!(pod.place.ports, [("http".into(), "TCP".into(), 80), ("dns".into(), "UDP".into(), 53)]);
-        assert_eq!((pod.place.hostname.as_deref(), pod.place.subdomain.as_deref()), (Some("h"), Some("s")));
+        assert_eq!(pod.network.ips, ["10.0.0.1"]);
+        assert_eq!(pod.network.ports, [("http".into(), "TCP".into(), 80), ("dns".into(), "UDP".into(), 53)]);
+        assert_eq!((pod.network.hostname.as_deref(), pod.network.subdomain.as_deref()), (Some("h"), Some("s")));
         assert_eq!(pod.job, None);
     }
 
     #[test]
     fn of_a_jobs_pod_it_is_kept_how_it_ended() {
         let pod = member(json!({
-            "metadata": {"name": "p", "finalizers": [TRACKING], "annotations": {INDEX: "3", FAILURES: "2"}},
+            "metadata": {"name": "p", "finalizers": [JOB_TRACKING_FINALIZER], "annotations": {JOB_COMPLETION_INDEX: "3", JOB_INDEX_FAILURE_COUNT: "2"}},
             "status": {"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}],
                 "containerStatuses": [{"name": "c", "restartCount": 4, "ready": false, "image": "", "imageID": "",
                     "state": {"terminated": {"exitCode": 7, "finishedAt": "2026-01-01T00:00:05Z"}}}]},

@@ -1,41 +1,41 @@
 //! How long what failed waits before it is made again: twice as long each time, until it has not failed for a good while
 //! (`flowcontrol.Backoff`).
 
-use crate::clock::after;
+use crate::clock::saturating_add;
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-const FIRST: Duration = Duration::from_secs(1);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 
 /// By owner, and by what its owner calls it: until when to wait, and for how long that was.
 #[derive(Debug)]
-pub(crate) struct Pauses {
-    most: Duration,
-    known: HashMap<(String, String), (Instant, Duration)>,
+pub(crate) struct Backoff {
+    max: Duration,
+    entries: HashMap<(String, String), (Instant, Duration)>,
 }
 
-impl Pauses {
-    pub(crate) fn of_at_most(most: Duration) -> Self {
-        Self { most, known: HashMap::new() }
+impl Backoff {
+    pub(crate) fn with_max(max: Duration) -> Self {
+        Self { max, entries: HashMap::new() }
     }
 
     /// How long it must wait now; if it need not, it must the next time, twice as long.
     pub(crate) fn next(&mut self, owner: &str, what: String, now: Instant) -> Option<Duration> {
-        let (at, most) = ((owner.to_owned(), what), self.most);
+        let (at, max) = ((owner.to_owned(), what), self.max);
         // After a good while all begins anew.
-        self.known.retain(|_, (until, _)| now.saturating_duration_since(*until) < most);
-        let pause = match self.known.get(&at) {
+        self.entries.retain(|_, (until, _)| now.saturating_duration_since(*until) < max);
+        let delay = match self.entries.get(&at) {
             Some((until, _)) if now < *until => return Some(until.saturating_duration_since(now)),
-            Some((_, pause)) => pause.saturating_mul(2).min(most),
-            None => FIRST,
+            Some((_, delay)) => delay.saturating_mul(2).min(max),
+            None => INITIAL_BACKOFF,
         };
-        self.known.insert(at, (after(now, pause), pause));
+        self.entries.insert(at, (saturating_add(now, delay), delay));
         None
     }
 
-    pub(crate) fn forget(&mut self, owner: &str) {
-        self.known.retain(|(of, _), _| of != owner);
+    pub(crate) fn delete_owner(&mut self, owner: &str) {
+        self.entries.retain(|(of, _), _| of != owner);
     }
 }
 
@@ -45,9 +45,9 @@ mod tests {
 
     #[test]
     fn what_fails_again_and_again_waits_twice_as_long_each_time() {
-        let (mut pauses, start) = (Pauses::of_at_most(Duration::from_secs(5)), Instant::now());
+        let (mut backoff, start) = (Backoff::with_max(Duration::from_secs(5)), Instant::now());
         let mut ask = |at, what: &str| {
-            let left = pauses.next("a", what.to_owned(), start + Duration::from_secs(at));
+            let left = backoff.next("a", what.to_owned(), start + Duration::from_secs(at));
             left.map(|left| left.as_secs())
         };
         assert_eq!(ask(0, "x"), None);
@@ -59,8 +59,8 @@ mod tests {
         assert_eq!((ask(9, "x"), ask(9, "x")), (None, Some(5)));
         // After a good while it begins anew.
         assert_eq!((ask(20, "x"), ask(20, "x")), (None, Some(1)));
-        assert_eq!(pauses.known.len(), 1, "what is long ago is forgotten");
-        pauses.forget("a");
-        assert!(pauses.known.is_empty());
+        assert_eq!(backoff.entries.len(), 1, "what is long ago is forgotten");
+        backoff.delete_owner("a");
+        assert!(backoff.entries.is_empty());
     }
 }

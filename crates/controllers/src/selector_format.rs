@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 /// A selector in Go's words.
-pub(crate) fn in_words(selector: Option<&LabelSelector>) -> String {
+pub(crate) fn format_selector(selector: Option<&LabelSelector>) -> String {
     let Some(selector) = selector else { return "nil".to_owned() };
     let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}: {value},"));
     let one = |r: &LabelSelectorRequirement| {
@@ -28,7 +28,7 @@ mod tests {
         let selector = json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "In", "values": ["d", "e"]}]});
         let selector: LabelSelector = serde_json::from_value(selector).unwrap();
         assert_eq!(
-            in_words(Some(&selector)),
+            format_selector(Some(&selector)),
             "&LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{LabelSelectorRequirement{Key:c,Operator:In,Values:[d e],},},}"
         );
     }

@@ -1,8 +1,8 @@
 //! What is kept at a number of Pods: ReplicaSets, and ReplicationControllers as if they were some, as upstream does
 //! (`pkg/controller/replication/conversion.go`).
 
-use crate::cache::Kept;
-use crate::pod_control::Claims;
+use crate::informer::Cached;
+use crate::pod_control::ControllerObject;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::{
@@ -16,25 +16,25 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 
 /// A kind whose objects can be looked at as ReplicaSets.
-pub(crate) trait Replicated:
-    Claims + Kept + Resource<Scope = NamespaceResourceScope> + Clone + Serialize + DeserializeOwned + Debug
+pub(crate) trait ReplicaSetLike:
+    ControllerObject + Cached + Resource<Scope = NamespaceResourceScope> + Clone + Serialize + DeserializeOwned + Debug
 {
     /// For the log.
     const NAME: &'static str;
     /// Who does it, and tells of it.
     const COMPONENT: &'static str;
 
-    fn as_set(&self) -> Cow<'_, ReplicaSet>;
+    fn as_replica_set(&self) -> Cow<'_, ReplicaSet>;
 
     /// The same with another status.
     fn with_status(self, status: ReplicaSetStatus) -> Self;
 }
 
-impl Replicated for ReplicaSet {
+impl ReplicaSetLike for ReplicaSet {
     const NAME: &'static str = "ReplicaSets";
     const COMPONENT: &'static str = "replicaset-controller";
 
-    fn as_set(&self) -> Cow<'_, ReplicaSet> {
+    fn as_replica_set(&self) -> Cow<'_, ReplicaSet> {
         Cow::Borrowed(self)
     }
 
@@ -43,24 +43,24 @@ impl Replicated for ReplicaSet {
     }
 }
 
-impl Replicated for ReplicationController {
+impl ReplicaSetLike for ReplicationController {
     const NAME: &'static str = "ReplicationControllers";
     const COMPONENT: &'static str = "replication-controller";
 
-    fn as_set(&self) -> Cow<'_, ReplicaSet> {
+    fn as_replica_set(&self) -> Cow<'_, ReplicaSet> {
         Cow::Owned(ReplicaSet {
             metadata: self.metadata.clone(),
-            spec: self.spec.clone().map(spec),
-            status: self.status.clone().map(status),
+            spec: self.spec.clone().map(to_replica_set_spec),
+            status: self.status.clone().map(to_replica_set_status),
         })
     }
 
     fn with_status(self, status: ReplicaSetStatus) -> Self {
-        Self { status: Some(back(status)), ..self }
+        Self { status: Some(to_replication_controller_status(status)), ..self }
     }
 }
 
-fn spec(spec: ReplicationControllerSpec) -> ReplicaSetSpec {
+fn to_replica_set_spec(spec: ReplicationControllerSpec) -> ReplicaSetSpec {
     ReplicaSetSpec {
         min_ready_seconds: spec.min_ready_seconds,
         replicas: spec.replicas,
@@ -69,7 +69,7 @@ fn spec(spec: ReplicationControllerSpec) -> ReplicaSetSpec {
     }
 }
 
-fn status(status: ReplicationControllerStatus) -> ReplicaSetStatus {
+fn to_replica_set_status(status: ReplicationControllerStatus) -> ReplicaSetStatus {
     let condition = |c: ReplicationControllerCondition| ReplicaSetCondition {
         last_transition_time: c.last_transition_time,
         message: c.message,
@@ -89,7 +89,7 @@ fn status(status: ReplicationControllerStatus) -> ReplicaSetStatus {
 }
 
 /// A ReplicationController does not say how many of its Pods are on their way out.
-fn back(status: ReplicaSetStatus) -> ReplicationControllerStatus {
+fn to_replication_controller_status(status: ReplicaSetStatus) -> ReplicationControllerStatus {
     let condition = |c: ReplicaSetCondition| ReplicationControllerCondition {
         last_transition_time: c.last_transition_time,
         message: c.message,
@@ -123,7 +123,7 @@ mod tests {
                 "observedGeneration": 7, "conditions": [condition]},
         });
         let rc: ReplicationController = serde_json::from_value(rc).unwrap();
-        let set = rc.as_set().into_owned();
+        let set = rc.as_replica_set().into_owned();
         let shown = serde_json::to_value(&set).unwrap();
         assert_eq!(shown["spec"]["selector"], json!({"matchLabels": {"a": "b"}}));
         assert_eq!((&shown["spec"]["replicas"], &shown["spec"]["minReadySeconds"]), (&json!(3), &json!(2)));
