@@ -95,7 +95,7 @@ fn down_is_careful() {
     let refused = down(dir.path());
     assert!(!refused.status.success() && precious.is_file());
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("is no data directory of Podium: nothing was removed"), "{said}");
+    assert!(said.contains("is not a data directory of Podium: nothing was removed"), "{said}");
 
     let cluster = Cluster::start(&[]);
     let own = cluster.data_dir().join("notes.txt");
