@@ -1,12 +1,12 @@
-//! Unions, intersections and differences of sets.
+//! Union, intersection and difference of sets.
 
 use super::{Node, Set};
 use std::{cmp::Ordering, iter::Peekable, sync::Arc};
 
-/// How many times larger than another set one must be for it to be small beside it.
-const SMALL: usize = 16;
+/// Size ratio from which the nodes of the smaller set are looked up in the larger one.
+const LOOKUP_RATIO: usize = 16;
 
-/// Two sorted lists of nodes side by side, by element.
+/// Iterator over the nodes of two sets, paired by element.
 struct Zip<'a, L: Iterator<Item = &'a Node>, R: Iterator<Item = &'a Node>>(Peekable<L>, Peekable<R>);
 
 impl<'a, L: Iterator<Item = &'a Node>, R: Iterator<Item = &'a Node>> Iterator for Zip<'a, L, R> {
@@ -32,18 +32,18 @@ fn zip<'a>(left: &'a Set, right: &'a Set) -> impl Iterator<Item = (Option<&'a No
 }
 
 impl Set {
-    /// Whether these are one set, shared by two: most of what an apply compares is.
+    /// Returns whether both share their nodes, as most sets in an apply do.
     fn is_shared_with(&self, other: &Self) -> bool {
         matches!((&self.nodes, &other.nodes), (Some(l), Some(r)) if Arc::ptr_eq(l, r))
     }
 
-    /// Whether looking up each of these nodes in the other set is cheaper than walking through both: an object may have
-    /// many managers, and each of them is compared with everything that changes.
-    fn is_small_beside(&self, other: &Self) -> bool {
-        self.nodes().len().saturating_mul(SMALL) < other.nodes().len()
+    /// Returns whether looking up each node in the other set is cheaper than iterating over both. An object may have many
+    /// managers, and each of them is compared with all changes.
+    fn is_much_smaller_than(&self, other: &Self) -> bool {
+        self.nodes().len().saturating_mul(LOOKUP_RATIO) < other.nodes().len()
     }
 
-    /// What is in either.
+    /// Returns the members of either set (`Set.Union`).
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         if self.is_empty() {
@@ -52,16 +52,18 @@ impl Set {
         if other.is_empty() || self.is_shared_with(other) {
             return self.clone();
         }
-        let joined = zip(self, other).filter_map(|pair| match pair {
-            (Some(l), Some(r)) => {
-                Some(Node { element: l.element.clone(), member: l.member || r.member, below: l.below.union(&r.below) })
-            }
+        let union = zip(self, other).filter_map(|pair| match pair {
+            (Some(l), Some(r)) => Some(Node {
+                element: l.element.clone(),
+                member: l.member || r.member,
+                nested: l.nested.union(&r.nested),
+            }),
             (one, other) => one.or(other).cloned(),
         });
-        Self::of_nodes(joined.collect())
+        Self::of_nodes(union.collect())
     }
 
-    /// What is in both.
+    /// Returns the members of both sets (`Set.Intersection`).
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         if self.is_shared_with(other) {
@@ -69,9 +71,9 @@ impl Set {
         }
         let mut common = Self::default();
         let mut put = |l: &Node, r: &Node| {
-            common.put(l.element.clone(), l.member && r.member, l.below.intersection(&r.below));
+            common.put(l.element.clone(), l.member && r.member, l.nested.intersection(&r.nested));
         };
-        match (self.is_small_beside(other), other.is_small_beside(self)) {
+        match (self.is_much_smaller_than(other), other.is_much_smaller_than(self)) {
             (true, _) => {
                 self.nodes().iter().filter_map(|l| Some((l, other.get(&l.element)?))).for_each(|(l, r)| put(l, r));
             }
@@ -83,13 +85,13 @@ impl Set {
         common
     }
 
-    /// What is in this and not in the other. That a field is in the other says nothing about those below it.
+    /// Returns the members that are not in the other set (`Set.Difference`). Nested fields of members of the other set stay.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.without(other, false)
     }
 
-    /// What is in this, and neither itself in the other nor below a field that is.
+    /// Returns the members that are neither in the other set nor nested in one of its members (`Set.RecursiveDifference`).
     #[must_use]
     pub fn recursive_difference(&self, other: &Self) -> Self {
         self.without(other, true)
@@ -102,17 +104,17 @@ impl Set {
         if self.is_shared_with(other) {
             return Self::default();
         }
-        let mut rest = Self::default();
+        let mut difference = Self::default();
         let mut put = |l: &Node, r: Option<&Node>| match r {
-            None => rest.put(l.element.clone(), l.member, l.below.clone()),
+            None => difference.put(l.element.clone(), l.member, l.nested.clone()),
             Some(r) if recursive && r.member => {}
-            Some(r) => rest.put(l.element.clone(), l.member && !r.member, l.below.without(&r.below, recursive)),
+            Some(r) => difference.put(l.element.clone(), l.member && !r.member, l.nested.without(&r.nested, recursive)),
         };
-        if self.is_small_beside(other) {
+        if self.is_much_smaller_than(other) {
             self.nodes().iter().for_each(|l| put(l, other.get(&l.element)));
         } else {
             zip(self, other).filter_map(|(l, r)| Some((l?, r))).for_each(|(l, r)| put(l, r));
         }
-        rest
+        difference
     }
 }

@@ -1,4 +1,4 @@
-//! Sets of fields and their form in `fieldsV1`.
+//! Field sets and their serialization as `fieldsV1`.
 
 use apply::{Element, ElementError, Path, Set};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ fn set(fields: Value) -> Set {
 }
 
 #[test]
-fn elements_have_upstreams_text() {
+fn path_elements_are_serialized_as_upstream() {
     for (element, text, shown) in [
         (Element::field("a.b/c"), "f:a.b/c", ".a.b/c"),
         (
@@ -27,7 +27,7 @@ fn elements_have_upstreams_text() {
 }
 
 #[test]
-fn what_is_no_element_is_refused_and_an_unknown_type_is_left_out() {
+fn invalid_element_is_refused_and_unknown_type_is_skipped() {
     for bad in ["", "f", "name", "k:1", "k:{", "v:", "v:x", "i:", "i:x", "i:1.5"] {
         assert!(Set::from_json(&json!({bad: {}})).is_err(), "{bad}");
     }
@@ -39,16 +39,16 @@ fn what_is_no_element_is_refused_and_an_unknown_type_is_left_out() {
 }
 
 #[test]
-fn a_field_is_written_with_those_below_it() {
+fn field_is_serialized_with_its_nested_fields() {
     let paths = [Path::of_fields(&["a"]), Path::of_fields(&["a", "b"]), Path::of_fields(&["c", "d"])];
-    let made = Set::of(&paths);
-    assert_eq!(made.to_json(), json!({"f:a": {".": {}, "f:b": {}}, "f:c": {"f:d": {}}}));
-    assert!(made.has(&paths[0]) && made.has(&paths[2]) && !made.has(&Path::of_fields(&["c"])));
-    assert_eq!(made.paths(), paths.to_vec());
+    let set = Set::of(&paths);
+    assert_eq!(set.to_json(), json!({"f:a": {".": {}, "f:b": {}}, "f:c": {"f:d": {}}}));
+    assert!(set.has(&paths[0]) && set.has(&paths[2]) && !set.has(&Path::of_fields(&["c"])));
+    assert_eq!(set.paths(), paths.to_vec());
 }
 
 #[test]
-fn the_text_is_that_of_the_json() {
+fn fields_v1_text_equals_its_json() {
     let text = r#"{"f:l":{".":{},"i:1":{},"k:{\"p\":80}":{".":{},"f:p":{}},"k:{\"p\":9}":{},"v:\"a\"":{}}}"#;
     let set = set(serde_json::from_str(text).unwrap());
     assert_eq!((serde_json::to_string(&set).unwrap().as_str(), set.to_json().to_string().as_str()), (text, text));
@@ -56,7 +56,7 @@ fn the_text_is_that_of_the_json() {
 }
 
 #[test]
-fn sets_are_added_and_taken_away() {
+fn field_sets_are_united_and_subtracted() {
     let left = set(json!({"f:a": {".": {}, "f:b": {}, "f:c": {}}, "f:d": {}, "f:e": {"f:g": {}}}));
     let right = set(json!({"f:a": {"f:b": {}}, "f:d": {".": {}, "f:h": {}}, "f:e": {}}));
     for (got, expected) in [

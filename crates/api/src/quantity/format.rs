@@ -1,21 +1,21 @@
-//! Which spelling of a quantity is kept (the fast path of `ParseQuantity`): mostly the canonical one, though not only.
+//! Normalization of quantities as they are decoded. The fast path of `ParseQuantity` keeps some non-canonical spellings.
 
 use super::{Amount, BINARY, Format, QuantityError, canonical, parse, parse_suffix};
 
-/// So many digits the fast path takes (`maxInt64Factors`).
-const DIGITS: usize = 18;
+/// Maximum number of digits of the fast path (`maxInt64Factors`).
+const MAX_DIGITS: usize = 18;
 
-/// The form in which upstream shows a quantity that somebody writes: `1E9`, `+5Mi` and `007` stay as they are, `1000m` is
+/// Returns the form in which upstream returns a quantity of a client: `1E9`, `+5Mi` and `007` are kept, `1000m` becomes
 /// `1`.
 ///
 /// # Errors
-/// When it is no quantity.
+/// When the text is not a quantity.
 pub fn shown(text: &str) -> Result<String, QuantityError> {
-    let usual = canonical(text)?;
-    Ok(if is_kept(text) { text.to_owned() } else { usual })
+    let canonical_form = canonical(text)?;
+    Ok(if keeps_spelling(text) { text.to_owned() } else { canonical_form })
 }
 
-/// The same, rounded up to a thousandth (`Quantity.RoundUp`), if it is not a number of those.
+/// Rounds a quantity up to milli-units (`Quantity.RoundUp`); `None` if that does not change it.
 #[must_use]
 pub fn rounded(text: &str) -> Option<String> {
     let (amount, format, _) = parse(text).ok()?;
@@ -27,9 +27,9 @@ pub fn rounded(text: &str) -> Option<String> {
     canonical(&format!("{milli}{suffix}")).ok()
 }
 
-/// Whether a quantity keeps its spelling. Upstream looks at the digits alone: what it takes for canonical by them it keeps,
-/// with its sign, zeros and exponent.
-fn is_kept(text: &str) -> bool {
+/// Returns whether a quantity keeps its spelling. Upstream only checks whether the digits look canonical, and then keeps
+/// sign, leading zeros and exponent.
+fn keeps_spelling(text: &str) -> bool {
     if text == "0" {
         return true;
     }
@@ -38,14 +38,14 @@ fn is_kept(text: &str) -> bool {
     let (whole, rest) = unsigned.split_at(digits(unsigned));
     let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), |rest| rest.split_at(digits(rest)));
     if let Some(at) = BINARY.iter().position(|(name, _)| *name == suffix) {
-        // Each of these suffixes counts as three digits.
-        let room = 14_usize.checked_sub(3 * (at + 1));
-        let fits = fraction.is_empty() && room.is_some_and(|room| whole.len() <= room);
+        // Each step of the binary suffixes counts as three digits.
+        let max_digits = 14_usize.checked_sub(3 * (at + 1));
+        let fits = fraction.is_empty() && max_digits.is_some_and(|max_digits| whole.len() <= max_digits);
         return fits && whole.parse::<u64>().is_ok_and(|number| number % 8 != 0);
     }
     let Ok((_, power, _)) = parse_suffix(suffix) else { return false };
-    let (all, scale) = ([whole, fraction].concat(), i64::from(power) - super::len(fraction));
-    let fits = !whole.is_empty() && all.len() <= DIGITS && scale >= -9;
+    let (all, scale) = ([whole, fraction].concat(), i64::from(power) - super::digit_count(fraction));
+    let fits = !whole.is_empty() && all.len() <= MAX_DIGITS && scale >= -9;
     fits && scale % 3 == 0 && !all.ends_with("000")
 }
 
@@ -54,14 +54,14 @@ mod tests {
     use super::{rounded, shown};
 
     #[test]
-    fn what_looks_canonical_to_upstream_keeps_its_spelling() {
+    fn quantity_that_looks_canonical_keeps_its_spelling() {
         for kept in [
             "0", "1", "+1", "-1", "007", "1E9", "1e9", "1e+9", "12E", "100m", "+5Mi", "05Mi", "12Mi", "1025Ki", "1500",
             "1.500", "1.500k", "5.", "1.G", "100.100", "2000001n", "99999Gi", "12Ti", "12e-3",
         ] {
             assert_eq!(shown(kept).as_deref(), Ok(kept));
         }
-        for (text, usual) in [
+        for (text, canonical_form) in [
             ("00", "0"),
             ("+0", "0"),
             ("0Ki", "0"),
@@ -83,12 +83,12 @@ mod tests {
             ("+1234567890123456789", "1234567890123456789"),
             ("1.0000000001", "1000000001n"),
         ] {
-            assert_eq!(shown(text).as_deref(), Ok(usual), "{text}");
+            assert_eq!(shown(text).as_deref(), Ok(canonical_form), "{text}");
         }
     }
 
     #[test]
-    fn thousandths_are_the_finest_of_a_list() {
+    fn quantity_is_rounded_up_to_milli_units() {
         for (text, expected) in [
             ("1", None),
             ("1m", None),

@@ -1,10 +1,10 @@
-//! What is said of a configuration that is not of its type.
+//! Errors of configurations that do not match the schema.
 
-use crate::sample::faults;
+use crate::fixture::validation_errors;
 use serde_json::json;
 
 #[test]
-fn values_are_of_their_types() {
+fn values_must_match_their_types() {
     for (spec, expected) in [
         (json!({"text": "x", "number": 1.5, "flag": true, "names": ["a"], "any": [{}, "x"]}), ""),
         (json!({"text": null, "items": null, "pair": null}), ""),
@@ -41,6 +41,6 @@ fn values_are_of_their_types() {
             "errors:\n  .spec.flag: expected boolean, got 1\n  .spec.text: expected string, got 1",
         ),
     ] {
-        assert_eq!(faults(spec.clone()), expected, "{spec}");
+        assert_eq!(validation_errors(spec.clone()), expected, "{spec}");
     }
 }

@@ -1,8 +1,8 @@
-//! A kind with everything that a schema can say, served in two versions; and what happens to an object of it.
+//! Test kind with all schema features, served in two versions, and the state of an object of it.
 
 use apply::{
-    ApplyError, Duplicates, Entry, Field, Filter, List, ListType, Managers, Map, Operation, Request, Scalar, Schema,
-    Type, TypeId, TypeRef, Versions, apply, update, validate,
+    ApplyError, Duplicates, Field, Filter, List, ListType, ManagedFieldsEntry, Managers, Map, Operation, Request,
+    Scalar, Schema, Type, TypeId, TypeRef, Versions, apply, update, validate,
 };
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -123,7 +123,7 @@ impl Versions for Kind {
     }
 }
 
-/// An object and its managers, through one write after another; a tick is a second.
+/// An object and its managed fields during a sequence of writes; a tick is a second.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) kind: Kind,
@@ -173,14 +173,14 @@ impl State {
         Ok(())
     }
 
-    /// The error of an apply that fails.
+    /// Returns the error of an apply that fails.
     #[track_caller]
-    pub(crate) fn refused(&mut self, manager: &str, spec: Value) -> String {
+    pub(crate) fn apply_error(&mut self, manager: &str, spec: Value) -> String {
         let error = self.apply_object("v1", manager, json!({"apiVersion": "v1", "spec": spec}), false).unwrap_err();
         error.to_string()
     }
 
-    /// Replaces the spec.
+    /// Updates the spec to `spec`.
     pub(crate) fn update(&mut self, manager: &str, spec: Value) -> &mut Self {
         self.update_object("v1", manager, json!({"apiVersion": "v1", "spec": spec}))
     }
@@ -193,30 +193,30 @@ impl State {
         self
     }
 
-    /// The spec must be this.
+    /// Asserts the spec of the object.
     #[track_caller]
-    pub(crate) fn spec(&mut self, expected: Value) -> &mut Self {
+    pub(crate) fn expect_spec(&mut self, expected: Value) -> &mut Self {
         assert_eq!(self.object.as_ref().map_or(&Value::Null, |o| &o["spec"]), &expected);
         self
     }
 
-    /// The managers must own these: a line each, `manager Operation: paths below .spec`.
+    /// Asserts the managed fields, one line per entry: manager, operation and paths relative to `.spec`.
     #[track_caller]
-    pub(crate) fn owners(&mut self, expected: &[&str]) -> &mut Self {
-        let mut owners: Vec<String> = self.managers.entries().iter().map(line).collect();
+    pub(crate) fn expect_owners(&mut self, expected: &[&str]) -> &mut Self {
+        let mut owners: Vec<String> = self.managers.entries().iter().map(format_entry).collect();
         owners.sort();
         assert_eq!(owners, expected);
         self
     }
 
-    /// When this manager's fields changed last, in ticks.
+    /// Returns the time of a manager's entry, in ticks.
     pub(crate) fn ticks_of(&self, manager: &str) -> Option<String> {
         let time = self.managers.entries().iter().find(|e| e.manager == manager)?.time.clone()?;
         Some(time[14..19].to_owned())
     }
 }
 
-fn line(entry: &Entry) -> String {
+fn format_entry(entry: &ManagedFieldsEntry) -> String {
     let mut line = entry.manager.clone();
     if !entry.subresource.is_empty() {
         write!(line, "/{}", entry.subresource).unwrap();
@@ -232,8 +232,8 @@ fn line(entry: &Entry) -> String {
     line
 }
 
-/// What is wrong with this spec, or an empty text.
-pub(crate) fn faults(spec: Value) -> String {
+/// Returns the validation errors of a spec, or an empty string.
+pub(crate) fn validation_errors(spec: Value) -> String {
     let object = json!({"spec": spec});
     validate(Kind::default().v1(), &object, Duplicates::Refused).err().map_or_else(String::new, |e| e.to_string())
 }

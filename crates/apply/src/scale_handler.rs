@@ -1,49 +1,49 @@
-//! Who owns the part of an object that is an object of its own: the number of a Scale
+//! Conversion of `managedFields` between an object and its `scale` subresource
 //! (`managedfields.ScaleHandler` of `k8s.io/apimachinery`).
 
 use crate::{
-    managers::{Entry, Managers},
+    managed_fields::{ManagedFieldsEntry, Managers},
     path::Path,
     set::Set,
 };
 
-/// Where a part stands in the versions of the whole, and in the part as an object.
+/// Paths of the replicas field in the parent object and in its subresource.
 pub struct Part<'a> {
-    /// The path in a version of the whole; `None` where it has none.
+    /// Path in a version of the parent; `None` if that version has none.
     pub path_of: &'a dyn Fn(&str) -> Option<Path>,
-    /// The path in the part.
+    /// Path in the subresource.
     pub own_path: &'a Path,
-    /// The version of the part.
+    /// API version of the subresource.
     pub own_version: &'a str,
 }
 
 impl Part<'_> {
-    fn of_whole(&self, entry: &Entry) -> Option<Path> {
+    fn owned_parent_path(&self, entry: &ManagedFieldsEntry) -> Option<Path> {
         (self.path_of)(&entry.api_version).filter(|path| entry.fields.has(path))
     }
 
-    /// The managers of the part, from those of the whole.
+    /// Converts the managed fields of the parent to those of the subresource (`ToSubresource`).
     #[must_use]
-    pub fn managers(&self, whole: &Managers) -> Managers {
+    pub fn managers(&self, parent: &Managers) -> Managers {
         let mut managers = Managers::default();
-        for entry in whole.entries().iter().filter(|entry| self.of_whole(entry).is_some()) {
+        for entry in parent.entries().iter().filter(|entry| self.owned_parent_path(entry).is_some()) {
             let (api_version, fields) = (self.own_version.to_owned(), Set::of([self.own_path]));
-            managers.put(Entry { api_version, fields, ..entry.clone() });
+            managers.insert(ManagedFieldsEntry { api_version, fields, ..entry.clone() });
         }
         managers
     }
 
-    /// The managers of the whole, which is written in this version, when those of the part are these: who is no longer
-    /// among them has lost it.
+    /// Merges the managed fields of the subresource into those of the parent (`ToParent`), which has version `version`.
+    /// Managers that are missing in the subresource lose the field.
     #[must_use]
-    pub fn merged(&self, whole: &Managers, part: &Managers, version: &str) -> Managers {
-        let is_same = |l: &Entry, r: &Entry| {
+    pub fn merged(&self, parent: &Managers, subresource: &Managers, version: &str) -> Managers {
+        let is_same = |l: &ManagedFieldsEntry, r: &ManagedFieldsEntry| {
             l.manager == r.manager && l.operation == r.operation && l.subresource == r.subresource
         };
         let mut managers = Managers::default();
-        let mut new: Vec<&Entry> = part.entries().iter().collect();
-        for entry in whole.entries() {
-            let fields = match self.of_whole(entry) {
+        let mut new: Vec<&ManagedFieldsEntry> = subresource.entries().iter().collect();
+        for entry in parent.entries() {
+            let fields = match self.owned_parent_path(entry) {
                 None => entry.fields.clone(),
                 Some(_) if new.iter().any(|other| is_same(other, entry)) => {
                     new.retain(|other| !is_same(other, entry));
@@ -52,14 +52,14 @@ impl Part<'_> {
                 Some(path) => entry.fields.difference(&Set::of([&path])),
             };
             if !fields.is_empty() {
-                managers.put(Entry { fields, ..entry.clone() });
+                managers.insert(ManagedFieldsEntry { fields, ..entry.clone() });
             }
         }
         let path = (self.path_of)(version);
         for entry in new.into_iter().filter(|entry| entry.fields.has(self.own_path)) {
             let Some(path) = &path else { break };
             let (api_version, fields) = (version.to_owned(), Set::of([path]));
-            managers.put(Entry { api_version, fields, ..entry.clone() });
+            managers.insert(ManagedFieldsEntry { api_version, fields, ..entry.clone() });
         }
         managers
     }
@@ -70,21 +70,21 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn entry(manager: &str, operation: &str, version: &str, part: &str, fields: &Value) -> Value {
+    fn entry(manager: &str, operation: &str, version: &str, subresource: &str, fields: &Value) -> Value {
         let mut entry = json!({"manager": manager, "operation": operation, "apiVersion": version,
             "fieldsType": "FieldsV1", "fieldsV1": fields});
-        if !part.is_empty() {
-            entry["subresource"] = json!(part);
+        if !subresource.is_empty() {
+            entry["subresource"] = json!(subresource);
         }
         entry
     }
 
     #[test]
-    fn who_owns_the_number_of_an_object_owns_that_of_its_scale_and_the_other_way_round() {
+    fn managed_fields_of_scale_and_parent_are_converted() {
         let replicas = json!({"f:spec": {"f:replicas": {}}});
         let both = json!({"f:spec": {"f:paused": {}, "f:replicas": {}}});
         let rest = json!({"f:spec": {"f:paused": {}}});
-        let whole = Managers::from_json(&json!([
+        let parent = Managers::from_json(&json!([
             entry("maker", "Update", "apps/v1", "", &both),
             entry("scaler", "Update", "apps/v1", "scale", &replicas),
             entry("other", "Apply", "apps/v1", "", &rest),
@@ -92,17 +92,17 @@ mod tests {
         .unwrap();
         let path = Path::of_fields(&["spec", "replicas"]);
         let path_of = |version: &str| (version == "apps/v1").then(|| path.clone());
-        let part = Part { path_of: &path_of, own_path: &path, own_version: "autoscaling/v1" };
-        let managers = part.managers(&whole);
+        let handler = Part { path_of: &path_of, own_path: &path, own_version: "autoscaling/v1" };
+        let managers = handler.managers(&parent);
         let of_scale = json!([
             entry("maker", "Update", "autoscaling/v1", "", &replicas),
             entry("scaler", "Update", "autoscaling/v1", "scale", &replicas),
         ]);
         assert_eq!(managers.to_json(), Some(of_scale));
-        assert_eq!(part.merged(&whole, &managers, "apps/v1").to_json(), whole.to_json());
+        assert_eq!(handler.merged(&parent, &managers, "apps/v1").to_json(), parent.to_json());
         let new = json!([entry("new", "Apply", "autoscaling/v1", "scale", &replicas)]);
-        let merged = part.merged(&whole, &Managers::from_json(&new).unwrap(), "apps/v1");
-        // Who has lost the number and had nothing else is gone.
+        let merged = handler.merged(&parent, &Managers::from_json(&new).unwrap(), "apps/v1");
+        // An entry that lost its only field is removed.
         let expected = json!([
             entry("new", "Apply", "apps/v1", "scale", &replicas),
             entry("other", "Apply", "apps/v1", "", &rest),

@@ -1,4 +1,4 @@
-//! `managedFields` as JSON.
+//! Parsing and serialization of `managedFields`.
 
 use apply::Managers;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn entry(manager: &str, operation: &str, time: &str) -> Value {
 }
 
 #[test]
-fn entries_come_in_upstreams_order() {
+fn managed_fields_entries_are_sorted_as_upstream() {
     let (apply, old) = (entry("z", "Apply", "2026-01-03T00:00:00Z"), entry("b", "Update", "2026-01-01T00:00:00Z"));
     let (a, b) = (entry("a", "Update", "2026-01-02T00:00:00Z"), entry("b", "Update", "2026-01-02T00:00:00Z"));
     let mut sub = b.clone();
@@ -26,7 +26,7 @@ fn entries_come_in_upstreams_order() {
 }
 
 #[test]
-fn what_is_no_entry_is_refused_in_upstreams_words() {
+fn invalid_entry_is_refused_with_upstreams_message() {
     for (field, value, expected) in [
         ("operation", json!("Patch"), "operation must be `Apply` or `Update`"),
         ("apiVersion", json!(""), "apiVersion must not be empty"),

@@ -1,31 +1,31 @@
-//! `metadata.managedFields`: who owns what.
+//! `metadata.managedFields`: the fields that each manager owns.
 
-mod text;
+mod serialization;
 
-pub use text::StructOrder;
+pub use serialization::StructOrder;
 
-use crate::{element::ElementError, set::Set, value::quote};
+use crate::{path_element::ElementError, set::Set, value::quote};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Upstream keeps no more entries of updates than this.
+/// Maximum number of entries of updates (`DefaultMaxUpdateManagers`).
 const MAX_UPDATES: usize = 10;
-/// How many entries a client may send: each is compared with all others, and each apply walks through all.
+/// Maximum number of entries in a request: each entry is compared with all others, and each apply visits all of them.
 const MAX_ENTRIES: usize = 1_000;
-/// The manager of entries that were too many.
-const ANCIENT: &str = "ancient-changes";
+/// Manager of merged old entries (`ancient-changes`).
+const ANCIENT_CHANGES: &str = "ancient-changes";
 
-/// How a manager came to own its fields.
+/// Operation by which a manager owns fields (`ManagedFieldsOperationType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub enum Operation {
-    /// It applied them.
+    /// Server-side apply.
     Apply,
-    /// It changed them in any other way.
+    /// Any other write.
     Update,
 }
 
 impl Operation {
-    fn name(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Apply => "Apply",
             Self::Update => "Update",
@@ -33,52 +33,52 @@ impl Operation {
     }
 }
 
-/// What one manager owns.
+/// The fields that a manager owns (`ManagedFieldsEntry`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// The manager.
+pub struct ManagedFieldsEntry {
+    /// Name of the manager.
     pub manager: String,
-    /// How it came to own them.
+    /// Operation by which it owns the fields.
     pub operation: Operation,
-    /// The version in which the fields have these names.
+    /// API version of the field names.
     pub api_version: String,
-    /// The subresource through which it came; empty for the object itself.
+    /// Subresource of the writes; empty for the object itself.
     pub subresource: String,
-    /// When its fields last changed: RFC 3339, in UTC, to the second.
+    /// Time of the last change: RFC 3339, in UTC, to the second.
     pub time: Option<String>,
-    /// The fields.
+    /// The owned fields.
     pub fields: Set,
 }
 
-/// All entries of an object, no two of the same manager, operation, version (of updates) and subresource.
+/// All entries of an object. Manager, operation, version (of updates) and subresource of an entry are unique.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Managers(Vec<Entry>);
+pub struct Managers(Vec<ManagedFieldsEntry>);
 
-/// Why a list is no `managedFields`, in upstream's words.
+/// Error for invalid `managedFields`, with upstream's message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ManagersError {
-    /// An entry is of another operation.
+pub enum ManagedFieldsError {
+    /// Unknown operation.
     #[error("operation must be `Apply` or `Update`")]
     Operation,
-    /// An entry has no version.
+    /// Missing API version.
     #[error("apiVersion must not be empty")]
     NoVersion,
-    /// An entry does not say of which form its fields are.
+    /// Missing `fieldsType`.
     #[error("missing fieldsType in managed fields entry {0}")]
     NoFieldsType(usize),
-    /// The fields of an entry are of a form that is not known.
+    /// Unknown `fieldsType`.
     #[error("invalid fieldsType {0:?} in managed fields entry {1}")]
     FieldsType(String, usize),
-    /// There are too many entries.
+    /// Too many entries.
     #[error("too many managed fields entries: {0}, must have at most {MAX_ENTRIES}")]
     TooMany(usize),
-    /// The fields of an entry cannot be read.
+    /// Invalid fields.
     #[error("error decoding set: {0}")]
     Fields(#[from] ElementError),
 }
 
-impl Entry {
-    /// Whether these two are of one manager. What a manager applies in one version it owns no longer in another.
+impl ManagedFieldsEntry {
+    /// Returns whether two entries are of the same manager. An apply replaces the manager's entry of any version.
     fn is_same_manager(&self, other: &Self) -> bool {
         self.operation == other.operation
             && self.manager == other.manager
@@ -86,12 +86,12 @@ impl Entry {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
-    /// By what upstream sorts entries.
-    fn place(&self) -> impl Ord + use<'_> {
+    /// Returns upstream's sort key of entries (`sortEncodedManagedFields`).
+    fn sort_key(&self) -> impl Ord + use<'_> {
         (self.operation, self.time.as_deref().unwrap_or(""), &self.manager, &self.api_version, &self.subresource)
     }
 
-    fn is_same_but_time(&self, other: &Self) -> bool {
+    fn equals_ignoring_time(&self, other: &Self) -> bool {
         self.operation == other.operation
             && self.manager == other.manager
             && self.api_version == other.api_version
@@ -100,7 +100,7 @@ impl Entry {
             && self.fields == other.fields
     }
 
-    /// Upstream's text for the manager, by which it sorts.
+    /// Returns upstream's identifier of the manager, by which it sorts (`BuildManagerIdentifier`).
     pub(crate) fn identifier(&self) -> String {
         let mut parts = Vec::new();
         let mut put = |name: &str, value: &str| {
@@ -109,13 +109,13 @@ impl Entry {
             }
         };
         put("manager", &self.manager);
-        put("operation", self.operation.name());
+        put("operation", self.operation.as_str());
         put("apiVersion", if self.operation == Operation::Apply { "" } else { &self.api_version });
         put("subresource", &self.subresource);
         format!("{{{}}}", parts.join(","))
     }
 
-    /// As conflicts name it.
+    /// Returns the name of the manager in conflict messages.
     pub(crate) fn display_name(&self) -> String {
         let mut name = quote(&self.manager);
         if !self.subresource.is_empty() {
@@ -127,21 +127,21 @@ impl Entry {
         name
     }
 
-    fn from_json(json: &Value, place: usize) -> Result<Self, ManagersError> {
+    fn from_json(json: &Value, index: usize) -> Result<Self, ManagedFieldsError> {
         let text = |field: &str| json[field].as_str().unwrap_or("").to_owned();
         let operation = match json["operation"].as_str() {
             Some("Apply") => Operation::Apply,
             Some("Update") => Operation::Update,
-            _ => return Err(ManagersError::Operation),
+            _ => return Err(ManagedFieldsError::Operation),
         };
         let api_version = text("apiVersion");
         if api_version.is_empty() {
-            return Err(ManagersError::NoVersion);
+            return Err(ManagedFieldsError::NoVersion);
         }
         match text("fieldsType").as_str() {
             "FieldsV1" => {}
-            "" => return Err(ManagersError::NoFieldsType(place)),
-            other => return Err(ManagersError::FieldsType(other.to_owned(), place)),
+            "" => return Err(ManagedFieldsError::NoFieldsType(index)),
+            other => return Err(ManagedFieldsError::FieldsType(other.to_owned(), index)),
         }
         let fields = match &json["fieldsV1"] {
             Value::Null => Set::default(),
@@ -153,108 +153,111 @@ impl Entry {
 }
 
 impl Managers {
-    /// Reads `metadata.managedFields`; null is none.
+    /// Parses `metadata.managedFields`; null is an empty list.
     ///
     /// # Errors
-    /// When an entry is not of its form.
-    pub fn from_json(json: &Value) -> Result<Self, ManagersError> {
+    /// When an entry is invalid.
+    pub fn from_json(json: &Value) -> Result<Self, ManagedFieldsError> {
         let entries = json.as_array().map(Vec::as_slice).unwrap_or_default();
         if entries.len() > MAX_ENTRIES {
-            return Err(ManagersError::TooMany(entries.len()));
+            return Err(ManagedFieldsError::TooMany(entries.len()));
         }
         let mut all = Self::default();
-        for (place, entry) in entries.iter().enumerate() {
-            all.put(Entry::from_json(entry, place)?);
+        for (index, entry) in entries.iter().enumerate() {
+            all.insert(ManagedFieldsEntry::from_json(entry, index)?);
         }
         Ok(all)
     }
 
-    /// As `metadata.managedFields`; `None` when there is nothing.
+    /// Serializes to `metadata.managedFields`; `None` without entries.
     #[must_use]
     pub fn to_json(&self) -> Option<Value> {
         serde_json::to_value(self).ok().filter(|_| !self.is_empty())
     }
 
-    /// The entries in upstream's order.
-    fn in_order(&self) -> Vec<&Entry> {
-        let mut entries: Vec<&Entry> = self.0.iter().collect();
-        entries.sort_by(|l, r| l.place().cmp(&r.place()));
+    /// Returns the entries in upstream's order.
+    fn sorted_entries(&self) -> Vec<&ManagedFieldsEntry> {
+        let mut entries: Vec<&ManagedFieldsEntry> = self.0.iter().collect();
+        entries.sort_by(|l, r| l.sort_key().cmp(&r.sort_key()));
         entries
     }
 
-    /// Whether these own the same, whenever that began.
+    /// Returns whether both have the same entries, ignoring their times.
     #[must_use]
     pub fn is_same_but_times(&self, other: &Self) -> bool {
-        let pairs = || self.in_order().into_iter().zip(other.in_order());
-        self.0.len() == other.0.len() && pairs().all(|(l, r)| l.is_same_but_time(r))
+        let pairs = || self.sorted_entries().into_iter().zip(other.sorted_entries());
+        self.0.len() == other.0.len() && pairs().all(|(l, r)| l.equals_ignoring_time(r))
     }
 
-    /// Whether nobody owns anything.
+    /// Returns whether there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All entries, in no particular order.
+    /// Returns all entries, unsorted.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[ManagedFieldsEntry] {
         &self.0
     }
 
-    pub(crate) fn entries_mut(&mut self) -> &mut Vec<Entry> {
+    pub(crate) fn entries_mut(&mut self) -> &mut Vec<ManagedFieldsEntry> {
         &mut self.0
     }
 
-    /// Takes out the entry of the same manager.
-    pub(crate) fn take(&mut self, like: &Entry) -> Option<Entry> {
-        let place = self.0.iter().position(|e| e.is_same_manager(like))?;
-        Some(self.0.remove(place))
+    /// Removes and returns the entry of the same manager.
+    pub(crate) fn remove(&mut self, like: &ManagedFieldsEntry) -> Option<ManagedFieldsEntry> {
+        let index = self.0.iter().position(|e| e.is_same_manager(like))?;
+        Some(self.0.remove(index))
     }
 
-    /// Adds an entry, in the place of that of the same manager.
-    pub(crate) fn put(&mut self, entry: Entry) {
-        self.take(&entry);
+    /// Adds an entry, which replaces the entry of the same manager.
+    pub(crate) fn insert(&mut self, entry: ManagedFieldsEntry) {
+        self.remove(&entry);
         self.0.push(entry);
     }
 
-    /// Joins the oldest entries of updates into one per version until there are no more than ten.
-    pub(crate) fn cap(&mut self) {
-        let mut updates: Vec<Entry> = self.0.iter().filter(|e| e.operation == Operation::Update).cloned().collect();
+    /// Merges the oldest entries of updates into one per version, until at most [`MAX_UPDATES`] are left
+    /// (`capManagersManager`).
+    pub(crate) fn cap_update_entries(&mut self) {
+        let mut updates: Vec<ManagedFieldsEntry> =
+            self.0.iter().filter(|e| e.operation == Operation::Update).cloned().collect();
         let mut count = updates.len();
         if count <= MAX_UPDATES {
             return;
         }
         updates.sort_by_cached_key(|e| (e.time.clone().unwrap_or_default(), e.identifier()));
-        // The first of each version is joined only when there is a second.
-        let mut firsts: Vec<Entry> = Vec::new();
-        // What each bucket is joined of: united in the end, not once for each entry.
-        let mut joins: Vec<(Entry, Vec<Set>)> = Vec::new();
+        // The first entry of each version is merged only when there is a second one.
+        let mut firsts: Vec<ManagedFieldsEntry> = Vec::new();
+        // The sets of each bucket are united once at the end.
+        let mut merges: Vec<(ManagedFieldsEntry, Vec<Set>)> = Vec::new();
         for entry in updates {
             let Some(first) = firsts.iter().find(|f| f.api_version == entry.api_version) else {
                 firsts.push(entry);
                 continue;
             };
-            let bucket = Entry { manager: ANCIENT.to_owned(), subresource: String::new(), ..entry.clone() };
+            let bucket =
+                ManagedFieldsEntry { manager: ANCIENT_CHANGES.to_owned(), subresource: String::new(), ..entry.clone() };
             if bucket.is_same_manager(&entry) {
                 continue;
             }
-            let joined = self.take(&bucket).or_else(|| self.take(first)).unwrap_or_else(|| bucket.clone());
-            self.take(&entry);
-            match joins.iter_mut().find(|(of, _)| of.is_same_manager(&bucket)) {
+            let merged = self.remove(&bucket).or_else(|| self.remove(first)).unwrap_or_else(|| bucket.clone());
+            self.remove(&entry);
+            match merges.iter_mut().find(|(merged_bucket, _)| merged_bucket.is_same_manager(&bucket)) {
                 Some((last, sets)) => {
                     sets.push(entry.fields);
                     last.time.clone_from(&bucket.time);
                 }
-                None => joins.push((bucket.clone(), vec![joined.fields, entry.fields])),
+                None => merges.push((bucket.clone(), vec![merged.fields, entry.fields])),
             }
-            self.put(Entry { fields: Set::default(), ..bucket });
+            self.insert(ManagedFieldsEntry { fields: Set::default(), ..bucket });
             count -= 1;
             if count <= MAX_UPDATES {
                 break;
             }
         }
-        for (bucket, sets) in joins {
-            self.put(Entry { fields: Set::union_all(sets), ..bucket });
+        for (bucket, sets) in merges {
+            self.insert(ManagedFieldsEntry { fields: Set::union_all(sets), ..bucket });
         }
     }
 }
@@ -273,19 +276,19 @@ mod tests {
     }
 
     #[test]
-    fn too_many_entries_are_refused() {
+    fn too_many_managed_fields_entries_are_refused() {
         assert!(Managers::from_json(&entries(MAX_ENTRIES)).is_ok());
-        assert_eq!(Managers::from_json(&entries(MAX_ENTRIES + 1)), Err(ManagersError::TooMany(MAX_ENTRIES + 1)));
+        assert_eq!(Managers::from_json(&entries(MAX_ENTRIES + 1)), Err(ManagedFieldsError::TooMany(MAX_ENTRIES + 1)));
     }
 
     #[test]
-    fn joined_entries_keep_all_their_fields() {
+    fn merged_managed_fields_entries_keep_all_fields() {
         let mut managers = Managers::from_json(&entries(100)).unwrap();
-        managers.cap();
+        managers.cap_update_entries();
         assert_eq!(managers.entries().len(), MAX_UPDATES);
         let all = Set::union_all(managers.entries().iter().map(|entry| entry.fields.clone()));
         assert_eq!(all.paths().len(), 100);
-        let ancient = managers.entries().iter().find(|entry| entry.manager == ANCIENT).unwrap();
+        let ancient = managers.entries().iter().find(|entry| entry.manager == ANCIENT_CHANGES).unwrap();
         assert_eq!(ancient.fields.paths().len(), 100 - MAX_UPDATES + 1);
     }
 }

@@ -1,16 +1,16 @@
-//! `managedFields` as the text in which objects are stored: it is written and read without a tree of values between.
+//! Serialization of `managedFields` for stored objects, without intermediate `serde_json::Value`s.
 
-use super::{Entry, Managers, Operation};
+use super::{ManagedFieldsEntry, Managers, Operation};
 use crate::set::Set;
 use serde::{Deserialize, Serialize, Serializer};
 
-/// The only form of fields that there is.
+/// The only supported `fieldsType`.
 const FIELDS_TYPE: &str = "FieldsV1";
 
-/// An entry as JSON, with its keys in order.
+/// Serialized entry with sorted keys.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown<'a> {
+struct SortedEntry<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     api_version: &'a str,
     fields_type: &'static str,
@@ -25,10 +25,10 @@ struct Shown<'a> {
     time: Option<&'a str>,
 }
 
-/// An entry as JSON, with its keys as in upstream's `ManagedFieldsEntry`.
+/// Serialized entry with its keys in the order of upstream's struct `ManagedFieldsEntry`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct InStructOrder<'a> {
+struct StructOrderEntry<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     manager: &'a str,
     operation: &'static str,
@@ -43,15 +43,15 @@ struct InStructOrder<'a> {
     subresource: &'a str,
 }
 
-/// Managers whose entries have their keys as in upstream's struct, and not sorted.
+/// Serializes entries with their keys in the order of upstream's struct instead of sorted.
 #[derive(Debug)]
 pub struct StructOrder<'a>(pub &'a Managers);
 
 impl Serialize for StructOrder<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.in_order().into_iter().map(|entry| InStructOrder {
+        serializer.collect_seq(self.0.sorted_entries().into_iter().map(|entry| StructOrderEntry {
             manager: &entry.manager,
-            operation: entry.operation.name(),
+            operation: entry.operation.as_str(),
             api_version: &entry.api_version,
             time: entry.time.as_deref(),
             fields_type: FIELDS_TYPE,
@@ -61,10 +61,10 @@ impl Serialize for StructOrder<'_> {
     }
 }
 
-/// An entry as it was written.
+/// Deserialized entry.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Written {
+struct DeserializedEntry {
     api_version: String,
     fields_type: String,
     #[serde(rename = "fieldsV1")]
@@ -79,12 +79,12 @@ struct Written {
 
 impl Serialize for Managers {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.in_order().into_iter().map(|entry| Shown {
+        serializer.collect_seq(self.sorted_entries().into_iter().map(|entry| SortedEntry {
             api_version: &entry.api_version,
             fields_type: FIELDS_TYPE,
             fields: &entry.fields,
             manager: &entry.manager,
-            operation: entry.operation.name(),
+            operation: entry.operation.as_str(),
             subresource: &entry.subresource,
             time: entry.time.as_deref(),
         }))
@@ -92,17 +92,17 @@ impl Serialize for Managers {
 }
 
 impl Managers {
-    /// Reads the text of `metadata.managedFields` as it is written here; `None` when this is something else, of which
-    /// [`Self::from_json`] may make more.
+    /// Parses stored `metadata.managedFields`; `None` when they are not in the serialized form of this module, and
+    /// [`Self::from_json`] must be used.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
-        let written: Vec<Written> = serde_json::from_str(text).ok()?;
+        let entries: Vec<DeserializedEntry> = serde_json::from_str(text).ok()?;
         let mut all = Self::default();
-        for Written { api_version, fields_type, fields, manager, operation, subresource, time } in written {
+        for DeserializedEntry { api_version, fields_type, fields, manager, operation, subresource, time } in entries {
             if api_version.is_empty() || fields_type != FIELDS_TYPE {
                 return None;
             }
-            all.put(Entry { manager, operation, api_version, subresource, time, fields });
+            all.insert(ManagedFieldsEntry { manager, operation, api_version, subresource, time, fields });
         }
         Some(all)
     }

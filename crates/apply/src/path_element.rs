@@ -1,12 +1,12 @@
-//! One step of a path to a field.
+//! Elements of field paths (`fieldpath.PathElement`).
 
-use crate::value::{in_turn, order, show};
+use crate::value::{format_value, lexicographic_order, order};
 use serde_json::{Map, Value};
 use std::{cmp::Ordering, fmt, sync::Arc};
 
-/// One step of a path: a field, or an item of a list.
+/// An element of a path: a field, or an item of a list.
 ///
-/// The order is upstream's: fields, then items by key, by value, by place. Clones share their names.
+/// Elements are ordered as upstream: fields, then items by key, by value, by index. Clones share their names.
 #[derive(Debug, Clone)]
 pub enum Element {
     /// A field of a struct, or a key of a map: `f:name`.
@@ -15,32 +15,32 @@ pub enum Element {
     Key(Arc<[(Box<str>, Value)]>),
     /// The item of a set that has this value: `v:"a"`.
     Value(Value),
-    /// The item at this place of a list: `i:0`.
+    /// The item at this index of a list: `i:0`.
     Index(i64),
 }
 
-/// Why a text is no element.
+/// Error for an invalid path element, with upstream's message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ElementError {
-    /// It has no kind before its content.
+    /// Missing prefix of the element type.
     #[error("missing colon: {0}")]
     NoColon(String),
-    /// Its kind is not one of `f`, `k`, `v` and `i`. Whoever reads a set leaves it out.
+    /// The type is not one of `f`, `k`, `v` and `i`. Parsers of sets skip the element.
     #[error("unknown path element type")]
     UnknownType,
-    /// Its content is not of the form of its kind.
+    /// The content is invalid for the type.
     #[error("{0}")]
     Content(String),
 }
 
 impl Element {
-    /// The field of this name.
+    /// Creates the element of a field.
     #[must_use]
     pub fn field(name: &str) -> Self {
         Self::Field(name.into())
     }
 
-    /// The item with these key fields.
+    /// Creates the element of a list item with these key fields.
     #[must_use]
     pub fn key<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         let mut fields: Vec<(Box<str>, Value)> = fields.into_iter().map(|(k, v)| (k.into(), v)).collect();
@@ -48,7 +48,7 @@ impl Element {
         Self::Key(fields.into())
     }
 
-    /// Its form in `fieldsV1`.
+    /// Serializes the element for `fieldsV1` (`SerializePathElement`).
     #[must_use]
     pub fn to_text(&self) -> String {
         match self {
@@ -56,17 +56,17 @@ impl Element {
             Self::Key(fields) => {
                 let fields: Vec<String> =
                     fields.iter().map(|(k, v)| format!("{}:{v}", Value::from(k.as_ref()))).collect();
-                format!("k:{}", escape(format!("{{{}}}", fields.join(","))))
+                format!("k:{}", escape_html(format!("{{{}}}", fields.join(","))))
             }
-            Self::Value(value) => format!("v:{}", escape(value.to_string())),
-            Self::Index(place) => format!("i:{place}"),
+            Self::Value(value) => format!("v:{}", escape_html(value.to_string())),
+            Self::Index(index) => format!("i:{index}"),
         }
     }
 
-    /// Reads what [`Self::to_text`] writes.
+    /// Parses the output of [`Self::to_text`] (`DeserializePathElement`).
     ///
     /// # Errors
-    /// When the text is not of that form.
+    /// When the text is not a path element.
     pub fn from_text(text: &str) -> Result<Self, ElementError> {
         let (kind, content) = text.split_once(':').ok_or_else(|| ElementError::NoColon(text.to_owned()))?;
         let bad = |e: &dyn fmt::Display| ElementError::Content(e.to_string());
@@ -74,7 +74,7 @@ impl Element {
             "f" => Ok(Self::field(content)),
             "k" => {
                 let fields: Map<String, Value> = serde_json::from_str(content).map_err(|e| bad(&e))?;
-                // A JSON map is sorted, as keys are.
+                // JSON maps are sorted here, as key fields must be.
                 Ok(Self::Key(fields.into_iter().map(|(k, v)| (k.into(), v)).collect()))
             }
             "v" => serde_json::from_str(content).map(Self::Value).map_err(|e| bad(&e)),
@@ -93,8 +93,8 @@ impl Element {
     }
 }
 
-/// Go's encoder keeps JSON safe to stand in HTML.
-fn escape(json: String) -> String {
+/// Escapes characters as Go's JSON encoder does to make its output safe for HTML.
+fn escape_html(json: String) -> String {
     if !json.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
         return json;
     }
@@ -114,7 +114,7 @@ impl Ord for Element {
             (Self::Field(l), Self::Field(r)) => l.cmp(r),
             (Self::Key(l), Self::Key(r)) => {
                 let pairs = l.iter().zip(r.iter()).map(|((lk, l), (rk, r))| lk.cmp(rk).then_with(|| order(l, r)));
-                in_turn(pairs, l.len(), r.len())
+                lexicographic_order(pairs, l.len(), r.len())
             }
             (Self::Value(l), Self::Value(r)) => order(l, r),
             (Self::Index(l), Self::Index(r)) => l.cmp(r),
@@ -137,17 +137,17 @@ impl PartialEq for Element {
 
 impl Eq for Element {}
 
-/// As conflicts name it: `.spec`, `[name="a"]`, `[="a"]`, `[0]`.
+/// Formats the element for messages: `.spec`, `[name="a"]`, `[="a"]`, `[0]`.
 impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Field(name) => write!(f, ".{name}"),
             Self::Key(fields) => {
-                let fields: Vec<String> = fields.iter().map(|(k, v)| format!("{k}={}", show(v))).collect();
+                let fields: Vec<String> = fields.iter().map(|(k, v)| format!("{k}={}", format_value(v))).collect();
                 write!(f, "[{}]", fields.join(","))
             }
-            Self::Value(value) => write!(f, "[={}]", show(value)),
-            Self::Index(place) => write!(f, "[{place}]"),
+            Self::Value(value) => write!(f, "[={}]", format_value(value)),
+            Self::Index(index) => write!(f, "[{index}]"),
         }
     }
 }
