@@ -108,7 +108,7 @@ fn sync_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     start_ephemeral_containers(pod, sandbox, policy, now, plan);
     kill_pod::kill_failed_containers(pod, policy, now, plan);
     resize::plan(pod, now, plan);
-    if resize::holds_starts(pod) {
+    if resize::blocks_container_starts(pod) {
         return;
     }
     let turn = init_index(pod, sandbox);

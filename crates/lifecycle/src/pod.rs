@@ -167,8 +167,8 @@ impl Pod {
             durable: 0,
         };
         crate::observe::updated(&mut pod, object, now);
-        crate::restore_from_status::from_status(&mut pod);
-        crate::observe::settle_phase(&mut pod, now);
+        crate::restore_from_status::restore_from_status(&mut pod);
+        crate::observe::store_terminal_phase(&mut pod, now);
         pod
     }
 

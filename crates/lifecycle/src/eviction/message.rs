@@ -1,12 +1,12 @@
-//! What is said of an eviction, in upstream's words.
+//! Eviction messages, equal to upstream's (`evictionMessage`).
 
 use super::{PodFigures, Resource, Starved};
 use api::quantity::{Amount, canonical};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use std::collections::BTreeMap;
 
-/// Why a Pod goes that could have stayed on a larger node, in words, and for programs (annotations of the Event).
-pub(super) fn of_pressure(
+/// Returns the message and annotations of an eviction under resource pressure.
+pub(super) fn eviction_message(
     starved: &Starved,
     pod: &Pod,
     figures: Option<&PodFigures>,
@@ -51,7 +51,7 @@ pub(super) fn of_pressure(
     (message, annotations.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// A Pod with resources of its own (KEP-2837).
+/// Describes the usage of a Pod with Pod-level resources (KEP-2837).
 fn pod_excess(resource: Resource, pod: &Pod, figures: &PodFigures) -> Option<String> {
     let requests = pod.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?;
     let request = requests.get("memory").filter(|_| resource == Resource::Memory)?;
@@ -60,7 +60,7 @@ fn pod_excess(resource: Resource, pod: &Pod, figures: &PodFigures) -> Option<Str
     Some(format!("Pod {name} was using {usage}, request is {shown}, has larger consumption of memory. "))
 }
 
-/// An amount and its canonical form; nothing is `0`.
+/// Parses an amount and its canonical form; `None` is `0`.
 pub(super) fn amount(text: Option<&str>) -> (Amount, String) {
     let known = text.and_then(|t| Some((Amount::parse(t).ok()?, canonical(t).ok()?)));
     known.unwrap_or_else(|| (Amount::ZERO, "0".to_owned()))

@@ -38,7 +38,7 @@ fn the_status_says_so_at_once_and_a_restart_waits_for_the_runtime() {
     assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("terminated Error 3", 0));
     assert_eq!(sim.done()[since..], [""; 0]);
     let why = explain(&sim.pod, &sim.policy, sim.now).because;
-    assert!(why.contains(&"the container runtime still clears up after container c".to_owned()), "{why:?}");
+    assert!(why.contains(&"container c: the runtime is still cleaning up".to_owned()), "{why:?}");
     ends(&mut sim, "c", 3, LATE);
     assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 1));
     assert_eq!(sim.done()[since..], ["1 image c", "1 start c 1"]);

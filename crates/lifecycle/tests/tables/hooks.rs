@@ -323,12 +323,12 @@ fn the_stop_signal_comes_after_the_hook() {
 }
 
 #[test]
-fn explain_says_which_hook_is_awaited() {
+fn explain_shows_pending_hook() {
     let mut sim = starting("Always", 30, failed()).on_stop("c", 1000, 0);
     let because = |sim: &Sim| lifecycle::explain(&sim.pod, &sim.policy, sim.now).because.pop().unwrap();
     sim.pass(10);
-    assert_eq!(because(&sim), "container c waits for its postStart hook");
+    assert_eq!(because(&sim), "container c: postStart hook is still running");
     sim.pass(20);
-    let expected = "container c failed its postStart hook and is stopped, SIGKILL at 2026-01-01T00:00:50Z";
+    let expected = "container c failed its postStart hook and is being stopped, SIGKILL at 2026-01-01T00:00:50Z";
     assert_eq!(because(&sim), expected);
 }

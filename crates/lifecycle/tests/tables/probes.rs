@@ -367,18 +367,17 @@ fn a_row_of_failures_that_was_broken_stays_broken_over_a_restart_of_the_kubelet(
 }
 
 #[test]
-fn explain_says_which_probe_is_awaited() {
+fn explain_shows_pending_probe() {
     let all = json!({"startupProbe": probe(&json!({})), "readinessProbe": probe(&json!({}))});
     let mut sim = pod("Always", &all).probe("c", Startup, &[(0, refused()), (15, Success)]);
     sim = sim.probe("c", Readiness, &[(0, refused())]);
     let because = |sim: &Sim| lifecycle::explain(&sim.pod, &sim.policy, sim.now).because.pop().unwrap();
     sim.pass(12);
     let expected =
-        "container c waits for its startup probe, which failed the last 2 times, next at 2026-01-01T00:00:20Z";
+        "container c: startup probe has not succeeded, 2 consecutive failures, next probe at 2026-01-01T00:00:20Z";
     assert_eq!(because(&sim), expected);
     sim.pass(10);
-    let expected =
-        "container c waits for its readiness probe, which failed the last time, next at 2026-01-01T00:00:30Z";
+    let expected = "container c: readiness probe has not succeeded, 1 failure, next probe at 2026-01-01T00:00:30Z";
     assert_eq!(because(&sim), expected);
     let until = lifecycle::explain(&sim.pod, &sim.policy, sim.now).until.unwrap();
     assert_eq!(until.to_string(), "2026-01-01T00:00:30Z");
