@@ -302,27 +302,27 @@ const NOTHING: Budget = Budget {
 };
 
 #[test]
-fn one_container_deletions_a_restart_of_the_kubelet_and_a_lost_fact() {
+fn explore_app_with_deletions_kubelet_restart_and_lost_event() {
     check(0, 0, 1, Budget { exits: 1, restarts: 1, deletions: 1, forced: 1, lost_facts: 1, ..NOTHING });
 }
 
 #[test]
-fn two_containers_and_a_restart_of_the_kubelet() {
+fn explore_two_apps_with_kubelet_restart() {
     check(0, 0, 2, Budget { exits: 1, restarts: 1, ..NOTHING });
 }
 
 #[test]
-fn an_init_container_and_a_sandbox_that_is_lost() {
+fn explore_init_container_with_lost_sandbox() {
     check(1, 0, 1, Budget { exits: 1, lost_sandboxes: 1, ..NOTHING });
 }
 
 #[test]
-fn an_init_container_two_containers_that_end_and_a_deletion() {
+fn explore_init_and_two_apps_with_exits_and_deletion() {
     check(1, 0, 2, Budget { exits: 2, deletions: 1, ..NOTHING });
 }
 
 #[test]
-fn two_sidecars_an_exit_and_a_deletion() {
+fn explore_two_sidecars_with_exit_and_deletion() {
     check(0, 2, 1, Budget { exits: 1, deletions: 1, ..NOTHING });
 }
 
@@ -338,23 +338,23 @@ const NO_EXTRAS: Extras = Extras {
 const HOOKS: Extras = Extras { post_start: true, pre_stop: true, ..NO_EXTRAS };
 
 #[test]
-fn a_container_with_hooks_that_fail_and_a_deletion() {
+fn explore_failing_hooks_with_deletion() {
     check_with(0, 0, 1, HOOKS, Budget { deletions: 1, failed_hooks: 1, ..NOTHING });
 }
 
 #[test]
-fn a_container_with_hooks_a_forced_deletion_and_a_restart_of_the_kubelet() {
+fn explore_hooks_with_forced_deletion_and_kubelet_restart() {
     check_with(0, 0, 1, HOOKS, Budget { restarts: 1, deletions: 1, forced: 1, ..NOTHING });
 }
 
 #[test]
-fn a_sidecar_and_its_container_with_all_probes_and_a_pre_stop_hook() {
+fn explore_sidecar_and_app_with_probes_and_pre_stop() {
     let extras = Extras { startup: true, liveness: true, readiness: true, pre_stop: true, ..NO_EXTRAS };
     check_with(0, 1, 1, extras, Budget { exits: 1, deletions: 1, ..NOTHING });
 }
 
 #[test]
-fn a_container_whose_end_is_told_before_the_runtime_is_done_with_it() {
+fn explore_container_reaped_before_its_exit() {
     let extras = Extras { tells_early: true, ..NO_EXTRAS };
     let budget = Budget { exits: 1, deletions: 1, lost_facts: 1, ..NOTHING };
     check_with(0, 0, 1, extras, Budget { restarts: 1, ..budget });
@@ -364,19 +364,19 @@ fn a_container_whose_end_is_told_before_the_runtime_is_done_with_it() {
 const PROBES: Extras = Extras { startup: true, liveness: true, readiness: true, ..NO_EXTRAS };
 
 #[test]
-fn all_containers_are_restarted_and_the_kubelet_too() {
+fn explore_restart_all_with_kubelet_restart() {
     let extras = Extras { restart_all: true, ..NO_EXTRAS };
     check_with(1, 0, 1, extras, Budget { exits: 2, ..NOTHING });
     check_with(0, 0, 1, extras, Budget { exits: 1, restarts: 1, deletions: 1, ..NOTHING });
 }
 
 #[test]
-fn a_container_with_probes_that_fail_and_time_that_passes() {
+fn explore_failing_probes_over_time() {
     check_with(0, 0, 1, PROBES, Budget { failed_probes: 2, waits: 3, ..NOTHING });
 }
 
 #[test]
-fn a_container_with_probes_that_fail_a_deletion_and_a_restart_of_the_kubelet() {
+fn explore_failing_probes_with_deletion_and_kubelet_restart() {
     check_with(0, 0, 1, PROBES, Budget { failed_probes: 1, waits: 1, deletions: 1, restarts: 1, ..NOTHING });
 }
 
@@ -392,10 +392,10 @@ macro_rules! long {
 }
 
 long! {
-    an_init_container_a_lost_sandbox_a_deletion_and_a_restart_of_the_kubelet:
+    explore_init_lost_sandbox_deletion_and_kubelet_restart:
         check(1, 0, 1, Budget { exits: 2, restarts: 1, deletions: 1, lost_sandboxes: 1, ..NOTHING });
-    two_containers_a_lost_fact_a_deletion_and_a_restart_of_the_kubelet:
+    explore_two_apps_lost_event_deletion_and_kubelet_restart:
         check(0, 0, 2, Budget { exits: 2, restarts: 1, deletions: 1, lost_facts: 1, ..NOTHING });
-    hooks_that_fail_an_exit_a_deletion_and_a_restart_of_the_kubelet:
+    explore_failing_hooks_exit_deletion_and_kubelet_restart:
         check_with(0, 0, 1, HOOKS, Budget { exits: 1, restarts: 1, deletions: 1, failed_hooks: 1, ..NOTHING });
 }

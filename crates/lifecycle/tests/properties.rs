@@ -91,7 +91,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_history_keeps_what_must_hold(story in story()) {
+    fn invariants_hold_for_every_event_sequence(story in story()) {
         let mut teller = Teller::new(story.policy, story.counts, story.deadline, story.extras);
         teller.sim.history = Some(History::new(&teller.sim.pod));
         for step in &story.steps {
@@ -109,7 +109,7 @@ proptest! {
     /// No kill comes before its time, and no hook makes an end come later than two seconds after it was due: [`Sim`]
     /// checks that; here the kubelet is never late.
     #[test]
-    fn probes_and_hooks_keep_their_times(
+    fn probes_and_hooks_respect_their_deadlines(
         (startup, liveness) in (numbers(), numbers()),
         (starts, lives) in (outcomes(), outcomes()),
         hooks in (0..9_u64, 0..30_u64),
@@ -131,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn delays_follow_the_back_off(runs in vec(prop_oneof![0..30_u64, 550..650_u64, 0..2000_u64], 1..15)) {
+    fn restart_delays_follow_the_backoff(runs in vec(prop_oneof![0..30_u64, 550..650_u64, 0..2000_u64], 1..15)) {
         let script: Vec<Run> = runs.iter().map(|seconds| Run::Ends(*seconds, 1)).chain([Run::Forever]).collect();
         let mut sim = Sim::of("OnFailure", &["c"]).script("c", &script);
         sim.pass(60_000);

@@ -29,7 +29,7 @@ fn check(name: &str, facts: usize) -> (Plan, PodStatus) {
 }
 
 #[test]
-fn one_that_fails_once_and_then_succeeds() {
+fn replay_of_pod_that_fails_once_matches() {
     let (plan, status) = check("one_that_fails_once.jsonl", 36);
     assert_eq!((plan.actions.len(), plan.wake), (0, None));
     assert_eq!(status.phase.as_deref(), Some("Succeeded"));
@@ -37,7 +37,7 @@ fn one_that_fails_once_and_then_succeeds() {
 }
 
 #[test]
-fn what_is_no_history_is_refused_by_its_line() {
+fn replay_of_invalid_history_is_rejected() {
     assert!(matches!(replay(""), Err(ReplayError::Incomplete)));
     assert!(matches!(replay("{}"), Err(ReplayError::Line(1, _))));
     let fact = r#"{"fact":{"at":"2026-01-01T00:00:00Z","event":"Gone"}}"#;

@@ -82,7 +82,7 @@ fn takes(spec: Value, given: &Given) {
 }
 
 #[test]
-fn a_node_takes_what_it_has_room_for() {
+fn admission_checks_allocatable_resources() {
     let two =
         || Given { others: vec![asking(&json!({"cpu": "1500m", "memory": "512Mi"})), json!({})], ..Given::default() };
     takes(asking(&json!({"cpu": "500m", "memory": "512Mi"})), &two());
@@ -128,7 +128,7 @@ fn a_node_takes_what_it_has_room_for() {
 }
 
 #[test]
-fn a_node_refuses_what_does_not_fit_it() {
+fn admission_rejects_pod_by_node_predicates() {
     let none = Given::default();
     let affinity = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
     takes(json!({"nodeSelector": {"disk": "fast"}}), &none);
@@ -156,7 +156,7 @@ fn a_node_refuses_what_does_not_fit_it() {
 }
 
 #[test]
-fn the_label_of_an_operating_system_must_be_this_ones() {
+fn admission_rejects_pod_with_another_os_label() {
     let mut labelled = pod(&tolerant(json!({})));
     let label = |os: &str| Some([("kubernetes.io/os".to_owned(), os.to_owned())].into());
     labelled.metadata.labels = label("windows");
@@ -168,7 +168,7 @@ fn the_label_of_an_operating_system_must_be_this_ones() {
 }
 
 #[test]
-fn only_taints_that_end_pods_keep_them_out_and_static_pods_never() {
+fn admission_checks_no_execute_taints_except_for_static_pods() {
     let mut plain = pod(&json!({}));
     let refusal = ask(&plain, &Given::default()).unwrap();
     let message = "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate";
@@ -178,7 +178,7 @@ fn only_taints_that_end_pods_keep_them_out_and_static_pods_never() {
 }
 
 #[test]
-fn without_the_nodes_object_only_what_the_machine_has_counts() {
+fn admission_without_node_object_checks_only_resources() {
     let alone = || Given { without_node: true, ..Given::default() };
     takes(json!({"nodeSelector": {"disk": "slow"}}), &alone());
     let message = "Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000";
@@ -186,7 +186,7 @@ fn without_the_nodes_object_only_what_the_machine_has_counts() {
 }
 
 #[test]
-fn a_node_that_lacks_something_refuses_pods() {
+fn admission_rejects_pod_under_node_pressure() {
     let lacking = |pressures: &[Pressure]| Given { pressures: pressures.to_vec(), ..Given::default() };
     let (best_effort, burstable) = (|| json!({}), || asking(&json!({"memory": "1Mi"})));
     let memory = lacking(&[Pressure::Memory]);
@@ -205,7 +205,7 @@ fn a_node_that_lacks_something_refuses_pods() {
 }
 
 #[test]
-fn a_node_that_shuts_down_takes_nothing() {
+fn admission_rejects_every_pod_during_node_shutdown() {
     let down = Given { shutting_down: true, ..Given::default() };
     refuses(json!({}), &down, "NodeShutdown", "Pod was rejected as the node is shutting down.");
     refuses(
@@ -220,7 +220,7 @@ fn a_node_that_shuts_down_takes_nothing() {
 }
 
 #[test]
-fn kernel_parameters_are_safe_or_allowed_by_the_node() {
+fn admission_rejects_sysctl_that_is_not_allowed() {
     let of = |name: &str| json!({"securityContext": {"sysctls": [{"name": name, "value": "1"}]}});
     takes(of("net.ipv4.tcp_syncookies"), &Given::default());
     takes(of("net.core.somaxconn"), &Given::default());
@@ -233,7 +233,7 @@ fn kernel_parameters_are_safe_or_allowed_by_the_node() {
 }
 
 #[test]
-fn a_profile_needs_a_kernel_that_knows_profiles() {
+fn admission_rejects_apparmor_profile_without_apparmor() {
     let with = || Given { apparmor: true, ..Given::default() };
     let message = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
     let of_pod = |kind: &str| json!({"securityContext": {"appArmorProfile": {"type": kind}}});

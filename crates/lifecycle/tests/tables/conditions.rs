@@ -18,7 +18,7 @@ fn check(sim: &Sim, sandbox: &str, initialized: &str, containers_ready: &str, re
 }
 
 #[test]
-fn a_new_pod_waits_for_its_sandbox() {
+fn ready_to_start_condition_follows_the_sandbox() {
     let mut sim = Sim::of("Always", &["c"]);
     check(&sim, "False", "True", UNREADY, UNREADY);
     sim.runtime.sandbox_failures = 1;
@@ -32,7 +32,7 @@ fn a_new_pod_waits_for_its_sandbox() {
 }
 
 #[test]
-fn a_container_that_does_not_run_is_not_ready() {
+fn waiting_container_makes_pod_unready() {
     let mut sim = Sim::of("Always", &["c", "d"]).script("c", &[Run::Ends(1, 1)]).script("d", &[Run::Ends(3, 1)]);
     sim.pass(2);
     check(&sim, "True", "True", UNREADY, UNREADY);
@@ -45,7 +45,7 @@ fn a_container_that_does_not_run_is_not_ready() {
 }
 
 #[test]
-fn what_has_ended_is_not_ready_and_has_no_sandbox() {
+fn terminal_pod_is_unready_and_has_no_sandbox() {
     let ended = |code| {
         let mut sim = Sim::of("Never", &["c"]).script("c", &[Run::Ends(1, code)]);
         sim.pass(2);
@@ -56,7 +56,7 @@ fn what_has_ended_is_not_ready_and_has_no_sandbox() {
 }
 
 #[test]
-fn a_pod_is_initialized_when_its_init_containers_are_done() {
+fn initialized_condition_follows_init_containers() {
     let spec = json!({"restartPolicy": "Always",
         "initContainers": [{"name": "i1", "image": "i"}, {"name": "i2", "image": "i"}],
         "containers": [{"name": "c", "image": "i"}]});
@@ -71,7 +71,7 @@ fn a_pod_is_initialized_when_its_init_containers_are_done() {
 }
 
 #[test]
-fn readiness_gates_count_once_the_containers_are_ready() {
+fn readiness_gates_apply_after_containers_are_ready() {
     let spec = json!({"readinessGates": [{"conditionType": "example.com/a"}, {"conditionType": "example.com/b"}],
         "containers": [{"name": "c", "image": "i"}]});
     let mut sim = Sim::new(spec);
@@ -100,7 +100,7 @@ fn readiness_gates_count_once_the_containers_are_ready() {
 }
 
 #[test]
-fn a_condition_keeps_the_time_of_its_last_change() {
+fn condition_keeps_its_last_transition_time() {
     let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(100, 1), Run::Forever]);
     let since = |sim: &Sim, kind: &str| {
         let conditions = sim.status().conditions.unwrap();
@@ -118,7 +118,7 @@ fn a_condition_keeps_the_time_of_its_last_change() {
 }
 
 #[test]
-fn conditions_and_status_name_the_generation_they_were_made_from() {
+fn status_and_conditions_have_the_observed_generation() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.pass(1);
     sim.api.metadata.generation = Some(2);
@@ -129,7 +129,7 @@ fn conditions_and_status_name_the_generation_they_were_made_from() {
 }
 
 #[test]
-fn a_container_shows_what_is_mounted_before_it_runs_and_after() {
+fn container_status_shows_volume_mounts_before_and_after_start() {
     let mounts = json!([{"name": "a", "mountPath": "/a", "subPath": "x"},
         {"name": "b", "mountPath": "/b", "readOnly": true, "recursiveReadOnly": "IfPossible"}]);
     let shown = json!([{"name": "a", "mountPath": "/a"},
@@ -145,7 +145,7 @@ fn a_container_shows_what_is_mounted_before_it_runs_and_after() {
 }
 
 #[test]
-fn that_a_sandbox_is_ready_is_told_where_its_feature_is_on() {
+fn ready_to_start_condition_requires_its_feature_gate() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.pass(1);
     assert_eq!(sim.condition("PodReadyToStartContainers"), "True");

@@ -32,7 +32,7 @@ fn running(policy: &str, names: &[&str]) -> (Sim, usize) {
 }
 
 #[test]
-fn the_status_says_so_at_once_and_a_restart_waits_for_the_runtime() {
+fn status_shows_reap_and_restart_waits_for_cleanup() {
     let (mut sim, since) = running("Always", &["c", "d"]);
     ends(&mut sim, "c", 3, EARLY);
     assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("terminated Error 3", 0));
@@ -45,7 +45,7 @@ fn the_status_says_so_at_once_and_a_restart_waits_for_the_runtime() {
 }
 
 #[test]
-fn a_pod_has_ended_at_once_and_its_sandbox_goes_when_the_runtime_is_done() {
+fn phase_is_terminal_at_reap_and_sandbox_stops_after_cleanup() {
     let (mut sim, since) = running("Never", &["c"]);
     ends(&mut sim, "c", 0, EARLY);
     assert_eq!(sim.phase(), "Succeeded");
@@ -55,7 +55,7 @@ fn a_pod_has_ended_at_once_and_its_sandbox_goes_when_the_runtime_is_done() {
 }
 
 #[test]
-fn the_next_container_does_not_wait_and_a_sidecar_is_stopped() {
+fn other_containers_do_not_wait_for_runtime_cleanup() {
     let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}], "initContainers": [
         {"name": "s", "image": "i", "restartPolicy": "Always"}, {"name": "i", "image": "i"}]});
     let mut sim = Sim::new(spec).script("i", &[Run::Forever]);
@@ -68,7 +68,7 @@ fn the_next_container_does_not_wait_and_a_sidecar_is_stopped() {
 }
 
 #[test]
-fn what_is_told_later_or_twice_changes_nothing() {
+fn duplicate_exit_event_is_ignored() {
     let (mut sim, _) = running("Never", &["c", "d"]);
     ends(&mut sim, "c", 3, EARLY);
     let (shown, known) = (sim.status(), sim.pod.clone());
@@ -80,7 +80,7 @@ fn what_is_told_later_or_twice_changes_nothing() {
 }
 
 #[test]
-fn the_end_of_another_container_is_not_its_own() {
+fn exit_event_of_another_container_is_ignored() {
     let (mut sim, _) = running("Always", &["c"]);
     let (first, _) = sim.pod.container_id("c", false).unwrap();
     ends(&mut sim, "c", 1, LATE);
@@ -93,7 +93,7 @@ fn the_end_of_another_container_is_not_its_own() {
 }
 
 #[test]
-fn a_list_makes_up_for_a_word_that_got_lost() {
+fn relist_replaces_a_lost_exit_event() {
     for gone in [false, true] {
         let (mut sim, since) = running("Never", &["c"]);
         ends(&mut sim, "c", 3, EARLY);
@@ -108,7 +108,7 @@ fn a_list_makes_up_for_a_word_that_got_lost() {
 }
 
 #[test]
-fn a_deletion_waits_for_the_runtime_too() {
+fn deletion_waits_for_runtime_cleanup() {
     let (mut sim, since) = running("Always", &["c"]);
     ends(&mut sim, "c", 0, EARLY);
     sim.delete(30);

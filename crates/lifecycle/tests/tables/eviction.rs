@@ -52,7 +52,7 @@ fn check(policy: &EvictionPolicy, story: &[(u64, i64, &[Pressure], bool)]) {
 const MEMORY: &[Pressure] = &[Pressure::Memory];
 
 #[test]
-fn a_hard_threshold_counts_at_once_and_its_condition_stays_for_a_while() {
+fn hard_threshold_is_met_at_once_and_pressure_persists() {
     let policy = policy(&[hard(Signal::MemoryAvailable, "100Mi")]);
     let story: &[(u64, i64, &[Pressure], bool)] = &[
         (0, 100, &[], false),
@@ -66,7 +66,7 @@ fn a_hard_threshold_counts_at_once_and_its_condition_stays_for_a_while() {
 }
 
 #[test]
-fn a_soft_threshold_counts_after_its_grace_without_a_break() {
+fn soft_threshold_is_met_after_uninterrupted_grace_period() {
     let policy = policy(&[soft(Signal::MemoryAvailable, "10%", 30)]);
     let story: &[(u64, i64, &[Pressure], bool)] = &[
         (0, 99, MEMORY, false),
@@ -80,7 +80,7 @@ fn a_soft_threshold_counts_after_its_grace_without_a_break() {
 }
 
 #[test]
-fn what_was_crossed_is_reclaimed_to_its_minimum() {
+fn threshold_is_met_until_minimum_reclaim_is_reached() {
     let mut one = hard(Signal::MemoryAvailable, "100Mi");
     one.min_reclaim = Some(Level::quantity("50Mi").unwrap());
     let story: &[(u64, i64, &[Pressure], bool)] = &[
@@ -94,14 +94,14 @@ fn what_was_crossed_is_reclaimed_to_its_minimum() {
 }
 
 #[test]
-fn without_a_transition_period_a_condition_goes_with_its_cause() {
+fn pressure_clears_at_once_without_transition_period() {
     let policy =
         EvictionPolicy { transition_period: Duration::ZERO, ..policy(&[hard(Signal::MemoryAvailable, "100Mi")]) };
     check(&policy, &[(0, 99, MEMORY, true), (10, 100, &[], false)]);
 }
 
 #[test]
-fn memory_comes_before_all_else_and_what_is_not_seen_is_not_lacking() {
+fn memory_threshold_comes_first_and_unknown_signal_is_ignored() {
     let policy = policy(&[
         hard(Signal::NodeFsAvailable, "10%"),
         hard(Signal::ImageFsInodesFree, "5%"),
@@ -168,7 +168,7 @@ fn goes(signal: Signal, rows: &[Row], expected: &[&str]) {
 }
 
 #[test]
-fn who_uses_more_than_asked_for_goes_first_then_the_lower_priority_then_the_larger_excess() {
+fn eviction_ranks_by_request_excess_then_priority_then_usage() {
     let rows: &[Row] = &[
         ("within", 0, "100Mi", 90),
         ("exact", -5, "100Mi", 100),
@@ -194,7 +194,7 @@ fn static_pod_is_never_evicted() {
 }
 
 #[test]
-fn for_a_disk_counts_what_is_on_it() {
+fn disk_eviction_ranks_by_usage_on_the_full_disk() {
     // Each has 100 of one kind; the one that counts goes.
     let candidates: Vec<Candidate> = ["rootfs", "logs", "volume", "memory-volume"]
         .iter()
@@ -229,7 +229,7 @@ fn says(threshold: &Threshold, available: i64, request: &Value, figures: Option<
 }
 
 #[test]
-fn the_message_names_what_was_low_and_who_used_it() {
+fn eviction_message_names_resource_and_containers() {
     let memory = hard(Signal::MemoryAvailable, "100Mi");
     says(
         &memory,
@@ -268,7 +268,7 @@ fn the_message_names_what_was_low_and_who_used_it() {
 }
 
 #[test]
-fn the_event_names_for_programs_what_was_low_and_who_used_it() {
+fn eviction_event_annotations_name_offending_containers() {
     let told = |figures: Option<PodFigures>| {
         let candidates = [Candidate { pod: pod("p", 0, &json!({"memory": "64Mi"}), None), figures }];
         let starved = starved(&hard(Signal::MemoryAvailable, "100Mi"), 52 * MIB, 1000 * MIB);
@@ -281,7 +281,7 @@ fn the_event_names_for_programs_what_was_low_and_who_used_it() {
 }
 
 #[test]
-fn a_hard_threshold_gives_a_second_and_a_soft_one_what_was_set() {
+fn eviction_grace_is_1s_for_hard_and_configured_for_soft() {
     let grace = |threshold: &Threshold, max: Option<u32>, own: Option<i64>| {
         let figures = left(&[(threshold.signal, 1, 2)]);
         let policy = EvictionPolicy { max_pod_grace_seconds: max, ..policy(std::slice::from_ref(threshold)) };
@@ -320,7 +320,7 @@ fn exceeds(spec: &Value, written: i64, in_volume: i64, expected: Option<&str>) {
 }
 
 #[test]
-fn a_pod_that_takes_more_of_the_disk_than_it_may_goes() {
+fn pod_over_its_local_storage_limit_is_evicted() {
     let sized = |limit: &str| json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": limit}}], "containers": [{"name": "c"}]});
     exceeds(&sized("1Mi"), 0, 1024, None);
     exceeds(&sized("1024Ki"), 0, 1025, Some("Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". "));
@@ -352,7 +352,7 @@ fn a_pod_that_takes_more_of_the_disk_than_it_may_goes() {
 }
 
 #[test]
-fn only_pods_that_promised_something_are_worth_measuring() {
+fn pod_has_local_storage_limits_if_any_is_set() {
     for (spec, expected) in [
         (json!({"containers": [{"name": "c"}], "volumes": [{"name": "v", "emptyDir": {}}]}), false),
         (json!({"containers": [{"name": "c"}], "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]}), true),
@@ -364,7 +364,7 @@ fn only_pods_that_promised_something_are_worth_measuring() {
 }
 
 #[test]
-fn what_nobody_uses_goes_first_where_it_is_on_the_disk_that_is_full() {
+fn unused_data_is_reclaimed_first_on_the_full_disk() {
     for (signal, with_images, apart) in [
         (Signal::NodeFsAvailable, true, false),
         (Signal::NodeFsInodesFree, true, false),
@@ -380,7 +380,7 @@ fn what_nobody_uses_goes_first_where_it_is_on_the_disk_that_is_full() {
 }
 
 #[test]
-fn it_is_enough_when_no_threshold_is_crossed_with_what_must_be_reclaimed_on_top() {
+fn reclaim_is_enough_above_thresholds_plus_minimum_reclaim() {
     let mut disk = hard(Signal::NodeFsAvailable, "10");
     disk.min_reclaim = Some(Level::quantity("5").unwrap());
     let policy = policy(&[disk, soft(Signal::MemoryAvailable, "10%", 30)]);
@@ -393,7 +393,7 @@ fn it_is_enough_when_no_threshold_is_crossed_with_what_must_be_reclaimed_on_top(
 }
 
 #[test]
-fn on_a_full_disk_the_containers_of_pods_that_have_left_are_not_kept() {
+fn disk_full_removes_containers_of_terminated_pods() {
     let removed = |sim: &Sim| sim.log.iter().filter(|(_, a)| matches!(a, Action::RemoveContainer { .. })).count();
     let mut alive = Sim::of("Always", &["c"]);
     alive.pass(10);

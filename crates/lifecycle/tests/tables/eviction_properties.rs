@@ -40,7 +40,7 @@ fn row(candidate: &Candidate) -> Row {
 
 proptest! {
     #[test]
-    fn nobody_goes_while_another_deserves_it_more(rows in vec((-2..3_i32, 0..5_i64, 0..9_i64), 0..8)) {
+    fn eviction_victim_has_the_highest_rank(rows in vec((-2..3_i32, 0..5_i64, 0..9_i64), 0..8)) {
         let mut watch = Watch::default();
         let low = [(Signal::MemoryAvailable, Figure { available: 1, capacity: CAPACITY })].into();
         let starved = watch.observe(&policy(0), &low, start()).unwrap();
@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn conditions_and_evictions_follow_the_figures(
+    fn pressure_and_evictions_follow_the_observations(
         grace in prop_oneof![Just(0_u64), Just(30)],
         story in vec((1..50_u64, 0..200_i64), 1..40),
     ) {

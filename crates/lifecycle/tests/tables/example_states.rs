@@ -25,14 +25,14 @@ fn one(policy: &str, first: Run) -> Sim {
 }
 
 #[test]
-fn one_container_exits_with_success() {
+fn succeeded_container_restarts_by_restart_policy() {
     check(one("Always", Run::Ends(5, 0)), "Running", &[("c", "running", 1)]);
     check(one("OnFailure", Run::Ends(5, 0)), "Succeeded", &[("c", "terminated Completed 0", 0)]);
     check(one("Never", Run::Ends(5, 0)), "Succeeded", &[("c", "terminated Completed 0", 0)]);
 }
 
 #[test]
-fn one_container_exits_with_failure() {
+fn failed_container_restarts_by_restart_policy() {
     check(one("Always", Run::Ends(5, 1)), "Running", &[("c", "running", 1)]);
     check(one("OnFailure", Run::Ends(5, 1)), "Running", &[("c", "running", 1)]);
     check(one("Never", Run::Ends(5, 1)), "Failed", &[("c", "terminated Error 1", 0)]);
@@ -43,14 +43,14 @@ fn two(policy: &str) -> Sim {
 }
 
 #[test]
-fn the_first_of_two_containers_exits_with_failure() {
+fn pod_with_one_of_two_failed_containers_is_running() {
     check(two("Always"), "Running", &[("c1", "running", 1), ("c2", "running", 0)]);
     check(two("OnFailure"), "Running", &[("c1", "running", 1), ("c2", "running", 0)]);
     check(two("Never"), "Running", &[("c1", "terminated Error 1", 0), ("c2", "running", 0)]);
 }
 
 #[test]
-fn the_second_exits_while_the_first_does_not_run() {
+fn second_exit_decides_phase_while_first_is_not_running() {
     for code in [0, 1] {
         let story = |policy| {
             Sim::of(policy, &["c1", "c2"])
@@ -70,7 +70,7 @@ fn the_second_exits_while_the_first_does_not_run() {
 }
 
 #[test]
-fn a_container_runs_out_of_memory() {
+fn oom_killed_container_restarts_by_restart_policy() {
     check(one("Always", Run::OutOfMemory(5)), "Running", &[("c", "running", 1)]);
     check(one("OnFailure", Run::OutOfMemory(5)), "Running", &[("c", "running", 1)]);
     check(one("Never", Run::OutOfMemory(5)), "Failed", &[("c", "terminated OOMKilled 137", 0)]);
@@ -80,7 +80,7 @@ fn a_container_runs_out_of_memory() {
 }
 
 #[test]
-fn a_disk_dies() {
+fn evicted_pod_fails_under_any_restart_policy() {
     for policy in ["Always", "OnFailure", "Never"] {
         let mut sim = Sim::of(policy, &["c1", "c2"]).on_stop("c2", 3, 0);
         sim.pass(5);
@@ -91,7 +91,7 @@ fn a_disk_dies() {
 }
 
 #[test]
-fn a_node_is_segmented_out_and_its_controller_says_failed() {
+fn phase_failed_by_controller_terminates_containers() {
     for policy in ["Always", "OnFailure", "Never"] {
         let mut sim = Sim::of(policy, &["c"]);
         sim.pass(5);

@@ -24,7 +24,7 @@ fn starting(policy: &str, seconds: u64, outcome: HookOutcome) -> Sim {
 }
 
 #[test]
-fn a_container_does_not_count_as_running_before_its_post_start_hook_is_done() {
+fn container_is_waiting_until_post_start_is_done() {
     let mut sim = starting("Always", 5, Done);
     sim.pass(4);
     let c = sim.container("c");
@@ -38,7 +38,7 @@ fn a_container_does_not_count_as_running_before_its_post_start_hook_is_done() {
 }
 
 #[test]
-fn each_start_has_its_hook_and_probes_come_after_it() {
+fn post_start_runs_at_each_start_before_probes() {
     let mut fields = hooks(&["postStart"]);
     fields["livenessProbe"] = json!({"tcpSocket": {"port": 80}});
     let mut sim = pod("Always", &fields).script("c", &[Run::Ends(18, 1), Run::Forever]);
@@ -49,7 +49,7 @@ fn each_start_has_its_hook_and_probes_come_after_it() {
 }
 
 #[test]
-fn a_slow_hook_delays_the_containers_after_it() {
+fn slow_post_start_delays_later_containers() {
     let mut first = json!({"name": "a", "image": "i"});
     first["lifecycle"] = hooks(&["postStart"])["lifecycle"].clone();
     let mut sim = Sim::new(json!({"containers": [first, {"name": "b", "image": "i"}]}));
@@ -78,7 +78,7 @@ fn post_start_failure_kills_the_container() {
 }
 
 #[test]
-fn a_container_that_ends_during_its_hook_has_ended() {
+fn container_that_exits_during_post_start_is_terminated() {
     let mut sim = starting("Never", 10, failed()).script("c", &[Run::Ends(4, 3)]);
     sim.pass(20);
     assert_eq!((sim.phase().as_str(), sim.state("c").as_str()), ("Failed", "terminated Error 3"));
@@ -104,7 +104,7 @@ fn check(grace: i64, seconds: u64, expected: [&str; 3]) {
 }
 
 #[test]
-fn a_pre_stop_hook_comes_first_within_the_grace_period_and_its_two_seconds() {
+fn pre_stop_uses_grace_period_and_container_gets_2s_minimum() {
     check(30, 0, ["10 PreStop c 30s", "10 stop c 30s", "40 stop sandbox"]);
     check(30, 12, ["10 PreStop c 30s", "22 stop c 18s", "40 stop sandbox"]);
     check(30, 29, ["10 PreStop c 30s", "39 stop c 2s", "41 stop sandbox"]);
@@ -114,7 +114,7 @@ fn a_pre_stop_hook_comes_first_within_the_grace_period_and_its_two_seconds() {
 }
 
 #[test]
-fn a_failed_pre_stop_hook_is_told_without_details_and_one_that_took_too_long_is_not() {
+fn pre_stop_failure_event_has_no_details_and_timeout_has_none() {
     let reasons = |sim: &Sim| sim.event_reasons().contains(&"FailedPreStopHook");
     let sim = stopping(30, 5, failed());
     assert_eq!(sim.message_of("FailedPreStopHook"), "PreStopHook failed");
@@ -123,7 +123,7 @@ fn a_failed_pre_stop_hook_is_told_without_details_and_one_that_took_too_long_is_
 }
 
 #[test]
-fn no_grace_at_all_runs_no_hook() {
+fn pre_stop_is_not_run_with_zero_grace() {
     let mut sim = pod("Always", &hooks(&["preStop"])).on_stop("c", 1000, 0);
     sim.pass(10);
     sim.force_delete();
@@ -143,7 +143,7 @@ fn no_grace_at_all_runs_no_hook() {
 
 /// A Pod without a grace period of its own, whose container fails its liveness probe or outlives the Pod's deadline.
 #[test]
-fn a_pod_without_grace_runs_no_hook_unless_a_deletion_gives_it_some() {
+fn pre_stop_is_not_run_with_zero_pod_grace_unless_deleted() {
     let spec = |more: &Value| {
         let mut container = json!({"name": "c", "image": "i"});
         container.as_object_mut().unwrap().extend(hooks(&["preStop"]).as_object().unwrap().clone());
@@ -167,7 +167,7 @@ fn a_pod_without_grace_runs_no_hook_unless_a_deletion_gives_it_some() {
 }
 
 #[test]
-fn a_shorter_grace_period_ends_a_hook_and_a_forced_deletion_at_once() {
+fn shorter_grace_or_forced_deletion_cuts_pre_stop() {
     let sim = || {
         let mut sim = pod("Always", &hooks(&["preStop"])).hook("c", Hook::PreStop, 50, Done).on_stop("c", 1000, 0);
         sim.pass(10);
@@ -186,7 +186,7 @@ fn a_shorter_grace_period_ends_a_hook_and_a_forced_deletion_at_once() {
 }
 
 #[test]
-fn a_hook_is_not_run_for_what_has_ended_by_itself() {
+fn pre_stop_is_not_run_for_exited_container() {
     let mut sim = pod("Never", &hooks(&["preStop"])).script("c", &[Run::Ends(5, 0)]);
     sim.pass(10);
     sim.delete(30);
@@ -203,7 +203,7 @@ fn a_hook_is_not_run_for_what_has_ended_by_itself() {
 }
 
 #[test]
-fn a_hook_is_run_at_least_once_over_a_restart_of_the_kubelet() {
+fn pre_stop_is_rerun_after_kubelet_restart_if_unfinished() {
     for (away, expected) in [
         (1, ["10 PreStop c 30s", "15 PreStop c 25s", "24 stop c 16s"]),
         (50, ["10 PreStop c 30s", "64 stop c 2s", "66 stop sandbox"]),
@@ -228,7 +228,7 @@ fn a_hook_is_run_at_least_once_over_a_restart_of_the_kubelet() {
 }
 
 #[test]
-fn an_unfinished_post_start_hook_is_run_again_after_a_restart_and_a_finished_one_is_not() {
+fn post_start_is_rerun_after_kubelet_restart_if_unfinished() {
     for checkpoint in [true, false] {
         for (seconds, times) in [(20, vec![0, 10]), (5, vec![0])] {
             let mut sim = starting("Always", seconds, Done);
@@ -246,7 +246,7 @@ fn an_unfinished_post_start_hook_is_run_again_after_a_restart_and_a_finished_one
 }
 
 #[test]
-fn a_kill_by_a_probe_runs_the_hook_within_the_probes_grace() {
+fn probe_kill_runs_pre_stop_within_probe_grace() {
     for (grace, hook, expected) in [
         (9, 4, ["10 PreStop c 9s", "14 stop c 5s", "19 image c"]),
         (9, 40, ["10 PreStop c 9s", "19 stop c 2s", "21 image c"]),
@@ -262,7 +262,7 @@ fn a_kill_by_a_probe_runs_the_hook_within_the_probes_grace() {
 }
 
 #[test]
-fn a_deletion_during_a_kill_does_not_run_the_hook_again() {
+fn deletion_during_probe_kill_does_not_rerun_pre_stop() {
     let mut fields = hooks(&["preStop"]);
     fields["livenessProbe"] = json!({"tcpSocket": {"port": 80}, "failureThreshold": 1});
     let mut sim = pod("Always", &fields).probe("c", Liveness, &[(1, refused())]).on_stop("c", 1000, 0);
@@ -274,7 +274,7 @@ fn a_deletion_during_a_kill_does_not_run_the_hook_again() {
 }
 
 #[test]
-fn all_hooks_begin_at_once_and_the_signals_keep_their_order() {
+fn pre_stop_hooks_run_in_parallel_and_signals_keep_order() {
     let with = |name: &str, policy: Option<&str>| {
         let mut c = json!({"name": name, "image": "i", "restartPolicy": policy});
         c["lifecycle"] = hooks(&["preStop"])["lifecycle"].clone();
@@ -300,7 +300,7 @@ fn all_hooks_begin_at_once_and_the_signals_keep_their_order() {
 }
 
 #[test]
-fn the_stop_signal_comes_after_the_hook() {
+fn stop_signal_follows_pre_stop() {
     let mut fields = hooks(&["preStop"]);
     fields["lifecycle"]["stopSignal"] = json!("SIGUSR1");
     for (grace, expected) in [(30, ["PreStop", "SIGUSR1"].as_slice()), (0, &["SIGUSR1"])] {

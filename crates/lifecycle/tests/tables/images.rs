@@ -23,7 +23,7 @@ fn message(sim: &Sim, name: &str) -> String {
 }
 
 #[test]
-fn a_failed_pull_is_tried_again_after_10_20_and_so_on_up_to_300_seconds() {
+fn image_pull_backoff_doubles_from_10s_to_300s() {
     let mut sim = Sim::of("Always", &["c"]);
     fail(&mut sim, 8);
     sim.pass(2000);
@@ -32,7 +32,7 @@ fn a_failed_pull_is_tried_again_after_10_20_and_so_on_up_to_300_seconds() {
 }
 
 #[test]
-fn in_between_one_looks_for_an_image_that_somebody_else_may_bring() {
+fn image_is_checked_during_pull_backoff() {
     let mut sim = Sim::of("Always", &["c"]);
     fail(&mut sim, 8);
     sim.pass(95);
@@ -44,7 +44,7 @@ fn in_between_one_looks_for_an_image_that_somebody_else_may_bring() {
 }
 
 #[test]
-fn the_delay_is_one_for_all_containers_of_the_pod_with_that_image() {
+fn pull_backoff_is_shared_by_containers_with_the_image() {
     let mut sim = Sim::new(json!({"restartPolicy": "Always", "containers": [
         {"name": "a", "image": "i"}, {"name": "b", "image": "i"}, {"name": "c", "image": "other"}]}));
     fail(&mut sim, 3);
@@ -60,7 +60,7 @@ fn the_delay_is_one_for_all_containers_of_the_pod_with_that_image() {
 }
 
 #[test]
-fn the_delay_outlives_a_pull_that_succeeds_and_ends_after_ten_minutes() {
+fn pull_backoff_survives_success_and_resets_after_10_minutes() {
     // Always pulled: each start asks.
     let asks = |run: u64, failures: usize| {
         let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(run, 0), Run::Forever]);
@@ -76,7 +76,7 @@ fn the_delay_outlives_a_pull_that_succeeds_and_ends_after_ten_minutes() {
 }
 
 #[test]
-fn another_image_is_asked_for_at_once() {
+fn new_image_is_pulled_without_backoff() {
     let mut sim = Sim::of("Always", &["c"]);
     fail(&mut sim, 1);
     sim.pass(2);
@@ -87,7 +87,7 @@ fn another_image_is_asked_for_at_once() {
 }
 
 #[test]
-fn what_no_pull_can_mend_is_looked_at_every_10_seconds() {
+fn unpullable_image_is_checked_every_10_seconds() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.image_failures = [("ErrImageNeverPull", "not present"); 4].into();
     sim.pass(60);
@@ -95,7 +95,7 @@ fn what_no_pull_can_mend_is_looked_at_every_10_seconds() {
 }
 
 #[test]
-fn the_runtime_may_name_the_reason() {
+fn pull_error_prefix_sets_the_waiting_reason() {
     for (error, reason, message) in [
         ("not found", "ErrImagePull", "not found"),
         (
@@ -155,7 +155,7 @@ fn events(fact: ImageFact, gates: &str, expected: &[&str]) {
 }
 
 #[test]
-fn events_tell_where_the_image_came_from() {
+fn image_events_match_upstream() {
     let present = || ImageFact::Present { image_ref: "sha".to_owned() };
     events(
         present(),
@@ -205,7 +205,7 @@ fn with_image_volume() -> Sim {
 }
 
 #[test]
-fn the_image_of_a_volume_is_waited_for_as_the_containers_own() {
+fn image_volume_pull_blocks_the_container_start() {
     let mut sim = with_image_volume();
     fail(&mut sim, 2);
     sim.runtime.failing_volume = Some("data".to_owned());
@@ -218,7 +218,7 @@ fn the_image_of_a_volume_is_waited_for_as_the_containers_own() {
 }
 
 #[test]
-fn events_of_a_volumes_image_are_the_pods() {
+fn image_volume_events_are_about_the_pod() {
     let sim = with_image_volume();
     let told = |image: &str, fact: ImageFact| {
         let mut pod = lifecycle::Pod::new(Arc::new(sim.api.clone()), sim.now);

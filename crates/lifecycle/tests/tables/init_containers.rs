@@ -32,7 +32,7 @@ fn init_containers_run_in_order_before_app() {
 }
 
 #[test]
-fn one_that_fails_is_run_again_unless_the_policy_is_never() {
+fn failed_init_container_restarts_unless_policy_is_never() {
     let done = "terminated Completed 0";
     let fails = [Run::Ends(5, 1), Run::Ends(5, 0)];
     check(pod("Always", &fails), "Running", [done, done, "running"], 1);
@@ -46,13 +46,13 @@ fn one_that_fails_is_run_again_unless_the_policy_is_never() {
 }
 
 #[test]
-fn one_that_fails_for_ever_keeps_the_pod_pending() {
+fn init_container_that_keeps_failing_keeps_pod_pending() {
     let waits = "waiting PodInitializing";
     check(pod("Always", &[Run::Ends(1, 1)]), "Pending", ["waiting CrashLoopBackOff", waits, waits], 2);
 }
 
 #[test]
-fn its_own_policy_and_rules_win() {
+fn init_container_restart_policy_and_rules_override_the_pod() {
     let done = "terminated Completed 0";
     let waits = "waiting PodInitializing";
     let with = |policy, first: Value, code| {
@@ -70,7 +70,7 @@ fn its_own_policy_and_rules_win() {
 }
 
 #[test]
-fn what_has_succeeded_is_done_even_if_a_rule_names_its_code() {
+fn succeeded_init_container_ignores_restart_rules() {
     let rules = json!({"restartPolicy": "Never",
         "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [0]}}]});
     let done = "terminated Completed 0";
@@ -79,14 +79,14 @@ fn what_has_succeeded_is_done_even_if_a_rule_names_its_code() {
 }
 
 #[test]
-fn they_do_not_run_again_when_an_app_container_does() {
+fn init_containers_do_not_rerun_when_app_restarts() {
     let mut sim = pod("Always", &[Run::Ends(1, 0)]).script("c", &[Run::Ends(5, 1), Run::Forever]);
     sim.pass(60);
     assert_eq!((sim.starts("i1").len(), sim.starts("i2").len(), sim.starts("c").len()), (1, 1, 2));
 }
 
 #[test]
-fn a_deletion_during_initialization_starts_nothing_more() {
+fn deletion_during_initialization_starts_no_container() {
     let mut sim = pod("Always", &[Run::Forever]).on_stop("i1", 2, 0);
     sim.pass(5);
     sim.delete(30);

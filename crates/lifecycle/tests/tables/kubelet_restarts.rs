@@ -38,7 +38,7 @@ fn check(policy: &str, code: i32, checkpoint: bool, phase: &str, last_or_state: 
 }
 
 #[test]
-fn an_exit_in_between_is_kept_and_counted_once() {
+fn exit_during_downtime_is_counted_once() {
     for checkpoint in [true, false] {
         check("Always", 3, checkpoint, "Running", "terminated Error 3", 1);
         check("Always", 0, checkpoint, "Running", "terminated Completed 0", 1);
@@ -50,7 +50,7 @@ fn an_exit_in_between_is_kept_and_counted_once() {
 }
 
 #[test]
-fn a_back_off_goes_on_and_a_count_stays() {
+fn kubelet_restart_keeps_backoff_and_restart_count() {
     let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1)]);
     sim.pass(35);
     assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("waiting CrashLoopBackOff", 3));
@@ -62,7 +62,7 @@ fn a_back_off_goes_on_and_a_count_stays() {
 }
 
 #[test]
-fn without_a_checkpoint_the_count_and_the_last_state_come_from_the_api() {
+fn restart_count_and_last_state_are_restored_from_the_api() {
     let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1), Run::Ends(1, 2), Run::Forever]);
     sim.pass(20);
     assert_eq!((sim.restarts("c"), sim.last_state("c").as_str()), (2, "terminated Error 2"));
@@ -77,7 +77,7 @@ fn without_a_checkpoint_the_count_and_the_last_state_come_from_the_api() {
 }
 
 #[test]
-fn what_the_runtime_lost_ends_with_137_and_is_counted() {
+fn lost_container_exits_with_137_and_is_restarted() {
     for checkpoint in [true, false] {
         let mut sim = Sim::of("Always", &["c"]);
         sim.pass(10);
@@ -99,7 +99,7 @@ fn what_the_runtime_lost_ends_with_137_and_is_counted() {
 }
 
 #[test]
-fn one_that_was_made_and_not_started_is_started_whatever_the_policy() {
+fn created_container_is_started_after_kubelet_restart() {
     for policy in ["Always", "Never"] {
         let mut sim = Sim::of(policy, &["c"]);
         sim.runtime.image_failures = [("ErrImagePull", "no")].into();
@@ -115,7 +115,7 @@ fn one_that_was_made_and_not_started_is_started_whatever_the_policy() {
 }
 
 #[test]
-fn a_pod_does_not_end_before_the_runtime_was_listed() {
+fn pod_is_not_terminated_before_the_first_relist() {
     let mut sim = Sim::of("Always", &["c"]);
     while !matches!(sim.next_action(), Some(Action::CreateSandbox { .. })) {
         let action = sim.next_action().unwrap();
@@ -136,7 +136,7 @@ fn a_pod_does_not_end_before_the_runtime_was_listed() {
 }
 
 #[test]
-fn a_sandbox_that_never_became_ready_is_stopped_before_another_is_made() {
+fn unready_sandbox_is_stopped_before_a_new_one_is_created() {
     let mut sim = Sim::of("Always", &["c"]);
     while !matches!(sim.next_action(), Some(Action::CreateSandbox { .. })) {
         let action = sim.next_action().unwrap();
@@ -191,7 +191,7 @@ fn given_up(message: &str) -> ContainerViewState {
 }
 
 #[test]
-fn a_start_that_was_cut_off_is_made_again_also_when_the_runtime_is_slow_to_give_it_up() {
+fn interrupted_start_is_retried_although_runtime_still_starts() {
     let mut sim = Sim::of("Never", &["c"]);
     while !matches!(sim.next_action(), Some(Action::StartContainer { .. })) {
         let action = sim.next_action().unwrap();
@@ -218,7 +218,7 @@ fn a_start_that_was_cut_off_is_made_again_also_when_the_runtime_is_slow_to_give_
 }
 
 #[test]
-fn nothing_is_made_before_the_runtime_has_told_what_there_is() {
+fn nothing_is_created_before_the_first_relist() {
     let makes = |action: &Action| matches!(action, Action::CreateSandbox { .. } | Action::StartContainer { .. });
     for made_before in [0, 1] {
         let mut sim = Sim::of("Always", &["c"]);
@@ -244,7 +244,7 @@ fn nothing_is_made_before_the_runtime_has_told_what_there_is() {
 }
 
 #[test]
-fn what_was_made_or_started_for_a_kubelet_that_died_is_found_and_not_made_again() {
+fn container_started_before_a_kubelet_crash_is_adopted() {
     for policy in ["Always", "OnFailure", "Never"] {
         for state in
             [None, Some(ContainerViewState::Created), Some(ContainerViewState::Running { started_at: start() })]
@@ -257,7 +257,7 @@ fn what_was_made_or_started_for_a_kubelet_that_died_is_found_and_not_made_again(
 }
 
 #[test]
-fn a_start_that_was_cut_off_is_no_run_whatever_the_policy() {
+fn interrupted_start_does_not_count_as_a_run() {
     for policy in ["Always", "Never"] {
         let sim = cut_off(policy, Some(given_up("failed to create containerd task: context canceled")));
         assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 0), "{policy}");
@@ -265,7 +265,7 @@ fn a_start_that_was_cut_off_is_no_run_whatever_the_policy() {
 }
 
 #[test]
-fn one_that_may_have_run_before_its_start_was_cut_off_runs_again_only_as_its_policy_says() {
+fn interrupted_start_that_may_have_run_follows_restart_policy() {
     let state = given_up("failed to start containerd task \"c\": context canceled");
     let sim = cut_off("Never", Some(state.clone()));
     assert_eq!((sim.phase().as_str(), sim.state("c").as_str()), ("Failed", "terminated StartError 128"));
@@ -277,7 +277,7 @@ fn one_that_may_have_run_before_its_start_was_cut_off_runs_again_only_as_its_pol
 }
 
 #[test]
-fn one_that_could_not_be_started_is_not_kept() {
+fn container_that_failed_to_start_is_removed() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.start_failures = [(StartStage::Start, "no"), (StartStage::Start, "no")].into();
     sim.pass(60);
@@ -299,7 +299,7 @@ fn deletion_grace_continues_after_kubelet_restart() {
 }
 
 #[test]
-fn old_dead_containers_go_and_the_newest_dead_one_stays() {
+fn dead_containers_are_removed_except_the_newest() {
     let mut sim =
         Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1), Run::Ends(1, 2), Run::Ends(1, 3), Run::Forever]);
     sim.pass(5);
@@ -315,7 +315,7 @@ fn old_dead_containers_go_and_the_newest_dead_one_stays() {
 }
 
 #[test]
-fn a_deadline_that_passes_meanwhile_counts() {
+fn active_deadline_that_expires_during_downtime_applies() {
     let spec =
         json!({"restartPolicy": "Always", "activeDeadlineSeconds": 20, "containers": [{"name": "c", "image": "i"}]});
     let mut sim = Sim::new(spec);
@@ -326,7 +326,7 @@ fn a_deadline_that_passes_meanwhile_counts() {
 }
 
 #[test]
-fn one_that_was_made_anew_unseen_takes_the_place_of_one_that_is_gone() {
+fn recreated_container_replaces_the_lost_one_at_relist() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.image_failures = [("ErrImagePull", "no")].into();
     sim.settle();
@@ -356,7 +356,7 @@ fn resumed(random: u64, handler: &Value, period: i32, timeout: i32) -> i64 {
 }
 
 #[test]
-fn probes_go_on_at_a_random_moment_of_the_first_period_and_never_twice_at_a_time() {
+fn probes_resume_at_random_offset_and_never_overlap() {
     let tcp = json!({"tcpSocket": {"port": 80}});
     let first: Vec<i64> = (0..50).map(|random| resumed(random, &tcp, 10, 1)).collect();
     assert!(first.iter().all(|ms| (1_000..10_000).contains(ms)), "{first:?}");
@@ -377,7 +377,7 @@ fn probes_go_on_at_a_random_moment_of_the_first_period_and_never_twice_at_a_time
 }
 
 #[test]
-fn what_starts_after_the_kubelet_is_probed_without_delay() {
+fn container_started_after_kubelet_is_probed_at_once() {
     let probe = json!({"tcpSocket": {"port": 80}});
     let mut sim = Sim::new(json!({"containers": [{"name": "c", "image": "i", "readinessProbe": probe}]}));
     sim.observe(Event::KubeletStarted { at: sim.now, random: 7 });

@@ -35,7 +35,7 @@ fn counts_anew(kind: ProbeKind, kubelet_dies: bool) {
 }
 
 #[test]
-fn failures_of_one_container_do_not_count_against_the_next() {
+fn probe_failures_do_not_carry_over_to_the_next_container() {
     for kind in [Startup, Liveness] {
         for kubelet_dies in [false, true] {
             counts_anew(kind, kubelet_dies);
@@ -59,7 +59,7 @@ fn told(policy: &str, expected: &[&str]) {
 }
 
 #[test]
-fn a_deletion_is_told_of_although_a_probe_is_killing_the_container() {
+fn deletion_during_probe_kill_records_a_killing_event() {
     let stopping = "Stopping container c";
     told("Always", &["Container c failed liveness probe, will be restarted", stopping]);
     told("OnFailure", &["Container c failed liveness probe, will be restarted", stopping]);

@@ -356,7 +356,7 @@ fn kubelet_restart_keeps_readiness() {
 }
 
 #[test]
-fn a_row_of_failures_that_was_broken_stays_broken_over_a_restart_of_the_kubelet() {
+fn failure_streak_reset_survives_kubelet_restart() {
     let live = probe(&json!({"periodSeconds": 1}));
     let outcomes = [(0, Success), (10, refused()), (12, Success), (14, refused()), (15, Success)];
     let mut sim = pod("Always", &json!({"livenessProbe": live})).probe("c", Liveness, &outcomes);

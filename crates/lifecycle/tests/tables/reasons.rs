@@ -28,7 +28,7 @@ fn start(stage: StartStage) -> Sim {
 }
 
 #[test]
-fn a_container_tells_what_it_waits_for() {
+fn waiting_reason_follows_the_failed_step() {
     let mut no_sandbox = Sim::of("Always", &["c"]);
     no_sandbox.runtime.sandbox_failures = 1;
     check(no_sandbox, "c", &[(0, "waiting ContainerCreating"), (1, "running")]);
@@ -77,7 +77,7 @@ fn start_failure_shows_error_then_crash_loop_backoff() {
 }
 
 #[test]
-fn with_init_containers_the_others_wait_for_them() {
+fn app_container_waits_in_pod_initializing() {
     let spec = json!({"initContainers": [{"name": "i", "image": "i"}], "containers": [{"name": "c", "image": "i"}]});
     let sim = || Sim::new(spec.clone()).script("i", &[Run::Ends(5, 0)]);
     check(sim(), "c", &[(0, "waiting PodInitializing"), (4, "waiting PodInitializing"), (5, "running")]);
@@ -85,7 +85,7 @@ fn with_init_containers_the_others_wait_for_them() {
 }
 
 #[test]
-fn the_phase_is_pending_until_all_containers_ran_once_and_running_ever_after() {
+fn phase_is_pending_until_all_containers_have_run_once() {
     for sim in [image("ErrImagePull"), start(StartStage::Config), start(StartStage::Start)] {
         let mut sim = sim.script("c", &[Run::Ends(1, 1)]);
         sim.settle();
@@ -113,7 +113,7 @@ fn events(mut sim: Sim, seconds: u64, expected: &[&str]) {
 const PRESENT: &str = "Normal Pulled: Container image \"i\" already present on machine and can be accessed by the pod";
 
 #[test]
-fn events_tell_the_story() {
+fn events_match_upstream_in_order() {
     events(
         Sim::of("Always", &["c"]),
         10,
@@ -156,7 +156,7 @@ fn events_tell_the_story() {
 
 /// Upstream's kubelet gives up a round of waiting for volumes after 2m3s, and says nothing of that since 1.28.
 #[test]
-fn volumes_that_fail_are_told_as_often_as_they_are_tried_and_never_as_a_whole() {
+fn failed_mount_event_is_recorded_at_each_retry() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.volume_failures = 8;
     let tried = |sim: &Sim| sim.event_reasons().iter().filter(|r| **r == "FailedMount").count() / 2;
@@ -172,7 +172,7 @@ fn volumes_that_fail_are_told_as_often_as_they_are_tried_and_never_as_a_whole() 
 }
 
 #[test]
-fn each_failed_start_is_told_as_often_as_its_image_was_found() {
+fn failed_start_event_count_equals_pulled_event_count() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.start_failures = [(StartStage::Config, "words"); 5].into();
     sim.pass(10);
@@ -182,7 +182,7 @@ fn each_failed_start_is_told_as_often_as_its_image_was_found() {
 }
 
 #[test]
-fn an_event_names_the_container_in_the_spec() {
+fn event_field_path_names_the_container() {
     let spec = json!({"initContainers": [{"name": "i", "image": "i"}], "containers": [{"name": "c", "image": "i"}]});
     let mut sim = Sim::new(spec).script("i", &[Run::Ends(1, 0)]);
     sim.pass(2);
@@ -192,7 +192,7 @@ fn an_event_names_the_container_in_the_spec() {
 
 /// Upstream's `MaxPodTerminationMessageLogLength`.
 #[test]
-fn the_containers_of_a_pod_share_the_room_for_their_last_words() {
+fn termination_messages_share_the_pod_limit() {
     for (containers, expected) in [(1, 12 * 1024), (3, 4 * 1024), (4, 3072), (12, 1024)] {
         let names: Vec<String> = (0..containers).map(|n| format!("c{n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -48,7 +48,7 @@ fn deferred() -> ResizeVerdict {
 }
 
 #[test]
-fn what_fits_is_allocated_and_given_to_what_runs() {
+fn feasible_resize_is_allocated_and_actuated() {
     let mut sim = pod("Always", "NotRequired");
     sim.resize("c", &amounts("150m", "15Mi"), &amounts("300m", "30Mi"));
     assert_eq!(shown(&sim), ("150m".to_owned(), "150m".to_owned()));
@@ -60,7 +60,7 @@ fn what_fits_is_allocated_and_given_to_what_runs() {
 }
 
 #[test]
-fn what_does_not_fit_now_waits_and_is_tried_again() {
+fn deferred_resize_is_retried_after_30s_then_every_3m() {
     let mut sim = pod("Always", "NotRequired");
     sim.runtime.verdicts = vec![deferred(); 3].into();
     sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
@@ -76,7 +76,7 @@ fn what_does_not_fit_now_waits_and_is_tried_again() {
 }
 
 #[test]
-fn room_that_is_made_is_used_at_once() {
+fn deferred_resize_is_retried_when_resources_are_released() {
     let mut sim = pod("Always", "NotRequired");
     sim.runtime.verdicts = vec![deferred()].into();
     sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
@@ -86,7 +86,7 @@ fn room_that_is_made_is_used_at_once() {
 }
 
 #[test]
-fn what_never_fits_is_tried_again_when_something_else_is_asked_for() {
+fn infeasible_resize_is_retried_only_after_a_new_request() {
     let mut sim = pod("Always", "NotRequired");
     sim.runtime.verdicts = vec![ResizeVerdict::Infeasible { message: "small".to_owned() }].into();
     sim.resize("c", &amounts("1k", "10Mi"), &amounts("1k", "20Mi"));
@@ -101,7 +101,7 @@ fn what_never_fits_is_tried_again_when_something_else_is_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_given_is_told_and_tried_again() {
+fn failed_resize_is_reported_and_retried() {
     let mut sim = pod("Always", "NotRequired");
     sim.runtime.resize_failures = vec!["in use"; 3].into();
     sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "15Mi"));
@@ -113,7 +113,7 @@ fn what_cannot_be_given_is_told_and_tried_again() {
 }
 
 #[test]
-fn a_container_is_restarted_for_what_its_policy_says() {
+fn resize_restarts_container_by_resize_policy() {
     for policy in ["Always", "OnFailure"] {
         let mut sim = pod(policy, "RestartContainer").on_stop("c", 2, 0);
         sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
@@ -134,7 +134,7 @@ fn a_container_is_restarted_for_what_its_policy_says() {
 }
 
 #[test]
-fn what_is_restarted_is_never_shown_as_ended_where_its_policy_would_not_restart_it() {
+fn container_restarted_by_resize_is_never_shown_terminated() {
     let mut sim = pod("OnFailure", "RestartContainer").on_stop("c", 2, 0);
     // The next start has to wait for the Pod's cgroup.
     sim.runtime.resize_failures = vec!["no"; 3].into();
@@ -149,7 +149,7 @@ fn what_is_restarted_is_never_shown_as_ended_where_its_policy_would_not_restart_
 }
 
 #[test]
-fn what_was_allocated_is_not_forgotten() {
+fn kubelet_restart_keeps_allocated_resources() {
     let mut sim = pod("Always", "NotRequired");
     sim.runtime.verdicts = vec![deferred(); 2].into();
     sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
@@ -163,7 +163,7 @@ fn what_was_allocated_is_not_forgotten() {
 }
 
 #[test]
-fn a_container_that_starts_while_more_is_allocated_gets_it_then() {
+fn resize_during_backoff_applies_at_the_next_start() {
     let mut sim = unstarted("Always", "NotRequired").script("c", &[Run::Ends(5, 1), Run::Ends(5, 1), Run::Forever]);
     sim.pass(9);
     // It waits for its back-off: what is changed is another matter.
@@ -174,7 +174,7 @@ fn a_container_that_starts_while_more_is_allocated_gets_it_then() {
 }
 
 #[test]
-fn a_pod_that_ends_is_not_resized() {
+fn terminating_pod_is_not_resized() {
     let mut sim = pod("Always", "RestartContainer").on_stop("c", 20, 0);
     sim.delete(30);
     sim.resize("c", &amounts("150m", "12Mi"), &amounts("200m", "25Mi"));
@@ -183,7 +183,7 @@ fn a_pod_that_ends_is_not_resized() {
 }
 
 #[test]
-fn it_takes_of_its_node_the_most_of_what_is_allocated_and_in_use() {
+fn requested_resources_are_max_of_allocated_and_actual() {
     let mut sim = pod("Always", "NotRequired");
     let cpu = |sim: &Sim| sim.pod.footprint()["cpu"].milli();
     sim.runtime.resize_failures = vec!["no"; 2].into();
@@ -194,7 +194,7 @@ fn it_takes_of_its_node_the_most_of_what_is_allocated_and_in_use() {
 }
 
 #[test]
-fn a_node_takes_what_fits_beside_the_others() {
+fn resize_decision_checks_capacity_and_other_pods() {
     let list = |cpu: &str, memory: &str| {
         let map = serde_json::from_value(amounts(cpu, memory)).unwrap();
         api::resources::amounts(Some(&map))

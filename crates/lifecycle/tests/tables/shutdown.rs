@@ -91,7 +91,7 @@ fn told() -> Eviction {
 }
 
 #[test]
-fn it_has_left_when_nothing_of_it_is_mounted_any_more() {
+fn evicted_pod_has_left_once_its_volumes_are_unmounted() {
     let mut sim = Sim::of("Always", &["c"]).on_stop("c", 3, 143);
     sim.pass(10);
     sim.observe(Event::Evicted(told()));
@@ -104,7 +104,7 @@ fn it_has_left_when_nothing_of_it_is_mounted_any_more() {
 }
 
 #[test]
-fn only_what_a_shutdown_ended_or_refused_runs_again_after_it() {
+fn pod_is_shut_down_only_if_node_shutdown_ended_it() {
     let ended_by = |event: Event| {
         let mut sim = Sim::of("Always", &["c"]).on_stop("c", 1, 143);
         if matches!(event, Event::Evicted(_)) {
