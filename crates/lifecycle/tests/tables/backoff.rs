@@ -1,11 +1,11 @@
-//! Delays (`doBackOff`).
+//! Restart backoff (`doBackOff`).
 
 use crate::common::{Run, Sim};
 use lifecycle::{BackoffPolicy, Event};
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
 
-/// How long after each end the container is started again, when its runs last this long.
+/// Asserts the delays between exits and restarts for runs of these lengths.
 #[track_caller]
 fn check(policy: Option<BackoffPolicy>, runs: &[u64], expected: &[u64]) {
     let script: Vec<Run> = runs.iter().map(|seconds| Run::Ends(*seconds, 1)).chain([Run::Forever]).collect();
@@ -96,10 +96,10 @@ fn failed_step_backoff_doubles_from_1s_to_60s() {
     sim.runtime.volume_failures = 3;
     sim.runtime.sandbox_failures = 8;
     sim.pass(2000);
-    let asked =
+    let times =
         |what: &str| -> Vec<u64> { sim.done().iter().filter_map(|d| d.strip_suffix(what)?.parse().ok()).collect() };
-    assert_eq!(asked(" mount"), [0, 1, 3, 7]);
-    assert_eq!(asked(" create sandbox 0"), [7, 8, 10, 14, 22, 38, 70, 130, 190]);
+    assert_eq!(times(" mount"), [0, 1, 3, 7]);
+    assert_eq!(times(" create sandbox 0"), [7, 8, 10, 14, 22, 38, 70, 130, 190]);
     assert_eq!(sim.state("c"), "running");
 }
 

@@ -1,4 +1,4 @@
-//! Hooks: postStart belongs to the start, preStop to the grace period (`killContainer` of
+//! Lifecycle hooks: postStart is part of the start, preStop of the grace period (`killContainer` in
 //! `kuberuntime_container.go`).
 
 use crate::{
@@ -19,13 +19,13 @@ fn failed() -> HookOutcome {
     HookOutcome::Failed("password: secret".to_owned())
 }
 
-fn starting(policy: &str, seconds: u64, outcome: HookOutcome) -> Sim {
+fn pod_with_post_start(policy: &str, seconds: u64, outcome: HookOutcome) -> Sim {
     pod(policy, &hooks(&["postStart"])).hook("c", Hook::PostStart, seconds, outcome)
 }
 
 #[test]
 fn container_is_waiting_until_post_start_is_done() {
-    let mut sim = starting("Always", 5, Done);
+    let mut sim = pod_with_post_start("Always", 5, Done);
     sim.pass(4);
     let c = sim.container("c");
     assert_eq!((sim.state("c").as_str(), c.started, c.ready), ("waiting ContainerCreating", Some(false), false));
@@ -60,7 +60,7 @@ fn slow_post_start_delays_later_containers() {
 
 #[test]
 fn post_start_failure_kills_the_container() {
-    let mut sim = starting("Always", 2, failed()).on_stop("c", 3, 1);
+    let mut sim = pod_with_post_start("Always", 2, failed()).on_stop("c", 3, 1);
     sim.pass(3);
     assert_eq!((sim.state("c").as_str(), sim.phase().as_str()), ("waiting PostStartHookError", "Pending"));
     assert_eq!(sim.message_of("FailedPostStartHook"), "PostStartHook failed");
@@ -72,21 +72,21 @@ fn post_start_failure_kills_the_container() {
         ("waiting CrashLoopBackOff", "terminated Error 1")
     );
     assert_eq!((sim.starts("c"), sim.times("stop c 20s")), (vec![0, 5], vec![2, 7]));
-    let mut sim = starting("Never", 2, failed());
+    let mut sim = pod_with_post_start("Never", 2, failed());
     sim.pass(10);
     assert_eq!((sim.phase().as_str(), sim.starts("c")), ("Failed", vec![0]));
 }
 
 #[test]
 fn container_that_exits_during_post_start_is_terminated() {
-    let mut sim = starting("Never", 10, failed()).script("c", &[Run::Ends(4, 3)]);
+    let mut sim = pod_with_post_start("Never", 10, failed()).script("c", &[Run::Ends(4, 3)]);
     sim.pass(20);
     assert_eq!((sim.phase().as_str(), sim.state("c").as_str()), ("Failed", "terminated Error 3"));
     assert!(sim.event_reasons().contains(&"FailedPostStartHook"));
     assert!(!sim.event_reasons().contains(&"Killing"));
 }
 
-fn stopping(grace: i64, seconds: u64, outcome: HookOutcome) -> Sim {
+fn deleted_pod_with_pre_stop(grace: i64, seconds: u64, outcome: HookOutcome) -> Sim {
     let mut sim = pod("Always", &hooks(&["preStop"])).hook("c", Hook::PreStop, seconds, outcome);
     sim = sim.on_stop("c", 1000, 0);
     sim.pass(10);
@@ -95,10 +95,10 @@ fn stopping(grace: i64, seconds: u64, outcome: HookOutcome) -> Sim {
     sim
 }
 
-/// What a deletion at second 10 does to a container that never ends by itself.
+/// Asserts the actions after a deletion at second 10 of a container that never exits by itself.
 #[track_caller]
 fn check(grace: i64, seconds: u64, expected: [&str; 3]) {
-    let sim = stopping(grace, seconds, Done);
+    let sim = deleted_pod_with_pre_stop(grace, seconds, Done);
     assert!(sim.forgotten);
     assert_eq!(sim.done_since(10)[..3], expected, "grace {grace}, a hook of {seconds} s");
 }
@@ -116,10 +116,13 @@ fn pre_stop_uses_grace_period_and_container_gets_2s_minimum() {
 #[test]
 fn pre_stop_failure_event_has_no_details_and_timeout_has_none() {
     let reasons = |sim: &Sim| sim.event_reasons().contains(&"FailedPreStopHook");
-    let sim = stopping(30, 5, failed());
+    let sim = deleted_pod_with_pre_stop(30, 5, failed());
     assert_eq!(sim.message_of("FailedPreStopHook"), "PreStopHook failed");
     assert_eq!(sim.times("stop c 25s"), [15]);
-    assert_eq!((reasons(&stopping(30, 50, Done)), reasons(&stopping(30, 5, Done))), (false, false));
+    assert_eq!(
+        (reasons(&deleted_pod_with_pre_stop(30, 50, Done)), reasons(&deleted_pod_with_pre_stop(30, 5, Done))),
+        (false, false)
+    );
 }
 
 #[test]
@@ -141,7 +144,7 @@ fn pre_stop_is_not_run_with_zero_grace() {
     assert_eq!(sim.done_since(10)[..2], ["10 stop c 2s", "12 stop sandbox"]);
 }
 
-/// A Pod without a grace period of its own, whose container fails its liveness probe or outlives the Pod's deadline.
+/// The Pod has zero grace; its container fails its liveness probe, or exceeds the Pod's deadline.
 #[test]
 fn pre_stop_is_not_run_with_zero_pod_grace_unless_deleted() {
     let spec = |more: &Value| {
@@ -192,7 +195,7 @@ fn pre_stop_is_not_run_for_exited_container() {
     sim.delete(30);
     assert!(sim.forgotten);
     assert!(!sim.done().iter().any(|d| d.contains("PreStop")));
-    // It ends while the hook runs.
+    // The container exits while the hook runs.
     let mut sim = pod("Never", &hooks(&["preStop"])).script("c", &[Run::Ends(15, 0)]);
     sim = sim.hook("c", Hook::PreStop, 20, Done);
     sim.pass(10);
@@ -204,7 +207,7 @@ fn pre_stop_is_not_run_for_exited_container() {
 
 #[test]
 fn pre_stop_is_rerun_after_kubelet_restart_if_unfinished() {
-    for (away, expected) in [
+    for (downtime, expected) in [
         (1, ["10 PreStop c 30s", "15 PreStop c 25s", "24 stop c 16s"]),
         (50, ["10 PreStop c 30s", "64 stop c 2s", "66 stop sandbox"]),
     ] {
@@ -212,11 +215,11 @@ fn pre_stop_is_rerun_after_kubelet_restart_if_unfinished() {
         sim.pass(10);
         sim.delete(30);
         sim.pass(4);
-        sim.restart(away);
+        sim.restart(downtime);
         sim.pass(40);
-        assert_eq!(sim.done_since(10)[..3], expected, "away for {away} s");
+        assert_eq!(sim.done_since(10)[..3], expected, "away for {downtime} s");
     }
-    // One that was done is not run again.
+    // A finished hook is not rerun.
     let mut sim = pod("Always", &hooks(&["preStop", "postStart"])).hook("c", Hook::PreStop, 3, Done);
     sim = sim.on_stop("c", 1000, 0);
     sim.pass(10);
@@ -231,7 +234,7 @@ fn pre_stop_is_rerun_after_kubelet_restart_if_unfinished() {
 fn post_start_is_rerun_after_kubelet_restart_if_unfinished() {
     for checkpoint in [true, false] {
         for (seconds, times) in [(20, vec![0, 10]), (5, vec![0])] {
-            let mut sim = starting("Always", seconds, Done);
+            let mut sim = pod_with_post_start("Always", seconds, Done);
             sim.pass(9);
             if checkpoint {
                 sim.restart(1);
@@ -310,7 +313,7 @@ fn stop_signal_follows_pre_stop() {
         let since = sim.log.len();
         sim.delete(grace);
         sim.pass(10);
-        let seen: Vec<String> = sim.log[since..]
+        let actions: Vec<String> = sim.log[since..]
             .iter()
             .filter_map(|(_, a)| match a {
                 lifecycle::Action::RunHook { hook, .. } => Some(format!("{hook:?}")),
@@ -318,13 +321,13 @@ fn stop_signal_follows_pre_stop() {
                 _ => None,
             })
             .collect();
-        assert_eq!(seen, expected, "grace {grace}");
+        assert_eq!(actions, expected, "grace {grace}");
     }
 }
 
 #[test]
 fn explain_shows_pending_hook() {
-    let mut sim = starting("Always", 30, failed()).on_stop("c", 1000, 0);
+    let mut sim = pod_with_post_start("Always", 30, failed()).on_stop("c", 1000, 0);
     let because = |sim: &Sim| lifecycle::explain(&sim.pod, &sim.policy, sim.now).because.pop().unwrap();
     sim.pass(10);
     assert_eq!(because(&sim), "container c: postStart hook is still running");

@@ -1,4 +1,4 @@
-//! Plain init containers (`computeInitContainerActions`).
+//! Init containers (`computeInitContainerActions`).
 
 use crate::common::{Run, Sim};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn pod(policy: &str, first: &[Run]) -> Sim {
     Sim::new(spec(policy, json!({}))).script("i1", first).script("i2", &[Run::Ends(5, 0)])
 }
 
-/// After half a minute: the phase and the states of both init containers and of the app container.
+/// Asserts the phase, the states of i1, i2 and c, and the restart count of i1 after 30 s.
 #[track_caller]
 fn check(mut sim: Sim, phase: &str, states: [&str; 3], restarts: i32) {
     sim.pass(30);
@@ -34,11 +34,11 @@ fn init_containers_run_in_order_before_app() {
 #[test]
 fn failed_init_container_restarts_unless_policy_is_never() {
     let done = "terminated Completed 0";
-    let fails = [Run::Ends(5, 1), Run::Ends(5, 0)];
-    check(pod("Always", &fails), "Running", [done, done, "running"], 1);
-    check(pod("OnFailure", &fails), "Running", [done, done, "running"], 1);
+    let fails_once = [Run::Ends(5, 1), Run::Ends(5, 0)];
+    check(pod("Always", &fails_once), "Running", [done, done, "running"], 1);
+    check(pod("OnFailure", &fails_once), "Running", [done, done, "running"], 1);
     check(
-        pod("Never", &fails),
+        pod("Never", &fails_once),
         "Failed",
         ["terminated Error 1", "waiting PodInitializing", "waiting PodInitializing"],
         0,
@@ -47,14 +47,14 @@ fn failed_init_container_restarts_unless_policy_is_never() {
 
 #[test]
 fn init_container_that_keeps_failing_keeps_pod_pending() {
-    let waits = "waiting PodInitializing";
-    check(pod("Always", &[Run::Ends(1, 1)]), "Pending", ["waiting CrashLoopBackOff", waits, waits], 2);
+    let initializing = "waiting PodInitializing";
+    check(pod("Always", &[Run::Ends(1, 1)]), "Pending", ["waiting CrashLoopBackOff", initializing, initializing], 2);
 }
 
 #[test]
 fn init_container_restart_policy_and_rules_override_the_pod() {
     let done = "terminated Completed 0";
-    let waits = "waiting PodInitializing";
+    let initializing = "waiting PodInitializing";
     let with = |policy, first: Value, code| {
         Sim::new(spec(policy, first))
             .script("i1", &[Run::Ends(5, code), Run::Ends(5, 0)])
@@ -62,11 +62,11 @@ fn init_container_restart_policy_and_rules_override_the_pod() {
     };
     let failed = |code| format!("terminated Error {code}");
     check(with("Never", json!({"restartPolicy": "OnFailure"}), 1), "Running", [done, done, "running"], 1);
-    check(with("Always", json!({"restartPolicy": "Never"}), 1), "Failed", [&failed(1), waits, waits], 0);
+    check(with("Always", json!({"restartPolicy": "Never"}), 1), "Failed", [&failed(1), initializing, initializing], 0);
     let rules = json!({"restartPolicy": "Never",
         "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]});
     check(with("Never", rules.clone(), 42), "Running", [done, done, "running"], 1);
-    check(with("Always", rules, 41), "Failed", [&failed(41), waits, waits], 0);
+    check(with("Always", rules, 41), "Failed", [&failed(41), initializing, initializing], 0);
 }
 
 #[test]

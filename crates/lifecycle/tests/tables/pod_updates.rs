@@ -20,7 +20,7 @@ fn pod(policy: &str) -> Sim {
     for name in ["c", "side"] {
         sim = sim.on_stop(name, 3, 0);
     }
-    sim.other_reasons = true;
+    sim.expects_spec_kills = true;
     sim
 }
 

@@ -1,10 +1,10 @@
-//! Reasons that people and tools match on (`pkg/kubelet/events`).
+//! Waiting reasons and Events that clients match on (`pkg/kubelet/events`).
 
 use crate::common::{Run, Sim};
 use lifecycle::StartStage;
 use serde_json::json;
 
-/// What a container shows over time: seconds and state.
+/// Asserts the states of a container over time, in seconds.
 #[track_caller]
 fn check(mut sim: Sim, name: &str, expected: &[(u64, &str)]) {
     let mut at = 0;
@@ -15,13 +15,13 @@ fn check(mut sim: Sim, name: &str, expected: &[(u64, &str)]) {
     }
 }
 
-fn image(reason: &'static str) -> Sim {
+fn failing_image(reason: &'static str) -> Sim {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.image_failures = [(reason, "words")].into();
     sim
 }
 
-fn start(stage: StartStage) -> Sim {
+fn failing_start(stage: StartStage) -> Sim {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.start_failures = [(stage, "words")].into();
     sim
@@ -37,15 +37,15 @@ fn waiting_reason_follows_the_failed_step() {
     check(no_volume, "c", &[(0, "waiting ContainerCreating"), (1, "running")]);
     for reason in ["ErrImagePull", "RegistryUnavailable", "SignatureValidationFailed"] {
         let (shown, backs_off) = (format!("waiting {reason}"), "waiting ImagePullBackOff");
-        check(image(reason), "c", &[(0, &shown), (1, backs_off), (9, backs_off), (10, "running")]);
+        check(failing_image(reason), "c", &[(0, &shown), (1, backs_off), (9, backs_off), (10, "running")]);
     }
     for reason in ["ErrImageNeverPull", "InvalidImageName", "ImageInspectError"] {
         let shown = format!("waiting {reason}");
-        check(image(reason), "c", &[(0, &shown), (9, &shown), (10, "running")]);
+        check(failing_image(reason), "c", &[(0, &shown), (9, &shown), (10, "running")]);
     }
-    check(start(StartStage::Config), "c", &[(0, "waiting CreateContainerConfigError"), (1, "running")]);
-    check(start(StartStage::Create), "c", &[(0, "waiting CreateContainerError"), (1, "running")]);
-    check(start(StartStage::Start), "c", &[(0, "waiting RunContainerError"), (1, "running")]);
+    check(failing_start(StartStage::Config), "c", &[(0, "waiting CreateContainerConfigError"), (1, "running")]);
+    check(failing_start(StartStage::Create), "c", &[(0, "waiting CreateContainerError"), (1, "running")]);
+    check(failing_start(StartStage::Start), "c", &[(0, "waiting RunContainerError"), (1, "running")]);
     let looping = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1)]);
     check(looping, "c", &[(1, "running"), (2, "waiting CrashLoopBackOff"), (12, "running")]);
 }
@@ -86,7 +86,7 @@ fn app_container_waits_in_pod_initializing() {
 
 #[test]
 fn phase_is_pending_until_all_containers_have_run_once() {
-    for sim in [image("ErrImagePull"), start(StartStage::Config), start(StartStage::Start)] {
+    for sim in [failing_image("ErrImagePull"), failing_start(StartStage::Config), failing_start(StartStage::Start)] {
         let mut sim = sim.script("c", &[Run::Ends(1, 1)]);
         sim.settle();
         assert_eq!(sim.phase(), "Pending");
@@ -99,28 +99,28 @@ fn phase_is_pending_until_all_containers_have_run_once() {
     }
 }
 
-/// The Kubernetes Events of a story, in order.
+/// Asserts the recorded Events in order.
 #[track_caller]
-fn events(mut sim: Sim, seconds: u64, expected: &[&str]) {
+fn check_events(mut sim: Sim, seconds: u64, expected: &[&str]) {
     sim.pass(seconds);
-    let said: Vec<String> =
+    let recorded: Vec<String> =
         sim.events.iter().map(|e| format!("{} {}: {}", e.kind.as_str(), e.reason, e.message)).collect();
-    assert_eq!(said, expected);
+    assert_eq!(recorded, expected);
     let sequences: Vec<u64> = sim.events.iter().map(|e| e.sequence).collect();
-    assert!(sequences.is_sorted_by(|a, b| a < b), "each has its own number");
+    assert!(sequences.is_sorted_by(|a, b| a < b), "each Event has its own sequence number");
 }
 
 const PRESENT: &str = "Normal Pulled: Container image \"i\" already present on machine and can be accessed by the pod";
 
 #[test]
 fn events_match_upstream_in_order() {
-    events(
+    check_events(
         Sim::of("Always", &["c"]),
         10,
         &[PRESENT, "Normal Created: Container created", "Normal Started: Container started"],
     );
-    events(
-        image("ErrImagePull"),
+    check_events(
+        failing_image("ErrImagePull"),
         5,
         &[
             "Warning Failed: Failed to pull image \"i\": words",
@@ -129,21 +129,21 @@ fn events_match_upstream_in_order() {
             "Warning Failed: Error: ImagePullBackOff",
         ],
     );
-    events(
-        image("ErrImageNeverPull"),
+    check_events(
+        failing_image("ErrImageNeverPull"),
         5,
         &["Warning ErrImageNeverPull: words", "Warning Failed: Error: ErrImageNeverPull"],
     );
-    events(start(StartStage::Config), 0, &[PRESENT, "Warning Failed: Error: words"]);
-    events(
-        start(StartStage::Start),
+    check_events(failing_start(StartStage::Config), 0, &[PRESENT, "Warning Failed: Error: words"]);
+    check_events(
+        failing_start(StartStage::Start),
         0,
         &[PRESENT, "Normal Created: Container created", "Warning Failed: Error: words"],
     );
     let mut broken = Sim::of("Always", &["c"]);
     broken.runtime.sandbox_failures = 1;
     broken.runtime.volume_failures = 1;
-    events(
+    check_events(
         broken,
         1,
         &[
@@ -154,20 +154,20 @@ fn events_match_upstream_in_order() {
     );
 }
 
-/// Upstream's kubelet gives up a round of waiting for volumes after 2m3s, and says nothing of that since 1.28.
+/// Upstream's kubelet stops waiting for volumes after 2m3s, without an Event since 1.28.
 #[test]
 fn failed_mount_event_is_recorded_at_each_retry() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.volume_failures = 8;
-    let tried = |sim: &Sim| sim.event_reasons().iter().filter(|r| **r == "FailedMount").count() / 2;
+    let attempts = |sim: &Sim| sim.event_reasons().iter().filter(|r| **r == "FailedMount").count() / 2;
     let mut at = Vec::new();
     for second in 0..200 {
-        at.resize(tried(&sim), second);
+        at.resize(attempts(&sim), second);
         sim.pass(1);
     }
     assert_eq!(at, [1, 1, 3, 7, 15, 31, 63, 123]);
-    let wrong: Vec<_> = sim.events.iter().filter(|e| e.message.contains("timed out")).collect();
-    assert!(wrong.is_empty(), "{wrong:?}");
+    let timeouts: Vec<_> = sim.events.iter().filter(|e| e.message.contains("timed out")).collect();
+    assert!(timeouts.is_empty(), "{timeouts:?}");
     assert_eq!(sim.event_reasons().last(), Some(&"Started"));
 }
 
@@ -197,7 +197,7 @@ fn termination_messages_share_the_pod_limit() {
         let names: Vec<String> = (0..containers).map(|n| format!("c{n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut sim = Sim::of("Never", &names);
-        sim.runtime.last_words = "x".repeat(13 * 1024);
+        sim.runtime.termination_message = "x".repeat(13 * 1024);
         let mut sim = names.iter().fold(sim, |sim, name| sim.script(name, &[Run::Ends(1, 0)]));
         sim.pass(5);
         let status = sim.status();

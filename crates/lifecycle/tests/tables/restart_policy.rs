@@ -1,9 +1,9 @@
-//! Whether a container that ended is started again (`ContainerShouldRestart`).
+//! Container restart decisions (`ContainerShouldRestart`).
 
 use crate::common::{Run, Sim};
 use serde_json::{Value, json};
 
-/// A container with this in its spec ends with this code after 5 s: is it started again?
+/// Asserts whether a container with these fields is restarted after it exits with this code.
 #[track_caller]
 fn check(pod_policy: &str, container: Value, code: i32, restarted: bool) {
     let mut spec = json!({"name": "c", "image": "i"});
@@ -103,7 +103,7 @@ fn init_container_restart_policy_and_rules_decide() {
         ("Never", rules("Never", &[("In", &[42])]), 42, 1, "Running"),
         ("Never", rules("Never", &[("In", &[42])]), 1, 0, "Failed"),
         ("Always", rules("Never", &[("NotIn", &[42])]), 42, 0, "Failed"),
-        // What has done its work is done.
+        // A succeeded init container is done.
         ("Always", rules("Never", &[("In", &[0])]), 0, 0, "Running"),
     ] {
         let mut init = json!({"name": "i", "image": "i"});
@@ -115,9 +115,9 @@ fn init_container_restart_policy_and_rules_decide() {
     }
 }
 
-/// The phase of a Pod whose two containers have ended with these codes.
+/// Asserts the phase of a Pod whose two containers exited with these codes.
 #[track_caller]
-fn phase(policy: &str, codes: [i32; 2], expected: &str) {
+fn check_phase(policy: &str, codes: [i32; 2], expected: &str) {
     let mut sim = Sim::of(policy, &["a", "b"])
         .script("a", &[Run::Ends(1, codes[0]), Run::Forever])
         .script("b", &[Run::Ends(2, codes[1]), Run::Forever]);
@@ -134,9 +134,9 @@ fn phase_follows_exit_codes_and_restart_policy() {
         ([1, 0], "Running", "Failed"),
         ([1, 1], "Running", "Failed"),
     ] {
-        phase("Always", codes, "Running");
-        phase("OnFailure", codes, on_failure);
-        phase("Never", codes, never);
+        check_phase("Always", codes, "Running");
+        check_phase("OnFailure", codes, on_failure);
+        check_phase("Never", codes, never);
     }
 }
 
@@ -157,6 +157,6 @@ fn last_state_and_restart_count_describe_the_previous_run() {
         assert_eq!((sim.state("c").as_str(), sim.last_state("c").as_str()), (state, last), "after {seconds} s");
         assert_eq!(sim.restarts("c"), restarts, "after {seconds} s");
     }
-    // Two dead ones were made: the older is removed, the newer is kept for its log.
+    // Of two dead containers the older one is removed, and the newer one kept for its log.
     assert_eq!(sim.runtime.containers.len(), 2);
 }

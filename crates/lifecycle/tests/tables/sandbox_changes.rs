@@ -1,4 +1,4 @@
-//! A sandbox that is lost (`computePodActions`).
+//! Lost sandboxes (`computePodActions`).
 
 use crate::common::{Run, Sim};
 use serde_json::json;
@@ -102,7 +102,7 @@ fn init_containers_rerun_in_the_new_sandbox() {
     assert_eq!((sim.starts("i1"), sim.starts("i2"), sim.starts("c")), (vec![0, 10], vec![1, 11], vec![2, 12]));
     sim.lose_sandbox();
     sim.pass(60);
-    // Each of them waits for its own delay, as after any restart.
+    // Each container has its own backoff, as after any restart.
     assert_eq!(sim.state("c"), "running");
     assert_eq!((sim.restarts("i1"), sim.restarts("i2"), sim.restarts("c")), (2, 2, 2));
 }
@@ -115,7 +115,7 @@ fn init_container_stopped_with_its_sandbox_is_rerun() {
     sim.pass(3);
     sim.lose_sandbox();
     sim.pass(3);
-    // The second time it is started after a pause, in which it shows that it was told to end, and did.
+    // The second restart has a backoff, during which the container shows its exit on request.
     sim.lose_sandbox();
     sim.pass(3);
     assert!(sim.state("i").starts_with("waiting"), "{}", sim.state("i"));

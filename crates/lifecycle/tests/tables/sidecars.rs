@@ -1,10 +1,10 @@
-//! Sidecars: init containers that are always restarted (KEP-753).
+//! Sidecars: init containers with `restartPolicy: Always` (KEP-753).
 
 use crate::common::{Run, Sim, refused};
 use lifecycle::{Hook, HookOutcome, ProbeKind, ProbeOutcome};
 use serde_json::json;
 
-/// Sidecar s1, init container i, sidecar s2, app container c.
+/// Creates a Pod with sidecar s1, init container i, sidecar s2 and app container c.
 fn pod(policy: &str) -> Sim {
     let sidecar = |name| json!({"name": name, "image": "i", "restartPolicy": "Always"});
     Sim::new(json!({"restartPolicy": policy, "terminationGracePeriodSeconds": 20,
@@ -15,18 +15,18 @@ fn pod(policy: &str) -> Sim {
 
 #[track_caller]
 fn check(sim: &Sim, phase: &str, states: [&str; 4]) {
-    let shown = ["s1", "i", "s2", "c"].map(|name| sim.state(name));
-    assert_eq!((sim.phase().as_str(), shown), (phase, states.map(str::to_owned)));
+    let actual = ["s1", "i", "s2", "c"].map(|name| sim.state(name));
+    assert_eq!((sim.phase().as_str(), actual), (phase, states.map(str::to_owned)));
 }
 
 const DONE: &str = "terminated Completed 0";
-const WAITS: &str = "waiting PodInitializing";
+const INITIALIZING: &str = "waiting PodInitializing";
 
 #[test]
 fn sidecars_start_in_order_and_keep_running() {
     let mut sim = pod("Always");
     sim.pass(1);
-    check(&sim, "Pending", ["running", "running", WAITS, WAITS]);
+    check(&sim, "Pending", ["running", "running", INITIALIZING, INITIALIZING]);
     assert!(sim.condition("Initialized").ends_with("incomplete status: [i s2]"));
     sim.pass(5);
     check(&sim, "Running", ["running", DONE, "running", "running"]);
@@ -42,14 +42,14 @@ fn sidecar_that_cannot_start_blocks_later_containers() {
     let mut sim = pod("Always").script("s1", &[Run::Ends(0, 1)]);
     sim.runtime.image_failures = [("ErrImagePull", "no"); 100].into();
     sim.pass(5);
-    check(&sim, "Pending", ["waiting ImagePullBackOff", WAITS, WAITS, WAITS]);
+    check(&sim, "Pending", ["waiting ImagePullBackOff", INITIALIZING, INITIALIZING, INITIALIZING]);
 }
 
 #[test]
 fn sidecar_that_fails_after_start_blocks_nothing() {
     let mut sim = pod("Never").script("s1", &[Run::Ends(1, 5); 9]).script("s2", &[Run::Ends(1, 5); 9]);
     sim.pass(6);
-    // s1 waits for its next try since 2 s, and i, s2 and c had no need of it.
+    // s1 is in backoff since 2 s; i, s2 and c do not wait for it.
     check(&sim, "Running", ["waiting CrashLoopBackOff", DONE, "running", "running"]);
     assert_eq!((sim.starts("s1"), sim.starts("i"), sim.starts("s2")), (vec![0, 1], vec![0], vec![5, 6]));
     assert_eq!(sim.starts("c"), [5]);
@@ -67,7 +67,7 @@ fn init_container_is_retried_while_earlier_sidecar_backs_off() {
 
 #[test]
 fn sidecar_that_fails_before_started_blocks_later_containers() {
-    // Its startup probe does not succeed before it ends for the first time.
+    // The startup probe does not succeed before the first exit.
     let probe = json!({"exec": {"command": ["c"]}, "periodSeconds": 1, "failureThreshold": 100});
     let mut sim = Sim::new(json!({"restartPolicy": "Always",
         "initContainers": [{"name": "s", "image": "i", "restartPolicy": "Always", "startupProbe": probe}],
@@ -166,10 +166,10 @@ fn sidecar_startup_probe_gates_the_next_container() {
     .probe("s1", ProbeKind::Startup, &[(0, refused()), (7, ProbeOutcome::Success)])
     .probe("s1", ProbeKind::Readiness, &[(0, refused()), (20, ProbeOutcome::Success)]);
     sim.pass(6);
-    assert_eq!((sim.container("s1").started, sim.state("i").as_str()), (Some(false), WAITS));
+    assert_eq!((sim.container("s1").started, sim.state("i").as_str()), (Some(false), INITIALIZING));
     assert!(sim.condition("Initialized").ends_with("incomplete status: [s1 i]"));
     sim.pass(8);
-    // Whether it is ready does not hold back what comes after it.
+    // Readiness does not gate the next container.
     assert_eq!((sim.starts("i"), sim.starts("c")), (vec![8], vec![13]));
     assert_eq!(sim.condition("Initialized"), "True");
     assert_eq!(sim.condition("Ready"), "False ContainersNotReady: containers with unready status: [s1]");
@@ -198,7 +198,7 @@ fn failed_init_container_stops_sidecars() {
     sim.pass(6);
     assert_eq!(sim.phase(), "Pending");
     sim.pass(10);
-    check(&sim, "Failed", [DONE, "terminated Error 1", WAITS, WAITS]);
+    check(&sim, "Failed", [DONE, "terminated Error 1", INITIALIZING, INITIALIZING]);
 }
 
 #[test]

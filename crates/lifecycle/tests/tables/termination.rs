@@ -1,4 +1,4 @@
-//! Deletion, eviction, deadlines: how a Pod ends (`SyncTerminatingPod`).
+//! Pod termination: deletion, eviction, `activeDeadlineSeconds` (`SyncTerminatingPod`).
 
 use crate::common::{Run, Sim};
 use api::feature_gates::FeatureGates;
@@ -6,7 +6,7 @@ use lifecycle::{Action, Event};
 use serde_json::json;
 use std::sync::Arc;
 
-/// What is done from the moment of the end on.
+/// Asserts the actions from this log position on.
 #[track_caller]
 fn check(sim: &Sim, since: usize, expected: &[&str]) {
     assert_eq!(sim.done()[since..], *expected);
@@ -29,7 +29,7 @@ fn deletion_stops_containers_then_sandbox_volumes_and_object() {
     sim.pass(10);
     let expected = ["10 stop c 30s", "13 stop sandbox", "13 unmount", "13 delete", "13 remove sandbox", "13 forget"];
     check(&sim, since, &expected);
-    assert_eq!(sim.api_phase(), "Succeeded", "the last word before the object went");
+    assert_eq!(sim.api_phase(), "Succeeded", "the final status before the deletion");
 }
 
 #[test]
@@ -106,9 +106,9 @@ fn forced_deletion_shortens_graceful_deletion() {
     assert!(sim.forgotten);
 }
 
-/// The last phase of a deleted Pod whose containers end with these codes when they are told to.
+/// Asserts the final phase of a deleted Pod whose containers exit with these codes.
 #[track_caller]
-fn last_phase(policy: &str, codes: [i32; 2], expected: &str) {
+fn check_final_phase(policy: &str, codes: [i32; 2], expected: &str) {
     let mut sim = Sim::of(policy, &["a", "b"]).on_stop("a", 1, codes[0]).on_stop("b", 2, codes[1]);
     sim.pass(5);
     sim.delete(30);
@@ -119,9 +119,9 @@ fn last_phase(policy: &str, codes: [i32; 2], expected: &str) {
 #[test]
 fn deleted_pod_succeeds_if_all_containers_exit_with_zero() {
     for policy in ["Always", "OnFailure", "Never"] {
-        last_phase(policy, [0, 0], "Succeeded");
-        last_phase(policy, [0, 143], "Failed");
-        last_phase(policy, [1, 0], "Failed");
+        check_final_phase(policy, [0, 0], "Succeeded");
+        check_final_phase(policy, [0, 143], "Failed");
+        check_final_phase(policy, [1, 0], "Failed");
     }
 }
 
@@ -167,7 +167,7 @@ fn active_deadline_terminates_and_fails_the_pod() {
     assert_eq!(status.message.as_deref(), Some("Pod was active on the node longer than the specified deadline"));
     assert_eq!(sim.message_of("Killing"), "Stopping container c");
     assert_eq!(sim.message_of("DeadlineExceeded"), status.message.unwrap());
-    assert!(sim.in_api, "it stays for people to see");
+    assert!(sim.in_api, "the failed Pod stays in the API");
 }
 
 #[test]
@@ -220,27 +220,27 @@ fn evicted_pod_fails_with_reason_after_containers_stop() {
 fn evicted_pod_releases_resources_after_unmount() {
     let mut sim = Sim::of("Always", &["c"]).on_stop("c", 3, 0);
     sim.pass(5);
-    assert!(!sim.pod.has_made_room(sim.now), "nobody told it to leave");
+    assert!(!sim.pod.has_made_room(sim.now), "not evicted");
     sim.evict(Some(10));
     sim.pass(2);
-    assert!(!sim.pod.has_made_room(sim.now), "it still runs");
+    assert!(!sim.pod.has_made_room(sim.now), "still running");
     sim.now += std::time::Duration::from_secs(1);
     for (_, end) in sim.runtime.ends(sim.now) {
         sim.observe(end);
     }
-    let frees = |action: &Action| matches!(action, Action::StopSandbox { .. } | Action::UnmountVolumes);
+    let is_release = |action: &Action| matches!(action, Action::StopSandbox { .. } | Action::UnmountVolumes);
     for _ in 0..2 {
         let next = loop {
             let action = sim.next_action().expect("an action");
-            if frees(&action) {
+            if is_release(&action) {
                 break action;
             }
             sim.begin(&action);
             sim.finish(&action);
         };
-        assert!(!sim.pod.has_made_room(sim.now), "{next:?} is not done");
+        assert!(!sim.pod.has_made_room(sim.now), "{next:?} has not started");
         sim.begin(&next);
-        assert!(!sim.pod.has_made_room(sim.now), "{next:?} is on its way");
+        assert!(!sim.pod.has_made_room(sim.now), "{next:?} is in flight");
         sim.finish(&next);
     }
     assert!(sim.pod.has_made_room(sim.now));
@@ -285,7 +285,7 @@ fn rejected_pod_fails_with_the_rejection_reason() {
 #[test]
 fn deletion_waits_for_container_start_in_flight() {
     let mut sim = Sim::of("Never", &["c"]);
-    // Everything is there but the container, whose start takes its time.
+    // All that is missing is the container, whose start is in flight.
     let start = loop {
         sim.report();
         let action = sim.next_action().unwrap();
@@ -296,7 +296,7 @@ fn deletion_waits_for_container_start_in_flight() {
         sim.finish(&action);
     };
     sim.delete(30);
-    assert_eq!(sim.phase(), "Pending", "it may come to life at any moment");
+    assert_eq!(sim.phase(), "Pending", "a start is in flight");
     sim.pass(1);
     sim.finish(&start);
     assert_eq!(sim.phase(), "Running");
@@ -315,7 +315,7 @@ fn stop_signal_of_the_spec_requires_its_feature_gate() {
         let mut sim = Sim::new(spec);
         sim.policy.gates = FeatureGates::parse(gates).unwrap();
         sim.pass(1);
-        // The runtime of the tests says so of all its containers.
+        // The test runtime reports SIGTERM for all its containers.
         let status = sim.status().container_statuses.unwrap().remove(0);
         assert_eq!(status.stop_signal.as_deref(), shown, "{gates}");
         sim.delete(30);
