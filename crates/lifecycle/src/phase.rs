@@ -97,7 +97,7 @@ fn pending(pod: &Pod, now: Timestamp) -> bool {
         ContainerKind::Init => pod.container(&c.name).exit().is_none_or(|e| e.code != 0) && !has_app_container(pod),
         ContainerKind::Sidecar | ContainerKind::App => {
             let container = pod.container(&c.name);
-            !container.has_run() || container.last.is_none() && pod.still_starting(c, now).is_some()
+            !container.has_run() || container.last.is_none() && pod.pending_post_start(c, now).is_some()
         }
         ContainerKind::Ephemeral => false,
     })

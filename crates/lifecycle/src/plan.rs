@@ -1,4 +1,4 @@
-//! What is to be done now.
+//! Plans the actions of a Pod (`computePodActions`, `SyncPod`).
 
 mod kill_pod;
 
@@ -17,12 +17,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as Spec;
 use serde::{Deserialize, Serialize};
 
-/// What is to be done now, and when to plan again.
+/// Actions that are due, and when to plan again.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Actions, in the order in which they should begin.
+    /// Actions, in start order.
     pub actions: Vec<Action>,
-    /// The next moment at which the plan changes by itself.
+    /// The next time at which the plan changes without an event.
     pub wake: Option<Timestamp>,
 }
 
@@ -33,7 +33,7 @@ impl Plan {
 }
 
 impl Action {
-    /// What makes this action the same as another one.
+    /// Returns the identity of the action.
     #[must_use]
     pub fn key(&self) -> ActionKey {
         ActionKey(match self {
@@ -43,10 +43,10 @@ impl Action {
             Self::CreateSandbox { attempt } => format!("create-sandbox/{attempt}"),
             Self::StopSandbox { id } => format!("stop-sandbox/{id}"),
             Self::RemoveSandbox { id } => format!("remove-sandbox/{id}"),
-            // Another image is another question.
+            // Another image is another request.
             Self::EnsureImage { container, image, .. } => format!("image/{container}/{image}"),
             Self::StartContainer { container, attempt, .. } => format!("start/{container}/{attempt}"),
-            // A shorter grace is another request; the same one, seconds later, is not.
+            // A shorter grace period is another request; the same one seconds later is not.
             Self::StopContainer { id, deadline, .. } => format!("stop/{id}/{deadline}"),
             Self::RemoveContainer { id, .. } => format!("remove/{id}"),
             Self::RunHook { id, hook, .. } => format!("hook/{hook:?}/{id}"),
@@ -63,7 +63,7 @@ impl Action {
 /// Computes the actions that are due now. Calling it again without a new event gives the same actions with the same keys.
 #[must_use]
 pub fn plan(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Plan {
-    // A plan without the runtime's word might make a second one of what runs.
+    // Without a relist the plan could duplicate running containers.
     if pod.unseen {
         return Plan::default();
     }
@@ -163,14 +163,14 @@ fn init_index(pod: &Pod, sandbox: &Sandbox) -> usize {
 fn start_ephemeral_containers(pod: &Pod, sandbox: &Sandbox, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     for spec in &pod.ephemeral {
         let container = pod.container(&spec.name);
-        // One that was made and not tried yet was cut off by a restart of the kubelet; it can be tried in its own sandbox.
-        let fresh = match &container.current {
+        // A kubelet restart interrupted its start; it can be retried in its own sandbox.
+        let is_startable = match &container.current {
             None => true,
             Some(i) => {
                 i.state == InstanceState::Created && container.next_attempt() == i.attempt && was_created_in(i, sandbox)
             }
         };
-        if fresh {
+        if is_startable {
             start_container(pod, spec, &sandbox.id, policy, now, plan);
         }
     }
@@ -213,7 +213,7 @@ fn replace_sandbox(pod: &Pod, id: &str, deadline: Timestamp, policy: &NodePolicy
 fn create_sandbox(pod: &Pod, now: Timestamp, plan: &mut Plan) {
     match &pod.sandbox_failure {
         _ if pod.unlisted => {}
-        // Nothing is made anew before it is known how the old containers ended: there may be nothing left to run.
+        // The exits of the old containers decide whether anything is restarted.
         _ if pod.has_active_containers() => {}
         Some(trouble) if trouble.retry_at() > now => plan.wake_at(trouble.retry_at()),
         _ => plan.actions.push(Action::CreateSandbox { attempt: pod.next_sandbox }),
@@ -233,7 +233,7 @@ fn start_container(
         return true;
     }
     let container = pod.container(&spec.name);
-    // It takes the place of one that the runtime has not cleared away yet.
+    // It replaces a container that the runtime is still cleaning up.
     if container.is_cleaning_up() {
         return false;
     }
@@ -266,7 +266,7 @@ fn start_container(
             return false;
         }
         _ => {
-            // One that may not be pulled yet holds up the others: without it there is nothing to start.
+            // An image in pull backoff blocks the start, and so the next containers.
             plan.actions.push(ensure_image(pod, spec, now));
         }
     }
@@ -299,7 +299,7 @@ fn sync_finished_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut 
 /// Terminates a Pod: stops its containers, then its sandbox and volumes (`SyncTerminatingPod`).
 fn sync_terminating_pod(pod: &Pod, stop: &PodTermination, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     kill_pod::kill_pod(pod, stop.deadline, policy, now, plan);
-    // An earlier kubelet may have made what only a list shows: nothing is over before there was one.
+    // A previous kubelet may have created what only a relist shows.
     if pod.has_active_containers() || pod.unlisted {
         return;
     }
@@ -328,7 +328,7 @@ fn sync_terminated_pod(pod: &Pod, plan: &mut Plan) {
     }
 }
 
-/// The waiting reason for a failed start (`pkg/kubelet/events`).
+/// Returns the waiting reason for a failed start (`pkg/kubelet/events`).
 pub(crate) fn start_failure_reason(stage: StartStage) -> &'static str {
     match stage {
         StartStage::Config => "CreateContainerConfigError",
