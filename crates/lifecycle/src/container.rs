@@ -60,8 +60,8 @@ pub(crate) struct Instance {
     #[serde(default)]
     pub(crate) hooks: Hooks,
     /// Its process exited, but the runtime is still cleaning up.
-    #[serde(default)]
-    pub(crate) clearing: bool,
+    #[serde(default, rename = "clearing")]
+    pub(crate) cleaning_up: bool,
     /// It is being killed while its Pod keeps running.
     #[serde(default)]
     pub(crate) kill: Option<ContainerKill>,
@@ -88,7 +88,7 @@ impl Instance {
         let (probes, hooks) = (Probes::default(), Hooks::default());
         let (image_id, image_name) = (made_of.id, Some(made_of.name).filter(|name| !name.is_empty()));
         let (image, resources) = (made_of.spec, None);
-        let (clearing, kill, stop_signal) = (false, None, None);
+        let (cleaning_up, kill, stop_signal) = (false, None, None);
         Self {
             id,
             attempt,
@@ -98,7 +98,7 @@ impl Instance {
             state,
             probes,
             hooks,
-            clearing,
+            cleaning_up,
             kill,
             stop_signal,
             image,
@@ -234,7 +234,7 @@ impl Container {
 
     /// Returns whether its exit counts for the restart backoff.
     pub(crate) fn has_backoff(&self) -> bool {
-        self.kill_cause() != Some(KillCause::RestartAll { asked: false })
+        self.kill_cause() != Some(KillCause::RestartAll { requested: false })
     }
 
     /// Returns the backoff that applies to an exit at this time.

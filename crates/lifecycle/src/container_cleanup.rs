@@ -13,7 +13,7 @@ use jiff::Timestamp;
 impl Container {
     /// Returns whether its process exited and the runtime is still cleaning up.
     pub(crate) fn is_cleaning_up(&self) -> bool {
-        self.current.as_ref().is_some_and(|i| i.clearing)
+        self.current.as_ref().is_some_and(|i| i.cleaning_up)
     }
 }
 
@@ -28,7 +28,7 @@ impl Pod {
     /// may grow.
     #[must_use]
     pub fn is_clearing(&self, id: &str) -> bool {
-        self.newest(id).is_some_and(|i| i.clearing)
+        self.newest(id).is_some_and(|i| i.cleaning_up)
     }
 
     /// Returns whether any container is running or being cleaned up by the runtime.

@@ -28,7 +28,8 @@ pub(crate) enum KillCause {
     /// All containers are being restarted.
     RestartAll {
         /// Whether its own exit requested that; only then its restart has a backoff.
-        asked: bool,
+        #[serde(rename = "asked")]
+        requested: bool,
     },
     /// A resize with `resizePolicy: RestartContainer`. It is restarted under any policy.
     Resize,

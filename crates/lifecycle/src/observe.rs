@@ -95,8 +95,8 @@ pub(crate) fn store_terminal_phase(pod: &mut Pod, now: Timestamp) {
 /// Records the `DeadlineExceeded` Event once (upstream's `activeDeadlineHandler`).
 fn record_deadline_exceeded(pod: &mut Pod, now: Timestamp) {
     let is_overdue = pod.stop(now).is_some_and(|stop| stop.cause == TerminationCause::DeadlineExceeded);
-    if is_overdue && !pod.told_overdue && pod.written_phase().is_none() {
-        pod.told_overdue = true;
+    if is_overdue && !pod.deadline_event_recorded && pod.written_phase().is_none() {
+        pod.deadline_event_recorded = true;
         record(pod, EventKind::Normal, DEADLINE_EXCEEDED, DEADLINE_EXCEEDED_MESSAGE.to_owned(), None);
     }
 }

@@ -106,8 +106,8 @@ fn pending(pod: &Pod, now: Timestamp) -> bool {
 /// Returns whether an app container was created, other than those that are being restarted with all the others.
 fn has_app_container(pod: &Pod) -> bool {
     let restarts_with_all = |c: &Container| matches!(c.kill_cause(), Some(KillCause::RestartAll { .. }));
-    let made = |c: &Container| c.current.is_some() && !restarts_with_all(c);
-    containers(pod.spec()).any(|(kind, c)| kind == ContainerKind::App && made(pod.container(&c.name)))
+    let was_created = |c: &Container| c.current.is_some() && !restarts_with_all(c);
+    containers(pod.spec()).any(|(kind, c)| kind == ContainerKind::App && was_created(pod.container(&c.name)))
 }
 
 /// Returns whether an app container was ever created. From then on the Pod is initialized.

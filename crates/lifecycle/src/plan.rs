@@ -113,8 +113,8 @@ fn sync_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     }
     let turn = init_index(pod, sandbox);
     for (index, (kind, spec)) in containers(pod.spec()).enumerate() {
-        let over = index < turn;
-        if kind == ContainerKind::Init && over {
+        let is_past = index < turn;
+        if kind == ContainerKind::Init && is_past {
             continue;
         }
         let container = pod.container(&spec.name);
@@ -136,7 +136,7 @@ fn sync_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
             ContainerKind::App | ContainerKind::Ephemeral => true,
         };
         // Containers before the current init container restart independently.
-        if !over && (busy || !passed) {
+        if !is_past && (busy || !passed) {
             return;
         }
     }
@@ -146,17 +146,17 @@ fn sync_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
 /// first app container once one was created. Start order no longer applies to those before it
 /// (`computeInitContainerActions`).
 fn init_index(pod: &Pod, sandbox: &Sandbox) -> usize {
-    let made = |spec: &Spec| {
+    let was_created = |spec: &Spec| {
         let container = pod.container(&spec.name);
         let counts = !matches!(container.kill_cause(), Some(KillCause::RestartAll { .. }));
         counts && container.current.as_ref().is_some_and(|i| was_created_in(i, sandbox))
     };
     let before_app = containers(pod.spec()).take_while(|(kind, _)| *kind != ContainerKind::App).count();
-    if containers(pod.spec()).skip(before_app).any(|(_, spec)| made(spec)) {
+    if containers(pod.spec()).skip(before_app).any(|(_, spec)| was_created(spec)) {
         return before_app;
     }
     let all = containers(pod.spec()).take(before_app).enumerate();
-    all.filter(|(_, (_, spec))| made(spec)).last().map_or(0, |(index, _)| index)
+    all.filter(|(_, (_, spec))| was_created(spec)).last().map_or(0, |(index, _)| index)
 }
 
 /// Starts ephemeral containers, whatever the other containers do; they are never restarted (`computePodActions`).

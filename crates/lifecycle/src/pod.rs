@@ -64,8 +64,8 @@ pub struct Pod {
     #[serde(default)]
     pub(crate) pulls: BTreeMap<String, FailedPull>,
     /// Whether the `DeadlineExceeded` Event was recorded.
-    #[serde(default)]
-    pub(crate) told_overdue: bool,
+    #[serde(default, rename = "told_overdue")]
+    pub(crate) deadline_event_recorded: bool,
     /// Ids of containers whose `Killing` Event was recorded.
     pub(crate) killing: Vec<String>,
     pub(crate) outbox: Vec<PodEvent>,
@@ -157,7 +157,7 @@ impl Pod {
             kubelet: None,
             ephemeral: Vec::new(),
             pulls: BTreeMap::new(),
-            told_overdue: false,
+            deadline_event_recorded: false,
             killing: Vec::new(),
             outbox: Vec::new(),
             sequence: 0,

@@ -41,7 +41,8 @@ const RETRY: Duration = Duration::from_secs(180);
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Resize {
     /// Desired resources of the API object, if they differ from the allocated ones.
-    asked: Option<Allocation>,
+    #[serde(rename = "asked")]
+    desired: Option<Allocation>,
     /// Deferred or infeasible resize.
     pub(crate) pending: Option<Pending>,
     /// Allocated resize that is not actuated yet.
@@ -136,9 +137,9 @@ impl Pod {
     #[must_use]
     pub fn desired(&self) -> ApiPod {
         self.resize
-            .asked
+            .desired
             .as_ref()
-            .map_or_else(|| ApiPod::clone(&self.object), |asked| with_resources(&self.object, asked))
+            .map_or_else(|| ApiPod::clone(&self.object), |desired| with_resources(&self.object, desired))
     }
 
     /// Returns whether the Pod has a deferred resize.
@@ -151,15 +152,17 @@ impl Pod {
     /// they were `granted`.
     #[must_use]
     pub fn in_use(&self, granted: bool) -> Arc<ApiPod> {
-        let asked = self.resize.asked.as_ref().filter(|_| granted);
-        if self.resize.progress.is_none() && asked.is_none() {
+        let desired = self.resize.desired.as_ref().filter(|_| granted);
+        if self.resize.progress.is_none() && desired.is_none() {
             return Arc::clone(&self.object);
         }
         let most = self.allocation().into_iter().map(|(name, mut resources)| {
             let has = actual(self.container(&name)).and_then(|r| r.requests.as_ref());
-            let asks = asked.and_then(|a| a.get(&name)).and_then(|r| r.requests.as_ref());
+            let desired_requests = desired.and_then(|a| a.get(&name)).and_then(|r| r.requests.as_ref());
             let mut requests = resources::amounts(resources.requests.as_ref());
-            [has, asks].into_iter().for_each(|list| resources::raise(&mut requests, &resources::amounts(list)));
+            [has, desired_requests]
+                .into_iter()
+                .for_each(|list| resources::raise(&mut requests, &resources::amounts(list)));
             resources.requests =
                 Some(requests.into_iter().map(|(n, a)| (n.clone(), resources::shown(&n, a))).collect());
             (name, resources)
@@ -222,18 +225,18 @@ pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>) -> Arc<ApiPod> {
     if !pod.is_admitted() {
         return object;
     }
-    let asked = object.spec.as_ref().map(allocation).unwrap_or_default();
+    let desired = object.spec.as_ref().map(allocation).unwrap_or_default();
     let known = pod.allocation();
-    let same = asked.iter().all(|(name, resources)| known.get(name).is_none_or(|k| k == resources));
+    let same = desired.iter().all(|(name, resources)| known.get(name).is_none_or(|k| k == resources));
     if same {
         // The resize was withdrawn.
-        pod.durable += u64::from(pod.resize.asked.is_some());
-        (pod.resize.asked, pod.resize.pending) = (None, None);
+        pod.durable += u64::from(pod.resize.desired.is_some());
+        (pod.resize.desired, pod.resize.pending) = (None, None);
         return object;
     }
     let object = Arc::new(with_resources(&object, &known));
-    if pod.resize.asked.as_ref() != Some(&asked) {
-        pod.resize.asked = Some(asked);
+    if pod.resize.desired.as_ref() != Some(&desired) {
+        pod.resize.desired = Some(desired);
         pod.durable += 1;
     }
     object
@@ -241,22 +244,22 @@ pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>) -> Arc<ApiPod> {
 
 /// Restores the allocated resources from the status in the API.
 pub(crate) fn restore(pod: &mut Pod, allocated: &Allocation) {
-    let asked = pod.allocation();
+    let desired = pod.allocation();
     let known: Allocation = allocated
         .iter()
-        .filter(|(name, r)| asked.get(*name).is_some_and(|a| a != *r))
+        .filter(|(name, r)| desired.get(*name).is_some_and(|a| a != *r))
         .map(|(n, r)| (n.clone(), r.clone()))
         .collect();
     if !known.is_empty() {
         pod.object = Arc::new(with_resources(&pod.object, &known));
-        pod.resize.asked = Some(asked);
+        pod.resize.desired = Some(desired);
     }
 }
 
 /// Plans the resize of a running Pod.
 pub(crate) fn plan(pod: &Pod, now: Timestamp, plan: &mut Plan) {
     let generation = pod.object.metadata.generation.unwrap_or(0);
-    if pod.resize.asked.is_some() {
+    if pod.resize.desired.is_some() {
         match &pod.resize.pending {
             Some(p) if p.generation == generation && p.reason == PendingReason::Infeasible => {}
             Some(p) if p.generation == generation && p.retry_at > now => plan.wake_at(p.retry_at),
@@ -283,7 +286,7 @@ pub(crate) fn plan(pod: &Pod, now: Timestamp, plan: &mut Plan) {
 /// Returns whether the container is being stopped for a restart with new resources.
 fn is_stopping_for_resize(container: &Container) -> bool {
     let instance = container.current.as_ref().filter(|i| i.kill.is_some_and(|k| k.cause == KillCause::Resize));
-    instance.is_some_and(|i| i.clearing || matches!(i.state, InstanceState::Running { .. }))
+    instance.is_some_and(|i| i.cleaning_up || matches!(i.state, InstanceState::Running { .. }))
 }
 
 /// Returns whether container starts wait for the Pod's cgroup to be resized; they do not once that failed.
@@ -294,13 +297,14 @@ pub(crate) fn blocks_container_starts(pod: &Pod) -> bool {
 /// Applies the node's decision on a resize.
 pub(crate) fn apply_decision(pod: &mut Pod, generation: i64, verdict: ResizeVerdict, now: Timestamp) {
     // The decision on an older generation is stale.
-    let Some(asked) = pod.resize.asked.clone().filter(|_| pod.object.metadata.generation.unwrap_or(0) == generation)
+    let Some(desired) =
+        pod.resize.desired.clone().filter(|_| pod.object.metadata.generation.unwrap_or(0) == generation)
     else {
         return;
     };
     pod.durable += 1;
     let (reason, message) = match verdict {
-        ResizeVerdict::Fits => return allocate(pod, &asked, generation),
+        ResizeVerdict::Fits => return allocate(pod, &desired, generation),
         ResizeVerdict::Deferred { message } => (PendingReason::Deferred, message),
         ResizeVerdict::Infeasible { message } => (PendingReason::Infeasible, message),
     };
@@ -316,7 +320,7 @@ pub(crate) fn apply_decision(pod: &mut Pod, generation: i64, verdict: ResizeVerd
     pod.resize.pending = Some(Pending { reason, message, generation, tries, retry_at });
 }
 
-fn allocate(pod: &mut Pod, asked: &Allocation, generation: i64) {
+fn allocate(pod: &mut Pod, desired: &Allocation, generation: i64) {
     let previous = pod.allocation();
     for (name, resources) in &previous {
         if let Some(container) = pod.containers.get_mut(name) {
@@ -329,8 +333,8 @@ fn allocate(pod: &mut Pod, asked: &Allocation, generation: i64) {
         }
     }
     pod.resize.cgroup.get_or_insert(previous);
-    pod.object = Arc::new(with_resources(&pod.object, asked));
-    (pod.resize.asked, pod.resize.pending) = (None, None);
+    pod.object = Arc::new(with_resources(&pod.object, desired));
+    (pod.resize.desired, pod.resize.pending) = (None, None);
     pod.resize.progress = Some(Progress { generation, error: None, tries: 0 });
     let text = events::message(&pod.object, generation, "Pod resize started", "");
     record(pod, EventKind::Normal, "ResizeStarted", text, None);

@@ -42,7 +42,7 @@ pub(crate) fn handle_exit(pod: &mut Pod, name: &str, code: i32, now: Timestamp) 
         return;
     }
     if let Some(instance) = pod.containers.get_mut(name).and_then(|c| c.current.as_mut()) {
-        instance.kill = Some(ContainerKill { cause: KillCause::RestartAll { asked: true }, deadline: now });
+        instance.kill = Some(ContainerKill { cause: KillCause::RestartAll { requested: true }, deadline: now });
     }
     let message = format!("Container {name} exited with code {code}, triggering pod restart");
     pod.restarting = Some(RestartAll { message, since: now, ended: false });
@@ -87,7 +87,7 @@ fn mark_all_for_restart(pod: &mut Pod, since: Timestamp) {
         if instance.kill.is_some_and(|kill| matches!(kill.cause, KillCause::RestartAll { .. })) {
             continue;
         }
-        instance.kill = Some(ContainerKill { cause: KillCause::RestartAll { asked: false }, deadline: since });
+        instance.kill = Some(ContainerKill { cause: KillCause::RestartAll { requested: false }, deadline: since });
         marked += 1;
         if matches!(instance.state, InstanceState::Running { .. }) {
             running.push((name.clone(), instance.id.clone()));

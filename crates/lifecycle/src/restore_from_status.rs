@@ -54,11 +54,11 @@ fn restore_restarts(pod: &mut Pod, status: &PodStatus) {
     let specs: Vec<_> = containers(pod.spec()).map(|(kind, c)| (kind, c.clone())).collect();
     for (kind, spec) in specs {
         let Some(exit) = pod.container(&spec.name).any_exit() else { continue };
-        let over = !pod.restarts(kind, &spec, exit.code);
+        let is_final = !pod.restarts(kind, &spec, exit.code);
         let deadline = exit.finished_at;
-        if pod.restarting.is_some() || over && waiting.contains(&spec.name.as_str()) {
+        if pod.restarting.is_some() || is_final && waiting.contains(&spec.name.as_str()) {
             let instance = pod.containers.get_mut(&spec.name).and_then(|c| c.current.as_mut());
-            let kill = ContainerKill { cause: KillCause::RestartAll { asked: false }, deadline };
+            let kill = ContainerKill { cause: KillCause::RestartAll { requested: false }, deadline };
             instance.into_iter().for_each(|i| i.kill = Some(kill));
         }
     }

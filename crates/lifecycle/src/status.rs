@@ -309,8 +309,8 @@ fn crash_loop_state(pod: &Pod, spec: &Spec, exit: &ContainerExit, at: Timestamp)
 
 /// Returns `RunContainerError` for a failed start, which upstream shows until its next sync.
 fn run_container_error_state(exit: &ContainerExit, now: Timestamp) -> Option<ContainerState> {
-    let fresh = exit.failed_to_start() && elapsed(exit.finished_at, now) < RUN_CONTAINER_ERROR_SHOWN;
-    fresh.then(|| waiting_state(start_failure_reason(StartStage::Start), Some(exit.message.clone())))
+    let is_recent = exit.failed_to_start() && elapsed(exit.finished_at, now) < RUN_CONTAINER_ERROR_SHOWN;
+    is_recent.then(|| waiting_state(start_failure_reason(StartStage::Start), Some(exit.message.clone())))
 }
 
 /// Returns the waiting state of a failed start or pull, if any.

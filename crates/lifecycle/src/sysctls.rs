@@ -88,8 +88,8 @@ pub(crate) fn forbidden(spec: &PodSpec, allowed_unsafe: &[String]) -> Option<Str
         let problem = match Namespace::of(&name).filter(|_| allowed) {
             None => format!("{name:?} not allowlisted"),
             Some(namespace) if uses_host(namespace) => {
-                let word = if namespace == Namespace::Ipc { "IPC" } else { "Net" };
-                format!("{name:?} not allowed with host {word} enabled")
+                let kind = if namespace == Namespace::Ipc { "IPC" } else { "Net" };
+                format!("{name:?} not allowed with host {kind} enabled")
             }
             Some(_) => continue,
         };

@@ -60,12 +60,12 @@ impl Pod {
     pub(crate) fn runs_pre_stop_hooks(&self) -> bool {
         let meta = &self.object.metadata;
         let evicted = self.evicted.as_ref().and_then(|(eviction, _)| eviction.grace_seconds);
-        let asked = if meta.deletion_timestamp.is_some() {
+        let grace_seconds = if meta.deletion_timestamp.is_some() {
             meta.deletion_grace_period_seconds.unwrap_or(0)
         } else {
             self.grace_period_seconds()
         };
-        self.gone_at.is_none() && evicted != Some(0) && asked > 0
+        self.gone_at.is_none() && evicted != Some(0) && grace_seconds > 0
     }
 
     /// Returns cause and deadline of the termination, if any. The shortest grace period wins

@@ -117,15 +117,15 @@ fn start_failed(pod: &mut Pod, name: &str, stage: StartStage, message: String, p
 fn reaped(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit, policy: &NodePolicy, now: Timestamp) {
     let is_running = |i: &&mut Instance| i.id == id && matches!(i.state, InstanceState::Running { .. });
     if let Some(instance) = container_entry(pod, name).current.as_mut().filter(is_running) {
-        instance.clearing = true;
+        instance.cleaning_up = true;
         record_exit(pod, name, id, exit, policy, now);
     }
 }
 
 pub(super) fn exited(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit, policy: &NodePolicy, now: Timestamp) {
-    if let Some(instance) = container_entry(pod, name).current.as_mut().filter(|i| i.id == id && i.clearing) {
+    if let Some(instance) = container_entry(pod, name).current.as_mut().filter(|i| i.id == id && i.cleaning_up) {
         // The exit was recorded when it was reaped.
-        instance.clearing = false;
+        instance.cleaning_up = false;
         pod.durable += 1;
         return;
     }

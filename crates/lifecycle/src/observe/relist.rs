@@ -21,7 +21,7 @@ pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now
         .iter()
         .filter_map(|(name, c)| {
             let active =
-                c.current.as_ref().filter(|i| i.clearing || matches!(i.state, InstanceState::Running { .. }))?;
+                c.current.as_ref().filter(|i| i.cleaning_up || matches!(i.state, InstanceState::Running { .. }))?;
             Some((name.clone(), active.id.clone()))
         })
         .filter(|(_, id)| !containers.iter().any(|c| c.id == *id))

@@ -45,15 +45,15 @@ impl Sim {
                 if self.pod.running_since(id).is_some() =>
             {
                 ended(id, exit.code);
-                self.clearing.insert(id.clone());
+                self.cleaning_up.insert(id.clone());
             }
             Event::Container { fact: ContainerFact::Exited { id, exit }, .. } => {
                 ended(id, exit.code);
-                self.clearing.remove(id);
+                self.cleaning_up.remove(id);
             }
-            Event::Container { fact: ContainerFact::Lost { id }, .. } => drop(self.clearing.remove(id)),
+            Event::Container { fact: ContainerFact::Lost { id }, .. } => drop(self.cleaning_up.remove(id)),
             Event::Relisted(view) => {
-                self.clearing.clear();
+                self.cleaning_up.clear();
                 for c in &view.containers {
                     // A container that never ran may be left from an interrupted start.
                     if let ContainerViewState::Exited(exit @ ContainerExit { started_at: Some(_), .. }) = &c.state {
@@ -126,21 +126,21 @@ impl Sim {
 
     /// No action interferes with the runtime's cleanup after a process.
     fn check_cleanup(&self, action: &Action) {
-        let clearing = |name: &str| {
+        let cleaning_up = |name: &str| {
             let id = self.pod.container_id(name, false).map(|(id, _)| id);
-            id.is_some_and(|id| self.clearing.contains(&id))
+            id.is_some_and(|id| self.cleaning_up.contains(&id))
         };
         match action {
             Action::StartContainer { container, .. } | Action::EnsureImage { container, .. } => {
-                assert!(!clearing(container), "{container} is started before the runtime finished its cleanup");
+                assert!(!cleaning_up(container), "{container} is started before the runtime finished its cleanup");
             }
-            Action::RemoveContainer { id, .. } => assert!(!self.clearing.contains(id), "{id} is removed too early"),
+            Action::RemoveContainer { id, .. } => assert!(!self.cleaning_up.contains(id), "{id} is removed too early"),
             Action::CreateSandbox { .. }
             | Action::StopSandbox { .. }
             | Action::RemoveSandbox { .. }
             | Action::UnmountVolumes
             | Action::DeleteFromApi
-            | Action::Forget => assert!(self.clearing.is_empty(), "{action:?} too early: {:?}", self.clearing),
+            | Action::Forget => assert!(self.cleaning_up.is_empty(), "{action:?} too early: {:?}", self.cleaning_up),
             _ => {}
         }
     }

@@ -59,7 +59,7 @@ pub(crate) struct Sim {
     /// Attempt and exit code of the newest reported exit of each container.
     exits: BTreeMap<String, (i32, i32)>,
     /// Containers that were reaped and whose cleanup in the runtime is not finished.
-    clearing: BTreeSet<String>,
+    cleaning_up: BTreeSet<String>,
     /// Hooks that this kubelet started.
     hooks: BTreeSet<ActionKey>,
     /// Consecutive failures per probe.
@@ -106,7 +106,7 @@ impl Sim {
             stopping: false,
             deadline: None,
             exits: BTreeMap::new(),
-            clearing: BTreeSet::new(),
+            cleaning_up: BTreeSet::new(),
             hooks: BTreeSet::new(),
             failures: BTreeMap::new(),
             hook_failed: false,
@@ -401,7 +401,7 @@ impl Sim {
             self.stopping = self.api.metadata.deletion_timestamp.is_some();
             self.deadline = None;
             // Nor a cleanup in progress; a relist finds it.
-            self.clearing.clear();
+            self.cleaning_up.clear();
             self.record_event(&Event::Updated(Arc::new(self.api.clone())));
         }
         self.pod = if from_api {
