@@ -1,5 +1,5 @@
-//! Kubelet admission: whether the node accepts a Pod, with upstream's order of checks and messages (`pkg/kubelet/lifecycle`;
-//! `pkg/kubelet/lifecycle/predicate.go`). A Pod is admitted once; an admitted Pod is never re-admitted.
+//! Kubelet admission, with upstream's order of checks and messages (`pkg/kubelet/lifecycle/predicate.go`). A Pod is
+//! admitted once; an admitted Pod is never re-admitted.
 
 use crate::{
     Admission, apparmor,
@@ -26,7 +26,7 @@ const OS_LABEL: &str = "kubernetes.io/os";
 /// Resource pressure on the node, reported as a condition of its status (`pkg/kubelet/eviction`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pressure {
-    /// Room on a disk, or inodes.
+    /// Disk space or inodes.
     Disk,
     /// Memory.
     Memory,
@@ -35,7 +35,7 @@ pub enum Pressure {
 }
 
 impl Pressure {
-    /// The type of the node's condition.
+    /// Returns the type of the node condition.
     #[must_use]
     pub fn condition(self) -> &'static str {
         match self {
@@ -51,19 +51,19 @@ impl Pressure {
 pub struct NodeView<'a> {
     /// The node's name.
     pub name: &'a str,
-    /// Its object; `None` when the API does not answer, and then nothing that only the object knows counts against a Pod.
+    /// The node's object; `None` if the API is unavailable: then predicates that need it are skipped.
     pub node: Option<&'a Node>,
-    /// What the machine has for Pods (`status.allocatable`), `pods` included.
+    /// Allocatable resources (`status.allocatable`), including `pods`.
     pub allocatable: &'a Amounts,
-    /// The other Pods that it has taken and that have not ended.
+    /// The other admitted, non-terminal Pods.
     pub others: &'a [Arc<Pod>],
     /// The pressure conditions that are true.
     pub pressures: &'a [Pressure],
     /// Whether it is shutting down.
     pub shutting_down: bool,
-    /// Kernel parameters beside the safe ones that it allows (`allowedUnsafeSysctls`).
+    /// Allowed unsafe sysctls (`allowedUnsafeSysctls`).
     pub unsafe_sysctls: &'a [String],
-    /// Whether its kernel has AppArmor.
+    /// Whether AppArmor is enabled.
     pub apparmor: bool,
 }
 
@@ -77,8 +77,8 @@ pub enum Verdict {
 }
 
 impl crate::Pod {
-    /// Whether it is still to be decided if the node takes it. Until then nothing is told of it: one that is refused is
-    /// Failed from the first word on (upstream's `rejectPod`).
+    /// Returns whether admission is still undecided. Until then no status is reported, because a rejected Pod is Failed
+    /// from its first status on (upstream's `rejectPod`).
     #[must_use]
     pub fn awaits_admission(&self, now: Timestamp) -> bool {
         self.admission.is_none() && !self.is_ending(now)
@@ -158,7 +158,7 @@ fn check_os(pod: &Pod, spec: &PodSpec) -> Option<Rejection> {
     None
 }
 
-/// KEP-3619: only a runtime that says so keeps groups of the image's `/etc/group` away.
+/// Rejects `Strict` unless the runtime supports it (KEP-3619).
 fn check_supplemental_groups_policy(spec: &PodSpec, node: Option<&Node>) -> Option<Rejection> {
     let policy = spec.security_context.as_ref().and_then(|s| s.supplemental_groups_policy.as_deref());
     let features = node.and_then(|n| n.status.as_ref()).and_then(|s| s.features.as_ref());
@@ -177,7 +177,7 @@ fn out_of_resource(insufficient_resource: &InsufficientResource) -> Rejection {
     (format!("OutOf{resource}"), message)
 }
 
-/// Returns the resources that the node has too little of.
+/// Returns the insufficient resources of the node.
 fn insufficient_resources(spec: &PodSpec, view: &NodeView<'_>) -> Vec<InsufficientResource> {
     let insufficient_resource = |name: &str, requested: i64, used: i64, capacity: i64| InsufficientResource {
         resource: name.to_owned(),
@@ -198,21 +198,21 @@ fn insufficient_resources(spec: &PodSpec, view: &NodeView<'_>) -> Vec<Insufficie
     let status = view.node.and_then(|n| n.status.as_ref());
     let extended = resources::amounts(status.and_then(|s| s.allocatable.as_ref()));
     let requests = resources::pod(spec, Side::Requests);
-    // Upstream looks at these three first, and at all others in no order.
+    // Upstream checks these three first, and all others in no order.
     let first = ["cpu", "memory", "ephemeral-storage"];
     let rest = requests.keys().map(String::as_str).filter(|name| !first.contains(name));
     for name in first.into_iter().chain(rest) {
         let capacity = view.allocatable.get(name).or_else(|| extended.get(name)).copied();
         let Some(wanted) = requests.get(name).copied().filter(|a| *a > Amount::ZERO) else { continue };
-        // A resource of the cluster and not of a node: whoever provides it looks after it.
+        // Cluster-level resources are managed elsewhere, for example by a scheduler extender.
         if capacity.is_none() && resources::is_extended(name) {
             continue;
         }
         let (capacity, used) = (capacity.unwrap_or_default(), used.get(name).copied().unwrap_or_default());
         if used.plus(wanted) > capacity {
-            // Plain numbers, as upstream has them: thousandths of CPUs, and bytes.
-            let shown = |a: Amount| if name == "cpu" { a.milli() } else { a.value() };
-            insufficient.push(insufficient_resource(name, shown(wanted), shown(used), shown(capacity)));
+            // Upstream prints millicores and bytes.
+            let units = |a: Amount| if name == "cpu" { a.milli() } else { a.value() };
+            insufficient.push(insufficient_resource(name, units(wanted), units(used), units(capacity)));
         }
     }
     insufficient
@@ -227,7 +227,7 @@ fn check_predicates(pod: &Pod, spec: &PodSpec, view: &NodeView<'_>) -> Option<Re
     if spec.node_name.as_deref().is_some_and(|name| !name.is_empty() && name != view.name) {
         return failed("NodeName", "node(s) didn't match the requested node name");
     }
-    let wanted = host_ports(spec);
+    let ports = host_ports(spec);
     let held = || view.others.iter().filter_map(|p| p.spec.as_ref()).flat_map(host_ports);
     if !wanted.is_empty() && held().any(|have| wanted.iter().any(|want| want.conflicts(&have))) {
         return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports");

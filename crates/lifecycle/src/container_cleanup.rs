@@ -1,9 +1,8 @@
-//! Between the end of a container's process and the runtime's word that it is done with the container.
+//! Cleanup of a container in the runtime after its process exited.
 //!
-//! The end is told at once ([`crate::ContainerFact::Reaped`]), for nothing that comes after changes it. But the runtime
-//! writes the last lines of the log then, and takes away what the process had. Nothing is done before
-//! [`crate::ContainerFact::Exited`] that could meet it there: the container is not restarted, and neither it nor its
-//! sandbox or volumes are removed. Other containers start and stop meanwhile as they would.
+//! [`crate::ContainerFact::Reaped`] reports the exit at once, because it is final. The runtime still writes the end of
+//! the log and removes the process's resources. Until [`crate::ContainerFact::Exited`] the container is not restarted,
+//! and neither it nor its sandbox or volumes are removed. Other containers start and stop normally.
 
 use crate::{
     Pod,
@@ -12,27 +11,27 @@ use crate::{
 use jiff::Timestamp;
 
 impl Container {
-    /// Whether its process is gone, and the runtime still clears up after it.
+    /// Returns whether its process exited and the runtime is still cleaning up.
     pub(crate) fn is_cleaning_up(&self) -> bool {
-        self.current.as_ref().is_some_and(|i| i.clearing)
+        self.current.as_ref().is_some_and(|i| i.cleaning_up)
     }
 }
 
 impl Pod {
-    /// Since when the process of the container with this id runs, if it does.
+    /// Returns since when the process of the container with this id is running.
     #[must_use]
     pub fn running_since(&self, id: &str) -> Option<Timestamp> {
         if let InstanceState::Running { since } = self.newest(id)?.state { Some(since) } else { None }
     }
 
-    /// Whether the process of the container with this id is gone, and the runtime still clears up after it: its log may
-    /// grow.
+    /// Returns whether the process of the container with this id exited and the runtime is still cleaning up; its log
+    /// may grow.
     #[must_use]
     pub fn is_clearing(&self, id: &str) -> bool {
-        self.newest(id).is_some_and(|i| i.clearing)
+        self.newest(id).is_some_and(|i| i.cleaning_up)
     }
 
-    /// Whether anything of the Pod's containers is in use: by a process, or by the runtime that clears up after one.
+    /// Returns whether any container is running or being cleaned up by the runtime.
     pub(crate) fn has_active_containers(&self) -> bool {
         self.containers.values().any(|c| c.may_run() || c.is_cleaning_up())
     }

@@ -8,28 +8,29 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ContainerKill {
     pub(crate) cause: KillCause,
-    /// When SIGKILL comes.
+    /// Time of SIGKILL.
     pub(crate) deadline: Timestamp,
 }
 
 /// Cause of a container kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum KillCause {
-    /// It failed this probe. A policy that restarts what failed restarts it, whatever its exit code; beside it the rules
-    /// count, as for every container that has ended (`computePodActions`).
+    /// A probe failed. The restart policy for failures applies, whatever the exit code, and the restart rules
+    /// (`computePodActions`).
     Probe(ProbeKind),
     /// Its postStart hook failed.
     PostStart,
-    /// Its sandbox was lost while it ran. Whether it runs again in the next one was decided then, and is not for its exit
-    /// code to say (`computePodActions`).
+    /// Its sandbox was lost while it ran. It is restarted by the policy for failures, whatever its exit code
+    /// (`computePodActions`).
     Sandbox,
-    /// Its image is another one now.
+    /// Its image changed in the spec.
     Definition,
-    /// All containers are restarted.
+    /// All containers are being restarted.
     RestartAll {
-        /// Whether its own end asked for that. It waits for its back-off then, and the others do not.
-        asked: bool,
+        /// Whether its own exit requested that; only then its restart has a backoff.
+        #[serde(rename = "asked")]
+        requested: bool,
     },
-    /// Its resources change, and its `resizePolicy` says `RestartContainer`. It is started again, whatever its policy.
+    /// A resize with `resizePolicy: RestartContainer`. It is restarted under any policy.
     Resize,
 }

@@ -20,20 +20,20 @@ pub enum Event {
     Admission(Admission),
     /// The node terminates the Pod: eviction, preemption, shutdown.
     Evicted(Eviction),
-    /// About the Pod's volumes.
+    /// Volume event.
     Volumes(VolumesFact),
-    /// About the Pod's sandbox.
+    /// Sandbox event.
     Sandbox(SandboxFact),
-    /// About the image of one container of the spec.
+    /// Event about an image that a container requires.
     Image {
         /// The container's name.
         container: String,
-        /// The image of the spec when it was asked for.
+        /// The image in the spec at the time of the request.
         image: String,
-        /// What is known now.
+        /// What happened.
         fact: ImageFact,
     },
-    /// About a container.
+    /// Container event.
     Container {
         /// The container's name in the spec.
         container: String,
@@ -44,7 +44,7 @@ pub enum Event {
     Probed {
         /// The container's id.
         id: String,
-        /// Which of its probes.
+        /// The probe.
         probe: ProbeKind,
         /// The result.
         outcome: ProbeOutcome,
@@ -53,14 +53,14 @@ pub enum Event {
     HookDone {
         /// The container's id.
         id: String,
-        /// Which of its hooks.
+        /// The hook.
         hook: Hook,
         /// The result.
         outcome: HookOutcome,
     },
-    /// Whether the node takes the Pod with the resources that it asks for, in this generation.
+    /// The node's decision on the resize request of this generation.
     ResizeDecided {
-        /// `metadata.generation` that was decided upon.
+        /// `metadata.generation` of the request.
         generation: i64,
         /// The decision.
         verdict: ResizeVerdict,
@@ -69,41 +69,41 @@ pub enum Event {
     RoomMade,
     /// The node's disk is full: dead containers of terminated Pods are removed.
     DiskFull,
-    /// The Pod's cgroup and these containers have the resources that were allocated.
+    /// The Pod's cgroup and these containers were updated to the allocated resources.
     ResourcesActuated {
         /// The ids of the containers.
         ids: Vec<String>,
-        /// What they have now.
+        /// Their actual resources.
         allocation: Allocation,
     },
-    /// Resources that were allocated could not be given to the Pod; tried again after a back-off.
+    /// The allocated resources could not be applied; retried with backoff.
     ResourcesFailed {
         /// Human-readable message.
         message: String,
     },
     /// The API server accepted this status update.
     StatusWritten(Box<PodStatus>),
-    /// An action begins. Reported for [`crate::Action::StartContainer`], so that the termination of a Pod waits for a
+    /// An action starts. Reported for [`crate::Action::StartContainer`], so that the termination of a Pod waits for a
     /// container that is being started.
     Begun(ActionKey),
     /// An action without an event of its own succeeded (an Event was recorded, an object was deleted).
     Done(ActionKey),
-    /// An action without an event of its own failed. It is planned again after a back-off; what it did before it failed is
-    /// not known until the runtime is listed.
+    /// An action without an event of its own failed. It is retried with backoff; its partial effects are unknown until
+    /// the next relist.
     Failed {
         /// The action.
         key: ActionKey,
-        /// What went wrong, in words for people.
+        /// Human-readable message.
         message: String,
     },
-    /// All that the runtime has of this Pod, asked for as a whole: after a start of the kubelet, and after events may
-    /// have been lost. What the runtime no longer has is lost.
+    /// Relist: all sandboxes and containers of this Pod in the runtime, after a kubelet start and after events may have
+    /// been lost. What is missing in it is lost.
     Relisted(RuntimeView),
-    /// A kubelet that was just started takes over, or sees the Pod for the first time.
+    /// A kubelet started, or sees the Pod for the first time.
     KubeletStarted {
         /// When it was started.
         at: Timestamp,
-        /// Its random number: what is due at once after a start is spread by it.
+        /// Random number that spreads work that is due right after a start.
         random: u64,
     },
 }
@@ -129,14 +129,14 @@ pub struct Eviction {
     pub reason: String,
     /// `status.message`.
     pub message: String,
-    /// Grace in seconds, if it is not the Pod's own.
+    /// Grace period in seconds, if it is not the Pod's own.
     pub grace_seconds: Option<u32>,
     /// Whether the condition `DisruptionTarget` (`TerminationByKubelet`) is set.
     pub disruption_target: bool,
-    /// Its message, if it is another one than that of the status.
+    /// Message of `DisruptionTarget`, if it differs from `status.message`.
     #[serde(default)]
     pub disruption_message: Option<String>,
-    /// Of the Event that tells of it.
+    /// Annotations of the Event.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
 }
@@ -144,14 +144,14 @@ pub struct Eviction {
 /// Volume event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VolumesFact {
-    /// All are there.
+    /// All volumes are mounted.
     Mounted,
-    /// One or more could not be set up; tried again after a back-off.
+    /// A volume could not be mounted; retried with backoff.
     Failed {
-        /// For people: one for each that could not.
+        /// Human-readable messages, one per failed volume.
         messages: Vec<String>,
     },
-    /// All are gone.
+    /// All volumes are unmounted.
     Unmounted,
 }
 
@@ -162,27 +162,27 @@ pub enum SandboxFact {
     Ready {
         /// The runtime's id.
         id: String,
-        /// Which of the Pod's sandboxes, from 0.
+        /// Attempt, from 0.
         attempt: u32,
-        /// Addresses, the primary one first; the node's own with `hostNetwork`.
+        /// IP addresses, the primary one first; the node's own with `hostNetwork`.
         ips: Vec<IpAddr>,
     },
-    /// It could not be made; tried again after a back-off.
+    /// The sandbox could not be created; retried with backoff.
     Failed {
-        /// The runtime's words.
+        /// The runtime's error.
         message: String,
     },
-    /// Its process ended or its network is gone, and nobody asked for that.
+    /// Its process exited or its network is gone, unexpectedly.
     Lost {
         /// The runtime's id.
         id: String,
     },
-    /// It was stopped because the plan said so.
+    /// It was stopped as planned.
     Stopped {
         /// The runtime's id.
         id: String,
     },
-    /// It and its containers are gone from the runtime.
+    /// It and its containers were removed from the runtime.
     Removed {
         /// The runtime's id.
         id: String,
@@ -192,39 +192,39 @@ pub enum SandboxFact {
 /// Image event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ImageFact {
-    /// A pull has begun.
+    /// A pull started.
     Pulling,
-    /// It was there.
+    /// The image was present.
     Present {
-        /// What the runtime calls it.
+        /// Image reference in the runtime.
         image_ref: String,
     },
-    /// It was pulled.
+    /// The image was pulled.
     Pulled {
-        /// What the runtime calls it.
+        /// Image reference in the runtime.
         image_ref: String,
-        /// How long the pull took.
+        /// Duration of the pull.
         took: Duration,
-        /// The same with the wait for its turn.
+        /// Duration including the wait in the pull queue.
         took_with_wait: Duration,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
     },
-    /// It was pulled for, and did not come.
+    /// The pull failed.
     PullFailed {
-        /// The runtime's words.
+        /// The runtime's error.
         error: String,
     },
-    /// It would have to be pulled, and the action was not to pull it.
+    /// The image is missing and the action did not allow a pull.
     MustPull,
-    /// It is not to be had, and no pull was tried.
+    /// The image is unavailable, and no pull was attempted.
     Failed {
         /// `ErrImageNeverPull`, `InvalidImageName` or `ImageInspectError`.
         reason: String,
-        /// The runtime's or our own words.
+        /// Error message.
         message: String,
     },
-    /// Some of `imagePullSecrets` could not be read; the pull is tried without them.
+    /// Some `imagePullSecrets` could not be read; the pull continues without them.
     SecretsMissing {
         /// Their names.
         names: Vec<String>,
@@ -234,18 +234,18 @@ pub enum ImageFact {
 /// Container event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContainerFact {
-    /// The runtime made it.
+    /// The container was created.
     Created {
         /// The runtime's id, without a scheme.
         id: String,
-        /// Which of this name's containers, from 0: its restart count.
+        /// Attempt, from 0: the restart count.
         attempt: u32,
-        /// What the runtime made it of.
+        /// Image of the container.
         image: RuntimeImage,
-        /// The signal that stops it, as far as it is known: the Pod's, the image's, or the runtime's (KEP-4960).
+        /// Effective stop signal, if known: of the Pod, the image or the runtime (KEP-4960).
         stop_signal: Option<String>,
     },
-    /// Its process runs.
+    /// Its process is running.
     Started {
         /// The runtime's id.
         id: String,
@@ -254,32 +254,32 @@ pub enum ContainerFact {
     },
     /// It could not be created or started.
     StartFailed {
-        /// How far it came.
+        /// Stage of the failure.
         stage: StartStage,
-        /// The runtime's or our own words.
+        /// Error message.
         message: String,
     },
-    /// Its process is gone, and the runtime still clears up after it: the last lines of its log may be missing. `Exited`
-    /// follows; until then nothing takes its place, and nothing that it used is taken away.
+    /// Its process exited, but the runtime is still cleaning up: the end of its log may be missing. `Exited` follows;
+    /// until then the container is not replaced, and nothing that it used is removed.
     Reaped {
         /// The runtime's id.
         id: String,
-        /// How.
+        /// Exit code and reason.
         exit: ContainerExit,
     },
-    /// Its process ended, and the runtime is done with it.
+    /// Its process exited, and the runtime finished its cleanup.
     Exited {
         /// The runtime's id.
         id: String,
-        /// How.
+        /// Exit code and reason.
         exit: ContainerExit,
     },
-    /// The runtime does not have it any more, and nobody removed it.
+    /// It is missing in the runtime, and was not removed by the kubelet.
     Lost {
         /// The runtime's id.
         id: String,
     },
-    /// It was removed because the plan said so.
+    /// It was removed as planned.
     Removed {
         /// The runtime's id.
         id: String,
@@ -289,16 +289,16 @@ pub enum ContainerFact {
 /// Stage at which a start failed (`pkg/kubelet/images`, `kuberuntime_container.go`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StartStage {
-    /// Its configuration could not be put together: `CreateContainerConfigError` (a missing ConfigMap or Secret, a bad user).
+    /// Invalid configuration: `CreateContainerConfigError` (a missing ConfigMap or Secret, an invalid user).
     Config,
-    /// The runtime could not create it: `CreateContainerError`.
+    /// Creation failed: `CreateContainerError`.
     Create,
-    /// The runtime could not start it: `RunContainerError`.
+    /// Start failed: `RunContainerError`.
     Start,
 }
 
-/// How containerd's words begin when a start failed at its last step, the one that lets the process go.
-const START_OF_ITS_PROCESS: &str = "failed to start containerd task";
+/// Prefix of containerd's error when the last step of a start failed.
+const START_TASK_ERROR_PREFIX: &str = "failed to start containerd task";
 
 /// Exit of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -307,24 +307,23 @@ pub struct ContainerExit {
     pub code: i32,
     /// `Completed`, `Error`, `OOMKilled`, `StartError`, `ContainerStatusUnknown`, ...
     pub reason: String,
-    /// The termination message, or the runtime's words.
+    /// Termination message, or the runtime's error.
     pub message: String,
-    /// When it started; `None` if it never did.
+    /// Start time; `None` if it never ran.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// Exit time.
     pub finished_at: Timestamp,
 }
 
 impl ContainerExit {
-    /// Whether it ended before its process was let go. With a kubelet's death its requests end too, and runtimes give up a
-    /// start that nobody waits for: then it depends on how far they were. What may have run is not begun anew behind
-    /// everybody's back: that is up to its restart policy.
+    /// Returns whether its process never ran. A kubelet crash cancels its requests, and the runtime aborts a start that
+    /// nobody waits for, at any stage. A process that may have run is restarted only by its restart policy.
     #[must_use]
     pub fn never_ran(&self) -> bool {
-        self.started_at.is_none() && !self.message.starts_with(START_OF_ITS_PROCESS)
+        self.started_at.is_none() && !self.message.starts_with(START_TASK_ERROR_PREFIX)
     }
 
-    /// Whether the runtime made it and could not start it: it counts as one that ran, with code 128 (`pkg/kubelet/events`).
+    /// Returns whether it was created but failed to start; it counts as run, with exit code 128 (`pkg/kubelet/events`).
     pub(crate) fn failed_to_start(&self) -> bool {
         self.started_at.is_none() && self.reason == "StartError"
     }
@@ -333,42 +332,42 @@ impl ContainerExit {
 /// Result of one probe (`prober.go`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProbeOutcome {
-    /// Passed.
+    /// Success.
     Success,
-    /// Passed, with a word of caution (a redirect to another host).
+    /// Success with a warning (a redirect to another host).
     Warning(String),
-    /// Not passed.
+    /// Failure.
     Failure(String),
-    /// The probe itself failed: no verdict.
+    /// The probe could not run: no result.
     Unknown(String),
 }
 
 /// A lifecycle hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Hook {
-    /// Right after the start.
+    /// postStart.
     PostStart,
-    /// Before the stop signal.
+    /// preStop.
     PreStop,
 }
 
 /// Result of a lifecycle hook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HookOutcome {
-    /// It ran to its end.
+    /// The hook succeeded.
     Done,
-    /// It failed; the words stay in the log, for they may hold secrets.
+    /// The hook failed; the error is only logged, because it may contain secrets.
     Failed(String),
-    /// The grace period ended first.
+    /// The grace period expired first.
     TimedOut,
 }
 
 /// The sandboxes and containers that the runtime lists for one Pod.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RuntimeView {
-    /// Its sandboxes.
+    /// Sandboxes.
     pub sandboxes: Vec<SandboxView>,
-    /// Its containers, of all attempts.
+    /// Containers of all attempts.
     pub containers: Vec<ContainerView>,
 }
 
@@ -377,11 +376,11 @@ pub struct RuntimeView {
 pub struct SandboxView {
     /// The runtime's id.
     pub id: String,
-    /// Which of the Pod's sandboxes.
+    /// Attempt.
     pub attempt: u32,
-    /// Whether it stands.
+    /// Whether it is ready.
     pub ready: bool,
-    /// Its addresses.
+    /// IP addresses.
     pub ips: Vec<IpAddr>,
 }
 
@@ -392,39 +391,39 @@ pub struct ContainerView {
     pub id: String,
     /// The container's name.
     pub name: String,
-    /// Which of this name's containers.
+    /// Attempt.
     pub attempt: u32,
-    /// The sandbox it lives in.
+    /// Id of its sandbox.
     pub sandbox: String,
-    /// What the runtime made it of.
+    /// Image of the container.
     pub image: RuntimeImage,
-    /// What it does.
+    /// Its state.
     pub state: ContainerViewState,
 }
 
-/// The image of a container in the runtime's own words, which is what the API shows of it.
+/// Image of a container, as the runtime reports it and the API shows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeImage {
-    /// Its name, as `image` shows it; empty if the runtime could not be asked.
+    /// Image name (`image`); empty if the runtime did not report it.
     pub name: String,
-    /// Its id or digest, as `imageID` shows it.
+    /// Image id or digest (`imageID`).
     pub id: String,
-    /// The image of the spec that it was asked for, if the runtime kept that.
+    /// Image in the spec at creation, if the runtime stored it.
     pub spec: Option<String>,
 }
 
-/// What a container in the runtime does.
+/// State of a container in the runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContainerViewState {
-    /// Made, not started.
+    /// Created, not started.
     Created,
-    /// Runs since.
+    /// Running.
     Running {
-        /// When it started.
+        /// Start time.
         started_at: Timestamp,
     },
-    /// Ended.
+    /// Exited.
     Exited(ContainerExit),
-    /// The runtime does not know.
+    /// Unknown.
     Unknown,
 }

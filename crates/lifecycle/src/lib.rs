@@ -3,16 +3,16 @@
 //! **Invariant:** this crate is pure. No I/O, no clock, no randomness, no async, no logging: time and jitter are
 //! arguments. Everything that Kubernetes documents about a Pod's life on its node is decided here, and only here.
 //!
-//! **Invariant:** the same facts in the same order give the same plan and the same status.
+//! **Invariant:** the same events in the same order give the same plan and the same status.
 //!
 //! The four functions:
 //!
-//! | function | question |
+//! | function | result |
 //! | --- | --- |
-//! | [`observe`] | what is now known, after this fact? |
-//! | [`plan`] | what is to be done now, and when is the next moment worth waking up for? |
-//! | [`status`] | what does the API show? |
-//! | [`explain`] | why is it so, what does it wait for, and when will that be? |
+//! | [`observe`] | applies one event to the state of a Pod |
+//! | [`plan`] | the actions that are due, and the time of the next wake-up |
+//! | [`status`] | the `PodStatus` to report |
+//! | [`explain`] | the reasons for the Pod's state and its next step |
 #![forbid(unsafe_code)]
 // Client-supplied numbers are used in time arithmetic, which must saturate.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]

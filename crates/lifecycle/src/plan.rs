@@ -1,4 +1,4 @@
-//! What is to be done now.
+//! Plans the actions of a Pod (`computePodActions`, `SyncPod`).
 
 mod kill_pod;
 
@@ -17,12 +17,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as Spec;
 use serde::{Deserialize, Serialize};
 
-/// What is to be done now, and when to plan again.
+/// Actions that are due, and when to plan again.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Actions, in the order in which they should begin.
+    /// Actions, in start order.
     pub actions: Vec<Action>,
-    /// The next moment at which the plan changes by itself.
+    /// The next time at which the plan changes without an event.
     pub wake: Option<Timestamp>,
 }
 
@@ -33,7 +33,7 @@ impl Plan {
 }
 
 impl Action {
-    /// What makes this action the same as another one.
+    /// Returns the identity of the action.
     #[must_use]
     pub fn key(&self) -> ActionKey {
         ActionKey(match self {
@@ -43,10 +43,10 @@ impl Action {
             Self::CreateSandbox { attempt } => format!("create-sandbox/{attempt}"),
             Self::StopSandbox { id } => format!("stop-sandbox/{id}"),
             Self::RemoveSandbox { id } => format!("remove-sandbox/{id}"),
-            // Another image is another question.
+            // Another image is another request.
             Self::EnsureImage { container, image, .. } => format!("image/{container}/{image}"),
             Self::StartContainer { container, attempt, .. } => format!("start/{container}/{attempt}"),
-            // A shorter grace is another request; the same one, seconds later, is not.
+            // A shorter grace period is another request; the same one seconds later is not.
             Self::StopContainer { id, deadline, .. } => format!("stop/{id}/{deadline}"),
             Self::RemoveContainer { id, .. } => format!("remove/{id}"),
             Self::RunHook { id, hook, .. } => format!("hook/{hook:?}/{id}"),
@@ -63,7 +63,7 @@ impl Action {
 /// Computes the actions that are due now. Calling it again without a new event gives the same actions with the same keys.
 #[must_use]
 pub fn plan(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Plan {
-    // A plan without the runtime's word might make a second one of what runs.
+    // Without a relist the plan could duplicate running containers.
     if pod.unseen {
         return Plan::default();
     }
@@ -108,13 +108,13 @@ fn sync_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     start_ephemeral_containers(pod, sandbox, policy, now, plan);
     kill_pod::kill_failed_containers(pod, policy, now, plan);
     resize::plan(pod, now, plan);
-    if resize::holds_starts(pod) {
+    if resize::blocks_container_starts(pod) {
         return;
     }
-    let turn = init_index(pod, sandbox);
+    let current_index = init_index(pod, sandbox);
     for (index, (kind, spec)) in containers(pod.spec()).enumerate() {
-        let over = index < turn;
-        if kind == ContainerKind::Init && over {
+        let is_past = index < current_index;
+        if kind == ContainerKind::Init && is_past {
             continue;
         }
         let container = pod.container(&spec.name);
@@ -136,7 +136,7 @@ fn sync_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
             ContainerKind::App | ContainerKind::Ephemeral => true,
         };
         // Containers before the current init container restart independently.
-        if !over && (busy || !passed) {
+        if !is_past && (busy || !passed) {
             return;
         }
     }
@@ -146,31 +146,31 @@ fn sync_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
 /// first app container once one was created. Start order no longer applies to those before it
 /// (`computeInitContainerActions`).
 fn init_index(pod: &Pod, sandbox: &Sandbox) -> usize {
-    let made = |spec: &Spec| {
+    let was_created = |spec: &Spec| {
         let container = pod.container(&spec.name);
         let counts = !matches!(container.kill_cause(), Some(KillCause::RestartAll { .. }));
         counts && container.current.as_ref().is_some_and(|i| was_created_in(i, sandbox))
     };
     let before_app = containers(pod.spec()).take_while(|(kind, _)| *kind != ContainerKind::App).count();
-    if containers(pod.spec()).skip(before_app).any(|(_, spec)| made(spec)) {
+    if containers(pod.spec()).skip(before_app).any(|(_, spec)| was_created(spec)) {
         return before_app;
     }
     let all = containers(pod.spec()).take(before_app).enumerate();
-    all.filter(|(_, (_, spec))| made(spec)).last().map_or(0, |(index, _)| index)
+    all.filter(|(_, (_, spec))| was_created(spec)).last().map_or(0, |(index, _)| index)
 }
 
 /// Starts ephemeral containers, whatever the other containers do; they are never restarted (`computePodActions`).
 fn start_ephemeral_containers(pod: &Pod, sandbox: &Sandbox, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     for spec in &pod.ephemeral {
         let container = pod.container(&spec.name);
-        // One that was made and not tried yet was cut off by a restart of the kubelet; it can be tried in its own sandbox.
-        let fresh = match &container.current {
+        // A kubelet restart interrupted its start; it can be retried in its own sandbox.
+        let is_startable = match &container.current {
             None => true,
             Some(i) => {
                 i.state == InstanceState::Created && container.next_attempt() == i.attempt && was_created_in(i, sandbox)
             }
         };
-        if fresh {
+        if is_startable {
             start_container(pod, spec, &sandbox.id, policy, now, plan);
         }
     }
@@ -213,7 +213,7 @@ fn replace_sandbox(pod: &Pod, id: &str, deadline: Timestamp, policy: &NodePolicy
 fn create_sandbox(pod: &Pod, now: Timestamp, plan: &mut Plan) {
     match &pod.sandbox_failure {
         _ if pod.unlisted => {}
-        // Nothing is made anew before it is known how the old containers ended: there may be nothing left to run.
+        // The exits of the old containers decide whether anything is restarted.
         _ if pod.has_active_containers() => {}
         Some(trouble) if trouble.retry_at() > now => plan.wake_at(trouble.retry_at()),
         _ => plan.actions.push(Action::CreateSandbox { attempt: pod.next_sandbox }),
@@ -233,15 +233,15 @@ fn start_container(
         return true;
     }
     let container = pod.container(&spec.name);
-    // It takes the place of one that the runtime has not cleared away yet.
+    // It replaces a container that the runtime is still cleaning up.
     if container.is_cleaning_up() {
         return false;
     }
     if let Some(at) = container.restart_at(spec, &policy.container_backoff).filter(|at| *at > now) {
         // The reason shown changes from RunContainerError to CrashLoopBackOff in between.
         let failed = container.exit().filter(|e| e.failed_to_start());
-        let turn = failed.map(|e| after(e.finished_at, crate::status::RUN_CONTAINER_ERROR_SHOWN));
-        plan.wake_at(turn.filter(|turn| *turn > now).unwrap_or(at).min(at));
+        let reason_change = failed.map(|e| after(e.finished_at, crate::status::RUN_CONTAINER_ERROR_SHOWN));
+        plan.wake_at(reason_change.filter(|at| *at > now).unwrap_or(at).min(at));
         return false;
     }
     if let Some(failure) = container.start_failure.as_ref() {
@@ -261,12 +261,12 @@ fn start_container(
         ImageState::Failed { at, delay, .. } if after(*at, *delay) > now => {
             // The reason shown changes from ErrImagePull to ImagePullBackOff in between.
             let pulls = pod.images_of(spec).filter_map(|image| pod.pulls.get(image));
-            let turn = pulls.map(|pull| after(pull.at, crate::status::ERR_IMAGE_PULL_SHOWN)).max();
-            plan.wake_at(turn.filter(|turn| *turn > now).unwrap_or(after(*at, *delay)));
+            let reason_change = pulls.map(|pull| after(pull.at, crate::status::ERR_IMAGE_PULL_SHOWN)).max();
+            plan.wake_at(reason_change.filter(|at| *at > now).unwrap_or(after(*at, *delay)));
             return false;
         }
         _ => {
-            // One that may not be pulled yet holds up the others: without it there is nothing to start.
+            // An image in pull backoff blocks the start, and so the next containers.
             plan.actions.push(ensure_image(pod, spec, now));
         }
     }
@@ -299,7 +299,7 @@ fn sync_finished_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut 
 /// Terminates a Pod: stops its containers, then its sandbox and volumes (`SyncTerminatingPod`).
 fn sync_terminating_pod(pod: &Pod, stop: &PodTermination, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     kill_pod::kill_pod(pod, stop.deadline, policy, now, plan);
-    // An earlier kubelet may have made what only a list shows: nothing is over before there was one.
+    // A previous kubelet may have created what only a relist shows.
     if pod.has_active_containers() || pod.unlisted {
         return;
     }
@@ -328,7 +328,7 @@ fn sync_terminated_pod(pod: &Pod, plan: &mut Plan) {
     }
 }
 
-/// The waiting reason for a failed start (`pkg/kubelet/events`).
+/// Returns the waiting reason for a failed start (`pkg/kubelet/events`).
 pub(crate) fn start_failure_reason(stage: StartStage) -> &'static str {
     match stage {
         StartStage::Config => "CreateContainerConfigError",

@@ -1,4 +1,5 @@
-//! What the API still knows of a Pod whose checkpoint is lost: a restart counts on, and an exit stays an exit.
+//! Restores the state of a Pod from its `status` in the API when the checkpoint is lost, so that restart counts
+//! continue and exits are kept.
 
 use crate::{
     Admission, ContainerExit, Pod, RuntimeImage,
@@ -15,32 +16,31 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-/// Takes over what the status in the API says of containers that were made. The runtime has the last word.
-pub(crate) fn from_status(pod: &mut Pod) {
+/// Restores containers from the status in the API. What the runtime lists later takes precedence.
+pub(crate) fn restore_from_status(pod: &mut Pod) {
     let Some(status) = pod.object.status.clone() else {
         return;
     };
     let lists = [&status.init_container_statuses, &status.container_statuses, &status.ephemeral_container_statuses];
     let statuses = lists.into_iter().flatten().flatten();
-    let known: Vec<_> = statuses.filter_map(|s| Some((s.name.clone(), container(s)?))).collect();
+    let known: Vec<_> = statuses.filter_map(|s| Some((s.name.clone(), container_from_status(s)?))).collect();
     let statuses = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
     let allocated = statuses.filter_map(|s| Some((s.name.clone(), s.resources.clone()?))).collect();
-    // Containers may have been made since, if it had a sandbox.
+    // A Pod that had a sandbox may have containers that the status does not show.
     if known.is_empty() && !api::pod::condition_is_true(&pod.object, "PodReadyToStartContainers") {
         return;
     }
-    // It was admitted once, and that is for ever.
+    // A Pod is never re-admitted.
     pod.admission = Some(Admission::Admitted);
     pod.unseen = pod.written_phase().is_none();
     pod.containers.extend(known);
     crate::resize::restore(pod, &allocated);
     pod.ips = ips(&status);
-    restarting(pod, &status);
+    restore_restarts(pod, &status);
 }
 
-/// All containers were being restarted, or a container waited to be started again though no policy says so: another takes
-/// its place.
-fn restarting(pod: &mut Pod, status: &PodStatus) {
+/// Restores restarts in progress: of all containers, or of a waiting container that no restart policy would restart.
+fn restore_restarts(pod: &mut Pod, status: &PodStatus) {
     let condition =
         status.conditions.iter().flatten().find(|c| c.type_ == restart_all::CONDITION && c.status == "True");
     pod.restarting = condition.map(|c| RestartAll {
@@ -54,11 +54,11 @@ fn restarting(pod: &mut Pod, status: &PodStatus) {
     let specs: Vec<_> = containers(pod.spec()).map(|(kind, c)| (kind, c.clone())).collect();
     for (kind, spec) in specs {
         let Some(exit) = pod.container(&spec.name).any_exit() else { continue };
-        let over = !pod.restarts(kind, &spec, exit.code);
+        let is_final = !pod.restarts(kind, &spec, exit.code);
         let deadline = exit.finished_at;
-        if pod.restarting.is_some() || over && waiting.contains(&spec.name.as_str()) {
+        if pod.restarting.is_some() || is_final && waiting.contains(&spec.name.as_str()) {
             let instance = pod.containers.get_mut(&spec.name).and_then(|c| c.current.as_mut());
-            let kill = ContainerKill { cause: KillCause::RestartAll { asked: false }, deadline };
+            let kill = ContainerKill { cause: KillCause::RestartAll { requested: false }, deadline };
             instance.into_iter().for_each(|i| i.kill = Some(kill));
         }
     }
@@ -68,33 +68,33 @@ fn ips(status: &PodStatus) -> Vec<std::net::IpAddr> {
     status.pod_ips.iter().flatten().filter_map(|ip| ip.ip.parse().ok()).collect()
 }
 
-fn container(status: &ContainerStatus) -> Option<Container> {
+fn container_from_status(status: &ContainerStatus) -> Option<Container> {
     let id = bare_id(status.container_id.as_deref()?);
     let last = status.last_state.as_ref().and_then(ended);
     let state = status.state.as_ref();
     let (id, state, last) = match (state.and_then(|s| s.running.as_ref()), state.and_then(ended)) {
         (Some(running), _) => (id, InstanceState::Running { since: time(running.started_at.as_ref()) }, last),
         (None, Some(now)) => (id, InstanceState::Exited(now.exit), last),
-        // It waited to be started again: what it shows as its last state is the newest that ran.
+        // The container waited for its restart: its last state is that of the newest container.
         (None, None) => match last {
             Some(last) if last.id == id => (id, InstanceState::Exited(last.exit), None),
             last => (id, InstanceState::Created, last),
         },
     };
     let attempt = u32::try_from(status.restart_count).unwrap_or(0);
-    // Of which image of the spec it was made the runtime says later.
-    let made_of = RuntimeImage { name: status.image.clone(), id: status.image_id.clone(), spec: None };
-    let mut instance = Instance::new(id, attempt, made_of, None, state);
+    // The image name of the spec is only known once the runtime was listed.
+    let image = RuntimeImage { name: status.image.clone(), id: status.image_id.clone(), spec: None };
+    let mut instance = Instance::new(id, attempt, image, None, state);
     instance.stop_signal.clone_from(&status.stop_signal);
     if matches!(instance.state, InstanceState::Running { .. }) {
-        remember(&mut instance, status);
+        restore_hooks_and_probes(&mut instance, status);
     }
     Some(Container { current: Some(instance), last, ..Container::default() })
 }
 
-/// What runs was shown as running after its postStart hook only, and stays as ready as it was until a probe says otherwise
-/// (KEP-4781).
-fn remember(instance: &mut Instance, status: &ContainerStatus) {
+/// Restores hook and probe state. A container is shown as running only after its postStart hook, and keeps its
+/// readiness until a probe changes it (KEP-4781).
+fn restore_hooks_and_probes(instance: &mut Instance, status: &ContainerStatus) {
     instance.hooks.post_start = PostStart::Done;
     instance.probes.readiness = ProbeWorkerState::restored(status.ready);
     if status.started == Some(true) {
@@ -121,7 +121,7 @@ fn time(t: Option<&Time>) -> Timestamp {
     t.map_or(Timestamp::UNIX_EPOCH, |t| t.0)
 }
 
-/// `containerd://abc` is `abc`.
+/// Strips the scheme: `containerd://abc` becomes `abc`.
 fn bare_id(id: &str) -> String {
     id.split_once("://").map_or(id, |(_, id)| id).to_owned()
 }

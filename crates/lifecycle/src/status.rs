@@ -20,13 +20,13 @@ use k8s_openapi::{
 };
 use std::time::Duration;
 
-/// How long `ErrImagePull` is shown before `ImagePullBackOff`: long enough to be seen, short enough to be news.
+/// Time for which `ErrImagePull` is shown before `ImagePullBackOff`.
 pub(crate) const ERR_IMAGE_PULL_SHOWN: Duration = Duration::from_secs(1);
 
-/// How long `RunContainerError` is shown before `CrashLoopBackOff`.
+/// Time for which `RunContainerError` is shown before `CrashLoopBackOff`.
 pub(crate) const RUN_CONTAINER_ERROR_SHOWN: Duration = Duration::from_secs(1);
 
-/// How many bytes of termination messages the status of a Pod has, shared evenly by its containers
+/// Maximum size of all termination messages of a Pod, shared evenly by its containers
 /// (`MaxPodTerminationMessageLogLength`).
 const MAX_POD_TERMINATION_MESSAGE_BYTES: usize = 12 * 1024;
 
@@ -36,7 +36,7 @@ pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
     let phase = phase(pod, now);
     let rejected = matches!(pod.admission, Some(Admission::Rejected { .. }));
     let list = |kinds: &[ContainerKind]| -> Option<Vec<ContainerStatus>> {
-        // Upstream shows nothing of the containers of a Pod that it did not take: the Pod's own reason is what counts.
+        // Upstream shows no container statuses of a rejected Pod.
         if rejected {
             return None;
         }
@@ -45,7 +45,7 @@ pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
             .filter(|(kind, _)| kinds.contains(kind))
             .map(|(kind, c)| container_status(pod, kind, c, phase.is_terminal(), policy, now))
             .collect();
-        // Init containers stand in the order in which they run, all others by name (`convertToAPIContainerStatuses`).
+        // Init containers are sorted by start order, all others by name (`convertToAPIContainerStatuses`).
         if !kinds.contains(&ContainerKind::Init) {
             all.sort_by(|a, b| a.name.cmp(&b.name));
         }
@@ -80,8 +80,8 @@ pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
     }
 }
 
-/// Whether a container counts as ready: its probes say so, or it is an init container that did its work. One that was
-/// killed while it did, to do it again, has not, whatever it said at its end.
+/// Returns whether a container is ready: its probes succeed, or it is an init container that succeeded. An init
+/// container that was killed for a restart is not ready, whatever its exit code.
 pub(crate) fn is_ready(pod: &Pod, kind: ContainerKind, spec: &Spec, now: Timestamp) -> bool {
     let container = pod.container(&spec.name);
     let runs_again = |code| pod.restarts(kind, spec, code) && pod.stop(now).is_none() && !pod.finished();
@@ -110,15 +110,15 @@ fn container_status(
             reason: Some(exit.reason.clone()),
             message: (!exit.message.is_empty())
                 .then(|| api::text::beginning(&exit.message, max_message_bytes).to_owned()),
-            // CRI's zero, which is what upstream shows of one that never started.
+            // Upstream shows CRI's zero time for a container that never started.
             started_at: exit.started_at.or(exit.failed_to_start().then_some(Timestamp::UNIX_EPOCH)).map(Time),
             finished_at: Some(Time(exit.finished_at)),
             signal: None,
         }),
         ..ContainerState::default()
     };
-    // Of containers that can be resized upstream shows the resources from the moment they were made.
-    let made = container.current.is_some() && resize::is_resizable(kind);
+    // Upstream shows resources of resizable containers from their creation on.
+    let was_created = container.current.is_some() && resize::is_resizable(kind);
     let earlier = container.last.as_ref().map(|l| terminated(&l.id, &l.exit));
     let (state, last_state) = match &container.current {
         Some(Instance { state: InstanceState::Running { since }, .. }) => {
@@ -138,7 +138,7 @@ fn container_status(
     let state = if state.terminated.is_none() { immutable_terminated_state(pod, spec).unwrap_or(state) } else { state };
     ContainerStatus {
         name: spec.name.clone(),
-        // Until another one is made, of the one that there is, in the runtime's words.
+        // The image of the current container until it is replaced, as the runtime reports it.
         image: container.current.as_ref().and_then(image).or(spec.image.clone()).unwrap_or_default(),
         image_id: container.current.as_ref().map(|i| i.image_id.clone()).unwrap_or_default(),
         container_id: container.current.as_ref().map(|i| id(&i.id)),
@@ -151,8 +151,8 @@ fn container_status(
         restart_count: i32::try_from(container.restart_count()).unwrap_or(i32::MAX),
         state: Some(state),
         last_state,
-        resources: made.then(|| pod.actual_resources(&spec.name)),
-        allocated_resources: spec.resources.as_ref().and_then(|r| r.requests.clone()).filter(|_| made),
+        resources: was_created.then(|| pod.actual_resources(&spec.name)),
+        allocated_resources: spec.resources.as_ref().and_then(|r| r.requests.clone()).filter(|_| was_created),
         stop_signal: stop_signal(container, policy),
         volume_mounts: volume_mounts(spec),
         ..ContainerStatus::default()
@@ -163,7 +163,7 @@ fn image(instance: &Instance) -> Option<String> {
     instance.image_name.clone().or_else(|| instance.image.clone())
 }
 
-/// What the spec has mounted. No runtime here makes mounts read-only with all that is mounted below them (KEP-3857).
+/// Returns the status of the volume mounts. The runtime does not support recursive read-only mounts (KEP-3857).
 fn volume_mounts(spec: &Spec) -> Option<Vec<VolumeMountStatus>> {
     let status = |mount: &VolumeMount| {
         let read_only = mount.read_only.filter(|read_only| *read_only);
@@ -177,8 +177,8 @@ fn volume_mounts(spec: &Spec) -> Option<Vec<VolumeMountStatus>> {
     spec.volume_mounts.as_ref().map(|mounts| mounts.iter().map(status).collect())
 }
 
-/// The end of a container that the API server has and takes back for nothing (`ValidateContainerStateTransition`): it is
-/// shown until there is another one. An init container that is run again in a new sandbox has one.
+/// Returns the terminated state that the API server protects (`ValidateContainerStateTransition`): it is shown until
+/// the next exit. It occurs for an init container that reruns in a new sandbox.
 fn immutable_terminated_state(pod: &Pod, spec: &Spec) -> Option<ContainerState> {
     let status = pod.written.as_deref().or(pod.object.status.as_ref())?;
     let lists = [&status.init_container_statuses, &status.container_statuses];
@@ -190,7 +190,7 @@ fn immutable_terminated_state(pod: &Pod, spec: &Spec) -> Option<ContainerState> 
         .map(|_| known.clone())
 }
 
-/// The signal that stops it, where the feature is on (KEP-4960).
+/// Returns the effective stop signal, if its feature gate is on (KEP-4960).
 fn stop_signal(container: &Container, policy: &NodePolicy) -> Option<String> {
     let known = container.current.as_ref().and_then(|i| i.stop_signal.clone());
     known.filter(|_| policy.gates.enabled(Gate::ContainerStopSignals))
@@ -203,9 +203,9 @@ fn waiting_state(reason: &str, message: Option<String>) -> ContainerState {
     }
 }
 
-/// A process that runs: the container counts as waiting until its postStart hook is done.
+/// Returns the state of a running process, which is waiting until its postStart hook is done.
 fn running_state(pod: &Pod, spec: &Spec, since: Timestamp, now: Timestamp) -> ContainerState {
-    match pod.still_starting(spec, now) {
+    match pod.pending_post_start(spec, now) {
         Some(PostStart::Failed) => post_start_error_state(),
         Some(_) => creating_state(pod),
         None => ContainerState {
@@ -224,7 +224,7 @@ fn creating_state(pod: &Pod) -> ContainerState {
     waiting_state(if init { "PodInitializing" } else { "ContainerCreating" }, None)
 }
 
-/// A Pod that ended before its container was made, in upstream's words (`TerminatePod`).
+/// Returns the terminated state of a container that was never created (`TerminatePod`).
 fn missing_state() -> ContainerState {
     ContainerState {
         terminated: Some(ContainerStateTerminated {
@@ -237,8 +237,8 @@ fn missing_state() -> ContainerState {
     }
 }
 
-/// Whether a container of a Pod that has ended is missed: app containers once the Pod was initialized, and init
-/// containers up to the last that was started, or the first (`TerminatePod`). Others just never ran.
+/// Returns whether a terminated Pod misses this container: app containers once the Pod was initialized, and init
+/// containers up to the last started one, or the first (`TerminatePod`). The others simply never ran.
 fn is_missing(pod: &Pod, kind: ContainerKind, spec: &Spec) -> bool {
     let started = |c: &Spec| pod.container(&c.name).has_run();
     let init = pod.spec().init_containers.as_deref().unwrap_or_default();
@@ -255,7 +255,7 @@ fn is_missing(pod: &Pod, kind: ContainerKind, spec: &Spec) -> bool {
     }
 }
 
-/// A container that ended and will be started again: it waits for its back-off, or for what hinders its start.
+/// Returns the waiting state of a container that will be restarted: its backoff, or what blocks its start.
 fn restart_waiting_state(
     pod: &Pod,
     kind: ContainerKind,
@@ -277,7 +277,8 @@ fn restart_waiting_state(
     let at = container.restart_at(spec, &policy.container_backoff);
     if at.is_none_or(|at| at <= now) {
         let hook = container.current.as_ref().filter(|i| i.hooks.post_start == PostStart::Failed);
-        // What is started again though its end by itself would be for good is not over: the API server takes no end back.
+        // An exit that the restart policy would not restart is not final if the container is replaced; the API server
+        // protects final exits.
         let replaced = || container.replaced() || !pod.restarts_after(kind, spec, exit.code);
         let blocked = start_failure_state(pod, spec, container, now).or(hook.map(|_| post_start_error_state()));
         if let Some(state) = blocked.or_else(|| replaced().then(|| creating_state(pod))) {
@@ -285,9 +286,9 @@ fn restart_waiting_state(
         }
     }
     match at.filter(|at| *at > exit.finished_at) {
-        // Until it has started it is what it was: upstream forgets the reason with the start (`reasonCache`).
+        // The reason is kept until the start succeeds, as in upstream's `reasonCache`.
         Some(at) => Some(crash_loop_state(pod, spec, exit, at)),
-        // Upstream shows no end of what it kills to start it again: to do both is one step.
+        // Upstream kills and restarts in one step, so the exit is not shown.
         None => container.kill_cause().map(|_| creating_state(pod)),
     }
 }
@@ -306,10 +307,10 @@ fn crash_loop_state(pod: &Pod, spec: &Spec, exit: &ContainerExit, at: Timestamp)
     waiting_state("CrashLoopBackOff", Some(message))
 }
 
-/// What the runtime could not start, as upstream shows it until its next look at the Pod.
+/// Returns `RunContainerError` for a failed start, which upstream shows until its next sync.
 fn run_container_error_state(exit: &ContainerExit, now: Timestamp) -> Option<ContainerState> {
-    let fresh = exit.failed_to_start() && elapsed(exit.finished_at, now) < RUN_CONTAINER_ERROR_SHOWN;
-    fresh.then(|| waiting_state(start_failure_reason(StartStage::Start), Some(exit.message.clone())))
+    let is_recent = exit.failed_to_start() && elapsed(exit.finished_at, now) < RUN_CONTAINER_ERROR_SHOWN;
+    is_recent.then(|| waiting_state(start_failure_reason(StartStage::Start), Some(exit.message.clone())))
 }
 
 /// Returns the waiting state of a failed start or pull, if any.
@@ -329,7 +330,7 @@ fn start_failure_state(pod: &Pod, spec: &Spec, container: &Container, now: Times
     Some(waiting_state(reason, Some(message.clone())))
 }
 
-/// As Go prints a duration, to the millisecond: `345ms`, `1.5s`, `1m20s`, `1h0m3.2s`.
+/// Formats a duration as Go does, in milliseconds: `345ms`, `1.5s`, `1m20s`, `1h0m3.2s`.
 pub(crate) fn format_duration(d: Duration) -> String {
     api::duration::written(Duration::from_millis(u64::try_from(d.as_millis()).unwrap_or(u64::MAX)))
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PodTermination {
     pub(crate) cause: TerminationCause,
-    /// When SIGKILL comes.
+    /// Time of SIGKILL.
     pub(crate) deadline: Timestamp,
 }
 
@@ -18,23 +18,23 @@ pub(crate) struct PodTermination {
 pub(crate) enum TerminationCause {
     /// The node rejected it.
     Rejected,
-    /// Its object left the API.
+    /// Its object was removed from the API.
     Gone,
     /// It is being deleted.
     Deleted,
     /// The node evicts, preempts or shuts it down.
     Evicted,
-    /// `activeDeadlineSeconds` is over.
+    /// `activeDeadlineSeconds` exceeded.
     DeadlineExceeded,
     /// The API already shows a terminal phase.
     Terminal,
 }
 
-/// What is left to a container whose Pod was removed from the API by force (`minimumGracePeriodInSeconds`).
+/// Grace period after a forced deletion (`minimumGracePeriodInSeconds`).
 const FORCED_GRACE: Duration = Duration::from_secs(2);
 
 impl Pod {
-    /// Until when every container that runs has to be gone, if it has to.
+    /// Returns the deadline for all running containers, if the Pod is terminating.
     pub(crate) fn kill_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         let lost = || self.lost_sandbox().map(|(_, since)| after(since, self.grace_period()));
         let finished = || self.finished_at.map(|at| after(at, self.grace_period()));
@@ -46,30 +46,30 @@ impl Pod {
         Some(after(self.seen_at, Duration::from_secs(seconds)))
     }
 
-    /// The Pod's own grace period.
+    /// Returns the Pod's own grace period.
     pub(crate) fn grace_period(&self) -> Duration {
         Duration::from_secs(u64::try_from(self.grace_period_seconds()).unwrap_or(1).max(1))
     }
 
-    /// `terminationGracePeriodSeconds`, which may be 0.
+    /// Returns `terminationGracePeriodSeconds`, which may be 0.
     pub(crate) fn grace_period_seconds(&self) -> i64 {
         self.spec().termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_PERIOD_SECONDS)
     }
 
-    /// Whether preStop hooks are run while the Pod ends: not when no grace at all was asked for (`killContainer`).
+    /// Returns whether preStop hooks run during termination: not with a zero grace period (`killContainer`).
     pub(crate) fn runs_pre_stop_hooks(&self) -> bool {
         let meta = &self.object.metadata;
         let evicted = self.evicted.as_ref().and_then(|(eviction, _)| eviction.grace_seconds);
-        let asked = if meta.deletion_timestamp.is_some() {
+        let grace_seconds = if meta.deletion_timestamp.is_some() {
             meta.deletion_grace_period_seconds.unwrap_or(0)
         } else {
             self.grace_period_seconds()
         };
-        self.gone_at.is_none() && evicted != Some(0) && asked > 0
+        self.gone_at.is_none() && evicted != Some(0) && grace_seconds > 0
     }
 
-    /// Whether, why and until when the Pod is being stopped. The shortest grace wins (`calculateEffectiveGracePeriod`); the cause is the
-    /// one that the phase tells of.
+    /// Returns cause and deadline of the termination, if any. The shortest grace period wins
+    /// (`calculateEffectiveGracePeriod`); the cause is the one that determines the phase.
     pub(crate) fn stop(&self, now: Timestamp) -> Option<PodTermination> {
         let mut stops = Vec::new();
         let mut add = |cause, deadline: Timestamp| stops.push(PodTermination { cause, deadline });
@@ -97,7 +97,7 @@ impl Pod {
         Some(PodTermination { cause, deadline })
     }
 
-    /// When its `activeDeadlineSeconds` were over, if that was before it ended.
+    /// Returns when `activeDeadlineSeconds` was exceeded, if that was before the Pod ended.
     pub(crate) fn overdue(&self, now: Timestamp) -> Option<Timestamp> {
         self.active_deadline().filter(|at| *at <= self.ended.as_ref().map_or(now, |e| e.at))
     }

@@ -1,4 +1,4 @@
-//! Facts about images.
+//! Image events.
 
 use super::record;
 use crate::{EventKind, ImageFact, NodePolicy, Pod, container::ImageState, status::format_duration, time::after};
@@ -6,19 +6,19 @@ use api::{feature_gates::Gate, pod::image_volumes};
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// An image that a container cannot start without.
+/// An image that a container requires.
 struct RequiredImage {
-    /// As the spec names it.
+    /// The image reference of the spec.
     image: String,
-    /// Whether it is that of a volume of the container, and not its own.
+    /// Whether it is an image volume, not the container's own image.
     volume: bool,
-    /// Whom events of the image itself are about; those of a volume are the Pod's.
+    /// The container that image Events are about; `None` for a volume, whose Events are about the Pod.
     about: Option<String>,
     container: String,
 }
 
 impl RequiredImage {
-    /// `None` when the spec names another one meanwhile.
+    /// Returns `None` if the spec has another image now.
     fn find(pod: &Pod, container: &str, image: &str) -> Option<Self> {
         let (_, spec) = pod.container_spec(container)?;
         let own = spec.image.as_deref().unwrap_or("") == image;
@@ -42,24 +42,24 @@ pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, fact: ImageFact, poli
     };
     let (image, about) = (&required.image, required.about.as_deref());
     let before = pod.container(name).image.clone();
-    // Nobody asked since the last failure: this one is old.
-    let waits = matches!(&before, ImageState::Failed { at, delay, .. } if after(*at, *delay) > now);
-    // The container itself has its image when that came; a volume's is one thing less to wait for.
-    let there =
+    // During the backoff no pull was requested: the event is stale.
+    let in_backoff = matches!(&before, ImageState::Failed { at, delay, .. } if after(*at, *delay) > now);
+    // Only the container's own image becomes present; a volume's image only stops blocking the start.
+    let resolved =
         |before: ImageState, image_ref| if required.volume { before } else { ImageState::Present { image_ref } };
     let state = match fact {
         ImageFact::SecretsMissing { names } => return secrets_missing(pod, &names),
         ImageFact::Pulling => {
             record(pod, EventKind::Normal, "Pulling", format!("Pulling image {image:?}"), about);
-            // While a failed pull is tried again, its reason stays visible.
+            // The reason of the last failure stays visible during a retry.
             if matches!(before, ImageState::Failed { .. }) { before } else { ImageState::Pulling }
         }
         ImageFact::Present { image_ref } => {
-            let checked = policy.gates.enabled(Gate::KubeletEnsureSecretPulledImages);
-            let and = if checked { " and can be accessed by the pod" } else { "" };
-            let text = format!("Container image {image:?} already present on machine{and}");
+            let credentials_verified = policy.gates.enabled(Gate::KubeletEnsureSecretPulledImages);
+            let suffix = if credentials_verified { " and can be accessed by the pod" } else { "" };
+            let text = format!("Container image {image:?} already present on machine{suffix}");
             record(pod, EventKind::Normal, "Pulled", text, about);
-            there(before, image_ref)
+            resolved(before, image_ref)
         }
         ImageFact::Pulled { image_ref, took, took_with_wait, size } => {
             let (took, waited) = (format_duration(took), format_duration(took_with_wait));
@@ -67,19 +67,19 @@ pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, fact: ImageFact, poli
                 "Successfully pulled image {image:?} in {took} ({waited} including waiting). Image size: {size} bytes."
             );
             record(pod, EventKind::Normal, "Pulled", text, about);
-            there(before, image_ref)
+            resolved(before, image_ref)
         }
-        _ if waits => return,
+        _ if in_backoff => return,
         ImageFact::PullFailed { error } => pull_failed(pod, &required, &error, policy, now),
         ImageFact::MustPull => {
             if !matches!(before, ImageState::Failed { .. }) {
-                backing_off(pod, &required);
+                record_backoff(pod, &required);
             }
             wait_for_pull(pod, &required, policy, now)
         }
         ImageFact::Failed { reason, message } => {
-            let told = if reason == "ErrImageNeverPull" { reason.as_str() } else { "InspectFailed" };
-            record(pod, EventKind::Warning, told, message.clone(), about);
+            let event_reason = if reason == "ErrImageNeverPull" { reason.as_str() } else { "InspectFailed" };
+            record(pod, EventKind::Warning, event_reason, message.clone(), about);
             record(pod, EventKind::Warning, "Failed", format!("Error: {reason}"), Some(name));
             required.failed(reason, message, now, policy.image_backoff.initial)
         }
@@ -87,7 +87,7 @@ pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, fact: ImageFact, poli
     pod.containers.entry(name.to_owned()).or_default().image = state;
 }
 
-/// Told in upstream's words, and of the Pod, not of a container.
+/// Records upstream's Event about the Pod, not about a container.
 fn secrets_missing(pod: &mut Pod, names: &[String]) {
     let text = format!(
         "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
@@ -107,22 +107,22 @@ fn pull_failed(
     let pull = pod.pull_failed(image, error, &policy.image_backoff, now);
     record(pod, EventKind::Warning, "Failed", format!("Failed to pull image {image:?}: {error}"), about);
     record(pod, EventKind::Warning, "Failed", format!("Error: {}", pull.reason), Some(&required.container));
-    backing_off(pod, required);
+    record_backoff(pod, required);
     wait_for_pull(pod, required, policy, now)
 }
 
-fn backing_off(pod: &mut Pod, required: &RequiredImage) {
+fn record_backoff(pod: &mut Pod, required: &RequiredImage) {
     let text = format!("Back-off pulling image {:?}", required.image);
     record(pod, EventKind::Normal, "BackOff", text, required.about.as_deref());
     record(pod, EventKind::Warning, "Failed", "Error: ImagePullBackOff".to_owned(), Some(&required.container));
 }
 
-/// Until the next pull one looks for the image now and then: somebody may bring it.
+/// Checks for the image during the backoff, too: it may be loaded by other means.
 fn wait_for_pull(pod: &Pod, required: &RequiredImage, policy: &NodePolicy, now: Timestamp) -> ImageState {
     let Some(pull) = pod.pull_backoff(&required.image, now) else {
         return ImageState::Unknown;
     };
-    let left = Duration::try_from(pull.retry_at().duration_since(now)).unwrap_or_default();
-    let delay = left.min(policy.image_backoff.initial);
+    let remaining = Duration::try_from(pull.retry_at().duration_since(now)).unwrap_or_default();
+    let delay = remaining.min(policy.image_backoff.initial);
     required.failed(pull.reason.clone(), pull.message.clone(), now, delay)
 }

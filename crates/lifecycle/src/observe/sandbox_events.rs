@@ -1,4 +1,4 @@
-//! Facts about sandboxes.
+//! Sandbox events.
 
 use super::{failed_attempt, record};
 use crate::{
@@ -23,7 +23,7 @@ pub(super) fn observe(pod: &mut Pod, fact: SandboxFact, policy: &NodePolicy, now
         SandboxFact::Removed { id } => {
             pod.sandboxes.retain(|s| s.id != id);
             if pod.sandboxes.is_empty() {
-                // Its containers went with it.
+                // Its containers were removed with it.
                 pod.containers.values_mut().for_each(|c| c.dead.clear());
             }
             pod.durable += 1;
@@ -32,7 +32,7 @@ pub(super) fn observe(pod: &mut Pod, fact: SandboxFact, policy: &NodePolicy, now
 }
 
 fn ready(pod: &mut Pod, id: String, attempt: u32, ips: Vec<IpAddr>) {
-    // One that was there before is history.
+    // An event of an older sandbox is ignored.
     if attempt < pod.next_sandbox {
         return;
     }
@@ -44,7 +44,7 @@ fn ready(pod: &mut Pod, id: String, attempt: u32, ips: Vec<IpAddr>) {
 }
 
 fn failed(pod: &mut Pod, message: String, policy: &NodePolicy, now: Timestamp) {
-    // Nothing was asked for since the last failure: this is the same one again.
+    // During the backoff no creation was requested: the event is stale.
     if pod.ready_sandbox().is_some() || pod.sandbox_failure.as_ref().is_some_and(|t| t.retry_at() > now) {
         return;
     }
@@ -59,7 +59,7 @@ pub(super) fn lost(pod: &mut Pod, id: &str, now: Timestamp) {
     };
     s.state = SandboxState::Lost(now);
     pod.durable += 1;
-    // Where nothing runs again once it has, there will be no other one (`computePodActions`).
+    // If no container may be restarted, no new sandbox is created (`computePodActions`).
     let apps = || pod.spec().containers.iter();
     let is_last = apps().any(|spec| pod.container(&spec.name).has_run())
         && !apps().any(|spec| pod.restarts_on_failure(ContainerKind::App, spec));

@@ -1,4 +1,4 @@
-//! How containers are stopped: preStop hook, stop signal, SIGKILL, all within one grace period (`killContainer`).
+//! Stopping of containers: preStop hook, stop signal, SIGKILL, within one grace period (`killContainer`).
 
 use super::Plan;
 use crate::{
@@ -13,8 +13,8 @@ use api::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as Spec;
 
-/// Stops all running containers. All preStop hooks begin at once; then come the stop signals, those of sidecars after the end of the
-/// app containers and of the sidecars after them, and at the end of the grace period at the latest.
+/// Stops all running containers. All preStop hooks start at once; the stop signals of sidecars wait for the app
+/// containers and later sidecars to exit, at most until the end of the grace period.
 pub(super) fn kill_pod(pod: &Pod, deadline: Timestamp, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     let hooks = pod.runs_pre_stop_hooks();
     let all: Vec<_> = pod.all_containers().collect();
@@ -49,13 +49,13 @@ pub(super) fn kill_failed_containers(pod: &Pod, policy: &NodePolicy, now: Timest
     }
 }
 
-/// How a container is stopped.
+/// Parameters of stopping a container.
 struct ContainerStop {
-    /// When SIGKILL comes.
+    /// Time of SIGKILL.
     deadline: Timestamp,
-    /// Whether its preStop hook is run.
+    /// Whether its preStop hook runs.
     hooks: bool,
-    /// Whether the stop signal waits for others.
+    /// Whether the stop signal waits for other containers.
     waits: bool,
 }
 
@@ -71,26 +71,26 @@ fn kill_container(
     if !matches!(instance.state, InstanceState::Running { .. }) {
         return;
     }
-    let (container, id, left) = (spec.name.clone(), instance.id.clone(), elapsed(now, stop.deadline));
+    let (container, id, remaining) = (spec.name.clone(), instance.id.clone(), elapsed(now, stop.deadline));
     let hook = stop.hooks && hooks::pre_stop_pending(instance, spec);
-    // When the time is up nothing is waited for: the runtime's floor is the one extension.
-    if !left.is_zero() && (hook || stop.waits) {
+    // At the deadline nothing is awaited; the runtime's minimum grace period is the only extension.
+    if !remaining.is_zero() && (hook || stop.waits) {
         plan.wake_at(stop.deadline);
         if hook {
-            plan.actions.push(Action::RunHook { container, id, hook: Hook::PreStop, timeout: Some(left) });
+            plan.actions.push(Action::RunHook { container, id, hook: Hook::PreStop, timeout: Some(remaining) });
         }
         return;
     }
     plan.actions.push(Action::StopContainer {
         container,
         id,
-        grace: left.max(policy.minimum_grace),
+        grace: remaining.max(policy.minimum_grace),
         deadline: stop.deadline,
         signal: signal(spec, policy),
     });
 }
 
-/// The Pod's own signal for the container, where the feature is on.
+/// Returns the stop signal of the spec, if its feature gate is on.
 fn signal(spec: &Spec, policy: &NodePolicy) -> Option<String> {
     let own = spec.lifecycle.as_ref().and_then(|l| l.stop_signal.clone());
     own.filter(|_| policy.gates.enabled(Gate::ContainerStopSignals))

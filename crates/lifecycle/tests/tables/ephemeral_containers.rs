@@ -1,4 +1,4 @@
-//! Ephemeral containers: added to a Pod to look into it (KEP-277).
+//! Ephemeral containers (KEP-277).
 
 use crate::common::{Run, Sim};
 use serde_json::json;

@@ -1,10 +1,10 @@
-//! The kubelet goes away and comes back: nothing is forgotten, nothing is counted twice, nothing that runs is disturbed.
+//! Kubelet restarts: no state is lost, no exit is counted twice, running containers are not disturbed.
 
 use crate::common::{Run, Sim, start};
 use lifecycle::{Action, ContainerExit, ContainerViewState, Event, StartStage};
 use serde_json::{Value, json};
 
-fn away(sim: &mut Sim, checkpoint: bool, seconds: u64) {
+fn restart_kubelet(sim: &mut Sim, checkpoint: bool, seconds: u64) {
     if checkpoint { sim.restart(seconds) } else { sim.restart_without_checkpoint(seconds) }
 }
 
@@ -14,31 +14,35 @@ fn kubelet_restart_keeps_containers_running() {
         let mut sim = Sim::of("Always", &["c"]);
         sim.pass(10);
         let (before, since) = (sim.status(), sim.log.len());
-        away(&mut sim, checkpoint, 100);
+        restart_kubelet(&mut sim, checkpoint, 100);
         sim.pass(100);
         let mut after = sim.status();
         after.start_time.clone_from(&before.start_time);
         assert_eq!(after, before, "checkpoint: {checkpoint}");
-        let disturbed: Vec<_> = sim.done()[since..].iter().filter(|d| !d.ends_with(" mount")).cloned().collect();
-        assert_eq!(disturbed, Vec::<String>::new(), "checkpoint: {checkpoint}");
+        let unexpected: Vec<_> = sim.done()[since..].iter().filter(|d| !d.ends_with(" mount")).cloned().collect();
+        assert_eq!(unexpected, Vec::<String>::new(), "checkpoint: {checkpoint}");
     }
 }
 
-/// A container ends with this code while nobody looks.
+/// Asserts the result of an exit during kubelet downtime.
 #[track_caller]
 fn check(policy: &str, code: i32, checkpoint: bool, phase: &str, last_or_state: &str, restarts: i32) {
     let mut sim = Sim::of(policy, &["c"]).script("c", &[Run::Ends(20, code), Run::Forever]);
     sim.pass(10);
-    away(&mut sim, checkpoint, 60);
+    restart_kubelet(&mut sim, checkpoint, 60);
     sim.relist();
     sim.pass(10);
-    let shown = if restarts == 0 { sim.state("c") } else { sim.last_state("c") };
-    assert_eq!((sim.phase().as_str(), shown.as_str(), sim.restarts("c")), (phase, last_or_state, restarts), "{policy}");
+    let actual = if restarts == 0 { sim.state("c") } else { sim.last_state("c") };
+    assert_eq!(
+        (sim.phase().as_str(), actual.as_str(), sim.restarts("c")),
+        (phase, last_or_state, restarts),
+        "{policy}"
+    );
     assert_eq!(sim.starts("c").len(), usize::try_from(restarts).unwrap() + 1);
 }
 
 #[test]
-fn an_exit_in_between_is_kept_and_counted_once() {
+fn exit_during_downtime_is_counted_once() {
     for checkpoint in [true, false] {
         check("Always", 3, checkpoint, "Running", "terminated Error 3", 1);
         check("Always", 0, checkpoint, "Running", "terminated Completed 0", 1);
@@ -50,7 +54,7 @@ fn an_exit_in_between_is_kept_and_counted_once() {
 }
 
 #[test]
-fn a_back_off_goes_on_and_a_count_stays() {
+fn kubelet_restart_keeps_backoff_and_restart_count() {
     let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1)]);
     sim.pass(35);
     assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("waiting CrashLoopBackOff", 3));
@@ -62,14 +66,14 @@ fn a_back_off_goes_on_and_a_count_stays() {
 }
 
 #[test]
-fn without_a_checkpoint_the_count_and_the_last_state_come_from_the_api() {
+fn restart_count_and_last_state_are_restored_from_the_api() {
     let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1), Run::Ends(1, 2), Run::Forever]);
     sim.pass(20);
     assert_eq!((sim.restarts("c"), sim.last_state("c").as_str()), (2, "terminated Error 2"));
     sim.restart_without_checkpoint(5);
     assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 2));
     assert_eq!(sim.last_state("c"), "terminated Error 2");
-    // The same while it waits for its back-off.
+    // The same during the backoff.
     let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 7)]);
     sim.pass(5);
     sim.restart_without_checkpoint(0);
@@ -77,13 +81,13 @@ fn without_a_checkpoint_the_count_and_the_last_state_come_from_the_api() {
 }
 
 #[test]
-fn what_the_runtime_lost_ends_with_137_and_is_counted() {
+fn lost_container_exits_with_137_and_is_restarted() {
     for checkpoint in [true, false] {
         let mut sim = Sim::of("Always", &["c"]);
         sim.pass(10);
         sim.runtime.containers.clear();
         sim.runtime.sandboxes.clear();
-        away(&mut sim, checkpoint, 10);
+        restart_kubelet(&mut sim, checkpoint, 10);
         sim.pass(10);
         assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 1));
         assert_eq!(sim.last_state("c"), "terminated ContainerStatusUnknown 137");
@@ -99,12 +103,12 @@ fn what_the_runtime_lost_ends_with_137_and_is_counted() {
 }
 
 #[test]
-fn one_that_was_made_and_not_started_is_started_whatever_the_policy() {
+fn created_container_is_started_after_kubelet_restart() {
     for policy in ["Always", "Never"] {
         let mut sim = Sim::of(policy, &["c"]);
         sim.runtime.image_failures = [("ErrImagePull", "no")].into();
         sim.settle();
-        // The kubelet made it and died before it could tell.
+        // The kubelet crashed after it created the container.
         let sandbox = sim.runtime.sandboxes[0].id.clone();
         sim.runtime.create("c", 0, &sandbox);
         sim.restart(30);
@@ -115,7 +119,7 @@ fn one_that_was_made_and_not_started_is_started_whatever_the_policy() {
 }
 
 #[test]
-fn a_pod_does_not_end_before_the_runtime_was_listed() {
+fn pod_is_not_terminated_before_the_first_relist() {
     let mut sim = Sim::of("Always", &["c"]);
     while !matches!(sim.next_action(), Some(Action::CreateSandbox { .. })) {
         let action = sim.next_action().unwrap();
@@ -123,20 +127,21 @@ fn a_pod_does_not_end_before_the_runtime_was_listed() {
         sim.finish(&action);
     }
     let create = sim.next_action().unwrap();
-    // It is made, and the kubelet dies before it hears of it.
+    // The sandbox is created, and the kubelet crashes before it gets the result.
     let _lost = sim.answer(&create);
-    sim.reborn(false);
-    sim.ask_to_delete(0);
+    sim.start_kubelet(false);
+    sim.request_deletion(0);
     sim.settle();
-    let over = |sim: &Sim| sim.log.iter().any(|(_, a)| matches!(a, Action::UnmountVolumes | Action::DeleteFromApi));
-    assert!(!over(&sim) && sim.in_api, "{:?}", sim.log);
+    let is_torn_down =
+        |sim: &Sim| sim.log.iter().any(|(_, a)| matches!(a, Action::UnmountVolumes | Action::DeleteFromApi));
+    assert!(!is_torn_down(&sim) && sim.in_api, "{:?}", sim.log);
     sim.relist();
     sim.settle();
     assert!(sim.forgotten && !sim.runtime.sandboxes.iter().any(|s| s.ready));
 }
 
 #[test]
-fn a_sandbox_that_never_became_ready_is_stopped_before_another_is_made() {
+fn unready_sandbox_is_stopped_before_a_new_one_is_created() {
     let mut sim = Sim::of("Always", &["c"]);
     while !matches!(sim.next_action(), Some(Action::CreateSandbox { .. })) {
         let action = sim.next_action().unwrap();
@@ -157,9 +162,9 @@ fn a_sandbox_that_never_became_ready_is_stopped_before_another_is_made() {
     assert_eq!(sim.state("c"), "running");
 }
 
-/// A kubelet that dies while it starts a container, and what the runtime has of it then: nothing, or one in this state.
-/// The next one finds out.
-fn cut_off(policy: &str, state: Option<ContainerViewState>) -> Sim {
+/// Crashes the kubelet during a container start, with this container state in the runtime (`None`: not created), and
+/// starts it again.
+fn interrupted_start(policy: &str, state: Option<ContainerViewState>) -> Sim {
     let mut sim = Sim::of(policy, &["c"]);
     loop {
         let action = sim.next_action().unwrap();
@@ -179,8 +184,8 @@ fn cut_off(policy: &str, state: Option<ContainerViewState>) -> Sim {
     sim
 }
 
-/// What a runtime keeps of a start that nobody waited for any more.
-fn given_up(message: &str) -> ContainerViewState {
+/// State that a runtime keeps of an aborted start.
+fn aborted_start(message: &str) -> ContainerViewState {
     ContainerViewState::Exited(ContainerExit {
         code: 128,
         reason: "StartError".to_owned(),
@@ -191,7 +196,7 @@ fn given_up(message: &str) -> ContainerViewState {
 }
 
 #[test]
-fn a_start_that_was_cut_off_is_made_again_also_when_the_runtime_is_slow_to_give_it_up() {
+fn interrupted_start_is_retried_although_runtime_still_starts() {
     let mut sim = Sim::of("Never", &["c"]);
     while !matches!(sim.next_action(), Some(Action::StartContainer { .. })) {
         let action = sim.next_action().unwrap();
@@ -201,16 +206,16 @@ fn a_start_that_was_cut_off_is_made_again_also_when_the_runtime_is_slow_to_give_
     sim.begin(&sim.next_action().unwrap());
     let sandbox = sim.runtime.sandboxes[0].id.clone();
     let made = sim.runtime.create("c", 0, &sandbox);
-    sim.reborn(false);
+    sim.start_kubelet(false);
     sim.relist();
-    // It cannot be removed, for the runtime is still at it.
-    let again = sim.next_action().unwrap();
-    assert!(matches!(again, Action::StartContainer { .. }), "{again:?}");
-    sim.begin(&again);
-    sim.observe(Event::Failed { key: again.key(), message: "container is in starting state".to_owned() });
+    // The runtime still starts the container, so it cannot be removed.
+    let retry = sim.next_action().unwrap();
+    assert!(matches!(retry, Action::StartContainer { .. }), "{retry:?}");
+    sim.begin(&retry);
+    sim.observe(Event::Failed { key: retry.key(), message: "container is in starting state".to_owned() });
     sim.begun.clear();
-    sim.runtime.containers[made].state = given_up("failed to create containerd task: context canceled");
-    // Others may want lists, too.
+    sim.runtime.containers[made].state = aborted_start("failed to create containerd task: context canceled");
+    // Other triggers may relist, too.
     sim.relist();
     sim.relist();
     sim.pass(1);
@@ -218,22 +223,22 @@ fn a_start_that_was_cut_off_is_made_again_also_when_the_runtime_is_slow_to_give_
 }
 
 #[test]
-fn nothing_is_made_before_the_runtime_has_told_what_there_is() {
-    let makes = |action: &Action| matches!(action, Action::CreateSandbox { .. } | Action::StartContainer { .. });
+fn nothing_is_created_before_the_first_relist() {
+    let is_create = |action: &Action| matches!(action, Action::CreateSandbox { .. } | Action::StartContainer { .. });
     for made_before in [0, 1] {
         let mut sim = Sim::of("Always", &["c"]);
         let mut made = 0;
         while let Some(action) = sim.next_action() {
             sim.begin(&action);
-            if makes(&action) && made == made_before {
+            if is_create(&action) && made == made_before {
                 break;
             }
-            made += usize::from(makes(&action));
+            made += usize::from(is_create(&action));
             sim.finish(&action);
         }
-        sim.reborn(false);
+        sim.start_kubelet(false);
         while let Some(action) = sim.next_action() {
-            assert!(!makes(&action), "{action:?}");
+            assert!(!is_create(&action), "{action:?}");
             sim.begin(&action);
             sim.finish(&action);
         }
@@ -244,12 +249,12 @@ fn nothing_is_made_before_the_runtime_has_told_what_there_is() {
 }
 
 #[test]
-fn what_was_made_or_started_for_a_kubelet_that_died_is_found_and_not_made_again() {
+fn container_started_before_a_kubelet_crash_is_adopted() {
     for policy in ["Always", "OnFailure", "Never"] {
         for state in
             [None, Some(ContainerViewState::Created), Some(ContainerViewState::Running { started_at: start() })]
         {
-            let sim = cut_off(policy, state.clone());
+            let sim = interrupted_start(policy, state.clone());
             assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 0), "{policy} {state:?}");
             assert_eq!(sim.runtime.containers.len(), 1, "{policy} {state:?}");
         }
@@ -257,27 +262,27 @@ fn what_was_made_or_started_for_a_kubelet_that_died_is_found_and_not_made_again(
 }
 
 #[test]
-fn a_start_that_was_cut_off_is_no_run_whatever_the_policy() {
+fn interrupted_start_does_not_count_as_a_run() {
     for policy in ["Always", "Never"] {
-        let sim = cut_off(policy, Some(given_up("failed to create containerd task: context canceled")));
+        let sim = interrupted_start(policy, Some(aborted_start("failed to create containerd task: context canceled")));
         assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 0), "{policy}");
     }
 }
 
 #[test]
-fn one_that_may_have_run_before_its_start_was_cut_off_runs_again_only_as_its_policy_says() {
-    let state = given_up("failed to start containerd task \"c\": context canceled");
-    let sim = cut_off("Never", Some(state.clone()));
+fn interrupted_start_that_may_have_run_follows_restart_policy() {
+    let state = aborted_start("failed to start containerd task \"c\": context canceled");
+    let sim = interrupted_start("Never", Some(state.clone()));
     assert_eq!((sim.phase().as_str(), sim.state("c").as_str()), ("Failed", "terminated StartError 128"));
     for policy in ["OnFailure", "Always"] {
-        let mut sim = cut_off(policy, Some(state.clone()));
+        let mut sim = interrupted_start(policy, Some(state.clone()));
         sim.pass(20);
         assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 1), "{policy}");
     }
 }
 
 #[test]
-fn one_that_could_not_be_started_is_not_kept() {
+fn container_that_failed_to_start_is_removed() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.start_failures = [(StartStage::Start, "no"), (StartStage::Start, "no")].into();
     sim.pass(60);
@@ -299,23 +304,23 @@ fn deletion_grace_continues_after_kubelet_restart() {
 }
 
 #[test]
-fn old_dead_containers_go_and_the_newest_dead_one_stays() {
+fn dead_containers_are_removed_except_the_newest() {
     let mut sim =
         Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1), Run::Ends(1, 2), Run::Ends(1, 3), Run::Forever]);
     sim.pass(5);
     let sandbox = sim.runtime.sandboxes[0].id.clone();
     sim.pass(60);
-    // One that an earlier life forgot to remove.
+    // A container that an earlier kubelet failed to remove.
     let at = sim.runtime.create("c", 0, &sandbox);
     sim.runtime.containers[at].id = "forgotten".to_owned();
     sim.restart(1);
     sim.pass(1);
-    let left: Vec<u32> = sim.runtime.containers.iter().map(|c| c.attempt).collect();
-    assert_eq!(left, [2, 3]);
+    let remaining: Vec<u32> = sim.runtime.containers.iter().map(|c| c.attempt).collect();
+    assert_eq!(remaining, [2, 3]);
 }
 
 #[test]
-fn a_deadline_that_passes_meanwhile_counts() {
+fn active_deadline_that_expires_during_downtime_applies() {
     let spec =
         json!({"restartPolicy": "Always", "activeDeadlineSeconds": 20, "containers": [{"name": "c", "image": "i"}]});
     let mut sim = Sim::new(spec);
@@ -326,13 +331,13 @@ fn a_deadline_that_passes_meanwhile_counts() {
 }
 
 #[test]
-fn one_that_was_made_anew_unseen_takes_the_place_of_one_that_is_gone() {
+fn recreated_container_replaces_the_lost_one_at_relist() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.image_failures = [("ErrImagePull", "no")].into();
     sim.settle();
     let sandbox = sim.runtime.sandboxes[0].id.clone();
     sim.runtime.create("c", 0, &sandbox);
-    sim.reborn(false);
+    sim.start_kubelet(false);
     sim.relist();
     sim.runtime.containers.clear();
     let at = sim.runtime.create("c", 0, &sandbox);
@@ -343,8 +348,8 @@ fn one_that_was_made_anew_unseen_takes_the_place_of_one_that_is_gone() {
     assert_eq!(sim.state("c"), "running");
 }
 
-/// When the probe of a container that ran before is carried out next, in milliseconds after the start of the kubelet.
-fn resumed(random: u64, handler: &Value, period: i32, timeout: i32) -> i64 {
+/// Returns the delay of the first probe after a kubelet restart, in milliseconds.
+fn first_probe_delay_ms(random: u64, handler: &Value, period: i32, timeout: i32) -> i64 {
     let mut probe = handler.clone();
     (probe["periodSeconds"], probe["timeoutSeconds"]) = (json!(period), json!(timeout));
     let mut sim = Sim::new(json!({"containers": [{"name": "c", "image": "i", "livenessProbe": probe}]}));
@@ -356,28 +361,28 @@ fn resumed(random: u64, handler: &Value, period: i32, timeout: i32) -> i64 {
 }
 
 #[test]
-fn probes_go_on_at_a_random_moment_of_the_first_period_and_never_twice_at_a_time() {
+fn probes_resume_at_random_offset_and_never_overlap() {
     let tcp = json!({"tcpSocket": {"port": 80}});
-    let first: Vec<i64> = (0..50).map(|random| resumed(random, &tcp, 10, 1)).collect();
+    let first: Vec<i64> = (0..50).map(|random| first_probe_delay_ms(random, &tcp, 10, 1)).collect();
     assert!(first.iter().all(|ms| (1_000..10_000).contains(ms)), "{first:?}");
     assert!(first.iter().any(|ms| *ms < 4_000) && first.iter().any(|ms| *ms > 7_000), "{first:?}");
     assert_eq!(
         first,
-        (0..50).map(|random| resumed(random, &tcp, 10, 1)).collect::<Vec<_>>(),
-        "the same number, the same time"
+        (0..50).map(|random| first_probe_delay_ms(random, &tcp, 10, 1)).collect::<Vec<_>>(),
+        "the offset is deterministic"
     );
-    // One that was begun before may still run, for as long as it may take.
+    // A probe of the previous kubelet may still run until its timeout.
     let exec = json!({"exec": {"command": ["true"]}});
     for (period, timeout) in [(1, 1), (2, 2), (2, 5)] {
-        let over = i64::from(timeout) * 1000;
-        assert!((0..50).all(|random| resumed(random, &tcp, period, timeout) == over));
-        // A command is not gone at the very moment when its time is up.
-        assert!((0..50).all(|random| resumed(random, &exec, period, timeout) == over + 1000));
+        let timeout_ms = i64::from(timeout) * 1000;
+        assert!((0..50).all(|random| first_probe_delay_ms(random, &tcp, period, timeout) == timeout_ms));
+        // An exec probe needs a moment more than its timeout to end.
+        assert!((0..50).all(|random| first_probe_delay_ms(random, &exec, period, timeout) == timeout_ms + 1000));
     }
 }
 
 #[test]
-fn what_starts_after_the_kubelet_is_probed_without_delay() {
+fn container_started_after_kubelet_is_probed_at_once() {
     let probe = json!({"tcpSocket": {"port": 80}});
     let mut sim = Sim::new(json!({"containers": [{"name": "c", "image": "i", "readinessProbe": probe}]}));
     sim.observe(Event::KubeletStarted { at: sim.now, random: 7 });

@@ -1,4 +1,4 @@
-//! Tables: what Kubernetes documents about a Pod's life, row by row.
+//! Table tests of the documented Pod lifecycle.
 
 #[path = "../common/mod.rs"]
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! What is killed by its probes, and what that means for the next one (`pkg/kubelet/prober`).
+//! Probe kills and the probes of the next container (`pkg/kubelet/prober`).
 
 use super::probes::{pod, probe};
 use crate::common::{Run, refused};
 use lifecycle::ProbeKind::{self, Liveness, Startup};
 use serde_json::json;
 
-/// A container whose probe never passes ends by itself a failure before its third, and so does the next; Podium is killed
-/// in between, or not. The third one is killed, after three failures of its own.
+/// Two runs exit one failure before the threshold, with or without a kubelet restart in between; only the third run is
+/// killed, after three failures of its own.
 #[track_caller]
-fn counts_anew(kind: ProbeKind, kubelet_dies: bool) {
+fn check_failures_reset(kind: ProbeKind, restart_kubelet: bool) {
     let field = if kind == Startup { "startupProbe" } else { "livenessProbe" };
     let mut sim = pod("Always", &json!({field: probe(&json!({"periodSeconds": 1}))}));
     sim = sim.probe("c", kind, &[(0, refused())]).script("c", &[Run::Ends(2, 1), Run::Ends(2, 1), Run::Forever]);
@@ -19,7 +19,7 @@ fn counts_anew(kind: ProbeKind, kubelet_dies: bool) {
         }
         let before = sim.times(&format!("{kind:?} c")).len();
         sim.pass(1);
-        if kubelet_dies {
+        if restart_kubelet {
             sim.restart(0);
         }
         while sim.state("c") == "running" && sim.restarts("c") == restarts {
@@ -30,23 +30,22 @@ fn counts_anew(kind: ProbeKind, kubelet_dies: bool) {
     assert_eq!(
         sim.event_reasons().iter().filter(|r| **r == "Killing").count(),
         1,
-        "{kind:?} {kubelet_dies} {probes:?}"
+        "{kind:?} {restart_kubelet} {probes:?}"
     );
 }
 
 #[test]
-fn failures_of_one_container_do_not_count_against_the_next() {
+fn probe_failures_do_not_carry_over_to_the_next_container() {
     for kind in [Startup, Liveness] {
-        for kubelet_dies in [false, true] {
-            counts_anew(kind, kubelet_dies);
+        for restart_kubelet in [false, true] {
+            check_failures_reset(kind, restart_kubelet);
         }
     }
 }
 
-/// What is told of the kills of a container that takes its time to end after its liveness probe has failed, when its Pod is
-/// deleted meanwhile.
+/// Asserts the Killing Events of a Pod that is deleted while a liveness failure is stopping its container.
 #[track_caller]
-fn told(policy: &str, expected: &[&str]) {
+fn check_killing_events(policy: &str, expected: &[&str]) {
     let live = probe(&json!({"failureThreshold": 1}));
     let mut sim = pod(policy, &json!({"livenessProbe": live})).probe("c", Liveness, &[(0, refused())]);
     sim = sim.on_stop("c", 8, 0);
@@ -59,9 +58,9 @@ fn told(policy: &str, expected: &[&str]) {
 }
 
 #[test]
-fn a_deletion_is_told_of_although_a_probe_is_killing_the_container() {
+fn deletion_during_probe_kill_records_a_killing_event() {
     let stopping = "Stopping container c";
-    told("Always", &["Container c failed liveness probe, will be restarted", stopping]);
-    told("OnFailure", &["Container c failed liveness probe, will be restarted", stopping]);
-    told("Never", &["Container c failed liveness probe"]);
+    check_killing_events("Always", &["Container c failed liveness probe, will be restarted", stopping]);
+    check_killing_events("OnFailure", &["Container c failed liveness probe, will be restarted", stopping]);
+    check_killing_events("Never", &["Container c failed liveness probe"]);
 }

@@ -1,10 +1,10 @@
-//! Probes: when they are carried out, and what their results add up to (`pkg/kubelet/prober`).
+//! Probe timing and results (`pkg/kubelet/prober`).
 
 use crate::common::{Run, Sim, refused};
 use lifecycle::{Event, ProbeKind, ProbeKind::*, ProbeOutcome, ProbeOutcome::Success};
 use serde_json::{Value, json};
 
-/// A Pod of one container `c` with these fields.
+/// Creates a Pod of one container `c` with these fields.
 pub(crate) fn pod(policy: &str, fields: &Value) -> Sim {
     let mut container = json!({"name": "c", "image": "i"});
     container.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -17,7 +17,7 @@ pub(crate) fn probe(extra: &Value) -> Value {
     probe
 }
 
-/// Started and ready, as the status says, and the condition Ready.
+/// Asserts `started` and `ready` of the container, and the condition Ready.
 #[track_caller]
 fn check(sim: &Sim, started: bool, ready: bool) {
     let c = sim.container("c");
@@ -25,7 +25,7 @@ fn check(sim: &Sim, started: bool, ready: bool) {
 }
 
 #[track_caller]
-fn timing(extra: &Value, expected: &[u64]) {
+fn check_probe_times(extra: &Value, expected: &[u64]) {
     let mut sim = pod("Always", &json!({"livenessProbe": probe(extra)}));
     sim.pass(30);
     assert_eq!(sim.times("Liveness c"), expected, "{extra}");
@@ -33,11 +33,11 @@ fn timing(extra: &Value, expected: &[u64]) {
 
 #[test]
 fn probe_runs_after_initial_delay_then_every_period() {
-    timing(&json!({}), &[0, 10, 20, 30]);
-    timing(&json!({"initialDelaySeconds": 7}), &[7, 17, 27]);
-    timing(&json!({"initialDelaySeconds": 3, "periodSeconds": 9}), &[3, 12, 21, 30]);
-    timing(&json!({"initialDelaySeconds": 31, "periodSeconds": 1}), &[]);
-    timing(&json!({"periodSeconds": 0, "failureThreshold": 0}), &[0, 10, 20, 30]);
+    check_probe_times(&json!({}), &[0, 10, 20, 30]);
+    check_probe_times(&json!({"initialDelaySeconds": 7}), &[7, 17, 27]);
+    check_probe_times(&json!({"initialDelaySeconds": 3, "periodSeconds": 9}), &[3, 12, 21, 30]);
+    check_probe_times(&json!({"initialDelaySeconds": 31, "periodSeconds": 1}), &[]);
+    check_probe_times(&json!({"periodSeconds": 0, "failureThreshold": 0}), &[0, 10, 20, 30]);
 }
 
 #[test]
@@ -61,8 +61,8 @@ fn container_killed_for_restart_is_waiting() {
     for (_, end) in sim.runtime.ends(sim.now) {
         sim.observe(end);
     }
-    let words = (sim.state("c"), sim.last_state("c"), sim.phase());
-    assert_eq!(words, ("waiting ContainerCreating".into(), "terminated Error 137".into(), "Running".into()));
+    let states = (sim.state("c"), sim.last_state("c"), sim.phase());
+    assert_eq!(states, ("waiting ContainerCreating".into(), "terminated Error 137".into(), "Running".into()));
     sim.settle();
     assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 1));
 }
@@ -131,9 +131,9 @@ fn liveness_failure_kills_after_threshold() {
     assert_eq!(sim.event_reasons().iter().filter(|r| **r == "Unhealthy").count(), 3);
 }
 
-/// When a container whose probe never passes is killed.
+/// Asserts when a container whose probe always fails is killed.
 #[track_caller]
-fn patience(kind: ProbeKind, extra: &Value, expected: u64) {
+fn check_kill_time(kind: ProbeKind, extra: &Value, expected: u64) {
     let field = if kind == Startup { "startupProbe" } else { "livenessProbe" };
     let mut sim = pod("Always", &json!({field: probe(extra)})).probe("c", kind, &[(0, refused())]);
     sim.pass(expected - 1);
@@ -145,10 +145,10 @@ fn patience(kind: ProbeKind, extra: &Value, expected: u64) {
 #[test]
 fn liveness_never_kills_before_delay_and_periods_elapse() {
     for kind in [Startup, Liveness] {
-        patience(kind, &json!({}), 30);
-        patience(kind, &json!({"failureThreshold": 30}), 300);
-        patience(kind, &json!({"initialDelaySeconds": 15, "periodSeconds": 3}), 24);
-        patience(kind, &json!({"failureThreshold": 1, "periodSeconds": 1}), 1);
+        check_kill_time(kind, &json!({}), 30);
+        check_kill_time(kind, &json!({"failureThreshold": 30}), 300);
+        check_kill_time(kind, &json!({"initialDelaySeconds": 15, "periodSeconds": 3}), 24);
+        check_kill_time(kind, &json!({"failureThreshold": 1, "periodSeconds": 1}), 1);
     }
 }
 
@@ -177,9 +177,9 @@ fn startup_failure_kills_after_threshold() {
     check(&sim, false, false);
 }
 
-/// Without rules the exit code of what a probe killed does not matter (`computePodActions`).
+/// Without restart rules, the exit code of a probe kill is irrelevant (`computePodActions`).
 #[track_caller]
-fn after_a_kill(policy: &str, own: Option<&str>, code: i32, killing: &str, restarts: i32, phase: &str) {
+fn check_probe_kill(policy: &str, own: Option<&str>, code: i32, killing: &str, restarts: i32, phase: &str) {
     let mut fields = json!({"livenessProbe": probe(&json!({"failureThreshold": 1}))});
     if let Some(own) = own {
         fields["restartPolicy"] = json!(own);
@@ -193,13 +193,13 @@ fn after_a_kill(policy: &str, own: Option<&str>, code: i32, killing: &str, resta
 #[test]
 fn probe_kill_restarts_by_restart_policy() {
     let (again, over) = ("Container c failed liveness probe, will be restarted", "Container c failed liveness probe");
-    after_a_kill("Always", None, 0, again, 1, "Running");
-    after_a_kill("OnFailure", None, 0, again, 1, "Running");
-    after_a_kill("OnFailure", None, 137, again, 1, "Running");
-    after_a_kill("Never", None, 0, over, 0, "Succeeded");
-    after_a_kill("Never", None, 137, over, 0, "Failed");
-    after_a_kill("Never", Some("Always"), 0, again, 1, "Running");
-    after_a_kill("Always", Some("Never"), 143, over, 0, "Failed");
+    check_probe_kill("Always", None, 0, again, 1, "Running");
+    check_probe_kill("OnFailure", None, 0, again, 1, "Running");
+    check_probe_kill("OnFailure", None, 137, again, 1, "Running");
+    check_probe_kill("Never", None, 0, over, 0, "Succeeded");
+    check_probe_kill("Never", None, 137, over, 0, "Failed");
+    check_probe_kill("Never", Some("Always"), 0, again, 1, "Running");
+    check_probe_kill("Always", Some("Never"), 143, over, 0, "Failed");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn probe_kill_honors_restart_rules() {
         let fields = json!({"livenessProbe": probe(&json!({"failureThreshold": 1})), "restartPolicy": "Never", "restartPolicyRules": [rule]});
         let mut sim = pod("Never", &fields).probe("c", Liveness, &[(5, refused())]).on_stop("c", 1, code);
         sim.pass(12);
-        // While it runs nobody knows how it will end.
+        // The Killing Event is recorded before the exit code is known.
         assert_eq!(sim.message_of("Killing"), "Container c failed liveness probe");
         assert_eq!((sim.restarts("c"), sim.phase().as_str()), (restarts, phase), "{code}");
     }
@@ -224,8 +224,8 @@ fn probe_kill_restarts_despite_exit_code_zero() {
     sim.pass(12);
     assert_eq!((sim.restarts("c"), sim.state("c").as_str()), (0, "running"));
     sim.pass(1);
-    let shown = (sim.restarts("c"), sim.state("c"), sim.last_state("c"), sim.phase());
-    assert_eq!(shown, (1, "running".to_owned(), "terminated Completed 0".to_owned(), "Running".to_owned()));
+    let actual = (sim.restarts("c"), sim.state("c"), sim.last_state("c"), sim.phase());
+    assert_eq!(actual, (1, "running".to_owned(), "terminated Completed 0".to_owned(), "Running".to_owned()));
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn kubelet_restart_keeps_readiness() {
                 sim.restart_without_checkpoint(60);
             }
             check(&sim, true, passes);
-            assert!(!sim.times("Startup c").iter().any(|at| *at > 0), "it has started for good");
+            assert!(!sim.times("Startup c").iter().any(|at| *at > 0), "the startup probe is not repeated");
             sim.pass(200);
             check(&sim, true, !passes);
         }
@@ -356,7 +356,7 @@ fn kubelet_restart_keeps_readiness() {
 }
 
 #[test]
-fn a_row_of_failures_that_was_broken_stays_broken_over_a_restart_of_the_kubelet() {
+fn failure_streak_reset_survives_kubelet_restart() {
     let live = probe(&json!({"periodSeconds": 1}));
     let outcomes = [(0, Success), (10, refused()), (12, Success), (14, refused()), (15, Success)];
     let mut sim = pod("Always", &json!({"livenessProbe": live})).probe("c", Liveness, &outcomes);
@@ -367,18 +367,17 @@ fn a_row_of_failures_that_was_broken_stays_broken_over_a_restart_of_the_kubelet(
 }
 
 #[test]
-fn explain_says_which_probe_is_awaited() {
+fn explain_shows_pending_probe() {
     let all = json!({"startupProbe": probe(&json!({})), "readinessProbe": probe(&json!({}))});
     let mut sim = pod("Always", &all).probe("c", Startup, &[(0, refused()), (15, Success)]);
     sim = sim.probe("c", Readiness, &[(0, refused())]);
     let because = |sim: &Sim| lifecycle::explain(&sim.pod, &sim.policy, sim.now).because.pop().unwrap();
     sim.pass(12);
     let expected =
-        "container c waits for its startup probe, which failed the last 2 times, next at 2026-01-01T00:00:20Z";
+        "container c: startup probe has not succeeded, 2 consecutive failures, next probe at 2026-01-01T00:00:20Z";
     assert_eq!(because(&sim), expected);
     sim.pass(10);
-    let expected =
-        "container c waits for its readiness probe, which failed the last time, next at 2026-01-01T00:00:30Z";
+    let expected = "container c: readiness probe has not succeeded, 1 failure, next probe at 2026-01-01T00:00:30Z";
     assert_eq!(because(&sim), expected);
     let until = lifecycle::explain(&sim.pod, &sim.policy, sim.now).until.unwrap();
     assert_eq!(until.to_string(), "2026-01-01T00:00:30Z");

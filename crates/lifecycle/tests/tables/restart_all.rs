@@ -1,4 +1,4 @@
-//! A rule restarts all containers of the Pod in their sandbox (KEP-5532).
+//! In-place restart of all containers by a restart rule (KEP-5532).
 
 use crate::common::{Run, Sim};
 use api::feature_gates::FeatureGates;
@@ -12,8 +12,8 @@ fn rule() -> Value {
     json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}])
 }
 
-/// An init container that has done its work after 1 s, a sidecar, an app that has ended after 3 s, one that runs, and one
-/// whose end after `source` restarts all.
+/// Creates a Pod with an init container of 1 s, a sidecar, an app that finishes after 3 s, a long-running app, and one
+/// whose exit (`source`) restarts all.
 fn pod(policy: &str, source: Run) -> Sim {
     let hooks = json!({"preStop": {"sleep": {"seconds": 10}}});
     let mut sim = Sim::new(json!({
@@ -75,7 +75,7 @@ fn restart_all_kills_removes_and_starts_from_first_init() {
 fn restart_all_is_shown_in_condition_states_and_phase() {
     let mut sim = pod("Never", Run::Ends(9, 42));
     sim.pass(9);
-    // The runtime's answers are slow: the source's end is told, and no more.
+    // Only the exit of `source` is delivered yet.
     sim.now += Duration::from_secs(1);
     let exit = sim.runtime.ends(sim.now).remove(0).1;
     sim.observe(exit);
@@ -158,7 +158,7 @@ fn restart_all_can_be_triggered_by_init_and_sidecar() {
 fn restart_all_trigger_backs_off_when_repeated() {
     let mut sim = pod("Never", Run::Ends(2, 42)).script("source", &[Run::Ends(2, 42)]);
     sim.pass(100);
-    // Its ends are at 3, 6, 18, 41 and 84 s; each time the others wait for the init container alone.
+    // `source` exits at 3, 6, 18, 41 and 84 s; the other containers wait only for the init container.
     assert_eq!(sim.starts("source"), [1, 4, 16, 38, 80]);
     assert_eq!(sim.starts("main"), [1, 4, 7, 19, 41, 83]);
 }
@@ -171,7 +171,7 @@ fn restart_all_is_ignored_while_pod_terminates() {
     sim.pass(60);
     assert!(sim.forgotten);
     assert_eq!(sim.starts("source"), [1]);
-    // And a deletion in the middle of it ends it.
+    // A deletion during the restart ends it.
     let mut sim = pod("Never", Run::Ends(9, 42));
     sim.pass(9);
     sim.now += Duration::from_secs(1);
@@ -183,7 +183,7 @@ fn restart_all_is_ignored_while_pod_terminates() {
     assert_eq!(sim.starts("source"), [1]);
 }
 
-/// How often the Pod is restarted with these gates, when its source has this rule of its own before.
+/// Asserts the restart counts with these feature gates and this additional first rule of `source`.
 #[track_caller]
 fn check(gates: &str, first: Option<(&str, i32)>, code: i32, expected: [i32; 2]) {
     let mut sim = pod("Always", Run::Ends(5, code));

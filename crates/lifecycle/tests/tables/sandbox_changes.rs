@@ -1,4 +1,4 @@
-//! A sandbox that is lost (`computePodActions`).
+//! Lost sandboxes (`computePodActions`).
 
 use crate::common::{Run, Sim};
 use serde_json::json;
@@ -9,7 +9,7 @@ fn check(sim: &Sim, since: usize, expected: &[&str]) {
 }
 
 #[test]
-fn its_containers_take_their_leave_then_all_starts_anew() {
+fn lost_sandbox_stops_containers_and_is_recreated() {
     let mut sim = Sim::of("Always", &["c"]).on_stop("c", 3, 0);
     sim.pass(10);
     let since = sim.log.len();
@@ -23,7 +23,7 @@ fn its_containers_take_their_leave_then_all_starts_anew() {
 }
 
 #[test]
-fn what_may_not_restart_is_not_given_a_new_one() {
+fn lost_sandbox_is_not_recreated_under_policy_never() {
     let mut sim = Sim::of("Never", &["c"]);
     sim.pass(10);
     let since = sim.log.len();
@@ -35,7 +35,7 @@ fn what_may_not_restart_is_not_given_a_new_one() {
 }
 
 #[test]
-fn a_container_with_a_policy_of_its_own_is_given_a_new_one() {
+fn lost_sandbox_is_recreated_for_container_policy_always() {
     let spec =
         json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", "restartPolicy": "Always"}]});
     let mut sim = Sim::new(spec);
@@ -47,7 +47,7 @@ fn a_container_with_a_policy_of_its_own_is_given_a_new_one() {
 }
 
 #[test]
-fn what_has_succeeded_under_on_failure_stays_done() {
+fn succeeded_container_is_not_rerun_in_the_new_sandbox() {
     let mut sim = Sim::of("OnFailure", &["a", "b"]).script("a", &[Run::Ends(5, 0)]);
     sim.pass(10);
     sim.lose_sandbox();
@@ -56,7 +56,7 @@ fn what_has_succeeded_under_on_failure_stays_done() {
 }
 
 #[test]
-fn what_ran_in_it_has_not_succeeded_however_it_ends() {
+fn exit_after_sandbox_loss_counts_as_failure() {
     for code in [0, 3] {
         let mut sim = Sim::of("OnFailure", &["a", "b"]).on_stop("a", 2, code).on_stop("b", 0, code);
         sim.pass(10);
@@ -80,7 +80,7 @@ fn what_ran_in_it_has_not_succeeded_however_it_ends() {
 }
 
 #[test]
-fn what_ends_in_the_new_one_counts_as_ever() {
+fn exit_in_the_new_sandbox_counts_normally() {
     let mut sim = Sim::of("OnFailure", &["c"]).on_stop("c", 2, 0).script("c", &[Run::Forever, Run::Ends(5, 0)]);
     sim.pass(10);
     sim.lose_sandbox();
@@ -89,7 +89,7 @@ fn what_ends_in_the_new_one_counts_as_ever() {
 }
 
 #[test]
-fn init_containers_run_again_in_the_new_one() {
+fn init_containers_rerun_in_the_new_sandbox() {
     let spec = json!({"restartPolicy": "Always", "initContainers": [{"name": "i1", "image": "i"}, {"name": "i2", "image": "i"}],
         "containers": [{"name": "c", "image": "i"}]});
     let mut sim = Sim::new(spec).script("i1", &[Run::Ends(1, 0)]).script("i2", &[Run::Ends(1, 0)]);
@@ -102,20 +102,20 @@ fn init_containers_run_again_in_the_new_one() {
     assert_eq!((sim.starts("i1"), sim.starts("i2"), sim.starts("c")), (vec![0, 10], vec![1, 11], vec![2, 12]));
     sim.lose_sandbox();
     sim.pass(60);
-    // Each of them waits for its own delay, as after any restart.
+    // Each container has its own backoff, as after any restart.
     assert_eq!(sim.state("c"), "running");
     assert_eq!((sim.restarts("i1"), sim.restarts("i2"), sim.restarts("c")), (2, 2, 2));
 }
 
 #[test]
-fn an_init_container_that_was_ended_with_its_sandbox_has_not_done_its_work() {
+fn init_container_stopped_with_its_sandbox_is_rerun() {
     let spec = json!({"restartPolicy": "Always", "terminationGracePeriodSeconds": 5,
         "initContainers": [{"name": "i", "image": "i"}], "containers": [{"name": "c", "image": "i"}]});
     let mut sim = Sim::new(spec).script("i", &[Run::Forever]).on_stop("i", 1, 0);
     sim.pass(3);
     sim.lose_sandbox();
     sim.pass(3);
-    // The second time it is started after a pause, in which it shows that it was told to end, and did.
+    // The second restart has a backoff, during which the container shows its exit on request.
     sim.lose_sandbox();
     sim.pass(3);
     assert!(sim.state("i").starts_with("waiting"), "{}", sim.state("i"));
@@ -126,7 +126,7 @@ fn an_init_container_that_was_ended_with_its_sandbox_has_not_done_its_work() {
 }
 
 #[test]
-fn a_sandbox_lost_before_the_app_ran_is_made_again() {
+fn sandbox_lost_before_app_start_is_recreated() {
     let spec = json!({"restartPolicy": "Never", "initContainers": [{"name": "i", "image": "i"}],
         "containers": [{"name": "c", "image": "i"}]});
     let mut sim = Sim::new(spec).script("i", &[Run::Ends(1, 0)]);
@@ -140,7 +140,7 @@ fn a_sandbox_lost_before_the_app_ran_is_made_again() {
 }
 
 #[test]
-fn one_that_is_lost_while_the_pod_ends_is_only_cleaned_up() {
+fn sandbox_lost_during_termination_is_not_recreated() {
     let mut sim = Sim::of("Always", &["c"]).on_stop("c", 3, 0);
     sim.pass(10);
     let since = sim.log.len();

@@ -1,4 +1,4 @@
-//! Graceful shutdown of the node (KEP-2000, KEP-2712).
+//! Graceful node shutdown (KEP-2000, KEP-2712).
 
 use crate::common::Sim;
 use lifecycle::{Admission, Event, Eviction, ShutdownGrace, ShutdownPod, ShutdownPolicy};
@@ -8,7 +8,7 @@ fn pod(priority: i32, grace_seconds: u32) -> ShutdownPod {
     ShutdownPod { uid: format!("p{priority}"), priority, grace_seconds }
 }
 
-/// Who goes in which group, with what grace, and the groups' own limits, all in seconds.
+/// Asserts the groups: Pods with their grace periods, and the group's limit, in seconds.
 #[track_caller]
 fn check(policy: &ShutdownPolicy, pods: &[ShutdownPod], expected: &[(u64, &[(&str, u32)])]) {
     let got: Vec<(u64, Vec<(String, u32)>)> = policy
@@ -76,36 +76,36 @@ fn shutdown_sets_reason_terminated() {
         sim.pass(5);
         let status = sim.status();
         assert_eq!((sim.phase().as_str(), status.reason.as_deref()), (phase, Some("Terminated")), "exit code {code}");
-        let words = "Pod was terminated in response to imminent node shutdown.";
-        assert_eq!(status.message.as_deref(), Some(words));
+        let message = "Pod was terminated in response to imminent node shutdown.";
+        assert_eq!(status.message.as_deref(), Some(message));
         let target = status.conditions.unwrap().into_iter().find(|c| c.type_ == "DisruptionTarget").unwrap();
         assert_eq!((target.status.as_str(), target.reason.as_deref()), ("True", Some("TerminationByKubelet")));
-        assert_eq!(target.message.as_deref(), Some(words));
+        assert_eq!(target.message.as_deref(), Some(message));
     }
 }
 
-/// What a Pod with the ordinary grace hears.
-fn told() -> Eviction {
+/// Returns the eviction of a Pod by a node shutdown.
+fn shutdown_eviction() -> Eviction {
     let policy = ShutdownPolicy::of_two(Duration::from_secs(20), Duration::from_secs(10));
     policy.groups(&[pod(0, 30)]).remove(0).pods.remove(0).1
 }
 
 #[test]
-fn it_has_left_when_nothing_of_it_is_mounted_any_more() {
+fn evicted_pod_has_left_once_its_volumes_are_unmounted() {
     let mut sim = Sim::of("Always", &["c"]).on_stop("c", 3, 143);
     sim.pass(10);
-    sim.observe(Event::Evicted(told()));
+    sim.observe(Event::Evicted(shutdown_eviction()));
     sim.pass(1);
     assert!(!sim.pod.has_left());
     sim.pass(5);
     assert!(sim.pod.has_left());
-    // The node itself tells of its shutdown.
+    // The shutdown is reported by the node's own Event.
     assert!(!sim.events.iter().any(|event| event.reason == "Terminated"));
 }
 
 #[test]
-fn only_what_a_shutdown_ended_or_refused_runs_again_after_it() {
-    let ended_by = |event: Event| {
+fn pod_is_shut_down_only_if_node_shutdown_ended_it() {
+    let is_shut_down_after = |event: Event| {
         let mut sim = Sim::of("Always", &["c"]).on_stop("c", 1, 143);
         if matches!(event, Event::Evicted(_)) {
             sim.pass(10);
@@ -115,12 +115,12 @@ fn only_what_a_shutdown_ended_or_refused_runs_again_after_it() {
         assert_eq!(sim.phase(), "Failed");
         sim.pod.is_shut_down()
     };
-    let refused =
+    let rejected =
         |reason: &str| Event::Admission(Admission::Rejected { reason: reason.to_owned(), message: "no".to_owned() });
-    assert!(ended_by(Event::Evicted(told())));
-    assert!(ended_by(refused("NodeShutdown")));
-    assert!(!ended_by(refused("OutOfcpu")));
-    assert!(!ended_by(Event::Evicted(Eviction { reason: "Evicted".to_owned(), ..told() })));
+    assert!(is_shut_down_after(Event::Evicted(shutdown_eviction())));
+    assert!(is_shut_down_after(rejected("NodeShutdown")));
+    assert!(!is_shut_down_after(rejected("OutOfcpu")));
+    assert!(!is_shut_down_after(Event::Evicted(Eviction { reason: "Evicted".to_owned(), ..shutdown_eviction() })));
     let mut alive = Sim::of("Always", &["c"]);
     alive.pass(10);
     assert!(!alive.pod.is_shut_down());

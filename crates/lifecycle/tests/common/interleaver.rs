@@ -1,4 +1,4 @@
-//! A [`Sim`] whose facts come late, twice, in another order or never, as somebody else chooses.
+//! A [`Sim`] whose events are delayed, duplicated, reordered or lost, as a sequence of [`Step`]s says.
 
 use super::Sim;
 use api::pod::ContainerKind;
@@ -9,45 +9,45 @@ use lifecycle::{
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// One thing that happens. Numbers choose among what there is.
+/// One step of a history. Numbers select among the candidates.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
-    /// An action is carried out, and answered at once.
+    /// Executes an action and delivers its result.
     Act(usize),
-    /// An action is begun, and will be answered later.
+    /// Starts an action; its result is delivered later.
     Begin(usize),
-    /// One of those that were begun is answered.
+    /// Delivers the result of a started action.
     Finish(usize),
-    /// The API takes the status.
+    /// Writes the status to the API.
     Report,
-    /// Seconds pass.
+    /// Advances the time by seconds.
     Pass(u64),
-    /// A container ends by itself; the fact is on its way.
+    /// A container exits; its event is not delivered yet.
     Exit(usize, i32),
-    /// One of the facts on their way arrives.
+    /// Delivers one of the pending events.
     Deliver(usize),
-    /// A fact arrives that was there before.
+    /// Delivers an event for the second time.
     Repeat(usize),
-    /// Somebody asks for other resources of a container.
+    /// Requests a resize of a container.
     Resize(usize, u8),
     Delete(i64),
     ForceDelete,
     Evict,
     LoseSandbox,
-    /// The first app container shall have another image.
+    /// Changes the image of the first app container.
     NewImage(u8),
-    /// The runtime forgets a container.
+    /// The runtime loses a container.
     LoseContainer(usize),
-    /// The kubelet dies and comes back; each action in flight was carried out or was not.
+    /// Restarts the kubelet; the bits say which actions in flight were executed.
     Restart(u8, bool),
     Relist,
-    /// Somebody wants to look into the Pod.
+    /// Adds an ephemeral container.
     Debug,
-    /// The next try of something fails.
+    /// Makes the next attempt of an operation fail.
     Fault(u8),
 }
 
-/// What containers have beside a name and an image.
+/// Optional parts of the container specs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Extras {
     pub(crate) startup: bool,
@@ -55,10 +55,10 @@ pub(crate) struct Extras {
     pub(crate) readiness: bool,
     pub(crate) post_start: bool,
     pub(crate) pre_stop: bool,
-    /// Whether an exit with code 1 restarts all containers (KEP-5532).
+    /// Whether exit code 1 restarts all containers (KEP-5532).
     pub(crate) restart_all: bool,
-    /// Whether an end is told as soon as the process is gone, and again when the runtime is done with it.
-    pub(crate) tells_early: bool,
+    /// Whether the runtime reports `Reaped` before `Exited`.
+    pub(crate) reports_reaped: bool,
 }
 
 impl Extras {
@@ -83,17 +83,17 @@ impl Extras {
 }
 
 #[derive(Clone)]
-pub(crate) struct Teller {
+pub(crate) struct Interleaver {
     pub(crate) sim: Sim,
     /// Actions in flight.
     pub(crate) in_flight: Vec<Action>,
-    /// Facts on their way.
-    pub(crate) mail: Vec<Event>,
-    /// Facts that arrived and carry an id.
-    told: Vec<Event>,
+    /// Events that are not delivered yet.
+    pub(crate) undelivered: Vec<Event>,
+    /// Delivered events that identify their object.
+    delivered: Vec<Event>,
 }
 
-impl Teller {
+impl Interleaver {
     pub(crate) fn new(policy: &str, [init, sidecars, apps]: [usize; 3], deadline: Option<i64>, extras: Extras) -> Self {
         let list = |prefix: &str, count| -> Vec<_> {
             (0..count).map(|n| json!({"name": format!("{prefix}{n}"), "image": "i"})).collect()
@@ -118,23 +118,23 @@ impl Teller {
             "initContainers": first,
             "containers": app,
         }));
-        sim.runtime.tells_early = extras.tells_early;
+        sim.runtime.reports_reaped = extras.reports_reaped;
         if extras.restart_all {
             let gates = "RestartAllContainersOnContainerExits=true,NodeDeclaredFeatures=true";
             sim.policy.gates = api::feature_gates::FeatureGates::parse(gates).unwrap();
         } else if policy == "Never" {
             sim.runtime.never = (0..apps).map(|n| format!("c{n}")).collect();
         }
-        Self { sim, in_flight: Vec::new(), mail: Vec::new(), told: Vec::new() }
+        Self { sim, in_flight: Vec::new(), undelivered: Vec::new(), delivered: Vec::new() }
     }
 
-    pub(crate) fn tell(&mut self, fact: Event) {
-        // An early word about one that is not known to run is not taken; the next one may be.
-        let in_time = match &fact {
+    pub(crate) fn deliver(&mut self, fact: Event) {
+        // `Reaped` of a container that is not known to run is ignored; its repetition may not be.
+        let is_accepted = match &fact {
             Event::Container { fact: ContainerFact::Reaped { id, .. }, .. } => self.sim.pod.running_since(id).is_some(),
             _ => true,
         };
-        let named = in_time
+        let has_identity = is_accepted
             && matches!(
                 &fact,
                 Event::Container {
@@ -154,45 +154,45 @@ impl Teller {
                     | Event::HookDone { .. }
             );
         self.sim.observe(fact.clone());
-        if named {
-            self.told.push(fact);
+        if has_identity {
+            self.delivered.push(fact);
         }
     }
 
-    /// What the kubelet would begin now.
-    pub(crate) fn open(&self) -> Vec<Action> {
+    /// Returns the actions that the kubelet would start now.
+    pub(crate) fn startable_actions(&self) -> Vec<Action> {
         let plan = plan(&self.sim.pod, &self.sim.policy, self.sim.now);
-        let fresh = plan.actions.into_iter().filter(|a| !self.sim.begun.contains(&a.key()));
-        // The last steps wait until nothing is in flight and the API has the last status.
-        fresh
+        let pending = plan.actions.into_iter().filter(|a| !self.sim.begun.contains(&a.key()));
+        // The last actions wait until nothing is in flight and the status is written.
+        pending
             .filter(|a| {
                 !matches!(a, Action::DeleteFromApi | Action::Forget) || self.sim.begun.is_empty() && self.sim.reported()
             })
             .collect()
     }
 
-    /// The next moment that is waited for.
+    /// Returns the next wake-up of the plan.
     pub(crate) fn wake(&self) -> Option<Timestamp> {
         plan(&self.sim.pod, &self.sim.policy, self.sim.now).wake
     }
 
-    /// Nothing happens until that moment.
-    pub(crate) fn wait(&mut self) {
+    /// Advances the time to the next wake-up.
+    pub(crate) fn advance_to_wake(&mut self) {
         if let Some(at) = self.wake() {
             self.sim.now = at;
             self.exits();
         }
     }
 
-    /// What only tells how it came to this.
-    pub(crate) fn forget_history(&mut self) {
-        self.told.clear();
+    /// Drops the history, which does not distinguish states.
+    pub(crate) fn clear_history(&mut self) {
+        self.delivered.clear();
         self.sim.events.clear();
         self.sim.log.clear();
     }
 
     pub(crate) fn begin(&mut self, n: usize) -> Option<Action> {
-        let open = self.open();
+        let open = self.startable_actions();
         let action = open.get(n % open.len().max(1))?.clone();
         self.sim.begin(&action);
         self.in_flight.push(action.clone());
@@ -210,18 +210,18 @@ impl Teller {
         }
         self.sim.begun.remove(&action.key());
         for fact in facts {
-            self.tell(fact);
+            self.deliver(fact);
         }
     }
 
-    /// A stop is answered when its container has ended; the runtime's own events tell of it as well.
+    /// Completes a stop once its container has exited; the runtime reports the exit, too.
     pub(crate) fn stopped(&mut self, id: &str) -> Option<Event> {
         let container = self.sim.runtime.containers.iter_mut().find(|c| c.id == *id)?;
         if let Some(end) = container.end.as_mut() {
             end.0 = self.sim.now;
         }
         self.exits();
-        self.mail
+        self.undelivered
             .iter()
             .rev()
             .find(
@@ -232,10 +232,10 @@ impl Teller {
 
     pub(crate) fn exits(&mut self) {
         let ended = self.sim.runtime.ends(self.sim.now);
-        self.mail.extend(ended.into_iter().map(|(_, fact)| fact));
+        self.undelivered.extend(ended.into_iter().map(|(_, fact)| fact));
     }
 
-    pub(crate) fn take(&mut self, step: &Step) {
+    pub(crate) fn apply(&mut self, step: &Step) {
         match step {
             Step::Act(n) => {
                 if let Some(action) = self.begin(*n) {
@@ -252,9 +252,9 @@ impl Teller {
             }
             Step::Exit(n, code) => self.exit(*n, *code),
             Step::Deliver(n) => {
-                if !self.mail.is_empty() {
-                    let fact = self.mail.remove(n % self.mail.len());
-                    self.tell(fact);
+                if !self.undelivered.is_empty() {
+                    let fact = self.undelivered.remove(n % self.undelivered.len());
+                    self.deliver(fact);
                 }
             }
             Step::Repeat(n) => self.repeat(*n),
@@ -271,13 +271,13 @@ impl Teller {
                 _ => self.sim.runtime.sandbox_failures += 1,
             },
             Step::Restart(done, checkpoint) => self.restart(*done, *checkpoint),
-            step => self.disturb(step),
+            step => self.apply_disruption(step),
         }
     }
 
-    pub(crate) fn disturb(&mut self, step: &Step) {
+    pub(crate) fn apply_disruption(&mut self, step: &Step) {
         match step {
-            Step::Delete(grace) if self.sim.in_api => self.sim.ask_to_delete(*grace),
+            Step::Delete(grace) if self.sim.in_api => self.sim.request_deletion(*grace),
             Step::ForceDelete if self.sim.in_api => {
                 self.sim.in_api = false;
                 self.sim.observe(Event::Gone);
@@ -287,17 +287,17 @@ impl Teller {
                 let spec = self.sim.api.spec.clone().unwrap();
                 let all: Vec<_> =
                     api::pod::containers(&spec).filter(|(kind, _)| *kind != ContainerKind::Init).collect();
-                // CPU changes as it runs, and memory with a restart, where the Pod restarts anything.
+                // CPU is resized in place, and memory with a restart, if the Pod restarts containers.
                 let memory = if spec.restart_policy.as_deref() == Some("Never") { 1 } else { 1 + size / 4 };
                 let requests = json!({"cpu": format!("{}m", 1 + size % 4), "memory": format!("{memory}Mi")});
-                self.sim.ask_to_resize(&all[n % all.len()].1.name, &json!({"requests": requests}));
+                self.sim.request_resize(&all[n % all.len()].1.name, &json!({"requests": requests}));
             }
-            Step::Evict => self.sim.ask_to_leave(Some(5)),
+            Step::Evict => self.sim.request_eviction(Some(5)),
             Step::Debug if self.sim.in_api => self.sim.debug("e"),
             Step::LoseSandbox => {
                 if let Some(s) = self.sim.runtime.sandboxes.iter_mut().find(|s| s.ready) {
                     s.ready = false;
-                    self.mail.push(Event::Sandbox(SandboxFact::Lost { id: s.id.clone() }));
+                    self.undelivered.push(Event::Sandbox(SandboxFact::Lost { id: s.id.clone() }));
                 }
             }
             Step::LoseContainer(n) => {
@@ -326,25 +326,25 @@ impl Teller {
         self.exits();
     }
 
-    /// What was told before changes nothing.
+    /// Asserts that a duplicate event changes nothing.
     pub(crate) fn repeat(&mut self, n: usize) {
-        if self.told.is_empty() {
+        if self.delivered.is_empty() {
             return;
         }
-        let seen = |sim: &Sim| (plan(&sim.pod, &sim.policy, sim.now), status(&sim.pod, &sim.policy, sim.now));
-        // The time alone may have brought an end.
+        let result = |sim: &Sim| (plan(&sim.pod, &sim.policy, sim.now), status(&sim.pod, &sim.policy, sim.now));
+        // The time alone may have changed the state.
         self.sim.tick();
-        let before = seen(&self.sim);
-        let fact = self.told[n % self.told.len()].clone();
+        let before = result(&self.sim);
+        let fact = self.delivered[n % self.delivered.len()].clone();
         self.sim.observe(fact.clone());
-        assert_eq!(seen(&self.sim), before, "{fact:?}");
+        assert_eq!(result(&self.sim), before, "{fact:?}");
     }
 
-    /// All that was told changes nothing when it is told again.
+    /// Asserts that no duplicate event changes anything.
     pub(crate) fn repeat_all(&self) {
-        if !self.told.is_empty() {
-            let mut again = self.clone();
-            (0..self.told.len()).for_each(|n| again.repeat(n));
+        if !self.delivered.is_empty() {
+            let mut copy = self.clone();
+            (0..self.delivered.len()).for_each(|n| copy.repeat(n));
         }
     }
 
@@ -357,30 +357,30 @@ impl Teller {
 
     pub(crate) fn restart(&mut self, done: u8, checkpoint: bool) {
         for (n, action) in std::mem::take(&mut self.in_flight).into_iter().enumerate() {
-            let inner = matches!(action, Action::DeleteFromApi | Action::Forget | Action::Record(_));
-            if !inner && done >> (n % 8) & 1 == 1 {
+            let is_api_action = matches!(action, Action::DeleteFromApi | Action::Forget | Action::Record(_));
+            if !is_api_action && done >> (n % 8) & 1 == 1 {
                 let _lost = self.sim.answer(&action);
             }
         }
-        // What is written down nowhere is lost; so the API hears of all before its memory is all there is.
+        // State without a checkpoint is lost, so the status must be written before the API is the only source.
         let from_api = !checkpoint && self.sim.in_api;
         if from_api {
             self.sim.report();
-            self.told.clear();
+            self.delivered.clear();
         }
-        self.mail.clear();
-        self.sim.reborn(from_api);
+        self.undelivered.clear();
+        self.sim.start_kubelet(from_api);
         self.relist_twice();
     }
 
-    /// From here on all goes well: the Pod comes to rest where it should.
-    pub(crate) fn end_well(mut self) {
+    /// Completes everything without further failures and asserts that the Pod reaches a valid final state.
+    pub(crate) fn run_to_completion(mut self) {
         while !self.in_flight.is_empty() {
             self.finish(0);
         }
-        while !self.mail.is_empty() {
-            let fact = self.mail.remove(0);
-            self.tell(fact);
+        while !self.undelivered.is_empty() {
+            let fact = self.undelivered.remove(0);
+            self.deliver(fact);
         }
         let runtime = &mut self.sim.runtime;
         runtime.image_failures.clear();
@@ -399,16 +399,19 @@ impl Teller {
         if sim.forgotten {
             return;
         }
-        assert!(sim.in_api && sim.api.metadata.deletion_timestamp.is_none(), "deleted and never gone");
-        let left = plan(&sim.pod, &sim.policy, sim.now);
-        assert_eq!(left.actions, [], "a plan whose actions were all done is empty");
+        assert!(sim.in_api && sim.api.metadata.deletion_timestamp.is_none(), "deleted but never removed");
+        let remaining_plan = plan(&sim.pod, &sim.policy, sim.now);
+        assert_eq!(remaining_plan.actions, [], "all actions are done, but the plan is not empty");
         if terminal {
             assert!(!sim.runtime.any_running() && !sim.runtime.sandboxes.iter().any(|s| s.ready));
-            assert_eq!(left.wake, None);
+            assert_eq!(remaining_plan.wake, None);
         } else {
-            assert_eq!(sim.pod.desired(), **sim.pod.object(), "what is asked for is allocated");
-            assert!(!sim.status().conditions.unwrap().iter().any(|c| c.type_.starts_with("PodResize")), "and applies");
-            assert!(sim.runtime.any_running(), "neither ended nor running: {:#?}", sim.status());
+            assert_eq!(sim.pod.desired(), **sim.pod.object(), "the desired resources are not allocated");
+            assert!(
+                !sim.status().conditions.unwrap().iter().any(|c| c.type_.starts_with("PodResize")),
+                "the resize is not actuated"
+            );
+            assert!(sim.runtime.any_running(), "neither terminal nor running: {:#?}", sim.status());
         }
         assert_eq!(sim.api_phase(), sim.phase());
     }
