@@ -3,7 +3,7 @@
 //! What is to be done is decided by [`plan`], what templates there were by [`crate::controller_history`]; here it is carried out, and
 //! told.
 
-mod place;
+mod node;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -25,9 +25,9 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec, D
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
 use kube::{Api, Client, Resource};
-use place::Place;
-pub(crate) use place::target_node_name;
-use plan::{Facts, Plan};
+use node::NodeSummary;
+pub(crate) use node::target_node_name;
+use plan::{DaemonSetSnapshot, Plan};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -45,19 +45,19 @@ enum Event {
     Revision(CacheEvent<ControllerRevision>),
 }
 
-struct DaemonSets {
+struct DaemonSetController {
     client: Client,
     control: PodControl,
     known: SharedInformer<DaemonSet>,
     pods: SharedInformer<PodSummary>,
-    places: SharedInformer<Place>,
+    nodes: SharedInformer<NodeSummary>,
     revisions: Revisions,
     pod_expectations: Expectations,
     /// By DaemonSet, and by its generation and the node (`failedPodsBackoffKey`).
     backoff: Backoff,
 }
 
-impl Controller for DaemonSets {
+impl Controller for DaemonSetController {
     type Event = Event;
     const NAME: &'static str = "DaemonSets";
 
@@ -73,7 +73,7 @@ impl Controller for DaemonSets {
                 vec![]
             }
             Event::Pod(seen @ CacheEvent::Changed { .. }) => {
-                seen.objects().flat_map(|pod| self.concerned(pod)).collect()
+                seen.objects().flat_map(|pod| self.daemon_sets_of(pod)).collect()
             }
             Event::Revision(seen @ CacheEvent::Changed { .. }) => {
                 seen.objects().flat_map(|past| affected_by_revision(&self.known, past, is_selected)).collect()
@@ -86,7 +86,7 @@ impl Controller for DaemonSets {
     }
 
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let listed = self.pods.has_synced() && self.places.has_synced() && self.revisions.informer.has_synced();
+        let listed = self.pods.has_synced() && self.nodes.has_synced() && self.revisions.informer.has_synced();
         let Some(set) = self.known.get_by_key(key).filter(|_| listed) else { return Ok(None) };
         let Some(spec) = set.spec.as_ref().filter(|_| set.metadata.deletion_timestamp.is_none()) else {
             return Ok(None);
@@ -110,40 +110,40 @@ impl Controller for DaemonSets {
             RevisionSync::Collision => {
                 let mut status = set.status.clone().unwrap_or_default();
                 status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
-                self.report(&set, status).await?;
+                self.update_status(&set, status).await?;
                 return Ok(None);
             }
         }
         let all = self.pods.in_namespace(set.metadata.namespace.as_deref().unwrap_or_default());
         let mine = self.control.claim_pods(set.as_ref(), &spec.selector, all).await?;
-        let places = self.places.all();
+        let nodes = self.nodes.all();
         let generation = set.metadata.generation.unwrap_or_default();
-        let facts = Facts::new(spec, &places, &mine, revision_hash(&history.current), Timestamp::now());
-        let plan = facts.plan(|node| self.backoff.next(key, format!("{generation}/{node}"), now));
+        let snapshot = DaemonSetSnapshot::new(spec, &nodes, &mine, revision_hash(&history.current), Timestamp::now());
+        let plan = snapshot.plan(|node| self.backoff.next(key, format!("{generation}/{node}"), now));
         let mut expected = ExpectedVersion::default();
-        let failure = self.carry_out(&set, spec, &plan, &history, &mut expected).await;
+        let failure = self.apply_plan(&set, spec, &plan, &history, &mut expected).await;
         self.pod_expectations.set(key, expected, now);
         let live = mine.iter().filter_map(|pod| pod.labels.get(CONTROLLER_REVISION_HASH)).map(String::as_str).collect();
         let excess = history.excess(spec.revision_history_limit.unwrap_or(10), &live);
         self.revisions.prune(set.as_ref(), excess).await?;
-        self.report(&set, facts.status(&set)).await?;
+        self.update_status(&set, snapshot.status(&set)).await?;
         if let Some(error) = failure {
             return Err(error);
         }
         let soon = mine.iter().filter(|pod| pod.ready.is_some() && !pod.terminating);
         let after = spec.min_ready_seconds.unwrap_or(0);
         let soon = soon.filter_map(|pod| pod.time_until_available(after, Timestamp::now())).min();
-        Ok([plan.again, soon].into_iter().flatten().min())
+        Ok([plan.requeue_after, soon].into_iter().flatten().min())
     }
 }
 
-impl DaemonSets {
+impl DaemonSetController {
     /// The DaemonSets that a Pod is a matter of: its own, or all that select it when it has none.
-    fn concerned(&self, pod: &PodSummary) -> Vec<String> {
+    fn daemon_sets_of(&self, pod: &PodSummary) -> Vec<String> {
         affected_owners(&self.known, &pod.namespace, pod.controller.as_ref(), |set| is_selected(set, &pod.labels))
     }
 
-    async fn carry_out(
+    async fn apply_plan(
         &self,
         set: &DaemonSet,
         spec: &DaemonSetSpec,
@@ -152,7 +152,7 @@ impl DaemonSets {
         expected: &mut ExpectedVersion,
     ) -> Option<kube::Error> {
         let about = set.object_ref(&());
-        for (node, pod) in &plan.ended {
+        for (node, pod) in &plan.terminated {
             let (failed, name) = (pod.phase == "Failed", key(pod.as_ref()));
             let (reason, word, what) = if failed {
                 ("FailedDaemonPod", "failed", "kill")
@@ -163,7 +163,7 @@ impl DaemonSets {
             self.control.recorder.record(&about, failed, reason, &message).await;
         }
         let pods: Vec<Pod> =
-            plan.make.iter().map(|node| pod(set, spec, revision_hash(&history.current), node)).collect();
+            plan.create.iter().map(|node| pod(set, spec, revision_hash(&history.current), node)).collect();
         if let (_, Some((_, error))) = self.control.create_pods(&about, &pods, expected).await {
             return Some(error);
         }
@@ -176,7 +176,7 @@ impl DaemonSets {
     }
 
     /// Writes the status, if it is another.
-    async fn report(&self, set: &DaemonSet, status: DaemonSetStatus) -> Result<(), kube::Error> {
+    async fn update_status(&self, set: &DaemonSet, status: DaemonSetStatus) -> Result<(), kube::Error> {
         if set.status.as_ref() == Some(&status) {
             return Ok(());
         }
@@ -199,7 +199,7 @@ fn pod(set: &DaemonSet, spec: &DaemonSetSpec, hash: &str, node: &str) -> Pod {
     let name = format!("{}-", set.metadata.name.as_deref().unwrap_or_default());
     let mut pod = pod_from_template(set, &spec.template, name);
     pod.metadata.labels.get_or_insert_default().insert(CONTROLLER_REVISION_HASH.to_owned(), hash.to_owned());
-    place::set_node_affinity(pod.spec.get_or_insert_default(), node);
+    node::set_node_affinity(pod.spec.get_or_insert_default(), node);
     pod
 }
 
@@ -210,22 +210,22 @@ pub(crate) fn run(
     pods: SharedInformer<PodSummary>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let (known, places) = (SharedInformer::<DaemonSet>::new(), SharedInformer::<Place>::new());
+    let (known, nodes) = (SharedInformer::<DaemonSet>::new(), SharedInformer::<NodeSummary>::new());
     let of_sets = stream::select(known.subscribe().map(Event::DaemonSet), revisions.subscribe().map(Event::Revision));
-    let others = stream::select(pods.subscribe().map(Event::Pod), places.subscribe().map(|_| Event::Node));
+    let others = stream::select(pods.subscribe().map(Event::Pod), nodes.subscribe().map(|_| Event::Node));
     let events = stream::select(of_sets, others).boxed();
     let watched = futures::future::join(
         known.clone().run(Api::all(clients.shared()), |set| set, stop.clone()),
-        places.clone().run(Api::all(clients.shared()), Place::of, stop.clone()),
+        nodes.clone().run(Api::all(clients.shared()), NodeSummary::from_node, stop.clone()),
     );
     let client = clients.for_service_account("daemon-set-controller");
-    let controller = DaemonSets {
+    let controller = DaemonSetController {
         control: PodControl::new(client.clone(), COMPONENT),
         revisions: Revisions::new(client.clone(), revisions),
         client,
         known,
         pods,
-        places,
+        nodes,
         pod_expectations: Expectations::default(),
         backoff: Backoff::with_max(MAX_BACKOFF),
     };

@@ -3,14 +3,14 @@
 //! What is to be done is decided by [`plan`], how Pods are counted by [`track`]; here it is carried out, and told.
 
 mod backoff;
-mod facts;
 mod indexes;
 mod plan;
-mod policy;
+mod policies;
+mod snapshot;
 mod template;
 #[cfg(test)]
 mod tests;
-mod track;
+mod tracking;
 
 use crate::clients::Clients;
 use crate::expectations::{Expectations, ExpectedVersion};
@@ -19,32 +19,32 @@ use crate::pod_control::{Failure, PodControl, affected_owners, matches};
 use crate::pod_summary::{JOB_TRACKING_FINALIZER, PodSummary};
 use crate::worker::{self, Controller, is_code};
 use backoff::BackoffRecord;
-use facts::{Facts, is_finished, part};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use kube::api::PostParams;
 use kube::{Api, Client, Resource};
-use plan::{Plan, Todo, plan};
+use plan::{Plan, PodAction, plan};
+use snapshot::{JobSnapshot, is_finished, job_summary};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use track::{Outcome, settle, track};
+use tracking::{Outcome, finalize_status, track_job_status};
 
 const COMPONENT: &str = "job-controller";
 /// Who else may care for a Job is named in its spec.
-const MANAGER: &str = "kubernetes.io/job-controller";
-/// Before the key of a Pod that is held for a Job that is not there.
-const ORPHAN: &str = "orphan:";
+const JOB_CONTROLLER_NAME: &str = "kubernetes.io/job-controller";
+/// Before the key of a Pod that is pods_with_finalizer for a Job that is not there.
+const ORPHAN_KEY_PREFIX: &str = "orphan:";
 
 enum Event {
     Job(CacheEvent<Job>),
     Pod(CacheEvent<PodSummary>),
 }
 
-struct Jobs {
+struct JobController {
     client: Client,
     control: PodControl,
     known: SharedInformer<Job>,
@@ -55,7 +55,7 @@ struct Jobs {
     backoffs: HashMap<String, BackoffRecord>,
 }
 
-impl Controller for Jobs {
+impl Controller for JobController {
     type Event = Event;
     const NAME: &'static str = "Jobs";
 
@@ -68,16 +68,16 @@ impl Controller for Jobs {
                 self.status_expectations.delete(&key);
                 self.backoffs.remove(&key);
                 let pods = self.pods.in_namespace(job.metadata.namespace.as_deref().unwrap_or_default());
-                pods.iter().flat_map(|pod| self.orphan(pod)).collect()
+                pods.iter().flat_map(|pod| self.orphan_key(pod)).collect()
             }
             Event::Job(CacheEvent::Changed { .. }) => vec![],
             Event::Pod(seen @ CacheEvent::Changed { .. }) => {
-                let orphan = seen.objects().last().and_then(|pod| self.orphan(pod));
-                seen.objects().flat_map(|pod| self.concerned(pod)).chain(orphan).collect()
+                let orphan = seen.objects().last().and_then(|pod| self.orphan_key(pod));
+                seen.objects().flat_map(|pod| self.jobs_of(pod)).chain(orphan).collect()
             }
             Event::Job(CacheEvent::Resync) | Event::Pod(CacheEvent::Resync) => {
                 let pods = self.pods.all();
-                self.known.keys().into_iter().chain(pods.iter().filter_map(|pod| self.orphan(pod))).collect()
+                self.known.keys().into_iter().chain(pods.iter().filter_map(|pod| self.orphan_key(pod))).collect()
             }
         }
     }
@@ -86,11 +86,12 @@ impl Controller for Jobs {
         if !(self.known.has_synced() && self.pods.has_synced()) {
             return Ok(None);
         }
-        if let Some(pod) = key.strip_prefix(ORPHAN) {
-            return self.let_go(pod).await;
+        if let Some(pod) = key.strip_prefix(ORPHAN_KEY_PREFIX) {
+            return self.remove_orphan_finalizer(pod).await;
         }
         let Some(job) = self.known.get_by_key(key) else { return Ok(None) };
-        let Some(spec) = job.spec.as_ref().filter(|s| s.managed_by.as_deref().is_none_or(|m| m == MANAGER)) else {
+        let Some(spec) = job.spec.as_ref().filter(|s| s.managed_by.as_deref().is_none_or(|m| m == JOB_CONTROLLER_NAME))
+        else {
             return Ok(None);
         };
         let remaining_wait = self.pod_expectations.remaining_wait(key, self.pods.resource_version(), now);
@@ -104,43 +105,43 @@ impl Controller for Jobs {
         if job.status.as_ref().is_some_and(is_finished) {
             self.backoffs.remove(key);
             let mut expected = ExpectedVersion::default();
-            for pod in mine.iter().filter(|pod| part(pod).tracked) {
+            for pod in mine.iter().filter(|pod| job_summary(pod).tracked) {
                 self.control.remove_finalizer(pod, JOB_TRACKING_FINALIZER, &mut expected).await?;
             }
             self.pod_expectations.set(key, expected, now);
             return Ok(None);
         }
-        Box::pin(self.sync(key, &job, spec, &mine, now)).await
+        Box::pin(self.sync_job(key, &job, spec, &mine, now)).await
     }
 }
 
-impl Jobs {
+impl JobController {
     /// The Jobs that a Pod is a matter of: its own, or all that select it when it has none.
-    fn concerned(&self, pod: &PodSummary) -> Vec<String> {
+    fn jobs_of(&self, pod: &PodSummary) -> Vec<String> {
         let selector = |job: &Job| job.spec.as_ref().and_then(|spec| spec.selector.clone());
         let selects = |job: &Job| selector(job).is_some_and(|selector| matches(&selector, &pod.labels));
         affected_owners(&self.known, &pod.namespace, pod.controller.as_ref(), selects)
     }
 
-    /// The key of a Pod that is held for a Job that is not there.
-    fn orphan(&self, pod: &PodSummary) -> Option<String> {
+    /// The key of a Pod that is pods_with_finalizer for a Job that is not there.
+    fn orphan_key(&self, pod: &PodSummary) -> Option<String> {
         let owner = pod.controller.as_ref().filter(|owner| owner.kind == "Job");
         let job = owner.and_then(|owner| {
             let job = self.known.get(&pod.namespace, &owner.name)?;
             Some(job).filter(|job| job.metadata.uid.as_ref() == Some(&owner.uid))
         });
-        (part(pod).tracked && job.is_none()).then(|| format!("{ORPHAN}{}", key(pod)))
+        (job_summary(pod).tracked && job.is_none()).then(|| format!("{ORPHAN_KEY_PREFIX}{}", key(pod)))
     }
 
     /// Nobody will count it: nothing needs to hold it.
-    async fn let_go(&mut self, pod: &str) -> Result<Option<Duration>, kube::Error> {
-        if let Some(pod) = self.pods.get_by_key(pod).filter(|pod| self.orphan(pod).is_some()) {
+    async fn remove_orphan_finalizer(&mut self, pod: &str) -> Result<Option<Duration>, kube::Error> {
+        if let Some(pod) = self.pods.get_by_key(pod).filter(|pod| self.orphan_key(pod).is_some()) {
             self.control.remove_finalizer(&pod, JOB_TRACKING_FINALIZER, &mut ExpectedVersion::default()).await?;
         }
         Ok(None)
     }
 
-    async fn sync(
+    async fn sync_job(
         &mut self,
         key: &str,
         job: &Job,
@@ -149,38 +150,42 @@ impl Jobs {
         now: Instant,
     ) -> Result<Option<Duration>, kube::Error> {
         let backoff = self.backoffs.get(key).copied().unwrap_or_default();
-        let facts = Facts::new(job, spec, mine, backoff, Timestamp::now());
-        let plan = plan(&facts);
+        let snapshot = JobSnapshot::new(job, spec, mine, backoff, Timestamp::now());
+        let plan = plan(&snapshot);
         let mut expected = ExpectedVersion::default();
-        let (outcome, failure) = self.carry_out(job, spec, &plan, &mut expected).await;
+        let (outcome, failure) = self.apply_pod_action(job, spec, &plan, &mut expected).await;
         // Whatever fails from here on, what was made is waited for.
         self.pod_expectations.set(key, expected, now);
-        // In a namespace that goes, none is made, and that is no failure: nothing need wait to be replaced.
+        // In a namespace that namespace_terminating, none is made, and that is no failure: nothing need wait to be replaced.
         let many = usize::try_from(outcome.done).unwrap_or(0);
-        let goes = failure.is_none() && matches!(&plan.todo, Todo::Make(new) if many < new.len());
-        let tracked = track(&facts, &plan, outcome);
+        let namespace_terminating =
+            failure.is_none() && matches!(&plan.action, PodAction::Create(new) if many < new.len());
+        let tracked = track_job_status(&snapshot, &plan, outcome);
         let mut job = job.clone();
-        if !self.report(key, &mut job, tracked.status, now).await? {
+        if !self.update_status(key, &mut job, tracked.status, now).await? {
             return Ok(None);
         }
-        self.backoffs.insert(key.to_owned(), backoff.after(&facts.newly_succeeded(), &facts.newly_failed()));
+        self.backoffs.insert(key.to_owned(), backoff.after(&snapshot.newly_succeeded(), &snapshot.newly_failed()));
         let about = job.object_ref(&());
-        for (reason, message) in tracked.told {
+        for (reason, message) in tracked.events {
             self.control.recorder.record(&about, false, reason, message).await;
         }
-        let mut held: HashSet<&str> = mine.iter().filter(|pod| part(pod).tracked).map(|pod| pod.uid.as_str()).collect();
-        let in_vain = mine.iter().filter(|pod| goes && pod.terminating && pod.is_terminal() && part(pod).tracked);
-        for pod in tracked.release.into_iter().chain(in_vain.map(Arc::as_ref)) {
-            if !held.contains(pod.uid.as_str()) {
+        let mut pods_with_finalizer: HashSet<&str> =
+            mine.iter().filter(|pod| job_summary(pod).tracked).map(|pod| pod.uid.as_str()).collect();
+        let unreplaceable = mine
+            .iter()
+            .filter(|pod| namespace_terminating && pod.terminating && pod.is_terminal() && job_summary(pod).tracked);
+        for pod in tracked.release.into_iter().chain(unreplaceable.map(Arc::as_ref)) {
+            if !pods_with_finalizer.contains(pod.uid.as_str()) {
                 continue;
             }
             self.control.remove_finalizer(pod, JOB_TRACKING_FINALIZER, &mut expected).await?;
             self.pod_expectations.set(key, expected, now);
-            held.remove(pod.uid.as_str());
+            pods_with_finalizer.remove(pod.uid.as_str());
         }
         let mut status = job.status.clone().unwrap_or_default();
-        let ended = settle(&mut status, tracked.end.as_ref(), &held);
-        let told = self.report(key, &mut job, status, now).await?;
+        let ended = finalize_status(&mut status, tracked.end.as_ref(), &pods_with_finalizer);
+        let told = self.update_status(key, &mut job, status, now).await?;
         if let Some(end) = tracked.end.filter(|_| ended && told) {
             if end.type_ == "Complete" {
                 self.control.recorder.record(&about, false, "Completed", "Job completed").await;
@@ -191,12 +196,12 @@ impl Jobs {
         }
         match failure {
             Some((_, error)) => Err(error),
-            None => Ok(plan.again.map(|again| again.max(Duration::from_millis(10)))),
+            None => Ok(plan.requeue_after.map(|again| again.max(Duration::from_millis(10)))),
         }
     }
 
     /// Makes or deletes what is to be made or deleted.
-    async fn carry_out(
+    async fn apply_pod_action(
         &self,
         job: &Job,
         spec: &JobSpec,
@@ -204,16 +209,16 @@ impl Jobs {
         expected: &mut ExpectedVersion,
     ) -> (Outcome, Option<Failure>) {
         let about = job.object_ref(&());
-        let (pods, counted) = match &plan.todo {
-            Todo::Nothing => return (Outcome::default(), None),
-            Todo::Make(new) => {
+        let (pods, counted) = match &plan.action {
+            PodAction::Nothing => return (Outcome::default(), None),
+            PodAction::Create(new) => {
                 let pods: Vec<_> = new.iter().map(|new| template::pod(job, spec, new)).collect();
                 let (made, failure) = self.control.create_pods(&about, &pods, expected).await;
                 let done = i32::try_from(made).unwrap_or(i32::MAX);
                 return (Outcome { done, failed: failure.is_some() }, failure);
             }
-            Todo::End(pods) => (pods, true),
-            Todo::Drop(pods) => (pods, false),
+            PodAction::Terminate(pods) => (pods, true),
+            PodAction::Remove(pods) => (pods, false),
         };
         let mut done = 0;
         for pod in pods {
@@ -236,7 +241,13 @@ impl Jobs {
 
     /// Writes the status, if it is another. Gives whether that is what it is now: nothing may be done on the strength of
     /// one that was not written.
-    async fn report(&mut self, key: &str, job: &mut Job, status: JobStatus, now: Instant) -> Result<bool, kube::Error> {
+    async fn update_status(
+        &mut self,
+        key: &str,
+        job: &mut Job,
+        status: JobStatus,
+        now: Instant,
+    ) -> Result<bool, kube::Error> {
         if job.status.as_ref() == Some(&status) {
             return Ok(true);
         }
@@ -266,7 +277,7 @@ pub(crate) fn run(
 ) -> impl Future<Output = ()> + Send {
     let events = stream::select(known.subscribe().map(Event::Job), pods.subscribe().map(Event::Pod)).boxed();
     let client = clients.for_service_account("job-controller");
-    let controller = Jobs {
+    let controller = JobController {
         control: PodControl::new(client.clone(), COMPONENT).with_finalizer(JOB_TRACKING_FINALIZER),
         client,
         known,

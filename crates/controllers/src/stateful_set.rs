@@ -1,14 +1,14 @@
 //! StatefulSets: Pods with numbers, each with a name and claims of its own, one after the other
 //! (`pkg/controller/statefulset`).
 //!
-//! What is to be done is decided by [`plan`], which Pods give way to new ones by [`rollout`], who owns claims by
-//! [`retention`]; it is carried out in [`carry_out`].
+//! What is to be done is decided by [`plan`], which Pods give way to new ones by [`rolling_update`], who owns claims by
+//! [`retention`]; it is carried out in [`stateful_pod_control`].
 
-mod carry_out;
 mod identity;
 mod plan;
 mod retention;
-mod rollout;
+mod rolling_update;
+mod stateful_pod_control;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -29,8 +29,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec, StatefulSetStatus};
 use kube::api::PostParams;
 use kube::{Api, Client};
-use plan::{Facts, revision};
-use retention::Claim;
+use plan::{StatefulSetSnapshot, revision};
+use retention::ClaimSummary;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,23 +39,23 @@ use tokio_util::sync::CancellationToken;
 
 const COMPONENT: &str = "statefulset-controller";
 /// What a revision says its hash in.
-const REVISION_HASH: &str = "controller.kubernetes.io/hash";
+const CONTROLLER_REVISION_HASH_LABEL: &str = "controller.kubernetes.io/hash";
 /// How long a Pod that ended waits at most to be made again: as its containers would in CrashLoopBackOff.
 const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
 enum Event {
     StatefulSet(CacheEvent<StatefulSet>),
     Pod(CacheEvent<PodSummary>),
-    Claim(CacheEvent<Claim>),
+    Claim(CacheEvent<ClaimSummary>),
     Revision(CacheEvent<ControllerRevision>),
 }
 
-struct StatefulSets {
+struct StatefulSetController {
     client: Client,
     control: PodControl,
     known: SharedInformer<StatefulSet>,
     pods: SharedInformer<PodSummary>,
-    claims: SharedInformer<Claim>,
+    claims: SharedInformer<ClaimSummary>,
     revisions: Revisions,
     /// Writes of Pods, and of claims.
     pod_expectations: Expectations,
@@ -63,11 +63,11 @@ struct StatefulSets {
     pending_deletions: PendingDeletions,
     /// By set, and by revision and number: a Pod that its node refuses is not made again at once each time.
     backoff: Backoff,
-    /// Whether several Pods may be replaced at once (`MaxUnavailableStatefulSet`).
-    several: bool,
+    /// Whether max_unavailable_enabled Pods may be replaced at once (`MaxUnavailableStatefulSet`).
+    max_unavailable_enabled: bool,
 }
 
-impl Controller for StatefulSets {
+impl Controller for StatefulSetController {
     type Event = Event;
     const NAME: &'static str = "StatefulSets";
 
@@ -87,11 +87,13 @@ impl Controller for StatefulSets {
                 self.pending_deletions.observe(&seen, &self.pods);
                 match seen {
                     CacheEvent::Resync => self.known.keys(),
-                    one @ CacheEvent::Changed { .. } => one.objects().flat_map(|pod| self.concerned(pod)).collect(),
+                    one @ CacheEvent::Changed { .. } => {
+                        one.objects().flat_map(|pod| self.stateful_sets_of(pod)).collect()
+                    }
                 }
             }
             Event::Claim(seen @ CacheEvent::Changed { .. }) => {
-                seen.objects().flat_map(|claim| self.claiming(claim)).collect()
+                seen.objects().flat_map(|claim| self.stateful_sets_of_claim(claim)).collect()
             }
             Event::Revision(seen @ CacheEvent::Changed { .. }) => {
                 seen.objects().flat_map(|past| affected_by_revision(&self.known, past, is_selected)).collect()
@@ -114,23 +116,27 @@ impl Controller for StatefulSets {
             return Ok(remaining_wait);
         }
         let collisions = set.status.as_ref().and_then(|status| status.collision_count);
-        let templated =
-            RevisionSource { owner: set.as_ref(), template: &spec.template, collisions, label: REVISION_HASH };
+        let templated = RevisionSource {
+            owner: set.as_ref(),
+            template: &spec.template,
+            collisions,
+            label: CONTROLLER_REVISION_HASH_LABEL,
+        };
         let history = construct_history(&templated, self.revisions.claim(set.as_ref(), &spec.selector).await?);
         // Of one that goes, what it was is not to come back.
-        let ending = set.metadata.deletion_timestamp.is_some();
-        let noted = if ending {
+        let is_deleting = set.metadata.deletion_timestamp.is_some();
+        let noted = if is_deleting {
             RevisionSync::Synced
         } else {
             self.revisions.sync_current(key, set.as_ref(), &history, now).await?
         };
         match noted {
-            RevisionSync::Synced => Box::pin(self.sync(key, &set, spec, &history, now)).await,
+            RevisionSync::Synced => Box::pin(self.sync_stateful_set(key, &set, spec, &history, now)).await,
             RevisionSync::NotObserved | RevisionSync::NamespaceTerminating => Ok(None),
             RevisionSync::Collision => {
                 let mut status = set.status.clone().unwrap_or_default();
                 status.collision_count = Some(collisions.unwrap_or(0).saturating_add(1));
-                self.report(&set, status).await?;
+                self.update_status(&set, status).await?;
                 Ok(None)
             }
         }
@@ -153,13 +159,13 @@ fn is_member(set: &StatefulSet, pod: &PodSummary) -> bool {
     ordinal(name(set), &pod.name).is_some() && is_selected(set, &pod.labels)
 }
 
-impl StatefulSets {
-    fn concerned(&self, pod: &PodSummary) -> Vec<String> {
+impl StatefulSetController {
+    fn stateful_sets_of(&self, pod: &PodSummary) -> Vec<String> {
         affected_owners(&self.known, &pod.namespace, pod.controller.as_ref(), |set| is_member(set, pod))
     }
 
     /// The sets whose Pods have such a claim.
-    fn claiming(&self, claim: &Claim) -> Vec<String> {
+    fn stateful_sets_of_claim(&self, claim: &ClaimSummary) -> Vec<String> {
         let has = |set: &StatefulSet| {
             let templates = set.spec.iter().flat_map(|spec| spec.volume_claim_templates.iter().flatten());
             let number = claim.name.rsplit_once('-').and_then(|(_, number)| number.parse().ok());
@@ -170,7 +176,7 @@ impl StatefulSets {
         all.filter(|set| has(set)).map(|set| key(set.as_ref())).collect()
     }
 
-    async fn sync(
+    async fn sync_stateful_set(
         &mut self,
         key: &str,
         set: &StatefulSet,
@@ -185,39 +191,39 @@ impl StatefulSets {
         let had = set.status.as_ref().and_then(|status| status.current_revision.as_deref());
         let mut past = history.existing.iter().chain(&history.old).map(AsRef::as_ref);
         let current = past.find(|revision| Some(revision_name(revision)) == had).unwrap_or(&history.current);
-        let facts = Facts {
+        let snapshot = StatefulSetSnapshot {
             name: name(set),
             spec,
             owner: new_controller_ref(set),
-            ending: set.metadata.deletion_timestamp.is_some(),
+            is_deleting: set.metadata.deletion_timestamp.is_some(),
             pods: mine.iter().filter_map(|pod| Some((ordinal(name(set), &pod.name)?, Arc::clone(pod)))).collect(),
             claims: self.claims_of(set, spec),
             current: revision_name(current),
             update: revision_name(&history.current),
-            several: self.several,
+            max_unavailable_enabled: self.max_unavailable_enabled,
             now: Timestamp::now(),
         };
         let update_revision = revision_name(&history.current);
-        let plan = facts.plan(|ordinal| self.backoff.next(key, format!("{update_revision}/{ordinal}"), now));
-        let done = self.carry_out(key, set, current, &history.current, &plan.steps, now).await;
+        let plan = snapshot.plan(|ordinal| self.backoff.next(key, format!("{update_revision}/{ordinal}"), now));
+        let done = self.apply_steps(key, set, current, &history.current, &plan.steps, now).await;
         let rolled = if done.is_ok() { plan.rolled } else { 0 };
         let collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
-        let reported = self.report(set, status::status(set, &facts, rolled, collisions)).await;
+        let reported = self.update_status(set, status::status(set, &snapshot, rolled, collisions)).await;
         // There is a bigger matter to report than that the status could not be.
         done?;
         reported?;
-        if facts.ending {
+        if snapshot.is_deleting {
             return Ok(None);
         }
         let mut live: HashSet<&str> = mine.iter().map(|pod| revision(pod)).collect();
         live.insert(revision_name(current));
         let excess = history.unused_excess(spec.revision_history_limit.unwrap_or(10), &live);
         self.revisions.prune(set, excess).await?;
-        Ok(plan.again)
+        Ok(plan.requeue_after)
     }
 
     /// The claims of the namespace, if the set has any to do with.
-    fn claims_of(&self, set: &StatefulSet, spec: &StatefulSetSpec) -> BTreeMap<String, Arc<Claim>> {
+    fn claims_of(&self, set: &StatefulSet, spec: &StatefulSetSpec) -> BTreeMap<String, Arc<ClaimSummary>> {
         if spec.volume_claim_templates.as_ref().is_none_or(Vec::is_empty) {
             return BTreeMap::new();
         }
@@ -225,7 +231,7 @@ impl StatefulSets {
     }
 
     /// Writes the status, if it is another.
-    async fn report(&self, set: &StatefulSet, status: StatefulSetStatus) -> Result<(), kube::Error> {
+    async fn update_status(&self, set: &StatefulSet, status: StatefulSetStatus) -> Result<(), kube::Error> {
         // Conditions are nothing that it writes: others may have (`inconsistentStatus`).
         let conditions = set.status.as_ref().and_then(|status| status.conditions.clone());
         let status = StatefulSetStatus { conditions, ..status };
@@ -245,19 +251,19 @@ pub(crate) fn run(
     clients: Clients,
     revisions: SharedInformer<ControllerRevision>,
     pods: SharedInformer<PodSummary>,
-    several: bool,
+    max_unavailable_enabled: bool,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let (known, claims) = (SharedInformer::<StatefulSet>::new(), SharedInformer::<Claim>::new());
+    let (known, claims) = (SharedInformer::<StatefulSet>::new(), SharedInformer::<ClaimSummary>::new());
     let of_sets = stream::select(known.subscribe().map(Event::StatefulSet), revisions.subscribe().map(Event::Revision));
     let others = stream::select(pods.subscribe().map(Event::Pod), claims.subscribe().map(Event::Claim));
     let events = stream::select(of_sets, others).boxed();
     let watched = futures::future::join(
         known.clone().run(Api::all(clients.shared()), |set| set, stop.clone()),
-        claims.clone().run(Api::all(clients.shared()), Claim::of, stop.clone()),
+        claims.clone().run(Api::all(clients.shared()), ClaimSummary::from_claim, stop.clone()),
     );
     let client = clients.for_service_account("statefulset-controller");
-    let controller = StatefulSets {
+    let controller = StatefulSetController {
         control: PodControl::new(client.clone(), COMPONENT),
         revisions: Revisions::new(client.clone(), revisions),
         client,
@@ -268,7 +274,7 @@ pub(crate) fn run(
         claim_expectations: Expectations::default(),
         pending_deletions: PendingDeletions::default(),
         backoff: Backoff::with_max(MAX_BACKOFF),
-        several,
+        max_unavailable_enabled,
     };
     let works = worker::run(controller, events, stop);
     // What they do at once is large: it lies on the heap.

@@ -1,7 +1,7 @@
 //! What is decided for a DaemonSet, in upstream's terms.
 
-use super::place::Place;
-use super::plan::{Facts, Plan};
+use super::node::NodeSummary;
+use super::plan::{DaemonSetSnapshot, Plan};
 use crate::pod_summary::PodSummary;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetStatus};
@@ -21,11 +21,11 @@ fn set(spec: Value) -> DaemonSet {
 }
 
 /// Nodes; one that begins with `x` has a taint that lets nothing come.
-fn places(names: &[&str]) -> Vec<Arc<Place>> {
+fn node_summaries(names: &[&str]) -> Vec<Arc<NodeSummary>> {
     let one = |name: &&str| {
         let taints = if name.starts_with('x') { json!([{"key": "a", "effect": "NoExecute"}]) } else { json!([]) };
         let node = json!({"metadata": {"name": name}, "spec": {"taints": taints}});
-        Arc::new(Place::of(serde_json::from_value(node).unwrap()))
+        Arc::new(NodeSummary::from_node(serde_json::from_value(node).unwrap()))
     };
     names.iter().map(one).collect()
 }
@@ -49,20 +49,25 @@ fn pod(node: &str, template: &str, what: &str) -> Arc<PodSummary> {
     })
 }
 
-fn decide<T>(set: &DaemonSet, nodes: &[&str], pods: &[Arc<PodSummary>], look: impl FnOnce(&Facts<'_>) -> T) -> T {
-    let places = places(nodes);
+fn decide<T>(
+    set: &DaemonSet,
+    nodes: &[&str],
+    pods: &[Arc<PodSummary>],
+    look: impl FnOnce(&DaemonSetSnapshot<'_>) -> T,
+) -> T {
+    let nodes = node_summaries(nodes);
     let now = Timestamp::from_second(NOW).unwrap();
-    look(&Facts::new(set.spec.as_ref().unwrap(), &places, pods, "new", now))
+    look(&DaemonSetSnapshot::new(set.spec.as_ref().unwrap(), &nodes, pods, "new", now))
 }
 
 fn line(plan: &Plan) -> String {
     let deleted: Vec<&str> = plan.delete.iter().map(|pod| pod.name.as_str()).collect();
-    format!("make {} delete {}", plan.make.join(" "), deleted.join(" "))
+    format!("make {} delete {}", plan.create.join(" "), deleted.join(" "))
 }
 
 #[track_caller]
 fn check(spec: Value, nodes: &[&str], pods: &[Arc<PodSummary>], expected: &str) {
-    let plan = decide(&set(spec), nodes, pods, |facts| facts.plan(|_| None));
+    let plan = decide(&set(spec), nodes, pods, |snapshot| snapshot.plan(|_| None));
     assert_eq!(line(&plan), expected);
 }
 
@@ -82,8 +87,8 @@ fn a_pod_that_has_ended_is_deleted_and_one_that_failed_after_a_pause() {
     check(json!({}), &["a"], &[pod("a", "new", "Failed")], "make  delete a-new");
     check(json!({}), &["a"], &[pod("a", "new", "Succeeded")], "make  delete a-new");
     let wait = Duration::from_secs(4);
-    let plan = decide(&set(json!({})), &["a"], &[pod("a", "new", "Failed")], |facts| facts.plan(|_| Some(wait)));
-    assert_eq!((line(&plan).as_str(), plan.again, plan.ended.len()), ("make  delete ", Some(wait), 0));
+    let plan = decide(&set(json!({})), &["a"], &[pod("a", "new", "Failed")], |snapshot| snapshot.plan(|_| Some(wait)));
+    assert_eq!((line(&plan).as_str(), plan.requeue_after, plan.terminated.len()), ("make  delete ", Some(wait), 0));
 }
 
 #[test]
@@ -113,7 +118,7 @@ fn with_surge_the_old_go_when_the_new_are_available() {
 
 fn status(pods: &[Arc<PodSummary>], nodes: &[&str]) -> DaemonSetStatus {
     let set = set(json!({"minReadySeconds": 3}));
-    decide(&set, nodes, pods, |facts| facts.status(&set))
+    decide(&set, nodes, pods, |snapshot| snapshot.status(&set))
 }
 
 #[test]

@@ -4,8 +4,8 @@ use crate::pod_summary::PodSummary;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
-const FIRST: SignedDuration = SignedDuration::from_secs(10);
-const LONGEST: SignedDuration = SignedDuration::from_mins(10);
+const DEFAULT_BACKOFF: SignedDuration = SignedDuration::from_secs(10);
+const MAX_BACKOFF: SignedDuration = SignedDuration::from_mins(10);
 
 /// The failures since the last success.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(super) struct BackoffRecord {
 }
 
 /// When a Pod has ended, as far as that is known.
-pub(super) fn finished(pod: &PodSummary) -> Timestamp {
+pub(super) fn finish_time(pod: &PodSummary) -> Timestamp {
     let known = pod.job.as_ref().and_then(|job| job.finished);
     known.or(pod.created).unwrap_or(Timestamp::UNIX_EPOCH)
 }
@@ -23,9 +23,10 @@ pub(super) fn finished(pod: &PodSummary) -> Timestamp {
 impl BackoffRecord {
     /// The same after these have succeeded and failed (`newBackoffRecord`).
     pub(super) fn after(self, succeeded: &[&PodSummary], failed: &[&PodSummary]) -> Self {
-        let last_success = succeeded.iter().map(|pod| finished(pod)).max();
+        let last_success = succeeded.iter().map(|pod| finish_time(pod)).max();
         let known = if last_success.is_some() { Self::default() } else { self };
-        let new = failed.iter().map(|pod| finished(pod)).filter(|at| last_success.is_none_or(|success| *at > success));
+        let new =
+            failed.iter().map(|pod| finish_time(pod)).filter(|at| last_success.is_none_or(|success| *at > success));
         let last = new.clone().max().or(known.last);
         Self { failures: known.failures.saturating_add(u32::try_from(new.count()).unwrap_or(0)), last }
     }
@@ -36,10 +37,10 @@ impl BackoffRecord {
     }
 
     /// How long there is still to wait.
-    pub(super) fn left(self, now: Timestamp) -> Option<Duration> {
+    pub(super) fn remaining(self, now: Timestamp) -> Option<Duration> {
         let last = self.last.filter(|_| self.failures > 0)?;
-        let pause = FIRST.saturating_mul(2_i32.saturating_pow(self.failures - 1)).min(LONGEST);
-        let left = pause.saturating_sub(now.duration_since(last));
+        let delay = DEFAULT_BACKOFF.saturating_mul(2_i32.saturating_pow(self.failures - 1)).min(MAX_BACKOFF);
+        let left = delay.saturating_sub(now.duration_since(last));
         Duration::try_from(left).ok().filter(|left| !left.is_zero())
     }
 }
@@ -60,13 +61,13 @@ mod tests {
 
     #[test]
     fn failures_wait_10_20_40_seconds_and_so_on_up_to_ten_minutes() {
-        let waits = |failures| BackoffRecord::of_index(failures, at(0)).left(at(0)).map(|left| left.as_secs());
+        let waits = |failures| BackoffRecord::of_index(failures, at(0)).remaining(at(0)).map(|left| left.as_secs());
         assert_eq!(
             [0, 1, 2, 3, 6, 7, 30].map(waits),
             [None, Some(10), Some(20), Some(40), Some(320), Some(600), Some(600)]
         );
-        assert_eq!(BackoffRecord::of_index(1, at(0)).left(at(4)), Some(Duration::from_secs(6)));
-        assert_eq!(BackoffRecord::of_index(1, at(0)).left(at(10)), None);
+        assert_eq!(BackoffRecord::of_index(1, at(0)).remaining(at(4)), Some(Duration::from_secs(6)));
+        assert_eq!(BackoffRecord::of_index(1, at(0)).remaining(at(10)), None);
     }
 
     #[test]

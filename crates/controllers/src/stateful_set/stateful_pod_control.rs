@@ -1,9 +1,9 @@
 //! What is decided for a StatefulSet is done, and told (`StatefulPodControl`).
 
-use super::identity::{claims, has_claims, identify, mount, pod};
+use super::identity::{claims, pod, storage_matches, update_identity, update_storage};
 use super::plan::Step;
-use super::retention::Retention;
-use super::{StatefulSets, name, namespace};
+use super::retention::RetentionPolicy;
+use super::{StatefulSetController, name, namespace};
 use crate::controller_history::{revision_name, revision_template};
 use crate::expectations::ExpectedVersion;
 use crate::pod_control::{error_message, is_namespace_terminating, new_controller_ref};
@@ -23,9 +23,9 @@ struct Writes {
     claims: ExpectedVersion,
 }
 
-impl StatefulSets {
+impl StatefulSetController {
     /// Takes the steps, up to the first that fails, or that must wait.
-    pub(super) async fn carry_out(
+    pub(super) async fn apply_steps(
         &mut self,
         key: &str,
         set: &StatefulSet,
@@ -38,16 +38,18 @@ impl StatefulSets {
         let mut done = Ok(true);
         for step in steps {
             done = match step {
-                Step::Make { ordinal, updated } => {
+                Step::CreatePod { ordinal, updated } => {
                     let revision = if *updated { update } else { current };
-                    self.make(set, revision, *ordinal, &mut writes).await
+                    self.create_pod(set, revision, *ordinal, &mut writes).await
                 }
-                Step::Claims { ordinal, pod } => self.make_claims(set, *ordinal, &pod.name, None, &mut writes).await,
-                Step::Keep { claim, owners, conflict } => {
-                    self.keep(set, claim, owners.as_ref(), *conflict, &mut writes).await
+                Step::CreateClaims { ordinal, pod } => {
+                    self.create_claims(set, *ordinal, &pod.name, None, &mut writes).await
                 }
-                Step::Repair { ordinal, pod } => self.repair(set, *ordinal, pod, &mut writes).await,
-                Step::Delete(pod) => self.delete(set, pod, &mut writes).await,
+                Step::UpdateClaimOwners { claim, owners, conflict } => {
+                    self.update_claim_owners(set, claim, owners.as_ref(), *conflict, &mut writes).await
+                }
+                Step::UpdatePod { ordinal, pod } => self.update_pod(set, *ordinal, pod, &mut writes).await,
+                Step::DeletePod(pod) => self.delete_pod(set, pod, &mut writes).await,
             };
             if !matches!(done, Ok(true)) {
                 break;
@@ -64,7 +66,7 @@ impl StatefulSets {
     }
 
     /// `SuccessfulCreate`: `create Pod web-0 in StatefulSet web successful`.
-    async fn tell(&self, set: &StatefulSet, verb: &str, pod: &str, failure: Option<&str>) {
+    async fn record_pod_event(&self, set: &StatefulSet, verb: &str, pod: &str, failure: Option<&str>) {
         let (set_name, about) = (name(set), set.object_ref(&()));
         let (result, end) = match failure {
             Some(error) => ("Failed", format!("failed error: {error}")),
@@ -76,7 +78,7 @@ impl StatefulSets {
     }
 
     /// Makes a Pod, after its claims.
-    async fn make(
+    async fn create_pod(
         &self,
         set: &StatefulSet,
         revision: &ControllerRevision,
@@ -86,20 +88,20 @@ impl StatefulSets {
         let template = revision_template(revision).unwrap_or_default();
         let pod = pod(set, &template, revision_name(revision), ordinal);
         let pod_name = pod.metadata.name.clone().unwrap_or_default();
-        if !self.make_claims(set, ordinal, &pod_name, Some("create"), writes).await? {
+        if !self.create_claims(set, ordinal, &pod_name, Some("create"), writes).await? {
             return Ok(false);
         }
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace(set));
         match api.create(&PostParams::default(), &pod).await {
             Ok(made) => {
                 writes.pods.observe(&made.metadata);
-                self.tell(set, "create", &pod_name, None).await;
+                self.record_pod_event(set, "create", &pod_name, None).await;
                 Ok(true)
             }
             // Somebody else's Pod has the name: it is tried again.
             Err(e) if is_code(&e, 409) => Err(e),
             Err(e) => {
-                self.tell(set, "create", &pod_name, Some(&error_message(&e))).await;
+                self.record_pod_event(set, "create", &pod_name, Some(&error_message(&e))).await;
                 Err(e)
             }
         }
@@ -107,7 +109,7 @@ impl StatefulSets {
 
     /// Makes the claims of a Pod that are missing, for what is to be done to it. Those that are about to go are waited
     /// for, which is `false`.
-    async fn make_claims(
+    async fn create_claims(
         &self,
         set: &StatefulSet,
         ordinal: i64,
@@ -121,18 +123,19 @@ impl StatefulSets {
             match self.claims.get(namespace(set), &claim_name) {
                 Some(there) if there.terminating => {
                     if let Some(verb) = verb {
-                        self.tell(set, verb, pod, Some(&format!("pvc {claim_name} is being deleted"))).await;
+                        self.record_pod_event(set, verb, pod, Some(&format!("pvc {claim_name} is being deleted")))
+                            .await;
                     }
                     return Ok(false);
                 }
                 Some(_) => continue,
                 None => {}
             }
-            claim.metadata.owner_references = Retention::of(spec).first_owners(&new_controller_ref(set));
-            if let Err(e) = self.make_claim(set, &claim, &claim_name, pod, writes).await {
+            claim.metadata.owner_references = RetentionPolicy::from_spec(spec).initial_owners(&new_controller_ref(set));
+            if let Err(e) = self.create_claim(set, &claim, &claim_name, pod, writes).await {
                 if let Some(verb) = verb {
                     let error = format!("failed to create PVC {claim_name}: {}", error_message(&e));
-                    self.tell(set, verb, pod, Some(&error)).await;
+                    self.record_pod_event(set, verb, pod, Some(&error)).await;
                 }
                 return Err(e);
             }
@@ -140,7 +143,7 @@ impl StatefulSets {
         Ok(true)
     }
 
-    async fn make_claim(
+    async fn create_claim(
         &self,
         set: &StatefulSet,
         claim: &PersistentVolumeClaim,
@@ -169,7 +172,7 @@ impl StatefulSets {
         }
     }
 
-    async fn keep(
+    async fn update_claim_owners(
         &self,
         set: &StatefulSet,
         claim: &str,
@@ -194,38 +197,43 @@ impl StatefulSets {
     }
 
     /// A Pod that was adopted is told which one it is. What of it cannot be changed is told each time, as upstream does.
-    async fn repair(
+    async fn update_pod(
         &self,
         set: &StatefulSet,
         ordinal: i64,
         pod: &PodSummary,
         writes: &mut Writes,
     ) -> Result<bool, kube::Error> {
-        if !self.make_claims(set, ordinal, &pod.name, Some("update"), writes).await? {
+        if !self.create_claims(set, ordinal, &pod.name, Some("update"), writes).await? {
             return Ok(false);
         }
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace(set));
         let Some(mut there) = api.get_opt(&pod.name).await? else { return Ok(true) };
-        identify(&mut there.metadata, name(set), ordinal);
+        update_identity(&mut there.metadata, name(set), ordinal);
         if let (Some(inner), Some(spec)) = (&mut there.spec, &set.spec)
-            && !has_claims(pod, name(set), spec, ordinal)
+            && !storage_matches(pod, name(set), spec, ordinal)
         {
-            mount(inner, name(set), spec, ordinal);
+            update_storage(inner, name(set), spec, ordinal);
         }
         match api.replace(&pod.name, &PostParams::default(), &there).await {
             Ok(changed) => {
                 writes.pods.observe(&changed.metadata);
-                self.tell(set, "update", &pod.name, None).await;
+                self.record_pod_event(set, "update", &pod.name, None).await;
                 Ok(true)
             }
             Err(e) => {
-                self.tell(set, "update", &pod.name, Some(&error_message(&e))).await;
+                self.record_pod_event(set, "update", &pod.name, Some(&error_message(&e))).await;
                 Err(e)
             }
         }
     }
 
-    async fn delete(&mut self, set: &StatefulSet, pod: &PodSummary, writes: &mut Writes) -> Result<bool, kube::Error> {
+    async fn delete_pod(
+        &mut self,
+        set: &StatefulSet,
+        pod: &PodSummary,
+        writes: &mut Writes,
+    ) -> Result<bool, kube::Error> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace(set));
         let preconditions = Some(Preconditions { uid: Some(pod.uid.clone()), resource_version: None });
         match api.delete(&pod.name, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
@@ -234,13 +242,13 @@ impl StatefulSets {
                     writes.pods.observe(&last.metadata);
                 }
                 self.pending_deletions.insert(pod);
-                self.tell(set, "delete", &pod.name, None).await;
+                self.record_pod_event(set, "delete", &pod.name, None).await;
                 Ok(true)
             }
             // Gone already, or another Pod of its name.
             Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(true),
             Err(e) => {
-                self.tell(set, "delete", &pod.name, Some(&error_message(&e))).await;
+                self.record_pod_event(set, "delete", &pod.name, Some(&error_message(&e))).await;
                 Err(e)
             }
         }

@@ -2,14 +2,14 @@
 
 use super::backoff::BackoffRecord;
 use super::indexes::Indexes;
-use super::policy::{Verdict, failed};
+use super::policies::{FailureAction, match_pod_failure_policy};
 use crate::clock::truncate_to_seconds;
 use crate::pod_summary::{JobPodSummary, PodSummary};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 use std::sync::Arc;
 
-pub(super) struct Facts<'a> {
+pub(super) struct JobSnapshot<'a> {
     pub(super) job: &'a Job,
     pub(super) spec: &'a JobSpec,
     pub(super) status: JobStatus,
@@ -20,7 +20,7 @@ pub(super) struct Facts<'a> {
 }
 
 /// What only concerns its Job.
-pub(super) fn part(pod: &PodSummary) -> &JobPodSummary {
+pub(super) fn job_summary(pod: &PodSummary) -> &JobPodSummary {
     const NOTHING: &JobPodSummary = &JobPodSummary {
         tracked: false,
         index: None,
@@ -48,7 +48,7 @@ fn uncounted(uids: Option<&Vec<String>>, uid: &str) -> bool {
     uids.is_some_and(|uids| uids.iter().any(|u| u == uid))
 }
 
-impl<'a> Facts<'a> {
+impl<'a> JobSnapshot<'a> {
     pub(super) fn new(
         job: &'a Job,
         spec: &'a JobSpec,
@@ -66,7 +66,7 @@ impl<'a> Facts<'a> {
         self.spec.completion_mode.as_deref() == Some("Indexed")
     }
 
-    pub(super) fn is_limited_per_index(&self) -> bool {
+    pub(super) fn has_backoff_limit_per_index(&self) -> bool {
         self.spec.backoff_limit_per_index.is_some()
     }
 
@@ -74,12 +74,12 @@ impl<'a> Facts<'a> {
         self.spec.suspend == Some(true)
     }
 
-    pub(super) fn is_deleted(&self) -> bool {
+    pub(super) fn is_deleting(&self) -> bool {
         self.job.metadata.deletion_timestamp.is_some()
     }
 
     /// Whether Pods are replaced only once they have ended.
-    pub(super) fn replaces_failed_only(&self) -> bool {
+    pub(super) fn only_replace_failed_pods(&self) -> bool {
         self.spec.pod_replacement_policy.as_deref() == Some("Failed") || self.spec.pod_failure_policy.is_some()
     }
 
@@ -93,7 +93,7 @@ impl<'a> Facts<'a> {
 
     /// The index of a Pod, if it is one that the Job has.
     pub(super) fn index(&self, pod: &PodSummary) -> Option<i32> {
-        part(pod).index.filter(|index| *index < self.completions())
+        job_summary(pod).index.filter(|index| *index < self.completions())
     }
 
     pub(super) fn active(&self) -> Vec<&'a PodSummary> {
@@ -106,12 +106,12 @@ impl<'a> Facts<'a> {
 
     /// Whether a Pod counts as failed (`isPodFailed`).
     pub(super) fn is_failed(&self, pod: &PodSummary) -> bool {
-        let only_when_ended = self.replaces_failed_only();
+        let only_when_ended = self.only_replace_failed_pods();
         pod.phase == "Failed" || (!only_when_ended && pod.terminating && pod.phase != "Succeeded")
     }
 
-    pub(super) fn verdict(&self, pod: &PodSummary) -> Verdict {
-        failed(self.spec.pod_failure_policy.as_ref(), pod)
+    pub(super) fn failure_action(&self, pod: &PodSummary) -> FailureAction {
+        match_pod_failure_policy(self.spec.pod_failure_policy.as_ref(), pod)
     }
 
     pub(super) fn is_uncounted_success(&self, pod: &PodSummary) -> bool {
@@ -123,17 +123,17 @@ impl<'a> Facts<'a> {
     }
 
     /// Pods that no status has mentioned yet.
-    fn new_ones(&self) -> impl Iterator<Item = &'a PodSummary> {
-        let valid = |pod: &&PodSummary| part(pod).tracked && (!self.is_indexed() || self.index(pod).is_some());
+    fn uncounted_pods(&self) -> impl Iterator<Item = &'a PodSummary> {
+        let valid = |pod: &&PodSummary| job_summary(pod).tracked && (!self.is_indexed() || self.index(pod).is_some());
         self.pods.iter().map(AsRef::as_ref).filter(valid)
     }
 
     pub(super) fn newly_succeeded(&self) -> Vec<&'a PodSummary> {
-        self.new_ones().filter(|pod| pod.phase == "Succeeded" && !self.is_uncounted_success(pod)).collect()
+        self.uncounted_pods().filter(|pod| pod.phase == "Succeeded" && !self.is_uncounted_success(pod)).collect()
     }
 
     pub(super) fn newly_failed(&self) -> Vec<&'a PodSummary> {
-        self.new_ones().filter(|pod| self.is_failed(pod) && !self.is_uncounted_failure(pod)).collect()
+        self.uncounted_pods().filter(|pod| self.is_failed(pod) && !self.is_uncounted_failure(pod)).collect()
     }
 
     pub(super) fn succeeded(&self) -> i32 {
@@ -147,18 +147,18 @@ impl<'a> Facts<'a> {
 
     pub(super) fn failed(&self) -> i32 {
         let waiting = self.status.uncounted_terminated_pods.as_ref().and_then(|u| u.failed.as_ref());
-        let new = self.newly_failed().into_iter().filter(|pod| self.verdict(pod) != Verdict::Ignored);
+        let new = self.newly_failed().into_iter().filter(|pod| self.failure_action(pod) != FailureAction::Ignore);
         self.status.failed.unwrap_or(0).saturating_add(count(waiting.into_iter().flatten()) + count(new))
     }
 
     /// Those that the status knows.
-    pub(super) fn known_indexes(&self) -> Indexes {
+    pub(super) fn recorded_completed_indexes(&self) -> Indexes {
         Indexes::parse(self.status.completed_indexes.as_deref().unwrap_or(""), self.completions())
     }
 
     pub(super) fn succeeded_indexes(&self) -> Indexes {
-        let new = self.new_ones().filter(|pod| pod.phase == "Succeeded");
-        Indexes::any_of([&self.known_indexes(), &new.filter_map(|pod| self.index(pod)).collect()])
+        let new = self.uncounted_pods().filter(|pod| pod.phase == "Succeeded");
+        Indexes::any_of([&self.recorded_completed_indexes(), &new.filter_map(|pod| self.index(pod)).collect()])
     }
 
     /// `None` unless indexes fail for themselves.
@@ -167,13 +167,13 @@ impl<'a> Facts<'a> {
         let known = Indexes::parse(self.status.failed_indexes.as_deref().unwrap_or(""), self.completions());
         let fails = |pod: &&PodSummary| {
             self.is_failed(pod)
-                && match self.verdict(pod) {
-                    Verdict::FailsIndex => true,
-                    Verdict::Ignored => false,
-                    Verdict::Counts | Verdict::FailsJob(_) => part(pod).failures >= limit,
+                && match self.failure_action(pod) {
+                    FailureAction::FailIndex => true,
+                    FailureAction::Ignore => false,
+                    FailureAction::Count | FailureAction::FailJob(_) => job_summary(pod).failures >= limit,
                 }
         };
-        let new = self.new_ones().filter(fails).filter_map(|pod| self.index(pod)).collect();
+        let new = self.uncounted_pods().filter(fails).filter_map(|pod| self.index(pod)).collect();
         Some(Indexes::any_of([&known, &new]))
     }
 }

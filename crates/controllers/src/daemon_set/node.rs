@@ -9,9 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Of a node, only its name, labels and taints.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Place(pub(super) Node);
+pub(super) struct NodeSummary(pub(super) Node);
 
-impl Cached for Place {
+impl Cached for NodeSummary {
     fn namespace(&self) -> &'static str {
         ""
     }
@@ -21,8 +21,8 @@ impl Cached for Place {
     }
 }
 
-impl Place {
-    pub(super) fn of(node: Node) -> Self {
+impl NodeSummary {
+    pub(super) fn from_node(node: Node) -> Self {
         let ObjectMeta { name, labels, .. } = node.metadata;
         let taints = node.spec.and_then(|spec| spec.taints);
         Self(Node {
@@ -34,7 +34,7 @@ impl Place {
 }
 
 /// Whether a Pod should be there, and whether one that is there may stay (`NodeShouldRunDaemonPod`).
-pub(super) fn should_run(spec: &DaemonSetSpec, place: &Place) -> (bool, bool) {
+pub(super) fn node_should_run_daemon_pod(spec: &DaemonSetSpec, place: &NodeSummary) -> (bool, bool) {
     let pod = spec.template.spec.clone().unwrap_or_default();
     let named = pod.node_name.as_deref().is_none_or(|name| name.is_empty() || name == place.name());
     if !named || !api::affinity::matches_node(&pod, &place.0) {
@@ -105,27 +105,27 @@ mod tests {
         serde_json::from_value(json!({"selector": {}, "template": {"spec": pod}})).unwrap()
     }
 
-    fn place(labels: Value, taints: Value) -> Place {
+    fn place(labels: Value, taints: Value) -> NodeSummary {
         let node = json!({"metadata": {"name": "n", "labels": labels}, "spec": {"taints": taints}});
-        Place::of(serde_json::from_value(node).unwrap())
+        NodeSummary::from_node(serde_json::from_value(node).unwrap())
     }
 
     #[test]
     fn a_pod_should_be_where_its_selector_and_its_tolerations_let_it() {
         let plain = || spec(json!({"containers": []}));
         let taint = |key: &str, effect: &str| json!([{"key": key, "effect": effect}]);
-        assert_eq!(should_run(&plain(), &place(json!({}), json!([]))), (true, true));
+        assert_eq!(node_should_run_daemon_pod(&plain(), &place(json!({}), json!([]))), (true, true));
         let chosen = spec(json!({"containers": [], "nodeSelector": {"disk": "ssd"}}));
-        assert_eq!(should_run(&chosen, &place(json!({}), json!([]))), (false, false));
-        assert_eq!(should_run(&chosen, &place(json!({"disk": "ssd"}), json!([]))), (true, true));
-        assert_eq!(should_run(&plain(), &place(json!({}), taint("a", "NoSchedule"))), (false, true));
-        assert_eq!(should_run(&plain(), &place(json!({}), taint("a", "NoExecute"))), (false, false));
+        assert_eq!(node_should_run_daemon_pod(&chosen, &place(json!({}), json!([]))), (false, false));
+        assert_eq!(node_should_run_daemon_pod(&chosen, &place(json!({"disk": "ssd"}), json!([]))), (true, true));
+        assert_eq!(node_should_run_daemon_pod(&plain(), &place(json!({}), taint("a", "NoSchedule"))), (false, true));
+        assert_eq!(node_should_run_daemon_pod(&plain(), &place(json!({}), taint("a", "NoExecute"))), (false, false));
         let sick = taint("node.kubernetes.io/not-ready", "NoExecute");
-        assert_eq!(should_run(&plain(), &place(json!({}), sick)), (true, true));
+        assert_eq!(node_should_run_daemon_pod(&plain(), &place(json!({}), sick)), (true, true));
         let cordoned = taint("node.kubernetes.io/unschedulable", "NoSchedule");
-        assert_eq!(should_run(&plain(), &place(json!({}), cordoned)), (true, true));
+        assert_eq!(node_should_run_daemon_pod(&plain(), &place(json!({}), cordoned)), (true, true));
         let elsewhere = spec(json!({"containers": [], "nodeName": "other"}));
-        assert_eq!(should_run(&elsewhere, &place(json!({}), json!([]))), (false, false));
+        assert_eq!(node_should_run_daemon_pod(&elsewhere, &place(json!({}), json!([]))), (false, false));
     }
 
     #[test]

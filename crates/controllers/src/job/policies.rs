@@ -6,19 +6,19 @@ use k8s_openapi::api::batch::v1::{PodFailurePolicy, PodFailurePolicyOnExitCodesR
 
 /// What a failed Pod means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum FailureAction {
     /// It counts towards the limit.
-    Counts,
+    Count,
     /// It does not.
-    Ignored,
+    Ignore,
     /// Its index fails, whatever the limit.
-    FailsIndex,
+    FailIndex,
     /// The Job fails, for this reason.
-    FailsJob(String),
+    FailJob(String),
 }
 
 /// `matchPodFailurePolicy`: the first rule that fits decides.
-pub(super) fn failed(policy: Option<&PodFailurePolicy>, pod: &PodSummary) -> Verdict {
+pub(super) fn match_pod_failure_policy(policy: Option<&PodFailurePolicy>, pod: &PodSummary) -> FailureAction {
     let (nothing, name) = (JobPodSummary::default(), format!("{}/{}", pod.namespace, pod.name));
     let part = pod.job.as_deref().unwrap_or(&nothing);
     for (at, rule) in policy.into_iter().flat_map(|p| &p.rules).enumerate() {
@@ -38,14 +38,14 @@ pub(super) fn failed(policy: Option<&PodFailurePolicy>, pod: &PodSummary) -> Ver
         };
         let Some(message) = message else { continue };
         match action {
-            "Ignore" => return Verdict::Ignored,
-            "FailIndex" => return Verdict::FailsIndex,
-            "FailJob" => return Verdict::FailsJob(message),
-            "Count" => return Verdict::Counts,
+            "Ignore" => return FailureAction::Ignore,
+            "FailIndex" => return FailureAction::FailIndex,
+            "FailJob" => return FailureAction::FailJob(message),
+            "Count" => return FailureAction::Count,
             _ => {}
         }
     }
-    Verdict::Counts
+    FailureAction::Count
 }
 
 fn fits(rule: &PodFailurePolicyOnExitCodesRequirement, container: &str, code: i32) -> bool {
@@ -55,7 +55,11 @@ fn fits(rule: &PodFailurePolicyOnExitCodesRequirement, container: &str, code: i3
 }
 
 /// `matchSuccessPolicy`: why enough of the indexes have succeeded, if they have.
-pub(super) fn succeeded(policy: Option<&SuccessPolicy>, completions: i32, indexes: &Indexes) -> Option<String> {
+pub(super) fn match_success_policy(
+    policy: Option<&SuccessPolicy>,
+    completions: i32,
+    indexes: &Indexes,
+) -> Option<String> {
     let rules = policy.filter(|_| !indexes.is_empty())?.rules.iter().enumerate();
     let mut met = rules.filter(|(_, rule)| match &rule.succeeded_indexes {
         Some(wanted) => {
@@ -84,43 +88,43 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(rules: Value, pod: &PodSummary, expected: Verdict) {
+    fn check(rules: Value, pod: &PodSummary, expected: FailureAction) {
         let policy = serde_json::from_value(json!({"rules": rules})).unwrap();
-        assert_eq!(failed(Some(&policy), pod), expected);
+        assert_eq!(match_pod_failure_policy(Some(&policy), pod), expected);
     }
 
     #[test]
     fn the_first_rule_that_fits_a_failed_pod_decides() {
         let on = |action: &str, operator: &str, values: &[i32]| json!({"action": action, "onExitCodes": {"operator": operator, "values": values}});
         let rules = json!([on("Ignore", "In", &[3]), on("FailJob", "In", &[4, 5]), on("FailIndex", "NotIn", &[9])]);
-        check(rules.clone(), &pod(&[("c", 3)], &[]), Verdict::Ignored);
-        check(rules.clone(), &pod(&[("c", 9)], &[]), Verdict::Counts);
-        check(rules.clone(), &pod(&[("c", 1)], &[]), Verdict::FailsIndex);
+        check(rules.clone(), &pod(&[("c", 3)], &[]), FailureAction::Ignore);
+        check(rules.clone(), &pod(&[("c", 9)], &[]), FailureAction::Count);
+        check(rules.clone(), &pod(&[("c", 1)], &[]), FailureAction::FailIndex);
         let why = "Container b for pod x/p failed with exit code 5 matching FailJob rule at index 1";
-        check(rules.clone(), &pod(&[("a", 0), ("b", 5)], &[]), Verdict::FailsJob(why.into()));
-        check(json!([on("FailIndex", "NotIn", &[9])]), &pod(&[("c", 0)], &[]), Verdict::Counts);
-        assert_eq!(failed(None, &pod(&[("c", 3)], &[])), Verdict::Counts);
+        check(rules.clone(), &pod(&[("a", 0), ("b", 5)], &[]), FailureAction::FailJob(why.into()));
+        check(json!([on("FailIndex", "NotIn", &[9])]), &pod(&[("c", 0)], &[]), FailureAction::Count);
+        assert_eq!(match_pod_failure_policy(None, &pod(&[("c", 3)], &[])), FailureAction::Count);
     }
 
     #[test]
     fn rules_may_ask_for_one_container_or_for_conditions() {
         let named =
             json!([{"action": "FailJob", "onExitCodes": {"containerName": "a", "operator": "In", "values": [1]}}]);
-        check(named, &pod(&[("b", 1)], &[]), Verdict::Counts);
+        check(named, &pod(&[("b", 1)], &[]), FailureAction::Count);
         let disrupted =
             json!([{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]);
-        check(disrupted.clone(), &pod(&[], &[("DisruptionTarget", "True")]), Verdict::Ignored);
-        check(disrupted, &pod(&[], &[("DisruptionTarget", "False")]), Verdict::Counts);
+        check(disrupted.clone(), &pod(&[], &[("DisruptionTarget", "True")]), FailureAction::Ignore);
+        check(disrupted, &pod(&[], &[("DisruptionTarget", "False")]), FailureAction::Count);
         let fatal = json!([{"action": "FailJob", "onPodConditions": [{"type": "Fatal", "status": "True"}]}]);
         let why = "Pod x/p has condition Fatal matching FailJob rule at index 0";
-        check(fatal, &pod(&[], &[("Fatal", "True")]), Verdict::FailsJob(why.into()));
+        check(fatal, &pod(&[], &[("Fatal", "True")]), FailureAction::FailJob(why.into()));
     }
 
     #[test]
     fn a_job_succeeds_early_when_one_rule_is_met() {
         let met = |rules: Value, done: &str| {
             let policy = serde_json::from_value(json!({"rules": rules})).unwrap();
-            succeeded(Some(&policy), 10, &Indexes::parse(done, 10))
+            match_success_policy(Some(&policy), 10, &Indexes::parse(done, 10))
         };
         let first = Some("Matched rules at index 0".to_owned());
         assert_eq!(met(json!([{"succeededIndexes": "0,2-3"}]), "0,2,3"), first);
