@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a service account does what is bound to it, and no more", an_account_acts),
-    ("kubectl asks what somebody may do, and acts as them", somebody_is_asked_about),
-    ("a role that is made of others follows them", a_role_follows_its_parts),
-    ("whose certificate or token nobody knows is told so", strangers_are_told),
+    ("a service account may do only what its RoleBindings grant", service_account_is_limited_to_its_bindings),
+    ("kubectl auth can-i and --as follow RBAC", can_i_and_impersonation_follow_rbac),
+    ("an aggregated ClusterRole follows the ClusterRoles that it selects", aggregated_cluster_role_follows_its_sources),
+    ("an unknown client certificate or token gets 401 Unauthorized", unknown_credentials_are_unauthorized),
 ];
 
 /// kubectl for somebody who has nothing but a token of the namespace's account `default`.
@@ -30,7 +30,7 @@ fn with_a_token(cluster: &Cluster, kubectl: &Kubectl) -> impl Fn(&[&str]) -> Vec
     }
 }
 
-fn strangers_are_told(cluster: &Cluster) {
+fn unknown_credentials_are_unauthorized(cluster: &Cluster) {
     let (dir, own) = (tempfile::tempdir().unwrap(), cluster.kubectl());
     let config: Value = serde_json::from_str(&std::fs::read_to_string(cluster.kubeconfig()).unwrap()).unwrap();
     let server = config["clusters"][0]["cluster"]["server"].as_str().unwrap().to_owned();
@@ -55,7 +55,7 @@ fn strangers_are_told(cluster: &Cluster) {
     assert!(shown.ok().contains("gitVersion"));
 }
 
-fn an_account_acts(cluster: &Cluster) {
+fn service_account_is_limited_to_its_bindings(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
     eventually("the namespace to have its account", || {
@@ -88,7 +88,7 @@ fn an_account_acts(cluster: &Cluster) {
     show(&["get", "configmaps"]).failed();
 }
 
-fn somebody_is_asked_about(cluster: &Cluster) {
+fn can_i_and_impersonation_follow_rbac(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let ask = |line: &str| kubectl.run(&format!("auth can-i {line}"));
     assert_eq!(ask("delete nodes").ok(), "yes\n");
@@ -112,7 +112,7 @@ fn somebody_is_asked_about(cluster: &Cluster) {
     assert!(["kubernetes-admin", "system:masters", "X509SHA256="].iter().all(|word| told.contains(word)), "{told}");
 }
 
-fn a_role_follows_its_parts(cluster: &Cluster) {
+fn aggregated_cluster_role_follows_its_sources(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = format!("part-of-view-{}", kubectl.namespace());
     kubectl.run("create rolebinding viewer --clusterrole=view --user=vic").ok();

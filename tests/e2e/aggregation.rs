@@ -23,7 +23,7 @@ use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_rustls::TlsAcceptor;
 
 pub(crate) const TESTS: &[Shared] =
-    &[("an API that another server serves is discovered and used as if it were ours", serves)];
+    &[("an aggregated API is discovered and used like a built-in one", aggregated_api_is_discovered_and_proxied)];
 
 const GROUP: &str = "aggregated.example.com";
 
@@ -104,7 +104,7 @@ fn prepare(kubectl: &Kubectl, to: SocketAddr, bundle: &str) {
     kubectl.apply(&all.to_string());
 }
 
-fn serves(cluster: &Cluster) {
+fn aggregated_api_is_discovered_and_proxied(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let local = kubectl.run("get apiservices v1. v1.apps v1.rbac.authorization.k8s.io --no-headers").ok();
     let words = |line: &str| line.split_whitespace().take(3).map(str::to_owned).collect::<Vec<_>>();

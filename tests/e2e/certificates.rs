@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("who asks for a certificate is known by it once it is approved", a_client_gets_one),
-    ("what is denied is not signed, and what its signer does not take fails with a reason", some_get_none),
-    ("a kubelet that may ask for its certificate gets it at once", a_kubelet_gets_one),
+    ("an approved CertificateSigningRequest authenticates its client", approved_csr_authenticates_its_client),
+    ("a denied CSR is not signed, and an invalid one fails with a reason", denied_and_invalid_csrs_are_not_signed),
+    ("an authorized kubelet's CSR is approved and signed at once", authorized_kubelet_csr_is_auto_approved),
 ];
 
 /// A request, in PEM, and its key.
@@ -39,7 +39,7 @@ fn shown(kubectl: &Kubectl, name: &str) -> String {
     row.split_whitespace().last().unwrap_or_default().to_owned()
 }
 
-fn a_client_gets_one(cluster: &Cluster) {
+fn approved_csr_authenticates_its_client(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (pem, key) = request("jane", "devs");
     let signer = "kubernetes.io/kube-apiserver-client";
@@ -63,7 +63,7 @@ fn a_client_gets_one(cluster: &Cluster) {
     jane.run("get pods").ok();
 }
 
-fn some_get_none(cluster: &Cluster) {
+fn denied_and_invalid_csrs_are_not_signed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (pem, _) = request("jane", "devs");
     let signer = "kubernetes.io/kube-apiserver-client";
@@ -85,7 +85,7 @@ fn some_get_none(cluster: &Cluster) {
     assert!(told.contains(&format!("use of {signer} signer with system:masters group is not allowed")), "{told}");
 }
 
-fn a_kubelet_gets_one(cluster: &Cluster) {
+fn authorized_kubelet_csr_is_auto_approved(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, signer) =
         (format!("system:node:{}", kubectl.namespace()), "kubernetes.io/kube-apiserver-client-kubelet");

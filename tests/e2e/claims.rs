@@ -7,18 +7,18 @@ use std::{path::Path, time::Duration};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a StatefulSet finds its data again, and it goes with the claims", a_stateful_set_keeps_its_data),
-    ("a volume that is there is bound, mounted and kept", a_static_volume_is_used),
-    ("a Pod waits until its claim is bound", a_pod_waits_for_its_claim),
-    ("an ephemeral volume comes and goes with its Pod", an_ephemeral_volume_is_its_pods),
-    ("a claim that only one Pod may use waits for the first to go", one_pod_at_a_time),
-    ("a volume of the node belongs to the group of its Pod", a_volume_belongs_to_the_group),
+    ("a StatefulSet keeps its data until its claims are deleted", stateful_set_keeps_data_until_claims_are_deleted),
+    ("an existing PersistentVolume is bound, mounted and retained", existing_volume_is_bound_mounted_and_retained),
+    ("a Pod waits until its PersistentVolumeClaim is bound", pod_waits_until_its_claim_is_bound),
+    ("an ephemeral volume is created and deleted with its Pod", ephemeral_volume_lives_with_its_pod),
+    ("a ReadWriteOncePod claim is used by one Pod at a time", read_write_once_pod_claim_has_one_user),
+    ("a local volume gets the fsGroup of its Pod", local_volume_gets_fs_group),
 ];
 
 pub(crate) const ALONE: &[Alone] = &[
-    ("a Pod keeps its volumes when Podium is killed, and no data is lost with the cluster", outlives_podium),
-    ("a class of storage that its user has removed stays away", a_removed_class_stays_away),
-    ("volumes are made and removed whole, whenever Podium is killed", volumes_are_whole),
+    ("volumes survive SIGKILL of Podium and removal of the cluster", volumes_survive_sigkill_and_cluster_removal),
+    ("a deleted default StorageClass is not recreated", deleted_storage_class_is_not_recreated),
+    ("provisioning and deletion of volumes recover from SIGKILL at any moment", volume_provisioning_recovers_from_sigkill),
 ];
 
 fn claim(name: &str, spec: &Value) -> Value {
@@ -74,7 +74,7 @@ fn volume_of(kubectl: &Kubectl, claim: &str) -> String {
     name.as_str().unwrap_or_default().to_owned()
 }
 
-fn a_stateful_set_keeps_its_data(cluster: &Cluster) {
+fn stateful_set_keeps_data_until_claims_are_deleted(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let template = json!({"metadata": {"name": "data"}, "spec": claim("data", &json!({}))["spec"]});
     let script = "hostname >> /data/who; sleep 100000";
@@ -105,7 +105,7 @@ fn a_stateful_set_keeps_its_data(cluster: &Cluster) {
     assert!(!directory.exists());
 }
 
-fn a_static_volume_is_used(cluster: &Cluster) {
+fn existing_volume_is_bound_mounted_and_retained(cluster: &Cluster) {
     let (kubectl, directory) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let manual = json!({"storageClassName": "manual"});
     let mut spec = json!({"storageClassName": "manual", "hostPath": {"path": directory.path()}});
@@ -131,7 +131,7 @@ fn a_static_volume_is_used(cluster: &Cluster) {
     kubectl.run("delete pv static").ok();
 }
 
-fn a_pod_waits_for_its_claim(cluster: &Cluster) {
+fn pod_waits_until_its_claim_is_bound(cluster: &Cluster) {
     let (kubectl, directory) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let waits = |why: &str| {
         let message = format!(
@@ -158,7 +158,7 @@ fn a_pod_waits_for_its_claim(cluster: &Cluster) {
     kubectl.run("delete pv late").ok();
 }
 
-fn an_ephemeral_volume_is_its_pods(cluster: &Cluster) {
+fn ephemeral_volume_lives_with_its_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let template = json!({"spec": claim("-", &json!({}))["spec"]});
     let ephemeral = json!({"ephemeral": {"volumeClaimTemplate": template}});
@@ -172,7 +172,7 @@ fn an_ephemeral_volume_is_its_pods(cluster: &Cluster) {
     });
 }
 
-fn one_pod_at_a_time(cluster: &Cluster) {
+fn read_write_once_pod_claim_has_one_user(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(
         &kubectl,
@@ -188,7 +188,7 @@ fn one_pod_at_a_time(cluster: &Cluster) {
     kubectl.run("delete pvc c").ok();
 }
 
-fn a_volume_belongs_to_the_group(cluster: &Cluster) {
+fn local_volume_gets_fs_group(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let user = json!({"securityContext": {"runAsUser": 1234, "runAsGroup": 1234, "fsGroup": 4321}});
     let script = "touch /data/f; stat -c '%u %g' /data/f";
@@ -200,7 +200,7 @@ fn a_volume_belongs_to_the_group(cluster: &Cluster) {
 }
 
 /// What a mount shows must never go with what shows it.
-fn outlives_podium() {
+fn volumes_survive_sigkill_and_cluster_removal() {
     let mut cluster = Cluster::start(&[]);
     let (kubectl, directory) = (cluster.kubectl_in("default"), tempfile::tempdir().unwrap());
     let (host, own) = (directory.path().join("host"), directory.path().join("own"));
@@ -239,7 +239,7 @@ fn outlives_podium() {
     }
 }
 
-fn a_removed_class_stays_away() {
+fn deleted_storage_class_is_not_recreated() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     assert!(kubectl.run("get sc").ok().contains("standard (default)"));
@@ -249,7 +249,7 @@ fn a_removed_class_stays_away() {
     assert!(kubectl.get("sc/standard").is_none());
 }
 
-fn volumes_are_whole() {
+fn volume_provisioning_recovers_from_sigkill() {
     const MOMENTS: [u64; 8] = [0, 2, 5, 10, 15, 20, 30, 50];
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");

@@ -16,15 +16,15 @@ use std::{
 use tests::{Cluster, Kubectl, Process, Setup, podium_binary, wait_for};
 
 pub(crate) const TESTS: &[Alone] = &[
-    ("clusters run side by side and do not meet", clusters_run_side_by_side),
-    ("down leaves nothing: no process, mount, network or file", down_leaves_nothing),
-    ("the kubeconfig is the administrator's alone, and there while the API serves", the_kubeconfig_is_private),
-    ("systemd is told when the node is Ready", systemd_is_told),
-    ("what stands in the way is named", what_stands_in_the_way_is_named),
-    ("down leaves a mount that is the data directory to its owner", a_mount_is_its_owners),
-    ("a data directory is the same by whatever way", a_link_leads_to_the_same),
-    ("Podium goes on when nobody reads what it prints", nobody_reads),
-    ("a runtime of somebody else is used, and left as it was", a_foreign_runtime_is_used),
+    ("two clusters on one machine are isolated from each other", clusters_are_isolated_from_each_other),
+    ("podium down removes all processes, mounts, networks and files", down_removes_everything),
+    ("the admin kubeconfig has mode 0600 and exists while the API serves", admin_kubeconfig_is_private),
+    ("systemd gets READY=1 when the node is Ready", systemd_is_notified_when_node_is_ready),
+    ("podium up names what prevents its start", up_names_what_prevents_start),
+    ("podium down keeps a data directory that is a mount point", down_keeps_mounted_data_directory),
+    ("a symlinked data directory is the same cluster", symlinked_data_directory_is_same_cluster),
+    ("Podium keeps running when its output pipe is closed", closed_output_pipe_does_not_stop_podium),
+    ("an external container runtime is used and left unchanged", external_runtime_is_used_and_left_unchanged),
 ];
 
 fn pod(name: &str) -> String {
@@ -45,7 +45,7 @@ fn run_ready(kubectl: &Kubectl, name: &str) -> String {
         .to_owned()
 }
 
-fn clusters_run_side_by_side() {
+fn clusters_are_isolated_from_each_other() {
     let (one, other) = (Cluster::start(&["--node-name", "one"]), Cluster::start(&["--node-name", "other"]));
     let (kubectl_one, kubectl_other) = (one.kubectl_in("default"), other.kubectl_in("default"));
     let addresses = [run_ready(&kubectl_one, "p"), run_ready(&kubectl_other, "p")];
@@ -96,7 +96,7 @@ fn children(data_dir: &Path) -> impl Iterator<Item = Process> {
     Process::all().filter(move |p| p.parent().as_ref().is_some_and(&shim))
 }
 
-fn down_leaves_nothing() {
+fn down_removes_everything() {
     let cluster = Cluster::start(&[]);
     let dir = cluster.data_dir();
     let kubectl = cluster.kubectl_in("default");
@@ -113,7 +113,7 @@ fn down_leaves_nothing() {
     assert!(again.status.success(), "a second down finds nothing to do: {again:?}");
 }
 
-fn the_kubeconfig_is_private() {
+fn admin_kubeconfig_is_private() {
     let mut cluster = Cluster::start(&[]);
     let mode = std::fs::metadata(cluster.kubeconfig()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -123,7 +123,7 @@ fn the_kubeconfig_is_private() {
     assert_eq!(cluster.kubectl_in("default").run("get --raw /readyz").ok(), "ok");
 }
 
-fn systemd_is_told() {
+fn systemd_is_notified_when_node_is_ready() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -149,7 +149,7 @@ fn down(data_dir: &Path) {
     assert!(output.status.success(), "{output:?}");
 }
 
-fn what_stands_in_the_way_is_named() {
+fn up_names_what_prevents_start() {
     let cluster = Cluster::start(&[]);
     let port = cluster.kubectl_in("default").run("config view -o jsonpath={.clusters[0].cluster.server}").ok();
     let address = port.trim_start_matches("https://");
@@ -216,7 +216,7 @@ fn serving(data_dir: &Path) -> Child {
     podium
 }
 
-fn a_mount_is_its_owners() {
+fn down_keeps_mounted_data_directory() {
     let dir = tempfile::tempdir().unwrap();
     let data_dir = dir.path().join("disk");
     std::fs::create_dir(&data_dir).unwrap();
@@ -234,7 +234,7 @@ fn a_mount_is_its_owners() {
     assert_eq!(std::fs::read_dir(&data_dir).unwrap().count(), 0, "it was a mount to the end");
 }
 
-fn a_link_leads_to_the_same() {
+fn symlinked_data_directory_is_same_cluster() {
     let dir = tempfile::tempdir().unwrap();
     let (real, link) = (dir.path().join("real"), dir.path().join("link"));
     std::fs::create_dir(&real).unwrap();
@@ -246,7 +246,7 @@ fn a_link_leads_to_the_same() {
     assert_eq!((traces(&real), traces(&link)), (BTreeSet::new(), BTreeSet::new()));
 }
 
-fn nobody_reads() {
+fn closed_output_pipe_does_not_stop_podium() {
     let dir = tempfile::tempdir().unwrap();
     let data_dir = dir.path().join("data");
     let mut podium = up(&data_dir, &[]).stdout(Stdio::piped()).spawn().unwrap();
@@ -263,7 +263,7 @@ fn nobody_reads() {
     down(&data_dir);
 }
 
-fn a_foreign_runtime_is_used() {
+fn external_runtime_is_used_and_left_unchanged() {
     // A containerd that Podium left running when it was killed is as good as any.
     let mut owner = Cluster::start(&[]);
     let address = run_ready(&owner.kubectl_in("default"), "theirs");

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a Pod waits for the company that it requires, and goes when it comes", company_is_waited_for),
-    ("Pods that must not share a node wait for another one", those_apart_wait),
-    ("Pods are spread over the domains that there are", spread_pods_wait),
+    ("required Pod affinity keeps a Pod Pending until a matching Pod runs", required_pod_affinity_keeps_pod_pending),
+    ("Pod anti-affinity keeps a second Pod Pending until there is another node", pod_anti_affinity_keeps_pod_pending),
+    ("topology spread constraints limit the skew between domains", topology_spread_limits_skew),
 ];
 
 fn pod(name: &str, spec: &Value) -> String {
@@ -34,7 +34,7 @@ fn refused(kubectl: &Kubectl, name: &str, why: &str) {
     assert_eq!(kubectl.value(&format!("pod/{name}"), "/status/phase"), "Pending");
 }
 
-fn company_is_waited_for(cluster: &Cluster) {
+fn required_pod_affinity_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": near("friend")}});
     kubectl.apply(&pod("p", &json!({"affinity": affinity})));
@@ -44,7 +44,7 @@ fn company_is_waited_for(cluster: &Cluster) {
     kubectl.run("delete pods --all").ok();
 }
 
-fn those_apart_wait(cluster: &Cluster) {
+fn pod_anti_affinity_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": near("db")}});
     let spec = json!({"replicas": 2});
@@ -65,7 +65,7 @@ fn those_apart_wait(cluster: &Cluster) {
     kubectl.run("delete pods --all").ok();
 }
 
-fn spread_pods_wait(cluster: &Cluster) {
+fn topology_spread_limits_skew(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let constraint = |key: &str, least: Option<i32>| {
         let constraint = json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tests::{Cluster, Kubectl, wait_for};
 
-pub(crate) const TESTS: &[Shared] = &[("readiness gates make a Pod ready once all of them are True", readiness_gates)];
+pub(crate) const TESTS: &[Shared] = &[("readiness gates make a Pod ready once all of them are True", pod_is_ready_once_all_readiness_gates_are_true)];
 
 /// Status, reason and message of a condition, and when it last changed.
 fn condition(kubectl: &Kubectl, kind: &str) -> ([Value; 3], Value) {
@@ -14,7 +14,7 @@ fn condition(kubectl: &Kubectl, kind: &str) -> ([Value; 3], Value) {
     (["status", "reason", "message"].map(|field| found[field].clone()), found["lastTransitionTime"].clone())
 }
 
-fn readiness_gates(cluster: &Cluster) {
+fn pod_is_ready_once_all_readiness_gates_are_true(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let gates = ["www.example.com/one", "www.example.com/two"];
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {

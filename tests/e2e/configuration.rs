@@ -6,18 +6,18 @@ use test_images::{BUSYBOX, ImageConfig};
 use tests::{Cluster, Kubectl};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a container's environment comes from values, fields, resources, ConfigMaps and Secrets", environment),
-    ("a reference to a key that is not there holds a container back", missing_keys_hold_back),
-    ("command and args take the places of an image's ENTRYPOINT and CMD", command_and_args),
-    ("a container works in its workingDir", working_dir),
-    ("containers of a Pod share an emptyDir, on disk or in memory", empty_dirs_are_shared),
-    ("volumes are mounted inside volumes of API files, in any order", mounts_in_mounts),
-    ("volumes of ConfigMaps and Secrets have their items and modes", items_and_modes),
-    ("optional sources may be missing, others hold a container back", optional_sources),
-    ("limits are those of the container's cgroup", limits_are_in_the_cgroup),
-    ("a container that takes more memory than its limit is OOMKilled", too_much_memory),
-    ("a container's last words are its termination message", last_words),
-    ("image pull policies decide what is pulled", pull_policies),
+    ("env comes from values, fields, resources, ConfigMaps and Secrets", env_comes_from_all_sources),
+    ("a missing key of a ConfigMap or Secret blocks the container's start", missing_key_blocks_container_start),
+    ("command and args replace the image's ENTRYPOINT and CMD", command_and_args_replace_entrypoint_and_cmd),
+    ("a container runs in its workingDir", container_runs_in_its_working_dir),
+    ("containers of a Pod share an emptyDir, on disk or in memory", containers_share_empty_dir),
+    ("ConfigMap and Secret volumes can be mounted inside each other, in any order", api_volumes_can_be_nested_mounts),
+    ("ConfigMap and Secret volumes have their items and modes", api_volumes_have_items_and_modes),
+    ("a missing source blocks a container's start unless it is optional", missing_source_blocks_unless_optional),
+    ("resource limits are set in the container's cgroup", limits_are_set_in_the_cgroup),
+    ("a container that exceeds its memory limit is OOMKilled", container_over_memory_limit_is_oom_killed),
+    ("a container's termination message is reported", termination_message_is_reported),
+    ("imagePullPolicy decides whether an image is pulled", image_pull_policy_decides_pulls),
 ];
 
 /// A Pod that ends by itself, with this container and these fields of its spec.
@@ -52,7 +52,7 @@ fn config(kubectl: &Kubectl) {
     kubectl.run("create secret generic s --from-literal=user=me --from-literal=password=hush").ok();
 }
 
-fn environment(cluster: &Cluster) {
+fn env_comes_from_all_sources(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config(&kubectl);
     let field = |path: &str| json!({"fieldRef": {"fieldPath": path}});
@@ -132,7 +132,7 @@ fn held_back(kubectl: &Kubectl, message: &str) {
     assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/state/waiting/message"), message);
 }
 
-fn missing_keys_hold_back(cluster: &Cluster) {
+fn missing_key_blocks_container_start(cluster: &Cluster) {
     for (source, message, mend) in [
         (
             json!({"configMapKeyRef": {"name": "cm", "key": "word"}}),
@@ -161,7 +161,7 @@ fn missing_keys_hold_back(cluster: &Cluster) {
     }
 }
 
-fn command_and_args(cluster: &Cluster) {
+fn command_and_args_replace_entrypoint_and_cmd(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let dir = tempfile::tempdir().unwrap();
     let tar = dir.path().join("image.tar");
@@ -188,7 +188,7 @@ fn command_and_args(cluster: &Cluster) {
     }
 }
 
-fn working_dir(cluster: &Cluster) {
+fn container_runs_in_its_working_dir(cluster: &Cluster) {
     for (dir, expected) in [(json!("/tmp"), "/tmp\n"), (json!("/made/for/it"), "/made/for/it\n"), (Value::Null, "/\n")]
     {
         let kubectl = cluster.kubectl();
@@ -196,7 +196,7 @@ fn working_dir(cluster: &Cluster) {
     }
 }
 
-fn empty_dirs_are_shared(cluster: &Cluster) {
+fn containers_share_empty_dir(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mounts = json!([{"name": "disk", "mountPath": "/disk"}, {"name": "memory", "mountPath": "/memory"}]);
     let writer = json!({"name": "writer", "image": BUSYBOX, "volumeMounts": mounts,
@@ -216,7 +216,7 @@ fn empty_dirs_are_shared(cluster: &Cluster) {
     assert_eq!(printed(&kubectl, &pod), "disk\nmemory\n777\n1777\n1\n8192\nbelow\nword\nread-only\nsub\n");
 }
 
-fn mounts_in_mounts(cluster: &Cluster) {
+fn api_volumes_can_be_nested_mounts(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config(&kubectl);
     let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path});
@@ -243,7 +243,7 @@ fn mounts_in_mounts(cluster: &Cluster) {
     }
 }
 
-fn items_and_modes(cluster: &Cluster) {
+fn api_volumes_have_items_and_modes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config(&kubectl);
     let volumes = json!([
@@ -264,7 +264,7 @@ fn items_and_modes(cluster: &Cluster) {
     );
 }
 
-fn optional_sources(cluster: &Cluster) {
+fn missing_source_blocks_unless_optional(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config(&kubectl);
     let volumes = json!([
@@ -290,7 +290,7 @@ fn optional_sources(cluster: &Cluster) {
     assert_eq!(kubectl.run("logs p").ok(), "found");
 }
 
-fn limits_are_in_the_cgroup(cluster: &Cluster) {
+fn limits_are_set_in_the_cgroup(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // The first file is that of cgroup v1, the second that of v2.
     let read = "cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes memory.max 2>/dev/null; \
@@ -305,7 +305,7 @@ fn limits_are_in_the_cgroup(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", "/status/qosClass"), "Burstable");
 }
 
-fn too_much_memory(cluster: &Cluster) {
+fn container_over_memory_limit_is_oom_killed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let container = json!({"command": ["tail", "/dev/zero"], "resources": {"limits": {"memory": "16Mi"}}});
     kubectl.apply(&pod(&container, &json!({})).to_string());
@@ -316,7 +316,7 @@ fn too_much_memory(cluster: &Cluster) {
     assert_eq!(row.split_whitespace().nth(2), Some("OOMKilled"), "{row}");
 }
 
-fn last_words(cluster: &Cluster) {
+fn termination_message_is_reported(cluster: &Cluster) {
     let fallback = json!("FallbackToLogsOnError");
     let long = "yes | tr -d '\\n' | head -c 5000 > /dev/termination-log";
     for (script_text, fields, message) in [
@@ -350,7 +350,7 @@ fn last_words(cluster: &Cluster) {
     }
 }
 
-fn pull_policies(cluster: &Cluster) {
+fn image_pull_policy_decides_pulls(cluster: &Cluster) {
     // Nothing listens on this port of loopback: what is pulled fails, what is there is there.
     let (here, gone) = ("127.0.0.1:9/here:1", "127.0.0.1:9/gone:1");
     let dir = tempfile::tempdir().unwrap();

@@ -13,8 +13,8 @@ use std::{fs, path::Path};
 use tests::{Cluster, eventually};
 
 pub(crate) const TESTS: &[Alone] = &[(
-    "containers restart and Pods resolve names while the threads of the API are stopped",
-    node_goes_on_without_the_control_plane,
+    "restarts and DNS keep working while the threads of the API are stopped",
+    node_keeps_working_without_the_control_plane,
 )];
 
 /// Threads that are stopped until this is dropped, by the thread that stopped them.
@@ -47,7 +47,7 @@ impl Drop for Stopped {
     }
 }
 
-fn node_goes_on_without_the_control_plane() {
+fn node_keeps_working_without_the_control_plane() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     let dir = tempfile::tempdir().unwrap();

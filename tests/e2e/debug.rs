@@ -9,11 +9,11 @@ use std::{
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("an ephemeral container sees the processes of its target, and is never started again", targets),
-    ("an ephemeral container may be privileged where no other is", privileged),
-    ("kubectl debug copies a Pod", copies),
-    ("kubectl debug looks at a node with its files and namespaces", nodes),
-    ("an ephemeral container can be attached to and asked for its logs", streams),
+    ("an ephemeral container shares its target's processes and never restarts", ephemeral_container_shares_target_processes),
+    ("an ephemeral container may be privileged in a Pod that is not", ephemeral_container_may_be_privileged),
+    ("kubectl debug --copy-to copies a Pod", kubectl_debug_copies_pod),
+    ("kubectl debug node mounts the node's files and uses its namespaces", kubectl_debug_opens_node),
+    ("an ephemeral container supports attach and logs", ephemeral_container_supports_attach_and_logs),
 ];
 
 fn run(kubectl: &Kubectl) {
@@ -28,7 +28,7 @@ fn state(kubectl: &Kubectl, field: &str) -> Value {
     kubectl.value("pod/p", &format!("/status/ephemeralContainerStatuses/0/state/{field}"))
 }
 
-fn targets(cluster: &Cluster) {
+fn ephemeral_container_shares_target_processes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
     let image = format!("--image={}", test_images::BUSYBOX);
@@ -59,7 +59,7 @@ fn targets(cluster: &Cluster) {
     assert_eq!(state(&kubectl, "terminated/exitCode"), json!(3));
 }
 
-fn streams(cluster: &Cluster) {
+fn ephemeral_container_supports_attach_and_logs(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
     let image = format!("--image={}", test_images::BUSYBOX);
@@ -81,7 +81,7 @@ fn streams(cluster: &Cluster) {
     kubectl.run("delete pod p --wait --timeout=30s").ok();
 }
 
-fn copies(cluster: &Cluster) {
+fn kubectl_debug_copies_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
     let image = format!("--image={}", test_images::BUSYBOX);
@@ -105,7 +105,7 @@ fn copies(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/copy", "/spec/shareProcessNamespace"), json!(true));
 }
 
-fn privileged(cluster: &Cluster) {
+fn ephemeral_container_may_be_privileged(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
     let image = format!("--image={}", test_images::BUSYBOX);
@@ -119,7 +119,7 @@ fn privileged(cluster: &Cluster) {
     assert_eq!(kubectl.run("logs p -c d").ok().trim(), own);
 }
 
-fn nodes(cluster: &Cluster) {
+fn kubectl_debug_opens_node(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let node = kubectl.run("get nodes -o name").ok();
     let image = format!("--image={}", test_images::BUSYBOX);

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, Outcome, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("an eviction that a disruption budget forbids is refused, and one that it allows is not", evicts),
-    ("a disruption budget that cannot be counted says why", says_why),
-    ("a disruption budget counts the Pods of a custom kind by its scale", custom_scales),
+    ("a PodDisruptionBudget refuses an eviction that would violate it", disruption_budget_refuses_violating_eviction),
+    ("a PodDisruptionBudget that cannot be counted reports the reason", uncountable_disruption_budget_reports_reason),
+    ("a PodDisruptionBudget counts Pods of a custom resource by its scale", disruption_budget_uses_custom_scale),
 ];
 
 fn budget(kubectl: &Kubectl, spec: &Value) {
@@ -37,7 +37,7 @@ fn counts(kubectl: &Kubectl) -> [i64; 4] {
     ["expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed"].map(|f| status[f].as_i64().unwrap_or(-1))
 }
 
-fn evicts(cluster: &Cluster) {
+fn disruption_budget_refuses_violating_eviction(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let labels = json!({"app": "web"});
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]});
@@ -74,7 +74,7 @@ fn evicts(cluster: &Cluster) {
     eventually("that is told", || kubectl.events("web").iter().any(|(reason, _)| reason == "NoPods"));
 }
 
-fn says_why(cluster: &Cluster) {
+fn uncountable_disruption_budget_reports_reason(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]});
     let pod = json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]});
@@ -90,7 +90,7 @@ fn says_why(cluster: &Cluster) {
     kubectl.run("delete job work").ok();
 }
 
-fn custom_scales(cluster: &Cluster) {
+fn disruption_budget_uses_custom_scale(cluster: &Cluster) {
     let (kubectl, group) = (cluster.kubectl(), "scales.example.com");
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": any},

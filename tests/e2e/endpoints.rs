@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("endpoints follow the readiness of a Pod, and its end", follows),
-    ("endpoints are found by the names of ports, and below a Service without an address", finds),
-    ("endpoints follow a Service's Pods through a rollout", follows_rollouts),
-    ("endpoints that somebody writes for a Service that selects nothing are mirrored into slices", mirrors),
+    ("EndpointSlices follow a Pod's readiness and termination", endpoint_slices_follow_pod_readiness),
+    ("endpoints resolve named ports and serve headless Services", endpoints_resolve_named_ports),
+    ("EndpointSlices follow a Service's Pods through a rollout", endpoint_slices_follow_rollout),
+    ("Endpoints of a Service without selector are mirrored into EndpointSlices", endpoints_without_selector_are_mirrored),
 ];
 
 fn service(kubectl: &Kubectl, spec: &Value) {
@@ -33,7 +33,7 @@ fn conditions(kubectl: &Kubectl) -> Value {
     endpoints(kubectl).first().map(|e| e["conditions"].clone()).unwrap_or_default()
 }
 
-fn follows(cluster: &Cluster) {
+fn endpoint_slices_follow_pod_readiness(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     service(&kubectl, &json!({}));
     eventually("there is a slice that says that there is none", || {
@@ -74,7 +74,7 @@ fn follows(cluster: &Cluster) {
     });
 }
 
-fn finds(cluster: &Cluster) {
+fn endpoints_resolve_named_ports(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let port = json!([{"name": "http", "port": 80, "targetPort": "web"}]);
     service(&kubectl, &json!({"clusterIP": "None", "publishNotReadyAddresses": true, "ports": port}));
@@ -94,7 +94,7 @@ fn finds(cluster: &Cluster) {
     kubectl.run("delete pod p").ok();
 }
 
-fn follows_rollouts(cluster: &Cluster) {
+fn endpoint_slices_follow_rollout(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     service(&kubectl, &json!({}));
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]});
@@ -123,7 +123,7 @@ fn follows_rollouts(cluster: &Cluster) {
     eventually("there are none", || endpoints(&kubectl).is_empty());
 }
 
-fn mirrors(cluster: &Cluster) {
+fn endpoints_without_selector_are_mirrored(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     service(&kubectl, &json!({"selector": null}));
     let write = |ip: &str| {

@@ -13,12 +13,12 @@ use std::{path::PathBuf, process::Stdio, time::Duration};
 use tests::{Cluster, Kubectl, eventually, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("who reads a log right after a watch has shown the end gets the last line", the_last_line_is_there),
-    ("kubectl logs gives the last line of a container that has just ended", kubectl_gets_the_last_line),
-    ("a message from the log of a container that has just ended is whole", a_message_from_the_log_is_whole),
-    ("the containers of a Pod share the room for their last words", last_words_share_their_room),
+    ("the log is complete as soon as a watch shows that the container ended", log_is_complete_when_watch_shows_exit),
+    ("kubectl logs shows the last line of a container that has just ended", kubectl_logs_shows_last_line_after_exit),
+    ("FallbackToLogsOnError gives the complete end of the log", fallback_termination_message_is_complete),
+    ("containers of a Pod share the 12 KiB of termination messages", termination_messages_share_their_limit),
 ];
-pub(crate) const ALONE: &[Alone] = &[("hundreds of ends leave nothing behind and no fault in a log", many_ends)];
+pub(crate) const ALONE: &[Alone] = &[("hundreds of exits leave no shim, mount or error in the log", many_exits_leave_no_leftovers)];
 
 const LINES: usize = 10_000;
 const ROUNDS: usize = 20;
@@ -55,7 +55,7 @@ fn final_log(cluster: &Cluster, kubectl: &Kubectl, name: &str) -> String {
     kubectl.run(&format!("logs {name}")).ok()
 }
 
-fn the_last_line_is_there(cluster: &Cluster) {
+fn log_is_complete_when_watch_shows_exit(cluster: &Cluster) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (client, kubectl) = (cluster.client(&runtime), cluster.kubectl());
     for round in 0..ROUNDS {
@@ -105,7 +105,7 @@ async fn followed(pods: &Api<Pod>, name: &str) -> String {
     text
 }
 
-fn kubectl_gets_the_last_line(cluster: &Cluster) {
+fn kubectl_logs_shows_last_line_after_exit(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     for round in 0..5 {
         let name = format!("p-{round}");
@@ -122,7 +122,7 @@ fn kubectl_gets_the_last_line(cluster: &Cluster) {
     }
 }
 
-fn a_message_from_the_log_is_whole(cluster: &Cluster) {
+fn fallback_termination_message_is_complete(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     for round in 0..5 {
         let (name, mut pod) = (format!("p-{round}"), talkative("p", 0.3, 1));
@@ -139,7 +139,7 @@ fn a_message_from_the_log_is_whole(cluster: &Cluster) {
 }
 
 /// Upstream: `MaxPodTerminationMessageLogLength`, 12 KiB for all of them.
-fn last_words_share_their_room(cluster: &Cluster) {
+fn termination_messages_share_their_limit(cluster: &Cluster) {
     const INIT: usize = 11;
     let kubectl = cluster.kubectl();
     let says = "i=0; while [ $i -lt 400 ]; do printf 0123456789; i=$((i+1)); done > /dev/termination-log";
@@ -157,7 +157,7 @@ fn last_words_share_their_room(cluster: &Cluster) {
 }
 
 /// Init containers end one after the other, each while the next one starts; then their Pod ends.
-fn many_ends() {
+fn many_exits_leave_no_leftovers() {
     const PODS: usize = 24;
     const INIT: usize = 8;
     let cluster = Cluster::start(&[]);

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a grace period longer than time goes ends with a shorter one", endless_grace),
-    ("times that are longer than time goes stop no controller", endless_times),
-    ("a condition that does not say when it began stops no watch", timeless_conditions),
+    ("a huge grace period can be shortened", huge_grace_period_can_be_shortened),
+    ("durations that overflow a timestamp stop no controller", overflowing_durations_stop_no_controller),
+    ("a condition without lastTransitionTime stops no watch", condition_without_transition_time_stops_no_watch),
 ];
 
 const LONGEST: i64 = i64::MAX;
@@ -18,7 +18,7 @@ fn template(command: &str, policy: &str) -> Value {
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", command]}]}})
 }
 
-fn endless_grace(cluster: &Cluster) {
+fn huge_grace_period_can_be_shortened(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let pod = |name: &str, grace: i64| {
         let mut pod = template("trap '' TERM; sleep 10000 & wait; wait", "Never");
@@ -40,7 +40,7 @@ fn endless_grace(cluster: &Cluster) {
     }
 }
 
-fn endless_times(cluster: &Cluster) {
+fn overflowing_durations_stop_no_controller(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let job = |name: &str, spec: &Value| {
         let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
@@ -65,7 +65,7 @@ fn endless_times(cluster: &Cluster) {
     kubectl.run("wait --for=condition=Complete --timeout=60s job/after").ok();
 }
 
-fn timeless_conditions(cluster: &Cluster) {
+fn condition_without_transition_time_stops_no_watch(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let service = |name: &str| {
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},

@@ -4,9 +4,9 @@ use crate::Shared;
 use tests::{Cluster, eventually};
 
 pub(crate) const TESTS: &[Shared] =
-    &[("priority levels and flow schemas are there, and requests are told theirs", are_there)];
+    &[("default FlowSchemas and priority levels exist and classify requests", default_flow_schemas_classify_requests)];
 
-fn are_there(cluster: &Cluster) {
+fn default_flow_schemas_classify_requests(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // They are made while the API serves already.
     eventually("every schema knows its level", || {

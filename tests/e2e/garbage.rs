@@ -15,7 +15,7 @@ use std::{
 };
 use tests::Cluster;
 
-pub(crate) const TESTS: &[Alone] = &[("streams of nonsense harm nobody", streams_of_nonsense_harm_nobody)];
+pub(crate) const TESTS: &[Alone] = &[("malformed streams do not disturb other clients", malformed_streams_do_not_disturb_others)];
 
 /// How many clients speak nonsense.
 const CLIENTS: usize = 250;
@@ -115,7 +115,7 @@ fn resident(cluster: &Cluster) -> u64 {
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-fn streams_of_nonsense_harm_nobody() {
+fn malformed_streams_do_not_disturb_others() {
     let seed = rand::random();
     eprintln!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);

@@ -10,14 +10,14 @@ use std::{
 use tests::{Cluster, Kubectl, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a container waits for its postStart hook", post_start_comes_first),
-    ("a postStart hook that fails kills its container", post_start_fails),
-    ("a preStop hook runs before the stop signal", pre_stop_comes_first),
-    ("a preStop hook that fails holds up nothing", pre_stop_fails),
-    ("a preStop hook ends with the grace period", pre_stop_takes_too_long),
-    ("a shorter grace period ends a preStop hook", a_shorter_grace_ends_pre_stop),
-    ("a preStop hook does not run when the container ends by itself", pre_stop_is_for_stops),
-    ("a preStop hook may be a request to the container", pre_stop_asks),
+    ("a container is Running only after its postStart hook", container_runs_after_post_start_hook),
+    ("a failed postStart hook kills its container", failed_post_start_kills_container),
+    ("a preStop hook runs before the stop signal", pre_stop_runs_before_stop_signal),
+    ("a failed preStop hook does not block termination", failed_pre_stop_does_not_block_termination),
+    ("a preStop hook ends with the grace period", pre_stop_ends_with_grace_period),
+    ("a shortened grace period ends a preStop hook", shortened_grace_period_ends_pre_stop),
+    ("a preStop hook does not run when the container exits by itself", pre_stop_does_not_run_on_exit),
+    ("a preStop hook may be an HTTP request to the container", pre_stop_may_be_http_request),
 ];
 
 /// A container that says in `/out/log` what happens to it, and ends when it is told to.
@@ -62,7 +62,7 @@ fn delete(kubectl: &Kubectl, flags: &str) -> Duration {
     began.elapsed()
 }
 
-fn post_start_comes_first(cluster: &Cluster) {
+fn container_runs_after_post_start_hook(cluster: &Cluster) {
     for (hook, said) in
         [(sh("sleep 2; echo hook >> /out/log"), "started\nhook\n"), (json!({"sleep": {"seconds": 2}}), "started\n")]
     {
@@ -78,7 +78,7 @@ fn post_start_comes_first(cluster: &Cluster) {
     }
 }
 
-fn post_start_fails(cluster: &Cluster) {
+fn failed_post_start_kills_container(cluster: &Cluster) {
     for hook in [sh("exit 3"), json!({"httpGet": {"port": 9}}), json!({"tcpSocket": {"port": 9}})] {
         let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
         apply(&kubectl, out.path(), SAYS, &json!({"postStart": hook}), &json!({}));
@@ -88,7 +88,7 @@ fn post_start_fails(cluster: &Cluster) {
     }
 }
 
-fn pre_stop_comes_first(cluster: &Cluster) {
+fn pre_stop_runs_before_stop_signal(cluster: &Cluster) {
     for (hook, said) in [
         (sh("sleep 2; echo hook >> /out/log"), "started\nhook\nstopped\n"),
         (json!({"sleep": {"seconds": 2}}), "started\nstopped\n"),
@@ -102,7 +102,7 @@ fn pre_stop_comes_first(cluster: &Cluster) {
     }
 }
 
-fn pre_stop_fails(cluster: &Cluster) {
+fn failed_pre_stop_does_not_block_termination(cluster: &Cluster) {
     let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     apply(&kubectl, out.path(), SAYS, &json!({"preStop": sh("exit 3")}), &json!({}));
     until_ready(&kubectl);
@@ -111,7 +111,7 @@ fn pre_stop_fails(cluster: &Cluster) {
     assert_eq!(log(out.path()), "started\nstopped\n");
 }
 
-fn pre_stop_takes_too_long(cluster: &Cluster) {
+fn pre_stop_ends_with_grace_period(cluster: &Cluster) {
     for hook in [sh("sleep 1000"), json!({"sleep": {"seconds": 3}})] {
         let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
         let spec = json!({"terminationGracePeriodSeconds": 3});
@@ -124,7 +124,7 @@ fn pre_stop_takes_too_long(cluster: &Cluster) {
     }
 }
 
-fn a_shorter_grace_ends_pre_stop(cluster: &Cluster) {
+fn shortened_grace_period_ends_pre_stop(cluster: &Cluster) {
     let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let hook = sh("echo hook >> /out/log; sleep 1000");
     apply(&kubectl, out.path(), SAYS, &json!({"preStop": hook}), &json!({"terminationGracePeriodSeconds": 600}));
@@ -138,7 +138,7 @@ fn a_shorter_grace_ends_pre_stop(cluster: &Cluster) {
     assert!(kubectl.get("pod/p").is_none());
 }
 
-fn pre_stop_is_for_stops(cluster: &Cluster) {
+fn pre_stop_does_not_run_on_exit(cluster: &Cluster) {
     let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let hooks = json!({"preStop": sh("echo hook >> /out/log")});
     apply(&kubectl, out.path(), "echo started >> /out/log", &hooks, &json!({"restartPolicy": "Never"}));
@@ -147,7 +147,7 @@ fn pre_stop_is_for_stops(cluster: &Cluster) {
     assert_eq!(log(out.path()), "started\n");
 }
 
-fn pre_stop_asks(cluster: &Cluster) {
+fn pre_stop_may_be_http_request(cluster: &Cluster) {
     let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let script = format!(
         "mkdir -p /www/cgi-bin; echo '#!/bin/sh' > /www/cgi-bin/bye; echo 'echo asked >> /out/log; printf \"\\n\"' >> /www/cgi-bin/bye; \

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, path::Path};
 use tests::{Setup, eventually};
 
 pub(crate) const TESTS: &[Alone] =
-    &[("scheduler, controllers and kubelet act under their own names, and nothing is refused to them", act)];
+    &[("scheduler, controllers and kubelet use their own identities and are authorized", components_use_their_identities_and_are_authorized)];
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -73,7 +73,7 @@ fn refused(events: &[Value]) -> BTreeSet<String> {
     events.iter().filter(is_refused).map(|e| format!("{}: {}", did(e), why(e))).collect()
 }
 
-fn act() {
+fn components_use_their_identities_and_are_authorized() {
     let dir = tempfile::tempdir().unwrap();
     let (policy, log) = (dir.path().join("policy.yaml"), dir.path().join("audit.log"));
     std::fs::write(&policy, POLICY).unwrap();

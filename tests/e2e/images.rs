@@ -7,22 +7,22 @@ use test_images::{ARCHITECTURE, ImageConfig, OciImage};
 use tests::{Cluster, Kubectl, PASSWORD, Registry, Setup, USER};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("images are pulled with the secrets of their Pod, one after another", secrets_are_tried_in_turn),
-    ("the service account of a Pod lends it its pull secrets", a_service_account_lends_secrets),
-    ("without credentials a pull fails, backs off and says why", without_credentials_a_pull_fails),
-    ("an image without a tag is pulled each time, and one with a tag once", tags_decide_about_pulls),
-    ("an image that is brought while its pull backs off is used", a_brought_image_is_used),
-    ("of an index the image for this machine runs", of_an_index_the_right_image_runs),
-    ("an image that a secret has pulled is not for Pods without one", secrets_protect_images),
-    ("an image volume is pulled, and refused by a runtime that cannot mount it", an_image_volume_is_refused),
+    ("imagePullSecrets of a Pod are tried in order", image_pull_secrets_are_tried_in_order),
+    ("a Pod gets the imagePullSecrets of its ServiceAccount", pod_gets_pull_secrets_of_service_account),
+    ("a pull without credentials fails, backs off and reports the reason", pull_without_credentials_fails_and_backs_off),
+    ("the default pull policy is Always without a tag, else IfNotPresent", default_pull_policy_depends_on_tag),
+    ("an image imported during pull back-off is used", image_imported_during_backoff_is_used),
+    ("an image index resolves to the machine's platform", image_index_resolves_to_platform),
+    ("a Pod without credentials gets no image that a secret pulled", pulled_image_needs_credentials),
+    ("an image volume is pulled, and fails on a runtime without support", image_volume_fails_on_unsupported_runtime),
 ];
 
 pub(crate) const ALONE: &[Alone] = &[
     (
-        "a program of the administrator knows credentials for images, and the node has its own",
-        the_node_knows_credentials,
+        "the kubelet uses credential providers and the node's Docker config",
+        kubelet_uses_credential_providers_and_node_config,
     ),
-    ("an image that may be anybody's is, by configuration and by gate", verification_can_be_switched_off),
+    ("image credential verification is off by configuration or feature gate", image_verification_can_be_disabled),
 ];
 
 /// Says a word and waits.
@@ -71,7 +71,7 @@ pub(crate) fn told(kubectl: &Kubectl, name: &str, reason: &str) -> Vec<String> {
     kubectl.events(name).into_iter().filter(|(r, _)| r == reason).map(|(_, message)| message).collect()
 }
 
-fn secrets_are_tried_in_turn(cluster: &Cluster) {
+fn image_pull_secrets_are_tried_in_order(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "team/private", "1", "hello");
     // The one for the longer path is tried first, and is wrong.
@@ -99,7 +99,7 @@ fn secrets_are_tried_in_turn(cluster: &Cluster) {
     ready(&kubectl, "q");
 }
 
-fn a_service_account_lends_secrets(cluster: &Cluster) {
+fn pod_gets_pull_secrets_of_service_account(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     secret(&kubectl, "lent", registry.host(), PASSWORD);
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"},
@@ -110,7 +110,7 @@ fn a_service_account_lends_secrets(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", "/spec/imagePullSecrets"), json!([{"name": "lent"}]));
 }
 
-fn without_credentials_a_pull_fails(cluster: &Cluster) {
+fn pull_without_credentials_fails_and_backs_off(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "private", "1", "hello");
     kubectl.apply(&pod("p", &image, "", &[]));
@@ -128,7 +128,7 @@ fn without_credentials_a_pull_fails(cluster: &Cluster) {
     ready(&kubectl, "late");
 }
 
-fn tags_decide_about_pulls(cluster: &Cluster) {
+fn default_pull_policy_depends_on_tag(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     secret(&kubectl, "s", registry.host(), PASSWORD);
     for (tag, expected, policy) in [("latest", "new\n", "Always"), ("1", "old\n", "IfNotPresent")] {
@@ -148,7 +148,7 @@ fn tags_decide_about_pulls(cluster: &Cluster) {
     }
 }
 
-fn a_brought_image_is_used(cluster: &Cluster) {
+fn image_imported_during_backoff_is_used(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // Nothing listens on this port of loopback.
     let image = "127.0.0.1:9/brought:1";
@@ -164,7 +164,7 @@ fn a_brought_image_is_used(cluster: &Cluster) {
     assert_eq!(told(&kubectl, "p", "Pulled"), [present]);
 }
 
-fn of_an_index_the_right_image_runs(cluster: &Cluster) {
+fn image_index_resolves_to_platform(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     secret(&kubectl, "s", registry.host(), PASSWORD);
     // Images of their own: what was pulled with a secret does not count as imported, whatever its name.
@@ -187,7 +187,7 @@ fn of_an_index_the_right_image_runs(cluster: &Cluster) {
     }
 }
 
-fn secrets_protect_images(cluster: &Cluster) {
+fn pulled_image_needs_credentials(cluster: &Cluster) {
     let (kubectl, other, registry) = (cluster.kubectl(), cluster.kubectl(), Registry::start());
     let image = push(&registry, "private", "1", "hello");
     secret(&kubectl, "s", registry.host(), PASSWORD);
@@ -213,7 +213,7 @@ fn secrets_protect_images(cluster: &Cluster) {
     ready(&other, "wrong");
 }
 
-fn verification_can_be_switched_off() {
+fn image_verification_can_be_disabled() {
     let registry = Registry::start();
     let image = push(&registry, "private", "1", "hello");
     let never = Setup::default().kubelet(json!({"imagePullCredentialsVerificationPolicy": "NeverVerify"}));
@@ -247,7 +247,7 @@ fn write_plugin(dir: &Path, registry: &Registry) {
     std::fs::write(dir.join("config.json"), config.to_string()).unwrap();
 }
 
-fn the_node_knows_credentials() {
+fn kubelet_uses_credential_providers_and_node_config() {
     let (registry, dir) = (Registry::start(), tempfile::tempdir().unwrap());
     write_plugin(dir.path(), &registry);
     let config = dir.path().join("config.json");
@@ -277,7 +277,7 @@ fn the_node_knows_credentials() {
 }
 
 /// containerd 1.6 knows no image volumes: it sees a mount of nothing. A newer one would run the Pod.
-fn an_image_volume_is_refused(cluster: &Cluster) {
+fn image_volume_fails_on_unsupported_runtime(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "data", "1", "data");
     let pod = |name: &str, secrets: Value| {

@@ -5,12 +5,12 @@ use serde_json::json;
 use tests::{Cluster, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a claim that is deleted stays until no Pod uses it", a_claim_stays_while_it_is_used),
-    ("a volume that is deleted stays while it is bound", a_volume_stays_while_it_is_bound),
-    ("a range of addresses serves Services, and stays while one has an address of it", a_range_stays_while_it_is_used),
+    ("a deleted PersistentVolumeClaim stays until no Pod uses it", deleted_claim_stays_while_used),
+    ("a deleted PersistentVolume stays while it is bound", deleted_volume_stays_while_bound),
+    ("a deleted ServiceCIDR stays while a Service has an address of it", deleted_service_cidr_stays_while_used),
 ];
 
-fn a_claim_stays_while_it_is_used(cluster: &Cluster) {
+fn deleted_claim_stays_while_used(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let node = kubectl.run("get nodes -o jsonpath={.items[0].metadata.name}").ok();
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
@@ -33,7 +33,7 @@ fn a_claim_stays_while_it_is_used(cluster: &Cluster) {
     eventually("the claim has gone", || kubectl.get("persistentvolumeclaim/c").is_none());
 }
 
-fn a_volume_stays_while_it_is_bound(cluster: &Cluster) {
+fn deleted_volume_stays_while_bound(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "manual"});
     let mut volume =
@@ -53,7 +53,7 @@ fn a_volume_stays_while_it_is_bound(cluster: &Cluster) {
     eventually("the volume has gone", || kubectl.get("pv/held").is_none());
 }
 
-fn a_range_stays_while_it_is_used(cluster: &Cluster) {
+fn deleted_service_cidr_stays_while_used(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let range = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "spare"},
         "spec": {"cidrs": ["10.98.7.0/28"]}});

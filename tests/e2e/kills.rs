@@ -19,9 +19,9 @@ use tests::{Cluster, Kubectl, Setup, wait_for};
 use tokio::{sync::Mutex, task::JoinSet};
 
 pub(crate) const TESTS: &[Alone] = &[
-    ("no acknowledged write is lost when Podium is killed at 200 moments", no_acknowledged_write_is_lost),
-    ("Pods end where they would have when Podium is killed again and again", pods_end_where_they_would_have),
-    ("containers outlive containerd too", containers_outlive_containerd),
+    ("no acknowledged write is lost by SIGKILL at 200 moments", acknowledged_write_survives_sigkill),
+    ("Pods reach their phase through repeated SIGKILLs of Podium", pods_reach_their_phase_through_sigkills),
+    ("containers survive a SIGKILL of containerd", containers_survive_containerd_sigkill),
 ];
 
 /// How often Podium is killed under a write load.
@@ -48,7 +48,7 @@ fn seeded() -> StdRng {
     StdRng::seed_from_u64(seed)
 }
 
-fn no_acknowledged_write_is_lost() {
+fn acknowledged_write_survives_sigkill() {
     let mut random = seeded();
     let mut cluster = Cluster::start(&[]);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -175,7 +175,7 @@ fn counting(dir: &Path, name: &str, policy: &str, script: &str) -> Value {
             "command": ["sh", "-c", format!("echo start >> /v/starts; {script}")]}]}})
 }
 
-fn pods_end_where_they_would_have() {
+fn pods_reach_their_phase_through_sigkills() {
     let (mut random, dir) = (seeded(), tempfile::tempdir().unwrap());
     // A start that a kill cut off may count as a failure: on a slow machine many do, and each takes a longer back-off.
     let mut cluster =
@@ -252,7 +252,7 @@ fn check_end(kubectl: &Kubectl, pod: &str, phase: &str, expected: &Value) {
     assert_eq!(&seen, expected, "{pod}: {container}");
 }
 
-fn containers_outlive_containerd() {
+fn containers_survive_containerd_sigkill() {
     let dir = tempfile::tempdir().unwrap();
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");

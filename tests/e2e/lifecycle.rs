@@ -9,20 +9,20 @@ use std::{
 use tests::{Cluster, Kubectl, Process, eventually, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a running Pod shows its node, addresses, conditions and container", a_running_pod_shows_everything),
-    ("the events of a Pod tell its life in order", the_events_of_a_pod_tell_its_life),
-    ("a crash loop backs off and keeps the last state", a_crash_loop_backs_off),
-    ("a missing image with pull policy Never waits with ErrImageNeverPull", a_missing_image_is_named),
-    ("an invalid image name is refused by the kubelet", an_invalid_image_name_is_named),
-    ("an image that cannot be pulled backs off", an_image_that_cannot_be_pulled_backs_off),
-    ("a missing ConfigMap holds a container back until it appears", a_missing_config_map_holds_back),
-    ("a command that does not exist fails to start", a_command_that_does_not_exist),
-    ("deletion sends SIGTERM and the exit code decides the phase", deletion_sends_sigterm),
-    ("a Pod that ignores SIGTERM is killed when its grace ends", a_deaf_pod_is_killed),
-    ("a forced deletion leaves nothing on the node", a_forced_deletion_leaves_nothing),
-    ("a shorter grace period takes effect at once", a_shorter_grace_takes_effect),
-    ("a finalizer keeps a Pod that has ended", a_finalizer_keeps_a_pod),
-    ("activeDeadlineSeconds fails a Pod", active_deadline_fails_a_pod),
+    ("a running Pod shows its node, addresses, conditions and container", running_pod_has_complete_status),
+    ("the Events of a Pod are emitted in order", pod_events_are_emitted_in_order),
+    ("a crash loop backs off and keeps the last state", crash_loop_backs_off_and_keeps_last_state),
+    ("a missing image with pull policy Never waits with ErrImageNeverPull", missing_image_waits_with_err_image_never_pull),
+    ("an invalid image name waits with InvalidImageName", invalid_image_name_is_reported),
+    ("a failed image pull backs off", failed_image_pull_backs_off),
+    ("a missing ConfigMap blocks a container until it is created", missing_config_map_blocks_container),
+    ("a command that does not exist fails to start", missing_command_fails_to_start),
+    ("deletion sends SIGTERM and the exit code decides the phase", deletion_sends_sigterm_and_exit_code_decides_phase),
+    ("a Pod that ignores SIGTERM is killed after its grace period", sigterm_ignored_kills_after_grace_period),
+    ("a forced deletion leaves nothing on the node", forced_deletion_leaves_nothing_on_node),
+    ("a shorter grace period takes effect at once", shorter_grace_period_takes_effect_at_once),
+    ("a finalizer keeps a Pod that has ended", finalizer_keeps_ended_pod),
+    ("activeDeadlineSeconds fails a Pod", active_deadline_fails_pod),
 ];
 
 fn pod(name: &str, script: &str, spec: &Value) -> String {
@@ -42,7 +42,7 @@ fn run_ready(kubectl: &Kubectl, name: &str, script: &str, spec: &Value) {
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
 }
 
-fn a_running_pod_shows_everything(cluster: &Cluster) {
+fn running_pod_has_complete_status(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run_ready(&kubectl, "p", SERVE, &json!({}));
     let status = kubectl.value("pod/p", "/status");
@@ -78,7 +78,7 @@ fn a_running_pod_shows_everything(cluster: &Cluster) {
     assert_eq!(row.split_whitespace().take(4).collect::<Vec<_>>(), ["p", "1/1", "Running", "0"]);
 }
 
-fn the_events_of_a_pod_tell_its_life(cluster: &Cluster) {
+fn pod_events_are_emitted_in_order(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run_ready(&kubectl, "p", SERVE, &json!({}));
     kubectl.run("delete pod p").ok();
@@ -94,7 +94,7 @@ fn the_events_of_a_pod_tell_its_life(cluster: &Cluster) {
     assert_eq!(message("Killing"), "Stopping container c");
 }
 
-fn a_crash_loop_backs_off(cluster: &Cluster) {
+fn crash_loop_backs_off_and_keeps_last_state(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", "echo out of luck; exit 7", &json!({})));
     let waiting = "/status/containerStatuses/0/state/waiting/reason";
@@ -123,7 +123,7 @@ fn image_pod(image: &str, policy: &str) -> String {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": image, "imagePullPolicy": policy}]}}).to_string()
 }
 
-fn a_missing_image_is_named(cluster: &Cluster) {
+fn missing_image_waits_with_err_image_never_pull(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&image_pod("docker.io/library/nothing:1", "Never"));
     let message = waiting_reason(&kubectl, "ErrImageNeverPull");
@@ -131,14 +131,14 @@ fn a_missing_image_is_named(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", "/status/phase"), "Pending");
 }
 
-fn an_invalid_image_name_is_named(cluster: &Cluster) {
+fn invalid_image_name_is_reported(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&image_pod("Not An Image!", "IfNotPresent"));
     let message = waiting_reason(&kubectl, "InvalidImageName");
     assert!(message.contains("couldn't parse image name \"Not An Image!\""), "{message}");
 }
 
-fn an_image_that_cannot_be_pulled_backs_off(cluster: &Cluster) {
+fn failed_image_pull_backs_off(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // Nothing listens on this port of loopback, so the pull fails at once and reaches no network.
     kubectl.apply(&image_pod("127.0.0.1:9/nothing:1", "Always"));
@@ -146,7 +146,7 @@ fn an_image_that_cannot_be_pulled_backs_off(cluster: &Cluster) {
     assert!(message.starts_with("Back-off pulling image \"127.0.0.1:9/nothing:1\""), "{message}");
 }
 
-fn a_missing_config_map_holds_back(cluster: &Cluster) {
+fn missing_config_map_blocks_container(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", SERVE],
         "env": [{"name": "WORD", "valueFrom": {"configMapKeyRef": {"name": "words", "key": "word"}}}]}]});
@@ -162,7 +162,7 @@ fn a_missing_config_map_holds_back(cluster: &Cluster) {
     assert_eq!(kubectl.run("logs p").ok(), "hello\n");
 }
 
-fn a_command_that_does_not_exist(cluster: &Cluster) {
+fn missing_command_fails_to_start(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["/no/such/program"]}]});
     kubectl.apply(&pod("p", "", &spec));
@@ -195,7 +195,7 @@ fn phases_until_gone(kubectl: &Kubectl, delete: &str) -> Vec<String> {
     phases
 }
 
-fn deletion_sends_sigterm(cluster: &Cluster) {
+fn deletion_sends_sigterm_and_exit_code_decides_phase(cluster: &Cluster) {
     for (script, phase) in [(SERVE, "Succeeded"), ("trap 'exit 4' TERM; sleep 1000 & wait", "Failed")] {
         let kubectl = cluster.kubectl();
         // No test waits for the end of that.
@@ -209,7 +209,7 @@ fn deletion_sends_sigterm(cluster: &Cluster) {
     }
 }
 
-fn a_deaf_pod_is_killed(cluster: &Cluster) {
+fn sigterm_ignored_kills_after_grace_period(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run_ready(
         &kubectl,
@@ -222,7 +222,7 @@ fn a_deaf_pod_is_killed(cluster: &Cluster) {
     assert!(start.elapsed() >= Duration::from_secs(2), "SIGKILL came before the grace period was over");
 }
 
-fn a_forced_deletion_leaves_nothing(cluster: &Cluster) {
+fn forced_deletion_leaves_nothing_on_node(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run_ready(&kubectl, "p", "trap '' TERM; while :; do sleep 1; done # forced-deletion-marker", &json!({}));
     let uid = kubectl.value("pod/p", "/metadata/uid").as_str().unwrap().to_owned();
@@ -256,7 +256,7 @@ fn node_mentions(data_dir: &std::path::Path, uid: &str) -> bool {
     mounts.contains(uid)
 }
 
-fn a_shorter_grace_takes_effect(cluster: &Cluster) {
+fn shorter_grace_period_takes_effect_at_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run_ready(&kubectl, "p", "trap '' TERM; while :; do sleep 1; done", &json!({"terminationGracePeriodSeconds": 300}));
     kubectl.run("delete pod p --wait=false").ok();
@@ -265,7 +265,7 @@ fn a_shorter_grace_takes_effect(cluster: &Cluster) {
     assert!(kubectl.get("pod/p").is_none());
 }
 
-fn a_finalizer_keeps_a_pod(cluster: &Cluster) {
+fn finalizer_keeps_ended_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run_ready(&kubectl, "p", SERVE, &json!({}));
     kubectl.args(&["patch", "pod", "p", "-p", r#"{"metadata":{"finalizers":["example.com/hold"]}}"#], "").ok();
@@ -276,7 +276,7 @@ fn a_finalizer_keeps_a_pod(cluster: &Cluster) {
     kubectl.run("wait --for=delete pod/p --timeout=30s").ok();
 }
 
-fn active_deadline_fails_a_pod(cluster: &Cluster) {
+fn active_deadline_fails_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", SERVE, &json!({"activeDeadlineSeconds": 2})));
     kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));

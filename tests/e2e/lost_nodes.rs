@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use tests::{Kubectl, Setup, wait_for};
 
 pub(crate) const TESTS: &[Alone] = &[
-    ("Pods of a node that is gone fail, and go", pods_of_a_lost_node),
-    ("Pods that end on a node that is out of service go", pods_out_of_service),
+    ("Pods of a deleted node fail and are garbage collected", pods_of_deleted_node_are_collected),
+    ("terminating Pods of an out-of-service node are deleted by force", pods_on_out_of_service_node_are_deleted),
 ];
 
 /// A node without a kubelet, and a Pod that was put upon it.
@@ -24,7 +24,7 @@ fn condition(pod: &Value, name: &str) -> Value {
     all.into_iter().flatten().find(|c| c["type"] == name).cloned().unwrap_or_default()
 }
 
-fn pods_of_a_lost_node() {
+fn pods_of_deleted_node_are_collected() {
     let cluster = Setup::default().without_images().start();
     let kubectl = cluster.kubectl_in("default");
     apply(&kubectl, "lost", &["example.com/look"]);
@@ -63,7 +63,7 @@ fn pods_of_a_lost_node() {
     kubectl.run("wait --for=delete pod/lost --timeout=30s").ok();
 }
 
-fn pods_out_of_service() {
+fn pods_on_out_of_service_node_are_deleted() {
     let cluster = Setup::default().without_images().start();
     let kubectl = cluster.kubectl_in("default");
     for name in ["out", "silent"] {

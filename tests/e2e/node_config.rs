@@ -6,9 +6,9 @@ use std::{os::unix::process::ExitStatusExt, path::Path};
 use tests::{Setup, eventually, pod_cgroup};
 
 pub(crate) const TESTS: &[Alone] = &[
-    ("logs are rotated and kubectl logs follows over the rotation", logs_are_rotated),
-    ("Pods have cgroups by their class, which go with them", pods_have_cgroups),
-    ("a KubeletConfiguration with an unknown field is refused by name", an_unknown_field_is_refused),
+    ("kubectl logs -f continues across log rotation", logs_are_followed_across_rotation),
+    ("Pods have cgroups by QoS class, which are removed with them", pods_have_cgroups_by_qos_class),
+    ("a KubeletConfiguration with an unknown field is refused by name", unknown_kubelet_config_field_is_refused),
 ];
 
 fn files_of(dir: &Path) -> Vec<String> {
@@ -16,7 +16,7 @@ fn files_of(dir: &Path) -> Vec<String> {
     entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
 }
 
-fn logs_are_rotated() {
+fn logs_are_followed_across_rotation() {
     let kubelet = json!({"containerLogMaxSize": "5Ki", "containerLogMaxFiles": 3, "containerLogMonitorInterval": "3s"});
     let cluster = Setup::default().kubelet(kubelet).start();
     let kubectl = cluster.kubectl_in("default");
@@ -39,7 +39,7 @@ fn logs_are_rotated() {
     eventually("the logs to go with the Pod", || !logs.exists());
 }
 
-fn pods_have_cgroups() {
+fn pods_have_cgroups_by_qos_class() {
     let cluster = Setup::default().kubelet(json!({"podPidsLimit": 100})).start();
     let kubectl = cluster.kubectl_in("default");
     let amounts = json!({"cpu": "100m", "memory": "32Mi"});
@@ -72,7 +72,7 @@ fn pods_have_cgroups() {
     }
 }
 
-fn an_unknown_field_is_refused() {
+fn unknown_kubelet_config_field_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("kubelet.yaml");
     std::fs::write(&path, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPod: 1\n")

@@ -9,13 +9,13 @@ use std::net::TcpListener;
 use tests::{Kubectl, Setup};
 
 pub(crate) const TESTS: &[Alone] =
-    &[("a node answers HTTPS where it is told to, and only whom it knows", a_node_answers_https)];
+    &[("the kubelet serves HTTPS and authenticates and authorizes clients", kubelet_server_authenticates_and_authorizes)];
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn a_node_answers_https() {
+fn kubelet_server_authenticates_and_authorizes() {
     let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
     let (others, others_key) = authority();
     let mut cluster = Setup::default().kubelet(json!({"address": "127.0.0.1", "port": port})).start();

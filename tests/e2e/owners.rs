@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("what belongs to a deleted object goes with it", dependents_go),
-    ("kubectl delete --cascade=foreground waits for what belongs to an object", foreground),
-    ("an owner is known by its name and in its namespace", owners_are_named),
-    ("owners in a circle do not wait for each other", circles_go),
-    ("what has no namespace stays though its owner has one", unresolvable_owners),
-    ("kubectl delete --cascade=orphan leaves what belongs to an object", orphans_stay),
+    ("background deletion deletes dependents", background_deletion_deletes_dependents),
+    ("kubectl delete --cascade=foreground waits for dependents", foreground_deletion_waits_for_dependents),
+    ("an owner reference matches name, UID and namespace", owner_reference_matches_name_and_namespace),
+    ("circular owner references do not block deletion", circular_owners_do_not_block_deletion),
+    ("a cluster-scoped object with a namespaced owner is kept", cluster_scoped_dependent_of_namespaced_owner_is_kept),
+    ("kubectl delete --cascade=orphan keeps dependents", orphan_deletion_keeps_dependents),
 ];
 
 fn config_map(kubectl: &Kubectl, name: &str, owner: Option<&str>, finalizers: &[&str]) {
@@ -26,7 +26,7 @@ fn reference(kubectl: &Kubectl, owner: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid, "blockOwnerDeletion": true})
 }
 
-fn dependents_go(cluster: &Cluster) {
+fn background_deletion_deletes_dependents(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config_map(&kubectl, "owner", None, &[]);
     config_map(&kubectl, "other", None, &[]);
@@ -40,7 +40,7 @@ fn dependents_go(cluster: &Cluster) {
     eventually("the Pod is gone", || kubectl.get("pod/p").is_none());
 }
 
-fn owners_are_named(cluster: &Cluster) {
+fn owner_reference_matches_name_and_namespace(cluster: &Cluster) {
     let (kubectl, elsewhere) = (cluster.kubectl(), cluster.kubectl());
     config_map(&kubectl, "owner", None, &[]);
     config_map(&kubectl, "other", None, &[]);
@@ -69,7 +69,7 @@ fn owners_are_named(cluster: &Cluster) {
     });
 }
 
-fn foreground(cluster: &Cluster) {
+fn foreground_deletion_waits_for_dependents(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config_map(&kubectl, "owner", None, &[]);
     config_map(&kubectl, "dependent", Some("owner"), &["example.com/hold"]);
@@ -86,7 +86,7 @@ fn foreground(cluster: &Cluster) {
     });
 }
 
-fn orphans_stay(cluster: &Cluster) {
+fn orphan_deletion_keeps_dependents(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config_map(&kubectl, "owner", None, &[]);
     config_map(&kubectl, "dependent", Some("owner"), &[]);
@@ -96,7 +96,7 @@ fn orphans_stay(cluster: &Cluster) {
     assert!(left["metadata"].get("ownerReferences").is_none(), "{left}");
 }
 
-fn circles_go(cluster: &Cluster) {
+fn circular_owners_do_not_block_deletion(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let names = ["a", "b", "c"];
     names.iter().for_each(|name| config_map(&kubectl, name, None, &[]));
@@ -108,7 +108,7 @@ fn circles_go(cluster: &Cluster) {
     eventually("all are gone", || names.iter().all(|name| kubectl.get(&format!("configmap/{name}")).is_none()));
 }
 
-fn unresolvable_owners(cluster: &Cluster) {
+fn cluster_scoped_dependent_of_namespaced_owner_is_kept(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config_map(&kubectl, "owner", None, &[]);
     let owner = reference(&kubectl, "owner");

@@ -7,13 +7,13 @@ use test_images::ImageConfig;
 use tests::{Cluster, Setup, wait_for};
 
 pub(crate) const ALONE: &[Alone] =
-    &[("an archive that is broken or names nothing leaves nothing", a_broken_archive_leaves_nothing)];
+    &[("a broken or unnamed image archive leaves nothing in the store", broken_archive_leaves_nothing)];
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("images of both archive formats are imported under every name in them", images_are_imported),
-    ("an archive that is none is refused", an_archive_that_is_none_is_refused),
-    ("explain says why, what next and until when", explain_says_why),
-    ("the history of a Pod can be gone through again", a_history_is_replayed),
+    ("image import reads Docker and OCI archives with all their names", image_import_reads_docker_and_oci_archives),
+    ("image import refuses a file that is no archive", import_refuses_invalid_archive),
+    ("podium explain shows reason, next step and deadline", explain_shows_reason_next_step_and_deadline),
+    ("the history of a Pod can be replayed", pod_history_can_be_replayed),
 ];
 
 /// What `podium` prints, and whether it ended well.
@@ -28,7 +28,7 @@ fn pod(name: &str, image: &str, script: &str) -> Value {
         "containers": [{"name": "c", "image": image, "imagePullPolicy": "Never", "command": ["sh", "-c", script]}]}})
 }
 
-fn images_are_imported(cluster: &Cluster) {
+fn image_import_reads_docker_and_oci_archives(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let dir = tempfile::tempdir().unwrap();
     let (docker, oci) = (dir.path().join("docker.tar"), dir.path().join("oci.tar"));
@@ -46,7 +46,7 @@ fn images_are_imported(cluster: &Cluster) {
     }
 }
 
-fn an_archive_that_is_none_is_refused(cluster: &Cluster) {
+fn import_refuses_invalid_archive(cluster: &Cluster) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "no archive").unwrap();
     let (done, said) = podium(cluster, &["image", "import", file.path().to_str().unwrap()]);
@@ -55,7 +55,7 @@ fn an_archive_that_is_none_is_refused(cluster: &Cluster) {
     assert!(!done && said.contains("cannot read /no/such/file.tar"), "{said}");
 }
 
-fn explain_says_why(cluster: &Cluster) {
+fn explain_shows_reason_next_step_and_deadline(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let crashes = pod("crashes", test_images::BUSYBOX, "exit 7");
     let runs = pod("runs", test_images::BUSYBOX, "sleep 100000");
@@ -91,7 +91,7 @@ fn explain_says_why(cluster: &Cluster) {
     assert_eq!((done, said.as_str()), (false, "podium: Error from server (NotFound): pods \"nobody\" not found\n"));
 }
 
-fn a_history_is_replayed(cluster: &Cluster) {
+fn pod_history_can_be_replayed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", test_images::BUSYBOX, "exit 3").to_string());
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
@@ -104,7 +104,7 @@ fn a_history_is_replayed(cluster: &Cluster) {
     assert_eq!((container.restart_count, replayed.facts > 10), (1, true));
 }
 
-fn a_broken_archive_leaves_nothing() {
+fn broken_archive_leaves_nothing() {
     // What is there already would not be unpacked again.
     let cluster = Setup::default().without_images().start();
     let dir = tempfile::tempdir().unwrap();

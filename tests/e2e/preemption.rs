@@ -4,7 +4,7 @@ use crate::Alone;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl};
 
-pub(crate) const TESTS: &[Alone] = &[("a critical Pod makes others go, as few as can be", a_critical_pod_makes_room)];
+pub(crate) const TESTS: &[Alone] = &[("the kubelet preempts as few Pods as possible for a critical Pod", critical_pod_preempts_as_few_pods_as_possible)];
 
 fn pod(name: &str, cpu: Option<i64>, spec: &Value) -> Value {
     let resources = cpu.map_or(json!({}), |milli| json!({"requests": {"cpu": format!("{milli}m")}}));
@@ -26,7 +26,7 @@ fn cpus(kubectl: &Kubectl) -> i64 {
     text.strip_suffix('m').map_or_else(|| text.parse::<i64>().unwrap() * 1000, |milli| milli.parse().unwrap())
 }
 
-fn a_critical_pod_makes_room() {
+fn critical_pod_preempts_as_few_pods_as_possible() {
     let cluster = Cluster::start(&["--node-name", "node-1"]);
     let kubectl = cluster.kubectl_in("default");
     let all = cpus(&kubectl);

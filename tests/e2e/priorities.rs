@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a Pod of a higher priority takes the place of others, as few as can be", a_higher_priority_takes_a_place),
-    ("a Pod that never preempts waits, and so does one of the same priority", nobody_is_preempted_for_these),
-    ("of two victims the one goes that no disruption budget protects", budgets_are_looked_at),
+    ("a Pod of higher priority preempts as few Pods as possible", higher_priority_preempts_as_few_pods_as_possible),
+    ("preemptionPolicy Never and equal priority preempt nothing", never_and_equal_priority_preempt_nothing),
+    ("preemption prefers victims without a PodDisruptionBudget", preemption_prefers_victims_without_budget),
 ];
 
 /// What the node has of its own for a test: nobody else's Pods are in the way.
@@ -63,7 +63,7 @@ fn ready(kubectl: &Kubectl, name: &str) {
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
 }
 
-fn a_higher_priority_takes_a_place(cluster: &Cluster) {
+fn higher_priority_preempts_as_few_pods_as_possible(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let seats = Seats::new(&kubectl, 3);
     let (low, high) = (seats.class(10), seats.class(1000));
@@ -95,7 +95,7 @@ fn a_higher_priority_takes_a_place(cluster: &Cluster) {
     seats.end();
 }
 
-fn nobody_is_preempted_for_these(cluster: &Cluster) {
+fn never_and_equal_priority_preempt_nothing(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let seats = Seats::new(&kubectl, 1);
     // Below what Pods of other tests have: where some have less, it is told that to take their places would not help.
@@ -126,7 +126,7 @@ fn nobody_is_preempted_for_these(cluster: &Cluster) {
     seats.end();
 }
 
-fn budgets_are_looked_at(cluster: &Cluster) {
+fn preemption_prefers_victims_without_budget(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let seats = Seats::new(&kubectl, 2);
     let (low, high) = (seats.class(10), seats.class(1000));

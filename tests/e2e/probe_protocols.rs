@@ -6,9 +6,9 @@ use std::time::Duration;
 use tests::{Cluster, Kubectl, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a readiness probe may speak HTTPS, and shows its headers", https),
-    ("a readiness probe may speak gRPC, and name a service", grpc),
-    ("a container whose gRPC service serves no more is restarted", grpc_restarts),
+    ("an HTTPS readiness probe works and sends its headers", https_readiness_probe_sends_headers),
+    ("a gRPC readiness probe works and names its service", grpc_readiness_probe_names_service),
+    ("a gRPC liveness probe that fails restarts the container", grpc_liveness_failure_restarts_container),
 ];
 
 /// A Pod of the server, which comes from the node together with the libraries that it is linked to.
@@ -49,7 +49,7 @@ fn check(cluster: &Cluster, cases: &[(&str, Value, Result<(), &str>)]) {
     }
 }
 
-fn https(cluster: &Cluster) {
+fn https_readiness_probe_sends_headers(cluster: &Cluster) {
     let word = json!([{"name": "X-Word", "value": "hello"}]);
     let other = json!([{"name": "X-Word", "value": "hello"}, {"name": "Host", "value": "other.example"}]);
     let get = |headers: &Value| json!({"httpGet": {"scheme": "HTTPS", "port": "tls", "httpHeaders": headers}});
@@ -63,7 +63,7 @@ fn https(cluster: &Cluster) {
     );
 }
 
-fn grpc(cluster: &Cluster) {
+fn grpc_readiness_probe_names_service(cluster: &Cluster) {
     let service = |name: &str| json!({"grpc": {"port": 9090, "service": name}});
     let unknown = "error: health rpc probe failed: rpc error: code = NotFound desc = service not registered";
     check(
@@ -77,7 +77,7 @@ fn grpc(cluster: &Cluster) {
     );
 }
 
-fn grpc_restarts(cluster: &Cluster) {
+fn grpc_liveness_failure_restarts_container(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"grpc": {"port": 9090, "service": "down"}, "periodSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 1});
     apply(&kubectl, "p", &json!({"livenessProbe": probe}));

@@ -9,9 +9,9 @@ use std::{
 };
 use tests::{Cluster, eventually};
 
-pub(crate) const TESTS: &[Shared] = &[("a server in a Pod is asked through the API, as a Pod and as a Service", asks)];
+pub(crate) const TESTS: &[Shared] = &[("the API proxies requests to Pods and Services", api_proxies_requests_to_pods_and_services)];
 
-fn asks(cluster: &Cluster) {
+fn api_proxies_requests_to_pods_and_services(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let command = "mkdir -p /tmp/w/sub && echo hello > /tmp/w/index.html && echo deep > /tmp/w/sub/index.html && exec httpd -f -p 8080 -h /tmp/w";
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", command],

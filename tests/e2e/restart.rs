@@ -10,10 +10,10 @@ use std::io::{Read, Write};
 use tests::{Cluster, Kubectl, Process};
 
 pub(crate) const TESTS: &[Alone] = &[
-    ("containers outlive Podium and are taken over", containers_outlive_podium),
-    ("an exit while Podium is down keeps its code and counts once", an_exit_while_podium_is_down),
-    ("a shim that its containerd has forgotten goes", a_forgotten_shim_goes),
-    ("a preStop hook that Podium's end cut off is run again", a_hook_is_cut_off),
+    ("containers survive a restart of Podium and are adopted", containers_survive_podium_restart),
+    ("an exit while Podium is down keeps its code and counts once", exit_while_podium_is_down_counts_once),
+    ("a shim that containerd does not know is ended", unknown_shim_is_ended),
+    ("a preStop hook interrupted by a restart of Podium runs again", interrupted_pre_stop_hook_runs_again),
 ];
 
 fn pod(name: &str, policy: &str, script: &str) -> String {
@@ -35,7 +35,7 @@ fn identity(kubectl: &Kubectl) -> Value {
     ])
 }
 
-fn containers_outlive_podium() {
+fn containers_survive_podium_restart() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pod("p", "Always", "trap 'exit 0' TERM; sleep 100000 & wait"));
@@ -50,7 +50,7 @@ fn containers_outlive_podium() {
     kubectl.run("delete pod p --timeout=30s").ok();
 }
 
-fn an_exit_while_podium_is_down() {
+fn exit_while_podium_is_down_counts_once() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pod("p", "Never", "sleep 3; exit 42"));
@@ -66,7 +66,7 @@ fn an_exit_while_podium_is_down() {
 }
 
 /// At least once: nobody knows whether a hook that was begun was done.
-fn a_hook_is_cut_off() {
+fn interrupted_pre_stop_hook_runs_again() {
     let mut cluster = Cluster::start(&[]);
     let (kubectl, out) = (cluster.kubectl_in("default"), tempfile::tempdir().unwrap());
     let script = "trap 'echo stopped >> /out/log; exit 0' TERM; sleep 100000 & wait";
@@ -124,7 +124,7 @@ fn serves(address: &str) {
 }
 
 /// containerd forgets a task that takes too long to be deleted: here it never knew it.
-fn a_forgotten_shim_goes() {
+fn unknown_shim_is_ended() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pod("p", "Always", "sleep 100000"));

@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use tests::{Cluster, Kubectl, Setup, eventually, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("rules of containers restart them under a policy that never does", rules_restart_containers),
-    ("containers have restart policies of their own", policies_of_their_own),
-    ("what a rule restarts backs off as all do", what_a_rule_restarts_backs_off),
-    ("a container with another image is stopped and another takes its place", another_image_takes_over),
+    ("restartPolicyRules restart a container under Never", restart_policy_rules_restart_container_under_never),
+    ("a container's own restartPolicy overrides that of the Pod", container_restart_policy_overrides_pod),
+    ("restarts by restartPolicyRules back off", restart_by_rule_backs_off),
+    ("an image change stops the container and starts the new image", image_change_restarts_container),
 ];
 
 pub(crate) const ALONE: &[Alone] = &[
-    ("a rule restarts all containers of a Pod in their sandbox", a_rule_restarts_all),
-    ("the back-off of a node may be a short one", a_short_back_off),
-    ("a node may have a longest back-off of its own", a_longest_back_off),
+    ("RestartAllContainers restarts all containers in the same sandbox", restart_all_containers_keeps_sandbox),
+    ("crashLoopBackOff.maxContainerRestartPeriod shortens the back-off", max_restart_period_shortens_backoff),
+    ("crashLoopBackOff.maxContainerRestartPeriod limits the back-off", max_restart_period_limits_backoff),
 ];
 
 /// A Pod with an emptyDir `/data` in all of its containers.
@@ -52,7 +52,7 @@ fn ends(name: &str, codes: &[i32]) -> Value {
     shell(name, &format!("echo x >> /data/{name}; case $(wc -l < /data/{name}) in {cases} esac"))
 }
 
-fn rules_restart_containers(cluster: &Cluster) {
+fn restart_policy_rules_restart_container_under_never(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod(
         "p",
@@ -81,7 +81,7 @@ fn rules_restart_containers(cluster: &Cluster) {
 
 /// The examples of the documentation: one that is tried once, an init container that is tried once; and a sidecar, which
 /// is restarted whatever its rules say.
-fn policies_of_their_own(cluster: &Cluster) {
+fn container_restart_policy_overrides_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let never = json!({"restartPolicy": "Never"});
     kubectl.apply(&pod(
@@ -123,7 +123,7 @@ fn without_policy() -> Value {
     fields
 }
 
-fn what_a_rule_restarts_backs_off(cluster: &Cluster) {
+fn restart_by_rule_backs_off(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let container = with(ends("c", &[42, 42, 42]), &rule("Restart", "In", &[42]));
     kubectl.apply(&pod("p", json!({"restartPolicy": "Never", "containers": [container]})));
@@ -135,7 +135,7 @@ fn what_a_rule_restarts_backs_off(cluster: &Cluster) {
 
 const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
-fn another_image_takes_over(cluster: &Cluster) {
+fn image_change_restarts_container(cluster: &Cluster) {
     const OTHER: &str = "docker.io/library/other:2";
     let (kubectl, dir) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let tar = dir.path().join("other.tar");
@@ -186,7 +186,7 @@ fn counts(kubectl: &Kubectl) -> Vec<i64> {
     all.flatten().filter_map(|c| c["restartCount"].as_i64()).collect()
 }
 
-fn a_rule_restarts_all() {
+fn restart_all_containers_keeps_sandbox() {
     let mut cluster = Cluster::start(&["--feature-gates", GATES]);
     let kubectl = cluster.kubectl_in("default");
     let hook = json!({"lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", "echo x >> /data/hook; sleep 20"]}}}});
@@ -230,7 +230,7 @@ fn a_rule_restarts_all() {
     kubectl.run("delete pod p --grace-period=1 --timeout=30s").ok();
 }
 
-fn a_short_back_off() {
+fn max_restart_period_shortens_backoff() {
     let cluster = Cluster::start(&["--feature-gates", "ReduceDefaultCrashLoopBackOffDecay=true"]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pod("p", json!({"containers": [shell("c", "exit 1")]})));
@@ -249,7 +249,7 @@ fn a_short_back_off() {
 }
 
 /// That of the node wins over those of the gate and of upstream, and is the first one too when it is shorter.
-fn a_longest_back_off() {
+fn max_restart_period_limits_backoff() {
     for (gates, restarts, seconds) in [("", 2, 3), ("ReduceDefaultCrashLoopBackOffDecay=true", 4, 3)] {
         let longest = json!({"crashLoopBackOff": {"maxContainerRestartPeriod": format!("{seconds}s")}});
         let cluster = Setup::default().kubelet(longest).args(&["--feature-gates", gates]).start();

@@ -9,17 +9,17 @@ use std::{
 };
 
 pub(crate) const TESTS: &[Alone] = &[
-    ("podium run ends with 0 when all Pods succeeded, and leaves nothing", all_succeeded),
-    ("podium run ends with 1 when a Pod failed", one_failed),
-    ("Ctrl-C ends podium run and its Pods gracefully", ctrl_c_ends_it_gracefully),
-    ("what a podium run that was killed has left goes with the next one", a_killed_run_is_cleaned_up),
-    ("podium run ends with 124 when time is up", time_is_up),
-    ("podium run ends what comes again, in order", what_comes_again_is_ended),
-    ("podium run ends with its Jobs, and finds the Pods whose names it did not choose", jobs_and_generated_names),
-    ("podium run of nothing that runs is over at once", nothing_to_wait_for),
-    ("podium run refuses fields and kinds that nobody knows", what_nobody_knows),
-    ("podium run can be interrupted twice", interrupted_twice),
-    ("runc is found where Podium has found it", runc_is_found),
+    ("podium run exits with 0 when all Pods succeeded and removes everything", run_exits_with_0_when_all_pods_succeeded),
+    ("podium run exits with 1 when a Pod failed", run_exits_with_1_when_a_pod_failed),
+    ("Ctrl-C ends podium run and its Pods gracefully", ctrl_c_ends_run_gracefully),
+    ("podium run cleans up after a killed podium run", run_cleans_up_after_a_killed_run),
+    ("podium run exits with 124 at its timeout", run_exits_with_124_at_timeout),
+    ("podium run ends restarting workloads in order", run_ends_restarting_workloads_in_order),
+    ("podium run waits for Jobs and Pods with generated names", run_waits_for_jobs_and_generated_names),
+    ("podium run of manifests without workloads ends at once", run_without_workloads_ends_at_once),
+    ("podium run refuses unknown fields and kinds", run_refuses_unknown_fields_and_kinds),
+    ("a second Ctrl-C ends podium run at once", second_ctrl_c_ends_run_at_once),
+    ("containerd uses the runc that Podium found", runc_path_is_passed_to_containerd),
 ];
 
 /// A Pod with this script.
@@ -65,7 +65,7 @@ fn run_of(object: &Value, timeout: &str) -> (i32, String) {
     outcome(dir.path(), &output)
 }
 
-fn ctrl_c_ends_it_gracefully() {
+fn ctrl_c_ends_run_gracefully() {
     let dir = tempfile::tempdir().unwrap();
     let script = "trap 'echo finished in order; exit 0' TERM; echo it serves; while :; do sleep 0.1; done";
     let mut child = command(dir.path(), script, "60s").stdout(Stdio::piped()).spawn().unwrap();
@@ -80,24 +80,24 @@ fn ctrl_c_ends_it_gracefully() {
     assert_eq!(code, 130, "{text}");
 }
 
-fn all_succeeded() {
+fn run_exits_with_0_when_all_pods_succeeded() {
     let (code, text) = run("echo it works", "60s");
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("| it works") && text.contains("Succeeded"), "{text}");
 }
 
-fn one_failed() {
+fn run_exits_with_1_when_a_pod_failed() {
     let (code, text) = run("exit 3", "60s");
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("exited with code 3, Error"), "{text}");
 }
 
-fn time_is_up() {
+fn run_exits_with_124_at_timeout() {
     let (code, text) = run("sleep 1000", "3s");
     assert_eq!(code, 124, "{text}");
 }
 
-fn a_killed_run_is_cleaned_up() {
+fn run_cleans_up_after_a_killed_run() {
     let dir = tempfile::tempdir().unwrap();
     let mut child = command(dir.path(), "echo it serves; sleep 1000", "60s").stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
@@ -117,7 +117,7 @@ fn tells(text: &str, subject: &str, what: &str) -> bool {
     text.lines().any(|line| line.contains(&format!(" {subject} ")) && line.contains(what))
 }
 
-fn what_comes_again_is_ended() {
+fn run_ends_restarting_workloads_in_order() {
     let script = "trap 'echo finished in order; exit 0' TERM; echo it serves; while :; do sleep 0.1; done";
     let mut spec = template(script);
     spec["restartPolicy"] = "Always".into();
@@ -129,7 +129,7 @@ fn what_comes_again_is_ended() {
     assert!(text.contains("| finished in order") && !text.contains("could not be ended"), "{text}");
 }
 
-fn jobs_and_generated_names() {
+fn run_waits_for_jobs_and_generated_names() {
     let mut named = pod("echo it works");
     named["metadata"] = json!({"generateName": "p-"});
     let (code, text) = run_of(&named, "60s");
@@ -144,13 +144,13 @@ fn jobs_and_generated_names() {
     assert!(code == 1 && tells(&text, "job/j", "[BackoffLimitExceeded]"), "{code} {text}");
 }
 
-fn nothing_to_wait_for() {
+fn run_without_workloads_ends_at_once() {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
     let (code, text) = run_of(&map, "60s");
     assert!(code == 0 && text.contains("there is nothing to wait for"), "{code} {text}");
 }
 
-fn what_nobody_knows() {
+fn run_refuses_unknown_fields_and_kinds() {
     let mut wrong = pod("true");
     wrong["spec"]["containers"][0]["bogus"] = json!(1);
     let (code, text) = run_of(&wrong, "60s");
@@ -160,7 +160,7 @@ fn what_nobody_knows() {
     assert!(code == 2 && text.contains("the cluster serves no Strange of example.com/v1"), "{code} {text}");
 }
 
-fn interrupted_twice() {
+fn second_ctrl_c_ends_run_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let mut stubborn = pod("trap '' TERM; echo it serves; while :; do sleep 0.1; done");
     stubborn["spec"]["terminationGracePeriodSeconds"] = 3600.into();
@@ -178,7 +178,7 @@ fn interrupted_twice() {
     assert!(code == 130 && text.contains("interrupted again"), "{code} {text}");
 }
 
-fn runc_is_found() {
+fn runc_path_is_passed_to_containerd() {
     let dir = tempfile::tempdir().unwrap();
     let output = command(dir.path(), "echo it works", "60s").env("PATH", "/nowhere").output().unwrap();
     let (code, text) = outcome(dir.path(), &output);

@@ -13,19 +13,19 @@ use std::{
 use tests::{Cluster, Kubectl, eventually, podium_binary};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a Service leads to all of its Pods that are ready, by address and by name", leads),
-    ("a Pod of a Service sees who asks, and reaches itself", sees),
-    ("a client stays with its Pod where the Service says so", stays),
-    ("a node port answers at the node's address and at 127.0.0.1", at_node_ports),
-    ("a load balancer has an address that Pods and node reach", balanced),
-    ("a headless Service has the names of its Pods", headless),
-    ("UDP goes to the next Pod when one has gone", over_udp),
-    ("another name is told for a Service of that kind", other_names),
-    ("a Pod reaches the API with its service account", reaches_the_api),
+    ("a Service balances over its ready Pods, by address and by name", service_balances_over_ready_pods),
+    ("a Pod sees the client's address and reaches its own Service", pod_sees_client_address_and_own_service),
+    ("sessionAffinity ClientIP keeps a client at one Pod", session_affinity_keeps_client_at_one_pod),
+    ("a node port answers at the node's address and at 127.0.0.1", node_port_answers_at_node_and_loopback),
+    ("a LoadBalancer Service gets an address that Pods and node reach", load_balancer_address_is_reachable),
+    ("a headless Service resolves to its Pods", headless_service_resolves_to_pods),
+    ("UDP traffic moves to another Pod when one is deleted", udp_moves_to_another_pod),
+    ("an ExternalName Service resolves to a CNAME", external_name_service_resolves_to_cname),
+    ("a Pod reaches the API with its ServiceAccount token", pod_reaches_api_with_its_token),
 ];
 
 pub(crate) const ALONE: &[Alone] =
-    &[("Services go on while Podium is down, and nothing of them is left at its end", outlives)];
+    &[("Service rules act while Podium is down and are removed with the cluster", service_rules_act_while_podium_is_down)];
 
 /// A Pod that answers on port 8080 with its name, and at `/cgi-bin/who` with the address of who asks.
 fn web(name: &str) -> Value {
@@ -81,7 +81,7 @@ fn get_here(address: &str) -> String {
     asked.ok().and_then(|_| answer.split("\r\n\r\n").nth(1)).unwrap_or_default().trim().to_owned()
 }
 
-fn leads(cluster: &Cluster) {
+fn service_balances_over_ready_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &["a", "b"], &json!({}));
     let ip = kubectl.value("service/web", "/spec/clusterIP");
@@ -110,7 +110,7 @@ fn leads(cluster: &Cluster) {
     });
 }
 
-fn sees(cluster: &Cluster) {
+fn pod_sees_client_address_and_own_service(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &["a"], &json!({}));
     let client = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "client"}, "spec": {
@@ -126,7 +126,7 @@ fn sees(cluster: &Cluster) {
     eventually("a Pod reaches itself", || !get(&kubectl, "a", "http://web/cgi-bin/who").is_empty());
 }
 
-fn stays(cluster: &Cluster) {
+fn session_affinity_keeps_client_at_one_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &["a", "b", "c"], &json!({"sessionAffinity": "ClientIP"}));
     eventually("somebody answers", || !get(&kubectl, "a", "http://web").is_empty());
@@ -135,7 +135,7 @@ fn stays(cluster: &Cluster) {
     assert_eq!(others, [first].into());
 }
 
-fn at_node_ports(cluster: &Cluster) {
+fn node_port_answers_at_node_and_loopback(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     for policy in ["Cluster", "Local"] {
         start(&kubectl, &["a"], &json!({"type": "NodePort", "externalTrafficPolicy": policy}));
@@ -150,7 +150,7 @@ fn at_node_ports(cluster: &Cluster) {
 }
 
 /// One socket all the time, as clients of name servers and of metrics have it.
-fn over_udp(cluster: &Cluster) {
+fn udp_moves_to_another_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&service(&json!({"ports": [{"port": 53, "targetPort": 8081, "protocol": "UDP"}]})).to_string());
     let ip = kubectl.value("service/web", "/spec/clusterIP");
@@ -176,7 +176,7 @@ fn resolve(kubectl: &Kubectl, from: &str, kind: &str, name: &str) -> String {
     format!("{}{}", said.stdout, said.stderr)
 }
 
-fn balanced(cluster: &Cluster) {
+fn load_balancer_address_is_reachable(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &["a", "b"], &json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false}));
     kubectl.run("wait --for=jsonpath={.status.loadBalancer.ingress[0].ip} --timeout=60s service/web").ok();
@@ -195,7 +195,7 @@ fn balanced(cluster: &Cluster) {
     });
 }
 
-fn headless(cluster: &Cluster) {
+fn headless_service_resolves_to_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&service(&json!({"clusterIP": "None"})).to_string());
     for name in ["web-0", "web-1"] {
@@ -226,7 +226,7 @@ fn headless(cluster: &Cluster) {
     });
 }
 
-fn other_names(cluster: &Cluster) {
+fn external_name_service_resolves_to_cname(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &["a"], &json!({}));
     let name = format!("web.{}.svc.cluster.local", kubectl.namespace());
@@ -237,7 +237,7 @@ fn other_names(cluster: &Cluster) {
 }
 
 /// The real kubectl in a Pod, with nothing but what the Pod is given.
-fn reaches_the_api(cluster: &Cluster) {
+fn pod_reaches_api_with_its_token(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.run("create role reader --verb=list --resource=pods").ok();
     kubectl
@@ -291,7 +291,7 @@ pub(crate) fn network(data_dir: &Path) -> String {
     plugins["name"].as_str().unwrap().to_owned()
 }
 
-fn outlives() {
+fn service_rules_act_while_podium_is_down() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     start(&kubectl, &["a"], &json!({"type": "NodePort"}));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl};
 
 pub(crate) const TESTS: &[Shared] =
-    &[("a container is told of the Services of its namespace, and always of the API", variables)];
+    &[("env has the Services of the namespace and always the API's", service_env_vars_are_set)];
 
 fn told(kubectl: &Kubectl, name: &str, links: bool) -> String {
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", "env | sort"],
@@ -17,7 +17,7 @@ fn told(kubectl: &Kubectl, name: &str, links: bool) -> String {
     kubectl.run(&format!("logs {name}")).ok()
 }
 
-fn variables(cluster: &Cluster) {
+fn service_env_vars_are_set(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.run("create service clusterip web --tcp=80:8080").ok();
     let ip = kubectl.value("service/web", "/spec/clusterIP");

@@ -6,13 +6,13 @@ use std::process::Command;
 use tests::{Cluster, Kubectl, eventually, podium_binary};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a status that somebody else changed is put right", a_status_is_put_right),
-    ("a Pod that was deleted by force leaves its room to the next at once", room_at_once),
-    ("a volume that cannot be refreshed holds up no other", other_volumes_go_on),
-    ("Pods that come and go quickly leave nothing on the node", nothing_is_left),
+    ("the kubelet corrects a status that another client changed", kubelet_corrects_foreign_status_change),
+    ("a force-deleted Pod frees its resources at once", force_deleted_pod_frees_resources_at_once),
+    ("a volume that cannot be refreshed does not block others", failed_volume_refresh_does_not_block_others),
+    ("short-lived Pods leave nothing on the node", short_lived_pods_leave_nothing_on_node),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[("down takes no directory that is not Podium's", down_is_careful)];
+pub(crate) const ALONE: &[Alone] = &[("podium down refuses a directory that is not Podium's", down_refuses_foreign_directory)];
 
 fn pod(name: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
@@ -26,7 +26,7 @@ fn ready(kubectl: &Kubectl, name: &str) {
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
 }
 
-fn a_status_is_put_right(cluster: &Cluster) {
+fn kubelet_corrects_foreign_status_change(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", |_| {}));
     ready(&kubectl, "p");
@@ -38,7 +38,7 @@ fn a_status_is_put_right(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/ready"), true);
 }
 
-fn room_at_once(cluster: &Cluster) {
+fn force_deleted_pod_frees_resources_at_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // No port that the kernel gives to those who ask for any: a Podium of another test could not be reached there.
     let manifest = pod("p", |spec| spec["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": 18_567}]));
@@ -51,7 +51,7 @@ fn room_at_once(cluster: &Cluster) {
     }
 }
 
-fn other_volumes_go_on(cluster: &Cluster) {
+fn failed_volume_refresh_does_not_block_others(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.run("create secret generic s --from-literal=k=1").ok();
     kubectl.run("create configmap c --from-literal=k=1").ok();
@@ -68,7 +68,7 @@ fn other_volumes_go_on(cluster: &Cluster) {
     assert_eq!(kubectl.run("exec p -- cat /a/k").ok(), "1");
 }
 
-fn nothing_is_left(cluster: &Cluster) {
+fn short_lived_pods_leave_nothing_on_node(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mut uids = Vec::new();
     for _ in 0..10 {
@@ -86,7 +86,7 @@ fn nothing_is_left(cluster: &Cluster) {
     }
 }
 
-fn down_is_careful() {
+fn down_refuses_foreign_directory() {
     let dir = tempfile::tempdir().unwrap();
     let precious = dir.path().join("precious");
     std::fs::write(&precious, "keep me").unwrap();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tests::{Cluster, Kubectl};
 
 pub(crate) const TESTS: &[Alone] =
-    &[("a taint ends the Pods that do not tolerate it, and those that did when their time is over", a_taint_ends_pods)];
+    &[("a NoExecute taint evicts Pods at once or after tolerationSeconds", no_execute_taint_evicts_pods)];
 
 fn apply(kubectl: &Kubectl, name: &str, toleration: Option<Value>) {
     let tolerations: Vec<Value> = toleration.into_iter().collect();
@@ -18,7 +18,7 @@ fn apply(kubectl: &Kubectl, name: &str, toleration: Option<Value>) {
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
 }
 
-fn a_taint_ends_pods() {
+fn no_execute_taint_evicts_pods() {
     let cluster = Cluster::start(&["--node-name", "node-1"]);
     let kubectl = cluster.kubectl_in("default");
     let toleration = |seconds: Value| json!({"key": "broken", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds});

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a Pod has a token of its account, which dies with the Pod", a_pods_token),
-    ("a token of one's own choice is asked for, or none", chosen),
-    ("a Secret for an account has a token without an end, and goes with the account", kept_in_a_secret),
+    ("a Pod's token is bound to its ServiceAccount and revoked with the Pod", pod_token_is_revoked_with_the_pod),
+    ("automountServiceAccountToken and projected tokens are respected", token_projection_and_automount_are_respected),
+    ("a service-account-token Secret is filled and deleted with its account", token_secret_is_filled_and_deleted_with_account),
 ];
 
 const DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -46,7 +46,7 @@ fn show(cluster: &Cluster, token: &str, authority: &str) -> String {
     nobody.args(&arguments, "").failed()
 }
 
-fn a_pods_token(cluster: &Cluster) {
+fn pod_token_is_revoked_with_the_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
     apply(&kubectl, json!({}));
@@ -66,7 +66,7 @@ fn a_pods_token(cluster: &Cluster) {
     assert!(short.contains("may not specify a duration less than 10 minutes"), "{short}");
 }
 
-fn chosen(cluster: &Cluster) {
+fn token_projection_and_automount_are_respected(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(&kubectl, json!({"automountServiceAccountToken": false}));
     kubectl.args(&["exec", "p", "--", "ls", DIR], "").failed();
@@ -84,7 +84,7 @@ fn chosen(cluster: &Cluster) {
     assert_eq!(read(&kubectl, "/t/vault").split('.').count(), 3);
 }
 
-fn kept_in_a_secret(cluster: &Cluster) {
+fn token_secret_is_filled_and_deleted_with_account(cluster: &Cluster) {
     use base64::{Engine, engine::general_purpose::STANDARD};
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();

@@ -6,7 +6,7 @@ use serde_json::json;
 use std::time::Duration;
 use tests::{Cluster, Kubectl, wait_for};
 
-pub(crate) const TESTS: &[Alone] = &[("kubectl top tells what is used, after a restart too", top)];
+pub(crate) const TESTS: &[Alone] = &[("kubectl top shows resource usage, after a restart too", top_shows_resource_usage)];
 
 /// A container that burns CPU for as long as it may, beside one that rests, and a Pod that ends.
 fn pods() -> String {
@@ -62,7 +62,7 @@ fn shows_what_is_used(kubectl: &Kubectl) {
     assert!(message.contains("podmetrics.metrics.k8s.io \"default/ended\" not found"), "{message}");
 }
 
-fn top() {
+fn top_shows_resource_usage() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pods());

@@ -10,9 +10,9 @@ use std::{
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a webhook changes what kubectl writes, and another refuses it", webhooks_by_url),
-    ("a Pod behind a Service admits and converts what kubectl writes", webhooks_in_a_pod),
-    ("a policy refuses what kubectl writes, where it is bound", a_policy_refuses),
+    ("webhooks by URL mutate and reject what kubectl writes", webhooks_by_url_mutate_and_reject),
+    ("a webhook behind a Service admits and converts what kubectl writes", webhook_behind_service_admits_and_converts),
+    ("a bound ValidatingAdmissionPolicy refuses what kubectl writes", validating_admission_policy_refuses),
 ];
 
 /// A certificate that stands for itself, and its key, in PEM.
@@ -91,7 +91,7 @@ fn check(kubectl: &Kubectl) {
     assert!(dry.ok().contains("hooked: \"yes\""));
 }
 
-fn webhooks_by_url(cluster: &Cluster) {
+fn webhooks_by_url_mutate_and_reject(cluster: &Cluster) {
     let (kubectl, hook) = (cluster.kubectl(), Hook::new());
     kubectl.apply(&configuration(&kubectl, "Mutating", &hook.config("/change")).to_string());
     kubectl.apply(&configuration(&kubectl, "Validating", &hook.config("/check")).to_string());
@@ -107,7 +107,7 @@ fn webhooks_by_url(cluster: &Cluster) {
     kubectl.args(&["create", "-f", "-"], &config_map("late", &json!({}))).ok();
 }
 
-fn webhooks_in_a_pod(cluster: &Cluster) {
+fn webhook_behind_service_admits_and_converts(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
     let (certificate, key) = certificate(&[format!("hook.{namespace}.svc")]);
@@ -172,7 +172,7 @@ fn converts(kubectl: &Kubectl, config: &Value) {
     kubectl.run("delete crd timers.converted.example.com").ok();
 }
 
-fn a_policy_refuses(cluster: &Cluster) {
+fn validating_admission_policy_refuses(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
     let group = "admissionregistration.k8s.io/v1";

@@ -11,11 +11,11 @@ use serde_json::json;
 use tests::Cluster;
 
 pub(super) const TESTS: &[Shared] = &[
-    ("kubectl apply --server-side says what it did, and to whom it belongs", applies_on_the_server),
-    ("kubectl apply --server-side meets others' fields", conflicts_are_told_and_forced),
-    ("kubectl apply --server-side takes over what was applied on the client", takes_over_from_the_client),
-    ("a Pod shows who wrote what of it", a_pod_shows_its_managers),
-    ("kube-rs applies, and is told of conflicts", kube_rs_applies),
+    ("kubectl apply --server-side creates, configures and records its manager", server_side_apply_records_its_manager),
+    ("kubectl apply --server-side reports conflicts and forces them", server_side_apply_reports_and_forces_conflicts),
+    ("kubectl apply --server-side migrates fields of client-side apply", server_side_apply_migrates_client_side_fields),
+    ("a Pod shows its managedFields", pod_shows_its_managed_fields),
+    ("kube-rs applies and gets conflicts", kube_rs_applies_and_gets_conflicts),
 ];
 
 const ONE: &str = "apiVersion: v1
@@ -29,7 +29,7 @@ metadata: {name: c}
 data: {k: x}
 ";
 
-fn applies_on_the_server(cluster: &Cluster) {
+fn server_side_apply_records_its_manager(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("one.yaml", ONE);
     shell.file("two.yaml", TWO);
@@ -68,7 +68,7 @@ fn applies_on_the_server(cluster: &Cluster) {
     assert!(!shown.contains("managedFields"), "{shown}");
 }
 
-fn conflicts_are_told_and_forced(cluster: &Cluster) {
+fn server_side_apply_reports_and_forces_conflicts(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("one.yaml", ONE);
     shell.file("two.yaml", TWO);
@@ -100,7 +100,7 @@ fn conflicts_are_told_and_forced(cluster: &Cluster) {
     ]);
 }
 
-fn takes_over_from_the_client(cluster: &Cluster) {
+fn server_side_apply_migrates_client_side_fields(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("one.yaml", ONE);
     shell.file("two.yaml", TWO);
@@ -119,7 +119,7 @@ fn takes_over_from_the_client(cluster: &Cluster) {
     ]);
 }
 
-fn a_pod_shows_its_managers(cluster: &Cluster) {
+fn pod_shows_its_managed_fields(cluster: &Cluster) {
     let shell = shell_with_pod(cluster);
     shell.file("label.yaml", pod("p", "back"));
     let managers = "{range .metadata.managedFields[*]}{.manager}/{.operation}/{.subresource}{\" \"}{end}";
@@ -135,7 +135,7 @@ fn a_pod_shows_its_managers(cluster: &Cluster) {
     ]);
 }
 
-fn kube_rs_applies(cluster: &Cluster) {
+fn kube_rs_applies_and_gets_conflicts(cluster: &Cluster) {
     let shell = shell(cluster);
     let namespace = shell.kubectl().namespace().to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

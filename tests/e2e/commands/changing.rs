@@ -6,15 +6,15 @@ use serde_json::json;
 use tests::Cluster;
 
 pub(super) const TESTS: &[Shared] = &[
-    ("kubectl apply says created, unchanged or configured", apply_says_what_it_did),
-    ("kubectl apply takes Lists, several documents and directories", apply_takes_many),
-    ("kubectl create makes each thing once", create_makes_each_thing_once),
-    ("kubectl replace needs what it replaces, as it was", replace_needs_what_it_replaces),
+    ("kubectl apply says created, unchanged or configured", apply_says_created_unchanged_or_configured),
+    ("kubectl apply takes Lists, several documents and directories", apply_takes_lists_documents_and_directories),
+    ("kubectl create fails on an existing object", create_fails_on_existing_object),
+    ("kubectl replace needs an existing object at the given resourceVersion", replace_needs_object_and_resource_version),
     ("kubectl diff shows what apply would change", diff_shows_changes),
-    ("kubectl edit writes what the editor leaves", edit_writes_what_the_editor_leaves),
-    ("kubectl label and annotate add, keep, overwrite and remove", labels_and_annotations),
-    ("kubectl patch speaks three kinds of patches", patch_speaks_three_kinds),
-    ("kubectl set image changes what may be changed of a Pod", set_changes_an_image),
+    ("kubectl edit writes the edited object", edit_writes_the_edited_object),
+    ("kubectl label and annotate add, keep, overwrite and remove", label_and_annotate_add_overwrite_and_remove),
+    ("kubectl patch sends JSON, merge and strategic merge patches", patch_supports_json_merge_and_strategic),
+    ("kubectl set image changes a Pod's image and refuses other fields", set_image_changes_pod_image),
 ];
 
 const DOCUMENTS: &str = "apiVersion: v1
@@ -28,7 +28,7 @@ metadata: {name: b}
 stringData: {k: v}
 ";
 
-fn apply_says_what_it_did(cluster: &Cluster) {
+fn apply_says_created_unchanged_or_configured(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("other.yaml", pod("p", "back"));
     shell.file("image.yaml", pod("p", "back").replace("sleep 100000", "sleep 5"));
@@ -57,7 +57,7 @@ fn apply_says_what_it_did(cluster: &Cluster) {
     ]);
 }
 
-fn apply_takes_many(cluster: &Cluster) {
+fn apply_takes_lists_documents_and_directories(cluster: &Cluster) {
     let shell = shell(cluster);
     let config_map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [config_map("one"), config_map("two")]});
@@ -81,7 +81,7 @@ fn apply_takes_many(cluster: &Cluster) {
     ]);
 }
 
-fn create_makes_each_thing_once(cluster: &Cluster) {
+fn create_fails_on_existing_object(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("documents.yaml", DOCUMENTS);
     shell.file("generated.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: made-}\n");
@@ -108,7 +108,7 @@ fn create_makes_each_thing_once(cluster: &Cluster) {
     assert_eq!(names.lines().filter(|l| l.starts_with("configmap/made-")).count(), 2, "{names}");
 }
 
-fn replace_needs_what_it_replaces(cluster: &Cluster) {
+fn replace_needs_object_and_resource_version(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("documents.yaml", DOCUMENTS);
     shell.check(&[
@@ -154,7 +154,7 @@ fn diff_shows_changes(cluster: &Cluster) {
     ]);
 }
 
-fn edit_writes_what_the_editor_leaves(cluster: &Cluster) {
+fn edit_writes_the_edited_object(cluster: &Cluster) {
     let shell = shell(cluster);
     // What kubectl keeps of a refused edit goes away with the shell's directory.
     let keep = format!("TMPDIR={}", shell.dir().display());
@@ -174,7 +174,7 @@ fn edit_writes_what_the_editor_leaves(cluster: &Cluster) {
     ]);
 }
 
-fn labels_and_annotations(cluster: &Cluster) {
+fn label_and_annotate_add_overwrite_and_remove(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("documents.yaml", DOCUMENTS);
     shell.check(&[
@@ -210,7 +210,7 @@ fn labels_and_annotations(cluster: &Cluster) {
     ]);
 }
 
-fn patch_speaks_three_kinds(cluster: &Cluster) {
+fn patch_supports_json_merge_and_strategic(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.check(&[
         ("kubectl apply -f pod.yaml", 0, "pod/p created"),
@@ -245,7 +245,7 @@ fn patch_speaks_three_kinds(cluster: &Cluster) {
     ]);
 }
 
-fn set_changes_an_image(cluster: &Cluster) {
+fn set_image_changes_pod_image(cluster: &Cluster) {
     let shell = shell_with_pod(cluster);
     let image = "kubectl get pod p -o jsonpath={.spec.containers[0].image}";
     let other = "docker.io/library/busybox:other";

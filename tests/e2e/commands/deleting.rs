@@ -6,10 +6,10 @@ use serde_json::json;
 use tests::{Cluster, Shell};
 
 pub(super) const TESTS: &[Shared] = &[
-    ("kubectl delete ends Pods as its flags say", delete_obeys_its_flags),
-    ("kubectl delete selects what it deletes", delete_selects),
-    ("kubectl delete names what is not there", delete_of_nothing),
-    ("a deleted namespace takes all that is in it along", a_namespace_takes_all_along),
+    ("kubectl delete obeys its grace period, force and wait flags", delete_obeys_its_flags),
+    ("kubectl delete selects objects by label and field", delete_selects_by_label_and_field),
+    ("kubectl delete names objects that do not exist", delete_names_missing_objects),
+    ("deleting a namespace deletes every object in it", namespace_deletion_deletes_its_objects),
 ];
 
 /// A Pod that does not mind SIGTERM, with a grace period that no test waits for.
@@ -63,7 +63,7 @@ fn delete_obeys_its_flags(cluster: &Cluster) {
     ]);
 }
 
-fn delete_selects(cluster: &Cluster) {
+fn delete_selects_by_label_and_field(cluster: &Cluster) {
     let shell = shell(cluster);
     let item = |name: &str, tier: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "labels": {"tier": tier}}});
     let items = [item("one", "a"), item("two", "a"), item("three", "b"), item("four", "c"), item("five", "c")];
@@ -79,7 +79,7 @@ fn delete_selects(cluster: &Cluster) {
     ]);
 }
 
-fn delete_of_nothing(cluster: &Cluster) {
+fn delete_names_missing_objects(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.check(&[
         ("kubectl delete pod nobody", 1, "Error from server (NotFound): pods \"nobody\" not found"),
@@ -100,7 +100,7 @@ fn delete_of_nothing(cluster: &Cluster) {
     ]);
 }
 
-fn a_namespace_takes_all_along(cluster: &Cluster) {
+fn namespace_deletion_deletes_its_objects(cluster: &Cluster) {
     let shell = shell(cluster);
     let namespace = format!("{}-doomed", shell.kubectl().namespace());
     let line = |text: &str| text.replace("NS", &namespace);

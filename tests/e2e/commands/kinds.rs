@@ -5,9 +5,9 @@ use crate::Shared;
 use tests::Cluster;
 
 pub(super) const TESTS: &[Shared] = &[
-    ("kubectl makes, shows, describes and deletes every kind", every_kind),
-    ("kubectl scales what has replicas", scales),
-    ("a Pod has the priority of its class", priorities),
+    ("kubectl creates, shows, describes and deletes every kind", every_kind_is_created_shown_and_deleted),
+    ("kubectl scale changes the replicas of every kind that has a scale", scale_changes_replicas),
+    ("a Pod gets the priority of its PriorityClass", pod_gets_priority_of_its_class),
 ];
 
 /// What kubectl calls the object, and what it is made of.
@@ -174,7 +174,7 @@ const PARTS: [(&str, &str); 4] = [
     ),
 ];
 
-fn every_kind(cluster: &Cluster) {
+fn every_kind_is_created_shown_and_deleted(cluster: &Cluster) {
     let shell = shell(cluster);
     // What is in no namespace is named after this test's.
     let name = shell.kubectl().namespace().to_owned();
@@ -207,7 +207,7 @@ fn every_kind(cluster: &Cluster) {
     }
 }
 
-fn scales(cluster: &Cluster) {
+fn scale_changes_replicas(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.check(&[
         ("kubectl create deployment web --image=i --replicas=0", 0, "deployment.apps/web created"),
@@ -224,7 +224,7 @@ fn scales(cluster: &Cluster) {
     ]);
 }
 
-fn priorities(cluster: &Cluster) {
+fn pod_gets_priority_of_its_class(cluster: &Cluster) {
     let shell = shell(cluster);
     let class = shell.kubectl().namespace().to_owned();
     shell.check(&[

@@ -6,10 +6,10 @@ use serde_json::json;
 use tests::{Cluster, Shell};
 
 pub(super) const TESTS: &[Shared] = &[
-    ("kubectl logs shows as much as it is asked for", logs_show_what_is_asked_for),
-    ("kubectl logs of several containers and Pods are marked", logs_of_several_are_marked),
-    ("kubectl logs --previous shows the life before", previous_logs),
-    ("kubectl logs names what has no logs", logs_that_are_not_there),
+    ("kubectl logs obeys its flags for tail, since and follow", logs_obey_their_flags),
+    ("kubectl logs prefixes lines of several containers and Pods", logs_of_several_containers_are_prefixed),
+    ("kubectl logs --previous shows the previous instance", previous_logs_show_previous_instance),
+    ("kubectl logs names Pods and containers without logs", logs_name_missing_sources),
 ];
 
 fn two_containers(shell: &Shell) {
@@ -26,7 +26,7 @@ fn two_containers(shell: &Shell) {
     ]);
 }
 
-fn logs_show_what_is_asked_for(cluster: &Cluster) {
+fn logs_obey_their_flags(cluster: &Cluster) {
     let shell = shell(cluster);
     two_containers(&shell);
     shell.check(&[
@@ -49,7 +49,7 @@ fn logs_show_what_is_asked_for(cluster: &Cluster) {
     assert!(time.starts_with("20") && time.contains('T') && time.ends_with('Z'), "{time}");
 }
 
-fn logs_of_several_are_marked(cluster: &Cluster) {
+fn logs_of_several_containers_are_prefixed(cluster: &Cluster) {
     let shell = shell(cluster);
     two_containers(&shell);
     // kubectl asks for one container after another, in an order of its own.
@@ -66,7 +66,7 @@ fn logs_of_several_are_marked(cluster: &Cluster) {
     shell.check(&[("kubectl logs -l app=nobody", 0, "No resources found in test-... namespace.")]);
 }
 
-fn previous_logs(cluster: &Cluster) {
+fn previous_logs_show_previous_instance(cluster: &Cluster) {
     let shell = shell(cluster);
     let script = "echo life $(cat /v/n || echo 1); [ -e /v/n ] && sleep 100000; echo 2 > /v/n; exit 1";
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
@@ -90,7 +90,7 @@ fn previous_logs(cluster: &Cluster) {
     });
 }
 
-fn logs_that_are_not_there(cluster: &Cluster) {
+fn logs_name_missing_sources(cluster: &Cluster) {
     let shell = shell(cluster);
     two_containers(&shell);
     let image = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "waits"}, "spec": {"containers": [

@@ -10,14 +10,14 @@ use std::{
 use tests::Cluster;
 
 pub(super) const TESTS: &[Shared] = &[
-    ("kubectl get prints Pods in every form", get_prints_every_form),
-    ("kubectl get selects by labels, fields and namespaces", get_selects),
+    ("kubectl get prints Pods in every output format", get_prints_every_output_format),
+    ("kubectl get selects by labels, fields and namespaces", get_selects_by_labels_fields_and_namespaces),
     ("kubectl get takes a selector of thousands of names", get_takes_long_selectors),
-    ("kubectl get -w prints changes as events", get_watches),
-    ("kubectl describe pod has the sections that a user looks for", describe_tells_of_a_pod),
-    ("kubectl describe tells of nodes, ConfigMaps, Secrets and namespaces", describe_tells_of_other_kinds),
-    ("kubectl events and get events tell of a Pod", events_tell_of_a_pod),
-    ("kubectl asks what a cluster is and has", a_cluster_tells_of_itself),
+    ("kubectl get -w prints changes as events", get_watch_prints_events),
+    ("kubectl describe pod prints every section", describe_pod_prints_every_section),
+    ("kubectl describe prints nodes, ConfigMaps, Secrets and namespaces", describe_prints_other_kinds),
+    ("kubectl events and get events show a Pod's Events", events_of_pod_are_shown),
+    ("kubectl shows a cluster's version, health, API resources and info", cluster_version_health_and_resources_are_shown),
 ];
 
 fn get_takes_long_selectors(cluster: &Cluster) {
@@ -33,7 +33,7 @@ fn get_takes_long_selectors(cluster: &Cluster) {
     assert_eq!(got.trim(), "configmap/name-7");
 }
 
-fn get_prints_every_form(cluster: &Cluster) {
+fn get_prints_every_output_format(cluster: &Cluster) {
     let shell = shell_with_pod(cluster);
     let namespace = shell.kubectl().namespace();
     let all = format!("NAMESPACE NAME READY STATUS RESTARTS AGE ... {namespace} p 1/1 Running 0 ...");
@@ -75,7 +75,7 @@ fn get_prints_every_form(cluster: &Cluster) {
     );
 }
 
-fn get_selects(cluster: &Cluster) {
+fn get_selects_by_labels_fields_and_namespaces(cluster: &Cluster) {
     let shell = shell(cluster);
     let items: Vec<Value> = [("one", "a", 3), ("two", "b", 1), ("three", "c", 2)]
         .into_iter()
@@ -114,7 +114,7 @@ fn get_selects(cluster: &Cluster) {
     ]);
 }
 
-fn get_watches(cluster: &Cluster) {
+fn get_watch_prints_events(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.check(&[("kubectl apply -f pod.yaml", 0, "pod/p created")]);
     shell.check(&[("kubectl wait --for=condition=Ready --timeout=60s pod/p", 0, "pod/p condition met")]);
@@ -138,7 +138,7 @@ fn get_watches(cluster: &Cluster) {
     watch.wait().unwrap();
 }
 
-fn describe_tells_of_a_pod(cluster: &Cluster) {
+fn describe_pod_prints_every_section(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file(
         "pod.yaml",
@@ -190,7 +190,7 @@ spec:
     ]);
 }
 
-fn describe_tells_of_other_kinds(cluster: &Cluster) {
+fn describe_prints_other_kinds(cluster: &Cluster) {
     let shell = shell_with_pod(cluster);
     let node = shell.kubectl().value("pod/p", "/spec/nodeName").as_str().unwrap().to_owned();
     let namespace = shell.kubectl().namespace().to_owned();
@@ -217,7 +217,7 @@ fn describe_tells_of_other_kinds(cluster: &Cluster) {
     ]);
 }
 
-fn events_tell_of_a_pod(cluster: &Cluster) {
+fn events_of_pod_are_shown(cluster: &Cluster) {
     let shell = shell_with_pod(cluster);
     shell.file(
         "bad.json",
@@ -256,7 +256,7 @@ fn events_tell_of_a_pod(cluster: &Cluster) {
     ]);
 }
 
-fn a_cluster_tells_of_itself(cluster: &Cluster) {
+fn cluster_version_health_and_resources_are_shown(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.check(&[
         (

@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 use tests::Cluster;
 
 pub(super) const TESTS: &[Shared] = &[
-    ("fields that do not exist are refused, told or dropped, as --validate says", unknown_fields),
-    ("fields that stand twice are refused, told or dropped", duplicate_fields),
-    ("an invalid Pod is refused with each field that is wrong", invalid_pods),
-    ("invalid names and other kinds are refused in upstream's words", invalid_names),
-    ("what is no object is refused before it is sent, or by the server", no_objects),
+    ("unknown fields are refused, warned about or dropped by --validate", unknown_fields_follow_validate_flag),
+    ("duplicate fields are refused, warned about or dropped by --validate", duplicate_fields_follow_validate_flag),
+    ("an invalid Pod is refused with every invalid field", invalid_pod_is_refused_with_every_invalid_field),
+    ("invalid names and kinds are refused with upstream's texts", invalid_names_and_kinds_are_refused),
+    ("a body that is no object is refused by the client or the server", body_that_is_no_object_is_refused),
 ];
 
 fn pod(name: &str, spec: &Value) -> String {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}).to_string()
 }
 
-fn unknown_fields(cluster: &Cluster) {
+fn unknown_fields_follow_validate_flag(cluster: &Cluster) {
     let shell = shell(cluster);
     // The gate keeps it from running.
     let spec = json!({"nothing": 1, "automountServiceAccountToken": false, "schedulingGates": [{"name": "example.com/gate"}],
@@ -50,7 +50,7 @@ fn unknown_fields(cluster: &Cluster) {
 }
 
 /// kubectl itself keeps the last of two, so the body is sent raw.
-fn duplicate_fields(cluster: &Cluster) {
+fn duplicate_fields_follow_validate_flag(cluster: &Cluster) {
     let shell = shell(cluster);
     let namespace = shell.kubectl().namespace();
     shell.file(
@@ -76,7 +76,7 @@ fn duplicate_fields(cluster: &Cluster) {
     ]);
 }
 
-fn invalid_pods(cluster: &Cluster) {
+fn invalid_pod_is_refused_with_every_invalid_field(cluster: &Cluster) {
     let shell = shell(cluster);
     let label = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an \
                  alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
@@ -164,7 +164,7 @@ fn invalid_pods(cluster: &Cluster) {
     shell.check(&[("kubectl get pods", 0, "No resources found in test-... namespace.")]);
 }
 
-fn invalid_names(cluster: &Cluster) {
+fn invalid_names_and_kinds_are_refused(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("name.json", pod("BAD", &json!({"containers": [{"name": "c", "image": "x"}]})));
     shell.file(
@@ -214,7 +214,7 @@ fn invalid_names(cluster: &Cluster) {
     ]);
 }
 
-fn no_objects(cluster: &Cluster) {
+fn body_that_is_no_object_is_refused(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("kind.yaml", "apiVersion: v1\nkind: Nothing\nmetadata: {name: thing}\n");
     shell.file("group.yaml", "apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: thing}\n");

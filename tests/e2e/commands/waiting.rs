@@ -5,11 +5,11 @@ use crate::Shared;
 use tests::Cluster;
 
 pub(super) const TESTS: &[Shared] = &[
-    ("kubectl wait waits for conditions, values and deletions", wait_waits),
-    ("kubectl wait sees what happens while it waits", wait_sees_changes),
+    ("kubectl wait waits for conditions, values and deletions", wait_waits_for_conditions_values_and_deletions),
+    ("kubectl wait sees changes that happen during the wait", wait_sees_later_changes),
 ];
 
-fn wait_waits(cluster: &Cluster) {
+fn wait_waits_for_conditions_values_and_deletions(cluster: &Cluster) {
     let shell = shell_with_pod(cluster);
     shell.check(&[
         ("kubectl wait --for=condition=Ready pod --all", 0, "pod/p condition met"),
@@ -41,7 +41,7 @@ fn wait_waits(cluster: &Cluster) {
     ]);
 }
 
-fn wait_sees_changes(cluster: &Cluster) {
+fn wait_sees_later_changes(cluster: &Cluster) {
     let shell = shell(cluster);
     let waiting = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
