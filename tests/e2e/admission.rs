@@ -5,7 +5,10 @@ use serde_json::json;
 use tests::{Cluster, PASSWORD, Registry, Setup};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a ResourceQuota tracks usage, denies excess and frees usage of ended Pods", resource_quota_denies_excess_and_frees_ended_pods),
+    (
+        "a ResourceQuota tracks usage, denies excess and frees usage of ended Pods",
+        resource_quota_denies_excess_and_frees_ended_pods,
+    ),
     ("a LimitRange sets a Pod's default memory limit, in its cgroup too", limit_range_sets_default_memory_limit),
     ("a namespace that enforces restricted refuses all other Pods", restricted_namespace_refuses_other_pods),
 ];

@@ -6,7 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 use tests::{Setup, wait_for};
 
-pub(crate) const TESTS: &[Alone] = &[("the audit log records each request's user and verb from the first to the last", audit_log_records_every_request)];
+pub(crate) const TESTS: &[Alone] = &[(
+    "the audit log records each request's user and verb from the first to the last",
+    audit_log_records_every_request,
+)];
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy

@@ -6,7 +6,10 @@ use std::time::Duration;
 use tests::{Cluster, Kubectl, eventually, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("an autoscaler keeps its replica bounds and reports missing metrics", autoscaler_keeps_bounds_and_reports_missing_metrics),
+    (
+        "an autoscaler keeps its replica bounds and reports missing metrics",
+        autoscaler_keeps_bounds_and_reports_missing_metrics,
+    ),
     ("an autoscaler scales a custom resource and reports a missing scale", autoscaler_scales_custom_resource),
     ("CPU load scales a Deployment up, and idle Pods scale it down", cpu_load_scales_deployment_up_and_down),
 ];

@@ -9,7 +9,10 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a rolling update keeps maxUnavailable", rolling_update_keeps_max_unavailable),
     ("a Recreate Deployment ends old Pods before it creates new ones", recreate_ends_old_pods_first),
     ("a paused Deployment scales but does not roll out", paused_deployment_scales_but_does_not_roll_out),
-    ("a Deployment without progress reports ProgressDeadlineExceeded", stuck_deployment_reports_progress_deadline_exceeded),
+    (
+        "a Deployment without progress reports ProgressDeadlineExceeded",
+        stuck_deployment_reports_progress_deadline_exceeded,
+    ),
 ];
 
 fn deployment(kubectl: &Kubectl, spec: &Value, container: &Value) {

@@ -2,7 +2,7 @@
 
 use crate::{
     Alone,
-    images::{pod, ready, saying},
+    image_pulls::{pod, ready, saying},
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, time::Duration};

@@ -20,7 +20,8 @@ pub(crate) const TESTS: &[Shared] = &[
     ("ttlSecondsAfterFinished deletes a Job and its Pods", ttl_after_finished_deletes_job_and_pods),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[("a Job counts each Pod once through repeated SIGKILLs of Podium", job_counts_each_pod_once_through_sigkills)];
+pub(crate) const ALONE: &[Alone] =
+    &[("a Job counts each Pod once through repeated SIGKILLs of Podium", job_counts_each_pod_once_through_sigkills)];
 
 fn job(kubectl: &Kubectl, spec: &Value, script: &str) {
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]});

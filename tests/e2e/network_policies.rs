@@ -210,7 +210,7 @@ fn policies_are_enforced_before_pod_starts() {
     let names = (0..ATTACKERS).map(|n| format!("attacker-{n}")).chain(["friend".to_owned()]);
     let uids: Vec<String> =
         names.map(|name| kubectl.value(&format!("pod/{name}"), "/metadata/uid").as_str().unwrap().to_owned()).collect();
-    let bridge = crate::service_traffic::network(&cluster.data_dir());
+    let bridge = crate::service_proxy::network(&cluster.data_dir());
     crate::failures::take_away(&mut cluster, &uids);
     for table in own_tables(&bridge) {
         let removed = Command::new("nft").args(["delete", "table"]).args(table.split(' ').skip(1)).status().unwrap();
@@ -246,7 +246,7 @@ fn policies_act_while_podium_is_down() {
     ["web", "client"].iter().for_each(|name| apply(&kubectl, name, name));
     let web = format!("{}:8080", ready(&kubectl, "web"));
     ready(&kubectl, "client");
-    let bridge = crate::service_traffic::network(&cluster.data_dir());
+    let bridge = crate::service_proxy::network(&cluster.data_dir());
     assert_eq!(tables(&bridge), Vec::<String>::new(), "without a policy there is no table");
     policy(&kubectl, "deny", &json!({"podSelector": {"matchLabels": {"app": "web"}}}));
     check("denied", &[(&kubectl, "client", &web, false)]);

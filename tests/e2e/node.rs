@@ -254,7 +254,7 @@ fn disk_pressure_evicts_and_rejects_pods() {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/before").ok();
     // What nobody uses goes before Pods do: an image, and the containers of a Pod that has ended.
     let tar = dir.path().join("idle.tar");
-    test_images::busybox(&tar, &["example.com/idle:1"], &crate::images::saying("idle")).unwrap();
+    test_images::busybox(&tar, &["example.com/idle:1"], &crate::image_pulls::saying("idle")).unwrap();
     cluster.import(&tar);
     let once = json!({"nodeName": node(&kubectl), "restartPolicy": "Never"});
     kubectl.apply(&pod("ended", "echo said", &once, &json!({})));

@@ -1,4 +1,4 @@
-//! Probes by HTTPS and gRPC, of a server in a container: `tests/src/bin/probed.rs`.
+//! Probes by HTTPS and gRPC, of a server in a container: `tests/src/bin/probe_server.rs`.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -13,11 +13,14 @@ pub(crate) const TESTS: &[Shared] = &[
 
 /// A Pod of the server, which comes from the node together with the libraries that it is linked to.
 pub(crate) fn apply(kubectl: &Kubectl, name: &str, fields: &Value) {
-    let of_the_node =
-        [("server", env!("CARGO_BIN_EXE_probed"), "/probed"), ("lib", "/lib", "/lib"), ("lib64", "/lib64", "/lib64")];
+    let of_the_node = [
+        ("server", env!("CARGO_BIN_EXE_probe_server"), "/probe-server"),
+        ("lib", "/lib", "/lib"),
+        ("lib64", "/lib64", "/lib64"),
+    ];
     let mounts = of_the_node.map(|(name, _, at)| json!({"name": name, "mountPath": at, "readOnly": true}));
     let volumes = of_the_node.map(|(name, from, _)| json!({"name": name, "hostPath": {"path": from}}));
-    let mut container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["/probed"], "volumeMounts": mounts,
+    let mut container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["/probe-server"], "volumeMounts": mounts,
         "ports": [{"name": "tls", "containerPort": 8443}, {"name": "health", "containerPort": 9090}]});
     container.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},

@@ -9,8 +9,14 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a container is ready when its readiness probe passes", readiness_probe_success_makes_ready),
     ("a failed readiness probe reports its reason and restarts nothing", readiness_failure_is_reported_without_restart),
     ("readiness follows the results of the probe", readiness_follows_probe_results),
-    ("liveness failure restarts the container after the threshold", liveness_failure_restarts_container_after_threshold),
-    ("a container killed by its liveness probe restarts despite exit code 0", liveness_kill_restarts_despite_exit_code_0),
+    (
+        "liveness failure restarts the container after the threshold",
+        liveness_failure_restarts_container_after_threshold,
+    ),
+    (
+        "a container killed by its liveness probe restarts despite exit code 0",
+        liveness_kill_restarts_despite_exit_code_0,
+    ),
     ("other probes wait until the startup probe has succeeded", startup_probe_delays_other_probes),
     ("startup probe failure restarts the container", startup_failure_restarts_container),
     ("terminationGracePeriodSeconds of a probe overrides that of the Pod", probe_grace_period_overrides_pod),

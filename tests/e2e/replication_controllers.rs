@@ -4,8 +4,10 @@ use crate::Shared;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
-pub(crate) const TESTS: &[Shared] =
-    &[("a ReplicationController keeps its Pods, scales, adopts and has a budget", replication_controller_keeps_scales_and_adopts)];
+pub(crate) const TESTS: &[Shared] = &[(
+    "a ReplicationController keeps its Pods, scales, adopts and has a budget",
+    replication_controller_keeps_scales_and_adopts,
+)];
 
 fn pods(kubectl: &Kubectl) -> Vec<String> {
     let names = kubectl.run("get pods -l app=web -o name").ok();

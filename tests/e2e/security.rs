@@ -10,12 +10,17 @@ pub(crate) const TESTS: &[Shared] = &[
     ("readOnlyRootFilesystem and fsGroup are applied", read_only_root_and_fs_group_are_applied),
     ("seccomp profiles restrict system calls", seccomp_profile_restricts_system_calls),
     ("safe sysctls are set and forbidden sysctls are rejected", safe_sysctls_are_set_and_others_rejected),
-    ("AppArmor profiles are enforced, or the Pod is rejected without AppArmor", apparmor_is_enforced_or_pod_is_rejected),
+    (
+        "AppArmor profiles are enforced, or the Pod is rejected without AppArmor",
+        apparmor_is_enforced_or_pod_is_rejected,
+    ),
     ("unsupported security fields are rejected with a reason", unsupported_security_fields_are_rejected),
 ];
 
-pub(crate) const ALONE: &[Alone] =
-    &[("KubeletConfiguration allows unsafe sysctls and sets seccompDefault", kubelet_config_allows_sysctls_and_default_seccomp)];
+pub(crate) const ALONE: &[Alone] = &[(
+    "KubeletConfiguration allows unsafe sysctls and sets seccompDefault",
+    kubelet_config_allows_sysctls_and_default_seccomp,
+)];
 
 /// A Pod that runs these commands and ends.
 fn pod(script: &str, spec: &Value, context: &Value) -> Value {

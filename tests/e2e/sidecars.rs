@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a sidecar starts before later containers and does not keep the Pod alive", sidecar_starts_first_and_does_not_keep_pod_alive),
+    (
+        "a sidecar starts before later containers and does not keep the Pod alive",
+        sidecar_starts_first_and_does_not_keep_pod_alive,
+    ),
     ("a sidecar that exits is restarted, even under Never", exited_sidecar_is_restarted_under_never),
     ("sidecars end after the main containers, in reverse order", sidecars_end_in_reverse_order),
     ("sidecars get their stop signal when the grace period is over", sidecars_are_signaled_after_grace_period),

@@ -4,7 +4,10 @@ use crate::Alone;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl};
 
-pub(crate) const TESTS: &[Alone] = &[("the kubelet preempts as few Pods as possible for a critical Pod", critical_pod_preempts_as_few_pods_as_possible)];
+pub(crate) const TESTS: &[Alone] = &[(
+    "the kubelet preempts as few Pods as possible for a critical Pod",
+    critical_pod_preempts_as_few_pods_as_possible,
+)];
 
 fn pod(name: &str, cpu: Option<i64>, spec: &Value) -> Value {
     let resources = cpu.map_or(json!({}), |milli| json!({"requests": {"cpu": format!("{milli}m")}}));

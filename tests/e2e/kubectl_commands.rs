@@ -1,26 +1,26 @@
 //! kubectl as a user types it: what each command prints, and the code that it ends with.
 
-mod applying;
-mod changing;
-mod deleting;
+mod delete;
+mod get_and_describe;
 mod kinds;
 mod logs;
-mod looking;
-mod refusals;
-mod waiting;
+mod modify;
+mod server_side_apply;
+mod validation;
+mod wait;
 
 use crate::Shared;
 use tests::{Cluster, Shell};
 
 pub(crate) const TESTS: &[&[Shared]] = &[
-    applying::TESTS,
-    changing::TESTS,
-    deleting::TESTS,
+    server_side_apply::TESTS,
+    modify::TESTS,
+    delete::TESTS,
     kinds::TESTS,
     logs::TESTS,
-    looking::TESTS,
-    refusals::TESTS,
-    waiting::TESTS,
+    get_and_describe::TESTS,
+    validation::TESTS,
+    wait::TESTS,
 ];
 
 /// A shell in a namespace of its own, with the manifest of a Pod `p` that runs until it is told to end.

@@ -17,7 +17,10 @@ pub(super) const TESTS: &[Shared] = &[
     ("kubectl describe pod prints every section", describe_pod_prints_every_section),
     ("kubectl describe prints nodes, ConfigMaps, Secrets and namespaces", describe_prints_other_kinds),
     ("kubectl events and get events show a Pod's Events", events_of_pod_are_shown),
-    ("kubectl shows a cluster's version, health, API resources and info", cluster_version_health_and_resources_are_shown),
+    (
+        "kubectl shows a cluster's version, health, API resources and info",
+        cluster_version_health_and_resources_are_shown,
+    ),
 ];
 
 fn get_takes_long_selectors(cluster: &Cluster) {

@@ -9,7 +9,10 @@ use tests::{Cluster, Kubectl, PASSWORD, Registry, Setup, USER};
 pub(crate) const TESTS: &[Shared] = &[
     ("imagePullSecrets of a Pod are tried in order", image_pull_secrets_are_tried_in_order),
     ("a Pod gets the imagePullSecrets of its ServiceAccount", pod_gets_pull_secrets_of_service_account),
-    ("a pull without credentials fails, backs off and reports the reason", pull_without_credentials_fails_and_backs_off),
+    (
+        "a pull without credentials fails, backs off and reports the reason",
+        pull_without_credentials_fails_and_backs_off,
+    ),
     ("the default pull policy is Always without a tag, else IfNotPresent", default_pull_policy_depends_on_tag),
     ("an image imported during pull back-off is used", image_imported_during_backoff_is_used),
     ("an image index resolves to the machine's platform", image_index_resolves_to_platform),

@@ -24,8 +24,10 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a Pod reaches the API with its ServiceAccount token", pod_reaches_api_with_its_token),
 ];
 
-pub(crate) const ALONE: &[Alone] =
-    &[("Service rules act while Podium is down and are removed with the cluster", service_rules_act_while_podium_is_down)];
+pub(crate) const ALONE: &[Alone] = &[(
+    "Service rules act while Podium is down and are removed with the cluster",
+    service_rules_act_while_podium_is_down,
+)];
 
 /// A Pod that answers on port 8080 with its name, and at `/cgi-bin/who` with the address of who asks.
 fn web(name: &str) -> Value {

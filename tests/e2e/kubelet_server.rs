@@ -8,8 +8,10 @@ use serde_json::json;
 use std::net::TcpListener;
 use tests::{Kubectl, Setup};
 
-pub(crate) const TESTS: &[Alone] =
-    &[("the kubelet serves HTTPS and authenticates and authorizes clients", kubelet_server_authenticates_and_authorizes)];
+pub(crate) const TESTS: &[Alone] = &[(
+    "the kubelet serves HTTPS and authenticates and authorizes clients",
+    kubelet_server_authenticates_and_authorizes,
+)];
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()

@@ -12,7 +12,8 @@ pub(crate) const TESTS: &[Shared] = &[
     ("short-lived Pods leave nothing on the node", short_lived_pods_leave_nothing_on_node),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[("podium down refuses a directory that is not Podium's", down_refuses_foreign_directory)];
+pub(crate) const ALONE: &[Alone] =
+    &[("podium down refuses a directory that is not Podium's", down_refuses_foreign_directory)];
 
 fn pod(name: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {

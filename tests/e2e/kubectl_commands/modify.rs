@@ -9,7 +9,10 @@ pub(super) const TESTS: &[Shared] = &[
     ("kubectl apply says created, unchanged or configured", apply_says_created_unchanged_or_configured),
     ("kubectl apply takes Lists, several documents and directories", apply_takes_lists_documents_and_directories),
     ("kubectl create fails on an existing object", create_fails_on_existing_object),
-    ("kubectl replace needs an existing object at the given resourceVersion", replace_needs_object_and_resource_version),
+    (
+        "kubectl replace needs an existing object at the given resourceVersion",
+        replace_needs_object_and_resource_version,
+    ),
     ("kubectl diff shows what apply would change", diff_shows_changes),
     ("kubectl edit writes the edited object", edit_writes_the_edited_object),
     ("kubectl label and annotate add, keep, overwrite and remove", label_and_annotate_add_overwrite_and_remove),

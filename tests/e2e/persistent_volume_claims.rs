@@ -18,7 +18,10 @@ pub(crate) const TESTS: &[Shared] = &[
 pub(crate) const ALONE: &[Alone] = &[
     ("volumes survive SIGKILL of Podium and removal of the cluster", volumes_survive_sigkill_and_cluster_removal),
     ("a deleted default StorageClass is not recreated", deleted_storage_class_is_not_recreated),
-    ("provisioning and deletion of volumes recover from SIGKILL at any moment", volume_provisioning_recovers_from_sigkill),
+    (
+        "provisioning and deletion of volumes recover from SIGKILL at any moment",
+        volume_provisioning_recovers_from_sigkill,
+    ),
 ];
 
 fn claim(name: &str, spec: &Value) -> Value {

@@ -9,7 +9,8 @@ use std::{
 };
 use tests::{Cluster, eventually};
 
-pub(crate) const TESTS: &[Shared] = &[("the API proxies requests to Pods and Services", api_proxies_requests_to_pods_and_services)];
+pub(crate) const TESTS: &[Shared] =
+    &[("the API proxies requests to Pods and Services", api_proxies_requests_to_pods_and_services)];
 
 fn api_proxies_requests_to_pods_and_services(cluster: &Cluster) {
     let kubectl = cluster.kubectl();

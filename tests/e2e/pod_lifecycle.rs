@@ -12,7 +12,10 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a running Pod shows its node, addresses, conditions and container", running_pod_has_complete_status),
     ("the Events of a Pod are emitted in order", pod_events_are_emitted_in_order),
     ("a crash loop backs off and keeps the last state", crash_loop_backs_off_and_keeps_last_state),
-    ("a missing image with pull policy Never waits with ErrImageNeverPull", missing_image_waits_with_err_image_never_pull),
+    (
+        "a missing image with pull policy Never waits with ErrImageNeverPull",
+        missing_image_waits_with_err_image_never_pull,
+    ),
     ("an invalid image name waits with InvalidImageName", invalid_image_name_is_reported),
     ("a failed image pull backs off", failed_image_pull_backs_off),
     ("a missing ConfigMap blocks a container until it is created", missing_config_map_blocks_container),

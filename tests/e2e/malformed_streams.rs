@@ -15,7 +15,8 @@ use std::{
 };
 use tests::Cluster;
 
-pub(crate) const TESTS: &[Alone] = &[("malformed streams do not disturb other clients", malformed_streams_do_not_disturb_others)];
+pub(crate) const TESTS: &[Alone] =
+    &[("malformed streams do not disturb other clients", malformed_streams_do_not_disturb_others)];
 
 /// How many clients speak nonsense.
 const CLIENTS: usize = 250;

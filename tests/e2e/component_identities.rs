@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 use std::{collections::BTreeSet, path::Path};
 use tests::{Setup, eventually};
 
-pub(crate) const TESTS: &[Alone] =
-    &[("scheduler, controllers and kubelet use their own identities and are authorized", components_use_their_identities_and_are_authorized)];
+pub(crate) const TESTS: &[Alone] = &[(
+    "scheduler, controllers and kubelet use their own identities and are authorized",
+    components_use_their_identities_and_are_authorized,
+)];
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy

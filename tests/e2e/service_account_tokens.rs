@@ -7,7 +7,10 @@ use tests::{Cluster, Kubectl, eventually};
 pub(crate) const TESTS: &[Shared] = &[
     ("a Pod's token is bound to its ServiceAccount and revoked with the Pod", pod_token_is_revoked_with_the_pod),
     ("automountServiceAccountToken and projected tokens are respected", token_projection_and_automount_are_respected),
-    ("a service-account-token Secret is filled and deleted with its account", token_secret_is_filled_and_deleted_with_account),
+    (
+        "a service-account-token Secret is filled and deleted with its account",
+        token_secret_is_filled_and_deleted_with_account,
+    ),
 ];
 
 const DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

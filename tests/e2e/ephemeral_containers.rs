@@ -9,7 +9,10 @@ use std::{
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("an ephemeral container shares its target's processes and never restarts", ephemeral_container_shares_target_processes),
+    (
+        "an ephemeral container shares its target's processes and never restarts",
+        ephemeral_container_shares_target_processes,
+    ),
     ("an ephemeral container may be privileged in a Pod that is not", ephemeral_container_may_be_privileged),
     ("kubectl debug --copy-to copies a Pod", kubectl_debug_copies_pod),
     ("kubectl debug node mounts the node's files and uses its namespaces", kubectl_debug_opens_node),

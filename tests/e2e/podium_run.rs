@@ -9,7 +9,10 @@ use std::{
 };
 
 pub(crate) const TESTS: &[Alone] = &[
-    ("podium run exits with 0 when all Pods succeeded and removes everything", run_exits_with_0_when_all_pods_succeeded),
+    (
+        "podium run exits with 0 when all Pods succeeded and removes everything",
+        run_exits_with_0_when_all_pods_succeeded,
+    ),
     ("podium run exits with 1 when a Pod failed", run_exits_with_1_when_a_pod_failed),
     ("Ctrl-C ends podium run and its Pods gracefully", ctrl_c_ends_run_gracefully),
     ("podium run cleans up after a killed podium run", run_cleans_up_after_a_killed_run),

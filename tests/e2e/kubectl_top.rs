@@ -6,7 +6,8 @@ use serde_json::json;
 use std::time::Duration;
 use tests::{Cluster, Kubectl, wait_for};
 
-pub(crate) const TESTS: &[Alone] = &[("kubectl top shows resource usage, after a restart too", top_shows_resource_usage)];
+pub(crate) const TESTS: &[Alone] =
+    &[("kubectl top shows resource usage, after a restart too", top_shows_resource_usage)];
 
 /// A container that burns CPU for as long as it may, beside one that rests, and a Pod that ends.
 fn pods() -> String {

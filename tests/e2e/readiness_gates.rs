@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tests::{Cluster, Kubectl, wait_for};
 
-pub(crate) const TESTS: &[Shared] = &[("readiness gates make a Pod ready once all of them are True", pod_is_ready_once_all_readiness_gates_are_true)];
+pub(crate) const TESTS: &[Shared] =
+    &[("readiness gates make a Pod ready once all of them are True", pod_is_ready_once_all_readiness_gates_are_true)];
 
 /// Status, reason and message of a condition, and when it last changed.
 fn condition(kubectl: &Kubectl, kind: &str) -> ([Value; 3], Value) {

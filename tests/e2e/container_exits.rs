@@ -18,7 +18,8 @@ pub(crate) const TESTS: &[Shared] = &[
     ("FallbackToLogsOnError gives the complete end of the log", fallback_termination_message_is_complete),
     ("containers of a Pod share the 12 KiB of termination messages", termination_messages_share_their_limit),
 ];
-pub(crate) const ALONE: &[Alone] = &[("hundreds of exits leave no shim, mount or error in the log", many_exits_leave_no_leftovers)];
+pub(crate) const ALONE: &[Alone] =
+    &[("hundreds of exits leave no shim, mount or error in the log", many_exits_leave_no_leftovers)];
 
 const LINES: usize = 10_000;
 const ROUNDS: usize = 20;

@@ -8,7 +8,10 @@ pub(crate) const TESTS: &[Shared] = &[
     ("EndpointSlices follow a Pod's readiness and termination", endpoint_slices_follow_pod_readiness),
     ("endpoints resolve named ports and serve headless Services", endpoints_resolve_named_ports),
     ("EndpointSlices follow a Service's Pods through a rollout", endpoint_slices_follow_rollout),
-    ("Endpoints of a Service without selector are mirrored into EndpointSlices", endpoints_without_selector_are_mirrored),
+    (
+        "Endpoints of a Service without selector are mirrored into EndpointSlices",
+        endpoints_without_selector_are_mirrored,
+    ),
 ];
 
 fn service(kubectl: &Kubectl, spec: &Value) {
