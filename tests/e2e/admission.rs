@@ -1,6 +1,6 @@
 //! What a namespace gives and allows to its Pods, and what its quotas say is used.
 
-use crate::{Alone, Shared, images};
+use crate::{Alone, Shared, image_pulls};
 use serde_json::json;
 use tests::{Cluster, PASSWORD, Registry, Setup};
 
@@ -104,17 +104,17 @@ fn always_pull_images_checks_credentials() {
     let registry = Registry::start();
     let cluster = Setup::default().without_images().args(&["--enable-admission-plugins", "AlwaysPullImages"]).start();
     let kubectl = cluster.kubectl_in("default");
-    let image = images::push(&registry, "private", "1", "hello");
-    images::secret(&kubectl, "mine", registry.host(), PASSWORD);
-    kubectl.apply(&images::pod("owner", &image, "IfNotPresent", &["mine"]));
-    images::ready(&kubectl, "owner");
+    let image = image_pulls::push(&registry, "private", "1", "hello");
+    image_pulls::secret(&kubectl, "mine", registry.host(), PASSWORD);
+    kubectl.apply(&image_pulls::pod("owner", &image, "IfNotPresent", &["mine"]));
+    image_pulls::ready(&kubectl, "owner");
     assert_eq!(kubectl.value("pod/owner", "/spec/containers/0/imagePullPolicy"), "Always");
     // It is there, and yet only for those who may pull it.
-    kubectl.apply(&images::pod("stranger", &image, "Never", &[]));
-    images::waits(&kubectl, "stranger", "ImagePullBackOff");
-    kubectl.apply(&images::pod("friend", &image, "Never", &["mine"]));
-    images::ready(&kubectl, "friend");
-    assert_eq!(images::told(&kubectl, "friend", "Pulling"), [format!("Pulling image {image:?}")]);
+    kubectl.apply(&image_pulls::pod("stranger", &image, "Never", &[]));
+    image_pulls::waits(&kubectl, "stranger", "ImagePullBackOff");
+    kubectl.apply(&image_pulls::pod("friend", &image, "Never", &["mine"]));
+    image_pulls::ready(&kubectl, "friend");
+    assert_eq!(image_pulls::told(&kubectl, "friend", "Pulling"), [format!("Pulling image {image:?}")]);
 }
 
 fn mutating_admission_policy_adds_sidecar() {

@@ -229,7 +229,7 @@ fn check_predicates(pod: &Pod, spec: &PodSpec, view: &NodeView<'_>) -> Option<Re
     }
     let ports = host_ports(spec);
     let held = || view.others.iter().filter_map(|p| p.spec.as_ref()).flat_map(host_ports);
-    if !wanted.is_empty() && held().any(|have| wanted.iter().any(|want| want.conflicts(&have))) {
+    if !ports.is_empty() && held().any(|have| ports.iter().any(|want| want.conflicts(&have))) {
         return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports");
     }
     let taints = view.node.and_then(|n| n.spec.as_ref()).and_then(|s| s.taints.as_deref()).unwrap_or_default();
