@@ -221,7 +221,7 @@ impl DataDir {
         loop {
             match self.lock() {
                 Err(_) if self.holder().is_some() && Instant::now() < deadline => {
-                    tokio::time::sleep(LOCK_RETRY_INTERVAL).await
+                    tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
                 }
                 other => return other,
             }
