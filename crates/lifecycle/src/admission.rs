@@ -227,9 +227,9 @@ fn check_predicates(pod: &Pod, spec: &PodSpec, view: &NodeView<'_>) -> Option<Re
     if spec.node_name.as_deref().is_some_and(|name| !name.is_empty() && name != view.name) {
         return failed("NodeName", "node(s) didn't match the requested node name");
     }
-    let wanted = host_ports(spec);
+    let ports = host_ports(spec);
     let held = || view.others.iter().filter_map(|p| p.spec.as_ref()).flat_map(host_ports);
-    if !wanted.is_empty() && held().any(|have| wanted.iter().any(|want| want.conflicts(&have))) {
+    if !ports.is_empty() && held().any(|have| ports.iter().any(|want| want.conflicts(&have))) {
         return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports");
     }
     let taints = view.node.and_then(|n| n.spec.as_ref()).and_then(|s| s.taints.as_deref()).unwrap_or_default();

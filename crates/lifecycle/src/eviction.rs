@@ -139,7 +139,7 @@ impl Level {
         }
     }
 
-    fn shown(&self, capacity: i64) -> String {
+    fn format(&self, capacity: i64) -> String {
         match self {
             Self::Quantity { text, .. } => text.clone(),
             Self::Share(_) => self.of(capacity).to_binary_quantity().0,

@@ -20,7 +20,7 @@ const MAX_BYTES: usize = 128 << 10;
 pub struct History {
     before: Pod,
     /// Events as JSON text, which takes less memory than the parsed event.
-    facts: VecDeque<(Timestamp, Box<str>)>,
+    events: VecDeque<(Timestamp, Box<str>)>,
     size: usize,
 }
 
@@ -79,7 +79,7 @@ impl History {
     /// Creates an empty history that starts from this state.
     #[must_use]
     pub fn new(pod: &Pod) -> Self {
-        Self { before: pod.clone(), facts: VecDeque::new(), size: 0 }
+        Self { before: pod.clone(), events: VecDeque::new(), size: 0 }
     }
 
     /// Appends an event that is observed now. Events beyond the limits are applied to the initial state.
@@ -87,9 +87,9 @@ impl History {
         // The kubelet creates no event that fails to serialize.
         let Ok(text) = serde_json::to_string(event) else { return };
         self.size += text.len();
-        self.facts.push_back((now, text.into_boxed_str()));
-        while self.facts.len() > MAX_EVENTS || self.size > MAX_BYTES {
-            let Some((at, text)) = self.facts.pop_front() else { break };
+        self.events.push_back((now, text.into_boxed_str()));
+        while self.events.len() > MAX_EVENTS || self.size > MAX_BYTES {
+            let Some((at, text)) = self.events.pop_front() else { break };
             self.size -= text.len();
             if let Ok(event) = serde_json::from_str(&text) {
                 observe(&mut self.before, event, policy, at);
@@ -100,10 +100,10 @@ impl History {
     /// Returns the lines of a dump, oldest first; `pod` is the state after all events.
     #[must_use]
     pub fn lines(&self, pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Vec<Line> {
-        let fact =
+        let line =
             |(at, text): &(Timestamp, Box<str>)| Some(Line::Fact { at: *at, event: serde_json::from_str(text).ok()? });
         let mut lines = vec![Line::Before { pod: Box::new(self.before.clone()), policy: policy.clone() }];
-        lines.extend(self.facts.iter().filter_map(fact));
+        lines.extend(self.events.iter().filter_map(line));
         let (plan, status) = (plan(pod, policy, now), Box::new(status(pod, policy, now)));
         lines.push(Line::After { at: now, plan, status });
         lines
@@ -124,9 +124,9 @@ pub fn replay(dump: &str) -> Result<Replayed, ReplayError> {
                 observe(pod, event, policy, at);
                 facts += 1;
             }
-            (Line::After { at, plan: told, status: shown }, Some((pod, policy))) => {
+            (Line::After { at, plan: recorded_plan, status: recorded_status }, Some((pod, policy))) => {
                 let again = (plan(pod, policy, at), round_trip(&status(pod, policy, at)));
-                return Ok(Replayed { told: (told, *shown), again, facts });
+                return Ok(Replayed { told: (recorded_plan, *recorded_status), again, facts });
             }
             _ => return Err(ReplayError::Incomplete),
         }

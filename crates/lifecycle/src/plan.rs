@@ -111,9 +111,9 @@ fn sync_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     if resize::blocks_container_starts(pod) {
         return;
     }
-    let turn = init_index(pod, sandbox);
+    let current_index = init_index(pod, sandbox);
     for (index, (kind, spec)) in containers(pod.spec()).enumerate() {
-        let is_past = index < turn;
+        let is_past = index < current_index;
         if kind == ContainerKind::Init && is_past {
             continue;
         }
@@ -240,8 +240,8 @@ fn start_container(
     if let Some(at) = container.restart_at(spec, &policy.container_backoff).filter(|at| *at > now) {
         // The reason shown changes from RunContainerError to CrashLoopBackOff in between.
         let failed = container.exit().filter(|e| e.failed_to_start());
-        let turn = failed.map(|e| after(e.finished_at, crate::status::RUN_CONTAINER_ERROR_SHOWN));
-        plan.wake_at(turn.filter(|turn| *turn > now).unwrap_or(at).min(at));
+        let reason_change = failed.map(|e| after(e.finished_at, crate::status::RUN_CONTAINER_ERROR_SHOWN));
+        plan.wake_at(reason_change.filter(|at| *at > now).unwrap_or(at).min(at));
         return false;
     }
     if let Some(failure) = container.start_failure.as_ref() {
@@ -261,8 +261,8 @@ fn start_container(
         ImageState::Failed { at, delay, .. } if after(*at, *delay) > now => {
             // The reason shown changes from ErrImagePull to ImagePullBackOff in between.
             let pulls = pod.images_of(spec).filter_map(|image| pod.pulls.get(image));
-            let turn = pulls.map(|pull| after(pull.at, crate::status::ERR_IMAGE_PULL_SHOWN)).max();
-            plan.wake_at(turn.filter(|turn| *turn > now).unwrap_or(after(*at, *delay)));
+            let reason_change = pulls.map(|pull| after(pull.at, crate::status::ERR_IMAGE_PULL_SHOWN)).max();
+            plan.wake_at(reason_change.filter(|at| *at > now).unwrap_or(after(*at, *delay)));
             return false;
         }
         _ => {

@@ -1,7 +1,7 @@
 //! Preemption victims for a critical Pod (`pkg/kubelet/preemption`, as in 1.35).
 //!
-//! Preempts as little as possible: BestEffort Pods first, then Burstable, then Guaranteed ones; in each class the
-//! fewest Pods, and the smaller ones.
+//! Preempts as little as possible: Guaranteed Pods only for what all other Pods could not free, and Burstable Pods only
+//! for what all BestEffort Pods could not free; in each class the fewest Pods, and the smaller ones.
 
 use crate::Eviction;
 use api::{
@@ -89,11 +89,11 @@ fn request(pod: &Pod, resource: &str) -> i64 {
 
 /// Returns the requirements that remain without these Pods.
 fn remaining<'a>(requirements: &Requirements, victims: impl Iterator<Item = &'a Arc<Pod>> + Clone) -> Requirements {
-    let left = |(resource, amount): &(String, i64)| {
+    let rest_of = |(resource, amount): &(String, i64)| {
         let freed: i64 = victims.clone().map(|pod| request(pod, resource)).fold(0, i64::saturating_add);
         (resource.clone(), amount.saturating_sub(freed))
     };
-    requirements.iter().map(left).filter(|(_, amount)| *amount > 0).collect()
+    requirements.iter().map(rest_of).filter(|(_, amount)| *amount > 0).collect()
 }
 
 /// Selects as few Pods as satisfy the requirements: at each step the Pod with the smallest remaining distance, and of
@@ -116,11 +116,11 @@ fn pods_to_preempt_by_distance(mut pods: Vec<Arc<Pod>>, mut requirements: Requir
 /// Returns the distance to the requirements without this Pod: the sum of the squared remaining fractions of each
 /// resource.
 fn distance(requirements: &Requirements, pod: &Pod) -> f64 {
-    let left = |(resource, amount): &(String, i64)| {
+    let rest_of = |(resource, amount): &(String, i64)| {
         let rest = amount.saturating_sub(request(pod, resource)).max(0);
         (rest as f64 / *amount as f64).powi(2)
     };
-    requirements.iter().map(left).sum()
+    requirements.iter().map(rest_of).sum()
 }
 
 fn text(requirements: &Requirements) -> String {

@@ -425,13 +425,13 @@ pub(crate) fn complete(pod: &mut Pod, now: Timestamp) {
 /// Describes the state of a resize for `podium explain`.
 pub(crate) fn explain(pod: &Pod, now: Timestamp) -> Option<String> {
     if let Some(p) = &pod.resize.pending {
-        let again = match p.reason {
+        let retry = match p.reason {
             PendingReason::Deferred => {
                 format!(", next retry in {}", crate::status::format_duration(elapsed(now, p.retry_at)))
             }
             PendingReason::Infeasible => String::new(),
         };
-        return Some(format!("the resize is {}: {}{again}", p.reason.as_str().to_lowercase(), p.message));
+        return Some(format!("the resize is {}: {}{retry}", p.reason.as_str().to_lowercase(), p.message));
     }
     let progress = pod.resize.progress.as_ref()?;
     Some(match &progress.error {

@@ -37,10 +37,10 @@ pub fn has_limits(spec: &PodSpec) -> bool {
 fn check_empty_dirs(spec: &PodSpec, figures: &PodFigures) -> Option<String> {
     spec.volumes.iter().flatten().find_map(|volume| {
         let limit = volume.empty_dir.as_ref()?.size_limit.as_ref()?;
-        let (limit, shown) = amount(Some(&limit.0));
+        let (limit, limit_text) = amount(Some(&limit.0));
         let used = Amount::units(figures.volumes.get(&volume.name)?.bytes);
         let exceeded = limit > Amount::ZERO && used > limit;
-        exceeded.then(|| format!("Usage of EmptyDir volume {:?} exceeds the limit {shown:?}. ", volume.name))
+        exceeded.then(|| format!("Usage of EmptyDir volume {:?} exceeds the limit {limit_text:?}. ", volume.name))
     })
 }
 
@@ -52,18 +52,19 @@ fn check_pod(pod: &Pod, spec: &PodSpec, figures: &PodFigures, split_disks: bool)
     let mut limits =
         api::pod::containers(spec).filter_map(|(_, c)| c.resources.as_ref()?.limits.as_ref()?.get(STORAGE));
     let binary = limits.next().is_none_or(|q| q.0.ends_with('i'));
-    let shown = if binary { limit.to_binary_quantity().0 } else { limit.to_quantity().0 };
+    let limit_text = if binary { limit.to_binary_quantity().0 } else { limit.to_quantity().0 };
     let exceeded = Amount::units(used.bytes) > limit;
-    exceeded.then(|| format!("Pod ephemeral local storage usage exceeds the total limit of containers {shown}. "))
+    exceeded.then(|| format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit_text}. "))
 }
 
 fn check_containers(spec: &PodSpec, figures: &PodFigures, split_disks: bool) -> Option<String> {
     figures.containers.iter().find_map(|stats| {
         let limits = spec.containers.iter().find(|c| c.name == stats.name)?.resources.as_ref()?.limits.as_ref()?;
-        let (limit, shown) = amount(Some(&limits.get(STORAGE)?.0));
+        let (limit, limit_text) = amount(Some(&limits.get(STORAGE)?.0));
         let used = Amount::units(container_usage(stats, split_disks).bytes);
         let exceeded = limit > Amount::ZERO && used > limit;
-        exceeded.then(|| format!("Container {} exceeded its local ephemeral storage limit {shown:?}. ", stats.name))
+        exceeded
+            .then(|| format!("Container {} exceeded its local ephemeral storage limit {limit_text:?}. ", stats.name))
     })
 }
 

@@ -33,12 +33,13 @@ pub(super) fn eviction_message(
             continue;
         };
         let requests = spec.resources.as_ref().and_then(|r| r.requests.as_ref());
-        let (request, shown) = amount(requests.and_then(|r| r.get(name)).map(|q| q.0.as_str()));
+        let (request, request_text) = amount(requests.and_then(|r| r.get(name)).map(|q| q.0.as_str()));
         if usage > request {
             let usage = usage.to_binary_quantity().0;
             let of = &container.name;
-            message +=
-                &format!("Container {of} was using {usage}, request is {shown}, has larger consumption of {name}. ");
+            message += &format!(
+                "Container {of} was using {usage}, request is {request_text}, has larger consumption of {name}. "
+            );
             offending.push(of.as_str());
             usages.push(usage);
         }
@@ -56,8 +57,8 @@ fn pod_excess(resource: Resource, pod: &Pod, figures: &PodFigures) -> Option<Str
     let requests = pod.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?;
     let request = requests.get("memory").filter(|_| resource == Resource::Memory)?;
     let usage = Amount::units(figures.memory?).to_binary_quantity().0;
-    let (name, (_, shown)) = (pod.metadata.name.as_deref().unwrap_or_default(), amount(Some(&request.0)));
-    Some(format!("Pod {name} was using {usage}, request is {shown}, has larger consumption of memory. "))
+    let (name, (_, request_text)) = (pod.metadata.name.as_deref().unwrap_or_default(), amount(Some(&request.0)));
+    Some(format!("Pod {name} was using {usage}, request is {request_text}, has larger consumption of memory. "))
 }
 
 /// Parses an amount and its canonical form; `None` is `0`.

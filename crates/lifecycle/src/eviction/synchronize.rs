@@ -85,7 +85,7 @@ impl Watch {
         let same_resource = met.iter().map(|(_, t)| *t).find(|t| t.signal.resource() == resource);
         let quantities = same_resource.and_then(|t| {
             let figure = figures.get(&t.signal)?;
-            Some((t.level.shown(figure.capacity), format_amount(t.signal, figure.available)))
+            Some((t.level.format(figure.capacity), format_amount(t.signal, figure.available)))
         });
         let max_pod_grace_seconds = policy.max_pod_grace_seconds;
         Some(Starved { threshold: first.clone(), quantities, max_pod_grace_seconds })

@@ -71,20 +71,20 @@ fn kill_container(
     if !matches!(instance.state, InstanceState::Running { .. }) {
         return;
     }
-    let (container, id, left) = (spec.name.clone(), instance.id.clone(), elapsed(now, stop.deadline));
+    let (container, id, remaining) = (spec.name.clone(), instance.id.clone(), elapsed(now, stop.deadline));
     let hook = stop.hooks && hooks::pre_stop_pending(instance, spec);
     // At the deadline nothing is awaited; the runtime's minimum grace period is the only extension.
-    if !left.is_zero() && (hook || stop.waits) {
+    if !remaining.is_zero() && (hook || stop.waits) {
         plan.wake_at(stop.deadline);
         if hook {
-            plan.actions.push(Action::RunHook { container, id, hook: Hook::PreStop, timeout: Some(left) });
+            plan.actions.push(Action::RunHook { container, id, hook: Hook::PreStop, timeout: Some(remaining) });
         }
         return;
     }
     plan.actions.push(Action::StopContainer {
         container,
         id,
-        grace: left.max(policy.minimum_grace),
+        grace: remaining.max(policy.minimum_grace),
         deadline: stop.deadline,
         signal: signal(spec, policy),
     });

@@ -25,11 +25,11 @@ pub enum ResizeVerdict {
 pub fn decide(desired: &Amounts, used: &Amounts, allocatable: &Amounts) -> ResizeVerdict {
     let amount = |amounts: &Amounts, name: &str| amounts.get(name).copied().unwrap_or_default();
     // Upstream prints millicores and bytes.
-    let shown = |name: &str, a: Amount| if name == "cpu" { a.milli() } else { a.value() };
+    let units = |name: &str, a: Amount| if name == "cpu" { a.milli() } else { a.value() };
     for name in ["memory", "cpu"] {
         let (desired, capacity) = (amount(desired, name), amount(allocatable, name));
         if desired > capacity {
-            let (desired, capacity) = (shown(name, desired), shown(name, capacity));
+            let (desired, capacity) = (units(name, desired), units(name, capacity));
             let message =
                 format!("Node didn't have enough capacity: {name}, requested: {desired}, capacity: {capacity}");
             return ResizeVerdict::Infeasible { message };
@@ -38,7 +38,7 @@ pub fn decide(desired: &Amounts, used: &Amounts, allocatable: &Amounts) -> Resiz
     for name in ["cpu", "memory"] {
         let (desired, used, capacity) = (amount(desired, name), amount(used, name), amount(allocatable, name));
         if !desired.is_zero() && used.plus(desired) > capacity {
-            let [desired, used, capacity] = [desired, used, capacity].map(|a| shown(name, a));
+            let [desired, used, capacity] = [desired, used, capacity].map(|a| units(name, a));
             let message = format!(
                 "Node didn't have enough resource: {name}, requested: {desired}, used: {used}, capacity: {capacity}"
             );

@@ -66,8 +66,8 @@ impl Sim {
     }
 
     /// The newest exit is in the status until the next but one container is created.
-    fn check_exits(&self, shown: &PodStatus) {
-        let lists = [&shown.init_container_statuses, &shown.container_statuses, &shown.ephemeral_container_statuses];
+    fn check_exits(&self, status: &PodStatus) {
+        let lists = [&status.init_container_statuses, &status.container_statuses, &status.ephemeral_container_statuses];
         for c in lists.into_iter().flatten().flatten() {
             let Some((attempt, code)) = self.exits.get(&c.name) else { continue };
             let code_of =
@@ -88,7 +88,7 @@ impl Sim {
     }
 
     /// The API server rejects the removal of a final container exit (`ValidateContainerStateTransition`).
-    pub(super) fn check_transitions(&self, shown: &PodStatus) {
+    pub(super) fn check_transitions(&self, status: &PodStatus) {
         let spec = self.api.spec.as_ref().unwrap();
         let before = self.api.status.clone().unwrap_or_default();
         let lists = |s: PodStatus| [s.init_container_statuses, s.container_statuses].into_iter().flatten().flatten();
@@ -104,7 +104,7 @@ impl Sim {
             if policy == "OnFailure" && end.exit_code != 0 || has_own(&last.name) {
                 continue;
             }
-            let now = lists(shown.clone()).find(|c| c.name == last.name).and_then(|c| c.state);
+            let now = lists(status.clone()).find(|c| c.name == last.name).and_then(|c| c.state);
             assert!(now.is_none_or(|s| s.terminated.is_some()), "{}: the final exit was removed", last.name);
         }
     }
@@ -210,8 +210,8 @@ impl Sim {
     fn check_ephemeral(&self, action: &Action) {
         let Action::StartContainer { container, attempt, .. } = action else { return };
         let ephemeral = api::pod::ephemeral(self.api.spec.as_ref().unwrap()).iter().any(|c| c.name == *container);
-        let over = || self.state(container).starts_with("terminated");
-        assert!(!ephemeral || *attempt == 0 && !over(), "{container} is started again");
+        let is_terminated = || self.state(container).starts_with("terminated");
+        assert!(!ephemeral || *attempt == 0 && !is_terminated(), "{container} is started again");
     }
 
     /// Sidecars stop last, in reverse order, until the deadline.
@@ -238,15 +238,15 @@ impl Sim {
         let (first, second) = (plan(&self.pod, &self.policy, self.now), plan(&self.pod, &self.policy, self.now));
         assert_eq!(first, second, "the same facts give the same plan");
         assert!(first.wake.is_none_or(|wake| wake > self.now), "a wake-up lies in the past: {:?}", first.wake);
-        let shown = self.status();
-        let phase = shown.phase.clone().unwrap();
+        let status = self.status();
+        let phase = status.phase.clone().unwrap();
         if let Some(terminal) = &self.terminal {
-            assert_eq!(*terminal, (phase, shown.reason.clone()), "a terminal phase never changes");
+            assert_eq!(*terminal, (phase, status.reason.clone()), "a terminal phase never changes");
         } else if phase == "Succeeded" || phase == "Failed" {
             assert!(!self.runtime.any_running(), "{phase} while something runs");
-            self.terminal = Some((phase, shown.reason.clone()));
+            self.terminal = Some((phase, status.reason.clone()));
         }
-        self.check_exits(&shown);
+        self.check_exits(&status);
         for action in first.actions {
             self.check_grace(&action);
             self.check_order(&action);

@@ -343,8 +343,8 @@ impl Interleaver {
     /// Asserts that no duplicate event changes anything.
     pub(crate) fn repeat_all(&self) {
         if !self.delivered.is_empty() {
-            let mut again = self.clone();
-            (0..self.delivered.len()).for_each(|n| again.repeat(n));
+            let mut copy = self.clone();
+            (0..self.delivered.len()).for_each(|n| copy.repeat(n));
         }
     }
 

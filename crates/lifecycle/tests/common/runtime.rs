@@ -150,8 +150,8 @@ impl Runtime {
             }
             Action::EnsureImage { container, image, pull } => {
                 let fact = self.ensure_image(*pull);
-                let there = matches!(fact, ImageFact::Present { .. } | ImageFact::Pulled { .. });
-                let image = self.failing_volume.as_ref().filter(|_| !there).unwrap_or(image).clone();
+                let is_present = matches!(fact, ImageFact::Present { .. } | ImageFact::Pulled { .. });
+                let image = self.failing_volume.as_ref().filter(|_| !is_present).unwrap_or(image).clone();
                 vec![Event::Image { container: container.clone(), image, fact }]
             }
             Action::StartContainer { container, attempt, sandbox, .. } => {
@@ -212,8 +212,8 @@ impl Runtime {
     /// Starts a container as the kubelet does: an existing container of the attempt is adopted.
     fn start(&mut self, name: &str, attempt: u32, sandbox: &str, now: Timestamp) -> Vec<ContainerFact> {
         let no_sandbox = (StartStage::Create, "the sandbox is not there");
-        let there = self.sandboxes.iter().any(|s| s.id == *sandbox && s.ready);
-        let failure = if there { self.start_failures.pop_front() } else { Some(no_sandbox) };
+        let has_sandbox = self.sandboxes.iter().any(|s| s.id == *sandbox && s.ready);
+        let failure = if has_sandbox { self.start_failures.pop_front() } else { Some(no_sandbox) };
         if let Some((stage @ (StartStage::Config | StartStage::Create), message)) = failure {
             return vec![ContainerFact::StartFailed { stage, message: message.to_owned() }];
         }

@@ -18,8 +18,8 @@ fn pod(policy: &str, first: &[Run]) -> Sim {
 #[track_caller]
 fn check(mut sim: Sim, phase: &str, states: [&str; 3], restarts: i32) {
     sim.pass(30);
-    let shown = ["i1", "i2", "c"].map(|name| sim.state(name));
-    assert_eq!((sim.phase().as_str(), shown), (phase, states.map(str::to_owned)));
+    let actual = ["i1", "i2", "c"].map(|name| sim.state(name));
+    assert_eq!((sim.phase().as_str(), actual), (phase, states.map(str::to_owned)));
     assert_eq!(sim.restarts("i1"), restarts);
 }
 

@@ -32,8 +32,12 @@ fn check(policy: &str, code: i32, checkpoint: bool, phase: &str, last_or_state: 
     restart_kubelet(&mut sim, checkpoint, 60);
     sim.relist();
     sim.pass(10);
-    let shown = if restarts == 0 { sim.state("c") } else { sim.last_state("c") };
-    assert_eq!((sim.phase().as_str(), shown.as_str(), sim.restarts("c")), (phase, last_or_state, restarts), "{policy}");
+    let actual = if restarts == 0 { sim.state("c") } else { sim.last_state("c") };
+    assert_eq!(
+        (sim.phase().as_str(), actual.as_str(), sim.restarts("c")),
+        (phase, last_or_state, restarts),
+        "{policy}"
+    );
     assert_eq!(sim.starts("c").len(), usize::try_from(restarts).unwrap() + 1);
 }
 
@@ -205,10 +209,10 @@ fn interrupted_start_is_retried_although_runtime_still_starts() {
     sim.start_kubelet(false);
     sim.relist();
     // The runtime still starts the container, so it cannot be removed.
-    let again = sim.next_action().unwrap();
-    assert!(matches!(again, Action::StartContainer { .. }), "{again:?}");
-    sim.begin(&again);
-    sim.observe(Event::Failed { key: again.key(), message: "container is in starting state".to_owned() });
+    let retry = sim.next_action().unwrap();
+    assert!(matches!(retry, Action::StartContainer { .. }), "{retry:?}");
+    sim.begin(&retry);
+    sim.observe(Event::Failed { key: retry.key(), message: "container is in starting state".to_owned() });
     sim.begun.clear();
     sim.runtime.containers[made].state = aborted_start("failed to create containerd task: context canceled");
     // Other triggers may relist, too.

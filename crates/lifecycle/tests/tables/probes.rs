@@ -61,8 +61,8 @@ fn container_killed_for_restart_is_waiting() {
     for (_, end) in sim.runtime.ends(sim.now) {
         sim.observe(end);
     }
-    let words = (sim.state("c"), sim.last_state("c"), sim.phase());
-    assert_eq!(words, ("waiting ContainerCreating".into(), "terminated Error 137".into(), "Running".into()));
+    let states = (sim.state("c"), sim.last_state("c"), sim.phase());
+    assert_eq!(states, ("waiting ContainerCreating".into(), "terminated Error 137".into(), "Running".into()));
     sim.settle();
     assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 1));
 }
@@ -224,8 +224,8 @@ fn probe_kill_restarts_despite_exit_code_zero() {
     sim.pass(12);
     assert_eq!((sim.restarts("c"), sim.state("c").as_str()), (0, "running"));
     sim.pass(1);
-    let shown = (sim.restarts("c"), sim.state("c"), sim.last_state("c"), sim.phase());
-    assert_eq!(shown, (1, "running".to_owned(), "terminated Completed 0".to_owned(), "Running".to_owned()));
+    let actual = (sim.restarts("c"), sim.state("c"), sim.last_state("c"), sim.phase());
+    assert_eq!(actual, (1, "running".to_owned(), "terminated Completed 0".to_owned(), "Running".to_owned()));
 }
 
 #[test]
