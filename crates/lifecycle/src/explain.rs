@@ -115,7 +115,7 @@ fn pending_step(pod: &Pod, spec: &Spec, now: Timestamp) -> Option<String> {
         return Some(format!("container {name}: postStart hook is still running"));
     }
     let terminating = pod.kill_deadline(now).is_some();
-    let has_not_passed = |kind: &ProbeKind| probes::verdict(container, *kind) != Some(true);
+    let has_not_passed = |kind: &ProbeKind| probes::result(container, *kind) != Some(true);
     let probes = [ProbeKind::Startup, ProbeKind::Readiness].into_iter().filter(has_not_passed);
     let (kind, due) = probes.filter_map(|k| Some((k, probes::due(pod, spec, k, terminating)?))).next()?;
     let failed = match instance.probes.worker(kind).failures() {

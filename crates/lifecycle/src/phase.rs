@@ -53,7 +53,7 @@ pub(crate) fn phase(pod: &Pod, now: Timestamp) -> Phase {
     if let Some(ended) = &pod.ended {
         return Phase::known(ended);
     }
-    // A phase becomes terminal only after all containers have terminated_phase (KEP-3329).
+    // A phase becomes terminal only after all containers have stopped (KEP-3329).
     let may_run = pod.any_may_run() || pod.unseen;
     match pod.stop(now) {
         Some(stop) if !may_run => terminated_phase(pod, stop.cause),

@@ -60,7 +60,7 @@ impl Action {
     }
 }
 
-/// Computes the actions that are due now. Calling it again without a new event gives the same actions with the same keys.
+/// Computes the actions that are due now. Without a new event, a repeated call returns the same actions and keys.
 #[must_use]
 pub fn plan(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Plan {
     // Without a relist the plan could duplicate running containers.

@@ -43,7 +43,8 @@ pub(crate) struct ProbeWorkerState {
     /// Whether the latest results are successes.
     passing: bool,
     /// The result, once a threshold was reached (`results.Manager`).
-    pub(crate) verdict: Option<bool>,
+    #[serde(rename = "verdict")]
+    pub(crate) result: Option<bool>,
 }
 
 /// Delays, periods and thresholds of a probe, with upstream's defaults.
@@ -99,8 +100,8 @@ impl Probes {
 
 impl ProbeWorkerState {
     /// Creates the state of a probe from the result in a container status.
-    pub(crate) fn restored(verdict: bool) -> Self {
-        Self { verdict: Some(verdict), ..Self::default() }
+    pub(crate) fn restored(result: bool) -> Self {
+        Self { result: Some(result), ..Self::default() }
     }
 
     /// Schedules the next probe. The period counts from the start of this one: its due time, but at most
@@ -113,14 +114,14 @@ impl ProbeWorkerState {
 
     /// Counts a result. Returns whether the state must be persisted: the result changed, or a streak ended.
     pub(crate) fn record_result(&mut self, passed: bool, settings: &ProbeSettings) -> bool {
-        let before = self.verdict;
+        let before = self.result;
         let broken = self.streak > 0 && self.passing != passed;
         self.streak = if broken { 1 } else { self.streak.saturating_add(1) };
         self.passing = passed;
         if self.streak >= if passed { settings.successes } else { settings.failures } {
-            self.verdict = Some(passed);
+            self.result = Some(passed);
         }
-        broken || self.verdict != before
+        broken || self.result != before
     }
 
     /// Returns the number of consecutive failures.
@@ -139,12 +140,12 @@ pub(crate) fn probe(spec: &Spec, kind: ProbeKind) -> Option<&Probe> {
 }
 
 /// Returns the result of this probe, once a threshold was reached.
-pub(crate) fn verdict(container: &Container, kind: ProbeKind) -> Option<bool> {
-    container.current.as_ref().and_then(|i| i.probes.worker(kind).verdict)
+pub(crate) fn result(container: &Container, kind: ProbeKind) -> Option<bool> {
+    container.current.as_ref().and_then(|i| i.probes.worker(kind).result)
 }
 
 fn passed(container: &Container, spec: &Spec, kind: ProbeKind) -> bool {
-    probe(spec, kind).is_none() || verdict(container, kind) == Some(true)
+    probe(spec, kind).is_none() || result(container, kind) == Some(true)
 }
 
 /// Returns whether the container runs, its postStart hook is done, and its startup probe succeeded (`started`).

@@ -1,4 +1,4 @@
-//! What a change of the spec does to containers (`computePodActions`).
+//! Spec updates of running Pods (`computePodActions`).
 
 use crate::common::{Run, Sim};
 use k8s_openapi::api::core::v1::ContainerStatus;
