@@ -86,7 +86,7 @@ fn compare_values(type_ref: TypeRef<'_>, old: Option<&Value>, new: Option<&Value
     if new.is_none() {
         return compare_shapes(type_ref, left, old, new);
     }
-    if old.is_none() || left.is_like(right) {
+    if old.is_none() || left.is_same_kind(right) {
         return compare_shapes(type_ref, right, old, new);
     }
     // The kind of value changed: all nested fields are removed, and the field itself is modified.
@@ -151,7 +151,7 @@ fn compare_maps(
     }
     if old.is_some() != new.is_some() {
         let is_set = |key: &str| old.or(new).is_some_and(|m| m.contains_key(key));
-        for field in map.fields.iter().filter(|f| f.implied.is_some() && !said(&f.name)) {
+        for field in map.fields.iter().filter(|f| f.implied.is_some() && !is_set(&f.name)) {
             visit(
                 &field.name,
                 type_ref.with_id(field.of),
