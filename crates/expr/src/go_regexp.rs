@@ -10,7 +10,7 @@ use std::{fmt, sync::Arc};
 
 /// Maximum nesting depth of groups (`maxHeight`).
 const MAX_DEPTH: u32 = 1000;
-/// Maximum repeat count (`maxRepeat`).
+/// Maximum repeat count.
 const MAX_REPEAT: u32 = 1000;
 
 /// A compiled regular expression.

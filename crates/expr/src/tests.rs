@@ -209,9 +209,9 @@ struct PodAuthorizer;
 impl crate::Authorize for PodAuthorizer {
     fn decide(&self, question: &crate::Question) -> crate::Verdict {
         let crate::Question { account, path, verb, group, resource, subresource, namespace, name, .. } = question;
-        let who = account.as_ref().map_or_else(String::new, |(namespace, name)| format!("{namespace}/{name} "));
-        let what = path.clone().unwrap_or_else(|| format!("{resource}.{group}/{subresource} {namespace}/{name}"));
-        crate::Verdict { allowed: resource == "pods", reason: format!("{who}{verb} {what}") }
+        let subject = account.as_ref().map_or_else(String::new, |(namespace, name)| format!("{namespace}/{name} "));
+        let target = path.clone().unwrap_or_else(|| format!("{resource}.{group}/{subresource} {namespace}/{name}"));
+        crate::Verdict { allowed: resource == "pods", reason: format!("{subject}{verb} {target}") }
     }
 
     fn request(&self) -> crate::Question {
