@@ -1,7 +1,7 @@
 //! Cron schedules of CronJobs, with the grammar, semantics and error messages of upstream's parser (`robfig/cron`,
-//! `ParseStandard`): five fields, names, `?`, descriptors such as `@hourly`, and `@parse_every 1h30m`.
+//! `ParseStandard`): five fields, names, `?`, descriptors such as `@hourly`, and `@every 1h30m`.
 //!
-//! No maintained crate has this grammar: they reject `@parse_every`, accept 7 for Sunday, or expect a field for seconds.
+//! No maintained crate has this grammar: they reject `@every`, accept 7 for Sunday, or expect a field for seconds.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -149,7 +149,7 @@ fn has_bit(bits: u64, number: i8) -> bool {
     u32::try_from(number).is_ok_and(|number| bits & (1 << number) != 0)
 }
 
-/// Parses `@parse_every 1h30m`; the delay is at least one second, and fractions of a second are dropped.
+/// Parses `@every 1h30m`; the delay is at least one second, and fractions of a second are dropped.
 fn parse_every(text: &str) -> Result<Schedule, ParseError> {
     let Some(duration) = text.strip_prefix("@every ") else {
         return Err(ParseError(format!("unrecognized descriptor: {text}")));

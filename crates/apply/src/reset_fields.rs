@@ -14,7 +14,7 @@ pub enum Filter {
     Only(FieldPattern),
 }
 
-/// Pattern of fields (`fieldpath.SetPattern`).
+/// Pattern of fields (`fieldpath.SetMatcher`).
 #[derive(Debug, Clone)]
 pub enum FieldPattern {
     /// Matches all fields.

@@ -23,7 +23,7 @@ use std::sync::LazyLock;
 /// Manager of the fields that an object without `managedFields` had before its first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// Fields that no manager owns (`stripMetaFields`).
+/// Fields that no manager owns (`stripMetaManager`).
 static STRIPPED_FIELDS: LazyLock<Set> = LazyLock::new(|| {
     let metadata = [
         "name",

@@ -1,4 +1,4 @@
-//! From one type to another, and how large a value is.
+//! Type conversions and `size`.
 
 use crate::{
     EvalError, Value,
@@ -60,7 +60,7 @@ fn to_int(value: &Value) -> Outcome {
             text.parse().map(Value::Int).map_err(|_| EvalError::new("type conversion error from 'string' to 'int'"))
         }
         Value::Time(time) => Ok(Value::Int(time.as_second())),
-        Value::Duration(span) => i64::try_from(span.as_nanos()).map(Value::Int).map_err(|_| overflow()),
+        Value::Duration(duration) => i64::try_from(duration.as_nanos()).map(Value::Int).map_err(|_| overflow()),
         _ => Err(EvalError::overload()),
     }
 }
@@ -100,11 +100,11 @@ fn to_string(value: &Value) -> Outcome {
         Value::Bool(b) => b.to_string(),
         Value::Int(i) => i.to_string(),
         Value::Uint(u) => u.to_string(),
-        Value::Double(d) => float(*d),
+        Value::Double(d) => format_float(*d),
         Value::Bytes(bytes) => String::from_utf8(bytes.to_vec())
             .map_err(|_| EvalError::new("invalid UTF-8 in bytes, cannot convert to string"))?,
         Value::Time(time) => time.to_string(),
-        Value::Duration(span) => format!("{}s", span.as_secs_f64()),
+        Value::Duration(duration) => format!("{}s", duration.as_secs_f64()),
         Value::Url(url) => url.to_string(),
         Value::Ip(ip) => ip.to_string(),
         Value::Cidr(ip, length) => format!("{ip}/{length}"),
@@ -113,8 +113,8 @@ fn to_string(value: &Value) -> Outcome {
     Ok(Value::text(&text))
 }
 
-/// Go's `%g`.
-fn float(number: f64) -> String {
+/// Formats a float as Go's `%g`.
+fn format_float(number: f64) -> String {
     if !number.is_finite() {
         return if number.is_nan() {
             "NaN"

@@ -1,20 +1,20 @@
-//! Resources within others: `x-kubernetes-embedded-resource`.
+//! Embedded resources: `x-kubernetes-embedded-resource`.
 
 use crate::Schema;
 use api::field::FieldPath;
 use serde_json::Value;
 
-/// Where a resource is within another.
+/// Location of an embedded resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// For [`Value::pointer`].
+    /// JSON pointer for [`Value::pointer`].
     pub pointer: String,
-    /// As people write it.
+    /// Field path for messages.
     pub path: FieldPath,
 }
 
 impl Schema {
-    /// All resources within this one, the outer ones first. The resource itself is none of them.
+    /// Returns the locations of all embedded resources, outer ones first, without the resource itself.
     #[must_use]
     pub fn embedded_in(&self, resource: &Value) -> Vec<Place> {
         let mut found = Vec::new();
@@ -24,28 +24,28 @@ impl Schema {
         found
     }
 
-    fn find_embedded(&self, value: &Value, here: &Place, found: &mut Vec<Place>) {
+    fn find_embedded(&self, value: &Value, location: &Place, found: &mut Vec<Place>) {
         if self.embedded && value.is_object() {
-            found.push(here.clone());
+            found.push(location.clone());
         }
-        let below = |name: &str, path| {
+        let nested = |name: &str, path| {
             let name = name.replace('~', "~0").replace('/', "~1");
-            Place { pointer: format!("{}/{name}", here.pointer), path }
+            Place { pointer: format!("{}/{name}", location.pointer), path }
         };
         match value {
             Value::Object(fields) => {
-                for (name, held) in fields {
+                for (name, value) in fields {
                     if let Some(schema) = self.properties.get(name.as_str()) {
-                        schema.find_embedded(held, &below(name, here.path.child(name)), found);
+                        schema.find_embedded(value, &nested(name, location.path.child(name)), found);
                     } else if let Some(schema) = self.additional.schema() {
-                        schema.find_embedded(held, &below(name, here.path.key(name)), found);
+                        schema.find_embedded(value, &nested(name, location.path.key(name)), found);
                     }
                 }
             }
             Value::Array(items) => {
                 for (i, item) in items.iter().enumerate() {
                     if let Some(schema) = &self.items {
-                        schema.find_embedded(item, &below(&i.to_string(), here.path.index(i)), found);
+                        schema.find_embedded(item, &nested(&i.to_string(), location.path.index(i)), found);
                     }
                 }
             }

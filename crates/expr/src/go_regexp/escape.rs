@@ -1,9 +1,9 @@
-//! What begins with a backslash, and letters that would mean something.
+//! Escape sequences and literals.
 
-use super::class;
+use super::char_class;
 
-/// A letter that means itself.
-pub(super) fn letter(c: char) -> String {
+/// Escapes a literal character for the `regex` crate.
+pub(super) fn literal(c: char) -> String {
     if c.is_alphanumeric() || matches!(c, ' ' | '_' | '"' | '\'' | '/' | ',' | ';' | ':' | '=' | '!' | '@' | '%' | '`')
     {
         return c.to_string();
@@ -11,17 +11,17 @@ pub(super) fn letter(c: char) -> String {
     format!(r"\x{{{:x}}}", u32::from(c))
 }
 
-/// A class of letters, or a letter; and what comes after it.
-pub(super) fn read(text: &str) -> Result<(String, &str), String> {
-    if let Some((group, rest)) = group(text)? {
+/// Translates an escape sequence and returns the rest of the pattern.
+pub(super) fn translate(text: &str) -> Result<(String, &str), String> {
+    if let Some((group, rest)) = translate_class(text)? {
         return Ok((format!("[{group}]"), rest));
     }
-    let (c, rest) = read_letter(text)?;
-    Ok((letter(c), rest))
+    let (c, rest) = parse_escape(text)?;
+    Ok((literal(c), rest))
 }
 
-/// One of Perl's classes, or one of Unicode, as it stands within brackets.
-pub(super) fn group(text: &str) -> Result<Option<(String, &str)>, String> {
+/// Translates a Perl or Unicode class for use within brackets.
+pub(super) fn translate_class(text: &str) -> Result<Option<(String, &str)>, String> {
     let Some(after) = text.strip_prefix('\\') else { return Ok(None) };
     let mut chars = after.chars();
     let (name, rest) = (chars.next(), chars.as_str());
@@ -32,14 +32,14 @@ pub(super) fn group(text: &str) -> Result<Option<(String, &str)>, String> {
         Some('S') => r"[^\t\n\x0c\r ]",
         Some('w') => "0-9A-Za-z_",
         Some('W') => "[^0-9A-Za-z_]",
-        Some('p' | 'P') => return class::unicode(text).map(Some),
+        Some('p' | 'P') => return char_class::translate_unicode_class(text).map(Some),
         _ => return Ok(None),
     };
     Ok(Some((perl.to_owned(), rest)))
 }
 
-/// The letter that an escape stands for (`parser.parseEscape`).
-pub(super) fn read_letter(text: &str) -> Result<(char, &str), String> {
+/// Parses the character of an escape sequence (`parser.parseEscape`).
+pub(super) fn parse_escape(text: &str) -> Result<(char, &str), String> {
     let after = &text[1..];
     let mut chars = after.chars();
     let Some(c) = chars.next() else { return Err("trailing backslash at end of expression: ``".to_owned()) };
@@ -52,8 +52,8 @@ pub(super) fn read_letter(text: &str) -> Result<(char, &str), String> {
         'r' => '\r',
         't' => '\t',
         'v' => '\u{b}',
-        'x' => return hex(text, rest),
-        // One digit alone would refer to a group, which there is not.
+        'x' => return parse_hex(text, rest),
+        // A single digit would be a backreference, which is unsupported.
         '1'..='7' if !rest.starts_with(|c: char| matches!(c, '0'..='7')) => return wrong(rest),
         '0'..='7' => {
             let more = rest.bytes().take(2).take_while(|b| matches!(b, b'0'..=b'7')).count();
@@ -66,8 +66,8 @@ pub(super) fn read_letter(text: &str) -> Result<(char, &str), String> {
     Ok((plain, rest))
 }
 
-/// `\x7F` or `\x{10FFFF}`.
-fn hex<'a>(text: &str, rest: &'a str) -> Result<(char, &'a str), String> {
+/// Parses `\x7F` or `\x{10FFFF}`.
+fn parse_hex<'a>(text: &str, rest: &'a str) -> Result<(char, &'a str), String> {
     let (digits, after) = match rest.strip_prefix('{') {
         Some(braced) => braced.split_once('}').unwrap_or((braced, "")),
         None => rest.split_at_checked(2).unwrap_or((rest, "")),

@@ -1,42 +1,41 @@
-//! From the JSON of a CustomResourceDefinition to a schema. What is wrong there was told before ([`crate::structural`]):
-//! here it counts as not said.
+//! Parsing of schemas. Invalid fields count as unspecified, because [`crate::structural`] has validated the schema.
 
-use crate::{Additional, Bound, Checks, Kind, ListType, Schema, pattern_of, rules::Rule};
+use crate::{Additional, Bound, Checks, Kind, ListType, Schema, compile_pattern, validation_rules::Rule};
 use serde_json::Value;
 use std::sync::Arc;
 
 impl Schema {
-    /// The schema that `openAPIV3Schema` describes.
+    /// Parses an `openAPIV3Schema`.
     #[must_use]
     pub fn read(json: &Value) -> Self {
-        let mut schema = Self::read_values(json);
-        schema.read_rules(json, true);
+        let mut schema = Self::parse_without_rules(json);
+        schema.parse_rules(json, true);
         schema
     }
 
-    /// Adds the rules, which must know what they are about.
-    fn read_rules(&mut self, json: &Value, root: bool) {
+    /// Adds the validation rules, which need the type of their value.
+    fn parse_rules(&mut self, json: &Value, root: bool) {
         if let Some(rules) = json["x-kubernetes-validations"].as_array().filter(|r| !r.is_empty()) {
-            let of = self.as_type(root);
-            self.rules = rules.iter().map(|rule| Rule::read(rule, &of)).collect();
+            let value_type = self.as_type(root);
+            self.rules = rules.iter().map(|rule| Rule::read(rule, &value_type)).collect();
         }
         self.has_rules = !self.rules.is_empty();
         for (name, property) in &mut self.properties {
-            property.read_rules(&json["properties"][name.as_ref()], false);
+            property.parse_rules(&json["properties"][name.as_ref()], false);
             self.has_rules |= property.has_rules;
         }
         if let Some(items) = &mut self.items {
-            items.read_rules(&json["items"], false);
+            items.parse_rules(&json["items"], false);
             self.has_rules |= items.has_rules;
         }
-        if let Additional::Like(like) = &mut self.additional {
-            like.read_rules(&json["additionalProperties"], false);
-            self.has_rules |= like.has_rules;
+        if let Additional::Like(additional) = &mut self.additional {
+            additional.parse_rules(&json["additionalProperties"], false);
+            self.has_rules |= additional.has_rules;
         }
     }
 
-    /// The same without rules.
-    pub(crate) fn read_values(json: &Value) -> Self {
+    /// Parses a schema without validation rules.
+    pub(crate) fn parse_without_rules(json: &Value) -> Self {
         let is = |key: &str| json[key] == true;
         let mut schema = Self {
             kind: json["type"].as_str().and_then(Kind::parse),
@@ -48,15 +47,15 @@ impl Schema {
                 .as_object()
                 .into_iter()
                 .flatten()
-                .map(|(name, property)| (name.as_str().into(), Self::read_values(property)))
+                .map(|(name, property)| (name.as_str().into(), Self::parse_without_rules(property)))
                 .collect(),
             additional: match &json["additionalProperties"] {
                 Value::Bool(true) => Additional::Allowed,
                 Value::Bool(false) => Additional::Forbidden,
-                like @ Value::Object(_) => Additional::Like(Box::new(Self::read_values(like))),
+                additional @ Value::Object(_) => Additional::Like(Box::new(Self::parse_without_rules(additional))),
                 _ => Additional::Unsaid,
             },
-            items: json["items"].is_object().then(|| Box::new(Self::read_values(&json["items"]))),
+            items: json["items"].is_object().then(|| Box::new(Self::parse_without_rules(&json["items"]))),
             default: json.get("default").cloned(),
             list: list_type(json),
             atomic: json["x-kubernetes-map-type"] == "atomic",
@@ -65,9 +64,9 @@ impl Schema {
             has_rules: false,
             has_embedded: false,
         };
-        let like = schema.additional.schema();
-        let within = schema.properties.values().chain(schema.items.as_deref()).chain(like);
-        schema.has_embedded = schema.embedded || within.into_iter().any(|below| below.has_embedded);
+        let additional = schema.additional.schema();
+        let within = schema.properties.values().chain(schema.items.as_deref()).chain(additional);
+        schema.has_embedded = schema.embedded || within.into_iter().any(|nested| nested.has_embedded);
         schema
     }
 }
@@ -85,9 +84,10 @@ impl Checks {
     fn read(json: &Value) -> Self {
         let count = |key: &str| json[key].as_u64();
         let number = |key: &str| json[key].as_f64();
-        let bound = |key: &str, exclusive: &str| Some(Bound { at: number(key)?, exclusive: json[exclusive] == true });
+        let bound =
+            |key: &str, exclusive: &str| Some(Bound { limit: number(key)?, exclusive: json[exclusive] == true });
         let list = |key: &str| json[key].as_array().map(Vec::as_slice).unwrap_or_default();
-        let all = |key: &str| list(key).iter().map(Schema::read_values).collect();
+        let all = |key: &str| list(key).iter().map(Schema::parse_without_rules).collect();
         Self {
             format: json["format"].as_str().filter(|f| !f.is_empty()).map(Into::into),
             maximum: bound("maximum", "exclusiveMaximum"),
@@ -95,7 +95,7 @@ impl Checks {
             multiple_of: number("multipleOf"),
             max_length: count("maxLength"),
             min_length: count("minLength"),
-            pattern: json["pattern"].as_str().filter(|p| !p.is_empty()).and_then(|p| pattern_of(p).ok()),
+            pattern: json["pattern"].as_str().filter(|p| !p.is_empty()).and_then(|p| compile_pattern(p).ok()),
             max_items: count("maxItems"),
             min_items: count("minItems"),
             unique_items: json["uniqueItems"] == true,
@@ -106,7 +106,7 @@ impl Checks {
             all_of: all("allOf"),
             any_of: all("anyOf"),
             one_of: all("oneOf"),
-            not: json["not"].is_object().then(|| Box::new(Schema::read_values(&json["not"]))),
+            not: json["not"].is_object().then(|| Box::new(Schema::parse_without_rules(&json["not"]))),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Classes: `[a-z]`, `[[:alpha:]]`, `\pL`.
+//! Character classes: `[a-z]`, `[[:alpha:]]`, `\pL`.
 
 use super::escape;
 
-/// POSIX's names, and what they stand for.
+/// POSIX classes and their members.
 const POSIX: [(&str, &str); 14] = [
     ("alnum", "0-9A-Za-z"),
     ("alpha", "A-Za-z"),
@@ -20,8 +20,8 @@ const POSIX: [(&str, &str); 14] = [
     ("xdigit", "0-9A-Fa-f"),
 ];
 
-/// A class in brackets, and what comes after it (`parser.parseClass`).
-pub(super) fn read(text: &str) -> Result<(String, &str), String> {
+/// Translates a class in brackets and returns the rest of the pattern (`parser.parseClass`).
+pub(super) fn translate(text: &str) -> Result<(String, &str), String> {
     let missing = || format!("missing closing ]: `{text}`");
     let mut out = "[".to_owned();
     let mut rest = &text[1..];
@@ -36,16 +36,16 @@ pub(super) fn read(text: &str) -> Result<(String, &str), String> {
             break;
         }
         first = false;
-        if let Some((name, after)) = posix(rest)? {
+        if let Some((name, after)) = translate_posix_class(rest)? {
             out.push_str(&name);
             rest = after;
-        } else if let Some((group, after)) = escape::group(rest)? {
+        } else if let Some((group, after)) = escape::translate_class(rest)? {
             out.push_str(&group);
             rest = after;
         } else {
-            let (from, after) = one(rest, text)?;
+            let (from, after) = parse_char(rest, text)?;
             let (to, after) = match after.strip_prefix('-').filter(|after| !after.starts_with(']')) {
-                Some(end) => one(end, text)?,
+                Some(end) => parse_char(end, text)?,
                 None => (from, after),
             };
             if to < from {
@@ -59,18 +59,18 @@ pub(super) fn read(text: &str) -> Result<(String, &str), String> {
     Ok((out, &rest[1..]))
 }
 
-/// One letter of a class.
-fn one<'a>(text: &'a str, class: &str) -> Result<(char, &'a str), String> {
+/// Parses a character of a class.
+fn parse_char<'a>(text: &'a str, class: &str) -> Result<(char, &'a str), String> {
     if text.starts_with('\\') {
-        return escape::read_letter(text);
+        return escape::parse_escape(text);
     }
     let mut chars = text.chars();
     let c = chars.next().ok_or_else(|| format!("missing closing ]: `{class}`"))?;
     Ok((c, chars.as_str()))
 }
 
-/// `[:alpha:]` and `[:^alpha:]`.
-fn posix(text: &str) -> Result<Option<(String, &str)>, String> {
+/// Translates `[:alpha:]` or `[:^alpha:]`.
+fn translate_posix_class(text: &str) -> Result<Option<(String, &str)>, String> {
     let Some((name, rest)) = text.strip_prefix("[:").and_then(|after| after.split_once(":]")) else { return Ok(None) };
     let (not, plain) = name.strip_prefix('^').map_or(("", name), |plain| ("^", plain));
     let Some((_, class)) = POSIX.iter().find(|(known, _)| *known == plain) else {
@@ -79,8 +79,8 @@ fn posix(text: &str) -> Result<Option<(String, &str)>, String> {
     Ok(Some((format!("[{not}{class}]"), rest)))
 }
 
-/// `\pL`, `\p{Greek}`, `\P{Lu}`, `\p{^Lu}`.
-pub(super) fn unicode(text: &str) -> Result<(String, &str), String> {
+/// Translates `\pL`, `\p{Greek}`, `\P{Lu}` or `\p{^Lu}`.
+pub(super) fn translate_unicode_class(text: &str) -> Result<(String, &str), String> {
     let invalid = |shown: &str| format!("invalid character class range: `{shown}`");
     let (mut not, after) = (text.starts_with(r"\P"), &text[2..]);
     let (name, rest) = match after.strip_prefix('{') {
@@ -92,7 +92,7 @@ pub(super) fn unicode(text: &str) -> Result<(String, &str), String> {
     };
     let shown = &text[..text.len() - rest.len()];
     let plain = name.strip_prefix('^').inspect(|_| not = !not).unwrap_or(name);
-    // Rust knows more ways to say what class it is.
+    // Rust supports more syntax for classes.
     let is_name = !plain.is_empty() && plain.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let class = format!(r"\{}{{{plain}}}", if not { 'P' } else { 'p' });
     let is_known = is_name && regex::Regex::new(&class).is_ok();

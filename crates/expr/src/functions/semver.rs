@@ -1,9 +1,10 @@
-//! Semantic versions.
+//! Semantic version library (`apiserver/pkg/cel/library/semverlib.go`).
 
 use crate::{EvalError, Value, eval::Outcome, value::Semver};
 use std::{cmp::Ordering, sync::Arc};
 
-pub(super) fn make(name: &str, args: &[Value]) -> Option<Outcome> {
+/// Calls a function that creates or validates a semantic version.
+pub(super) fn create(name: &str, args: &[Value]) -> Option<Outcome> {
     let (text, lenient) = match args {
         [Value::String(text)] => (text, false),
         [Value::String(text), Value::Bool(lenient)] => (text, *lenient),
@@ -35,11 +36,12 @@ fn parse(text: &str, lenient: bool) -> Option<Semver> {
     let pre: Vec<String> = pre.map(|p| p.split('.').map(str::to_owned).collect()).unwrap_or_default();
     let allowed = |p: &String| !p.is_empty() && p.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     pre.iter().all(allowed).then_some(())?;
-    Some(Semver { numbers: [number(major)?, number(minor)?, number(patch)?], pre })
+    Some(Semver { numbers: [number(major)?, number(minor)?, number(patch)?], prerelease: pre })
 }
 
-pub(super) fn on(name: &str, version: &Arc<Semver>, args: &[Value]) -> Outcome {
-    let order = |other: &Value| Value::Semver(Arc::clone(version)).order(other).ok_or_else(EvalError::overload);
+/// Calls a method of a semantic version.
+pub(super) fn call_method(name: &str, version: &Arc<Semver>, args: &[Value]) -> Outcome {
+    let order = |other: &Value| Value::Semver(Arc::clone(version)).compare(other).ok_or_else(EvalError::overload);
     let part = |i: usize| Value::Int(i64::try_from(version.numbers[i]).unwrap_or(i64::MAX));
     Ok(match (name, args) {
         ("major", []) => part(0),

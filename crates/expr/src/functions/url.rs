@@ -1,38 +1,39 @@
-//! URLs as Go's `net/url` reads them, with its words for what is none.
+//! URL parser with the semantics and error messages of Go's `net/url`.
 
 use crate::{EvalError, Value, eval::Outcome, value::Key};
 use api::quote::quoted;
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-/// Characters that stand as they are in a host.
-const IN_HOST: &[u8] = b"!$&'()*+,;=:[]<>\"-_.~";
-/// Characters that stand as they are in a path.
-const IN_PATH: &[u8] = b"-_.~$&+,/:;=@";
-/// What a path that is escaped already may have beside those.
-const IN_ESCAPED_PATH: &[u8] = b"!'()*[]%";
-/// What a user may be called.
-const IN_USER: &[u8] = b"-._:~!$&'()*+,;=%@";
+/// Unescaped characters of a host.
+const HOST_CHARS: &[u8] = b"!$&'()*+,;=:[]<>\"-_.~";
+/// Unescaped characters of a path.
+const PATH_CHARS: &[u8] = b"-_.~$&+,/:;=@";
+/// Additional characters of a path that is already escaped.
+const ESCAPED_PATH_CHARS: &[u8] = b"!'()*[]%";
+/// Characters of userinfo.
+const USERINFO_CHARS: &[u8] = b"-._:~!$&'()*+,;=%@";
 
-/// `isURL`.
-pub(super) fn is_one(text: &str) -> bool {
+/// Returns whether a string is a URL (`isURL`).
+pub(super) fn is_url(text: &str) -> bool {
     Url::parse(text, true).is_ok()
 }
 
-/// `url`. The scheme is in small letters, as URLs are compared so.
-pub(super) fn make(text: &str) -> Outcome {
+/// Creates a URL (`url`) with its scheme in lower case, because URLs are compared by their spelling.
+pub(super) fn create(text: &str) -> Outcome {
     let wrong = |text: &str, why: &str| {
         EvalError::new(format!("URL parse error during conversion from string: parse {}: {why}", quoted(text)))
     };
     Url::parse(text, true).map_err(|why| wrong(text, &why))?;
-    // Only so a fragment is no part of the path or the query.
+    // The fragment is not part of the path or query.
     let (whole, fragment) = text.split_once('#').unwrap_or((text, ""));
     let url = Url::parse(whole, false).map_err(|why| wrong(whole, &why))?;
-    unescape(fragment, Part::Other).map_err(|why| wrong(text, &why))?;
+    unescape(fragment, UrlPart::Other).map_err(|why| wrong(text, &why))?;
     let rest = &text[url.scheme.len()..];
     Ok(Value::Url(Arc::from([url.scheme.as_str(), rest].concat())))
 }
 
-pub(super) fn on(name: &str, text: &str) -> Outcome {
+/// Calls a method of a URL.
+pub(super) fn call_method(name: &str, text: &str) -> Outcome {
     let whole = text.split_once('#').map_or(text, |(whole, _)| whole);
     let url = Url::parse(whole, false).map_err(|_| EvalError::overload())?;
     Ok(match name {
@@ -50,31 +51,31 @@ pub(super) fn on(name: &str, text: &str) -> Outcome {
 struct Url<'a> {
     scheme: String,
     host: String,
-    /// As it is written.
+    /// The path as written.
     path: &'a str,
     query: &'a str,
 }
 
 impl<'a> Url<'a> {
-    /// `parse`; of a request it is absolute, or an absolute path.
-    fn parse(text: &'a str, of_request: bool) -> Result<Self, String> {
+    /// Parses a URL (`url.parse`); with `via_request`, it must be absolute or an absolute path.
+    fn parse(text: &'a str, via_request: bool) -> Result<Self, String> {
         if text.bytes().any(|b| b.is_ascii_control()) {
             return Err("net/url: invalid control character in URL".to_owned());
         }
         match text {
-            "" if of_request => return Err("empty url".to_owned()),
+            "" if via_request => return Err("empty url".to_owned()),
             "*" => return Ok(Self { path: text, ..Self::default() }),
             _ => {}
         }
-        let (scheme, rest) = scheme(text)?;
+        let (scheme, rest) = split_scheme(text)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut url = Self { scheme: scheme.to_ascii_lowercase(), query, ..Self::default() };
         if !rest.starts_with('/') {
             if !scheme.is_empty() {
-                // Without a slash it is whatever its scheme makes of it.
+                // An opaque URL.
                 return Ok(url);
             }
-            if of_request {
+            if via_request {
                 return Err("invalid URI for request".to_owned());
             }
             if rest.split('/').next().is_some_and(|first| first.contains(':')) {
@@ -82,33 +83,34 @@ impl<'a> Url<'a> {
             }
         }
         url.path = rest;
-        let may_have_host = !scheme.is_empty() || !of_request && !rest.starts_with("///");
+        let may_have_host = !scheme.is_empty() || !via_request && !rest.starts_with("///");
         if let Some(authority) = rest.strip_prefix("//").filter(|_| may_have_host) {
             let (authority, path) = authority.find('/').map_or((authority, ""), |i| authority.split_at(i));
-            (url.host, url.path) = (host_of(authority)?, path);
+            (url.host, url.path) = (parse_authority(authority)?, path);
         }
-        unescape(url.path, Part::Other)?;
+        unescape(url.path, UrlPart::Other)?;
         Ok(url)
     }
 
-    /// `splitHostPort`.
+    /// Splits the host into name and port (`splitHostPort`).
     fn host_and_port(&self) -> (&str, &str) {
-        let port = self.host.rfind(':').filter(|i| is_port(&self.host[*i..]));
+        let port = self.host.rfind(':').filter(|i| is_optional_port(&self.host[*i..]));
         let (host, port) = port.map_or((self.host.as_str(), ""), |i| (&self.host[..i], &self.host[i + 1..]));
         (host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host), port)
     }
 
-    /// The path as it is written, if that is an escaped one.
+    /// Returns the escaped path (`EscapedPath`): the path as written if it is validly escaped.
     fn escaped_path(&self) -> String {
-        let is_escaped = |b: u8| b.is_ascii_alphanumeric() || IN_PATH.contains(&b) || IN_ESCAPED_PATH.contains(&b);
+        let is_escaped =
+            |b: u8| b.is_ascii_alphanumeric() || PATH_CHARS.contains(&b) || ESCAPED_PATH_CHARS.contains(&b);
         if self.path == "*" || self.path.bytes().all(is_escaped) {
             return self.path.to_owned();
         }
-        let plain = unescape(self.path, Part::Other).unwrap_or_default();
+        let plain = unescape(self.path, UrlPart::Other).unwrap_or_default();
         let digit = |n: u8| char::from_digit(n.into(), 16).unwrap_or_default().to_ascii_uppercase();
         let mut escaped = String::new();
         for b in plain {
-            if b.is_ascii_alphanumeric() || IN_PATH.contains(&b) {
+            if b.is_ascii_alphanumeric() || PATH_CHARS.contains(&b) {
                 escaped.push(char::from(b));
             } else {
                 escaped.extend(['%', digit(b >> 4), digit(b & 15)]);
@@ -117,13 +119,13 @@ impl<'a> Url<'a> {
         escaped
     }
 
-    /// `ParseQuery`: what cannot be read is left out.
+    /// Parses the query (`ParseQuery`); invalid pairs are skipped.
     fn query(&self) -> Value {
         let mut all: BTreeMap<Key, Vec<Value>> = BTreeMap::new();
         for pair in self.query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let plain = |text: &str| {
-                let bytes = unescape(&text.replace('+', " "), Part::Other).ok()?;
+                let bytes = unescape(&text.replace('+', " "), UrlPart::Other).ok()?;
                 Some(String::from_utf8_lossy(&bytes).into_owned())
             };
             if let (Some(key), Some(value)) = (plain(key), plain(value)) {
@@ -134,8 +136,8 @@ impl<'a> Url<'a> {
     }
 }
 
-/// `getScheme`: what stands before the first colon, if it is a name.
-fn scheme(text: &str) -> Result<(&str, &str), String> {
+/// Splits off the scheme (`getScheme`).
+fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     let is_part = |b: u8| b.is_ascii_alphanumeric() || b"+-.".contains(&b);
     match text.bytes().position(|b| !is_part(b)) {
         Some(0) if text.starts_with(':') => Err("missing protocol scheme".to_owned()),
@@ -146,15 +148,15 @@ fn scheme(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// `parseAuthority`, of which only the host is kept.
-fn host_of(authority: &str) -> Result<String, String> {
+/// Parses the authority and returns its host (`parseAuthority`).
+fn parse_authority(authority: &str) -> Result<String, String> {
     let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
     let host = parse_host(host)?;
     if let Some(user) = user {
-        if !user.bytes().all(|b| b.is_ascii_alphanumeric() || IN_USER.contains(&b)) {
+        if !user.bytes().all(|b| b.is_ascii_alphanumeric() || USERINFO_CHARS.contains(&b)) {
             return Err("net/url: invalid userinfo".to_owned());
         }
-        unescape(user, Part::Other)?;
+        unescape(user, UrlPart::Other)?;
     }
     Ok(host)
 }
@@ -164,16 +166,16 @@ fn parse_host(host: &str) -> Result<String, String> {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let Some(open) = host.rfind('[') else {
         let port = host.rfind(':').map_or("", |i| &host[i..]);
-        return if is_port(port) { unescape(host, Part::Host).map(text) } else { Err(bad_port(port)) };
+        return if is_optional_port(port) { unescape(host, UrlPart::Host).map(text) } else { Err(bad_port(port)) };
     };
     let close = host.rfind(']').filter(|close| *close > open).ok_or("missing ']' in host")?;
     let port = &host[close + 1..];
-    if !is_port(port) {
+    if !is_optional_port(port) {
         return Err(bad_port(port));
     }
     let name = &host[open + 1..close];
     let (before, zone) = name.split_at(name.find("%25").unwrap_or(name.len()));
-    let plain = [text(unescape(before, Part::Host)?), text(unescape(zone, Part::Zone)?)].concat();
+    let plain = [text(unescape(before, UrlPart::Host)?), text(unescape(zone, UrlPart::Zone)?)].concat();
     let address = plain.split_once('%').map_or(plain.as_str(), |(address, _)| address);
     match address.parse() {
         Ok(IpAddr::V6(_)) => Ok(format!("[{plain}]{port}")),
@@ -182,28 +184,28 @@ fn parse_host(host: &str) -> Result<String, String> {
     }
 }
 
-/// Nothing, or a colon and digits.
-fn is_port(text: &str) -> bool {
+/// Returns whether a string is an optional port: empty, or a colon and digits.
+fn is_optional_port(text: &str) -> bool {
     text.is_empty() || text.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Of what a text is part; in hosts less is allowed.
+/// Component of a URL, which determines the allowed escapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum UrlPart {
     Host,
     Zone,
     Other,
 }
 
-/// The bytes that a text stands for.
-fn unescape(text: &str, part: Part) -> Result<Vec<u8>, String> {
+/// Decodes percent-escapes.
+fn unescape(text: &str, part: UrlPart) -> Result<Vec<u8>, String> {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    let in_host = |b: u8| b.is_ascii_alphanumeric() || IN_HOST.contains(&b);
+    let in_host = |b: u8| b.is_ascii_alphanumeric() || HOST_CHARS.contains(&b);
     while let Some((first, tail)) = rest.split_first() {
         if *first != b'%' {
-            if part != Part::Other && first.is_ascii() && !in_host(*first) {
-                let shown = quoted(&char::from(*first).to_string());
-                return Err(format!("invalid character {shown} in host name"));
+            if part != UrlPart::Other && first.is_ascii() && !in_host(*first) {
+                let invalid = quoted(&char::from(*first).to_string());
+                return Err(format!("invalid character {invalid} in host name"));
             }
             bytes.push(*first);
             rest = tail;
@@ -212,14 +214,14 @@ fn unescape(text: &str, part: Part) -> Result<Vec<u8>, String> {
         let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
         let byte = hex.filter(|hex| !hex.starts_with('+')).and_then(|hex| u8::from_str_radix(hex, 16).ok());
         let allowed = byte.filter(|byte| match part {
-            // An escaped byte of a host is no ASCII, but for the percent sign before a zone.
-            Part::Host => !byte.is_ascii() || hex == Some("25"),
-            Part::Zone => hex == Some("25") || *byte == b' ' || in_host(*byte),
-            Part::Other => true,
+            // Escaped bytes of a host must not be ASCII, except the percent sign before a zone.
+            UrlPart::Host => !byte.is_ascii() || hex == Some("25"),
+            UrlPart::Zone => hex == Some("25") || *byte == b' ' || in_host(*byte),
+            UrlPart::Other => true,
         });
         let Some(byte) = allowed else {
-            let shown = String::from_utf8_lossy(rest.get(..3).unwrap_or(rest));
-            return Err(format!("invalid URL escape {}", quoted(&shown)));
+            let invalid = String::from_utf8_lossy(rest.get(..3).unwrap_or(rest));
+            return Err(format!("invalid URL escape {}", quoted(&invalid)));
         };
         bytes.push(byte);
         rest = tail.get(2..).unwrap_or_default();
@@ -229,11 +231,11 @@ fn unescape(text: &str, part: Part) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Url, is_one, make};
+    use super::{Url, create, is_url};
     use crate::Value;
 
     #[test]
-    fn urls_are_read_as_go_reads_them() {
+    fn url_is_parsed_as_go() {
         for (text, scheme, host, name, port, path) in [
             ("HTTPS://Example.com/a", "https", "Example.com", "Example.com", "", "/a"),
             ("https://u:p@example.com:80/a b?x=y", "https", "example.com:80", "example.com", "80", "/a%20b"),
@@ -249,7 +251,7 @@ mod tests {
             ("https://%C3%A4.de/", "https", "ä.de", "ä.de", "", "/"),
             ("*", "", "", "", "", "*"),
         ] {
-            assert!(is_one(text), "{text}");
+            assert!(is_url(text), "{text}");
             let url = Url::parse(text, false).unwrap();
             let (got_name, got_port) = url.host_and_port();
             let got = (url.scheme.as_str(), url.host.as_str(), got_name, got_port);
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_told_in_gos_words() {
+    fn invalid_url_has_gos_message() {
         for (text, why) in [
             ("", "parse \"\": empty url"),
             ("example.com/a:b", "parse \"example.com/a:b\": invalid URI for request"),
@@ -276,14 +278,14 @@ mod tests {
             ("https://u^@a/", "parse \"https://u^@a/\": net/url: invalid userinfo"),
             ("a\n", "parse \"a\\n\": net/url: invalid control character in URL"),
         ] {
-            assert!(!is_one(text), "{text}");
-            let told = make(text).unwrap_err().to_string();
-            assert_eq!(told, format!("URL parse error during conversion from string: {why}"));
+            assert!(!is_url(text), "{text}");
+            let message = create(text).unwrap_err().to_string();
+            assert_eq!(message, format!("URL parse error during conversion from string: {why}"));
         }
-        // A fragment is looked at when it is asked for.
-        assert!(is_one("mailto:a#%zz"));
-        let told = make("mailto:a#%zz").unwrap_err().to_string();
-        assert!(told.ends_with("parse \"mailto:a#%zz\": invalid URL escape \"%zz\""), "{told}");
-        assert!(matches!(make("HTTPS://a/B#C"), Ok(Value::Url(url)) if &*url == "https://a/B#C"));
+        // `isURL` does not validate fragments.
+        assert!(is_url("mailto:a#%zz"));
+        let message = create("mailto:a#%zz").unwrap_err().to_string();
+        assert!(message.ends_with("parse \"mailto:a#%zz\": invalid URL escape \"%zz\""), "{message}");
+        assert!(matches!(create("HTTPS://a/B#C"), Ok(Value::Url(url)) if &*url == "https://a/B#C"));
     }
 }

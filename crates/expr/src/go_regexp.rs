@@ -1,120 +1,121 @@
-//! Regular expressions as Go has them (RE2), which schemas and CEL promise: read here, and given to the `regex` crate in
-//! its own syntax. The two differ: Perl's classes are of ASCII, classes have no operators of sets, `{` may be a letter,
-//! `\<` is one, and `(?x)` is not known.
+//! Regular expressions with Go's syntax (RE2), as schemas and CEL require, translated to the syntax of the `regex` crate. In
+//! Go's syntax, Perl classes are ASCII only, classes have no set operators, `{` and `\<` may be literals, and `(?x)` is
+//! unsupported.
 
-mod class;
+mod char_class;
 mod escape;
 
 use regex::{Regex, RegexBuilder};
 use std::{fmt, sync::Arc};
 
-/// Groups within groups.
-const DEEPEST: u32 = 1000;
-/// Nothing is repeated more often.
-const MOST_REPEATS: u32 = 1000;
+/// Maximum nesting depth of groups (`maxHeight`).
+const MAX_DEPTH: u32 = 1000;
+/// Maximum repeat count.
+const MAX_REPEAT: u32 = 1000;
 
-/// A regular expression of Go.
+/// A compiled regular expression.
 #[derive(Debug, Clone)]
-pub struct Pattern {
+pub struct GoRegexp {
     source: Arc<str>,
     compiled: Regex,
 }
 
-impl Pattern {
-    /// Compiles a pattern, to so many bytes at most.
+impl GoRegexp {
+    /// Compiles a pattern to at most `max_bytes`.
     ///
     /// # Errors
-    /// What is wrong with it, in Go's words.
-    pub fn compile(source: &str, largest: usize) -> Result<Self, String> {
+    /// Go's error message.
+    pub fn compile(source: &str, max_bytes: usize) -> Result<Self, String> {
         let translated = translate(source)?;
-        let built = RegexBuilder::new(&translated).size_limit(largest).nest_limit(DEEPEST).build();
-        let told =
+        let built = RegexBuilder::new(&translated).size_limit(max_bytes).nest_limit(MAX_DEPTH).build();
+        let last_line =
             |e: regex::Error| e.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        Ok(Self { source: source.into(), compiled: built.map_err(told)? })
+        Ok(Self { source: source.into(), compiled: built.map_err(last_line)? })
     }
 
-    /// Whether it is found in a text.
+    /// Returns whether the pattern matches a part of a text.
     #[must_use]
     pub fn is_match(&self, text: &str) -> bool {
         self.compiled.is_match(text)
     }
 
-    /// Where it is found in a text, one after the other.
+    /// Returns all non-overlapping matches.
     pub fn find_all<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
         self.compiled.find_iter(text).map(|found| found.as_str())
     }
 }
 
-impl fmt::Display for Pattern {
-    /// As it was written.
+impl fmt::Display for GoRegexp {
+    /// Formats the source.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.source)
     }
 }
 
 fn translate(pattern: &str) -> Result<String, String> {
-    let mut reader = Reader { whole: pattern, rest: pattern, out: String::new(), open: 0, top: Top::Nothing };
-    while let Some(c) = reader.rest.chars().next() {
-        reader.step(c)?;
+    let mut translator =
+        Translator { whole: pattern, rest: pattern, out: String::new(), open: 0, preceding: Preceding::None };
+    while let Some(c) = translator.rest.chars().next() {
+        translator.translate_next(c)?;
     }
-    if reader.open > 0 {
+    if translator.open > 0 {
         return Err(format!("missing closing ): `{pattern}`"));
     }
-    Ok(reader.out)
+    Ok(translator.out)
 }
 
-/// What stands before the place, as far as it can be repeated.
+/// The preceding expression, to which a repetition operator applies.
 #[derive(Clone, Copy, PartialEq)]
-enum Top<'a> {
-    Nothing,
-    Something,
-    /// Something that is repeated already; all from its operator on.
+enum Preceding<'a> {
+    None,
+    Expression,
+    /// A repeated expression: the pattern from its operator on.
     Repeated(&'a str),
 }
 
-struct Reader<'a> {
+struct Translator<'a> {
     whole: &'a str,
     rest: &'a str,
     out: String,
-    /// How many groups are open.
+    /// Number of open groups.
     open: usize,
-    top: Top<'a>,
+    preceding: Preceding<'a>,
 }
 
-impl<'a> Reader<'a> {
-    fn step(&mut self, c: char) -> Result<(), String> {
+impl<'a> Translator<'a> {
+    fn translate_next(&mut self, c: char) -> Result<(), String> {
         match c {
-            '(' => self.group(),
+            '(' => self.translate_group(),
             ')' => {
                 self.open = self.open.checked_sub(1).ok_or_else(|| format!("unexpected ): `{}`", self.whole))?;
                 self.take(1);
-                self.something(")");
+                self.push_expression(")");
                 Ok(())
             }
             '|' => {
                 self.take(1);
                 self.out.push('|');
-                self.top = Top::Nothing;
+                self.preceding = Preceding::None;
                 Ok(())
             }
             '[' => {
-                let (class, rest) = class::read(self.rest)?;
+                let (class, rest) = char_class::translate(self.rest)?;
                 self.rest = rest;
-                self.something(&class);
+                self.push_expression(&class);
                 Ok(())
             }
-            '*' | '+' | '?' => self.repeat(1, &c.to_string()),
-            '{' => match counts(self.rest) {
-                Some((counts, length)) => self.count(counts, length),
-                None => self.letter(c),
+            '*' | '+' | '?' => self.translate_repeat(1, &c.to_string()),
+            '{' => match parse_repeat_counts(self.rest) {
+                Some((counts, length)) => self.translate_count(counts, length),
+                None => self.push_literal(c),
             },
-            '\\' => self.escape(),
+            '\\' => self.translate_escape(),
             '.' | '^' | '$' => {
                 self.take(1);
-                self.something(&c.to_string());
+                self.push_expression(&c.to_string());
                 Ok(())
             }
-            c => self.letter(c),
+            c => self.push_literal(c),
         }
     }
 
@@ -124,22 +125,22 @@ impl<'a> Reader<'a> {
         taken
     }
 
-    fn something(&mut self, out: &str) {
+    fn push_expression(&mut self, out: &str) {
         self.out.push_str(out);
-        self.top = Top::Something;
+        self.preceding = Preceding::Expression;
     }
 
-    fn letter(&mut self, c: char) -> Result<(), String> {
+    fn push_literal(&mut self, c: char) -> Result<(), String> {
         self.take(c.len_utf8());
-        self.something(&escape::letter(c));
+        self.push_expression(&escape::literal(c));
         Ok(())
     }
 
-    /// `(`, `(?:`, `(?P<name>`, `(?i)`: Perl's other groups are not known to Go.
-    fn group(&mut self) -> Result<(), String> {
+    /// Translates a group: `(`, `(?:`, `(?P<name>` or `(?i)`. Go does not support Perl's other groups.
+    fn translate_group(&mut self) -> Result<(), String> {
         let Some(after) = self.rest.strip_prefix("(?") else {
             self.take(1);
-            return self.opened("(");
+            return self.open_group("(");
         };
         if let Some(name) = after.strip_prefix("P<").or_else(|| after.strip_prefix('<')) {
             let wrong = |shown: &str| format!("invalid named capture: `{shown}`");
@@ -150,20 +151,20 @@ impl<'a> Reader<'a> {
             if !is_name {
                 return Err(wrong(group));
             }
-            // Nobody asks for groups by their names; those of Rust may not begin with a digit.
-            return self.opened("(");
+            // Capture names are not used, and names in Rust must not begin with a digit.
+            return self.open_group("(");
         }
         let length = after.find([')', ':']);
         let flags = &after[..length.unwrap_or(after.len())];
         let (on, off) = flags.split_once('-').unwrap_or((flags, ""));
         let known = |flags: &str| flags.chars().all(|c| "imsU".contains(c));
         if !known(on) || !known(off) || (flags.contains('-') && off.is_empty()) {
-            return Err(format!("invalid or unsupported Perl syntax: `{}`", unknown(self.rest)));
+            return Err(format!("invalid or unsupported Perl syntax: `{}`", unsupported_prefix(self.rest)));
         }
         let length = length.ok_or_else(|| format!("missing closing ): `{}`", self.whole))?;
         let group = self.take(length + 3);
         if group.ends_with(':') {
-            return self.opened(group);
+            return self.open_group(group);
         }
         if !flags.is_empty() {
             self.out.push_str(group);
@@ -171,53 +172,53 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn opened(&mut self, out: &str) -> Result<(), String> {
+    fn open_group(&mut self, out: &str) -> Result<(), String> {
         self.open += 1;
         self.out.push_str(out);
-        self.top = Top::Nothing;
+        self.preceding = Preceding::None;
         Ok(())
     }
 
-    /// An operator of so many bytes, and whether it takes as little as it can.
-    fn repeat(&mut self, length: usize, out: &str) -> Result<(), String> {
+    /// Translates a repetition operator of `length` bytes, including its lazy form.
+    fn translate_repeat(&mut self, length: usize, out: &str) -> Result<(), String> {
         let before = self.rest;
         self.take(length);
         let lazy = self.rest.starts_with('?');
         if lazy {
             self.take(1);
         }
-        match self.top {
-            Top::Nothing => {
+        match self.preceding {
+            Preceding::None => {
                 let all = &before[..before.len() - self.rest.len()];
                 return Err(format!("missing argument to repetition operator: `{all}`"));
             }
-            Top::Repeated(since) => {
+            Preceding::Repeated(since) => {
                 let all = &since[..since.len() - self.rest.len()];
                 return Err(format!("invalid nested repetition operator: `{all}`"));
             }
-            Top::Something => {}
+            Preceding::Expression => {}
         }
         self.out.push_str(out);
         self.out.push_str(if lazy { "?" } else { "" });
-        self.top = Top::Repeated(before);
+        self.preceding = Preceding::Repeated(before);
         Ok(())
     }
 
-    fn count(&mut self, (least, most): (u32, Option<u32>), length: usize) -> Result<(), String> {
+    fn translate_count(&mut self, (least, most): (u32, Option<u32>), length: usize) -> Result<(), String> {
         let text = &self.rest[..length];
-        if least > MOST_REPEATS || most.is_some_and(|most| most > MOST_REPEATS || most < least) {
+        if least > MAX_REPEAT || most.is_some_and(|most| most > MAX_REPEAT || most < least) {
             return Err(format!("invalid repeat count: `{text}`"));
         }
-        self.repeat(length, text)
+        self.translate_repeat(length, text)
     }
 
-    fn escape(&mut self) -> Result<(), String> {
+    fn translate_escape(&mut self) -> Result<(), String> {
         if let Some(literal) = self.rest.strip_prefix(r"\Q") {
             let (text, rest) = literal.split_once(r"\E").unwrap_or((literal, ""));
             self.rest = rest;
             if !text.is_empty() {
-                text.chars().for_each(|c| self.out.push_str(&escape::letter(c)));
-                self.top = Top::Something;
+                text.chars().for_each(|c| self.out.push_str(&escape::literal(c)));
+                self.preceding = Preceding::Expression;
             }
             return Ok(());
         }
@@ -228,24 +229,25 @@ impl<'a> Reader<'a> {
         };
         if let Some(place) = place {
             self.take(2);
-            self.something(&place);
+            self.push_expression(&place);
             return Ok(());
         }
-        let (out, rest) = escape::read(self.rest)?;
+        let (out, rest) = escape::translate(self.rest)?;
         self.rest = rest;
-        self.something(&out);
+        self.push_expression(&out);
         Ok(())
     }
 }
 
-/// What Go shows of a group that it does not know: up to what it does not know of it.
-fn unknown(group: &str) -> &str {
+/// Returns the part of an unsupported group that Go's message shows.
+fn unsupported_prefix(group: &str) -> &str {
     let end = group.char_indices().skip(2).find(|(_, c)| !"imsU-".contains(*c));
     end.map_or(group, |(at, c)| &group[..at + c.len_utf8()])
 }
 
-/// `{2}`, `{2,}` or `{2,3}`, and how long that is; anything else is letters. What is too large to be read is too often.
-fn counts(text: &str) -> Option<((u32, Option<u32>), usize)> {
+/// Parses `{2}`, `{2,}` or `{2,3}` and returns its length; anything else is literal. Numbers that overflow exceed the
+/// maximum.
+fn parse_repeat_counts(text: &str) -> Option<((u32, Option<u32>), usize)> {
     let (inner, _) = text.strip_prefix('{')?.split_once('}')?;
     let number = |text: &str| {
         let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());

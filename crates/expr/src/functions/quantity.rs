@@ -1,9 +1,10 @@
-//! Quantities.
+//! Quantity library (`apiserver/pkg/cel/library/quantity.go`).
 
 use crate::{EvalError, Value, eval::Outcome};
 use api::quantity::Amount;
 
-pub(super) fn make(name: &str, args: &[Value]) -> Option<Outcome> {
+/// Calls a function that creates or validates a quantity.
+pub(super) fn create(name: &str, args: &[Value]) -> Option<Outcome> {
     Some(match (name, args) {
         ("quantity", [Value::String(text)]) => {
             Amount::parse(text).map(Value::Quantity).map_err(|e| EvalError::new(e.to_string()))
@@ -13,7 +14,8 @@ pub(super) fn make(name: &str, args: &[Value]) -> Option<Outcome> {
     })
 }
 
-pub(super) fn on(name: &str, amount: Amount, args: &[Value]) -> Outcome {
+/// Calls a method of a quantity.
+pub(super) fn call_method(name: &str, amount: Amount, args: &[Value]) -> Outcome {
     let other = match args {
         [Value::Quantity(other)] => Some(*other),
         [Value::Int(units)] => Some(Amount::units(*units)),

@@ -1,20 +1,20 @@
-//! What must hold of a single text, number or list.
+//! Validation of strings, numbers and lists.
 
 use crate::{Checks, Schema, format, validate::Validator};
 use serde_json::{Value, json};
 
 impl Validator<'_> {
-    pub(crate) fn simple(&mut self, schema: &Schema, value: &Value, path: &str) {
+    pub(crate) fn validate_simple_value(&mut self, schema: &Schema, value: &Value, path: &str) {
         let checks = &schema.checks;
         match value {
-            Value::String(text) => self.text(checks, text, path),
-            Value::Number(_) => self.number(checks, value, path),
-            Value::Array(items) => self.list(checks, items, path),
+            Value::String(text) => self.validate_string(checks, text, path),
+            Value::Number(_) => self.validate_number(checks, value, path),
+            Value::Array(items) => self.validate_list(checks, items, path),
             _ => {}
         }
     }
 
-    fn text(&mut self, checks: &Checks, text: &str, path: &str) {
+    fn validate_string(&mut self, checks: &Checks, text: &str, path: &str) {
         let (value, length) = (json!(text), text.chars().count() as u64);
         if let Some(max) = checks.max_length.filter(|max| length > *max) {
             let max = usize::try_from(max).unwrap_or(usize::MAX);
@@ -26,36 +26,36 @@ impl Validator<'_> {
         if let Some(pattern) = checks.pattern.as_ref().filter(|p| !p.is_match(text)) {
             self.invalid(path, &value, &format!("should match '{pattern}'"));
         }
-        if let Some(format) = checks.format.as_deref().filter(|f| !format::holds(f, text)) {
+        if let Some(format) = checks.format.as_deref().filter(|f| !format::matches_format(f, text)) {
             self.type_invalid(path, &value, &format!("must be of type {format}: {text:?}"));
         }
     }
 
-    fn number(&mut self, checks: &Checks, value: &Value, path: &str) {
+    fn validate_number(&mut self, checks: &Checks, value: &Value, path: &str) {
         let Some(number) = value.as_f64() else { return };
         if let Some(factor) = checks.multiple_of.filter(|f| *f > 0.0) {
-            let times = number / factor;
-            if (times - times.round()).abs() > f64::EPSILON * times.abs().max(1.0) {
+            let quotient = number / factor;
+            if (quotient - quotient.round()).abs() > f64::EPSILON * quotient.abs().max(1.0) {
                 self.invalid(path, value, &format!("should be a multiple of {factor}"));
             }
         }
         if let Some(max) = checks.maximum {
-            if max.exclusive && number >= max.at {
-                self.invalid(path, value, &format!("should be less than {}", max.at));
-            } else if number > max.at {
-                self.invalid(path, value, &format!("should be less than or equal to {}", max.at));
+            if max.exclusive && number >= max.limit {
+                self.invalid(path, value, &format!("should be less than {}", max.limit));
+            } else if number > max.limit {
+                self.invalid(path, value, &format!("should be less than or equal to {}", max.limit));
             }
         }
         if let Some(min) = checks.minimum {
-            if min.exclusive && number <= min.at {
-                self.invalid(path, value, &format!("should be greater than {}", min.at));
-            } else if number < min.at {
-                self.invalid(path, value, &format!("should be greater than or equal to {}", min.at));
+            if min.exclusive && number <= min.limit {
+                self.invalid(path, value, &format!("should be greater than {}", min.limit));
+            } else if number < min.limit {
+                self.invalid(path, value, &format!("should be greater than or equal to {}", min.limit));
             }
         }
     }
 
-    fn list(&mut self, checks: &Checks, items: &[Value], path: &str) {
+    fn validate_list(&mut self, checks: &Checks, items: &[Value], path: &str) {
         let count = items.len() as u64;
         if let Some(min) = checks.min_items.filter(|min| count < *min) {
             self.invalid(path, &json!(count), &format!("should have at least {min} items"));

@@ -1,10 +1,11 @@
-//! Moments and spans of time.
+//! Timestamps and durations.
 
 use crate::{EvalError, Value, eval::Outcome, operators::time_overflow};
 use api::rfc3339::Precision;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
-pub(super) fn make(name: &str, args: &[Value]) -> Option<Outcome> {
+/// Calls a function that creates a timestamp or duration.
+pub(super) fn create(name: &str, args: &[Value]) -> Option<Outcome> {
     Some(match (name, args) {
         ("timestamp", [Value::Time(_)]) | ("duration", [Value::Duration(_)]) => Ok(args[0].clone()),
         ("timestamp", [Value::String(text)]) => api::rfc3339::parse(text, Precision::Seconds)
@@ -21,7 +22,7 @@ pub(super) fn make(name: &str, args: &[Value]) -> Option<Outcome> {
     })
 }
 
-/// As Go reads durations: `1h30m`, `-1.5s`, `0`.
+/// Parses a duration with Go's syntax: `1h30m`, `-1.5s`, `0`.
 pub(crate) fn duration(text: &str) -> Option<SignedDuration> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),
@@ -54,22 +55,23 @@ pub(crate) fn duration(text: &str) -> Option<SignedDuration> {
     Some(total)
 }
 
-pub(super) fn on(name: &str, target: &Value, args: &[Value]) -> Outcome {
+/// Calls a method of a timestamp or duration.
+pub(super) fn call_method(name: &str, target: &Value, args: &[Value]) -> Outcome {
     match target {
-        Value::Duration(span) if args.is_empty() => {
-            let seconds = span.as_secs();
+        Value::Duration(duration) if args.is_empty() => {
+            let seconds = duration.as_secs();
             Ok(Value::Int(match name {
                 "getHours" => seconds / 3600,
                 "getMinutes" => seconds / 60,
                 "getSeconds" => seconds,
-                "getMilliseconds" => i64::from(span.subsec_millis()),
+                "getMilliseconds" => i64::from(duration.subsec_millis()),
                 _ => return Err(EvalError::overload()),
             }))
         }
         Value::Time(time) => {
             let zone = match args {
                 [] => TimeZone::UTC,
-                [Value::String(zone)] => self::zone(zone)?,
+                [Value::String(zone)] => parse_zone(zone)?,
                 _ => return Err(EvalError::overload()),
             };
             let at = time.to_zoned(zone);
@@ -91,8 +93,8 @@ pub(super) fn on(name: &str, target: &Value, args: &[Value]) -> Outcome {
     }
 }
 
-/// A zone by its distance from UTC, `-08:00`; zones by name would need a file of the system's.
-fn zone(text: &str) -> Result<TimeZone, EvalError> {
+/// Parses a time zone by its UTC offset, for example `-08:00`. Named zones would need the system's time zone database.
+fn parse_zone(text: &str) -> Result<TimeZone, EvalError> {
     let unknown = || EvalError::new(format!("unknown time zone {text}"));
     if text == "UTC" {
         return Ok(TimeZone::UTC);

@@ -1,15 +1,15 @@
-//! Named formats of text, and text made of values.
+//! Format library (`apiserver/pkg/cel/library/format.go`) and `string.format`.
 
 use crate::{
     EvalError, Value,
     eval::{Evaluator, Outcome},
-    functions::convert,
+    functions::conversions,
     value::Key,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use std::fmt::Write;
 
-const NAMES: [&str; 13] = [
+const FORMATS: [&str; 13] = [
     "dns1123Label",
     "dns1123Subdomain",
     "dns1035Label",
@@ -25,8 +25,9 @@ const NAMES: [&str; 13] = [
     "datetime",
 ];
 
-pub(super) fn make(name: &str, args: &[Value]) -> Outcome {
-    let known = |name: &str| NAMES.iter().find(|n| **n == name).map(|n| Value::Format(n));
+/// Returns a named format.
+pub(super) fn create(name: &str, args: &[Value]) -> Outcome {
+    let known = |name: &str| FORMATS.iter().find(|n| **n == name).map(|n| Value::Format(n));
     match (name, args) {
         ("named", [Value::String(name)]) => Ok(known(name).map_or(Value::Optional(None), Value::some)),
         (name, []) => known(name).ok_or_else(EvalError::overload),
@@ -34,12 +35,12 @@ pub(super) fn make(name: &str, args: &[Value]) -> Outcome {
     }
 }
 
-/// What is wrong with a text; none when nothing is.
+/// Validates a string; returns an optional list of errors.
 pub(super) fn validate(name: &str, format: &str, args: &[Value]) -> Outcome {
     let ("validate", [Value::String(text)]) = (name, args) else { return Err(EvalError::overload()) };
     let prefix = format!("{}a", text.trim_end_matches('-'));
-    let said = |holds: bool, why: &str| if holds { Vec::new() } else { vec![why.to_owned()] };
-    let wrong = match format {
+    let error_unless = |is_valid: bool, why: &str| if is_valid { Vec::new() } else { vec![why.to_owned()] };
+    let errors = match format {
         "dns1123Label" => api::names::dns1123_label(text),
         "dns1123Subdomain" => api::names::dns1123_subdomain(text),
         "dns1035Label" => api::names::dns1035_label(text),
@@ -48,17 +49,19 @@ pub(super) fn validate(name: &str, format: &str, args: &[Value]) -> Outcome {
         "dns1035LabelPrefix" => api::names::dns1035_label(&prefix),
         "qualifiedName" => api::names::qualified_name(text),
         "labelValue" => api::names::label_value(text),
-        "byte" => said(STANDARD.decode(text.as_bytes()).is_ok(), "invalid base64"),
-        "date" => said(text.len() == 10 && jiff::civil::Date::strptime("%Y-%m-%d", &**text).is_ok(), "invalid date"),
-        "datetime" => said(text.parse::<jiff::Timestamp>().is_ok(), "invalid datetime"),
-        "uuid" => said(is_uuid(text), "does not match the UUID format"),
-        "uri" => said(matches!(super::net::make("isURL", args), Some(Ok(Value::Bool(true)))), "invalid URI"),
+        "byte" => error_unless(STANDARD.decode(text.as_bytes()).is_ok(), "invalid base64"),
+        "date" => {
+            error_unless(text.len() == 10 && jiff::civil::Date::strptime("%Y-%m-%d", &**text).is_ok(), "invalid date")
+        }
+        "datetime" => error_unless(text.parse::<jiff::Timestamp>().is_ok(), "invalid datetime"),
+        "uuid" => error_unless(is_uuid(text), "does not match the UUID format"),
+        "uri" => error_unless(matches!(super::net::create("isURL", args), Some(Ok(Value::Bool(true)))), "invalid URI"),
         _ => return Err(EvalError::overload()),
     };
-    Ok(if wrong.is_empty() {
+    Ok(if errors.is_empty() {
         Value::Optional(None)
     } else {
-        Value::some(Value::list(wrong.iter().map(|w| Value::text(w)).collect()))
+        Value::some(Value::list(errors.iter().map(|w| Value::text(w)).collect()))
     })
 }
 
@@ -67,7 +70,7 @@ fn is_uuid(text: &str) -> bool {
     digits == 32 && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
 
-/// `'%s is %d'.format([a, 1])`.
+/// Formats values: `'%s is %d'.format([a, 1])`.
 pub(super) fn format(evaluator: &mut Evaluator, text: &str, values: &[Value]) -> Outcome {
     let (mut out, mut values) = (String::new(), values.iter());
     let mut rest = text.chars().peekable();
@@ -89,17 +92,17 @@ pub(super) fn format(evaluator: &mut Evaluator, text: &str, values: &[Value]) ->
         }
         let value = values.next().ok_or_else(|| EvalError::new("index out of range"))?;
         let precision = precision.parse::<usize>().ok().map_or(6, |p| p.min(100));
-        put(&mut out, clause, precision, value)?;
-        evaluator.pay(u64::try_from(out.len() / 100).unwrap_or(u64::MAX))?;
+        format_clause(&mut out, clause, precision, value)?;
+        evaluator.charge(u64::try_from(out.len() / 100).unwrap_or(u64::MAX))?;
     }
     Ok(Value::text(&out))
 }
 
-fn put(out: &mut String, clause: char, precision: usize, value: &Value) -> Result<(), EvalError> {
+fn format_clause(out: &mut String, clause: char, precision: usize, value: &Value) -> Result<(), EvalError> {
     let wrong = || EvalError::new(format!("error during formatting: no formatting function for clause %{clause}"));
     let written = match (clause, value) {
         ('s', value) => {
-            show(out, value)?;
+            format_value(out, value)?;
             Ok(())
         }
         ('d', Value::Int(i)) => write!(out, "{i}"),
@@ -116,7 +119,7 @@ fn put(out: &mut String, clause: char, precision: usize, value: &Value) -> Resul
     written.map_err(|_| wrong())
 }
 
-fn show(out: &mut String, value: &Value) -> Result<(), EvalError> {
+fn format_value(out: &mut String, value: &Value) -> Result<(), EvalError> {
     let each = |out: &mut String, i: usize| {
         if i > 0 {
             out.push_str(", ");
@@ -128,7 +131,7 @@ fn show(out: &mut String, value: &Value) -> Result<(), EvalError> {
             out.push('[');
             for (i, item) in items.iter().enumerate() {
                 each(out, i);
-                show(out, item)?;
+                format_value(out, item)?;
             }
             out.push(']');
         }
@@ -142,11 +145,11 @@ fn show(out: &mut String, value: &Value) -> Result<(), EvalError> {
                     Key::String(s) => out.push_str(s),
                 }
                 out.push_str(": ");
-                show(out, value)?;
+                format_value(out, value)?;
             }
             out.push('}');
         }
-        other => match convert::apply("string", std::slice::from_ref(other)) {
+        other => match conversions::apply("string", std::slice::from_ref(other)) {
             Some(Ok(Value::String(text))) => out.push_str(&text),
             _ => return Err(EvalError::overload()),
         },

@@ -1,11 +1,11 @@
-use super::Pattern;
+use super::GoRegexp;
 
-const LARGEST: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
-/// Which of these a pattern matches, or why it is none.
+/// Checks which texts a pattern matches.
 #[track_caller]
 fn check(pattern: &str, matches: &[&str], others: &[&str]) {
-    let compiled = Pattern::compile(pattern, LARGEST).unwrap_or_else(|why| panic!("{pattern}: {why}"));
+    let compiled = GoRegexp::compile(pattern, MAX_BYTES).unwrap_or_else(|why| panic!("{pattern}: {why}"));
     for text in matches {
         assert!(compiled.is_match(text), "{pattern} matches {text:?}");
     }
@@ -15,12 +15,16 @@ fn check(pattern: &str, matches: &[&str], others: &[&str]) {
 }
 
 #[track_caller]
-fn refused(pattern: &str, why: &str) {
-    assert_eq!(Pattern::compile(pattern, LARGEST).map(|compiled| compiled.to_string()).unwrap_err(), why, "{pattern}");
+fn check_refused(pattern: &str, why: &str) {
+    assert_eq!(
+        GoRegexp::compile(pattern, MAX_BYTES).map(|compiled| compiled.to_string()).unwrap_err(),
+        why,
+        "{pattern}"
+    );
 }
 
 #[test]
-fn classes_of_perl_are_of_ascii() {
+fn perl_classes_are_ascii_only() {
     check(r"^\d$", &["5"], &["٣", "a"]);
     check(r"^\w$", &["a", "_", "7"], &["é", "-"]);
     check(r"^\s$", &[" ", "\t", "\n", "\u{c}"], &["\u{a0}", "\u{b}"]);
@@ -34,7 +38,7 @@ fn classes_of_perl_are_of_ascii() {
 }
 
 #[test]
-fn classes_have_no_operators() {
+fn character_classes_have_no_set_operators() {
     check("^[[]$", &["["], &["]"]);
     check("^[^[]+$", &["abc"], &["["]);
     check("^[a&&b]$", &["&", "a", "b"], &["c"]);
@@ -49,7 +53,7 @@ fn classes_have_no_operators() {
 }
 
 #[test]
-fn what_is_no_operator_is_a_letter() {
+fn non_operators_are_literals() {
     check("^a{$", &["a{"], &["a"]);
     check("^a{,5}$", &["a{,5}"], &["aaa"]);
     check("^a{02}$", &["a{02}"], &["aa"]);
@@ -63,7 +67,7 @@ fn what_is_no_operator_is_a_letter() {
 }
 
 #[test]
-fn operators_do_what_they_do_in_go() {
+fn operators_match_as_in_go() {
     check("^(a|b)*?c{2,3}$", &["cc", "abccc"], &["c"]);
     check("^(?i)ab(?-i)c$", &["ABc"], &["ABC"]);
     check("^(?i:a)b$", &["Ab"], &["AB"]);
@@ -80,7 +84,7 @@ fn operators_do_what_they_do_in_go() {
 }
 
 #[test]
-fn what_go_refuses_is_refused_in_its_words() {
+fn invalid_pattern_has_gos_message() {
     for (pattern, why) in [
         ("a**", "invalid nested repetition operator: `**`"),
         ("a*??", "invalid nested repetition operator: `*??`"),
@@ -115,14 +119,14 @@ fn what_go_refuses_is_refused_in_its_words() {
         ("(?P<a b>x)", "invalid named capture: `(?P<a b>`"),
         ("(?P<a", "invalid named capture: `(?P<a`"),
     ] {
-        refused(pattern, why);
+        check_refused(pattern, why);
     }
 }
 
 proptest::proptest! {
     #[test]
-    fn no_pattern_panics(pattern in r"[\\\[\](){}?*+|^$.a-c:<>PpQExiU0-9,=é-]{0,24}", text in "[a-c0-9]{0,8}") {
-        if let Ok(compiled) = Pattern::compile(&pattern, LARGEST) {
+    fn go_regexp_never_panics(pattern in r"[\\\[\](){}?*+|^$.a-c:<>PpQExiU0-9,=é-]{0,24}", text in "[a-c0-9]{0,8}") {
+        if let Ok(compiled) = GoRegexp::compile(&pattern, MAX_BYTES) {
             let _ = compiled.is_match(&text);
         }
     }

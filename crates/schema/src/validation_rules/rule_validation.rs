@@ -1,4 +1,4 @@
-//! What is wrong with rules, told to whoever writes them.
+//! Validation of rules in a CustomResourceDefinition (`ValidateCustomResourceDefinitionOpenAPISchema`).
 
 use crate::Schema;
 use api::field::{FieldErrors, FieldPath};
@@ -7,26 +7,31 @@ use serde_json::{Value as Json, json};
 
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// Finds what is wrong with the rules of a schema; `apart` is the part of the whole in which nobody knows what a value was
-/// before.
-pub(crate) fn check(schema: &Json, root: bool, apart: Option<&str>, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the rules of a schema; `uncorrelatable` is the path of the schema within which old values cannot be correlated.
+pub(crate) fn validate_rules(
+    schema: &Json,
+    root: bool,
+    uncorrelatable: Option<&str>,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     let Some(rules) = schema["x-kubernetes-validations"].as_array().filter(|r| !r.is_empty()) else { return };
     let before = errors.0.len();
     let at = |i: usize| path.child("x-kubernetes-validations").index(i);
-    rules.iter().enumerate().for_each(|(i, rule)| words(rule, &at(i), errors));
-    let read = Schema::read_values(schema);
+    rules.iter().enumerate().for_each(|(i, rule)| validate_strings(rule, &at(i), errors));
+    let parsed = Schema::parse_without_rules(schema);
     for (i, rule) in rules.iter().enumerate() {
         let field = rule["fieldPath"].as_str().unwrap_or("");
-        if !field.is_empty() && read.at_path(field, true).is_err() {
+        if !field.is_empty() && parsed.at_path(field, true).is_err() {
             errors.invalid(&at(i).child("fieldPath"), &json!(field), "must be a valid path");
         }
     }
     if errors.0.len() > before {
         return;
     }
-    let of = read.as_type(root);
+    let value_type = parsed.as_type(root);
     for (i, rule) in rules.iter().enumerate() {
-        compiles(rule, &of, apart, &at(i), errors);
+        validate_expressions(rule, &value_type, uncorrelatable, &at(i), errors);
     }
 }
 
@@ -34,8 +39,8 @@ fn has_line_breaks(text: &str) -> bool {
     text.contains(['\n', '\r'])
 }
 
-/// What each of its texts must be.
-fn words(rule: &Json, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the strings of a rule.
+fn validate_strings(rule: &Json, path: &FieldPath, errors: &mut FieldErrors) {
     let text = |key: &str| rule[key].as_str().unwrap_or("");
     let (source, message) = (text("rule").trim(), text("message").trim());
     if source.is_empty() {
@@ -63,16 +68,22 @@ fn words(rule: &Json, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// What it says must make sense for such values.
-fn compiles(rule: &Json, of: &Type, apart: Option<&str>, path: &FieldPath, errors: &mut FieldErrors) {
+/// Compiles a rule and validates its types.
+fn validate_expressions(
+    rule: &Json,
+    value_type: &Type,
+    uncorrelatable: Option<&str>,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     let optional = rule["optionalOldSelf"] == true;
-    let old = if optional { Type::Optional(Box::new(of.clone())) } else { of.clone() };
+    let old = if optional { Type::Optional(Box::new(value_type.clone())) } else { value_type.clone() };
     let compile = |key: &str| {
         let source = rule[key].as_str().unwrap_or("").trim();
-        Program::compile(source, &[("self", of.clone()), ("oldSelf", old.clone())])
+        Program::compile(source, &[("self", value_type.clone()), ("oldSelf", old.clone())])
     };
     let program = match compile("rule") {
-        Ok(program) if !is(program.result(), &Type::BOOL) => {
+        Ok(program) if !has_type(program.result(), &Type::BOOL) => {
             return errors.invalid(&path.child("rule"), rule, "must evaluate to a bool");
         }
         Ok(program) => program,
@@ -81,16 +92,17 @@ fn compiles(rule: &Json, of: &Type, apart: Option<&str>, path: &FieldPath, error
     if !rule["messageExpression"].as_str().unwrap_or("").is_empty() {
         let at = path.child("messageExpression");
         match compile("messageExpression") {
-            Ok(program) if !is(program.result(), &Type::STRING) => {
+            Ok(program) if !has_type(program.result(), &Type::STRING) => {
                 errors.invalid(&at, rule, "must evaluate to a string");
             }
             Ok(_) => {}
             Err(why) => errors.invalid(&at, rule, &format!("messageExpression {why}")),
         }
     }
-    match apart {
-        Some(apart) if program.mentions("oldSelf") => {
-            let why = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {apart}");
+    match uncorrelatable {
+        Some(uncorrelatable) if program.mentions("oldSelf") => {
+            let why =
+                format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}");
             errors.invalid(&path.child("rule"), &rule["rule"], &why);
         }
         _ if !program.mentions("oldSelf") && !rule["optionalOldSelf"].is_null() => {
@@ -101,7 +113,7 @@ fn compiles(rule: &Json, of: &Type, apart: Option<&str>, path: &FieldPath, error
     }
 }
 
-/// Whether a result is of this type, as far as one knows.
-fn is(result: &Type, wanted: &Type) -> bool {
-    *result == Type::Dyn || result == wanted
+/// Returns whether a result type is or may be the expected type.
+fn has_type(result: &Type, expected: &Type) -> bool {
+    *result == Type::Dyn || result == expected
 }

@@ -1,4 +1,4 @@
-//! Values and their types, as rules see them.
+//! Conversion of schemas and values to CEL types and values.
 
 use crate::{Additional, Kind, Schema};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -7,20 +7,20 @@ use jiff::Timestamp;
 use serde_json::{Map, Value as Json};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The name of a field in rules; `None` when it has none.
-pub(super) fn escaped(name: &str) -> Option<String> {
+/// Returns the escaped name of a field in CEL; `None` if it cannot be accessed (`cel.Escape`).
+pub(super) fn escape_field_name(name: &str) -> Option<String> {
     if RESERVED.contains(&name) {
         return Some(format!("__{name}__"));
     }
-    let first = |c: char| c.is_ascii_alphabetic() || "_.-/".contains(c);
-    let sound = name.starts_with(first) && name.chars().all(|c| first(c) || c.is_ascii_digit());
-    sound.then(|| {
+    let is_name_start = |c: char| c.is_ascii_alphabetic() || "_.-/".contains(c);
+    let is_escapable = name.starts_with(is_name_start) && name.chars().all(|c| is_name_start(c) || c.is_ascii_digit());
+    is_escapable.then(|| {
         name.replace("__", "__underscores__").replace('.', "__dot__").replace('-', "__dash__").replace('/', "__slash__")
     })
 }
 
 impl Schema {
-    /// The type of such values; `root` is for a whole resource.
+    /// Returns the CEL type of the schema; `root` is set for a resource.
     pub(crate) fn as_type(&self, root: bool) -> Type {
         match self.kind {
             _ if self.int_or_string => Type::Dyn,
@@ -51,75 +51,77 @@ impl Schema {
             fields.extend(["apiVersion", "kind"].map(|n| (n.to_owned(), Type::STRING)));
         }
         let own = self.properties.iter().filter(|(name, _)| !fields.contains_key(name.as_ref()));
-        let own: Vec<_> = own.filter_map(|(name, of)| Some((escaped(name)?, of.as_type(false)))).collect();
+        let own: Vec<_> = own.filter_map(|(name, of)| Some((escape_field_name(name)?, of.as_type(false)))).collect();
         fields.extend(own);
         fields
     }
 
-    /// A value of this schema; `root` is for a whole resource. Nulls are absent.
+    /// Converts a value of the schema to CEL; `root` is set for a resource. Nulls are absent.
     pub(crate) fn as_value(&self, json: &Json, root: bool) -> Value {
         match (json, self.kind) {
-            _ if self.int_or_string || self.kind.is_none() => plain(json),
+            _ if self.int_or_string || self.kind.is_none() => untyped(json),
             (Json::Number(number), Some(Kind::Number)) => Value::Double(number.as_f64().unwrap_or_default()),
             (Json::String(text), Some(Kind::String)) => self.text(text),
             (Json::Array(items), Some(Kind::Array)) => match &self.items {
-                Some(part) => Value::List(Arc::new(items.iter().map(|item| part.as_value(item, false)).collect())),
-                None => plain(json),
+                Some(item_schema) => {
+                    Value::List(Arc::new(items.iter().map(|item| item_schema.as_value(item, false)).collect()))
+                }
+                None => untyped(json),
             },
             (Json::Object(fields), Some(Kind::Object)) => match &self.additional {
                 Additional::Like(like) => {
-                    map(fields, |_, held| Some(like.as_value(held, false)), |name| Some(name.to_owned()))
+                    convert_map(fields, |_, value| Some(like.as_value(value, false)), |name| Some(name.to_owned()))
                 }
-                Additional::Allowed => plain(json),
+                Additional::Allowed => untyped(json),
                 Additional::Unsaid | Additional::Forbidden => self.object(fields, root || self.embedded),
             },
-            _ => plain(json),
+            _ => untyped(json),
         }
     }
 
     fn object(&self, fields: &Map<String, Json>, resource: bool) -> Value {
-        let value = |name: &str, held: &Json| match name {
-            "metadata" if resource => Some(map(
-                held.as_object().unwrap_or(&Map::new()),
-                |_, held| Some(plain(held)),
+        let value = |name: &str, value: &Json| match name {
+            "metadata" if resource => Some(convert_map(
+                value.as_object().unwrap_or(&Map::new()),
+                |_, value| Some(untyped(value)),
                 |name| matches!(name, "name" | "generateName").then(|| name.to_owned()),
             )),
-            "apiVersion" | "kind" if resource => Some(plain(held)),
-            name => self.properties.get(name).map(|property| property.as_value(held, false)),
+            "apiVersion" | "kind" if resource => Some(untyped(value)),
+            name => self.properties.get(name).map(|property| property.as_value(value, false)),
         };
-        map(fields, value, escaped)
+        convert_map(fields, value, escape_field_name)
     }
 
     fn text(&self, text: &str) -> Value {
-        let read = match self.checks.format.as_deref() {
+        let parsed = match self.checks.format.as_deref() {
             Some("byte") => STANDARD.decode(text).ok().map(|bytes| Value::Bytes(bytes.into())),
             Some("date-time") => date_time(text).map(Value::Time),
             Some("date") => format!("{text}T00:00:00Z").parse().ok().map(Value::Time),
             Some("duration") => expr::duration(text).map(Value::Duration),
             _ => None,
         };
-        read.unwrap_or_else(|| Value::text(text))
+        parsed.unwrap_or_else(|| Value::text(text))
     }
 }
 
-/// A time; the last hours of the year 9999, which clients write for `never`, are the last that there is here.
+/// Parses a time. The last hours of 9999, which clients use for "never", become the maximum timestamp.
 fn date_time(text: &str) -> Option<Timestamp> {
     let text = text.to_uppercase();
     text.parse().ok().or_else(|| text.starts_with("9999-12-3").then_some(Timestamp::MAX))
 }
 
-fn map(
+fn convert_map(
     fields: &Map<String, Json>,
-    value: impl Fn(&str, &Json) -> Option<Value>,
+    convert: impl Fn(&str, &Json) -> Option<Value>,
     name: impl Fn(&str) -> Option<String>,
 ) -> Value {
-    let held = fields.iter().filter(|(_, held)| !held.is_null());
-    let entries = held.filter_map(|(key, held)| Some((Key::String(name(key)?.into()), value(key, held)?)));
+    let present = fields.iter().filter(|(_, value)| !value.is_null());
+    let entries = present.filter_map(|(key, value)| Some((Key::String(name(key)?.into()), convert(key, value)?)));
     Value::Map(Arc::new(entries.collect()))
 }
 
-/// A value of which nothing is declared.
-fn plain(json: &Json) -> Value {
+/// Converts a value without a schema.
+fn untyped(json: &Json) -> Value {
     match json {
         Json::Null => Value::Null,
         Json::Bool(flag) => Value::Bool(*flag),
@@ -130,7 +132,7 @@ fn plain(json: &Json) -> Value {
             (None, number) => Value::Double(number.unwrap_or_default()),
         },
         Json::String(text) => Value::text(text),
-        Json::Array(items) => Value::List(Arc::new(items.iter().map(plain).collect())),
-        Json::Object(fields) => map(fields, |_, held| Some(plain(held)), |name| Some(name.to_owned())),
+        Json::Array(items) => Value::List(Arc::new(items.iter().map(untyped).collect())),
+        Json::Object(fields) => convert_map(fields, |_, value| Some(untyped(value)), |name| Some(name.to_owned())),
     }
 }

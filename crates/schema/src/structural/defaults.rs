@@ -1,25 +1,25 @@
-//! A default is a value that could have been said (`structuraldefaulting.ValidateDefaults`).
+//! Validation of defaults (`structuraldefaulting.ValidateDefaults`).
 
 use super::fields;
 use crate::Schema;
 use api::field::{FieldErrors, FieldPath};
 use serde_json::Value;
 
-pub(super) fn check(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(default) = schema.get("default") {
-        one(&Schema::read(schema), default, &path.child("default"), errors);
+        validate_default(&Schema::read(schema), default, &path.child("default"), errors);
     }
     for (name, property) in fields(schema, "properties") {
-        check(property, &path.child("properties").key(name), errors);
+        validate(property, &path.child("properties").key(name), errors);
     }
     for key in ["items", "additionalProperties"] {
         if schema[key].is_object() {
-            check(&schema[key], &path.child(key), errors);
+            validate(&schema[key], &path.child(key), errors);
         }
     }
 }
 
-fn one(schema: &Schema, default: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_default(schema: &Schema, default: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let mut pruned = default.clone();
     if !schema.prune_value(&mut pruned).is_empty() && !schema.embedded {
         errors.invalid(path, default, "must not have unknown fields");

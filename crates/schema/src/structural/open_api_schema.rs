@@ -1,71 +1,71 @@
-//! What may be said in a schema at all, and together
+//! Supported fields of a schema and their combinations
 //! (`ValidateCustomResourceDefinitionOpenAPISchema`, `specStandardValidatorV3`).
 
 use super::{fields, list, text};
-use crate::{OF_EVERY_KIND, rules};
+use crate::{RESOURCE_FIELDS, validation_rules};
 use api::field::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// Where a schema stands.
+/// Context of a schema.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct SchemaContext {
     root: bool,
-    /// Whether it is part of a resource's version, kind or metadata.
+    /// Whether the schema is within `apiVersion`, `kind` or `metadata` of a resource.
     in_metadata: bool,
-    /// Why there may be no default.
+    /// Reason why defaults are forbidden.
     no_default: Option<String>,
-    /// The part of the whole in which nobody knows what a value was before.
-    apart: Option<String>,
+    /// Path of the schema within which old values cannot be correlated.
+    uncorrelatable: Option<String>,
 }
 
-impl Place {
+impl SchemaContext {
     pub(super) fn root() -> Self {
-        Self { root: true, in_metadata: false, no_default: None, apart: None }
+        Self { root: true, in_metadata: false, no_default: None, uncorrelatable: None }
     }
 
-    fn within(&self) -> Self {
+    fn nested(&self) -> Self {
         Self { root: false, ..self.clone() }
     }
 }
 
-pub(super) fn check(schema: &Value, path: &FieldPath, place: &Place, errors: &mut FieldErrors) {
-    unsupported(schema, path, place, errors);
+pub(super) fn validate(schema: &Value, path: &FieldPath, context: &SchemaContext, errors: &mut FieldErrors) {
+    validate_supported_fields(schema, path, context, errors);
     if schema["uniqueItems"] == true {
         let why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
         errors.forbidden(&path.child("uniqueItems"), why);
     }
-    below(schema, path, place, errors);
+    validate_nested_schemas(schema, path, context, errors);
     if schema["x-kubernetes-preserve-unknown-fields"] == false {
         let at = path.child("x-kubernetes-preserve-unknown-fields");
         errors.invalid(&at, &json!(false), "must be true or undefined");
     }
     let kind = text(schema, "type");
-    for (key, wanted, allowed) in [
+    for (key, expected, allowed) in [
         ("x-kubernetes-map-type", "object", &["atomic", "granular"][..]),
         ("x-kubernetes-list-type", "array", &["atomic", "set", "map"][..]),
     ] {
-        let Some(said) = schema[key].as_str() else { continue };
-        let why = format!("must be {wanted} if {key} is specified");
+        let Some(specified) = schema[key].as_str() else { continue };
+        let why = format!("must be {expected} if {key} is specified");
         match kind {
             "" => errors.required(&path.child("type"), &why),
-            kind if kind != wanted => errors.invalid(&path.child("type"), &json!(kind), &why),
+            kind if kind != expected => errors.invalid(&path.child("type"), &json!(kind), &why),
             _ => {}
         }
-        if !allowed.contains(&said) {
-            errors.not_supported(&path.child(key), &json!(said), allowed);
+        if !allowed.contains(&specified) {
+            errors.not_supported(&path.child(key), &json!(specified), allowed);
         }
     }
-    lists(schema, path, errors);
-    // Rules are about values, and what those are must be clear first.
+    validate_list_type(schema, path, errors);
+    // Rules need valid types.
     if errors.is_empty() {
-        rules::written(schema, place.root, place.apart.as_deref(), path, errors);
+        validation_rules::validate_rules(schema, context.root, context.uncorrelatable.as_deref(), path, errors);
     }
 }
 
-fn unsupported(schema: &Value, path: &FieldPath, place: &Place, errors: &mut FieldErrors) {
+fn validate_supported_fields(schema: &Value, path: &FieldPath, context: &SchemaContext, errors: &mut FieldErrors) {
     match text(schema, "type") {
         "" => {}
         "null" => {
@@ -76,7 +76,7 @@ fn unsupported(schema: &Value, path: &FieldPath, place: &Place, errors: &mut Fie
         kind if !TYPES.contains(&kind) => errors.not_supported(&path.child("type"), &json!(kind), &TYPES),
         _ => {}
     }
-    if let Some(why) = place.no_default.as_ref().filter(|_| schema.get("default").is_some()) {
+    if let Some(why) = context.no_default.as_ref().filter(|_| schema.get("default").is_some()) {
         errors.forbidden(&path.child("default"), &format!("must not be set {why}"));
     }
     for key in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
@@ -87,14 +87,14 @@ fn unsupported(schema: &Value, path: &FieldPath, place: &Place, errors: &mut Fie
     if schema["items"].is_array() {
         errors.forbidden(&path.child("items"), "items must be a schema object and not an array");
     }
-    if place.in_metadata && schema["x-kubernetes-embedded-resource"] == true {
+    if context.in_metadata && schema["x-kubernetes-embedded-resource"] == true {
         let at = path.child("x-kubernetes-embedded-resource");
         errors.forbidden(&at, "must not be used inside of resource meta");
     }
 }
 
-/// The schemas in a schema.
-fn below(schema: &Value, path: &FieldPath, place: &Place, errors: &mut FieldErrors) {
+/// Validates nested schemas.
+fn validate_nested_schemas(schema: &Value, path: &FieldPath, context: &SchemaContext, errors: &mut FieldErrors) {
     let additional = &schema["additionalProperties"];
     let has_properties = schema["properties"].as_object().is_some_and(|p| !p.is_empty());
     if has_properties && (additional.is_object() || *additional == false) {
@@ -102,42 +102,42 @@ fn below(schema: &Value, path: &FieldPath, place: &Place, errors: &mut FieldErro
         errors.forbidden(&path.child("additionalProperties"), why);
     }
     if additional.is_object() {
-        let mut inner = place.within();
-        if place.in_metadata {
+        let mut inner = context.nested();
+        if context.in_metadata {
             inner.no_default = Some("inside additionalProperties applying to object metadata".to_owned());
         }
-        check(additional, &path.child("additionalProperties"), &inner, errors);
+        validate(additional, &path.child("additionalProperties"), &inner, errors);
     }
-    let resource = place.root || schema["x-kubernetes-embedded-resource"] == true;
+    let resource = context.root || schema["x-kubernetes-embedded-resource"] == true;
     for (name, property) in fields(schema, "properties") {
-        let mut inner = place.within();
-        if resource && OF_EVERY_KIND.contains(&name.as_str()) {
+        let mut inner = context.nested();
+        if resource && RESOURCE_FIELDS.contains(&name.as_str()) {
             inner.in_metadata = true;
-            if place.root {
+            if context.root {
                 inner.no_default = Some(format!("in top-level {name}"));
             }
         }
-        check(property, &path.child("properties").key(name), &inner, errors);
+        validate(property, &path.child("properties").key(name), &inner, errors);
     }
     if schema["not"].is_object() {
-        check(&schema["not"], &path.child("not"), &place.within(), errors);
+        validate(&schema["not"], &path.child("not"), &context.nested(), errors);
     }
     if schema["items"].is_object() {
-        let mut inner = place.within();
+        let mut inner = context.nested();
         if schema["x-kubernetes-list-type"] != "map" {
-            inner.apart = inner.apart.or_else(|| Some(path.to_string()));
+            inner.uncorrelatable = inner.uncorrelatable.or_else(|| Some(path.to_string()));
         }
-        check(&schema["items"], &path.child("items"), &inner, errors);
+        validate(&schema["items"], &path.child("items"), &inner, errors);
     }
     for key in ["allOf", "oneOf", "anyOf"] {
         for (i, part) in list(schema, key).iter().enumerate() {
-            check(part, &path.child(key).index(i), &place.within(), errors);
+            validate(part, &path.child(key).index(i), &context.nested(), errors);
         }
     }
 }
 
-/// `x-kubernetes-list-type` and its keys.
-fn lists(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates `x-kubernetes-list-type` and `x-kubernetes-list-map-keys`.
+fn validate_list_type(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let list_type = schema["x-kubernetes-list-type"].as_str();
     let (items, at) = (&schema["items"], path.child("items"));
     if list_type == Some("set") && items.is_object() && schema["type"] == "array" {
@@ -145,8 +145,8 @@ fn lists(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         for (kind, key, implied) in
             [("array", "x-kubernetes-list-type", true), ("object", "x-kubernetes-map-type", false)]
         {
-            let said = items[key].as_str();
-            if items["type"] == kind && said.map_or(!implied, |said| said != "atomic") {
+            let specified = items[key].as_str();
+            if items["type"] == kind && specified.map_or(!implied, |specified| specified != "atomic") {
                 errors.invalid(&at.child(key), &items[key], why);
             }
         }
@@ -161,7 +161,7 @@ fn lists(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         }
     }
     if list_type == Some("map") {
-        map_keys(schema, keys, path, errors);
+        validate_map_keys(schema, keys, path, errors);
     }
     if let Some(list_type) = list_type.filter(|t| matches!(*t, "set" | "map"))
         && items["nullable"] == true
@@ -171,7 +171,7 @@ fn lists(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-fn map_keys(schema: &Value, keys: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_map_keys(schema: &Value, keys: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
     let (items, at) = (&schema["items"], path.child("items"));
     let keys_at = path.child("x-kubernetes-list-map-keys");
     if keys.is_empty() {
