@@ -103,7 +103,7 @@ fn kubectl_debug_copies_pod(cluster: &Cluster) {
     kubectl.args(&arguments, "").ok();
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/copy").ok();
     eventually("the copy's processes to be seen", || {
-        kubectl.run("logs copy -c d").is_ok_and(|said| said.contains("sleep 54321"))
+        kubectl.run("logs copy -c d").is_ok_and(|output| output.contains("sleep 54321"))
     });
     assert_eq!(kubectl.value("pod/copy", "/spec/shareProcessNamespace"), json!(true));
 }

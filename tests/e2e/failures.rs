@@ -1,6 +1,6 @@
 //! What goes wrong with containers, sandboxes and nodes, as a user sees it.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use nix::{
     mount::{MntFlags, umount2},
     sys::signal::{Signal, kill},
@@ -18,7 +18,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("the kubelet rejects Pods with another OS or a used host port", kubelet_rejects_wrong_os_and_used_host_port),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[
+pub(crate) const ALONE: &[OwnCluster] = &[
     ("an admitted Pod is not rejected after a restart of Podium", admitted_pod_is_not_rejected_after_restart),
     ("after a reboot, Pods follow their restartPolicy", pods_follow_restart_policy_after_reboot),
 ];
@@ -190,14 +190,14 @@ fn admitted_pod_is_not_rejected_after_restart() {
     kubectl.apply(&pod("before", SERVE, &fast, &json!({})).to_string());
     ready(&kubectl, "before");
     let before = container(&kubectl, "before");
-    cluster.kill(Signal::SIGKILL);
-    cluster.up_to_api();
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_api();
     kubectl.run(&format!("label node {name} disk-")).ok();
     kubectl.apply(&pod("after", SERVE, &fast, &json!({})).to_string());
     let message = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
     refused(&kubectl, "after", "NodeAffinity", message);
-    cluster.kill(Signal::SIGKILL);
-    cluster.up();
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_podium();
     ready(&kubectl, "before");
     assert_eq!(container(&kubectl, "before"), before);
     refused(&kubectl, "after", "NodeAffinity", message);
@@ -207,7 +207,7 @@ fn admitted_pod_is_not_rejected_after_restart() {
 pub(crate) fn take_away(cluster: &mut Cluster, uids: &[String]) {
     let containerd = cluster.containerd();
     let marker = cluster.data_dir().display().to_string();
-    cluster.kill(Signal::SIGKILL);
+    cluster.stop_podium(Signal::SIGKILL);
     kill(containerd, Signal::SIGKILL).unwrap();
     wait_for("every process to go", Duration::from_secs(30), || {
         let shim = |command: &str| command.contains("containerd") && command.contains(&marker);
@@ -243,7 +243,7 @@ fn pods_follow_restart_policy_after_reboot() {
     kubectl.args(&["patch", "node", &name, "--subresource=status", "--type=merge", "-p", patch], "").ok();
     let uids: Vec<String> = ["always", "never"].iter().map(|name| uid(&kubectl, name)).collect();
     take_away(&mut cluster, &uids);
-    cluster.up();
+    cluster.start_podium();
     kubectl.wait_value("pod/always", "/status/containerStatuses/0/restartCount", &json!(1));
     ready(&kubectl, "always");
     assert_eq!(kubectl.run("exec always -- cat /v/starts").ok(), "start\nstart\n");

@@ -62,10 +62,10 @@ fn owner_reference_matches_name_and_namespace(cluster: &Cluster) {
     });
     assert!(kubectl.get("configmap/right").is_some());
     eventually("it is told why", || {
-        let told = |(reason, message): &(String, String)| {
+        let is_reported = |(reason, message): &(String, String)| {
             reason == "OwnerRefInvalidNamespace" && message.contains("does not exist in namespace")
         };
-        elsewhere.events("far").iter().any(told)
+        elsewhere.events("far").iter().any(is_reported)
     });
 }
 
@@ -119,7 +119,7 @@ fn cluster_scoped_dependent_of_namespaced_owner_is_kept(cluster: &Cluster) {
     };
     let (name, later) = ("owned-by-what-is-in-a-namespace", "owned-by-what-was-in-a-namespace");
     class(name);
-    let told = || {
+    let is_reported = || {
         let all = kubectl.run("get events -A -o json").ok();
         serde_json::from_str::<Value>(&all).unwrap()["items"]
             .as_array()
@@ -127,7 +127,7 @@ fn cluster_scoped_dependent_of_namespaced_owner_is_kept(cluster: &Cluster) {
             .iter()
             .any(|event| event["reason"] == "OwnerRefInvalidNamespace" && event["involvedObject"]["name"] == name)
     };
-    eventually("it is told why", told);
+    eventually("it is told why", is_reported);
     // What comes after it was looked at when this one is gone.
     kubectl.run("delete configmap owner").ok();
     class(later);

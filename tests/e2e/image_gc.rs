@@ -1,14 +1,14 @@
 //! Images that nobody uses are removed: after a while, and when the disk fills up.
 
 use crate::{
-    Alone,
+    OwnCluster,
     image_pulls::{pod, ready, saying},
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, time::Duration};
-use tests::{Cluster, Kubectl, Setup, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, wait_for};
 
-pub(crate) const TESTS: &[Alone] = &[
+pub(crate) const TESTS: &[OwnCluster] = &[
     ("images unused for imageMaximumGCAge are removed", images_unused_for_maximum_age_are_removed),
     ("unused images are removed above imageGCHighThresholdPercent", unused_images_are_removed_above_high_threshold),
 ];
@@ -44,7 +44,7 @@ fn run(kubectl: &Kubectl, name: &str) {
 
 fn images_unused_for_maximum_age_are_removed() {
     let kubelet = json!({"imageMinimumGCAge": "10s", "imageMaximumGCAge": "12s"});
-    let cluster = Setup::default().without_images().kubelet(kubelet).start();
+    let cluster = ClusterBuilder::default().without_images().kubelet_config(kubelet).start();
     let kubectl = cluster.kubectl_in("default");
     for name in ["used", "brief", "idle"] {
         import(&cluster, name);
@@ -59,7 +59,7 @@ fn images_unused_for_maximum_age_are_removed() {
 }
 
 /// The messages of the node's events of this reason.
-fn told(kubectl: &Kubectl, reason: &str) -> Vec<String> {
+fn event_messages(kubectl: &Kubectl, reason: &str) -> Vec<String> {
     let selector = format!("involvedObject.kind=Node,reason={reason}");
     let list = kubectl.args(&["get", "events", "-A", "--field-selector", &selector, "-o", "json"], "").ok();
     let list: Value = serde_json::from_str(&list).unwrap();
@@ -70,7 +70,7 @@ fn told(kubectl: &Kubectl, reason: &str) -> Vec<String> {
 fn unused_images_are_removed_above_high_threshold() {
     // Each disk is fuller than this, and cannot become as empty.
     let kubelet = json!({"imageGCHighThresholdPercent": 1, "imageGCLowThresholdPercent": 0, "imageMinimumGCAge": "1s"});
-    let cluster = Setup::default().without_images().kubelet(kubelet).start();
+    let cluster = ClusterBuilder::default().without_images().kubelet_config(kubelet).start();
     let kubectl = cluster.kubectl_in("default");
     for name in ["used", "brief"] {
         import(&cluster, name);
@@ -80,7 +80,8 @@ fn unused_images_are_removed_above_high_threshold() {
     kubectl.run("delete pod brief --timeout=30s").ok();
     until_only(&cluster, &["used"]);
     let failed = wait_for("the node to tell", Duration::from_secs(60), || {
-        let (freed, failed) = (told(&kubectl, "FreeDiskSpaceFailed"), told(&kubectl, "ImageGCFailed"));
+        let (freed, failed) =
+            (event_messages(&kubectl, "FreeDiskSpaceFailed"), event_messages(&kubectl, "ImageGCFailed"));
         if freed.is_empty() || failed.is_empty() { Err(format!("{freed:?} {failed:?}")) } else { Ok(failed) }
     });
     let start = "Failed to garbage collect required amount of images. Attempted to free ";

@@ -1,10 +1,10 @@
 //! Images of a registry that lets nobody in without credentials.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
 use std::{os::unix::fs::PermissionsExt, path::Path};
 use test_images::{ARCHITECTURE, ImageConfig, OciImage};
-use tests::{Cluster, Kubectl, PASSWORD, Registry, Setup, USER};
+use tests::{Cluster, ClusterBuilder, Kubectl, PASSWORD, Registry, USER};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("imagePullSecrets of a Pod are tried in order", image_pull_secrets_are_tried_in_order),
@@ -20,7 +20,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("an image volume is pulled, and fails on a runtime without support", image_volume_fails_on_unsupported_runtime),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[
+pub(crate) const ALONE: &[OwnCluster] = &[
     (
         "the kubelet uses credential providers and the node's Docker config",
         kubelet_uses_credential_providers_and_node_config,
@@ -70,7 +70,7 @@ pub(crate) fn waits(kubectl: &Kubectl, name: &str, reason: &str) -> String {
 }
 
 /// The messages of a Pod's events of this reason.
-pub(crate) fn told(kubectl: &Kubectl, name: &str, reason: &str) -> Vec<String> {
+pub(crate) fn event_messages(kubectl: &Kubectl, name: &str, reason: &str) -> Vec<String> {
     kubectl.events(name).into_iter().filter(|(r, _)| r == reason).map(|(_, message)| message).collect()
 }
 
@@ -83,11 +83,11 @@ fn image_pull_secrets_are_tried_in_order(cluster: &Cluster) {
     kubectl.apply(&pod("p", &image, "", &["right", "missing", "wrong"]));
     ready(&kubectl, "p");
     assert_eq!(kubectl.run("logs p").ok(), "hello\n");
-    let missing = told(&kubectl, "p", "FailedToRetrieveImagePullSecret");
+    let missing = event_messages(&kubectl, "p", "FailedToRetrieveImagePullSecret");
     let words = "Unable to retrieve some image pull secrets (missing); attempting to pull the image may not succeed.";
     assert_eq!(missing, [words]);
-    assert_eq!(told(&kubectl, "p", "Pulling"), [format!("Pulling image {image:?}")]);
-    let pulled = told(&kubectl, "p", "Pulled").remove(0);
+    assert_eq!(event_messages(&kubectl, "p", "Pulling"), [format!("Pulling image {image:?}")]);
+    let pulled = event_messages(&kubectl, "p", "Pulled").remove(0);
     let rest = pulled.strip_prefix(&format!("Successfully pulled image {image:?} in ")).unwrap();
     let (took, rest) = rest.split_once("s (").unwrap();
     let (_, size) = rest.split_once("s including waiting). Image size: ").unwrap();
@@ -120,10 +120,10 @@ fn pull_without_credentials_fails_and_backs_off(cluster: &Cluster) {
     let message = waits(&kubectl, "p", "ImagePullBackOff");
     let start = format!("Back-off pulling image {image:?}: ErrImagePull: ");
     assert!(message.starts_with(&start) && message.contains("401 Unauthorized"), "{message}");
-    let failed = told(&kubectl, "p", "Failed");
+    let failed = event_messages(&kubectl, "p", "Failed");
     assert!(failed[0].starts_with(&format!("Failed to pull image {image:?}: ")), "{failed:?}");
     assert_eq!(failed[1..], ["Error: ErrImagePull", "Error: ImagePullBackOff"]);
-    assert_eq!(told(&kubectl, "p", "BackOff"), [format!("Back-off pulling image {image:?}")]);
+    assert_eq!(event_messages(&kubectl, "p", "BackOff"), [format!("Back-off pulling image {image:?}")]);
     // A Secret that comes late is found with the next try.
     kubectl.apply(&pod("late", &image, "", &["late"]));
     waits(&kubectl, "late", "ImagePullBackOff");
@@ -164,7 +164,7 @@ fn image_imported_during_backoff_is_used(cluster: &Cluster) {
     cluster.import(&tar);
     ready(&kubectl, "p");
     let present = format!("Container image {image:?} already present on machine and can be accessed by the pod");
-    assert_eq!(told(&kubectl, "p", "Pulled"), [present]);
+    assert_eq!(event_messages(&kubectl, "p", "Pulled"), [present]);
 }
 
 fn image_index_resolves_to_platform(cluster: &Cluster) {
@@ -199,7 +199,7 @@ fn pulled_image_needs_credentials(cluster: &Cluster) {
     kubectl.apply(&pod("second", &image, "Never", &["s"]));
     ready(&kubectl, "second");
     let present = format!("Container image {image:?} already present on machine and can be accessed by the pod");
-    assert_eq!(told(&kubectl, "second", "Pulled"), [present]);
+    assert_eq!(event_messages(&kubectl, "second", "Pulled"), [present]);
     // The same image in a namespace whose Pods have no credentials, or others.
     secret(&other, "s", registry.host(), "nonsense");
     for (name, policy, secrets, reason) in [
@@ -219,8 +219,9 @@ fn pulled_image_needs_credentials(cluster: &Cluster) {
 fn image_verification_can_be_disabled() {
     let registry = Registry::start();
     let image = push(&registry, "private", "1", "hello");
-    let never = Setup::default().kubelet(json!({"imagePullCredentialsVerificationPolicy": "NeverVerify"}));
-    let off = Setup::default().args(&["--feature-gates", "KubeletEnsureSecretPulledImages=false"]);
+    let never =
+        ClusterBuilder::default().kubelet_config(json!({"imagePullCredentialsVerificationPolicy": "NeverVerify"}));
+    let off = ClusterBuilder::default().args(&["--feature-gates", "KubeletEnsureSecretPulledImages=false"]);
     for (setup, and) in [(never, " and can be accessed by the pod"), (off, "")] {
         let cluster = setup.without_images().start();
         let kubectl = cluster.kubectl_in("default");
@@ -230,7 +231,7 @@ fn image_verification_can_be_disabled() {
         kubectl.apply(&pod("second", &image, "Never", &[]));
         ready(&kubectl, "second");
         let present = format!("Container image {image:?} already present on machine{and}");
-        assert_eq!(told(&kubectl, "second", "Pulled"), [present]);
+        assert_eq!(event_messages(&kubectl, "second", "Pulled"), [present]);
     }
 }
 
@@ -256,7 +257,7 @@ fn kubelet_uses_credential_providers_and_node_config() {
     let config = dir.path().join("config.json");
     let [config, bin_dir] = [config.to_str().unwrap(), dir.path().to_str().unwrap()];
     let flags = ["--image-credential-provider-config", config, "--image-credential-provider-bin-dir", bin_dir];
-    let cluster = Setup::default().without_images().args(&flags).start();
+    let cluster = ClusterBuilder::default().without_images().args(&flags).start();
     let kubectl = cluster.kubectl_in("default");
     for name in ["a", "b"] {
         kubectl.apply(&pod(name, &push(&registry, &format!("private/{name}"), "1", "hello"), "", &[]));
@@ -298,6 +299,10 @@ fn image_volume_fails_on_unsupported_runtime(cluster: &Cluster) {
     pod("p", json!([{"name": "s"}]));
     let message = waits(&kubectl, "p", "CreateContainerError");
     assert!(message.contains("failed to mkdir \"\""), "{message}");
-    assert_eq!(told(&kubectl, "p", "Pulling"), [format!("Pulling image {image:?}")]);
-    assert!(told(&kubectl, "p", "Failed").contains(&format!("Error: {message}")), "{:?}", kubectl.events("p"));
+    assert_eq!(event_messages(&kubectl, "p", "Pulling"), [format!("Pulling image {image:?}")]);
+    assert!(
+        event_messages(&kubectl, "p", "Failed").contains(&format!("Error: {message}")),
+        "{:?}",
+        kubectl.events("p")
+    );
 }

@@ -1,6 +1,6 @@
 //! Jobs: Pods that are run until enough of them have ended well.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
@@ -20,7 +20,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("ttlSecondsAfterFinished deletes a Job and its Pods", ttl_after_finished_deletes_job_and_pods),
 ];
 
-pub(crate) const ALONE: &[Alone] =
+pub(crate) const ALONE: &[OwnCluster] =
     &[("a Job counts each Pod once through repeated SIGKILLs of Podium", job_counts_each_pod_once_through_sigkills)];
 
 fn job(kubectl: &Kubectl, spec: &Value, script: &str) {
@@ -75,8 +75,8 @@ fn job_completes_after_enough_successes(cluster: &Cluster) {
     assert_eq!(condition(&kubectl, "SuccessCriteriaMet")["reason"], "CompletionsReached");
     let table = kubectl.run("get job work --no-headers").ok();
     assert!(table.contains("Complete") && table.contains("3/3"), "{table}");
-    let told = kubectl.run("describe job work").ok();
-    assert!(told.contains("SuccessfulCreate") && told.contains("Job completed"), "{told}");
+    let output = kubectl.run("describe job work").ok();
+    assert!(output.contains("SuccessfulCreate") && output.contains("Job completed"), "{output}");
     gone(&kubectl);
 }
 
@@ -107,8 +107,8 @@ fn job_fails_above_backoff_limit(cluster: &Cluster) {
         (&json!("BackoffLimitExceeded"), &json!("Job has reached the specified backoff limit"))
     );
     assert_eq!(status(&kubectl)["failed"], 1);
-    let told = kubectl.run("describe job work").ok();
-    assert!(told.contains("BackoffLimitExceeded"), "{told}");
+    let output = kubectl.run("describe job work").ok();
+    assert!(output.contains("BackoffLimitExceeded"), "{output}");
     gone(&kubectl);
 }
 
@@ -190,8 +190,8 @@ fn suspended_job_runs_no_pods_until_resumed(cluster: &Cluster) {
     assert!(pods(&kubectl).is_empty() && status(&kubectl)["startTime"].is_null());
     kubectl.args(&["patch", "job", "work", "-p", r#"{"spec": {"suspend": false}}"#], "").ok();
     ended(&kubectl, "Complete");
-    let told = kubectl.run("describe job work").ok();
-    assert!(told.contains("Job suspended") && told.contains("Job resumed"), "{told}");
+    let output = kubectl.run("describe job work").ok();
+    assert!(output.contains("Job suspended") && output.contains("Job resumed"), "{output}");
     gone(&kubectl);
 }
 
@@ -219,13 +219,13 @@ fn job_counts_each_pod_once_through_sigkills() {
     let counted = |kubectl: &Kubectl| status(kubectl)["succeeded"].as_i64().unwrap_or(0);
     for round in 1..=3 {
         eventually("some are counted", || counted(&kubectl) >= 3 * round);
-        cluster.kill(Signal::SIGKILL);
-        cluster.up();
+        cluster.stop_podium(Signal::SIGKILL);
+        cluster.start_podium();
     }
     ended(&kubectl, "Complete");
     // A start that is cut off may be a failure of its Pod: it is one of these, and is replaced.
     let of = |phase: &str| pods(&kubectl).iter().filter(|pod| pod["status"]["phase"] == phase).count();
-    let told = |field: &str| status(&kubectl)[field].as_u64().unwrap_or(0);
-    assert_eq!((told("succeeded"), of("Succeeded")), (12, 12));
-    assert_eq!(told("failed"), u64::try_from(of("Failed")).unwrap(), "{:?}", pods(&kubectl));
+    let counted = |field: &str| status(&kubectl)[field].as_u64().unwrap_or(0);
+    assert_eq!((counted("succeeded"), of("Succeeded")), (12, 12));
+    assert_eq!(counted("failed"), u64::try_from(of("Failed")).unwrap(), "{:?}", pods(&kubectl));
 }

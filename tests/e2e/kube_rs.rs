@@ -119,7 +119,7 @@ async fn campaign(leases: &Api<Lease>, name: &str) {
             None => {
                 let metadata = ObjectMeta { name: Some(ELECTION.into()), ..ObjectMeta::default() };
                 let lease = Lease { metadata, spec: Some(held_by(name, 0)) };
-                tell(leases.create(&PostParams::default(), &lease).await);
+                expect_written_or_conflict(leases.create(&PostParams::default(), &lease).await);
             }
             Some(mut lease) => {
                 let spec = lease.spec.take().unwrap_or_default();
@@ -127,7 +127,7 @@ async fn campaign(leases: &Api<Lease>, name: &str) {
                 let mine = spec.holder_identity.as_deref() == Some(name);
                 if mine || is_over(&spec) {
                     lease.spec = Some(held_by(name, transitions + i32::from(!mine)));
-                    tell(leases.replace(ELECTION, &PostParams::default(), &lease).await);
+                    expect_written_or_conflict(leases.replace(ELECTION, &PostParams::default(), &lease).await);
                 }
             }
         }
@@ -136,7 +136,7 @@ async fn campaign(leases: &Api<Lease>, name: &str) {
 }
 
 /// Whoever was faster holds it; all else is an error.
-fn tell(written: Result<Lease, Error>) {
+fn expect_written_or_conflict(written: Result<Lease, Error>) {
     match written {
         Err(Error::Api(status)) if status.code == 409 => {}
         other => drop(other.unwrap()),

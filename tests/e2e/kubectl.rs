@@ -1,6 +1,6 @@
 //! kubectl's commands that speak more than JSON: `create` and `drain` send protobuf, `explain` reads OpenAPI.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use serde_json::json;
 use tests::{Cluster, eventually};
 
@@ -10,7 +10,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("kubectl explain reads OpenAPI v2", explain_reads_openapi_v2),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[("kubectl drain evicts every Pod of a node", drain_evicts_every_pod)];
+pub(crate) const ALONE: &[OwnCluster] = &[("kubectl drain evicts every Pod of a node", drain_evicts_every_pod)];
 
 fn create_subcommands_create_objects(cluster: &Cluster) {
     let kubectl = cluster.kubectl();

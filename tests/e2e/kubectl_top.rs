@@ -1,12 +1,12 @@
 //! `kubectl top`: what nodes and Pods use, without anything installed.
 
-use crate::Alone;
+use crate::OwnCluster;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::time::Duration;
 use tests::{Cluster, Kubectl, wait_for};
 
-pub(crate) const TESTS: &[Alone] =
+pub(crate) const TESTS: &[OwnCluster] =
     &[("kubectl top shows resource usage, after a restart too", top_shows_resource_usage)];
 
 /// A container that burns CPU for as long as it may, beside one that rests, and a Pod that ends.
@@ -74,8 +74,8 @@ fn top_shows_resource_usage() {
     assert_eq!(lines(&shown)[0], ["NAME", "CPU", "MEMORY", "WINDOW"], "{shown}");
     let services = kubectl.run("get apiservices v1beta1.metrics.k8s.io --no-headers").ok();
     assert_eq!(lines(&services)[0][1..3], ["Local", "True"], "{services}");
-    cluster.kill(Signal::SIGKILL);
-    cluster.up();
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_podium();
     shows_what_is_used(&kubectl);
     // A namespace goes though its Pods had metrics, which nobody can delete.
     kubectl.run("create namespace short").ok();

@@ -1,11 +1,11 @@
 //! What an administrator sets for the node with `--kubelet-config`, seen on real containers.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::json;
 use std::{os::unix::process::ExitStatusExt, path::Path};
-use tests::{Setup, eventually, pod_cgroup};
+use tests::{ClusterBuilder, eventually, pod_cgroup};
 
-pub(crate) const TESTS: &[Alone] = &[
+pub(crate) const TESTS: &[OwnCluster] = &[
     ("kubectl logs -f continues across log rotation", logs_are_followed_across_rotation),
     ("Pods have cgroups by QoS class, which are removed with them", pods_have_cgroups_by_qos_class),
     ("a KubeletConfiguration with an unknown field is refused by name", unknown_kubelet_config_field_is_refused),
@@ -18,7 +18,7 @@ fn files_of(dir: &Path) -> Vec<String> {
 
 fn logs_are_followed_across_rotation() {
     let kubelet = json!({"containerLogMaxSize": "5Ki", "containerLogMaxFiles": 3, "containerLogMonitorInterval": "3s"});
-    let cluster = Setup::default().kubelet(kubelet).start();
+    let cluster = ClusterBuilder::default().kubelet_config(kubelet).start();
     let kubectl = cluster.kubectl_in("default");
     // 400 lines of about 100 bytes for 12 s and more: several rotations.
     let script = "for i in $(seq 400); do echo \"line $i xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"; sleep 0.03; done; sleep 5";
@@ -40,7 +40,7 @@ fn logs_are_followed_across_rotation() {
 }
 
 fn pods_have_cgroups_by_qos_class() {
-    let cluster = Setup::default().kubelet(json!({"podPidsLimit": 100})).start();
+    let cluster = ClusterBuilder::default().kubelet_config(json!({"podPidsLimit": 100})).start();
     let kubectl = cluster.kubectl_in("default");
     let amounts = json!({"cpu": "100m", "memory": "32Mi"});
     for (name, resources) in [

@@ -1,10 +1,10 @@
 //! A critical Pod for which the node has no room: others go for it.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl};
 
-pub(crate) const TESTS: &[Alone] = &[(
+pub(crate) const TESTS: &[OwnCluster] = &[(
     "the kubelet preempts as few Pods as possible for a critical Pod",
     critical_pod_preempts_as_few_pods_as_possible,
 )];

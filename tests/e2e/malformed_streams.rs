@@ -1,6 +1,6 @@
 //! Clients that speak nonsense where streams are carried: nothing panics, nothing grows, and others are served.
 
-use crate::Alone;
+use crate::OwnCluster;
 use kube::config::Kubeconfig;
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 use rustls::{
@@ -15,7 +15,7 @@ use std::{
 };
 use tests::Cluster;
 
-pub(crate) const TESTS: &[Alone] =
+pub(crate) const TESTS: &[OwnCluster] =
     &[("malformed streams do not disturb other clients", malformed_streams_do_not_disturb_others)];
 
 /// How many clients speak nonsense.

@@ -1,7 +1,7 @@
 //! NetworkPolicies as Pods feel them. On a cluster of their own: where there are some, Pods that have just begun are
 //! held back for a moment.
 
-use crate::Alone;
+use crate::OwnCluster;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{
@@ -11,7 +11,7 @@ use std::{
 };
 use tests::{Cluster, Kubectl, eventually, podium_binary};
 
-pub(crate) const ALONE: &[Alone] = &[
+pub(crate) const ALONE: &[OwnCluster] = &[
     ("NetworkPolicies restrict ingress until they are deleted", ingress_is_restricted_until_policy_is_deleted),
     ("NetworkPolicies restrict egress from a Pod's start on", egress_is_restricted_from_pod_start),
     ("NetworkPolicies are enforced before a Pod starts, even at boot", policies_are_enforced_before_pod_starts),
@@ -167,7 +167,7 @@ const TRIES: usize = 40;
 fn policies_are_enforced_before_pod_starts() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
-    let outside = crate::outside::Outside::new();
+    let outside = crate::external_host::ExternalHost::new();
     let address = outside.address();
     apply(&kubectl, "friend", "friend");
     ready(&kubectl, "friend");
@@ -216,7 +216,7 @@ fn policies_are_enforced_before_pod_starts() {
         let removed = Command::new("nft").args(["delete", "table"]).args(table.split(' ').skip(1)).status().unwrap();
         assert!(removed.success(), "{table}");
     }
-    cluster.up();
+    cluster.start_podium();
     all_done(1);
     assert_eq!(outside.connections(), before, "after a boot");
     ready(&kubectl, "friend");
@@ -256,9 +256,9 @@ fn policies_act_while_podium_is_down() {
     };
     let before = forwarded();
     assert!(before.contains("drop"), "{before}");
-    cluster.kill(Signal::SIGKILL);
+    cluster.stop_podium(Signal::SIGKILL);
     assert_eq!(forwarded(), before, "while Podium is down");
-    cluster.up();
+    cluster.start_podium();
     check("still denied", &[(&kubectl, "client", &web, false)]);
     assert!(is_open_here(&web));
     kubectl.run("delete networkpolicy deny").ok();
@@ -267,7 +267,7 @@ fn policies_act_while_podium_is_down() {
     policy(&kubectl, "deny", &json!({"podSelector": {}}));
     eventually("a table again", || !tables(&bridge).is_empty());
     let data_dir = cluster.data_dir();
-    cluster.kill(Signal::SIGTERM);
+    cluster.stop_podium(Signal::SIGTERM);
     let down = Command::new(podium_binary()).args(["down", "--data-dir"]).arg(&data_dir).output().unwrap();
     assert!(down.status.success(), "{down:?}");
     assert_eq!(tables(&bridge), Vec::<String>::new());

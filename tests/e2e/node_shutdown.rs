@@ -1,14 +1,14 @@
 //! The machine goes down: Pods end first, group by group (KEP-2000, KEP-2712).
 
-use crate::Alone;
+use crate::OwnCluster;
 use fake_logind::Logind;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
-use tests::{Cluster, Kubectl, Setup, eventually, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, eventually, wait_for};
 use tokio::runtime::Runtime;
 
-pub(crate) const TESTS: &[Alone] = &[
+pub(crate) const TESTS: &[OwnCluster] = &[
     ("graceful node shutdown ends ordinary Pods before critical ones", node_shutdown_ends_ordinary_pods_first),
     ("without systemd-logind, node shutdown is not graceful and logs so", missing_logind_disables_graceful_shutdown),
 ];
@@ -19,7 +19,7 @@ const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.
 fn node(manifests: &Path, logind: &str) -> Cluster {
     let kubelet = json!({"shutdownGracePeriod": "30s", "shutdownGracePeriodCriticalPods": "10s",
         "staticPodPath": manifests, "fileCheckFrequency": "1h"});
-    let setup = Setup::default().kubelet(kubelet).args(&["--node-name", "node-1"]);
+    let setup = ClusterBuilder::default().kubelet_config(kubelet).args(&["--node-name", "node-1"]);
     setup.env("DBUS_SYSTEM_BUS_ADDRESS", logind).start()
 }
 
@@ -92,8 +92,8 @@ fn node_shutdown_ends_ordinary_pods_first() {
     assert!(metrics.contains("kubelet_graceful_shutdown_end_time_seconds 1"), "{metrics}");
 
     // A Podium that is started meanwhile hears of it, too.
-    cluster.kill(Signal::SIGKILL);
-    cluster.up_to_api();
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_api();
     until_not_ready(&kubectl);
     terminated(&kubectl, "pod/fixed-node-1");
 

@@ -1,6 +1,6 @@
 //! `crun` in place of `runc`: for those who ask for it by a RuntimeClass, and for all.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -8,9 +8,9 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use tests::{Setup, podium_binary};
+use tests::{ClusterBuilder, podium_binary};
 
-pub(crate) const ALONE: &[Alone] = &[
+pub(crate) const ALONE: &[OwnCluster] = &[
     ("Pods of the RuntimeClass crun behave like those of runc", crun_class_behaves_like_runc),
     ("--default-runtime crun runs all Pods with crun", default_runtime_crun_runs_all_pods),
 ];
@@ -44,7 +44,7 @@ fn calls(dir: &Path) -> String {
 fn crun_class_behaves_like_runc() {
     let dir = tempfile::tempdir().unwrap();
     noting_crun(dir.path());
-    let cluster = Setup::default().env("PATH", &search_path(dir.path())).start();
+    let cluster = ClusterBuilder::default().env("PATH", &search_path(dir.path())).start();
     let kubectl = cluster.kubectl_in("default");
     let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "fast"}, "handler": "crun"});
     kubectl.apply(&class.to_string());
@@ -96,9 +96,9 @@ fn default_runtime_crun_runs_all_pods() {
     let image = dir.path().join("busybox.tar");
     test_images::busybox(&image, &[test_images::BUSYBOX], &test_images::ImageConfig::default()).unwrap();
     command.args(["run", "--default-runtime", "crun", "--timeout", "60s", "--image"]).arg(&image);
-    command.arg("--kubelet-config").arg(tests::kubelet_config_in(dir.path()));
+    command.arg("--kubelet-config").arg(tests::write_kubelet_config(dir.path()));
     let ran = command.arg(&manifest).env("PATH", search_path(dir.path())).output().unwrap();
-    let told = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success() && told.contains("by crun"), "{told}{}", String::from_utf8_lossy(&ran.stderr));
+    let output = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && output.contains("by crun"), "{output}{}", String::from_utf8_lossy(&ran.stderr));
     assert!(calls(dir.path()).contains(" create "));
 }

@@ -1,6 +1,6 @@
 //! Claims to storage: what is there is bound, what is not is made, and data stays or goes as their users wish.
 
-use crate::{Alone, Shared, workload};
+use crate::{OwnCluster, Shared, workload};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a local volume gets the fsGroup of its Pod", local_volume_gets_fs_group),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[
+pub(crate) const ALONE: &[OwnCluster] = &[
     ("volumes survive SIGKILL of Podium and removal of the cluster", volumes_survive_sigkill_and_cluster_removal),
     ("a deleted default StorageClass is not recreated", deleted_storage_class_is_not_recreated),
     (
@@ -124,7 +124,7 @@ fn existing_volume_is_bound_mounted_and_retained(cluster: &Cluster) {
     );
     ready(&kubectl, "writes");
     ready(&kubectl, "reads");
-    eventually("it is refused", || kubectl.run("logs reads").is_ok_and(|said| said.contains("refused")));
+    eventually("it is refused", || kubectl.run("logs reads").is_ok_and(|output| output.contains("refused")));
     assert_eq!(kubectl.args(&["exec", "reads", "--", "cat", "/data/f"], "").ok(), "one\n");
     assert_eq!(std::fs::read_to_string(directory.path().join("f")).unwrap(), "one\n");
     kubectl.run("delete pod writes reads").ok();
@@ -150,8 +150,8 @@ fn pod_waits_until_its_claim_is_bound(cluster: &Cluster) {
     waits("persistentvolumeclaim \"c\" not found");
     apply(&kubectl, &[claim("c", &json!({"storageClassName": ""}))]);
     waits("pod has unbound immediate PersistentVolumeClaims");
-    let told = "no persistent volumes available for this claim and no storage class is set";
-    eventually("so does the claim", || kubectl.events("c").contains(&("FailedBinding".to_owned(), told.to_owned())));
+    let message = "no persistent volumes available for this claim and no storage class is set";
+    eventually("so does the claim", || kubectl.events("c").contains(&("FailedBinding".to_owned(), message.to_owned())));
     let mut spec = local(&kubectl, directory.path());
     spec["claimRef"] = json!({"namespace": kubectl.namespace(), "name": "c"});
     apply(&kubectl, &[volume("late", &spec)]);
@@ -184,7 +184,7 @@ fn read_write_once_pod_claim_has_one_user(cluster: &Cluster) {
     ready(&kubectl, "first");
     apply(&kubectl, &[pod("second", &of("c"), "true", &json!({}))]);
     let why = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
-    eventually("it waits", || kubectl.events("second").iter().any(|(_, told)| told.contains(why)));
+    eventually("it waits", || kubectl.events("second").iter().any(|(_, message)| message.contains(why)));
     kubectl.run("delete pod first").ok();
     ready(&kubectl, "second");
     kubectl.run("delete pod second").ok();
@@ -197,7 +197,7 @@ fn local_volume_gets_fs_group(cluster: &Cluster) {
     let script = "touch /data/f; stat -c '%u %g' /data/f";
     apply(&kubectl, &[claim("c", &json!({})), pod("p", &of("c"), script, &user)]);
     ready(&kubectl, "p");
-    eventually("it has written", || kubectl.run("logs p").is_ok_and(|said| said == "1234 4321\n"));
+    eventually("it has written", || kubectl.run("logs p").is_ok_and(|output| output == "1234 4321\n"));
     kubectl.run("delete pod p").ok();
     kubectl.run("delete pvc c").ok();
 }
@@ -225,8 +225,8 @@ fn volumes_survive_sigkill_and_cluster_removal() {
     let pods = ["host", "own", "made"];
     pods.iter().for_each(|pod| ready(&kubectl, pod));
     let before = pods.map(container);
-    cluster.kill(Signal::SIGKILL);
-    cluster.up();
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_podium();
     pods.iter().for_each(|pod| ready(&kubectl, pod));
     assert_eq!(pods.map(container), before);
     // A container that ends is started on the same data.
@@ -234,7 +234,7 @@ fn volumes_survive_sigkill_and_cluster_removal() {
     eventually("it starts again", || std::fs::read_to_string(own.join("copy")).is_ok_and(|text| text == "keptkept"));
     // One is gone in order; under the others the cluster goes.
     kubectl.run("delete pod host").ok();
-    cluster.kill(Signal::SIGKILL);
+    cluster.stop_podium(Signal::SIGKILL);
     let down = cluster.podium(&["down"]).output().unwrap();
     assert!(down.status.success(), "{down:?}");
     for path in [&host, &own] {
@@ -247,8 +247,8 @@ fn deleted_storage_class_is_not_recreated() {
     let kubectl = cluster.kubectl_in("default");
     assert!(kubectl.run("get sc").ok().contains("standard (default)"));
     kubectl.run("delete sc standard").ok();
-    cluster.kill(Signal::SIGTERM);
-    cluster.up();
+    cluster.stop_podium(Signal::SIGTERM);
+    cluster.start_podium();
     assert!(kubectl.get("sc/standard").is_none());
 }
 
@@ -288,8 +288,8 @@ fn volume_provisioning_recovers_from_sigkill() {
 #[expect(clippy::disallowed_methods, reason = "not a wait for anything: the moment of death is the test's input")]
 fn dies_after(cluster: &mut Cluster, milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
-    cluster.kill(Signal::SIGKILL);
-    cluster.up();
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_podium();
 }
 
 /// Where the data of volumes is.

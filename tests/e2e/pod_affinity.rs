@@ -29,7 +29,10 @@ fn near(app: &str) -> Value {
 fn refused(kubectl: &Kubectl, name: &str, why: &str) {
     let begins = format!("0/1 nodes are available: 1 {why}. ");
     eventually(&format!("{name} waits"), || {
-        kubectl.events(name).iter().any(|(reason, told)| reason == "FailedScheduling" && told.starts_with(&begins))
+        kubectl
+            .events(name)
+            .iter()
+            .any(|(reason, message)| reason == "FailedScheduling" && message.starts_with(&begins))
     });
     assert_eq!(kubectl.value(&format!("pod/{name}"), "/status/phase"), "Pending");
 }

@@ -1,11 +1,11 @@
 //! Pods of nodes that are gone or out of service. The nodes are objects alone: what is shown is what becomes of the Pods.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tests::{Kubectl, Setup, wait_for};
+use tests::{ClusterBuilder, Kubectl, wait_for};
 
-pub(crate) const TESTS: &[Alone] = &[
+pub(crate) const TESTS: &[OwnCluster] = &[
     ("Pods of a deleted node fail and are garbage collected", pods_of_deleted_node_are_collected),
     ("terminating Pods of an out-of-service node are deleted by force", pods_on_out_of_service_node_are_deleted),
 ];
@@ -25,7 +25,7 @@ fn condition(pod: &Value, name: &str) -> Value {
 }
 
 fn pods_of_deleted_node_are_collected() {
-    let cluster = Setup::default().without_images().start();
+    let cluster = ClusterBuilder::default().without_images().start();
     let kubectl = cluster.kubectl_in("default");
     apply(&kubectl, "lost", &["example.com/look"]);
     // Another one falls silent.
@@ -46,14 +46,14 @@ fn pods_of_deleted_node_are_collected() {
     let disrupted = condition(&pod, "DisruptionTarget");
     assert_eq!((&disrupted["status"], &disrupted["reason"]), (&json!("True"), &json!("DeletionByPodGC")));
     assert_eq!(disrupted["message"], json!("PodGC: node no longer exists"));
-    let told = |name: &str, reason: &str, message: &str| {
+    let has_event = |name: &str, reason: &str, message: &str| {
         kubectl.events(name).contains(&(reason.to_owned(), message.to_owned()))
     };
-    assert!(told("lost", "RegisteredNode", "Registered Node lost in Controller"));
-    assert!(told("lost", "RemovingNode", "Removing Node lost from Controller"));
+    assert!(has_event("lost", "RegisteredNode", "Registered Node lost in Controller"));
+    assert!(has_event("lost", "RemovingNode", "Removing Node lost from Controller"));
     wait_for("the silence to be told", Duration::from_secs(100), || {
-        let node = told("quiet", "NodeNotReady", "Node quiet status is now: NodeNotReady");
-        if node && told("quiet", "NodeNotReady", "Node is not ready") {
+        let node = has_event("quiet", "NodeNotReady", "Node quiet status is now: NodeNotReady");
+        if node && has_event("quiet", "NodeNotReady", "Node is not ready") {
             Ok(())
         } else {
             Err(format!("{:?}", kubectl.events("quiet")))
@@ -64,7 +64,7 @@ fn pods_of_deleted_node_are_collected() {
 }
 
 fn pods_on_out_of_service_node_are_deleted() {
-    let cluster = Setup::default().without_images().start();
+    let cluster = ClusterBuilder::default().without_images().start();
     let kubectl = cluster.kubectl_in("default");
     for name in ["out", "silent"] {
         apply(&kubectl, name, &[]);

@@ -1,12 +1,12 @@
 //! Podium's own commands on a running cluster: `image` and `explain`.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
 use std::time::Duration;
 use test_images::ImageConfig;
-use tests::{Cluster, Setup, wait_for};
+use tests::{Cluster, ClusterBuilder, wait_for};
 
-pub(crate) const ALONE: &[Alone] =
+pub(crate) const ALONE: &[OwnCluster] =
     &[("a broken or unnamed image archive leaves nothing in the store", broken_archive_leaves_nothing)];
 
 pub(crate) const TESTS: &[Shared] = &[
@@ -106,7 +106,7 @@ fn pod_history_can_be_replayed(cluster: &Cluster) {
 
 fn broken_archive_leaves_nothing() {
     // What is there already would not be unpacked again.
-    let cluster = Setup::default().without_images().start();
+    let cluster = ClusterBuilder::default().without_images().start();
     let dir = tempfile::tempdir().unwrap();
     let archive = |name: &str| {
         let path = dir.path().join("archive.tar");

@@ -1,6 +1,6 @@
 //! Podium comes and goes; containers stay.
 
-use crate::{Alone, failures::uid};
+use crate::{OwnCluster, failures::uid};
 use nix::{
     sys::{signal::Signal, stat::Mode},
     unistd::mkfifo,
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use tests::{Cluster, Kubectl, Process};
 
-pub(crate) const TESTS: &[Alone] = &[
+pub(crate) const TESTS: &[OwnCluster] = &[
     ("containers survive a restart of Podium and are adopted", containers_survive_podium_restart),
     ("an exit while Podium is down keeps its code and counts once", exit_while_podium_is_down_counts_once),
     ("a shim that containerd does not know is ended", unknown_shim_is_ended),
@@ -42,8 +42,8 @@ fn containers_survive_podium_restart() {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     let before = identity(&kubectl);
     for signal in [Signal::SIGKILL, Signal::SIGTERM] {
-        cluster.kill(signal);
-        cluster.up();
+        cluster.stop_podium(signal);
+        cluster.start_podium();
         kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
         assert_eq!(identity(&kubectl), before, "after {signal}");
     }
@@ -56,10 +56,10 @@ fn exit_while_podium_is_down_counts_once() {
     kubectl.apply(&pod("p", "Never", "sleep 3; exit 42"));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     let uid = uid(&kubectl, "p");
-    cluster.kill(Signal::SIGKILL);
+    cluster.stop_podium(Signal::SIGKILL);
     // The container ends while nobody looks: only the sandbox's process is left in the Pod's cgroups.
     tests::eventually("the container to end", || Process::of_pod(&uid).all(|process| process.name() == "pause"));
-    cluster.up();
+    cluster.start_podium();
     kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
     let container = kubectl.value("pod/p", "/status/containerStatuses/0");
     assert_eq!((&container["state"]["terminated"]["exitCode"], &container["restartCount"]), (&json!(42), &json!(0)));
@@ -80,8 +80,8 @@ fn interrupted_pre_stop_hook_runs_again() {
     kubectl.run("delete pod p --wait=false").ok();
     let log = || std::fs::read_to_string(out.path().join("log")).unwrap_or_default();
     tests::eventually("the hook to run", || log() == "hook\n");
-    cluster.kill(Signal::SIGKILL);
-    cluster.up();
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_podium();
     kubectl.run("wait --for=delete --timeout=60s pod/p").ok();
     assert_eq!(log(), "hook\nhook\nstopped\n");
 }
@@ -131,7 +131,7 @@ fn unknown_shim_is_ended() {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     let before = identity(&kubectl);
     // A Podium that runs looks for such shims at any moment.
-    cluster.kill(Signal::SIGTERM);
+    cluster.stop_podium(Signal::SIGTERM);
     let ids = ["0", "1"].map(|digit| digit.repeat(64));
     let bundles = ids.each_ref().map(|id| forgotten_shim(&cluster, id));
     // Of one, containerd has removed the files.
@@ -139,7 +139,7 @@ fn unknown_shim_is_ended() {
     let shims =
         || Process::all().filter(|process| ids.iter().any(|id| process.command().contains(id.as_str()))).count();
     assert_eq!(shims(), 2);
-    cluster.up();
+    cluster.start_podium();
     tests::eventually("the shims to go", || shims() == 0 && !bundles[0].exists());
     assert_eq!(identity(&kubectl), before);
 }

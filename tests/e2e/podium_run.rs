@@ -1,6 +1,6 @@
 //! `podium run`: a throwaway cluster, its timeline and its exit code.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader},
@@ -8,7 +8,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-pub(crate) const TESTS: &[Alone] = &[
+pub(crate) const TESTS: &[OwnCluster] = &[
     (
         "podium run exits with 0 when all Pods succeeded and removes everything",
         run_exits_with_0_when_all_pods_succeeded,
@@ -46,7 +46,7 @@ fn command_of(dir: &Path, object: &Value, timeout: &str) -> Command {
     std::fs::write(&manifest, object.to_string()).unwrap();
     let mut command = Command::new(tests::podium_binary());
     command.arg("run").arg(&manifest).args(["--timeout", timeout, "--image"]).arg(&tar).env("TMPDIR", dir);
-    command.arg("--kubelet-config").arg(tests::kubelet_config_in(dir));
+    command.arg("--kubelet-config").arg(tests::write_kubelet_config(dir));
     command
 }
 
@@ -116,7 +116,7 @@ fn run_cleans_up_after_a_killed_run() {
 }
 
 /// Whether a line is about this and says that.
-fn tells(text: &str, subject: &str, what: &str) -> bool {
+fn has_line(text: &str, subject: &str, what: &str) -> bool {
     text.lines().any(|line| line.contains(&format!(" {subject} ")) && line.contains(what))
 }
 
@@ -128,7 +128,7 @@ fn run_ends_restarting_workloads_in_order() {
         "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": spec}}});
     let (code, text) = run_of(&deployment, "8s");
     assert_eq!(code, 124, "{text}");
-    assert!(tells(&text, "deployment/d", "[ScalingReplicaSet]"), "{text}");
+    assert!(has_line(&text, "deployment/d", "[ScalingReplicaSet]"), "{text}");
     assert!(text.contains("| finished in order") && !text.contains("could not be ended"), "{text}");
 }
 
@@ -142,9 +142,9 @@ fn run_waits_for_jobs_and_generated_names() {
         "spec": {"backoffLimit": 0, "template": {"spec": template(script)}}})
     };
     let (code, text) = run_of(&job("exit 0"), "60s");
-    assert!(code == 0 && tells(&text, "job/j", "Complete"), "{code} {text}");
+    assert!(code == 0 && has_line(&text, "job/j", "Complete"), "{code} {text}");
     let (code, text) = run_of(&job("exit 3"), "60s");
-    assert!(code == 1 && tells(&text, "job/j", "[BackoffLimitExceeded]"), "{code} {text}");
+    assert!(code == 1 && has_line(&text, "job/j", "[BackoffLimitExceeded]"), "{code} {text}");
 }
 
 fn run_without_workloads_ends_at_once() {

@@ -1,6 +1,6 @@
 //! Clusters as a whole: side by side, taken down, refused, and on somebody else's runtime.
 
-use crate::Alone;
+use crate::OwnCluster;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::{
@@ -13,9 +13,9 @@ use std::{
     process::{Child, Command, Output, Stdio},
     time::Duration,
 };
-use tests::{Cluster, Kubectl, Process, Setup, podium_binary, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, Process, podium_binary, wait_for};
 
-pub(crate) const TESTS: &[Alone] = &[
+pub(crate) const TESTS: &[OwnCluster] = &[
     ("two clusters on one machine are isolated from each other", clusters_are_isolated_from_each_other),
     ("podium down removes all processes, mounts, networks and files", down_removes_everything),
     ("the admin kubeconfig has mode 0600 and exists while the API serves", admin_kubeconfig_is_private),
@@ -117,9 +117,9 @@ fn admin_kubeconfig_is_private() {
     let mut cluster = Cluster::start(&[]);
     let mode = std::fs::metadata(cluster.kubeconfig()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    cluster.kill(Signal::SIGTERM);
+    cluster.stop_podium(Signal::SIGTERM);
     assert!(!cluster.kubeconfig().exists(), "it says that the API serves");
-    cluster.up_to_api();
+    cluster.start_api();
     assert_eq!(cluster.kubectl_in("default").run("get --raw /readyz").ok(), "ok");
 }
 
@@ -131,11 +131,11 @@ fn systemd_is_notified_when_node_is_ready() {
     let data_dir = dir.path().join("data");
     let mut podium = up(&data_dir, &[]).env("NOTIFY_SOCKET", &path).stdout(Stdio::null()).spawn().unwrap();
     let mut buffer = [0; 64];
-    let told = socket.recv(&mut buffer).map(|n| String::from_utf8_lossy(&buffer[..n]).into_owned());
+    let printed = socket.recv(&mut buffer).map(|n| String::from_utf8_lossy(&buffer[..n]).into_owned());
     podium.kill().unwrap();
     podium.wait().unwrap();
     down(&data_dir);
-    assert_eq!(told.unwrap().trim(), "READY=1");
+    assert_eq!(printed.unwrap().trim(), "READY=1");
 }
 
 fn up(data_dir: &Path, args: &[&str]) -> Command {
@@ -272,16 +272,16 @@ fn external_runtime_is_used_and_left_unchanged() {
     let text = std::fs::read_to_string(config).unwrap();
     let socket = text.split("address = \"").nth(1).and_then(|t| t.split('"').next()).unwrap();
     let endpoint = format!("unix://{socket}");
-    owner.kill(Signal::SIGKILL);
+    owner.stop_podium(Signal::SIGKILL);
     {
-        let guest = Setup::default().without_images().args(&["--runtime-endpoint", &endpoint]).start();
+        let guest = ClusterBuilder::default().without_images().args(&["--runtime-endpoint", &endpoint]).start();
         let kubectl = guest.kubectl_in("default");
         assert_ne!(run_ready(&kubectl, "ours"), address);
         assert_eq!(kubectl.run("exec ours -- echo hello").ok(), "hello\n");
         let output = guest.podium(&["down"]).output().unwrap();
         assert!(output.status.success(), "{output:?}");
     }
-    owner.up();
+    owner.start_podium();
     let kubectl = owner.kubectl_in("default");
     assert_eq!(kubectl.run("exec theirs -- echo untouched").ok(), "untouched\n");
     assert_eq!(kubectl.value("pod/theirs", "/status/podIP"), json!(address));

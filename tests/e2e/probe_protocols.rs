@@ -45,8 +45,8 @@ fn check(cluster: &Cluster, cases: &[(&str, Value, Result<(), &str>)]) {
         let expected = format!("Readiness probe failed: {words}");
         wait_for(&format!("{name}: {expected}"), Duration::from_secs(60), || {
             let events = kubectl.events(name);
-            let told = events.iter().any(|(reason, message)| reason == "Unhealthy" && message.trim() == expected);
-            if told { Ok(()) } else { Err(format!("{events:?}")) }
+            let reported = events.iter().any(|(reason, message)| reason == "Unhealthy" && message.trim() == expected);
+            if reported { Ok(()) } else { Err(format!("{events:?}")) }
         });
         assert_eq!(kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0/ready"), json!(false), "{name}");
     }

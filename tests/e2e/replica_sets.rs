@@ -47,8 +47,8 @@ fn replica_set_replaces_pods_and_scales(cluster: &Cluster) {
     eventually("and ready", || status(&kubectl) == [2, 2, 2]);
     kubectl.run("scale replicaset web --replicas=1").ok();
     eventually("one is left", || pods(&kubectl, "app=web").len() == 1 && status(&kubectl) == [1, 1, 1]);
-    let told = kubectl.run("describe replicaset web").ok();
-    assert!(told.contains("SuccessfulCreate") && told.contains("SuccessfulDelete"), "{told}");
+    let output = kubectl.run("describe replicaset web").ok();
+    assert!(output.contains("SuccessfulCreate") && output.contains("SuccessfulDelete"), "{output}");
     kubectl.run("delete replicaset web").ok();
     eventually("its Pods go with it", || pods(&kubectl, "app=web").is_empty());
 }

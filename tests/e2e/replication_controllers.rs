@@ -51,8 +51,8 @@ fn replication_controller_keeps_scales_and_adopts(cluster: &Cluster) {
     eventually("one is left", || pods(&kubectl).len() == 1 && counts(&kubectl) == [1, 1, 1]);
     let table = kubectl.run("get replicationcontroller web --no-headers").ok();
     assert_eq!(table.split_whitespace().take(4).collect::<Vec<_>>(), ["web", "1", "1", "1"]);
-    let told = kubectl.run("describe replicationcontroller web").ok();
-    assert!(told.contains("Created pod: web-") && told.contains("Deleted pod: web-"), "{told}");
+    let output = kubectl.run("describe replicationcontroller web").ok();
+    assert!(output.contains("Created pod: web-") && output.contains("Deleted pod: web-"), "{output}");
     kubectl.run("delete replicationcontroller web").ok();
     eventually("its Pods go with it", || pods(&kubectl).is_empty());
     let gone: Value = kubectl.get("replicationcontroller/web").unwrap_or_default();

@@ -1,6 +1,6 @@
 //! What users do at any time, and a node has to stand.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
 use std::process::Command;
 use tests::{Cluster, Kubectl, eventually, podium_binary};
@@ -12,7 +12,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("short-lived Pods leave nothing on the node", short_lived_pods_leave_nothing_on_node),
 ];
 
-pub(crate) const ALONE: &[Alone] =
+pub(crate) const ALONE: &[OwnCluster] =
     &[("podium down refuses a directory that is not Podium's", down_refuses_foreign_directory)];
 
 fn pod(name: &str, change: impl FnOnce(&mut Value)) -> String {
@@ -65,7 +65,9 @@ fn failed_volume_refresh_does_not_block_others(cluster: &Cluster) {
     ready(&kubectl, "p");
     kubectl.run("delete secret s").ok();
     kubectl.args(&["patch", "configmap", "c", "-p", r#"{"data":{"k":"2"}}"#], "").ok();
-    eventually("the ConfigMap is shown as it is", || kubectl.run("exec p -- cat /b/k").is_ok_and(|said| said == "2"));
+    eventually("the ConfigMap is shown as it is", || {
+        kubectl.run("exec p -- cat /b/k").is_ok_and(|output| output == "2")
+    });
     assert_eq!(kubectl.run("exec p -- cat /a/k").ok(), "1");
 }
 

@@ -85,8 +85,8 @@ fn resize_changes_cgroups_without_restart(cluster: &Cluster) {
     }
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/containerID")), id);
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/restartCount")), 0);
-    let told = |reason: &str| kubectl.events("p").iter().any(|(r, _)| r == reason);
-    eventually("the events of the resize", || told("ResizeStarted") && told("ResizeCompleted"));
+    let has_event = |reason: &str| kubectl.events("p").iter().any(|(r, _)| r == reason);
+    eventually("the events of the resize", || has_event("ResizeStarted") && has_event("ResizeCompleted"));
     let patch = json!([{"op": "replace", "path": "/spec/containers/0/resources/requests/cpu", "value": "15m"}]);
     kubectl.args(&["patch", "pod", "p", "--subresource=resize", "--type=json", "-p", &patch.to_string()], "").ok();
     until_resized(&kubectl, &amounts("15m", "20Mi"));
@@ -105,7 +105,7 @@ fn downward_api_volume_follows_resize(cluster: &Cluster) {
     run(&kubectl, &pod);
     assert_eq!(kubectl.run("exec p -- cat /v/cpu").ok().trim(), "20");
     resize(&kubectl, &json!({"requests": amounts("30m", "20Mi")}));
-    eventually("the file to follow", || kubectl.run("exec p -- cat /v/cpu").is_ok_and(|said| said.trim() == "30"));
+    eventually("the file to follow", || kubectl.run("exec p -- cat /v/cpu").is_ok_and(|output| output.trim() == "30"));
     kubectl.run("delete pod p").ok();
 }
 
@@ -144,17 +144,17 @@ fn unfitting_resize_is_deferred_or_infeasible(cluster: &Cluster) {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/neighbour").ok();
     run(&kubectl, &pod("sleep 100000", &json!({"cpu": "1m"}), &json!({}), &json!([])));
     resize(&kubectl, &json!({"requests": {"cpu": "9k"}}));
-    let told = |reason: &str, words: &str| {
+    let has_event = |reason: &str, words: &str| {
         let c = condition(&kubectl, "PodResizePending").unwrap_or_default();
         c["reason"] == reason && c["message"].as_str().is_some_and(|m| m.starts_with(words))
     };
     eventually("what never fits to be told", || {
-        told("Infeasible", "Node didn't have enough capacity: cpu, requested: 9000000, capacity: ")
+        has_event("Infeasible", "Node didn't have enough capacity: cpu, requested: 9000000, capacity: ")
     });
     let wanted = format!("{}m", milli / 2 + 1);
     resize(&kubectl, &json!({"requests": {"cpu": wanted}}));
     eventually("what does not fit now to be told", || {
-        told("Deferred", "Node didn't have enough resource: cpu, requested: ")
+        has_event("Deferred", "Node didn't have enough resource: cpu, requested: ")
     });
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/allocatedResources")), json!({"cpu": "1m"}));
     kubectl.run("delete pod neighbour").ok();
@@ -167,7 +167,7 @@ fn resize_keeps_memory_in_use(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let script = "dd if=/dev/zero of=/dev/shm/x bs=1M count=30 2>/dev/null; echo full; sleep 100000";
     run(&kubectl, &pod(script, &amounts("10m", "10Mi"), &amounts("500m", "60Mi"), &json!([])));
-    eventually("the memory to be used", || kubectl.run("logs p").is_ok_and(|said| said == "full\n"));
+    eventually("the memory to be used", || kubectl.run("logs p").is_ok_and(|output| output == "full\n"));
     resize(&kubectl, &json!({"limits": {"memory": "20Mi"}}));
     eventually("the error to be told", || {
         let c = condition(&kubectl, "PodResizeInProgress").unwrap_or_default();

@@ -36,12 +36,12 @@ fn pod(class: &str, spec: &Value) -> String {
 /// Waits for a Warning that a sandbox could not be made, which ends like this.
 fn no_sandbox(kubectl: &Kubectl, why: &str) {
     eventually(&format!("FailedCreatePodSandBox: {why}"), || {
-        let told = |(reason, text): &(String, String)| {
+        let is_expected = |(reason, text): &(String, String)| {
             reason == "FailedCreatePodSandBox"
                 && text.starts_with("Failed to create pod sandbox: ")
                 && text.ends_with(why)
         };
-        kubectl.events("p").iter().any(told)
+        kubectl.events("p").iter().any(is_expected)
     });
     assert_eq!(kubectl.value("pod/p", "/status/phase"), "Pending");
     assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/state/waiting/reason"), "ContainerCreating");

@@ -86,8 +86,8 @@ fn higher_priority_preempts_as_few_pods_as_possible(cluster: &Cluster) {
     );
     assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["exitCode"], 7, "it was told to end in order");
     let by = kubectl.value("pod/high", "/metadata/uid");
-    let told = format!("Preempted by pod {} on node {}", by.as_str().unwrap(), seats.node);
-    eventually("it is told", || kubectl.events("lowest").contains(&("Preempted".to_owned(), told.clone())));
+    let message = format!("Preempted by pod {} on node {}", by.as_str().unwrap(), seats.node);
+    eventually("it is told", || kubectl.events("lowest").contains(&("Preempted".to_owned(), message.clone())));
     assert_eq!(kubectl.value("pod/low", "/status/phase"), "Running");
     assert_eq!(kubectl.value("pod/low", "/metadata/deletionTimestamp"), Value::Null);
     assert_eq!(kubectl.value("pod/lowest", "/metadata/uid"), uid);
@@ -115,8 +115,8 @@ fn never_and_equal_priority_preempt_nothing(cluster: &Cluster) {
         ("quiet", "not eligible due to preemptionPolicy=Never."),
         ("equal", "0/1 nodes are available: 1 No preemption victims found for incoming pod."),
     ] {
-        let told = format!("{insufficient} no new claims to deallocate, preemption: {why}");
-        eventually("it is told", || kubectl.events(pod).contains(&("FailedScheduling".to_owned(), told.clone())));
+        let message = format!("{insufficient} no new claims to deallocate, preemption: {why}");
+        eventually("it is told", || kubectl.events(pod).contains(&("FailedScheduling".to_owned(), message.clone())));
     }
     assert_eq!(kubectl.value("pod/first", "/metadata/deletionTimestamp"), Value::Null);
     // Who of two that wait is looked at first depends on whose pause ends first.

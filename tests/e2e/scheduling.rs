@@ -1,6 +1,6 @@
 //! Which node a Pod gets, and what a user reads while it gets none.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, Shell, wait_for};
 
@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("the kubelet rejects a bound Pod that does not match its node", kubelet_rejects_mismatched_pod),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[
+pub(crate) const ALONE: &[OwnCluster] = &[
     ("a NoSchedule taint repels Pods without a toleration", no_schedule_taint_repels_pods),
     ("a cordoned node gets no new Pods", cordoned_node_gets_no_pods),
 ];
@@ -38,11 +38,12 @@ fn refused(kubectl: &Kubectl, name: &str, reasons: &str, preemption: &str) {
     wait_for(&format!("{name} to wait for a node"), std::time::Duration::from_secs(60), || {
         let conditions = kubectl.value(&format!("pod/{name}"), "/status/conditions");
         let scheduled = conditions.as_array().into_iter().flatten().find(|c| c["type"] == "PodScheduled").cloned();
-        let told = kubectl.events(name).iter().any(|(reason, text)| reason == "FailedScheduling" && *text == expected);
+        let reported =
+            kubectl.events(name).iter().any(|(reason, text)| reason == "FailedScheduling" && *text == expected);
         let same =
             |c: &Value| c["status"] == "False" && c["reason"] == "Unschedulable" && c["message"] == expected.as_str();
         let seen = || Err(format!("{conditions} {:?}", kubectl.events(name)));
-        if told && scheduled.as_ref().is_some_and(same) { Ok(()) } else { seen() }
+        if reported && scheduled.as_ref().is_some_and(same) { Ok(()) } else { seen() }
     });
     let row = kubectl.run(&format!("get pod {name} --no-headers")).ok();
     assert_eq!(row.split_whitespace().take(4).collect::<Vec<_>>(), [name, "0/1", "Pending", "0"]);
@@ -305,8 +306,8 @@ fn pod_waits_for_its_claims(cluster: &Cluster) {
     let expected = "0/1 nodes are available: resourceclaim.resource.k8s.io \"mine\" not found.";
     wait_for("the claim to be told", std::time::Duration::from_secs(60), || {
         let events = kubectl.events("p");
-        let told = events.iter().any(|(reason, text)| reason == "FailedScheduling" && text == expected);
-        if told { Ok(()) } else { Err(format!("{events:?}")) }
+        let reported = events.iter().any(|(reason, text)| reason == "FailedScheduling" && text == expected);
+        if reported { Ok(()) } else { Err(format!("{events:?}")) }
     });
     assert_eq!(kubectl.value("pod/p", "/status/phase"), "Pending");
     kubectl.run("delete pod p").ok();

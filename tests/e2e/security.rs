@@ -1,8 +1,8 @@
 //! Who the processes of containers are and what they may do, as the processes themselves see it.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, Setup, eventually};
+use tests::{Cluster, ClusterBuilder, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("a securityContext sets user, groups and capabilities", security_context_sets_user_groups_capabilities),
@@ -17,7 +17,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("unsupported security fields are rejected with a reason", unsupported_security_fields_are_rejected),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[(
+pub(crate) const ALONE: &[OwnCluster] = &[(
     "KubeletConfiguration allows unsafe sysctls and sets seccompDefault",
     kubelet_config_allows_sysctls_and_default_seccomp,
 )];
@@ -154,7 +154,7 @@ fn unsupported_security_fields_are_rejected(cluster: &Cluster) {
 
 fn kubelet_config_allows_sysctls_and_default_seccomp() {
     let kubelet = json!({"seccompDefault": true, "allowedUnsafeSysctls": ["net.core.*"]});
-    let cluster = Setup::default().kubelet(kubelet).start();
+    let cluster = ClusterBuilder::default().kubelet_config(kubelet).start();
     let kubectl = cluster.kubectl();
     let spec = json!({"securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "9"}]}});
     let script = "cat /proc/sys/net/core/somaxconn; grep Seccomp: /proc/self/status | cut -f2";

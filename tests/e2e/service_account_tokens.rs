@@ -58,13 +58,13 @@ fn pod_token_is_revoked_with_the_pod(cluster: &Cluster) {
     let forbidden = format!(
         "pods \"p\" is forbidden: User \"system:serviceaccount:{namespace}:default\" cannot get resource \"pods\""
     );
-    let told = show(cluster, &token, &authority);
-    assert!(told.contains(&forbidden), "{told}");
+    let output = show(cluster, &token, &authority);
+    assert!(output.contains(&forbidden), "{output}");
     kubectl.run("delete pod p --wait --timeout=30s").ok();
     eventually("the token to be refused", || show(cluster, &token, &authority).contains("You must be logged in"));
     let asked = kubectl.run("create token default --duration=10m").ok();
-    let told = show(cluster, asked.trim(), &authority);
-    assert!(told.contains(&forbidden), "{told}");
+    let output = show(cluster, asked.trim(), &authority);
+    assert!(output.contains(&forbidden), "{output}");
     let short = kubectl.run("create token default --duration=5m").failed();
     assert!(short.contains("may not specify a duration less than 10 minutes"), "{short}");
 }
@@ -103,8 +103,11 @@ fn token_secret_is_filled_and_deleted_with_account(cluster: &Cluster) {
     };
     assert_eq!(text("namespace"), namespace);
     let (token, authority) = (text("token"), text("ca.crt"));
-    let told = show(cluster, &token, &authority);
-    assert!(told.contains(&format!("User \"system:serviceaccount:{namespace}:app\" cannot get resource")), "{told}");
+    let output = show(cluster, &token, &authority);
+    assert!(
+        output.contains(&format!("User \"system:serviceaccount:{namespace}:app\" cannot get resource")),
+        "{output}"
+    );
     let used = "/metadata/labels/kubernetes.io~1legacy-token-last-used";
     eventually("the day is noted", || kubectl.value("secret/kept", used).is_string());
     let tracking = "kube-apiserver-legacy-service-account-token-tracking";

@@ -1,6 +1,6 @@
 //! Services as Pods, the node and their neighbours reach them: by address, by name, by a port of the node.
 
-use crate::{Alone, Shared, probe_protocols};
+use crate::{OwnCluster, Shared, probe_protocols};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{
@@ -24,7 +24,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a Pod reaches the API with its ServiceAccount token", pod_reaches_api_with_its_token),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[(
+pub(crate) const ALONE: &[OwnCluster] = &[(
     "Service rules act while Podium is down and are removed with the cluster",
     service_rules_act_while_podium_is_down,
 )];
@@ -300,15 +300,15 @@ fn service_rules_act_while_podium_is_down() {
     let port = kubectl.value("service/web", "/spec/ports/0/nodePort");
     let address = format!("127.0.0.1:{port}");
     eventually("it answers", || get_here(&address) == "a");
-    cluster.kill(Signal::SIGKILL);
+    cluster.stop_podium(Signal::SIGKILL);
     assert_eq!(get_here(&address), "a", "while Podium is down");
-    cluster.up();
+    cluster.start_podium();
     assert_eq!(get_here(&address), "a", "when it is back");
     answered_by(&kubectl, "a", "http://web", &["a"]);
     let data_dir = cluster.data_dir();
     let own = format!("table ip {}-services", network(&data_dir));
     assert!(tables().contains(&own), "{own}");
-    cluster.kill(Signal::SIGTERM);
+    cluster.stop_podium(Signal::SIGTERM);
     let down =
         std::process::Command::new(podium_binary()).args(["down", "--data-dir"]).arg(&data_dir).output().unwrap();
     assert!(down.status.success(), "{down:?}");

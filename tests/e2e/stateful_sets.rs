@@ -94,12 +94,12 @@ fn stateful_set_scales_in_order(cluster: &Cluster) {
 
     kubectl.run("scale statefulset web --replicas=1").ok();
     eventually("the last goes", || names(&kubectl, "pods") == ["web-3"]);
-    let told = kubectl.events("web");
+    let events = kubectl.events("web");
     for (reason, message) in [
         ("SuccessfulCreate", "create Pod web-3 in StatefulSet web successful"),
         ("SuccessfulDelete", "delete Pod web-4 in StatefulSet web successful"),
     ] {
-        assert!(told.contains(&(reason.to_owned(), message.to_owned())), "{message}: {told:?}");
+        assert!(events.contains(&(reason.to_owned(), message.to_owned())), "{message}: {events:?}");
     }
     gone(&kubectl);
 }
@@ -233,7 +233,7 @@ fn claim_retention_policy_keeps_or_deletes_claims(cluster: &Cluster) {
         json!({"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}})
     );
     let message = "create Claim data-web-1 Pod web-1 in StatefulSet web success";
-    eventually("it is told", || kubectl.events("web").iter().any(|(_, told)| told == message));
+    eventually("it is told", || kubectl.events("web").iter().any(|(_, text)| text == message));
     let labels = kubectl.value("persistentvolumeclaim/data-web-1", "/metadata/labels");
     assert_eq!(labels, json!({"app": "web"}));
     // It goes with the Pod that is too many.

@@ -1,12 +1,12 @@
 //! Static Pods: manifests in a directory of the node, shown in the API by mirror Pods.
 
-use crate::Alone;
+use crate::OwnCluster;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use tests::{Cluster, Kubectl, Setup, eventually};
+use tests::{Cluster, ClusterBuilder, Kubectl, eventually};
 
-pub(crate) const TESTS: &[Alone] = &[
+pub(crate) const TESTS: &[OwnCluster] = &[
     ("a static Pod follows its manifest file", static_pod_follows_its_manifest),
     ("a deleted mirror Pod is recreated and its static Pod keeps running", deleted_mirror_pod_is_recreated),
     ("static Pods survive a restart, and a removed manifest ends its Pod", static_pods_survive_podium_restart),
@@ -27,7 +27,7 @@ impl Node {
             std::fs::write(dir.path().join(name), manifest.to_string()).unwrap();
         }
         let kubelet = json!({"staticPodPath": dir.path(), "fileCheckFrequency": "1h"});
-        let cluster = Setup::default().kubelet(kubelet).args(&["--node-name", "node-1"]).start();
+        let cluster = ClusterBuilder::default().kubelet_config(kubelet).args(&["--node-name", "node-1"]).start();
         Self { cluster, dir }
     }
 
@@ -133,10 +133,10 @@ fn static_pods_survive_podium_restart() {
         running(&kubectl, pod);
     }
     let before = (identity(&kubectl, "pod/stays-node-1"), kubectl.value("pod/stays-node-1", "/metadata/uid"));
-    node.cluster.kill(Signal::SIGKILL);
+    node.cluster.stop_podium(Signal::SIGKILL);
     node.remove("goes.json");
     node.write("comes.json", &manifest("comes", "Always", &forever("new")));
-    node.cluster.up();
+    node.cluster.start_podium();
     let kubectl = node.kubectl();
     running(&kubectl, "pod/comes-node-1");
     kubectl.run("wait --for=delete --timeout=30s pod/goes-node-1").ok();

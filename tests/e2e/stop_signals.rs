@@ -1,10 +1,10 @@
 //! Stop signals, of images and of Pods (KEP-4960), on real containers: the exit code says which one came.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl};
 
-pub(crate) const TESTS: &[Alone] = &[
+pub(crate) const TESTS: &[OwnCluster] = &[
     ("stopSignal of the Pod overrides that of its image", pod_stop_signal_overrides_image),
     ("an ignored stop signal is sent once and followed by SIGKILL", ignored_stop_signal_is_followed_by_sigkill),
     ("without its feature gate stopSignal is dropped", stop_signal_is_dropped_without_feature_gate),
@@ -82,7 +82,7 @@ fn ignored_stop_signal_is_followed_by_sigkill() {
     let script = "trap 'echo signal' USR1; trap 'exit 3' TERM; touch /ready; while :; do sleep 0.05; done";
     start(&kubectl, &pod("p", test_images::BUSYBOX, Some("SIGUSR1"), script));
     kubectl.run("delete pod p --wait=false --grace-period=600").ok();
-    tests::eventually("the signal to come", || kubectl.run("logs p").is_ok_and(|said| said.contains("signal")));
+    tests::eventually("the signal to come", || kubectl.run("logs p").is_ok_and(|output| output.contains("signal")));
     // A shorter grace takes effect at once, and sends no second signal.
     kubectl.run("delete pod p --wait=false --grace-period=2").ok();
     kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));

@@ -1,11 +1,11 @@
 //! A client that fills the store.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tests::{Cluster, Kubectl, wait_for};
 
-pub(crate) const TESTS: &[Alone] =
+pub(crate) const TESTS: &[OwnCluster] =
     &[("a full store refuses clients, keeps the node running and recovers", full_store_refuses_writes_and_recovers)];
 
 const LIMIT: Duration = Duration::from_secs(90);

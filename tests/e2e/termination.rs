@@ -1,6 +1,6 @@
 //! The end of a Pod, step by step (seeds 000 and 003, "Pod termination flow"), with kills in the middle.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("all processes of a Pod end, in a shared process namespace too", all_processes_of_pod_end),
     ("a Pod can be recreated after a forced deletion of the same name", same_name_pod_runs_after_forced_deletion),
 ];
-pub(crate) const ALONE: &[Alone] = &[
+pub(crate) const ALONE: &[OwnCluster] = &[
     ("a grace period continues through a SIGKILL of Podium", grace_period_survives_podium_sigkill),
     ("a grace period continues through a SIGKILL of containerd", grace_period_survives_containerd_sigkill),
 ];
@@ -31,7 +31,9 @@ fn start(kubectl: &Kubectl, pod: &Value) {
     kubectl.apply(&pod.to_string());
     let name = pod["metadata"]["name"].as_str().unwrap();
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
-    eventually("its first word", || kubectl.run(&format!("logs {name} -c c")).is_ok_and(|said| said.contains("ready")));
+    eventually("its first word", || {
+        kubectl.run(&format!("logs {name} -c c")).is_ok_and(|output| output.contains("ready"))
+    });
 }
 
 fn processes(marker: &str) -> usize {
@@ -42,7 +44,7 @@ fn deleted_pod_is_terminating_with_grace_period(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &pod("p", DEAF, json!({"terminationGracePeriodSeconds": 40})));
     kubectl.run("delete pod p --wait=false").ok();
-    eventually("the stop signal", || kubectl.run("logs p").is_ok_and(|said| said.contains("term")));
+    eventually("the stop signal", || kubectl.run("logs p").is_ok_and(|output| output.contains("term")));
     let described = kubectl.run("describe pod p").ok();
     let words = ["Terminating (lasts", "Termination Grace Period:  40s", "Stopping container c"];
     assert!(words.iter().all(|w| described.contains(w)), "{described}");
@@ -97,7 +99,7 @@ fn ending(kubectl: &Kubectl) -> Instant {
     start(kubectl, &pod("p", DEAF, json!({"terminationGracePeriodSeconds": GRACE.as_secs()})));
     let begin = Instant::now();
     kubectl.run("delete pod p --wait=false").ok();
-    eventually("the stop signal", || kubectl.run("logs p").is_ok_and(|said| said.contains("term")));
+    eventually("the stop signal", || kubectl.run("logs p").is_ok_and(|output| output.contains("term")));
     begin
 }
 
@@ -112,8 +114,8 @@ fn ends_in_time(kubectl: &Kubectl, begin: Instant) {
 fn grace_period_survives_podium_sigkill() {
     let mut cluster = Cluster::start(&[]);
     let begin = ending(&cluster.kubectl_in("default"));
-    cluster.kill(Signal::SIGKILL);
-    cluster.up();
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_podium();
     ends_in_time(&cluster.kubectl_in("default"), begin);
 }
 

@@ -1,6 +1,6 @@
 //! Files that containers write are no way to exhaust Podium's memory, to stop it, or to read the node's files.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::{
     fs::{self, File, OpenOptions},
@@ -8,9 +8,9 @@ use std::{
     os::unix::fs::symlink,
     path::PathBuf,
 };
-use tests::{Cluster, Kubectl, Setup, eventually};
+use tests::{Cluster, ClusterBuilder, Kubectl, eventually};
 
-pub(crate) const ALONE: &[Alone] = &[
+pub(crate) const ALONE: &[OwnCluster] = &[
     ("a huge termination message does not grow Podium's memory", huge_termination_message_uses_no_memory),
     ("a message from a huge log does not grow Podium's memory", message_from_huge_log_uses_no_memory),
     ("tailing a huge log does not grow Podium's memory", tail_of_huge_log_uses_no_memory),
@@ -69,7 +69,7 @@ const WAITS: &str = "echo ready; while [ ! -e /tmp/go ]; do sleep 0.1; done";
 
 fn start_waiting(kubectl: &Kubectl, pod: &Value) {
     kubectl.apply(&pod.to_string());
-    eventually("its first line", || kubectl.run("logs p").is_ok_and(|said| said.contains("ready")));
+    eventually("its first line", || kubectl.run("logs p").is_ok_and(|output| output.contains("ready")));
 }
 
 /// Starts a Pod that waits, does `meanwhile` with its UID, and lets it go on.
@@ -81,7 +81,7 @@ fn start(kubectl: &Kubectl, pod: &Value, meanwhile: impl FnOnce(&str)) {
 
 /// A cluster that does not rotate the logs of these tests.
 fn without_rotation() -> Cluster {
-    Setup::default().kubelet(json!({"containerLogMaxSize": "10Gi"})).start()
+    ClusterBuilder::default().kubelet_config(json!({"containerLogMaxSize": "10Gi"})).start()
 }
 
 /// Opens the log of the container, to write at its end as the runtime does.

@@ -136,7 +136,7 @@ fn webhook_behind_service_admits_and_converts(cluster: &Cluster) {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/hook").ok();
     let at = |path: &str| json!({"service": {"name": "hook", "namespace": namespace, "path": path}, "caBundle": STANDARD.encode(&certificate)});
     eventually("the Service has an endpoint", || {
-        kubectl.run("get endpointslices -o yaml").is_ok_and(|said| said.contains("port: 9443"))
+        kubectl.run("get endpointslices -o yaml").is_ok_and(|output| output.contains("port: 9443"))
     });
     kubectl.apply(&configuration(&kubectl, "Mutating", &at("/change")).to_string());
     kubectl.apply(&configuration(&kubectl, "Validating", &at("/check")).to_string());

@@ -86,7 +86,7 @@ fn previous_logs_show_previous_instance(cluster: &Cluster) {
         ("kubectl logs p -p --timestamps", 0, "20...Z life 1"),
     ]);
     tests::eventually("the second life's first line", || {
-        shell.run("kubectl logs p").is_ok_and(|said| said == "life 2\n")
+        shell.run("kubectl logs p").is_ok_and(|output| output == "life 2\n")
     });
 }
 
