@@ -112,7 +112,7 @@ fn always_pull_images_checks_credentials() {
     assert_eq!(kubectl.value("pod/owner", "/spec/containers/0/imagePullPolicy"), "Always");
     // The image is present, but needs the Pod's own credentials.
     kubectl.apply(&image_pulls::pod("stranger", &image, "Never", &[]));
-    image_pulls::waits(&kubectl, "stranger", "ImagePullBackOff");
+    image_pulls::wait_for_waiting_reason(&kubectl, "stranger", "ImagePullBackOff");
     kubectl.apply(&image_pulls::pod("friend", &image, "Never", &["mine"]));
     image_pulls::ready(&kubectl, "friend");
     assert_eq!(image_pulls::event_messages(&kubectl, "friend", "Pulling"), [format!("Pulling image {image:?}")]);

@@ -1,4 +1,4 @@
-//! Images of a registry that lets nobody in without credentials.
+//! Image pulls from a registry that needs credentials.
 
 use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
@@ -28,17 +28,17 @@ pub(crate) const ALONE: &[OwnCluster] = &[
     ("image credential verification is off by configuration or feature gate", image_verification_can_be_disabled),
 ];
 
-/// Says a word and waits.
-pub(crate) fn saying(word: &str) -> ImageConfig {
+/// Returns an image configuration that prints a word and waits.
+pub(crate) fn printing(word: &str) -> ImageConfig {
     let script = format!("echo {word}; trap 'exit 0' TERM; sleep 100000 & wait");
     ImageConfig { cmd: Some(["sh", "-c", &script].map(str::to_owned).to_vec()), ..ImageConfig::default() }
 }
 
 pub(crate) fn push(registry: &Registry, repository: &str, tag: &str, word: &str) -> String {
-    registry.push(repository, tag, &OciImage::busybox(&saying(word)).unwrap())
+    registry.push(repository, tag, &OciImage::busybox(&printing(word)).unwrap())
 }
 
-/// A Pod of one container; `policy` may be empty.
+/// Returns a Pod of one container; `policy` may be empty.
 pub(crate) fn pod(name: &str, image: &str, policy: &str, secrets: &[&str]) -> String {
     let secrets: Vec<Value> = secrets.iter().map(|name| json!({"name": name})).collect();
     let mut container = json!({"name": "c", "image": image});
@@ -61,15 +61,15 @@ pub(crate) fn ready(kubectl: &Kubectl, name: &str) {
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
 }
 
-/// Waits until a Pod's container waits for this reason, and gives the message.
+/// Waits until a Pod's container is waiting with this reason, and returns the message.
 #[track_caller]
-pub(crate) fn waits(kubectl: &Kubectl, name: &str, reason: &str) -> String {
+pub(crate) fn wait_for_waiting_reason(kubectl: &Kubectl, name: &str, reason: &str) -> String {
     let pointer = "/status/containerStatuses/0/state/waiting";
     kubectl.wait_value(&format!("pod/{name}"), &format!("{pointer}/reason"), &json!(reason));
     kubectl.value(&format!("pod/{name}"), &format!("{pointer}/message")).as_str().unwrap_or_default().to_owned()
 }
 
-/// The messages of a Pod's events of this reason.
+/// Returns the messages of a Pod's Events with this reason.
 pub(crate) fn event_messages(kubectl: &Kubectl, name: &str, reason: &str) -> Vec<String> {
     kubectl.events(name).into_iter().filter(|(r, _)| r == reason).map(|(_, message)| message).collect()
 }
@@ -77,7 +77,7 @@ pub(crate) fn event_messages(kubectl: &Kubectl, name: &str, reason: &str) -> Vec
 fn image_pull_secrets_are_tried_in_order(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "team/private", "1", "hello");
-    // The one for the longer path is tried first, and is wrong.
+    // The credentials for the longer path are tried first, and are wrong.
     secret(&kubectl, "wrong", &format!("{}/team/private", registry.host()), "nonsense");
     secret(&kubectl, "right", &format!("{}/team", registry.host()), PASSWORD);
     kubectl.apply(&pod("p", &image, "", &["right", "missing", "wrong"]));
@@ -93,7 +93,7 @@ fn image_pull_secrets_are_tried_in_order(cluster: &Cluster) {
     let (_, size) = rest.split_once("s including waiting). Image size: ").unwrap();
     assert!(took.trim_end_matches('m').parse::<f64>().is_ok_and(|took| took > 0.0), "{pulled}");
     assert!(size.strip_suffix(" bytes.").unwrap().parse::<u64>().unwrap() > 100_000, "{pulled}");
-    // The older kind of Secret, of which there is no more than a manifest.
+    // The older Secret type, `kubernetes.io/dockercfg`.
     let cfg = json!({format!("http://{}/v2/", registry.host()): {"username": USER, "password": PASSWORD}});
     let old = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "old"},
         "type": "kubernetes.io/dockercfg", "stringData": {".dockercfg": cfg.to_string()}});
@@ -117,16 +117,16 @@ fn pull_without_credentials_fails_and_backs_off(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "private", "1", "hello");
     kubectl.apply(&pod("p", &image, "", &[]));
-    let message = waits(&kubectl, "p", "ImagePullBackOff");
+    let message = wait_for_waiting_reason(&kubectl, "p", "ImagePullBackOff");
     let start = format!("Back-off pulling image {image:?}: ErrImagePull: ");
     assert!(message.starts_with(&start) && message.contains("401 Unauthorized"), "{message}");
     let failed = event_messages(&kubectl, "p", "Failed");
     assert!(failed[0].starts_with(&format!("Failed to pull image {image:?}: ")), "{failed:?}");
     assert_eq!(failed[1..], ["Error: ErrImagePull", "Error: ImagePullBackOff"]);
     assert_eq!(event_messages(&kubectl, "p", "BackOff"), [format!("Back-off pulling image {image:?}")]);
-    // A Secret that comes late is found with the next try.
+    // A Secret that is created later is used by the next attempt.
     kubectl.apply(&pod("late", &image, "", &["late"]));
-    waits(&kubectl, "late", "ImagePullBackOff");
+    wait_for_waiting_reason(&kubectl, "late", "ImagePullBackOff");
     secret(&kubectl, "late", registry.host(), PASSWORD);
     ready(&kubectl, "late");
 }
@@ -153,14 +153,14 @@ fn default_pull_policy_depends_on_tag(cluster: &Cluster) {
 
 fn image_imported_during_backoff_is_used(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    // Nothing listens on this port of loopback.
+    // Nothing listens on this loopback port.
     let image = "127.0.0.1:9/brought:1";
     kubectl.apply(&pod("p", image, "", &[]));
-    waits(&kubectl, "p", "ImagePullBackOff");
+    wait_for_waiting_reason(&kubectl, "p", "ImagePullBackOff");
     let dir = tempfile::tempdir().unwrap();
     let tar = dir.path().join("image.tar");
-    // An image of its own: what the kubelet has pulled with a secret, it does not take for brought by somebody else.
-    test_images::busybox(&tar, &[image], &saying("brought")).unwrap();
+    // A separate image: one that the kubelet has pulled with a secret does not count as preloaded.
+    test_images::busybox(&tar, &[image], &printing("brought")).unwrap();
     cluster.import(&tar);
     ready(&kubectl, "p");
     let present = format!("Container image {image:?} already present on machine and can be accessed by the pod");
@@ -170,10 +170,10 @@ fn image_imported_during_backoff_is_used(cluster: &Cluster) {
 fn image_index_resolves_to_platform(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     secret(&kubectl, "s", registry.host(), PASSWORD);
-    // Images of their own: what was pulled with a secret does not count as imported, whatever its name.
+    // Separate images: one that was pulled with a secret does not count as imported, whatever its name.
     let configs = |how: &str| {
         ["s390x", ARCHITECTURE, "riscv64"].map(|machine| {
-            let config = saying(&format!("{how} {machine}"));
+            let config = printing(&format!("{how} {machine}"));
             ImageConfig { architecture: Some(machine.to_owned()), ..config }
         })
     };
@@ -200,7 +200,7 @@ fn pulled_image_needs_credentials(cluster: &Cluster) {
     ready(&kubectl, "second");
     let present = format!("Container image {image:?} already present on machine and can be accessed by the pod");
     assert_eq!(event_messages(&kubectl, "second", "Pulled"), [present]);
-    // The same image in a namespace whose Pods have no credentials, or others.
+    // The same image in a namespace whose Pods have no credentials, or other ones.
     secret(&other, "s", registry.host(), "nonsense");
     for (name, policy, secrets, reason) in [
         ("none", "IfNotPresent", &[][..], "ImagePullBackOff"),
@@ -208,9 +208,9 @@ fn pulled_image_needs_credentials(cluster: &Cluster) {
         ("never", "Never", &[], "ErrImageNeverPull"),
     ] {
         other.apply(&pod(name, &image, policy, secrets));
-        waits(&other, name, reason);
+        wait_for_waiting_reason(&other, name, reason);
     }
-    // Credentials that the registry takes are good ones, wherever they come from.
+    // Credentials that the registry accepts are valid, whatever their source.
     other.run("delete secret s").ok();
     secret(&other, "s", registry.host(), PASSWORD);
     ready(&other, "wrong");
@@ -235,7 +235,7 @@ fn image_verification_can_be_disabled() {
     }
 }
 
-/// A program that gives the registry's password to those who ask as they should.
+/// Writes a credential provider plugin that returns the registry's password for a valid request.
 fn write_plugin(dir: &Path, registry: &Registry) {
     let answer = json!({"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
         "cacheKeyType": "Registry", "auth": {registry.host(): {"username": USER, "password": "$PASSWORD"}}});
@@ -265,22 +265,22 @@ fn kubelet_uses_credential_providers_and_node_config() {
     }
     let question = json!({"kind": "CredentialProviderRequest", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
         "image": format!("{}/private/a", registry.host())});
-    let asked = std::fs::read_to_string(dir.path().join("questions")).unwrap();
-    let asked: Value = serde_json::from_str(&asked).expect("one question: the answer holds for the registry");
-    assert_eq!(asked, question);
-    // What the node's credentials have pulled is for every Pod; what they do not match is not.
+    let request = std::fs::read_to_string(dir.path().join("questions")).unwrap();
+    let request: Value = serde_json::from_str(&request).expect("one request: the response is cached for the registry");
+    assert_eq!(request, question);
+    // An image pulled with the node's credentials is for every Pod; one that they do not match is not.
     kubectl.apply(&pod("again", &format!("{}/private/a:1", registry.host()), "Never", &[]));
     ready(&kubectl, "again");
     kubectl.apply(&pod("other", &push(&registry, "other", "1", "hello"), "", &[]));
-    waits(&kubectl, "other", "ImagePullBackOff");
-    // Once the node has credentials of its own, the next try takes them.
+    wait_for_waiting_reason(&kubectl, "other", "ImagePullBackOff");
+    // When the node gets credentials, the next attempt uses them.
     let login = json!({"username": USER, "password": PASSWORD});
     let own = json!({"auths": {format!("{}/other", registry.host()): login}});
     std::fs::write(cluster.data_dir().join("kubelet/config.json"), own.to_string()).unwrap();
     ready(&kubectl, "other");
 }
 
-/// containerd 1.6 knows no image volumes: it sees a mount of nothing. A newer one would run the Pod.
+/// containerd 1.6 does not support image volumes and sees a mount without source. A newer one would run the Pod.
 fn image_volume_fails_on_unsupported_runtime(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "data", "1", "data");
@@ -293,11 +293,11 @@ fn image_volume_fails_on_unsupported_runtime(cluster: &Cluster) {
         kubectl.apply(&pod.to_string());
     };
     pod("stranger", json!([]));
-    let message = waits(&kubectl, "stranger", "ImagePullBackOff");
+    let message = wait_for_waiting_reason(&kubectl, "stranger", "ImagePullBackOff");
     assert!(message.starts_with(&format!("Back-off pulling image {image:?}: ErrImagePull: ")), "{message}");
     secret(&kubectl, "s", registry.host(), PASSWORD);
     pod("p", json!([{"name": "s"}]));
-    let message = waits(&kubectl, "p", "CreateContainerError");
+    let message = wait_for_waiting_reason(&kubectl, "p", "CreateContainerError");
     assert!(message.contains("failed to mkdir \"\""), "{message}");
     assert_eq!(event_messages(&kubectl, "p", "Pulling"), [format!("Pulling image {image:?}")]);
     assert!(

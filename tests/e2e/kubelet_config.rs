@@ -1,4 +1,4 @@
-//! What an administrator sets for the node with `--kubelet-config`, seen on real containers.
+//! `--kubelet-config` with real containers.
 
 use crate::OwnCluster;
 use serde_json::json;
@@ -20,7 +20,7 @@ fn logs_are_followed_across_rotation() {
     let kubelet = json!({"containerLogMaxSize": "5Ki", "containerLogMaxFiles": 3, "containerLogMonitorInterval": "3s"});
     let cluster = ClusterBuilder::default().kubelet_config(kubelet).start();
     let kubectl = cluster.kubectl_in("default");
-    // 400 lines of about 100 bytes for 12 s and more: several rotations.
+    // 400 lines of about 100 bytes in at least 12 s cause several rotations.
     let script = "for i in $(seq 400); do echo \"line $i xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"; sleep 0.03; done; sleep 5";
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "Never",
         "terminationGracePeriodSeconds": 1,
@@ -36,7 +36,7 @@ fn logs_are_followed_across_rotation() {
     let files = files_of(&logs.join("c"));
     assert!(files.len() == 3 && files.iter().any(|f| f.ends_with(".gz")), "{files:?}");
     kubectl.run("delete pod p --timeout=30s").ok();
-    eventually("the logs to go with the Pod", || !logs.exists());
+    eventually("the logs to be removed with the Pod", || !logs.exists());
 }
 
 fn pods_have_cgroups_by_qos_class() {
@@ -63,12 +63,12 @@ fn pods_have_cgroups_by_qos_class() {
         assert_eq!(limit.trim() == (32 << 20).to_string(), name == "guaranteed", "{name}: {limit}");
         let pids = std::fs::read_to_string(pod_cgroup("pids", uid).join("pids.max")).unwrap();
         assert_eq!(pids.trim(), "100");
-        // Of this one the runtime knows nothing: a runtime that dies at the wrong moment leaves such.
+        // A cgroup that the runtime does not know, as a crash of the runtime can leave.
         let mut left = std::process::Command::new("sleep").arg("100000").spawn().unwrap();
         std::fs::write(memory.join("cgroup.procs"), left.id().to_string()).unwrap();
         kubectl.run(&format!("delete pod {name} --timeout=30s")).ok();
         assert_eq!(left.wait().unwrap().signal(), Some(9));
-        eventually("the cgroup to go with its Pod", || !memory.exists());
+        eventually("the cgroup to be removed with its Pod", || !memory.exists());
     }
 }
 

@@ -1,4 +1,4 @@
-//! The node's own HTTPS port.
+//! The kubelet's HTTPS server.
 
 use crate::{
     OwnCluster,
@@ -47,7 +47,7 @@ fn kubelet_server_authenticates_and_authorizes() {
     assert!(nobody.contains("You must be logged in"), "{nobody}");
     as_user("stranger", Some((&others, &others_key)), "system:masters").run("get --raw /healthz").failed();
 
-    // Whoever may by a role, and shows a token.
+    // A client with a token and a role.
     kubectl.run("create serviceaccount scraper").ok();
     kubectl.run("create clusterrole scraper --verb=get --resource=nodes/metrics").ok();
     kubectl.run("create clusterrolebinding scraper --clusterrole=scraper --serviceaccount=default:scraper").ok();
@@ -60,7 +60,7 @@ fn kubelet_server_authenticates_and_authorizes() {
     let words = "Forbidden (user=system:serviceaccount:default:scraper, verb=get, resource=nodes, subresource=pods)";
     assert!(refused.contains(words), "{refused}");
 
-    // Clients of another authority, if the configuration says so.
+    // Clients with certificates of another CA, if the configuration allows it.
     std::fs::write(dir.path().join("others.crt"), &others).unwrap();
     let file = dir.path().join("others.crt");
     let authentication = json!({"x509": {"clientCAFile": file}});

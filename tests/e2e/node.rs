@@ -1,4 +1,4 @@
-//! The node: what it says of itself, what it answers, and whom it sends away when it lacks something.
+//! The node: its status, its endpoints, and node-pressure eviction.
 
 use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
@@ -124,7 +124,7 @@ fn node_serves_pods_stats_and_configz(cluster: &Cluster) {
     assert_eq!(json("configz")["kubeletconfig"]["nodeStatusUpdateFrequency"], "10s");
     assert_eq!(json("configz")["kubeletconfig"]["fileCheckFrequency"], "20s");
     assert_eq!(json("configz")["kubeletconfig"]["evictionHard"]["memory.available"], "100Mi");
-    // A value, and the moment when it was taken if there is one.
+    // A value, and its timestamp if there is one.
     let sample = |page: &str, metric: &str| -> Vec<f64> {
         let text = raw(page);
         let line = text.lines().find(|l| l.starts_with(metric)).unwrap_or_else(|| panic!("no {metric} in {text}"));
@@ -179,14 +179,14 @@ fn node_serves_pods_stats_and_configz(cluster: &Cluster) {
 
 #[track_caller]
 fn evicted(kubectl: &Kubectl, name: &str) -> String {
-    // What Pods have written is counted once a minute where that takes long.
+    // Disk usage of Pods is measured once a minute where it takes long.
     let status = wait_for(&format!("{name} to be evicted"), Duration::from_secs(120), || {
         let status = kubectl.value(&format!("pod/{name}"), "/status");
         if status["phase"] == "Failed" { Ok(status) } else { Err(status.to_string()) }
     });
     assert_eq!(status["reason"], "Evicted", "{status}");
     let message = status["message"].as_str().unwrap().to_owned();
-    wait_for("the event that tells of it", Duration::from_secs(20), || {
+    wait_for("the Event", Duration::from_secs(20), || {
         let events = kubectl.events(name);
         if events.contains(&("Evicted".to_owned(), message.clone())) { Ok(()) } else { Err(format!("{events:?}")) }
     });
@@ -209,12 +209,12 @@ fn pod_over_ephemeral_storage_limit_is_evicted(cluster: &Cluster) {
 }
 
 fn memory_pressure_evicts_and_rejects_pods() {
-    // A machine on which nothing runs at all would have more.
+    // Only an idle machine would have more memory available.
     let cluster =
         ClusterBuilder::default().kubelet_config(json!({"evictionHard": {"memory.available": "99.9%"}})).start();
     let kubectl = cluster.kubectl_in("default");
     let name = node(&kubectl);
-    wait_for("the node to lack memory", Duration::from_secs(30), || {
+    wait_for("MemoryPressure", Duration::from_secs(30), || {
         let node = kubectl.get(&format!("node/{name}")).unwrap();
         let conditions = node["status"]["conditions"].as_array().unwrap();
         let memory = conditions.iter().find(|c| c["type"] == "MemoryPressure").unwrap();
@@ -253,9 +253,9 @@ fn disk_pressure_evicts_and_rejects_pods() {
     let script = format!("dd if=/dev/zero of=/f bs=1M count=3; {SERVE}");
     kubectl.apply(&pod("before", &script, &here, &json!({})));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/before").ok();
-    // What nobody uses goes before Pods do: an image, and the containers of a Pod that has ended.
+    // Unused images and dead containers are removed before Pods are evicted.
     let tar = dir.path().join("idle.tar");
-    test_images::busybox(&tar, &["example.com/idle:1"], &crate::image_pulls::saying("idle")).unwrap();
+    test_images::busybox(&tar, &["example.com/idle:1"], &crate::image_pulls::printing("idle")).unwrap();
     cluster.import(&tar);
     let once = json!({"nodeName": node(&kubectl), "restartPolicy": "Never"});
     kubectl.apply(&pod("ended", "echo said", &once, &json!({})));
@@ -267,7 +267,7 @@ fn disk_pressure_evicts_and_rejects_pods() {
     };
     assert!(images(&cluster).contains("example.com/idle"), "{}", images(&cluster));
     cluster.stop_podium(nix::sys::signal::Signal::SIGKILL);
-    // No disk is ever that empty.
+    // No disk has this much space available.
     cluster.set_kubelet_config(json!({"imageMinimumGCAge": "1ms", "evictionHard": {}, "evictionMaxPodGracePeriod": 5,
         "evictionSoft": {"nodefs.available": "99.9%"}, "evictionSoftGracePeriod": {"nodefs.available": "2s"}}));
     cluster.start_podium();

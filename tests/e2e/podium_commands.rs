@@ -1,4 +1,4 @@
-//! Podium's own commands on a running cluster: `image` and `explain`.
+//! `podium image` and `podium explain`.
 
 use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("the history of a Pod can be replayed", pod_history_can_be_replayed),
 ];
 
-/// What `podium` prints, and whether it ended well.
+/// Returns whether `podium` succeeded, and its output.
 fn podium(cluster: &Cluster, args: &[&str]) -> (bool, String) {
     let output = cluster.podium(args).output().expect("podium starts");
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
@@ -105,7 +105,7 @@ fn pod_history_can_be_replayed(cluster: &Cluster) {
 }
 
 fn broken_archive_leaves_nothing() {
-    // What is there already would not be unpacked again.
+    // An image that exists would not be unpacked again.
     let cluster = ClusterBuilder::default().without_images().start();
     let dir = tempfile::tempdir().unwrap();
     let archive = |name: &str| {
@@ -121,7 +121,7 @@ fn broken_archive_leaves_nothing() {
     };
     let mut nameless = archive("docker.io/library/nameless:1");
     let tags = br#""RepoTags":["docker.io/library/nameless:1"]"#;
-    let at = nameless.windows(tags.len()).position(|w| w == tags).expect("its name is in it");
+    let at = nameless.windows(tags.len()).position(|w| w == tags).expect("the archive has the name");
     let none = format!("{:<width$}", r#""RepoTags":[]"#, width = tags.len());
     nameless[at..at + tags.len()].copy_from_slice(none.as_bytes());
     let (done, said) = import(&nameless);

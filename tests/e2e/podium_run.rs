@@ -1,4 +1,4 @@
-//! `podium run`: a throwaway cluster, its timeline and its exit code.
+//! `podium run`: output, exit codes and cleanup.
 
 use crate::OwnCluster;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ pub(crate) const TESTS: &[OwnCluster] = &[
     ("containerd uses the runc that Podium found", runc_path_is_passed_to_containerd),
 ];
 
-/// A Pod with this script.
+/// Returns a Pod with this script.
 fn pod(script: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": template(script)})
 }
@@ -35,7 +35,7 @@ fn template(script: &str) -> Value {
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]})
 }
 
-/// `podium run` of one Pod with this script, in a directory where it leaves nothing.
+/// Returns a `podium run` command for a Pod with this script, with files in a test directory.
 fn command(dir: &Path, script: &str, timeout: &str) -> Command {
     command_of(dir, &pod(script), timeout)
 }
@@ -50,7 +50,7 @@ fn command_of(dir: &Path, object: &Value, timeout: &str) -> Command {
     command
 }
 
-/// Exit code and output; nothing but the test's own files may be left.
+/// Returns exit code and output, and checks that only the test's files are left.
 fn outcome(dir: &Path, output: &Output) -> (i32, String) {
     let left: Vec<_> = std::fs::read_dir(dir).unwrap().flatten().map(|e| e.file_name()).collect();
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
@@ -108,14 +108,14 @@ fn run_cleans_up_after_a_killed_run() {
     child.kill().unwrap();
     child.wait().unwrap();
     let left = dir.path().join(format!("podium-run-{}", child.id()));
-    assert!(left.is_dir(), "who is killed cleans up nothing");
+    assert!(left.is_dir(), "SIGKILL leaves the directory");
     let output = command(dir.path(), "echo it works", "60s").output().unwrap();
     let (code, text) = outcome(dir.path(), &output);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains(&format!("removed what an earlier run left in {}", left.display())), "{text}");
 }
 
-/// Whether a line is about this and says that.
+/// Returns whether a line has this object and this text.
 fn has_line(text: &str, subject: &str, what: &str) -> bool {
     text.lines().any(|line| line.contains(&format!(" {subject} ")) && line.contains(what))
 }

@@ -1,4 +1,4 @@
-//! Service accounts: what a Pod's token says and opens, and for how long.
+//! ServiceAccount tokens: claims, permissions and lifetime.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ fn read(kubectl: &Kubectl, file: &str) -> String {
     kubectl.args(&["exec", "p", "--", "cat", file], "").ok()
 }
 
-/// What the API tells somebody who has nothing but this token.
+/// Returns the output of a request with this token only.
 fn show(cluster: &Cluster, token: &str, authority: &str) -> String {
     let config = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
     let config: Value = serde_json::from_str(&config).unwrap();
@@ -96,7 +96,7 @@ fn token_secret_is_filled_and_deleted_with_account(cluster: &Cluster) {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
         "metadata": {"name": "kept", "annotations": annotations}});
     kubectl.apply(&secret.to_string());
-    eventually("it is filled", || kubectl.value("secret/kept", "/data/token").is_string());
+    eventually("the token in the Secret", || kubectl.value("secret/kept", "/data/token").is_string());
     let text = |field: &str| {
         let data = kubectl.value("secret/kept", &format!("/data/{field}"));
         String::from_utf8(STANDARD.decode(data.as_str().unwrap()).unwrap()).unwrap()
@@ -109,11 +109,11 @@ fn token_secret_is_filled_and_deleted_with_account(cluster: &Cluster) {
         "{output}"
     );
     let used = "/metadata/labels/kubernetes.io~1legacy-token-last-used";
-    eventually("the day is noted", || kubectl.value("secret/kept", used).is_string());
+    eventually("the last-used label", || kubectl.value("secret/kept", used).is_string());
     let tracking = "kube-apiserver-legacy-service-account-token-tracking";
     let since = kubectl.run(&format!("get configmap -n kube-system {tracking} -o jsonpath={{.data.since}}")).ok();
     assert!(kubectl.value("secret/kept", used).as_str().unwrap() >= since.as_str(), "{since}");
     kubectl.run("delete serviceaccount app").ok();
-    eventually("it goes with its account", || kubectl.get("secret/kept").is_none());
+    eventually("the Secret to be deleted with its ServiceAccount", || kubectl.get("secret/kept").is_none());
     assert!(show(cluster, &token, &authority).contains("You must be logged in"));
 }

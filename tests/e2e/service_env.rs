@@ -1,4 +1,4 @@
-//! Services: the kind, and what containers are told of them.
+//! Environment variables for Services.
 
 use crate::Shared;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Taints that end Pods, and those that tolerate them for a while.
+//! Eviction by NoExecute taints and tolerationSeconds.
 
 use crate::OwnCluster;
 use serde_json::{Value, json};
