@@ -78,7 +78,7 @@ fn cron_job_starts_job_on_schedule(cluster: &Cluster) {
         let status = status(&kubectl);
         status["active"].is_null() && status["lastScheduleTime"].is_string() && status["lastSuccessfulTime"].is_string()
     });
-    eventually("it is events", || {
+    eventually("the Events", || {
         has_event(&kubectl, "SuccessfulCreate", &format!("Created job {name}"))
             && has_event(&kubectl, "SawCompletedJob", &format!("Saw completed job: {name}, condition: Complete"))
     });

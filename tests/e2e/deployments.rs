@@ -60,7 +60,7 @@ fn deployment_rolls_out_back_and_restarts(cluster: &Cluster) {
 
     kubectl.run("set env deployment/web A=two").ok();
     wait_for_rollout(&kubectl);
-    eventually("the old are delete_and_wait", || values(&kubectl) == ["two", "two"]);
+    eventually("only new Pods", || values(&kubectl) == ["two", "two"]);
     assert_eq!(revision(&kubectl), "2");
     let history = kubectl.run("rollout history deployment/web").ok();
     let revisions: Vec<&str> = history.lines().filter_map(|line| line.split_whitespace().next()).collect();

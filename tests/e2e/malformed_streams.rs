@@ -149,7 +149,7 @@ fn malformed_streams_do_not_disturb_others() {
         let _ = stream.read(&mut answer);
     }
     // On a slow machine some responses are late.
-    assert!(upgraded > CLIENTS / 5, "only {upgraded} of {CLIENTS} were upgrade_request their streams");
+    assert!(upgraded > CLIENTS / 5, "only {upgraded} of {CLIENTS} were upgraded");
     assert_eq!(kubectl.run("exec p -- echo served").ok(), "served\n");
     assert!(!cluster.log().contains("panicked"), "{}", cluster.log());
     let after = resident(&cluster);

@@ -199,7 +199,7 @@ pub(crate) fn start_port_forward(kubectl: &Kubectl, port: u16) -> (Child, u16) {
 }
 
 pub(crate) fn get(port: u16) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the start_port_forward port is open");
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the forwarded port is open");
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut text = String::new();
