@@ -1,4 +1,4 @@
-//! An API that another server serves.
+//! Aggregated APIs: an APIService whose server runs in the test.
 
 use crate::Shared;
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -43,7 +43,7 @@ fn answer(request: &Request<Incoming>) -> (u16, Value) {
                 json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}),
             );
         }
-        // There is one in every namespace, which are too many for a list of all.
+        // Each namespace has one object; a list of all namespaces is not needed.
         _ => {
             let items = if namespace.is_empty() { Vec::new() } else { vec![thing] };
             json!({"kind": "ThingList", "apiVersion": version, "metadata": {"resourceVersion": "1"}, "items": items})
@@ -52,7 +52,7 @@ fn answer(request: &Request<Incoming>) -> (u16, Value) {
     (200, answer)
 }
 
-/// Starts the server; gives where it answers, and its certificate.
+/// Starts the server and returns its address and certificate.
 fn start(runtime: &Runtime, names: Vec<String>) -> (SocketAddr, String) {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
@@ -71,7 +71,7 @@ fn start(runtime: &Runtime, names: Vec<String>) -> (SocketAddr, String) {
                 let service = service_fn(|request| async move {
                     let (status, body) = answer(&request);
                     let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
-                    // Nothing ever happens here: a watch is at its end at once.
+                    // A watch has no events and ends at once.
                     let text = Bytes::from(if is_watch { String::new() } else { body.to_string() });
                     let response = Response::builder().status(status).header("content-type", "application/json");
                     Ok::<_, Infallible>(response.body(Full::new(text)).unwrap())
@@ -84,10 +84,10 @@ fn start(runtime: &Runtime, names: Vec<String>) -> (SocketAddr, String) {
     (address, certificate.pem())
 }
 
-/// An address of this machine that is not loopback's.
+/// Returns a non-loopback address of this machine.
 fn own_ip() -> IpAddr {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-    // Nothing is sent.
+    // Connecting a UDP socket sends nothing.
     socket.connect("192.0.2.1:9").unwrap();
     socket.local_addr().unwrap().ip()
 }
@@ -127,36 +127,36 @@ fn aggregated_api_is_discovered_and_proxied(cluster: &Cluster) {
     owns(&kubectl);
 
     drop(runtime);
-    eventually("nobody answers", || {
+    eventually("the APIService to be unavailable", || {
         kubectl.value(&service, "/status/conditions/0/status") == "False" || {
-            // A change is looked at; that nobody answers is no event.
+            // A changed APIService is checked at once; a failing server causes no event.
             kubectl.run("label service more --overwrite looked=again").ok();
             kubectl.run("label service more looked-").ok();
             false
         }
     });
     assert_eq!(kubectl.value(&service, "/status/conditions/0/reason"), "FailedDiscoveryCheck");
-    // By its path: whether kubectl still knows the kind depends on when it, in whichever test, looked last what there is.
+    // By path, because kubectl's discovery cache is shared between tests.
     let refused = kubectl.run(&format!("get --raw /apis/{GROUP}/v1/things")).failed();
     assert!(refused.contains("the server is currently unable to handle the request"), "{refused}");
 
-    // Nobody knows whether something is left of what the other server holds.
+    // Without the server, its objects in the namespace cannot be listed.
     let (all, namespace) = (cluster.kubectl_in("default"), format!("{}-aggregated", kubectl.namespace()));
     all.run(&format!("create namespace {namespace}")).ok();
     all.run(&format!("delete namespace {namespace} --wait=false")).ok();
-    let told = |kind: &str| {
+    let has_condition = |kind: &str| {
         let status = all.value(&format!("namespace/{namespace}"), "/status/conditions");
         let conditions = status.as_array().cloned().unwrap_or_default();
         conditions.into_iter().any(|c| c["type"] == kind && c["status"] == "True")
     };
-    eventually("the namespace says why it stays", || told("NamespaceDeletionDiscoveryFailure"));
+    eventually("the namespace to report why it is not deleted", || has_condition("NamespaceDeletionDiscoveryFailure"));
     kubectl.run(&format!("delete {service}")).ok();
-    eventually("it goes", || {
+    eventually("the namespace to be deleted", || {
         all.run(&format!("get namespace {namespace} --ignore-not-found")).is_ok_and(str::is_empty)
     });
 }
 
-/// What an object of another server owns stays as long as it is there.
+/// Checks that a dependent of an object of the aggregated API lives as long as its owner.
 fn owns(kubectl: &Kubectl) {
     let owned = |name: &str, owner: &str| {
         let owner = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Thing", "name": owner, "uid": format!("uid-of-{owner}")});
@@ -165,7 +165,7 @@ fn owns(kubectl: &Kubectl) {
     };
     owned("stays", "one");
     owned("goes", "none");
-    eventually("what nobody owns is gone", || {
+    eventually("the dependent without owner to be deleted", || {
         kubectl.run("get configmap goes --ignore-not-found").is_ok_and(str::is_empty)
     });
     kubectl.run("get configmap stays").ok();

@@ -1,4 +1,4 @@
-//! Servers in Pods, asked through the API.
+//! The proxy subresources of Pods and Services.
 
 use crate::Shared;
 use serde_json::json;
@@ -31,9 +31,9 @@ fn api_proxies_requests_to_pods_and_services(cluster: &Cluster) {
     let raw = |path: &str| kubectl.run(&format!("get --raw {namespace}/{path}"));
     assert_eq!(raw("pods/web/proxy/").ok(), "hello\n");
     assert_eq!(raw("pods/web:8080/proxy/sub/").ok(), "deep\n");
-    // The server behind says where that is, and kubectl goes there.
+    // The server redirects, and kubectl follows.
     assert_eq!(raw("pods/web/proxy/sub").ok(), "deep\n");
-    eventually("the Service has its endpoint", || raw("services/web:http/proxy/").code == 0);
+    eventually("the Service to have its endpoint", || raw("services/web:http/proxy/").code == 0);
     assert_eq!(raw("services/web:80/proxy/sub/index.html").ok(), "deep\n");
     let refused = raw("services/nobody:http/proxy/").failed();
     assert!(refused.contains("no endpoints available for service \"nobody:http\""), "{refused}");
@@ -43,7 +43,7 @@ fn api_proxies_requests_to_pods_and_services(cluster: &Cluster) {
         "{refused}"
     );
 
-    // And by others than kubectl, through `kubectl proxy`.
+    // The same by another client, through `kubectl proxy`.
     let mut proxy = kubectl.command(&["proxy", "--port=0"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(proxy.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -1,8 +1,8 @@
-//! Who may do what, as kubectl asks for it, gives it and uses it.
+//! Authentication and RBAC authorization.
 
 use crate::{
     Shared,
-    strangers::{authority, kubeconfig},
+    test_users::{authority, kubeconfig},
 };
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("an unknown client certificate or token gets 401 Unauthorized", unknown_credentials_are_unauthorized),
 ];
 
-/// kubectl for somebody who has nothing but a token of the namespace's account `default`.
+/// Returns kubectl with a token of the namespace's ServiceAccount `default`.
 fn with_a_token(cluster: &Cluster, kubectl: &Kubectl) -> impl Fn(&[&str]) -> Vec<String> + use<> {
     let config: Value = serde_json::from_str(&std::fs::read_to_string(cluster.kubeconfig()).unwrap()).unwrap();
     let server = config["clusters"][0]["cluster"]["server"].as_str().unwrap().to_owned();
@@ -44,12 +44,12 @@ fn unknown_credentials_are_unauthorized(cluster: &Cluster) {
     let nobody = as_user("nobody", None);
     for who in [&stranger, &nobody] {
         for path in ["/api/v1/nodes", "/healthz", "/version"] {
-            let told = who.run(&format!("get --raw {path}")).failed();
-            assert!(told.contains("You must be logged in to the server"), "{path}: {told}");
+            let output = who.run(&format!("get --raw {path}")).failed();
+            assert!(output.contains("You must be logged in to the server"), "{path}: {output}");
         }
     }
     assert_eq!(as_user("known", Some((&ca, &key))).run("get --raw /healthz").ok(), "ok");
-    // A token that holds counts, whatever else is shown.
+    // A valid token is enough, whatever the client certificate is.
     let token = own.run("create token default").ok();
     let shown = stranger.args(&["--token", token.trim(), "get", "--raw", "/version"], "");
     assert!(shown.ok().contains("gitVersion"));
@@ -58,7 +58,7 @@ fn unknown_credentials_are_unauthorized(cluster: &Cluster) {
 fn service_account_is_limited_to_its_bindings(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
-    eventually("the namespace to have its account", || {
+    eventually("the namespace to have its ServiceAccount", || {
         kubectl.get("serviceaccount/default").is_some() && kubectl.get("configmap/kube-root-ca.crt").is_some()
     });
     let (nobody, arguments) = (Kubectl::new("/dev/null".into(), &namespace), with_a_token(cluster, &kubectl));
@@ -67,10 +67,10 @@ fn service_account_is_limited_to_its_bindings(cluster: &Cluster) {
         nobody.args(&all.iter().map(String::as_str).collect::<Vec<_>>(), "")
     };
     let who = format!("system:serviceaccount:{namespace}:default");
-    let told = show(&["auth", "whoami"]).ok();
-    assert!(told.contains(&who) && told.contains("system:authenticated") && told.contains("JTI="), "{told}");
-    let told = show(&["get", "configmaps"]).failed();
-    assert!(told.contains(&format!("configmaps is forbidden: User {who:?} cannot list resource")), "{told}");
+    let output = show(&["auth", "whoami"]).ok();
+    assert!(output.contains(&who) && output.contains("system:authenticated") && output.contains("JTI="), "{output}");
+    let output = show(&["get", "configmaps"]).failed();
+    assert!(output.contains(&format!("configmaps is forbidden: User {who:?} cannot list resource")), "{output}");
     kubectl.run(&format!("create rolebinding viewer --clusterrole=view --serviceaccount={namespace}:default")).ok();
     assert!(show(&["get", "configmaps"]).ok().contains("kube-root-ca.crt"));
     for denied in [&["get", "secrets"][..], &["delete", "configmap", "kube-root-ca.crt"], &["get", "nodes"]] {
@@ -80,10 +80,10 @@ fn service_account_is_limited_to_its_bindings(cluster: &Cluster) {
     kubectl.run(&format!("create rolebinding writer --role=writer --serviceaccount={namespace}:default")).ok();
     show(&["create", "configmap", "mine"]).ok();
     show(&["create", "role", "same", "--verb=get", "--resource=configmaps"]).ok();
-    let told = show(&["create", "role", "more", "--verb=delete", "--resource=configmaps"]).failed();
+    let output = show(&["create", "role", "more", "--verb=delete", "--resource=configmaps"]).failed();
     let lacking = r#"is attempting to grant RBAC permissions not currently held:
 {APIGroups:[""], Resources:["configmaps"], Verbs:["delete"]}"#;
-    assert!(told.contains(lacking), "{told}");
+    assert!(output.contains(lacking), "{output}");
     kubectl.run("delete rolebinding viewer writer").ok();
     show(&["get", "configmaps"]).failed();
 }
@@ -92,7 +92,7 @@ fn can_i_and_impersonation_follow_rbac(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let ask = |line: &str| kubectl.run(&format!("auth can-i {line}"));
     assert_eq!(ask("delete nodes").ok(), "yes\n");
-    // "no" is an answer, not an error.
+    // "no" is exit code 1 without an error.
     assert_eq!(ask("list pods --as=ann").failed(), "");
     kubectl.run("create role reader --verb=get,list --resource=pods,pods/log").ok();
     kubectl.run("create rolebinding reader --role=reader --user=ann").ok();
@@ -104,12 +104,12 @@ fn can_i_and_impersonation_follow_rbac(cluster: &Cluster) {
     let line = |start: &str, verbs: &str| rules.lines().any(|l| l.starts_with(start) && l.trim_end().ends_with(verbs));
     assert!(line("pods/log", "[get list]") && line("selfsubjectreviews.authentication.k8s.io", "[create]"), "{rules}");
     kubectl.run("get pods --as=ann").ok();
-    let told = kubectl.run("get services --as=ann").failed();
-    assert!(told.contains("User \"ann\" cannot list resource \"services\""), "{told}");
-    let told = kubectl.run("auth whoami --as=ann --as-group=devs --as-uid=7").ok();
-    assert!(["ann", "devs", "system:authenticated", "7"].iter().all(|word| told.contains(word)), "{told}");
-    let told = kubectl.run("auth whoami").ok();
-    assert!(["kubernetes-admin", "system:masters", "X509SHA256="].iter().all(|word| told.contains(word)), "{told}");
+    let output = kubectl.run("get services --as=ann").failed();
+    assert!(output.contains("User \"ann\" cannot list resource \"services\""), "{output}");
+    let output = kubectl.run("auth whoami --as=ann --as-group=devs --as-uid=7").ok();
+    assert!(["ann", "devs", "system:authenticated", "7"].iter().all(|word| output.contains(word)), "{output}");
+    let output = kubectl.run("auth whoami").ok();
+    assert!(["kubernetes-admin", "system:masters", "X509SHA256="].iter().all(|word| output.contains(word)), "{output}");
 }
 
 fn aggregated_cluster_role_follows_its_sources(cluster: &Cluster) {
@@ -126,9 +126,9 @@ fn aggregated_cluster_role_follows_its_sources(cluster: &Cluster) {
         let rules = kubectl.value("clusterrole/view", "/rules");
         rules.as_array().unwrap().iter().any(|r| r["resources"] == json!(["roles"])) == wanted
     };
-    eventually("the role to have what its part has", || sees(true));
+    eventually("the role to have the rules of its source", || sees(true));
     assert_eq!(may().ok(), "yes\n");
     kubectl.run(&format!("delete clusterrole {name}")).ok();
-    eventually("the role to have lost it", || sees(false));
+    eventually("the role to lose them", || sees(false));
     assert_eq!(may().failed(), "");
 }

@@ -1,4 +1,4 @@
-//! Autoscalers: as many replicas as what is measured calls for.
+//! HorizontalPodAutoscalers.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("CPU load scales a Deployment up, and idle Pods scale it down", cpu_load_scales_deployment_up_and_down),
 ];
 
-/// A Deployment called `web`, whose containers run a script.
+/// Applies a Deployment `web` whose containers run a script.
 fn deployment(kubectl: &Kubectl, script: &str, resources: &Value) {
     let labels = json!({"app": "web"});
     let container =
@@ -35,8 +35,8 @@ fn replicas(kubectl: &Kubectl) -> Value {
     kubectl.value("deployment/web", "/spec/replicas")
 }
 
-/// Waits for a number of replicas that metrics call for, which are measured for a while before they count.
-fn measured(kubectl: &Kubectl, what: &str, expected: i64) {
+/// Waits for a number of replicas that depends on metrics, which take a while.
+fn wait_for_replicas(kubectl: &Kubectl, what: &str, expected: i64) {
     wait_for(what, Duration::from_secs(180), || match replicas(kubectl) {
         found if found == expected => Ok(()),
         found => Err(format!("{found}, {}", condition(kubectl, "ScalingActive"))),
@@ -47,12 +47,12 @@ fn autoscaler_keeps_bounds_and_reports_missing_metrics(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     deployment(&kubectl, "sleep 100000", &json!({}));
     kubectl.run("autoscale deployment web --cpu-percent=50 --min=2 --max=3").ok();
-    eventually("there are as many as there must be", || replicas(&kubectl) == 2);
-    eventually("it is told", || {
+    eventually("minReplicas replicas", || replicas(&kubectl) == 2);
+    eventually("the Events", || {
         let said = "New size: 2; reason: Current number of replicas below Spec.MinReplicas";
         kubectl.events("web").contains(&("SuccessfulRescale".to_owned(), said.to_owned()))
     });
-    eventually("what cannot be measured is told", || {
+    eventually("the missing metrics to be reported", || {
         condition(&kubectl, "ScalingActive")["reason"] == "FailedGetResourceMetric"
     });
     let table = kubectl.run("get hpa web --no-headers").ok();
@@ -63,9 +63,9 @@ fn autoscaler_keeps_bounds_and_reports_missing_metrics(cluster: &Cluster) {
         assert!(described.contains(part), "{part:?} is not in {described}");
     }
     kubectl.run("scale deployment web --replicas=9").ok();
-    eventually("there are no more than there may be", || replicas(&kubectl) == 3);
+    eventually("maxReplicas replicas", || replicas(&kubectl) == 3);
     kubectl.run("scale deployment web --replicas=0").ok();
-    eventually("what somebody scaled to nothing stays so", || {
+    eventually("a Deployment scaled to 0 to keep 0 replicas", || {
         condition(&kubectl, "ScalingActive")["reason"] == "ScalingDisabled"
     });
     assert_eq!(replicas(&kubectl), 0);
@@ -89,14 +89,16 @@ fn autoscaler_scales_custom_resource(cluster: &Cluster) {
     let unknown = format!(
         "the HPA controller was unable to get the target's current scale: no matches for kind \"Foo\" in group \"{group}\""
     );
-    eventually("there is no such kind", || condition(&kubectl, "AbleToScale")["message"] == json!(unknown));
+    eventually("the missing kind to be reported", || condition(&kubectl, "AbleToScale")["message"] == json!(unknown));
     kubectl.apply(&definition.to_string());
     kubectl.run(&format!("wait --for=condition=Established --timeout=30s crd/foos.{group}")).ok();
     let object =
         json!({"apiVersion": format!("{group}/v1"), "kind": "Foo", "metadata": {"name": "f"}, "spec": {"replicas": 1}});
     kubectl.apply(&object.to_string());
-    eventually("it is found and scaled", || kubectl.value(&format!("foos.{group}/f"), "/spec/replicas") == 4);
-    eventually("it has no selector", || condition(&kubectl, "ScalingActive")["reason"] == "InvalidSelector");
+    eventually("the custom resource to be scaled", || kubectl.value(&format!("foos.{group}/f"), "/spec/replicas") == 4);
+    eventually("the missing selector to be reported", || {
+        condition(&kubectl, "ScalingActive")["reason"] == "InvalidSelector"
+    });
     kubectl.run("delete hpa web").ok();
     kubectl.run(&format!("delete crd foos.{group}")).ok();
 }
@@ -108,8 +110,8 @@ fn cpu_load_scales_deployment_up_and_down(cluster: &Cluster) {
     kubectl.run("autoscale deployment web --cpu-percent=50 --min=1 --max=3").ok();
     let at_once = json!({"spec": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}}).to_string();
     kubectl.args(&["patch", "hpa", "web", "--type=merge", "-p", &at_once], "").ok();
-    measured(&kubectl, "more, for what it uses", 3);
-    eventually("it is told", || {
+    wait_for_replicas(&kubectl, "more, for what it uses", 3);
+    eventually("the Events", || {
         let said = "reason: cpu resource utilization (percentage of request) above target";
         kubectl.events("web").iter().any(|(reason, text)| reason == "SuccessfulRescale" && text.ends_with(said))
     });
@@ -118,6 +120,6 @@ fn cpu_load_scales_deployment_up_and_down(cluster: &Cluster) {
     for pod in kubectl.run("get pods -l app=web -o name").ok().lines() {
         kubectl.args(&["exec", pod, "--", "touch", "/tmp/rest"], "").ok();
     }
-    measured(&kubectl, "fewer, for they rest", 1);
+    wait_for_replicas(&kubectl, "fewer, for they rest", 1);
     kubectl.run("delete hpa,deployment web").ok();
 }

@@ -1,4 +1,4 @@
-//! Certificates for those who ask: made, approved and used as Kubernetes documents it.
+//! CertificateSigningRequests: created, approved, signed and used.
 
 use crate::Shared;
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -12,7 +12,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("an authorized kubelet's CSR is approved and signed at once", authorized_kubelet_csr_is_auto_approved),
 ];
 
-/// A request, in PEM, and its key.
+/// Returns a certificate request in PEM and its key.
 fn request(name: &str, organization: &str) -> (String, KeyPair) {
     let (mut params, key) = (CertificateParams::default(), KeyPair::generate().unwrap());
     params.distinguished_name.push(DnType::CommonName, name);
@@ -20,7 +20,7 @@ fn request(name: &str, organization: &str) -> (String, KeyPair) {
     (params.serialize_request(&key).unwrap().pem().unwrap(), key)
 }
 
-/// What kubectl is given; the request's name.
+/// Returns the manifest and name of a CertificateSigningRequest.
 fn manifest(kubectl: &Kubectl, name: &str, pem: &str, signer: &str, uses: Value) -> (String, String) {
     let name = format!("{}-{name}", kubectl.namespace());
     let spec = json!({"request": STANDARD.encode(pem), "signerName": signer, "expirationSeconds": 600, "usages": uses});
@@ -47,7 +47,7 @@ fn approved_csr_authenticates_its_client(cluster: &Cluster) {
     kubectl.apply(&asked);
     assert_eq!(shown(&kubectl, &name), "Pending");
     kubectl.run(&format!("certificate approve {name}")).ok();
-    eventually("it is signed", || shown(&kubectl, &name) == "Approved,Issued");
+    eventually("the CSR to be issued", || shown(&kubectl, &name) == "Approved,Issued");
     let issued = kubectl.value(&format!("csr/{name}"), "/status/certificate");
     let config: Value = serde_json::from_str(&std::fs::read_to_string(cluster.kubeconfig()).unwrap()).unwrap();
     let mut own = config;
@@ -56,8 +56,8 @@ fn approved_csr_authenticates_its_client(cluster: &Cluster) {
     let file = cluster.data_dir().join(format!("{name}.kubeconfig"));
     std::fs::write(&file, own.to_string()).unwrap();
     let jane = Kubectl::new(file, kubectl.namespace());
-    let told = jane.run("auth whoami").ok();
-    assert!(told.contains("jane") && told.contains("[devs system:authenticated]"), "{told}");
+    let output = jane.run("auth whoami").ok();
+    assert!(output.contains("jane") && output.contains("[devs system:authenticated]"), "{output}");
     assert!(jane.run("get pods").failed().contains("User \"jane\" cannot list resource \"pods\""));
     kubectl.run("create rolebinding devs --clusterrole=view --group=devs").ok();
     jane.run("get pods").ok();
@@ -74,15 +74,15 @@ fn denied_and_invalid_csrs_are_not_signed(cluster: &Cluster) {
     let (asked, other) = manifest(&kubectl, "serves", &pem, signer, json!(["server auth"]));
     kubectl.apply(&asked);
     kubectl.run(&format!("certificate approve {other}")).ok();
-    eventually("it fails", || shown(&kubectl, &other) == "Approved,Failed");
+    eventually("the CSR to fail", || shown(&kubectl, &other) == "Approved,Failed");
     let failed = condition(&kubectl, &other, "Failed").unwrap();
     assert_eq!(failed["reason"], "SignerValidationFailure");
     assert_eq!(failed["message"], "invalid usage for client certificate: server auth");
     assert_eq!(kubectl.value(&format!("csr/{name}"), "/status/certificate"), Value::Null);
     let (pem, _) = request("root", "system:masters");
     let (asked, _) = manifest(&kubectl, "masters", &pem, signer, json!(["client auth"]));
-    let told = kubectl.args(&["apply", "-f", "-"], &asked).failed();
-    assert!(told.contains(&format!("use of {signer} signer with system:masters group is not allowed")), "{told}");
+    let output = kubectl.args(&["apply", "-f", "-"], &asked).failed();
+    assert!(output.contains(&format!("use of {signer} signer with system:masters group is not allowed")), "{output}");
 }
 
 fn authorized_kubelet_csr_is_auto_approved(cluster: &Cluster) {
@@ -97,7 +97,7 @@ fn authorized_kubelet_csr_is_auto_approved(cluster: &Cluster) {
     kubectl.run(&format!("create clusterrolebinding {binding} --clusterrole={role} --user={node}")).ok();
     let renewal = ["create", "-f", "-", "--as", &node, "--as-group", "system:nodes"];
     kubectl.args(&renewal, &asked).ok();
-    eventually("it is approved and signed", || shown(&kubectl, &name) == "Approved,Issued");
+    eventually("the CSR to be approved and issued", || shown(&kubectl, &name) == "Approved,Issued");
     let approved = condition(&kubectl, &name, "Approved").unwrap();
     assert_eq!(approved["reason"], "AutoApproved");
     let message = "Auto approving self kubelet client certificate after SubjectAccessReview.";

@@ -1,11 +1,11 @@
-//! Who Podium's own components are: as everybody else, they have names, and may do what roles allow them.
+//! Podium's components use upstream's user names and are authorized by upstream's roles.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, path::Path};
-use tests::{Setup, eventually};
+use tests::{ClusterBuilder, eventually};
 
-pub(crate) const TESTS: &[Alone] = &[(
+pub(crate) const TESTS: &[OwnCluster] = &[(
     "scheduler, controllers and kubelet use their own identities and are authorized",
     components_use_their_identities_and_are_authorized,
 )];
@@ -20,12 +20,12 @@ rules:
 
 fn events(log: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
-    // The last line may be on its way.
+    // The last line may be incomplete.
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// What has many controllers at work: Pods of all kinds of owners behind a Service and within a budget and a quota.
-fn work() -> String {
+/// Returns manifests that involve many controllers: all workload kinds, a Service, a disruption budget and a quota.
+fn workloads() -> String {
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"],
         "env": [{"name": "E", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}],
         "volumeMounts": [{"name": "s", "mountPath": "/s"}]});
@@ -59,8 +59,8 @@ fn work() -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
 }
 
-/// Who did what: `system:kube-scheduler create pods/binding`.
-fn did(event: &Value) -> String {
+/// Formats an audit event: `system:kube-scheduler create pods/binding`.
+fn describe(event: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
     let about = &event["objectRef"];
     let part = text(&about["subresource"]);
@@ -68,11 +68,11 @@ fn did(event: &Value) -> String {
     format!("{} {} {}{part}", text(&event["user"]["username"]), text(&event["verb"]), text(&about["resource"]))
 }
 
-/// What nobody had the right to do, and why.
-fn refused(events: &[Value]) -> BTreeSet<String> {
+/// Returns the forbidden requests with their reasons.
+fn forbidden(events: &[Value]) -> BTreeSet<String> {
     let is_refused = |e: &&Value| e["annotations"]["authorization.k8s.io/decision"] == "forbid";
     let why = |e: &Value| e["annotations"]["authorization.k8s.io/reason"].to_string();
-    events.iter().filter(is_refused).map(|e| format!("{}: {}", did(e), why(e))).collect()
+    events.iter().filter(is_refused).map(|e| format!("{}: {}", describe(e), why(e))).collect()
 }
 
 fn components_use_their_identities_and_are_authorized() {
@@ -80,25 +80,25 @@ fn components_use_their_identities_and_are_authorized() {
     let (policy, log) = (dir.path().join("policy.yaml"), dir.path().join("audit.log"));
     std::fs::write(&policy, POLICY).unwrap();
     let args = ["--audit-policy-file", policy.to_str().unwrap(), "--audit-log-path", log.to_str().unwrap()];
-    let cluster = Setup::default().args(&args).start();
+    let cluster = ClusterBuilder::default().args(&args).start();
     let kubectl = cluster.kubectl_in("default");
     kubectl.run("create namespace busy").ok();
     let busy = cluster.kubectl_in("busy");
-    busy.apply(&work());
+    busy.apply(&workloads());
     busy.run("wait --for=condition=Available --timeout=60s deployment/d").ok();
-    eventually("the Job is done and gone", || busy.get("job/j").is_none());
+    eventually("the Job to be deleted after its end", || busy.get("job/j").is_none());
     busy.run("scale deployment/d --replicas=1").ok();
     busy.run("rollout status daemonset/e --timeout=60s").ok();
-    eventually("the budget knows its Pods", || busy.value("pdb/b", "/status/currentHealthy") == json!(1));
-    assert_eq!(refused(&events(&log)), BTreeSet::new());
+    eventually("the disruption budget to count its Pods", || busy.value("pdb/b", "/status/currentHealthy") == json!(1));
+    assert_eq!(forbidden(&events(&log)), BTreeSet::new());
     kubectl.run("delete namespace busy --timeout=60s").ok();
     let node = kubectl.run("get nodes -o jsonpath={.items[0].metadata.name}").ok();
     let all = events(&log);
-    // What goes away when its Pods are gone, the node sees go; what else it wants to know of it then it is not told.
+    // The Node authorizer forbids the kubelet to read objects whose last Pod on the node is gone.
     let late = |what: &String| what.starts_with("system:node:") && what.contains("no relationship found");
-    let refused: Vec<String> = refused(&all).into_iter().filter(|what| !late(what)).collect();
-    assert!(refused.is_empty(), "{refused:#?}");
-    let done: BTreeSet<String> = all.iter().map(did).collect();
+    let forbidden: Vec<String> = forbidden(&all).into_iter().filter(|what| !late(what)).collect();
+    assert!(forbidden.is_empty(), "{forbidden:#?}");
+    let done: BTreeSet<String> = all.iter().map(describe).collect();
     let account = |name: &str, what: &str| format!("system:serviceaccount:kube-system:{name} {what}");
     for expected in [
         "system:kube-scheduler create pods/binding".to_owned(),
@@ -125,8 +125,8 @@ fn components_use_their_identities_and_are_authorized() {
     let masters = all.iter().filter(|e| {
         e["user"]["groups"].as_array().is_some_and(|groups| groups.iter().any(|group| group == "system:masters"))
     });
-    assert_eq!(masters.map(did).collect::<Vec<_>>(), Vec::<String>::new());
-    // Their names are enough: there are no such objects.
+    assert_eq!(masters.map(describe).collect::<Vec<_>>(), Vec::<String>::new());
+    // Impersonated names are enough: these users need no objects.
     assert_eq!(kubectl.run("get serviceaccounts -n kube-system -o name").ok(), "serviceaccount/default\n");
     let components = kubectl.run("get componentstatuses --no-headers").ok();
     let healthy = |line: &str| line.split_whitespace().nth(1) == Some("Healthy");

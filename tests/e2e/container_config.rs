@@ -1,4 +1,4 @@
-//! What a Pod's spec configures, as its containers see it: environment, command, files, resources, last words, images.
+//! Container configuration: env, command, volumes, resources, termination messages, image pull policies.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("imagePullPolicy decides whether an image is pulled", image_pull_policy_decides_pulls),
 ];
 
-/// A Pod that ends by itself, with this container and these fields of its spec.
+/// Returns a Pod that ends by itself, with these fields of its container and spec.
 fn pod(container: &Value, spec: &Value) -> Value {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"app": "web"}}, "spec": {
         "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": BUSYBOX}]}});
@@ -39,7 +39,7 @@ fn script(text: &str) -> Value {
     json!(["sh", "-c", text])
 }
 
-/// Runs a Pod to its end, and gives what it printed.
+/// Runs a Pod to its end and returns its log.
 fn printed(kubectl: &Kubectl, pod: &Value) -> String {
     let name = pod["metadata"]["name"].as_str().unwrap();
     kubectl.apply(&pod.to_string());
@@ -108,7 +108,7 @@ fn env_comes_from_all_sources(cluster: &Cluster) {
         ("ACCOUNT", "default"),
         ("POD_IP", &text(&status["podIP"])),
         ("HOST_IP", &text(&status["hostIP"])),
-        // 1500m in whole CPUs: never less than there is.
+        // 1500m is rounded up to whole CPUs.
         ("CPU", "2"),
         ("CPU_ASKED", "100"),
         ("MEMORY", "64"),
@@ -119,11 +119,11 @@ fn env_comes_from_all_sources(cluster: &Cluster) {
         assert!(seen.lines().any(|l| l == format!("{name}={value}")), "{name}={value} is not in\n{seen}");
     }
     assert!(!seen.contains("ABSENT"), "{seen}");
-    // A key that is no name of a variable of the C standard is one all the same.
+    // A key that is no C identifier is a valid variable name.
     assert!(seen.contains("not.a.name=3"), "{seen}");
 }
 
-fn held_back(kubectl: &Kubectl, message: &str) {
+fn check_blocked(kubectl: &Kubectl, message: &str) {
     kubectl.wait_value(
         "pod/p",
         "/status/containerStatuses/0/state/waiting/reason",
@@ -154,7 +154,7 @@ fn missing_key_blocks_container_start(cluster: &Cluster) {
         config(&kubectl);
         let container = json!({"command": script("echo $WORD"), "env": [{"name": "WORD", "valueFrom": source}]});
         kubectl.apply(&pod(&container, &json!({})).to_string());
-        held_back(&kubectl, &message.replace("NS", kubectl.namespace()));
+        check_blocked(&kubectl, &message.replace("NS", kubectl.namespace()));
         kubectl.run(mend).ok();
         kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
         assert_eq!(kubectl.run("logs p").ok(), "hello\n");
@@ -173,7 +173,7 @@ fn command_and_args_replace_entrypoint_and_cmd(cluster: &Cluster) {
     for (name, container, expected) in [
         ("neither", json!({}), "entry cmd"),
         ("args", json!({"args": ["a", "b c"]}), "entry a b c"),
-        // With a command, nothing of the image's own is left.
+        // A command replaces ENTRYPOINT and CMD of the image.
         ("command", json!({"command": ["echo", "c"]}), "c"),
         ("both", both, "word words $(WORD) $(NOTHING) $WORD"),
     ] {
@@ -201,7 +201,7 @@ fn containers_share_empty_dir(cluster: &Cluster) {
     let mounts = json!([{"name": "disk", "mountPath": "/disk"}, {"name": "memory", "mountPath": "/memory"}]);
     let writer = json!({"name": "writer", "image": BUSYBOX, "volumeMounts": mounts,
         "command": script("echo memory > /memory/word; echo disk > /disk/word")});
-    // The reader's script waits for the writer, for nobody says which of them starts first.
+    // The reader's script waits for the writer, for containers start in any order.
     let read = "until [ -s /disk/word ]; do sleep 0.1; done; cat /disk/word /memory/word; stat -c %a /disk /memory; \
                 grep -c ' /memory tmpfs ' /proc/mounts; df -k /memory | tail -1 | tr -s ' ' | cut -d' ' -f2; \
                 ls /read; touch /read/x 2>/dev/null || echo read-only; cat /sub/word";
@@ -227,7 +227,7 @@ fn api_volumes_can_be_nested_mounts(cluster: &Cluster) {
         mount("secret", "/etc/conf/data/sec"),
         mount("other", "/etc/conf/data"),
         mount("cm", "/etc/conf"),
-        // A volume of the Pod's own account lies in this one.
+        // The ServiceAccount volume is mounted inside this one.
         mount("secret", "/var/run/secrets"),
     ];
     let volumes = json!([{"name": "cm", "configMap": {"name": "cm"}}, {"name": "other", "configMap": {"name": "cm"}},
@@ -292,14 +292,14 @@ fn missing_source_blocks_unless_optional(cluster: &Cluster) {
 
 fn limits_are_set_in_the_cgroup(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    // The first file is that of cgroup v1, the second that of v2.
+    // The first file is of cgroup v1, the second of v2.
     let read = "cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes memory.max 2>/dev/null; \
                 cat cpu/cpu.cfs_quota_us cpu.max 2>/dev/null; cat cpu/cpu.shares cpu.weight 2>/dev/null; true";
     let resources = json!({"requests": {"cpu": "125m"}, "limits": {"cpu": "250m", "memory": "64Mi"}});
     let seen = printed(&kubectl, &pod(&json!({"command": script(read), "resources": resources}), &json!({})));
     let words: Vec<&str> = seen.split_whitespace().collect();
     assert!(words.starts_with(&["67108864", "25000"]), "{seen}");
-    // An eighth of 1,024 shares; v2 has weights in their place.
+    // 128 of 1,024 shares in v1; v2 has weights.
     let share = words.last().unwrap();
     assert!(["128", "5"].contains(share), "{seen}");
     assert_eq!(kubectl.value("pod/p", "/status/qosClass"), "Burstable");
@@ -344,14 +344,14 @@ fn termination_message_is_reported(cluster: &Cluster) {
         merge(&mut container, &fields);
         kubectl.apply(&pod(&container, &json!({})).to_string());
         let terminated = "/status/containerStatuses/0/state/terminated";
-        tests::eventually("the end", || kubectl.value("pod/p", terminated).is_object());
+        tests::eventually("the container to terminate", || kubectl.value("pod/p", terminated).is_object());
         let seen = kubectl.value("pod/p", &format!("{terminated}/message"));
         assert_eq!(seen.as_str().unwrap_or_default(), message, "{script_text} {fields}");
     }
 }
 
 fn image_pull_policy_decides_pulls(cluster: &Cluster) {
-    // Nothing listens on this port of loopback: what is pulled fails, what is there is there.
+    // Nothing listens on this loopback port, so each pull fails.
     let (here, gone) = ("127.0.0.1:9/here:1", "127.0.0.1:9/gone:1");
     let dir = tempfile::tempdir().unwrap();
     let tar = dir.path().join("image.tar");
@@ -362,7 +362,7 @@ fn image_pull_policy_decides_pulls(cluster: &Cluster) {
         (here, Some("Never"), None),
         (here, None, None),
         (here, Some("Always"), Some("ImagePullBackOff")),
-        // Without a tag, or with `latest`, the default is to pull always.
+        // Without a tag, or with `latest`, the default is Always.
         ("127.0.0.1:9/here", None, Some("ImagePullBackOff")),
         ("127.0.0.1:9/here:latest", None, Some("ImagePullBackOff")),
         ("127.0.0.1:9/here", Some("Never"), None),

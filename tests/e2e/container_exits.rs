@@ -1,7 +1,6 @@
-//! The end of a container is told while its runtime still clears up after it: nothing of the log is lost for it, and
-//! nothing gets in the runtime's way.
+//! Container exits are reported before the runtime has cleaned up: logs stay complete and the runtime is not disturbed.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use futures::{AsyncReadExt, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -18,21 +17,21 @@ pub(crate) const TESTS: &[Shared] = &[
     ("FallbackToLogsOnError gives the complete end of the log", fallback_termination_message_is_complete),
     ("containers of a Pod share the 12 KiB of termination messages", termination_messages_share_their_limit),
 ];
-pub(crate) const ALONE: &[Alone] =
+pub(crate) const ALONE: &[OwnCluster] =
     &[("hundreds of exits leave no shim, mount or error in the log", many_exits_leave_no_leftovers)];
 
 const LINES: usize = 10_000;
 const ROUNDS: usize = 20;
 
-/// Waits to be looked at, and ends with its last line.
-fn talkative(name: &str, waits: f32, code: i32) -> Value {
+/// Returns a Pod that waits, prints many lines and exits.
+fn verbose_pod(name: &str, waits: f32, code: i32) -> Value {
     let script = format!("sleep {waits}; seq 1 {LINES}; exit {code}");
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"restartPolicy": "Never",
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}})
 }
 
-/// What was read at the end is all that the log ever holds. That is not always all that the container wrote: containerd
-/// 1.6.20 closes a container's output before it has read all of it (containerd#8643).
+/// Checks that the log as read at the exit is the final log. That may be less than the container wrote: containerd 1.6.20
+/// may close the output before it has read all of it (containerd#8643).
 #[track_caller]
 fn assert_whole(read: &str, log: &str, who: &str) {
     let (read, log): (Vec<&str>, Vec<&str>) = (read.lines().collect(), log.lines().collect());
@@ -40,16 +39,16 @@ fn assert_whole(read: &str, log: &str, who: &str) {
     assert_eq!((read.len(), read.last()), (log.len(), log.last()), "{who}");
 }
 
-/// Where containerd has what there is of tasks that it has not deleted.
+/// Returns containerd's directory of tasks that are not deleted.
 fn tasks(cluster: &Cluster) -> PathBuf {
     cluster.data_dir().join("containerd/state/io.containerd.runtime.v2.task/k8s.io")
 }
 
-/// The log once containerd has deleted the task of the container, and writes no more.
+/// Returns the log after containerd has deleted the task, when the log is final.
 fn final_log(cluster: &Cluster, kubectl: &Kubectl, name: &str) -> String {
     let id = kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0/containerID");
     let task = tasks(cluster).join(id.as_str().unwrap().trim_start_matches("containerd://"));
-    eventually("the task is deleted", || !task.exists());
+    eventually("the task to be deleted", || !task.exists());
     let uid = kubectl.value(&format!("pod/{name}"), "/metadata/uid");
     let logs = format!("kubelet/logs/{}_{name}_{}/c/0.log", kubectl.namespace(), uid.as_str().unwrap());
     assert!(cluster.data_dir().join(&logs).exists(), "{logs}");
@@ -61,19 +60,19 @@ fn log_is_complete_when_watch_shows_exit(cluster: &Cluster) {
     let (client, kubectl) = (cluster.client(&runtime), cluster.kubectl());
     for round in 0..ROUNDS {
         let read = runtime.block_on(async {
-            let told = follow_one(client.clone(), kubectl.namespace(), round);
-            tokio::time::timeout(Duration::from_secs(60), told).await.expect("it ends in time")
+            let reads = follow_one(client.clone(), kubectl.namespace(), round);
+            tokio::time::timeout(Duration::from_secs(60), reads).await.expect("it ends in time")
         });
         let log = final_log(cluster, &kubectl, &format!("p-{round}"));
         read.iter().for_each(|(who, text)| assert_whole(text, &log, &format!("p-{round}: {who}")));
     }
 }
 
-/// Reads the log of a Pod in every way, at the very moment at which a watch shows its end.
+/// Reads the log of a Pod in every way as soon as a watch shows its end.
 async fn follow_one(client: Client, namespace: &str, round: usize) -> Vec<(&'static str, String)> {
     let (pods, name) = (Api::<Pod>::namespaced(client, namespace), format!("p-{round}"));
     let code = i32::try_from(round % 2).unwrap();
-    let pod = serde_json::from_value(talkative(&name, 0.3, code)).unwrap();
+    let pod = serde_json::from_value(verbose_pod(&name, 0.3, code)).unwrap();
     let made = pods.create(&PostParams::default(), &pod).await.unwrap();
     let seen = made.metadata.resource_version.unwrap();
     let wanted = WatchParams::default().fields(&format!("metadata.name={name}"));
@@ -110,7 +109,7 @@ fn kubectl_logs_shows_last_line_after_exit(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     for round in 0..5 {
         let name = format!("p-{round}");
-        kubectl.apply(&talkative(&name, 3.0, 0).to_string());
+        kubectl.apply(&verbose_pod(&name, 3.0, 0).to_string());
         kubectl.wait_value(&format!("pod/{name}"), "/status/containerStatuses/0/started", &json!(true));
         let follower =
             kubectl.command(&["logs", "-f", &name]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -126,20 +125,20 @@ fn kubectl_logs_shows_last_line_after_exit(cluster: &Cluster) {
 fn fallback_termination_message_is_complete(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     for round in 0..5 {
-        let (name, mut pod) = (format!("p-{round}"), talkative("p", 0.3, 1));
+        let (name, mut pod) = (format!("p-{round}"), verbose_pod("p", 0.3, 1));
         pod["metadata"]["name"] = json!(name);
         pod["spec"]["containers"][0]["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
         kubectl.apply(&pod.to_string());
         let terminated = "/status/containerStatuses/0/state/terminated";
         let object = format!("pod/{name}");
-        eventually("it has ended", || kubectl.value(&object, terminated).is_object());
+        eventually("the container to terminate", || kubectl.value(&object, terminated).is_object());
         let message = kubectl.value(&object, &format!("{terminated}/message"));
         let log = final_log(cluster, &kubectl, &name);
         assert!(message.as_str().is_some_and(|m| !m.is_empty() && log.ends_with(m)), "{message}");
     }
 }
 
-/// Upstream: `MaxPodTerminationMessageLogLength`, 12 KiB for all of them.
+/// Upstream: `MaxPodTerminationMessageLogLength`, 12 KiB for all containers of a Pod.
 fn termination_messages_share_their_limit(cluster: &Cluster) {
     const INIT: usize = 11;
     let kubectl = cluster.kubectl();
@@ -157,7 +156,7 @@ fn termination_messages_share_their_limit(cluster: &Cluster) {
     assert_eq!(lengths, [Some(1024); INIT + 1], "{status}");
 }
 
-/// Init containers end one after the other, each while the next one starts; then their Pod ends.
+/// Init containers exit one after another, each while the next one starts; then their Pod ends.
 fn many_exits_leave_no_leftovers() {
     const PODS: usize = 24;
     const INIT: usize = 8;
@@ -185,13 +184,13 @@ fn many_exits_leave_no_leftovers() {
         let left = std::fs::read_dir(&tasks).unwrap().count();
         if left == 0 { Ok(()) } else { Err(format!("{left} tasks")) }
     });
-    // Other parts of Podium may say what they like of a machine that is busy.
+    // Warnings of other components about a busy machine are allowed.
     let log = cluster.log();
     let own = log.lines().filter(|line| line.contains("kubelet::"));
     let faults: Vec<&str> = own.filter(|line| ["ERROR", "WARN"].iter().any(|level| line.contains(level))).collect();
     assert_eq!(faults, [""; 0]);
     let log = std::fs::read_to_string(cluster.data_dir().join("containerd/containerd.log")).unwrap();
-    // The kubelet asks of each id whether it is a container; sandboxes are not found. Who is late got in nobody's way.
+    // The kubelet looks up each ID as a container; sandboxes are not found.
     let harmless = |line: &str| ["code = NotFound", "deadline exceeded"].iter().any(|words| line.contains(words));
     let faults: Vec<&str> = log.lines().filter(|line| line.contains("level=error") && !harmless(line)).collect();
     assert_eq!(faults, [""; 0]);

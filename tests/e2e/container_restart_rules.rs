@@ -1,10 +1,10 @@
-//! What is started again, and when: policies and rules of containers, all containers of a Pod, other images, back-offs.
+//! Container restarts: restart policies and rules, `RestartAllContainers`, image changes, back-off.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tests::{Cluster, Kubectl, Setup, eventually, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, eventually, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("restartPolicyRules restart a container under Never", restart_policy_rules_restart_container_under_never),
@@ -13,13 +13,13 @@ pub(crate) const TESTS: &[Shared] = &[
     ("an image change stops the container and starts the new image", image_change_restarts_container),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[
+pub(crate) const ALONE: &[OwnCluster] = &[
     ("RestartAllContainers restarts all containers in the same sandbox", restart_all_containers_keeps_sandbox),
     ("crashLoopBackOff.maxContainerRestartPeriod shortens the back-off", max_restart_period_shortens_backoff),
     ("crashLoopBackOff.maxContainerRestartPeriod limits the back-off", max_restart_period_limits_backoff),
 ];
 
-/// A Pod with an emptyDir `/data` in all of its containers.
+/// Returns a Pod whose containers share an emptyDir `/data`.
 fn pod(name: &str, mut spec: Value) -> String {
     for list in ["initContainers", "containers"] {
         for c in spec[list].as_array_mut().into_iter().flatten() {
@@ -46,7 +46,7 @@ fn rule(action: &str, operator: &str, codes: &[i32]) -> Value {
         "restartPolicyRules": [{"action": action, "exitCodes": {"operator": operator, "values": codes}}]})
 }
 
-/// Ends with these codes, one after the other; each run leaves a line behind.
+/// Returns a container that exits with these codes in turn, and appends a line in each run.
 fn ends(name: &str, codes: &[i32]) -> Value {
     let cases: String = codes.iter().enumerate().map(|(n, code)| format!("{}) exit {code};; ", n + 1)).collect();
     shell(name, &format!("echo x >> /data/{name}; case $(wc -l < /data/{name}) in {cases} esac"))
@@ -71,7 +71,7 @@ fn restart_policy_rules_restart_container_under_never(cluster: &Cluster) {
     assert_eq!((&c["restartCount"], &c["lastState"]["terminated"]["exitCode"]), (&json!(1), &json!(42)));
     assert_eq!(c["state"]["terminated"]["exitCode"], 7);
     assert_eq!((&other["restartCount"], &other["state"]["terminated"]["exitCode"]), (&json!(0), &json!(7)));
-    // What the feature gate of the next test switches on is refused here.
+    // Without the feature gate of a later test its action is refused.
     let all = rule("RestartAllContainers", "In", &[42]);
     let refused = kubectl.args(&["create", "-f", "-"], &pod("q", json!({"containers": [with(ends("c", &[1]), &all)]})));
     let words = refused.failed();
@@ -79,8 +79,7 @@ fn restart_policy_rules_restart_container_under_never(cluster: &Cluster) {
     assert!(words.contains(expected), "{words}");
 }
 
-/// The examples of the documentation: one that is tried once, an init container that is tried once; and a sidecar, which
-/// is restarted whatever its rules say.
+/// The documentation's examples: a container and an init container without restarts, and a sidecar, which always restarts.
 fn container_restart_policy_overrides_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let never = json!({"restartPolicy": "Never"});
@@ -139,7 +138,7 @@ fn image_change_restarts_container(cluster: &Cluster) {
     const OTHER: &str = "docker.io/library/other:2";
     let (kubectl, dir) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let tar = dir.path().join("other.tar");
-    // The runtime calls an image by the first of its names: this is to be another one.
+    // The runtime reports an image by its first name: this one differs.
     let config = test_images::ImageConfig { user: Some("root".to_owned()), ..Default::default() };
     test_images::busybox(&tar, &[OTHER], &config).unwrap();
     cluster.import(&tar);
@@ -206,7 +205,7 @@ fn restart_all_containers_keeps_sandbox() {
     kubectl.wait_value("pod/p", "/status/containerStatuses/2/ready", &json!(true));
     let before = kubectl.value("pod/p", "/status");
     kubectl.run("exec p -c side -- touch /data/go").ok();
-    // There is no grace, which would be longer than this waits, and no hook.
+    // There is no grace period, which would exceed the timeout, and no hook.
     eventually("all to be restarted", || counts(&kubectl) == [1; 5]);
     kubectl.wait_value("pod/p", "/status/containerStatuses/2/ready", &json!(true));
     kubectl.run("exec p -c side -- test ! -e /data/hook").ok();
@@ -217,14 +216,14 @@ fn restart_all_containers_keeps_sandbox() {
     assert_eq!(condition["status"], "False");
     assert_eq!(after["containerStatuses"][2]["lastState"]["terminated"]["exitCode"], 42);
     assert_eq!(after["containerStatuses"][1]["lastState"]["terminated"]["reason"], "RestartingAllContainers");
-    // The volume is the same: the init container ran for the second time, and no hook ran.
+    // The volume is kept: the init container ran a second time, and no hook ran.
     assert_eq!(kubectl.run("exec p -c side -- wc -l /data/init").ok().trim(), "2 /data/init");
     kubectl.run("exec p -c side -- ls /data/hook").failed();
-    // It is killed in the middle of it, or before: a new one goes on.
+    // Podium is killed during the restart or before; the next one completes it.
     let later = "(sleep 1; touch /data/go) > /dev/null 2>&1 &";
     kubectl.args(&["exec", "p", "-c", "side", "--", "sh", "-c", later], "").ok();
-    cluster.kill(Signal::SIGKILL);
-    cluster.up();
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_podium();
     eventually("all to be restarted once more", || counts(&kubectl) == [2; 5]);
     assert_eq!(kubectl.value("pod/p", "/status/podIP"), before["podIP"]);
     kubectl.run("delete pod p --grace-period=1 --timeout=30s").ok();
@@ -234,7 +233,7 @@ fn max_restart_period_shortens_backoff() {
     let cluster = Cluster::start(&["--feature-gates", "ReduceDefaultCrashLoopBackOffDecay=true"]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pod("p", json!({"containers": [shell("c", "exit 1")]})));
-    // At once, after 1, 2 and 4 s; else it would take more than a minute.
+    // Restarts at once and after 1, 2 and 4 s; with the default they would take more than a minute.
     let begun = Instant::now();
     wait_for("four restarts", Duration::from_secs(30), || {
         let count = kubectl.value("pod/p", "/status/containerStatuses/0/restartCount");
@@ -248,11 +247,11 @@ fn max_restart_period_shortens_backoff() {
     kubectl.run("delete pod p --grace-period=1 --timeout=30s").ok();
 }
 
-/// That of the node wins over those of the gate and of upstream, and is the first one too when it is shorter.
+/// The node's maximum overrides the defaults of the feature gate and of upstream, and limits the first back-off too.
 fn max_restart_period_limits_backoff() {
     for (gates, restarts, seconds) in [("", 2, 3), ("ReduceDefaultCrashLoopBackOffDecay=true", 4, 3)] {
         let longest = json!({"crashLoopBackOff": {"maxContainerRestartPeriod": format!("{seconds}s")}});
-        let cluster = Setup::default().kubelet(longest).args(&["--feature-gates", gates]).start();
+        let cluster = ClusterBuilder::default().kubelet_config(longest).args(&["--feature-gates", gates]).start();
         let kubectl = cluster.kubectl_in("default");
         kubectl.apply(&pod("p", json!({"containers": [shell("c", "exit 1")]})));
         let expected = format!("back-off {seconds}s restarting failed container=c");

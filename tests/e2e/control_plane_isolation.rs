@@ -1,6 +1,6 @@
-//! The node does its work whatever becomes of the control plane's threads.
+//! The node works independently of the control plane's threads.
 
-use crate::Alone;
+use crate::OwnCluster;
 use nix::{
     sys::{
         ptrace,
@@ -12,15 +12,15 @@ use serde_json::json;
 use std::{fs, path::Path};
 use tests::{Cluster, eventually};
 
-pub(crate) const TESTS: &[Alone] = &[(
+pub(crate) const TESTS: &[OwnCluster] = &[(
     "restarts and DNS keep working while the threads of the API are stopped",
     node_keeps_working_without_the_control_plane,
 )];
 
-/// Threads that are stopped until this is dropped, by the thread that stopped them.
-struct Stopped(Vec<Pid>);
+/// Stops threads by ptrace until it is dropped by the thread that stopped them.
+struct StoppedThreads(Vec<Pid>);
 
-impl Stopped {
+impl StoppedThreads {
     fn with_name(process: Pid, name: &str) -> Self {
         let mut stopped = Self(Vec::new());
         for thread in fs::read_dir(format!("/proc/{process}/task")).unwrap() {
@@ -38,10 +38,10 @@ impl Stopped {
     }
 }
 
-impl Drop for Stopped {
+impl Drop for StoppedThreads {
     fn drop(&mut self) {
         for thread in &self.0 {
-            // A thread that has ended needs no help.
+            // The thread may have ended.
             let _ = ptrace::detach(*thread, None);
         }
     }
@@ -59,23 +59,23 @@ fn node_keeps_working_without_the_control_plane() {
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
             "volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}]}});
     kubectl.apply(&pod.to_string());
-    eventually("its first line", || kubectl.run("logs p").is_ok_and(|said| said.contains("ready")));
+    eventually("the first line of the log", || kubectl.run("logs p").is_ok_and(|output| output.contains("ready")));
     let uid = kubectl.value("pod/p", "/metadata/uid");
     let logs = cluster.data_dir().join(format!("kubelet/logs/default_p_{}/c", uid.as_str().unwrap()));
 
-    let stopped = Stopped::with_name(cluster.pid(), "control-plane");
+    let stopped = StoppedThreads::with_name(cluster.pid(), "control-plane");
     assert!(stopped.0.len() >= 2, "{:?}", stopped.0);
     let answer = kubectl.run("get --raw /livez --request-timeout=2s");
     assert_ne!(answer.code, 0, "the API answers although its threads are stopped");
     fs::write(dir.path().join("go"), "").unwrap();
-    eventually("the next container to find a Service's address", || {
+    eventually("the next container to resolve a Service", || {
         text(&logs.join("1.log")).contains("kubernetes.default.svc.cluster.local")
             && text(&logs.join("1.log")).contains("10.96.0.1")
     });
     drop(stopped);
 
     let status = "/status/containerStatuses/0";
-    eventually("the restart to be told", || kubectl.value("pod/p", &format!("{status}/restartCount")) == 1);
+    eventually("the restart to be reported", || kubectl.value("pod/p", &format!("{status}/restartCount")) == 1);
     assert_eq!(kubectl.value("pod/p", &format!("{status}/lastState/terminated/exitCode")), 3);
 }
 

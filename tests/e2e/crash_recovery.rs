@@ -1,6 +1,6 @@
-//! Podium is killed at random moments; what it said stays true.
+//! Podium is killed at random moments; acknowledged writes and reported states stay valid.
 
-use crate::Alone;
+use crate::OwnCluster;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
@@ -15,26 +15,26 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tests::{Cluster, Kubectl, Setup, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, wait_for};
 use tokio::{sync::Mutex, task::JoinSet};
 
-pub(crate) const TESTS: &[Alone] = &[
+pub(crate) const TESTS: &[OwnCluster] = &[
     ("no acknowledged write is lost by SIGKILL at 200 moments", acknowledged_write_survives_sigkill),
     ("Pods reach their phase through repeated SIGKILLs of Podium", pods_reach_their_phase_through_sigkills),
     ("containers survive a SIGKILL of containerd", containers_survive_containerd_sigkill),
 ];
 
-/// How often Podium is killed under a write load.
+/// Number of kills under a write load.
 const LIVES: u32 = 200;
 const WRITERS: usize = 4;
 
-/// What the server said, by everybody who heard it.
+/// Responses and watch events that the clients have received.
 #[derive(Default)]
-struct Said {
-    /// The last acknowledged revision and round of each object.
+struct Observed {
+    /// Last acknowledged revision and round of each object.
     acknowledged: BTreeMap<String, (u64, u64)>,
     revisions: BTreeSet<u64>,
-    /// The last revision that the watch saw.
+    /// Last revision that the watch has received.
     watched: u64,
 }
 
@@ -52,46 +52,46 @@ fn acknowledged_write_survives_sigkill() {
     let mut random = seeded();
     let mut cluster = Cluster::start(&[]);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let said = Arc::new(Mutex::new(Said::default()));
+    let observed = Arc::new(Mutex::new(Observed::default()));
     for life in 0..LIVES {
         let (writes, moment) = (random.random_range(0..20), Duration::from_micros(random.random_range(0..10_000)));
         let client = cluster.client(&runtime);
         runtime.block_on(async {
-            check(&client, &said, life).await;
+            check(&client, &observed, life).await;
             let mut work = JoinSet::new();
-            work.spawn(watch(client.clone(), Arc::clone(&said)));
+            work.spawn(watch(client.clone(), Arc::clone(&observed)));
             for writer in 0..WRITERS {
-                work.spawn(write(client.clone(), Arc::clone(&said), writer, life));
+                work.spawn(write(client.clone(), Arc::clone(&observed), writer, life));
             }
-            acknowledged(&said, writes).await;
-            // Not a wait for anything: the moment of death is the test's input.
+            acknowledged(&observed, writes).await;
+            // This is no wait for a condition: the moment of the kill is the test's input.
             tokio::time::sleep(moment).await;
             cluster.signal(Signal::SIGKILL);
             work.shutdown().await;
         });
-        cluster.buried();
-        cluster.up_to_api();
+        cluster.wait_for_exit();
+        cluster.start_api();
     }
     let client = cluster.client(&runtime);
-    runtime.block_on(check(&client, &said, LIVES));
-    let said = runtime.block_on(said.lock());
-    eprintln!("{} writes acknowledged in {LIVES} lives", said.revisions.len());
-    assert!(said.revisions.len() > 1000, "the load was no load: {}", said.revisions.len());
+    runtime.block_on(check(&client, &observed, LIVES));
+    let observed = runtime.block_on(observed.lock());
+    eprintln!("{} writes acknowledged in {LIVES} lives", observed.revisions.len());
+    assert!(observed.revisions.len() > 1000, "too few writes: {}", observed.revisions.len());
 }
 
-/// Waits until so many more writes are acknowledged, on a machine as slow as it may be.
-async fn acknowledged(said: &Mutex<Said>, writes: usize) {
-    let enough = said.lock().await.revisions.len() + writes;
+/// Waits until this many more writes are acknowledged.
+async fn acknowledged(observed: &Mutex<Observed>, writes: usize) {
+    let enough = observed.lock().await.revisions.len() + writes;
     let more = async {
-        while said.lock().await.revisions.len() < enough {
+        while observed.lock().await.revisions.len() < enough {
             tokio::time::sleep(Duration::from_micros(500)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(30), more).await.expect("writes are acknowledged");
 }
 
-/// Creates an object of its own in each life and updates it, until the server is gone.
-async fn write(client: Client, said: Arc<Mutex<Said>>, writer: usize, life: u32) {
+/// Creates an object and updates it until the server is killed.
+async fn write(client: Client, observed: Arc<Mutex<Observed>>, writer: usize, life: u32) {
     let api: Api<ConfigMap> = Api::namespaced(client, "default");
     let name = format!("w{writer}-{}", life % 20);
     let mut object = match api.get_opt(&name).await {
@@ -108,46 +108,46 @@ async fn write(client: Client, said: Arc<Mutex<Said>>, writer: usize, life: u32)
         };
         let Ok(written) = written else { return };
         let revision = revision(&written.metadata);
-        let mut said = said.lock().await;
-        assert!(said.revisions.insert(revision), "revision {revision} was given twice");
-        said.acknowledged.insert(name.clone(), (revision, round));
+        let mut observed = observed.lock().await;
+        assert!(observed.revisions.insert(revision), "revision {revision} was given twice");
+        observed.acknowledged.insert(name.clone(), (revision, round));
         object = Some(written);
     }
 }
 
-/// Follows all objects from the last revision that an earlier watch saw.
-async fn watch(client: Client, said: Arc<Mutex<Said>>) {
+/// Watches all objects from the last revision of the previous watch.
+async fn watch(client: Client, observed: Arc<Mutex<Observed>>) {
     use futures::StreamExt;
     let api: Api<ConfigMap> = Api::namespaced(client, "default");
-    let from = said.lock().await.watched;
+    let from = observed.lock().await.watched;
     let Ok(stream) = api.watch(&WatchParams::default(), &from.to_string()).await else { return };
     let mut stream = std::pin::pin!(stream);
     while let Some(Ok(event)) = stream.next().await {
         match event {
             WatchEvent::Added(o) | WatchEvent::Modified(o) | WatchEvent::Deleted(o) => {
-                let (revision, mut said) = (revision(&o.metadata), said.lock().await);
-                assert!(revision > said.watched || from == 0, "{revision} came after {}", said.watched);
-                said.watched = said.watched.max(revision);
+                let (revision, mut observed) = (revision(&o.metadata), observed.lock().await);
+                assert!(revision > observed.watched || from == 0, "{revision} came after {}", observed.watched);
+                observed.watched = observed.watched.max(revision);
             }
             WatchEvent::Bookmark(_) => {}
             WatchEvent::Error(status) => {
                 assert_eq!(status.code, 410, "{status:?}");
                 let list = api.list(&ListParams::default()).await;
                 let newest = list.ok().and_then(|l| l.metadata.resource_version?.parse().ok());
-                said.lock().await.watched = newest.unwrap_or(from);
+                observed.lock().await.watched = newest.unwrap_or(from);
                 return;
             }
         }
     }
 }
 
-/// After a death: all that was acknowledged is there, and the clock of revisions did not go back.
-async fn check(client: &Client, said: &Mutex<Said>, life: u32) {
+/// Checks after a restart that all acknowledged writes exist and that the revision did not decrease.
+async fn check(client: &Client, observed: &Mutex<Observed>, life: u32) {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
     let list = api.list(&ListParams::default()).await.expect("a list of a server that serves");
     let now: u64 = list.metadata.resource_version.as_deref().unwrap_or("").parse().expect("a list's resourceVersion");
-    let said = said.lock().await;
-    assert!(now >= said.revisions.last().copied().unwrap_or(0), "life {life}: the server went back to {now}");
+    let observed = observed.lock().await;
+    assert!(now >= observed.revisions.last().copied().unwrap_or(0), "life {life}: the server went back to {now}");
     let found: BTreeMap<String, (u64, u64)> = list
         .items
         .into_iter()
@@ -156,8 +156,8 @@ async fn check(client: &Client, said: &Mutex<Said>, life: u32) {
             Some((o.metadata.name.clone()?, (revision(&o.metadata), round)))
         })
         .collect();
-    for (name, acknowledged) in &said.acknowledged {
-        // What was written but not acknowledged may be there as well.
+    for (name, acknowledged) in &observed.acknowledged {
+        // Writes without an acknowledgement may exist too.
         assert!(
             found.get(name) >= Some(acknowledged),
             "life {life}: {name} is {:?}, was {acknowledged:?}",
@@ -166,7 +166,7 @@ async fn check(client: &Client, said: &Mutex<Said>, life: u32) {
     }
 }
 
-/// A Pod whose container writes down that it begins, in a directory of its name below this one.
+/// Returns a Pod whose container records each start in a directory of its name.
 fn counting(dir: &Path, name: &str, policy: &str, script: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
         "restartPolicy": policy, "terminationGracePeriodSeconds": 3,
@@ -177,9 +177,10 @@ fn counting(dir: &Path, name: &str, policy: &str, script: &str) -> Value {
 
 fn pods_reach_their_phase_through_sigkills() {
     let (mut random, dir) = (seeded(), tempfile::tempdir().unwrap());
-    // A start that a kill cut off may count as a failure: on a slow machine many do, and each takes a longer back-off.
-    let mut cluster =
-        Setup::default().kubelet(json!({"crashLoopBackOff": {"maxContainerRestartPeriod": "2s"}})).start();
+    // A start that a kill interrupts may count as a failure, and each failure increases the back-off.
+    let mut cluster = ClusterBuilder::default()
+        .kubelet_config(json!({"crashLoopBackOff": {"maxContainerRestartPeriod": "2s"}}))
+        .start();
     let kubectl = cluster.kubectl_in("default");
     let serve = "trap 'exit 0' TERM; sleep 100000 & wait";
     let pods = [
@@ -200,8 +201,8 @@ fn pods_reach_their_phase_through_sigkills() {
     let mut served = Value::Null;
     for life in 0..12 {
         std::thread::park_timeout(Duration::from_millis(random.random_range(0..1500)));
-        cluster.kill(Signal::SIGKILL);
-        cluster.up_to_api();
+        cluster.stop_podium(Signal::SIGKILL);
+        cluster.start_api();
         if life == 5 {
             kubectl.run("delete pod leaves deaf --wait=false").ok();
             served = serving(&kubectl);
@@ -214,8 +215,7 @@ fn pods_reach_their_phase_through_sigkills() {
     kubectl.run("wait --for=delete --timeout=60s pod/leaves pod/deaf").ok();
 }
 
-/// One that may run once has begun once at most. If Podium died just when the runtime let its process go, nobody can tell
-/// how far that came, and it has failed.
+/// Checks that a Pod under Never has started at most once. When Podium was killed during the start, the container has failed.
 #[track_caller]
 fn check_once(dir: &Path, kubectl: &Kubectl, pod: &str, code: i32) {
     let status = wait_for(&format!("the end of {pod}"), Duration::from_secs(60), || {
@@ -235,8 +235,8 @@ fn check_once(dir: &Path, kubectl: &Kubectl, pod: &str, code: i32) {
     assert!(starts <= 1 && (cut_off || starts == 1), "{pod} has begun {starts} times: {status}");
 }
 
-/// The container of the Pod that serves, once it is Ready. It may have begun more than once until then: a runtime kills
-/// what it is starting when the one who asked for it dies.
+/// Returns the container of the serving Pod once it is Ready. It may have started more than once until then: a runtime
+/// kills a container whose start is cancelled by the death of its client.
 fn serving(kubectl: &Kubectl) -> Value {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/serves").ok();
     let starts = kubectl.run("exec serves -- cat /v/starts").ok();

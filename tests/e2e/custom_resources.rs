@@ -1,4 +1,4 @@
-//! Kinds that clients define, as kubectl and kube-rs see them.
+//! Custom resources with kubectl and kube-rs.
 
 use crate::Shared;
 use futures::{StreamExt, TryStreamExt};
@@ -19,7 +19,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("kube-rs installs a CRD and its operator runs", kube_rs_installs_crd_and_reconciles),
 ];
 
-/// A definition of CronTabs in a group of the test's own.
+/// Returns a CustomResourceDefinition of CronTabs in the given group.
 fn definition(group: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -68,7 +68,7 @@ fn kubectl_uses_custom_resources(cluster: &Cluster) {
     assert_eq!(words[1][..2], ["mine", "*"]);
     let object = format!("{kind}/mine");
     assert_eq!(kubectl.value(&object, "/spec/image"), "busybox");
-    // What is applied again is merged with what was applied before.
+    // A second apply is merged with the first.
     kubectl.apply(&crontab(group, "mine", &json!({"cronSpec": "* * * * 5", "replicas": 1})).to_string());
     assert_eq!(kubectl.value(&object, "/spec/cronSpec"), "* * * * 5");
     kubectl.run(&format!("scale {object} --replicas=3")).ok();
@@ -112,7 +112,7 @@ fn custom_resources_are_garbage_collected(cluster: &Cluster) {
         "metadata": {"name": "owned", "ownerReferences": reference("owned")}});
     kubectl.apply(&map.to_string());
     kubectl.run(&format!("delete {kind}/owner")).ok();
-    eventually("what it owned is gone, and what that owned", || {
+    eventually("the dependents to be deleted", || {
         kubectl.get(&format!("{kind}/owned")).is_none() && kubectl.get("configmap/owned").is_none()
     });
     let namespace = format!("{}-custom", kubectl.namespace());
@@ -131,7 +131,7 @@ fn kube_rs_installs_crd_and_reconciles(cluster: &Cluster) {
     runtime.block_on(operate(client, &namespace));
 }
 
-/// What operators' tests do: install, wait, create, watch, write the status, apply, delete.
+/// Runs the steps of an operator's test: install, wait, create, watch, write the status, apply, delete.
 async fn operate(client: Client, namespace: &str) {
     let group = "operator.example.com";
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());

@@ -1,4 +1,4 @@
-//! Disruption budgets: what may be evicted, and what may not.
+//! PodDisruptionBudgets and evictions.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ fn evict(kubectl: &Kubectl, pod: &str) -> Outcome {
     kubectl.args(&["create", "--raw", &path, "-f", "-"], &body.to_string())
 }
 
-/// How many are expected, must be healthy, are healthy, and may go.
+/// Returns expectedPods, desiredHealthy, currentHealthy and disruptionsAllowed.
 fn counts(kubectl: &Kubectl) -> [i64; 4] {
     let status = kubectl.value("pdb/web", "/status");
     ["expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed"].map(|f| status[f].as_i64().unwrap_or(-1))
@@ -47,21 +47,21 @@ fn disruption_budget_refuses_violating_eviction(cluster: &Cluster) {
         "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}});
     kubectl.apply(&object.to_string());
     budget(&kubectl, &json!({"minAvailable": 2}));
-    eventually("both are healthy, and none may go", || counts(&kubectl) == [2, 2, 2, 0]);
+    eventually("two healthy Pods and no allowed disruption", || counts(&kubectl) == [2, 2, 2, 0]);
     let first = pods(&kubectl)[0].clone();
     let refused = evict(&kubectl, &first).failed();
     assert!(refused.contains("Cannot evict pod as it would violate the pod's disruption budget."), "{refused}");
     budget(&kubectl, &json!({"minAvailable": null, "maxUnavailable": "50%"}));
-    eventually("one may go", || counts(&kubectl) == [2, 1, 2, 1]);
+    eventually("one allowed disruption", || counts(&kubectl) == [2, 1, 2, 1]);
     let table = kubectl.run("get pdb web --no-headers").ok();
     assert_eq!(table.split_whitespace().take(4).collect::<Vec<_>>(), ["web", "N/A", "50%", "1"]);
     evict(&kubectl, &first).ok();
-    eventually("another took its place", || !pods(&kubectl).contains(&first) && counts(&kubectl) == [2, 1, 2, 1]);
+    eventually("another Pod", || !pods(&kubectl).contains(&first) && counts(&kubectl) == [2, 1, 2, 1]);
     let condition = kubectl.value("pdb/web", "/status/conditions/0");
     assert_eq!((&condition["type"], &condition["reason"]), (&json!("DisruptionAllowed"), &json!("SufficientPods")));
     kubectl.run("create pdb zzz --selector=app=web --min-available=1").ok();
     let (one, said) = (pods(&kubectl)[0].clone(), "matches multiple PodDisruptionBudgets.  Chose \"web\" arbitrarily.");
-    eventually("what two budgets select is told", || {
+    eventually("the Event about several budgets", || {
         kubectl
             .events(&one)
             .iter()
@@ -70,8 +70,8 @@ fn disruption_budget_refuses_violating_eviction(cluster: &Cluster) {
     assert!(evict(&kubectl, &one).failed().contains("more than one PodDisruptionBudget"));
     kubectl.run("delete pdb zzz").ok();
     kubectl.run("delete deployment web").ok();
-    eventually("there are none", || counts(&kubectl)[2..] == [0, 0]);
-    eventually("that is told", || kubectl.events("web").iter().any(|(reason, _)| reason == "NoPods"));
+    eventually("no Pods in the status", || counts(&kubectl)[2..] == [0, 0]);
+    eventually("the NoPods Event", || kubectl.events("web").iter().any(|(reason, _)| reason == "NoPods"));
 }
 
 fn uncountable_disruption_budget_reports_reason(cluster: &Cluster) {
@@ -82,7 +82,7 @@ fn uncountable_disruption_budget_reports_reason(cluster: &Cluster) {
         "spec": {"template": {"metadata": {"labels": {"app": "web"}}, "spec": pod}}});
     kubectl.apply(&object.to_string());
     budget(&kubectl, &json!({"maxUnavailable": 1}));
-    eventually("it is told", || {
+    eventually("the condition", || {
         let condition = kubectl.value("pdb/web", "/status/conditions/0");
         condition["reason"] == "SyncFailed"
             && condition["message"] == "jobs.batch does not implement the scale subresource"
@@ -112,6 +112,6 @@ fn disruption_budget_uses_custom_scale(cluster: &Cluster) {
             "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
     kubectl.apply(&pod.to_string());
     budget(&kubectl, &json!({"maxUnavailable": "75%"}));
-    eventually("all four are expected", || counts(&kubectl)[..2] == [4, 1]);
+    eventually("four expected Pods", || counts(&kubectl)[..2] == [4, 1]);
     kubectl.run(&format!("delete crd foos.{group}")).ok();
 }

@@ -1,4 +1,4 @@
-//! Endpoints: which Pods are behind a Service, and how they are.
+//! EndpointSlices and Endpoints of Services.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn service(kubectl: &Kubectl, spec: &Value) {
     kubectl.apply(&object.to_string());
 }
 
-/// All endpoints of the Service.
+/// Returns all endpoints of the Service.
 fn endpoints(kubectl: &Kubectl) -> Vec<Value> {
     let list = kubectl.run("get endpointslices -l kubernetes.io/service-name=web -o json").ok();
     let list: Value = serde_json::from_str(&list).unwrap();
@@ -31,7 +31,7 @@ fn endpoints(kubectl: &Kubectl) -> Vec<Value> {
     slices.iter().flat_map(|slice| slice["endpoints"].as_array().cloned().unwrap_or_default()).collect()
 }
 
-/// The only endpoint's conditions.
+/// Returns the conditions of the only endpoint.
 fn conditions(kubectl: &Kubectl) -> Value {
     endpoints(kubectl).first().map(|e| e["conditions"].clone()).unwrap_or_default()
 }
@@ -39,40 +39,40 @@ fn conditions(kubectl: &Kubectl) -> Value {
 fn endpoint_slices_follow_pod_readiness(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     service(&kubectl, &json!({}));
-    eventually("there is a slice that says that there is none", || {
+    eventually("an empty slice", || {
         let list = kubectl.run("get endpointslices -o json").ok();
         let list: Value = serde_json::from_str(&list).unwrap();
         list["items"].as_array().is_some_and(|items| items.len() == 1) && endpoints(&kubectl).is_empty()
     });
     let probe = json!({"exec": {"command": ["test", "-f", "/tmp/ready"]}, "periodSeconds": 1});
-    // It ends only when it is killed.
+    // The container ignores SIGTERM.
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "readinessProbe": probe,
         "command": ["sh", "-c", "trap '' TERM; while true; do sleep 1; done"]});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}},
         "spec": {"terminationGracePeriodSeconds": 600, "containers": [container]}});
     kubectl.apply(&pod.to_string());
     let is = |ready: bool, serving: bool, terminating: bool| json!({"ready": ready, "serving": serving, "terminating": terminating});
-    eventually("it is there, and not ready", || conditions(&kubectl) == is(false, false, false));
+    eventually("an endpoint that is not ready", || conditions(&kubectl) == is(false, false, false));
     let ip = kubectl.value("pod/web", "/status/podIP");
     assert_eq!(endpoints(&kubectl)[0]["addresses"][0], ip);
-    eventually("Endpoints say so too", || {
+    eventually("the Endpoints to match", || {
         let subset = kubectl.value("endpoints/web", "/subsets/0");
         subset["notReadyAddresses"][0]["ip"] == ip && subset["addresses"].is_null()
     });
-    eventually("it runs", || kubectl.run("exec web -- touch /tmp/ready").code == 0);
-    eventually("it is ready", || conditions(&kubectl) == is(true, true, false));
-    eventually("Endpoints say so too", || kubectl.value("endpoints/web", "/subsets/0/addresses/0/ip") == ip);
-    let told = kubectl.run("describe service web").ok();
-    assert!(told.contains(&format!("{}:8080", ip.as_str().unwrap())), "{told}");
+    eventually("exec in the Pod", || kubectl.run("exec web -- touch /tmp/ready").code == 0);
+    eventually("a ready endpoint", || conditions(&kubectl) == is(true, true, false));
+    eventually("the Endpoints to match", || kubectl.value("endpoints/web", "/subsets/0/addresses/0/ip") == ip);
+    let output = kubectl.run("describe service web").ok();
+    assert!(output.contains(&format!("{}:8080", ip.as_str().unwrap())), "{output}");
     kubectl.run("delete pod web --wait=false").ok();
-    eventually("it ends, and serves", || conditions(&kubectl) == is(false, true, true));
-    eventually("it is none of the Endpoints any more", || kubectl.value("endpoints/web", "/subsets").is_null());
+    eventually("a terminating endpoint that serves", || conditions(&kubectl) == is(false, true, true));
+    eventually("empty Endpoints", || kubectl.value("endpoints/web", "/subsets").is_null());
     kubectl.run("exec web -- rm /tmp/ready").ok();
-    eventually("it ends, and does not serve", || conditions(&kubectl) == is(false, false, true));
+    eventually("a terminating endpoint that does not serve", || conditions(&kubectl) == is(false, false, true));
     kubectl.run("delete pod web --grace-period=0 --force").ok();
-    eventually("it is gone", || endpoints(&kubectl).is_empty());
+    eventually("no endpoints", || endpoints(&kubectl).is_empty());
     kubectl.run("delete service web").ok();
-    eventually("all goes with the Service", || {
+    eventually("the slices to be deleted with the Service", || {
         kubectl.run("get endpointslices,endpoints -o name").is_ok_and(str::is_empty)
     });
 }
@@ -86,7 +86,7 @@ fn endpoints_resolve_named_ports(cluster: &Cluster) {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"app": "web"}},
         "spec": {"terminationGracePeriodSeconds": 0, "hostname": "h", "subdomain": "web", "containers": [container]}});
     kubectl.apply(&pod.to_string());
-    eventually("it is published though it is not ready", || conditions(&kubectl)["ready"] == true);
+    eventually("the not ready address to be published", || conditions(&kubectl)["ready"] == true);
     assert_eq!((&conditions(&kubectl)["serving"], &endpoints(&kubectl)[0]["hostname"]), (&json!(false), &json!("h")));
     let list = kubectl.run("get endpointslices -o json").ok();
     let list: Value = serde_json::from_str(&list).unwrap();
@@ -114,16 +114,16 @@ fn endpoint_slices_follow_rollout(cluster: &Cluster) {
         names.sort();
         if all.iter().all(|e| e["conditions"]["ready"] == true) { names } else { vec![] }
     };
-    eventually("both are ready", || ready().len() == 2);
+    eventually("two ready endpoints", || ready().len() == 2);
     let before = ready();
     kubectl.run("rollout restart deployment web").ok();
     kubectl.run("rollout status deployment web --timeout=120s").ok();
-    eventually("both are others", || {
+    eventually("two new endpoints", || {
         let now = ready();
         now.len() == 2 && !now.iter().any(|name| before.contains(name))
     });
     kubectl.run("delete deployment web").ok();
-    eventually("there are none", || endpoints(&kubectl).is_empty());
+    eventually("no endpoints", || endpoints(&kubectl).is_empty());
 }
 
 fn endpoints_without_selector_are_mirrored(cluster: &Cluster) {
@@ -136,9 +136,9 @@ fn endpoints_without_selector_are_mirrored(cluster: &Cluster) {
     };
     let shown = |ip: &str| json!([{"addresses": [ip], "conditions": {"ready": true}}]);
     write("192.0.2.1");
-    eventually("there is a slice", || json!(endpoints(&kubectl)) == shown("192.0.2.1"));
+    eventually("a mirrored slice", || json!(endpoints(&kubectl)) == shown("192.0.2.1"));
     write("192.0.2.2");
-    eventually("it follows", || json!(endpoints(&kubectl)) == shown("192.0.2.2"));
+    eventually("the slice to be updated", || json!(endpoints(&kubectl)) == shown("192.0.2.2"));
     kubectl.run("delete endpoints/web").ok();
-    eventually("it goes with them", || endpoints(&kubectl).is_empty());
+    eventually("the slice to be deleted", || endpoints(&kubectl).is_empty());
 }

@@ -1,4 +1,4 @@
-//! Environment variables from files that other containers of the Pod write.
+//! Environment variables from files (`fileKeyRef`).
 
 use crate::Shared;
 use serde_json::{Value, json};

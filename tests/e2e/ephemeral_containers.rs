@@ -1,4 +1,4 @@
-//! Looking into Pods and nodes: ephemeral containers and `kubectl debug`.
+//! Ephemeral containers and `kubectl debug`.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -66,11 +66,11 @@ fn ephemeral_container_supports_attach_and_logs(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
     let image = format!("--image={}", test_images::BUSYBOX);
-    // containerd lets input in before it takes output, on a busy machine long before.
+    // containerd accepts input before it reads output, on a busy machine long before.
     let script = "read x; for i in $(seq 50); do echo got $x; sleep 0.1; done";
     let mut client = kubectl.command(&["debug", "-i", "p", &image, "--container=d", "--", "sh", "-c", script]);
     let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    // As long as its input is open: what is not `stdinOnce` is detached from when it ends.
+    // The input must stay open: without `stdinOnce` its end detaches the client.
     let mut input = client.stdin.take().unwrap();
     input.write_all(b"word\n").unwrap();
     let mut said = String::new();
@@ -103,7 +103,7 @@ fn kubectl_debug_copies_pod(cluster: &Cluster) {
     kubectl.args(&arguments, "").ok();
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/copy").ok();
     eventually("the copy's processes to be seen", || {
-        kubectl.run("logs copy -c d").is_ok_and(|said| said.contains("sleep 54321"))
+        kubectl.run("logs copy -c d").is_ok_and(|output| output.contains("sleep 54321"))
     });
     assert_eq!(kubectl.value("pod/copy", "/spec/shareProcessNamespace"), json!(true));
 }
@@ -116,7 +116,7 @@ fn ephemeral_container_may_be_privileged(cluster: &Cluster) {
     let args = ["debug", "p", &image, "--profile=sysadmin", "--container=d", "--", "sh", "-c", script];
     kubectl.args(&args, "").ok();
     eventually("the debugger to end", || state(&kubectl, "terminated/exitCode") == json!(0));
-    // All that this process has, too.
+    // The same capabilities as this process.
     let own = std::fs::read_to_string("/proc/self/status").unwrap();
     let own = own.lines().find(|line| line.starts_with("CapEff")).unwrap();
     assert_eq!(kubectl.run("logs p -c d").ok().trim(), own);

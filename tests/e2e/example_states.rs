@@ -12,7 +12,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a container runs out of memory", oom_kill_follows_restart_policy),
 ];
 
-/// What a row of the document says about a Pod.
+/// Expected result of a row of the document.
 enum Expect {
     /// The container is restarted; the phase stays Running.
     Restarts,

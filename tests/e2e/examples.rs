@@ -1,4 +1,4 @@
-//! Every manifest in `examples/` does what its comment says.
+//! The manifests in `examples/` behave as their comments say.
 
 use crate::Shared;
 use serde_json::json;
@@ -54,10 +54,10 @@ fn rollout_rolls_out_behind_its_service(cluster: &Cluster) {
         let said = |e: &serde_json::Value| kubectl.run(&format!("exec {} -- wget -qO- localhost:8080", name(e)));
         endpoints.len() == 2 && endpoints.iter().all(|e| said(e).stdout.trim() == word)
     };
-    eventually("both say bye", || says("bye"));
+    eventually("both Pods to print bye", || says("bye"));
     kubectl.run("rollout undo deployment/rollout").ok();
     rolled_out();
-    eventually("both say hello", || says("hello"));
+    eventually("both Pods to print hello", || says("hello"));
     kubectl.run("delete deployment,service rollout").ok();
 }
 

@@ -1,4 +1,4 @@
-//! Numbers as large as they come, and objects that say less than they should: nobody else notices.
+//! Extreme numbers and incomplete objects do not disturb other objects.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -78,14 +78,14 @@ fn condition_without_transition_time_stops_no_watch(cluster: &Cluster) {
         condition.as_object_mut().unwrap().extend(began.as_object().unwrap().clone());
         let patch = json!({"status": {"conditions": [condition]}}).to_string();
         kubectl.args(&["patch", "service", "strange", "--subresource=status", "--type=merge", "-p", &patch], "").ok();
-        is_served(&kubectl, &service, &format!("next-{}", began.as_object().unwrap().len()));
+        check_service_gets_slice(&kubectl, &service, &format!("next-{}", began.as_object().unwrap().len()));
     }
 }
 
-/// The controller of EndpointSlices still sees Services.
-fn is_served(kubectl: &Kubectl, make: &impl Fn(&str), name: &str) {
+/// Checks that the EndpointSlice controller still reconciles Services.
+fn check_service_gets_slice(kubectl: &Kubectl, make: &impl Fn(&str), name: &str) {
     make(name);
-    eventually("the Service has its slice", || {
+    eventually("the Service to have its slice", || {
         !kubectl.run(&format!("get endpointslices -l kubernetes.io/service-name={name} -o name")).ok().is_empty()
     });
 }

@@ -1,4 +1,4 @@
-//! Objects that belong to others go with them, before them, or stay, as `kubectl delete --cascade` says.
+//! Garbage collection by owner references: background, foreground and orphan.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn background_deletion_deletes_dependents(cluster: &Cluster) {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     kubectl.run("delete configmap other").ok();
     kubectl.run("delete configmap owner").ok();
-    eventually("the Pod is gone", || kubectl.get("pod/p").is_none());
+    eventually("the Pod to be deleted", || kubectl.get("pod/p").is_none());
 }
 
 fn owner_reference_matches_name_and_namespace(cluster: &Cluster) {
@@ -56,16 +56,16 @@ fn owner_reference_matches_name_and_namespace(cluster: &Cluster) {
     dependent(&kubectl, "nobody", json!({"name": "nobody"}));
     dependent(&kubectl, "kind", json!({"kind": "Secret"}));
     dependent(&elsewhere, "far", json!({}));
-    eventually("those who name no owner are gone", || {
+    eventually("dependents of absent owners to be deleted", || {
         let gone = |kubectl: &Kubectl, name: &str| kubectl.get(&format!("configmap/{name}")).is_none();
         ["another", "nobody", "kind"].iter().all(|name| gone(&kubectl, name)) && gone(&elsewhere, "far")
     });
     assert!(kubectl.get("configmap/right").is_some());
-    eventually("it is told why", || {
-        let told = |(reason, message): &(String, String)| {
+    eventually("the Event with the reason", || {
+        let is_reported = |(reason, message): &(String, String)| {
             reason == "OwnerRefInvalidNamespace" && message.contains("does not exist in namespace")
         };
-        elsewhere.events("far").iter().any(told)
+        elsewhere.events("far").iter().any(is_reported)
     });
 }
 
@@ -74,14 +74,14 @@ fn foreground_deletion_waits_for_dependents(cluster: &Cluster) {
     config_map(&kubectl, "owner", None, &[]);
     config_map(&kubectl, "dependent", Some("owner"), &["example.com/hold"]);
     kubectl.run("delete configmap owner --cascade=foreground --wait=false").ok();
-    eventually("the dependent is being deleted", || {
+    eventually("the dependent to be terminating", || {
         kubectl.get("configmap/dependent").is_some_and(|o| o["metadata"]["deletionTimestamp"].is_string())
     });
     assert_eq!(kubectl.value("configmap/owner", "/metadata/finalizers"), json!(["foregroundDeletion"]));
     kubectl
         .args(&["patch", "configmap", "dependent", "--type=merge", "-p", r#"{"metadata":{"finalizers":null}}"#], "")
         .ok();
-    eventually("both are gone", || {
+    eventually("both to be deleted", || {
         ["owner", "dependent"].iter().all(|n| kubectl.get(&format!("configmap/{n}")).is_none())
     });
 }
@@ -105,7 +105,7 @@ fn circular_owners_do_not_block_deletion(cluster: &Cluster) {
         kubectl.args(&["patch", "configmap", name, "--type=merge", "-p", &patch], "").ok();
     }
     kubectl.run("delete configmap a --cascade=foreground --timeout=60s").ok();
-    eventually("all are gone", || names.iter().all(|name| kubectl.get(&format!("configmap/{name}")).is_none()));
+    eventually("all to be deleted", || names.iter().all(|name| kubectl.get(&format!("configmap/{name}")).is_none()));
 }
 
 fn cluster_scoped_dependent_of_namespaced_owner_is_kept(cluster: &Cluster) {
@@ -119,7 +119,7 @@ fn cluster_scoped_dependent_of_namespaced_owner_is_kept(cluster: &Cluster) {
     };
     let (name, later) = ("owned-by-what-is-in-a-namespace", "owned-by-what-was-in-a-namespace");
     class(name);
-    let told = || {
+    let is_reported = || {
         let all = kubectl.run("get events -A -o json").ok();
         serde_json::from_str::<Value>(&all).unwrap()["items"]
             .as_array()
@@ -127,14 +127,14 @@ fn cluster_scoped_dependent_of_namespaced_owner_is_kept(cluster: &Cluster) {
             .iter()
             .any(|event| event["reason"] == "OwnerRefInvalidNamespace" && event["involvedObject"]["name"] == name)
     };
-    eventually("it is told why", told);
-    // What comes after it was looked at when this one is gone.
+    eventually("the Event with the reason", is_reported);
+    // The garbage collector has processed the first object when this later one is deleted.
     kubectl.run("delete configmap owner").ok();
     class(later);
     config_map(&kubectl, "other", None, &[]);
     config_map(&kubectl, "dependent", Some("other"), &[]);
     kubectl.run("delete configmap other").ok();
-    eventually("the dependent is gone", || kubectl.get("configmap/dependent").is_none());
+    eventually("the dependent to be deleted", || kubectl.get("configmap/dependent").is_none());
     for name in [name, later] {
         kubectl.run(&format!("delete priorityclass {name}")).ok();
     }

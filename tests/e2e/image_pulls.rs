@@ -1,10 +1,10 @@
-//! Images of a registry that lets nobody in without credentials.
+//! Image pulls from a registry that needs credentials.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
 use std::{os::unix::fs::PermissionsExt, path::Path};
 use test_images::{ARCHITECTURE, ImageConfig, OciImage};
-use tests::{Cluster, Kubectl, PASSWORD, Registry, Setup, USER};
+use tests::{Cluster, ClusterBuilder, Kubectl, PASSWORD, Registry, USER};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("imagePullSecrets of a Pod are tried in order", image_pull_secrets_are_tried_in_order),
@@ -20,7 +20,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("an image volume is pulled, and fails on a runtime without support", image_volume_fails_on_unsupported_runtime),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[
+pub(crate) const ALONE: &[OwnCluster] = &[
     (
         "the kubelet uses credential providers and the node's Docker config",
         kubelet_uses_credential_providers_and_node_config,
@@ -28,17 +28,17 @@ pub(crate) const ALONE: &[Alone] = &[
     ("image credential verification is off by configuration or feature gate", image_verification_can_be_disabled),
 ];
 
-/// Says a word and waits.
-pub(crate) fn saying(word: &str) -> ImageConfig {
+/// Returns an image configuration that prints a word and waits.
+pub(crate) fn printing(word: &str) -> ImageConfig {
     let script = format!("echo {word}; trap 'exit 0' TERM; sleep 100000 & wait");
     ImageConfig { cmd: Some(["sh", "-c", &script].map(str::to_owned).to_vec()), ..ImageConfig::default() }
 }
 
 pub(crate) fn push(registry: &Registry, repository: &str, tag: &str, word: &str) -> String {
-    registry.push(repository, tag, &OciImage::busybox(&saying(word)).unwrap())
+    registry.push(repository, tag, &OciImage::busybox(&printing(word)).unwrap())
 }
 
-/// A Pod of one container; `policy` may be empty.
+/// Returns a Pod of one container; `policy` may be empty.
 pub(crate) fn pod(name: &str, image: &str, policy: &str, secrets: &[&str]) -> String {
     let secrets: Vec<Value> = secrets.iter().map(|name| json!({"name": name})).collect();
     let mut container = json!({"name": "c", "image": image});
@@ -61,39 +61,39 @@ pub(crate) fn ready(kubectl: &Kubectl, name: &str) {
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
 }
 
-/// Waits until a Pod's container waits for this reason, and gives the message.
+/// Waits until a Pod's container is waiting with this reason, and returns the message.
 #[track_caller]
-pub(crate) fn waits(kubectl: &Kubectl, name: &str, reason: &str) -> String {
+pub(crate) fn wait_for_waiting_reason(kubectl: &Kubectl, name: &str, reason: &str) -> String {
     let pointer = "/status/containerStatuses/0/state/waiting";
     kubectl.wait_value(&format!("pod/{name}"), &format!("{pointer}/reason"), &json!(reason));
     kubectl.value(&format!("pod/{name}"), &format!("{pointer}/message")).as_str().unwrap_or_default().to_owned()
 }
 
-/// The messages of a Pod's events of this reason.
-pub(crate) fn told(kubectl: &Kubectl, name: &str, reason: &str) -> Vec<String> {
+/// Returns the messages of a Pod's Events with this reason.
+pub(crate) fn event_messages(kubectl: &Kubectl, name: &str, reason: &str) -> Vec<String> {
     kubectl.events(name).into_iter().filter(|(r, _)| r == reason).map(|(_, message)| message).collect()
 }
 
 fn image_pull_secrets_are_tried_in_order(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "team/private", "1", "hello");
-    // The one for the longer path is tried first, and is wrong.
+    // The credentials for the longer path are tried first, and are wrong.
     secret(&kubectl, "wrong", &format!("{}/team/private", registry.host()), "nonsense");
     secret(&kubectl, "right", &format!("{}/team", registry.host()), PASSWORD);
     kubectl.apply(&pod("p", &image, "", &["right", "missing", "wrong"]));
     ready(&kubectl, "p");
     assert_eq!(kubectl.run("logs p").ok(), "hello\n");
-    let missing = told(&kubectl, "p", "FailedToRetrieveImagePullSecret");
+    let missing = event_messages(&kubectl, "p", "FailedToRetrieveImagePullSecret");
     let words = "Unable to retrieve some image pull secrets (missing); attempting to pull the image may not succeed.";
     assert_eq!(missing, [words]);
-    assert_eq!(told(&kubectl, "p", "Pulling"), [format!("Pulling image {image:?}")]);
-    let pulled = told(&kubectl, "p", "Pulled").remove(0);
+    assert_eq!(event_messages(&kubectl, "p", "Pulling"), [format!("Pulling image {image:?}")]);
+    let pulled = event_messages(&kubectl, "p", "Pulled").remove(0);
     let rest = pulled.strip_prefix(&format!("Successfully pulled image {image:?} in ")).unwrap();
     let (took, rest) = rest.split_once("s (").unwrap();
     let (_, size) = rest.split_once("s including waiting). Image size: ").unwrap();
     assert!(took.trim_end_matches('m').parse::<f64>().is_ok_and(|took| took > 0.0), "{pulled}");
     assert!(size.strip_suffix(" bytes.").unwrap().parse::<u64>().unwrap() > 100_000, "{pulled}");
-    // The older kind of Secret, of which there is no more than a manifest.
+    // The older Secret type, `kubernetes.io/dockercfg`.
     let cfg = json!({format!("http://{}/v2/", registry.host()): {"username": USER, "password": PASSWORD}});
     let old = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "old"},
         "type": "kubernetes.io/dockercfg", "stringData": {".dockercfg": cfg.to_string()}});
@@ -117,16 +117,16 @@ fn pull_without_credentials_fails_and_backs_off(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "private", "1", "hello");
     kubectl.apply(&pod("p", &image, "", &[]));
-    let message = waits(&kubectl, "p", "ImagePullBackOff");
+    let message = wait_for_waiting_reason(&kubectl, "p", "ImagePullBackOff");
     let start = format!("Back-off pulling image {image:?}: ErrImagePull: ");
     assert!(message.starts_with(&start) && message.contains("401 Unauthorized"), "{message}");
-    let failed = told(&kubectl, "p", "Failed");
+    let failed = event_messages(&kubectl, "p", "Failed");
     assert!(failed[0].starts_with(&format!("Failed to pull image {image:?}: ")), "{failed:?}");
     assert_eq!(failed[1..], ["Error: ErrImagePull", "Error: ImagePullBackOff"]);
-    assert_eq!(told(&kubectl, "p", "BackOff"), [format!("Back-off pulling image {image:?}")]);
-    // A Secret that comes late is found with the next try.
+    assert_eq!(event_messages(&kubectl, "p", "BackOff"), [format!("Back-off pulling image {image:?}")]);
+    // A Secret that is created later is used by the next attempt.
     kubectl.apply(&pod("late", &image, "", &["late"]));
-    waits(&kubectl, "late", "ImagePullBackOff");
+    wait_for_waiting_reason(&kubectl, "late", "ImagePullBackOff");
     secret(&kubectl, "late", registry.host(), PASSWORD);
     ready(&kubectl, "late");
 }
@@ -153,27 +153,27 @@ fn default_pull_policy_depends_on_tag(cluster: &Cluster) {
 
 fn image_imported_during_backoff_is_used(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    // Nothing listens on this port of loopback.
+    // Nothing listens on this loopback port.
     let image = "127.0.0.1:9/brought:1";
     kubectl.apply(&pod("p", image, "", &[]));
-    waits(&kubectl, "p", "ImagePullBackOff");
+    wait_for_waiting_reason(&kubectl, "p", "ImagePullBackOff");
     let dir = tempfile::tempdir().unwrap();
     let tar = dir.path().join("image.tar");
-    // An image of its own: what the kubelet has pulled with a secret, it does not take for brought by somebody else.
-    test_images::busybox(&tar, &[image], &saying("brought")).unwrap();
+    // A separate image: one that the kubelet has pulled with a secret does not count as preloaded.
+    test_images::busybox(&tar, &[image], &printing("brought")).unwrap();
     cluster.import(&tar);
     ready(&kubectl, "p");
     let present = format!("Container image {image:?} already present on machine and can be accessed by the pod");
-    assert_eq!(told(&kubectl, "p", "Pulled"), [present]);
+    assert_eq!(event_messages(&kubectl, "p", "Pulled"), [present]);
 }
 
 fn image_index_resolves_to_platform(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     secret(&kubectl, "s", registry.host(), PASSWORD);
-    // Images of their own: what was pulled with a secret does not count as imported, whatever its name.
+    // Separate images: one that was pulled with a secret does not count as imported, whatever its name.
     let configs = |how: &str| {
         ["s390x", ARCHITECTURE, "riscv64"].map(|machine| {
-            let config = saying(&format!("{how} {machine}"));
+            let config = printing(&format!("{how} {machine}"));
             ImageConfig { architecture: Some(machine.to_owned()), ..config }
         })
     };
@@ -199,8 +199,8 @@ fn pulled_image_needs_credentials(cluster: &Cluster) {
     kubectl.apply(&pod("second", &image, "Never", &["s"]));
     ready(&kubectl, "second");
     let present = format!("Container image {image:?} already present on machine and can be accessed by the pod");
-    assert_eq!(told(&kubectl, "second", "Pulled"), [present]);
-    // The same image in a namespace whose Pods have no credentials, or others.
+    assert_eq!(event_messages(&kubectl, "second", "Pulled"), [present]);
+    // The same image in a namespace whose Pods have no credentials, or other ones.
     secret(&other, "s", registry.host(), "nonsense");
     for (name, policy, secrets, reason) in [
         ("none", "IfNotPresent", &[][..], "ImagePullBackOff"),
@@ -208,9 +208,9 @@ fn pulled_image_needs_credentials(cluster: &Cluster) {
         ("never", "Never", &[], "ErrImageNeverPull"),
     ] {
         other.apply(&pod(name, &image, policy, secrets));
-        waits(&other, name, reason);
+        wait_for_waiting_reason(&other, name, reason);
     }
-    // Credentials that the registry takes are good ones, wherever they come from.
+    // Credentials that the registry accepts are valid, whatever their source.
     other.run("delete secret s").ok();
     secret(&other, "s", registry.host(), PASSWORD);
     ready(&other, "wrong");
@@ -219,8 +219,9 @@ fn pulled_image_needs_credentials(cluster: &Cluster) {
 fn image_verification_can_be_disabled() {
     let registry = Registry::start();
     let image = push(&registry, "private", "1", "hello");
-    let never = Setup::default().kubelet(json!({"imagePullCredentialsVerificationPolicy": "NeverVerify"}));
-    let off = Setup::default().args(&["--feature-gates", "KubeletEnsureSecretPulledImages=false"]);
+    let never =
+        ClusterBuilder::default().kubelet_config(json!({"imagePullCredentialsVerificationPolicy": "NeverVerify"}));
+    let off = ClusterBuilder::default().args(&["--feature-gates", "KubeletEnsureSecretPulledImages=false"]);
     for (setup, and) in [(never, " and can be accessed by the pod"), (off, "")] {
         let cluster = setup.without_images().start();
         let kubectl = cluster.kubectl_in("default");
@@ -230,11 +231,11 @@ fn image_verification_can_be_disabled() {
         kubectl.apply(&pod("second", &image, "Never", &[]));
         ready(&kubectl, "second");
         let present = format!("Container image {image:?} already present on machine{and}");
-        assert_eq!(told(&kubectl, "second", "Pulled"), [present]);
+        assert_eq!(event_messages(&kubectl, "second", "Pulled"), [present]);
     }
 }
 
-/// A program that gives the registry's password to those who ask as they should.
+/// Writes a credential provider plugin that returns the registry's password for a valid request.
 fn write_plugin(dir: &Path, registry: &Registry) {
     let answer = json!({"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
         "cacheKeyType": "Registry", "auth": {registry.host(): {"username": USER, "password": "$PASSWORD"}}});
@@ -256,7 +257,7 @@ fn kubelet_uses_credential_providers_and_node_config() {
     let config = dir.path().join("config.json");
     let [config, bin_dir] = [config.to_str().unwrap(), dir.path().to_str().unwrap()];
     let flags = ["--image-credential-provider-config", config, "--image-credential-provider-bin-dir", bin_dir];
-    let cluster = Setup::default().without_images().args(&flags).start();
+    let cluster = ClusterBuilder::default().without_images().args(&flags).start();
     let kubectl = cluster.kubectl_in("default");
     for name in ["a", "b"] {
         kubectl.apply(&pod(name, &push(&registry, &format!("private/{name}"), "1", "hello"), "", &[]));
@@ -264,22 +265,22 @@ fn kubelet_uses_credential_providers_and_node_config() {
     }
     let question = json!({"kind": "CredentialProviderRequest", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
         "image": format!("{}/private/a", registry.host())});
-    let asked = std::fs::read_to_string(dir.path().join("questions")).unwrap();
-    let asked: Value = serde_json::from_str(&asked).expect("one question: the answer holds for the registry");
-    assert_eq!(asked, question);
-    // What the node's credentials have pulled is for every Pod; what they do not match is not.
+    let request = std::fs::read_to_string(dir.path().join("questions")).unwrap();
+    let request: Value = serde_json::from_str(&request).expect("one request: the response is cached for the registry");
+    assert_eq!(request, question);
+    // An image pulled with the node's credentials is for every Pod; one that they do not match is not.
     kubectl.apply(&pod("again", &format!("{}/private/a:1", registry.host()), "Never", &[]));
     ready(&kubectl, "again");
     kubectl.apply(&pod("other", &push(&registry, "other", "1", "hello"), "", &[]));
-    waits(&kubectl, "other", "ImagePullBackOff");
-    // Once the node has credentials of its own, the next try takes them.
+    wait_for_waiting_reason(&kubectl, "other", "ImagePullBackOff");
+    // When the node gets credentials, the next attempt uses them.
     let login = json!({"username": USER, "password": PASSWORD});
     let own = json!({"auths": {format!("{}/other", registry.host()): login}});
     std::fs::write(cluster.data_dir().join("kubelet/config.json"), own.to_string()).unwrap();
     ready(&kubectl, "other");
 }
 
-/// containerd 1.6 knows no image volumes: it sees a mount of nothing. A newer one would run the Pod.
+/// containerd 1.6 does not support image volumes and sees a mount without source. A newer one would run the Pod.
 fn image_volume_fails_on_unsupported_runtime(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "data", "1", "data");
@@ -292,12 +293,16 @@ fn image_volume_fails_on_unsupported_runtime(cluster: &Cluster) {
         kubectl.apply(&pod.to_string());
     };
     pod("stranger", json!([]));
-    let message = waits(&kubectl, "stranger", "ImagePullBackOff");
+    let message = wait_for_waiting_reason(&kubectl, "stranger", "ImagePullBackOff");
     assert!(message.starts_with(&format!("Back-off pulling image {image:?}: ErrImagePull: ")), "{message}");
     secret(&kubectl, "s", registry.host(), PASSWORD);
     pod("p", json!([{"name": "s"}]));
-    let message = waits(&kubectl, "p", "CreateContainerError");
+    let message = wait_for_waiting_reason(&kubectl, "p", "CreateContainerError");
     assert!(message.contains("failed to mkdir \"\""), "{message}");
-    assert_eq!(told(&kubectl, "p", "Pulling"), [format!("Pulling image {image:?}")]);
-    assert!(told(&kubectl, "p", "Failed").contains(&format!("Error: {message}")), "{:?}", kubectl.events("p"));
+    assert_eq!(event_messages(&kubectl, "p", "Pulling"), [format!("Pulling image {image:?}")]);
+    assert!(
+        event_messages(&kubectl, "p", "Failed").contains(&format!("Error: {message}")),
+        "{:?}",
+        kubectl.events("p")
+    );
 }

@@ -1,6 +1,6 @@
-//! Jobs: Pods that are run until enough of them have ended well.
+//! Jobs.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
@@ -20,7 +20,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("ttlSecondsAfterFinished deletes a Job and its Pods", ttl_after_finished_deletes_job_and_pods),
 ];
 
-pub(crate) const ALONE: &[Alone] =
+pub(crate) const ALONE: &[OwnCluster] =
     &[("a Job counts each Pod once through repeated SIGKILLs of Podium", job_counts_each_pod_once_through_sigkills)];
 
 fn job(kubectl: &Kubectl, spec: &Value, script: &str) {
@@ -52,16 +52,16 @@ fn condition(kubectl: &Kubectl, kind: &str) -> Value {
 
 fn ended(kubectl: &Kubectl, kind: &str) -> Value {
     kubectl.run(&format!("wait --for=condition={kind} job/work --timeout=120s")).ok();
-    // All are counted, and nothing holds them any more.
+    // All Pods are counted and have no finalizer.
     assert_eq!(status(kubectl)["uncountedTerminatedPods"], json!({}));
     let held = |pod: &Value| !pod["metadata"]["finalizers"].is_null();
     assert!(!pods(kubectl).iter().any(held), "{:?}", pods(kubectl));
     condition(kubectl, kind)
 }
 
-fn gone(kubectl: &Kubectl) {
+fn delete_and_wait(kubectl: &Kubectl) {
     kubectl.run("delete job work").ok();
-    eventually("its Pods go with it", || pods(kubectl).is_empty());
+    eventually("its Pods to be deleted", || pods(kubectl).is_empty());
 }
 
 fn job_completes_after_enough_successes(cluster: &Cluster) {
@@ -75,9 +75,9 @@ fn job_completes_after_enough_successes(cluster: &Cluster) {
     assert_eq!(condition(&kubectl, "SuccessCriteriaMet")["reason"], "CompletionsReached");
     let table = kubectl.run("get job work --no-headers").ok();
     assert!(table.contains("Complete") && table.contains("3/3"), "{table}");
-    let told = kubectl.run("describe job work").ok();
-    assert!(told.contains("SuccessfulCreate") && told.contains("Job completed"), "{told}");
-    gone(&kubectl);
+    let output = kubectl.run("describe job work").ok();
+    assert!(output.contains("SuccessfulCreate") && output.contains("Job completed"), "{output}");
+    delete_and_wait(&kubectl);
 }
 
 fn indexed_job_gives_pods_their_index(cluster: &Cluster) {
@@ -95,7 +95,7 @@ fn indexed_job_gives_pods_their_index(cluster: &Cluster) {
         .collect();
     said.sort();
     assert_eq!(said, ["0 work-0", "1 work-1", "2 work-2"]);
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }
 
 fn job_fails_above_backoff_limit(cluster: &Cluster) {
@@ -107,9 +107,9 @@ fn job_fails_above_backoff_limit(cluster: &Cluster) {
         (&json!("BackoffLimitExceeded"), &json!("Job has reached the specified backoff limit"))
     );
     assert_eq!(status(&kubectl)["failed"], 1);
-    let told = kubectl.run("describe job work").ok();
-    assert!(told.contains("BackoffLimitExceeded"), "{told}");
-    gone(&kubectl);
+    let output = kubectl.run("describe job work").ok();
+    assert!(output.contains("BackoffLimitExceeded"), "{output}");
+    delete_and_wait(&kubectl);
 }
 
 fn job_replaces_failed_pod(cluster: &Cluster) {
@@ -118,7 +118,7 @@ fn job_replaces_failed_pod(cluster: &Cluster) {
     ended(&kubectl, "Failed");
     assert_eq!(status(&kubectl)["failed"], 2);
     assert_eq!(pods(&kubectl).len(), 2);
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }
 
 fn pod_failure_policy_fails_job_by_exit_code(cluster: &Cluster) {
@@ -126,7 +126,7 @@ fn pod_failure_policy_fails_job_by_exit_code(cluster: &Cluster) {
     let rule = json!({"action": "FailJob", "onExitCodes": {"containerName": "c", "operator": "In", "values": [42]}});
     let spec =
         json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "podFailurePolicy": {"rules": [rule]}});
-    // The second waits until the first has failed.
+    // The second Pod waits until the first has failed.
     job(&kubectl, &spec, "if [ $JOB_COMPLETION_INDEX = 0 ]; then exit 42; else sleep 100000; fi");
     let failed = ended(&kubectl, "Failed");
     assert_eq!(failed["reason"], "PodFailurePolicy");
@@ -134,7 +134,7 @@ fn pod_failure_policy_fails_job_by_exit_code(cluster: &Cluster) {
     assert!(why.ends_with("failed with exit code 42 matching FailJob rule at index 0"), "{why}");
     assert_eq!(condition(&kubectl, "FailureTarget")["message"], failed["message"]);
     assert_eq!(status(&kubectl)["failed"], 2);
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }
 
 fn success_policy_ends_remaining_pods(cluster: &Cluster) {
@@ -148,7 +148,7 @@ fn success_policy_ends_remaining_pods(cluster: &Cluster) {
         (&json!("SuccessPolicy"), &json!("Matched rules at index 0"))
     );
     assert_eq!((&status(&kubectl)["succeeded"], &status(&kubectl)["failed"]), (&json!(1), &Value::Null));
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }
 
 fn backoff_limit_per_index_fails_indexes_separately(cluster: &Cluster) {
@@ -159,40 +159,40 @@ fn backoff_limit_per_index_fails_indexes_separately(cluster: &Cluster) {
     assert_eq!((&failed["reason"], &failed["message"]), (&json!("FailedIndexes"), &json!("Job has failed indexes")));
     let status = status(&kubectl);
     assert_eq!((&status["completedIndexes"], &status["failedIndexes"]), (&json!("0"), &json!("1")));
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }
 
 fn namespace_is_deleted_during_job_backoff(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 5});
     job(&kubectl, &spec, "exit 1");
-    eventually("it waits to be tried again", || pods(&kubectl).iter().any(|pod| pod["status"]["phase"] == "Failed"));
+    eventually("a failed Pod", || pods(&kubectl).iter().any(|pod| pod["status"]["phase"] == "Failed"));
     kubectl.run(&format!("delete namespace {} --timeout=90s", kubectl.namespace())).ok();
 }
 
 fn job_replaces_deleted_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({}), "sleep 100000");
-    eventually("it runs", || status(&kubectl)["ready"] == 1);
+    eventually("a ready Pod", || status(&kubectl)["ready"] == 1);
     let first = pods(&kubectl)[0]["metadata"]["name"].as_str().unwrap().to_owned();
     kubectl.run(&format!("delete pod {first}")).ok();
-    eventually("another runs, and the first has failed", || {
+    eventually("another Pod, and the failure of the first", || {
         let (all, status) = (pods(&kubectl), status(&kubectl));
         all.len() == 1 && all[0]["metadata"]["name"] != first.as_str() && status["failed"] == 1 && status["ready"] == 1
     });
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }
 
 fn suspended_job_runs_no_pods_until_resumed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"suspend": true}), "exit 0");
-    eventually("it is suspended", || condition(&kubectl, "Suspended")["reason"] == "JobSuspended");
+    eventually("JobSuspended", || condition(&kubectl, "Suspended")["reason"] == "JobSuspended");
     assert!(pods(&kubectl).is_empty() && status(&kubectl)["startTime"].is_null());
     kubectl.args(&["patch", "job", "work", "-p", r#"{"spec": {"suspend": false}}"#], "").ok();
     ended(&kubectl, "Complete");
-    let told = kubectl.run("describe job work").ok();
-    assert!(told.contains("Job suspended") && told.contains("Job resumed"), "{told}");
-    gone(&kubectl);
+    let output = kubectl.run("describe job work").ok();
+    assert!(output.contains("Job suspended") && output.contains("Job resumed"), "{output}");
+    delete_and_wait(&kubectl);
 }
 
 fn job_fails_after_active_deadline(cluster: &Cluster) {
@@ -203,13 +203,13 @@ fn job_fails_after_active_deadline(cluster: &Cluster) {
         (&failed["reason"], &failed["message"]),
         (&json!("DeadlineExceeded"), &json!("Job was active longer than specified deadline"))
     );
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }
 
 fn ttl_after_finished_deletes_job_and_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"ttlSecondsAfterFinished": 1}), "exit 0");
-    eventually("it ends, and goes", || kubectl.get("job/work").is_none() && pods(&kubectl).is_empty());
+    eventually("the Job and its Pods to be deleted", || kubectl.get("job/work").is_none() && pods(&kubectl).is_empty());
 }
 
 fn job_counts_each_pod_once_through_sigkills() {
@@ -218,14 +218,14 @@ fn job_counts_each_pod_once_through_sigkills() {
     job(&kubectl, &json!({"completions": 12, "parallelism": 3}), "sleep 1");
     let counted = |kubectl: &Kubectl| status(kubectl)["succeeded"].as_i64().unwrap_or(0);
     for round in 1..=3 {
-        eventually("some are counted", || counted(&kubectl) >= 3 * round);
-        cluster.kill(Signal::SIGKILL);
-        cluster.up();
+        eventually("some Pods to be counted", || counted(&kubectl) >= 3 * round);
+        cluster.stop_podium(Signal::SIGKILL);
+        cluster.start_podium();
     }
     ended(&kubectl, "Complete");
-    // A start that is cut off may be a failure of its Pod: it is one of these, and is replaced.
+    // An interrupted start may fail its Pod, which is then counted as failed and replaced.
     let of = |phase: &str| pods(&kubectl).iter().filter(|pod| pod["status"]["phase"] == phase).count();
-    let told = |field: &str| status(&kubectl)[field].as_u64().unwrap_or(0);
-    assert_eq!((told("succeeded"), of("Succeeded")), (12, 12));
-    assert_eq!(told("failed"), u64::try_from(of("Failed")).unwrap(), "{:?}", pods(&kubectl));
+    let counted = |field: &str| status(&kubectl)[field].as_u64().unwrap_or(0);
+    assert_eq!((counted("succeeded"), of("Succeeded")), (12, 12));
+    assert_eq!(counted("failed"), u64::try_from(of("Failed")).unwrap(), "{:?}", pods(&kubectl));
 }

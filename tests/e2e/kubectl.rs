@@ -1,6 +1,6 @@
-//! kubectl's commands that speak more than JSON: `create` and `drain` send protobuf, `explain` reads OpenAPI.
+//! kubectl commands that use other formats than JSON: `create` and `drain` send protobuf, `explain` reads OpenAPI.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use serde_json::json;
 use tests::{Cluster, eventually};
 
@@ -10,7 +10,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("kubectl explain reads OpenAPI v2", explain_reads_openapi_v2),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[("kubectl drain evicts every Pod of a node", drain_evicts_every_pod)];
+pub(crate) const ALONE: &[OwnCluster] = &[("kubectl drain evicts every Pod of a node", drain_evicts_every_pod)];
 
 fn create_subcommands_create_objects(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
@@ -39,7 +39,7 @@ fn explain_describes_every_kind(cluster: &Cluster) {
     for line in kinds.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [resource, .., api_version, _, kind] = words.as_slice() else { panic!("{line}") };
-        // Kinds of other tests come and go.
+        // Other tests create and delete CRDs at the same time.
         if api_version.contains(".example.com/") {
             continue;
         }
@@ -64,7 +64,7 @@ fn explain_reads_openapi_v2(cluster: &Cluster) {
     assert!(deployment.contains("maxSurge\t<string>"), "{deployment}");
     let unknown = kubectl.run(&format!("{explain} pod.spec.nothing")).failed();
     assert!(unknown.contains("field \"nothing\" does not exist"), "{unknown}");
-    // A list is not of any kind that the server checks: what is in it is.
+    // The server validates the items of a List, not the List.
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "listed"}, "data": {"a": "b"}, "more": 1}]});
     let refused = kubectl.args(&["create", "--validate=strict", "-f", "-"], &list.to_string()).failed();
@@ -83,9 +83,9 @@ fn drain_evicts_every_pod() {
     assert!(drained.contains("pod/p evicted"), "{drained}");
     assert_eq!(kubectl.value(&format!("node/{node}"), "/spec/unschedulable"), json!(true));
     assert!(kubectl.get("pod/p").is_none());
-    // Nothing comes to a node that is cordoned, until it is not.
+    // A cordoned node gets no Pods until it is uncordoned.
     kubectl.apply(&pod.to_string());
-    eventually("the Pod to wait for a node", || {
+    eventually("the Pod to be unschedulable", || {
         kubectl.get("pod/p").is_some_and(|p| p["status"]["conditions"][0]["reason"] == "Unschedulable")
     });
     kubectl.run(&format!("uncordon {node}")).ok();

@@ -1,4 +1,4 @@
-//! kubectl as a user types it: what each command prints, and the code that it ends with.
+//! Output and exit codes of kubectl commands.
 
 mod delete;
 mod get_and_describe;
@@ -23,14 +23,14 @@ pub(crate) const TESTS: &[&[Shared]] = &[
     wait::TESTS,
 ];
 
-/// A shell in a namespace of its own, with the manifest of a Pod `p` that runs until it is told to end.
+/// Returns a shell in a new namespace, with the manifest of a Pod `p` that runs until SIGTERM.
 fn shell(cluster: &Cluster) -> Shell {
     let shell = Shell::new(cluster.kubectl());
     shell.file("pod.yaml", pod("p", "front"));
     shell
 }
 
-/// A Pod that runs until it is told to end, with the labels `app=web` and `tier`.
+/// Returns a Pod that runs until SIGTERM, with the labels `app=web` and `tier`.
 fn pod(name: &str, tier: &str) -> String {
     format!(
         "apiVersion: v1
@@ -47,7 +47,7 @@ spec:
     )
 }
 
-/// A shell in which the Pod `p` runs.
+/// Returns a shell with a running Pod `p`.
 fn shell_with_pod(cluster: &Cluster) -> Shell {
     let shell = shell(cluster);
     shell.check(&[

@@ -1,15 +1,15 @@
-//! `kubectl top`: what nodes and Pods use, without anything installed.
+//! `kubectl top` without metrics-server.
 
-use crate::Alone;
+use crate::OwnCluster;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::time::Duration;
 use tests::{Cluster, Kubectl, wait_for};
 
-pub(crate) const TESTS: &[Alone] =
+pub(crate) const TESTS: &[OwnCluster] =
     &[("kubectl top shows resource usage, after a restart too", top_shows_resource_usage)];
 
-/// A container that burns CPU for as long as it may, beside one that rests, and a Pod that ends.
+/// Returns Pods: a container that uses its whole CPU limit beside an idle one, and a Pod that ends.
 fn pods() -> String {
     let image = test_images::BUSYBOX;
     let half = json!({"limits": {"cpu": "500m", "memory": "64Mi"}});
@@ -22,12 +22,12 @@ fn pods() -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": [busy, ended]}).to_string()
 }
 
-/// The words of each line.
+/// Splits each line into words.
 fn lines(text: &str) -> Vec<Vec<&str>> {
     text.lines().map(|line| line.split_whitespace().collect()).collect()
 }
 
-/// Thousandths of a CPU.
+/// Parses millicores.
 #[track_caller]
 fn millis(word: &str) -> u32 {
     word.strip_suffix('m').and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{word} is no CPU"))
@@ -38,12 +38,12 @@ fn mebibytes(word: &str) -> u32 {
     word.strip_suffix("Mi").and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{word} is no memory"))
 }
 
-fn shows_what_is_used(kubectl: &Kubectl) {
+fn check_usage(kubectl: &Kubectl) {
     let text = wait_for("the Pod to use half a CPU", Duration::from_secs(60), || {
         let shown = kubectl.run("top pod busy --containers --no-headers");
         let text = shown.stdout.clone();
         let burns = lines(&text).iter().find(|l| l.get(1) == Some(&"burns")).map(|l| millis(l[2]));
-        // The machine may have other things to do; it never gives more than the limit.
+        // A busy machine may give less CPU time than the limit, but never more.
         if burns.is_some_and(|m| (100..=600).contains(&m)) { Ok(text) } else { Err(format!("{shown:?}")) }
     });
     let all = lines(&text);
@@ -69,15 +69,15 @@ fn top_shows_resource_usage() {
     kubectl.apply(&pods());
     kubectl.wait_value("pod/ended", "/status/phase", &json!("Succeeded"));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/busy").ok();
-    shows_what_is_used(&kubectl);
+    check_usage(&kubectl);
     let shown = kubectl.run("get pods.metrics.k8s.io").ok();
     assert_eq!(lines(&shown)[0], ["NAME", "CPU", "MEMORY", "WINDOW"], "{shown}");
     let services = kubectl.run("get apiservices v1beta1.metrics.k8s.io --no-headers").ok();
     assert_eq!(lines(&services)[0][1..3], ["Local", "True"], "{services}");
-    cluster.kill(Signal::SIGKILL);
-    cluster.up();
-    shows_what_is_used(&kubectl);
-    // A namespace goes though its Pods had metrics, which nobody can delete.
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_podium();
+    check_usage(&kubectl);
+    // A namespace is deleted although its PodMetrics cannot be deleted.
     kubectl.run("create namespace short").ok();
     kubectl.run("delete namespace short --timeout=60s").ok();
 }

@@ -1,11 +1,11 @@
-//! What an administrator sets for the node with `--kubelet-config`, seen on real containers.
+//! `--kubelet-config` with real containers.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::json;
 use std::{os::unix::process::ExitStatusExt, path::Path};
-use tests::{Setup, eventually, pod_cgroup};
+use tests::{ClusterBuilder, eventually, pod_cgroup};
 
-pub(crate) const TESTS: &[Alone] = &[
+pub(crate) const TESTS: &[OwnCluster] = &[
     ("kubectl logs -f continues across log rotation", logs_are_followed_across_rotation),
     ("Pods have cgroups by QoS class, which are removed with them", pods_have_cgroups_by_qos_class),
     ("a KubeletConfiguration with an unknown field is refused by name", unknown_kubelet_config_field_is_refused),
@@ -18,9 +18,9 @@ fn files_of(dir: &Path) -> Vec<String> {
 
 fn logs_are_followed_across_rotation() {
     let kubelet = json!({"containerLogMaxSize": "5Ki", "containerLogMaxFiles": 3, "containerLogMonitorInterval": "3s"});
-    let cluster = Setup::default().kubelet(kubelet).start();
+    let cluster = ClusterBuilder::default().kubelet_config(kubelet).start();
     let kubectl = cluster.kubectl_in("default");
-    // 400 lines of about 100 bytes for 12 s and more: several rotations.
+    // 400 lines of about 100 bytes in at least 12 s cause several rotations.
     let script = "for i in $(seq 400); do echo \"line $i xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"; sleep 0.03; done; sleep 5";
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "Never",
         "terminationGracePeriodSeconds": 1,
@@ -36,11 +36,11 @@ fn logs_are_followed_across_rotation() {
     let files = files_of(&logs.join("c"));
     assert!(files.len() == 3 && files.iter().any(|f| f.ends_with(".gz")), "{files:?}");
     kubectl.run("delete pod p --timeout=30s").ok();
-    eventually("the logs to go with the Pod", || !logs.exists());
+    eventually("the logs to be removed with the Pod", || !logs.exists());
 }
 
 fn pods_have_cgroups_by_qos_class() {
-    let cluster = Setup::default().kubelet(json!({"podPidsLimit": 100})).start();
+    let cluster = ClusterBuilder::default().kubelet_config(json!({"podPidsLimit": 100})).start();
     let kubectl = cluster.kubectl_in("default");
     let amounts = json!({"cpu": "100m", "memory": "32Mi"});
     for (name, resources) in [
@@ -63,12 +63,12 @@ fn pods_have_cgroups_by_qos_class() {
         assert_eq!(limit.trim() == (32 << 20).to_string(), name == "guaranteed", "{name}: {limit}");
         let pids = std::fs::read_to_string(pod_cgroup("pids", uid).join("pids.max")).unwrap();
         assert_eq!(pids.trim(), "100");
-        // Of this one the runtime knows nothing: a runtime that dies at the wrong moment leaves such.
+        // A cgroup that the runtime does not know, as a crash of the runtime can leave.
         let mut left = std::process::Command::new("sleep").arg("100000").spawn().unwrap();
         std::fs::write(memory.join("cgroup.procs"), left.id().to_string()).unwrap();
         kubectl.run(&format!("delete pod {name} --timeout=30s")).ok();
         assert_eq!(left.wait().unwrap().signal(), Some(9));
-        eventually("the cgroup to go with its Pod", || !memory.exists());
+        eventually("the cgroup to be removed with its Pod", || !memory.exists());
     }
 }
 

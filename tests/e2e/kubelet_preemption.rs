@@ -1,10 +1,10 @@
-//! A critical Pod for which the node has no room: others go for it.
+//! Preemption by the kubelet for critical Pods.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl};
 
-pub(crate) const TESTS: &[Alone] = &[(
+pub(crate) const TESTS: &[OwnCluster] = &[(
     "the kubelet preempts as few Pods as possible for a critical Pod",
     critical_pod_preempts_as_few_pods_as_possible,
 )];
@@ -23,7 +23,7 @@ fn ready(kubectl: &Kubectl, name: &str) {
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
 }
 
-/// Thousandths of CPUs that the node has for Pods.
+/// Returns the node's allocatable CPU in millicores.
 fn cpus(kubectl: &Kubectl) -> i64 {
     let text = kubectl.value("node/node-1", "/status/allocatable/cpu").as_str().unwrap().to_owned();
     text.strip_suffix('m').map_or_else(|| text.parse::<i64>().unwrap() * 1000, |milli| milli.parse().unwrap())
@@ -37,7 +37,7 @@ fn critical_pod_preempts_as_few_pods_as_possible() {
         kubectl.apply(&pod(name, cpu, &json!({})).to_string());
         ready(&kubectl, name);
     }
-    // One that is not critical is refused.
+    // A Pod that is not critical is rejected.
     kubectl.apply(&pod("ordinary", Some(300), &json!({})).to_string());
     kubectl.wait_value("pod/ordinary", "/status/reason", &json!("OutOfcpu"));
     let critical = json!({"priorityClassName": "system-node-critical"});
@@ -61,7 +61,7 @@ fn critical_pod_preempts_as_few_pods_as_possible() {
     let metrics = kubectl.run("get --raw /api/v1/nodes/node-1/proxy/metrics").ok();
     assert!(metrics.contains("kubelet_preemptions_total{preemption_signal=\"cpu\"} 1.0"), "{metrics}");
 
-    // What nobody could make room for is refused.
+    // A Pod that cannot fit after any preemption is rejected.
     kubectl.apply(&pod("too-large", Some(all + 100), &critical).to_string());
     kubectl.wait_value("pod/too-large", "/status/reason", &json!("UnexpectedAdmissionError"));
     assert_eq!(kubectl.value("pod/small", "/status/phase"), "Running");

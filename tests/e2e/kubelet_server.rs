@@ -1,14 +1,14 @@
-//! The node's own HTTPS port.
+//! The kubelet's HTTPS server.
 
 use crate::{
-    Alone,
-    strangers::{authority, kubeconfig},
+    OwnCluster,
+    test_users::{authority, kubeconfig},
 };
 use serde_json::json;
 use std::net::TcpListener;
-use tests::{Kubectl, Setup};
+use tests::{ClusterBuilder, Kubectl};
 
-pub(crate) const TESTS: &[Alone] = &[(
+pub(crate) const TESTS: &[OwnCluster] = &[(
     "the kubelet serves HTTPS and authenticates and authorizes clients",
     kubelet_server_authenticates_and_authorizes,
 )];
@@ -20,10 +20,10 @@ fn free_port() -> u16 {
 fn kubelet_server_authenticates_and_authorizes() {
     let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
     let (others, others_key) = authority();
-    let mut cluster = Setup::default().kubelet(json!({"address": "127.0.0.1", "port": port})).start();
+    let mut cluster = ClusterBuilder::default().kubelet_config(json!({"address": "127.0.0.1", "port": port})).start();
     let kubectl = cluster.kubectl_in("default");
-    let told = kubectl.run("get nodes -o jsonpath={.items[0].status.daemonEndpoints.kubeletEndpoint.Port}").ok();
-    assert_eq!(told, port.to_string());
+    let output = kubectl.run("get nodes -o jsonpath={.items[0].status.daemonEndpoints.kubeletEndpoint.Port}").ok();
+    assert_eq!(output, port.to_string());
     kubectl.apply(
         &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [
         {"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", "echo said; sleep 100000"]}]}})
@@ -47,7 +47,7 @@ fn kubelet_server_authenticates_and_authorizes() {
     assert!(nobody.contains("You must be logged in"), "{nobody}");
     as_user("stranger", Some((&others, &others_key)), "system:masters").run("get --raw /healthz").failed();
 
-    // Whoever may by a role, and shows a token.
+    // A client with a token and a role.
     kubectl.run("create serviceaccount scraper").ok();
     kubectl.run("create clusterrole scraper --verb=get --resource=nodes/metrics").ok();
     kubectl.run("create clusterrolebinding scraper --clusterrole=scraper --serviceaccount=default:scraper").ok();
@@ -60,13 +60,13 @@ fn kubelet_server_authenticates_and_authorizes() {
     let words = "Forbidden (user=system:serviceaccount:default:scraper, verb=get, resource=nodes, subresource=pods)";
     assert!(refused.contains(words), "{refused}");
 
-    // Clients of another authority, if the configuration says so.
+    // Clients with certificates of another CA, if the configuration allows it.
     std::fs::write(dir.path().join("others.crt"), &others).unwrap();
     let file = dir.path().join("others.crt");
     let authentication = json!({"x509": {"clientCAFile": file}});
-    cluster.configure(json!({"address": "127.0.0.1", "port": port, "authentication": authentication}));
-    cluster.kill(nix::sys::signal::Signal::SIGTERM);
-    cluster.up();
+    cluster.set_kubelet_config(json!({"address": "127.0.0.1", "port": port, "authentication": authentication}));
+    cluster.stop_podium(nix::sys::signal::Signal::SIGTERM);
+    cluster.start_podium();
     let stranger = Kubectl::new(dir.path().join("stranger.kubeconfig"), "default");
     assert_eq!(stranger.run("get --raw /healthz").ok(), "ok");
     admin.run("get --raw /healthz").failed();

@@ -27,7 +27,7 @@ fn kustomize_overlay_is_applied_and_pruned(cluster: &Cluster) {
         ),
         ("kubectl rollout status deployment/staging-sleeper --timeout=90s", 0, "...successfully rolled out"),
         ("kubectl exec deploy/staging-sleeper -- sh -c 'echo $LEVEL $PATCHED'", 0, "debug yes"),
-        // Who applied as a client before applies as the server does now; nothing is lost.
+        // Server-side apply takes over fields of client-side apply.
         (
             &format!("kubectl apply -k {OVERLAY} --server-side"),
             0,

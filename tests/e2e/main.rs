@@ -1,10 +1,10 @@
-//! The whole binary, driven from outside by `kubectl` and by client libraries, with real containers.
+//! End-to-end tests: the `podium` binary with real containers, driven by `kubectl` and client libraries.
 //!
-//! Most tests share one cluster and have a namespace each; tests that kill or reconfigure Podium boot their own.
+//! Most tests share one cluster and have a namespace each. Tests that kill or reconfigure Podium start their own.
 //! The harness is our own (libtest-mimic), because a shared cluster must be torn down after the last test.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
-#![allow(clippy::print_stderr, reason = "a seed is only worth something when it is told")]
+#![allow(clippy::print_stderr, reason = "the seed of a failed test must be printed")]
 
 mod admission;
 mod api_aggregation;
@@ -31,6 +31,7 @@ mod env_files;
 mod ephemeral_containers;
 mod example_states;
 mod examples;
+mod external_host;
 mod extreme_values;
 mod failures;
 mod garbage_collector;
@@ -54,7 +55,6 @@ mod network_policies;
 mod node;
 mod node_shutdown;
 mod oci_runtimes;
-mod outside;
 mod persistent_volume_claims;
 mod pod_affinity;
 mod pod_gc;
@@ -87,10 +87,10 @@ mod stateful_sets;
 mod static_pods;
 mod stop_signals;
 mod store_quota;
-mod strangers;
 mod streams;
 mod taint_eviction;
 mod termination;
+mod test_users;
 mod untrusted_files;
 mod version_skew;
 mod volumes;
@@ -105,22 +105,22 @@ use std::{
 };
 use tests::Cluster;
 
-/// A test on the shared cluster.
+/// A test on the shared cluster: name and function.
 pub type Shared = (&'static str, fn(&Cluster));
-/// A test that makes the clusters it needs.
-pub type Alone = (&'static str, fn());
+/// A test that starts its own clusters: name and function.
+pub type OwnCluster = (&'static str, fn());
 
-/// No test takes half as long.
-const LONGEST: Duration = Duration::from_secs(900);
+/// Test timeout, more than twice the duration of the longest test.
+const TEST_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// Booted by the first test that needs it.
-type Lazy = Arc<OnceLock<Cluster>>;
+/// The shared cluster, started by the first test that needs it.
+type SharedCluster = Arc<OnceLock<Cluster>>;
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    // Two cores run the cluster, its containers and the tests; more tests at once only make each other late.
+    // Two cores run the cluster, its containers and the tests: more parallel tests only delay each other.
     arguments.test_threads.get_or_insert(3);
-    let lazy = Lazy::default();
+    let lazy = SharedCluster::default();
     let shared = [
         authorization::TESTS,
         api_aggregation::TESTS,
@@ -225,34 +225,37 @@ fn main() {
         untrusted_files::ALONE,
         kubectl_top::TESTS,
     ];
-    let shared =
-        shared.into_iter().chain(kubectl_commands::TESTS.iter().copied()).flatten().map(|test| on_shared(*test, &lazy));
+    let shared = shared
+        .into_iter()
+        .chain(kubectl_commands::TESTS.iter().copied())
+        .flatten()
+        .map(|test| with_shared_cluster(*test, &lazy));
     let alone = alone.into_iter().flatten().map(|(name, test)| Test { name, body: Arc::new(test) });
     let code = retry::run(&arguments, shared.chain(alone).collect());
     drop(lazy);
     std::process::exit(code.into());
 }
 
-fn on_shared((name, test): Shared, lazy: &Lazy) -> Test {
+fn with_shared_cluster((name, test): Shared, lazy: &SharedCluster) -> Test {
     let lazy = Arc::clone(lazy);
     let body = move || {
         let cluster = lazy.get_or_init(|| Cluster::start(&[]));
         test(cluster);
-        // After a test that failed the next one does it.
-        cluster.clear();
+        // A failed test skips this; the next test on the thread does it.
+        cluster.delete_namespaces();
     };
     Test { name, body: Arc::new(body) }
 }
 
-/// A test that hangs is named, and ends the run: a run that never ends tells nothing.
-struct Watched(#[expect(dead_code, reason = "dropped when the test ends")] mpsc::Sender<()>);
+/// Aborts the test run with the test's name when a test exceeds [`TEST_TIMEOUT`].
+struct Watchdog(#[expect(dead_code, reason = "dropped when the test ends")] mpsc::Sender<()>);
 
-impl Watched {
+impl Watchdog {
     fn new(name: &'static str) -> Self {
         let (ended, end) = mpsc::channel();
         std::thread::spawn(move || {
-            if end.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {
-                eprintln!("the test {name:?} did not end within {LONGEST:?}");
+            if end.recv_timeout(TEST_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("the test {name:?} did not end within {TEST_TIMEOUT:?}");
                 std::process::exit(101);
             }
         });

@@ -1,6 +1,6 @@
-//! Clients that speak nonsense where streams are carried: nothing panics, nothing grows, and others are served.
+//! Clients that send malformed data in upgraded streams cause no panic, no memory growth and no failure for others.
 
-use crate::Alone;
+use crate::OwnCluster;
 use kube::config::Kubeconfig;
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 use rustls::{
@@ -15,23 +15,23 @@ use std::{
 };
 use tests::Cluster;
 
-pub(crate) const TESTS: &[Alone] =
+pub(crate) const TESTS: &[OwnCluster] =
     &[("malformed streams do not disturb other clients", malformed_streams_do_not_disturb_others)];
 
-/// How many clients speak nonsense.
+/// Number of clients that send malformed data.
 const CLIENTS: usize = 250;
-/// Bytes by which Podium may grow: a buffer here and there, and no more.
-const GROWTH: u64 = 48 << 20;
+/// Allowed growth of Podium's resident memory, in bytes.
+const MAX_GROWTH: u64 = 48 << 20;
 
 type Tls = StreamOwned<ClientConnection, TcpStream>;
 
-/// How to reach a cluster as its administrator.
-struct Door {
+/// Connects to a cluster as its administrator.
+struct AdminConnector {
     address: String,
     config: Arc<ClientConfig>,
 }
 
-impl Door {
+impl AdminConnector {
     fn of(cluster: &Cluster) -> Self {
         let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
         let server = kubeconfig.clusters[0].cluster.clone().unwrap();
@@ -55,7 +55,7 @@ impl Door {
         Self { address: server.server.unwrap().trim_start_matches("https://").to_owned(), config: Arc::new(config) }
     }
 
-    fn open(&self) -> Tls {
+    fn connect(&self) -> Tls {
         let socket = TcpStream::connect(&self.address).expect("Podium listens");
         socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let name = ServerName::try_from("127.0.0.1").unwrap();
@@ -63,8 +63,8 @@ impl Door {
     }
 }
 
-/// A request for streams that is granted.
-fn granted(random: &mut StdRng) -> String {
+/// Returns a valid request for streams.
+fn upgrade_request(random: &mut StdRng) -> String {
     let pod = "/api/v1/namespaces/default/pods/p";
     let exec = format!("{pod}/exec?command=cat&stdin=1&stdout=1&stderr=1");
     let websocket = |path: &str, protocol: &str| {
@@ -74,7 +74,7 @@ fn granted(random: &mut StdRng) -> String {
         )
     };
     match random.random_range(0..9) {
-        // Each exec is a process: fewer of them.
+        // Fewer exec requests, because each starts a process.
         0 => websocket(&exec, "v5.channel.k8s.io"),
         1 => websocket(&format!("{exec}&tty=1"), "v4.channel.k8s.io"),
         2 => websocket(&exec, "base64.channel.k8s.io"),
@@ -87,21 +87,21 @@ fn granted(random: &mut StdRng) -> String {
     }
 }
 
-/// Bytes that may be anything, or nearly something.
-fn nonsense(random: &mut StdRng) -> Vec<u8> {
+/// Returns random bytes or nearly valid frames.
+fn malformed_bytes(random: &mut StdRng) -> Vec<u8> {
     let mut bytes = vec![0; random.random_range(0..2000)];
     random.fill_bytes(&mut bytes);
     match random.random_range(0..4) {
         0 => bytes,
-        // A SPDY frame of some type, with a length that is true or not.
+        // A SPDY frame of a random type, with a correct or wrong length.
         1 => [&[0x80, 3, 0, random.random_range(0..10), 0, 0, random.random(), random.random()], &bytes[..]].concat(),
-        // Resizing, closing and unknown channels.
+        // Resize, close and unknown channels.
         2 => [&[random.random_range(0..7)], &br#"{"Width": 99999999, "Height": "x"}"#[..]].concat(),
         _ => vec![255, random.random()],
     }
 }
 
-/// A WebSocket frame of some kind, masked as a client must, with a length that may be a lie.
+/// Returns a masked WebSocket frame of a random kind, with a length that may be wrong.
 fn frame(random: &mut StdRng, payload: &[u8]) -> Vec<u8> {
     let opcode = [0x82, 0x81, 0x80, 0x02, 0x88, 0x89, 0x8a, 0xf3][random.random_range(0..8)];
     let claimed = if random.random_ratio(1, 10) { random.random() } else { payload.len() as u64 };
@@ -124,12 +124,12 @@ fn malformed_streams_do_not_disturb_others() {
     let kubectl = cluster.kubectl_in("default");
     kubectl.args(&["run", "p", "--image", test_images::BUSYBOX, "--", "sleep", "100000"], "").ok();
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
-    let door = Door::of(&cluster);
+    let door = AdminConnector::of(&cluster);
     let before = resident(&cluster);
     let mut upgraded = 0;
     for _ in 0..CLIENTS {
-        let mut stream = door.open();
-        let mut request = granted(&mut random).into_bytes();
+        let mut stream = door.connect();
+        let mut request = upgrade_request(&mut random).into_bytes();
         if random.random_ratio(1, 5) {
             let at = random.random_range(0..request.len());
             request[at] = random.random();
@@ -139,20 +139,20 @@ fn malformed_streams_do_not_disturb_others() {
         let Ok(n @ 1..) = sent.and_then(|()| stream.read(&mut answer)) else { continue };
         upgraded += usize::from(answer[..n].starts_with(b"HTTP/1.1 101"));
         for _ in 0..random.random_range(1..30) {
-            let payload = nonsense(&mut random);
+            let payload = malformed_bytes(&mut random);
             let bytes = if random.random_ratio(4, 5) { frame(&mut random, &payload) } else { payload };
             if stream.write_all(&bytes).is_err() {
                 break;
             }
         }
-        // Whether it answers, closes or waits for more is its own affair.
+        // The server may respond, close the connection or wait for more data.
         let _ = stream.read(&mut answer);
     }
-    // On a slow machine some are not answered in time.
-    assert!(upgraded > CLIENTS / 5, "only {upgraded} of {CLIENTS} were granted their streams");
+    // On a slow machine some responses are late.
+    assert!(upgraded > CLIENTS / 5, "only {upgraded} of {CLIENTS} were upgraded");
     assert_eq!(kubectl.run("exec p -- echo served").ok(), "served\n");
     assert!(!cluster.log().contains("panicked"), "{}", cluster.log());
     let after = resident(&cluster);
     eprintln!("{upgraded} of {CLIENTS} upgraded; {before} bytes before, {after} after");
-    assert!(after < before + GROWTH, "from {before} bytes to {after}");
+    assert!(after < before + MAX_GROWTH, "from {before} bytes to {after}");
 }

@@ -1,4 +1,4 @@
-//! Namespaces that containers share with each other and with their node, host ports, and mounts that travel.
+//! Linux namespaces shared with other containers or the node, host ports, host names, and mount propagation.
 
 use crate::Shared;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -67,7 +67,7 @@ fn host_namespaces_are_used(cluster: &Cluster) {
 
 fn host_port_reaches_pod_and_is_exclusive(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    // Of no range from which the kernel chooses, and of this process: nobody else gets what comes in at it.
+    // A port outside of the kernel's ephemeral range, chosen by process ID to avoid conflicts.
     let free = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
     let serve = |name: &str| {
         let mut c = container(name, "while true; do echo hello from $HOSTNAME | nc -l -p 80; done");
@@ -81,7 +81,7 @@ fn host_port_reaches_pod_and_is_exclusive(cluster: &Cluster) {
         let answer = TcpStream::connect((ip.as_str().unwrap(), free)).and_then(|mut s| s.read_to_string(&mut text));
         answer.is_ok() && text == "hello from p\n"
     });
-    // The scheduler would leave it waiting; whoever names the node itself is told by the node.
+    // With a nodeName the kubelet rejects the Pod; the scheduler would leave it Pending.
     let node = kubectl.value("pod/p", "/spec/nodeName");
     apply(&kubectl, "q", json!({"nodeName": node, "containers": [serve("c")]}));
     kubectl.wait_value("pod/q", "/status/reason", &json!("NodePorts"));
@@ -135,7 +135,7 @@ fn host_path_of_wrong_type_is_reported(cluster: &Cluster) {
     apply(&kubectl, "p", json!({"volumes": volumes, "containers": [c]}));
     let expected =
         format!("MountVolume.SetUp failed for volume \"v\" : hostPath type check failed: {path} is not a directory");
-    // Each volume that fails is told.
+    // Each failed volume is reported.
     let other = "MountVolume.SetUp failed for volume \"w\" : configmap \"none\" not found";
     for expected in [expected.as_str(), other] {
         eventually(expected, || {
@@ -144,7 +144,7 @@ fn host_path_of_wrong_type_is_reported(cluster: &Cluster) {
     }
 }
 
-/// A directory of the node whose mounts are shared with whoever binds it.
+/// A directory of the node with shared mount propagation.
 struct SharedDir(tempfile::TempDir);
 
 impl SharedDir {
@@ -162,7 +162,7 @@ impl SharedDir {
 }
 
 impl Drop for SharedDir {
-    /// With all that is mounted in it.
+    /// Unmounts everything below it.
     fn drop(&mut self) {
         let _ = umount2(self.0.path(), MntFlags::MNT_DETACH);
     }

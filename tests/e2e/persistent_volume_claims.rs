@@ -1,6 +1,6 @@
-//! Claims to storage: what is there is bound, what is not is made, and data stays or goes as their users wish.
+//! PersistentVolumeClaims: binding, dynamic provisioning, mounting and reclaiming.
 
-use crate::{Alone, Shared, workload};
+use crate::{OwnCluster, Shared, workload};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a local volume gets the fsGroup of its Pod", local_volume_gets_fs_group),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[
+pub(crate) const ALONE: &[OwnCluster] = &[
     ("volumes survive SIGKILL of Podium and removal of the cluster", volumes_survive_sigkill_and_cluster_removal),
     ("a deleted default StorageClass is not recreated", deleted_storage_class_is_not_recreated),
     (
@@ -36,14 +36,14 @@ fn volume(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": all})
 }
 
-/// A directory of this node as a `local` volume.
+/// Returns the spec of a `local` volume for a directory of this node.
 fn local(kubectl: &Kubectl, path: &Path) -> Value {
     let node = kubectl.run("get nodes -o jsonpath={.items[0].metadata.name}").ok();
     let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
     json!({"local": {"path": path}, "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}}})
 }
 
-/// A Pod that does something with `/data`, and then waits.
+/// Returns a Pod that runs a script with a volume at `/data`, and then waits.
 fn pod(name: &str, source: &Value, script: &str, spec: &Value) -> Value {
     let mut volume = json!({"name": "data"});
     volume.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
@@ -93,18 +93,16 @@ fn stateful_set_keeps_data_until_claims_are_deleted(cluster: &Cluster) {
     );
     let before = kubectl.value("pod/web-1", "/metadata/uid");
     kubectl.run("delete pod web-1").ok();
-    eventually("another takes its place", || {
-        kubectl.get("pod/web-1").is_some_and(|pod| pod["metadata"]["uid"] != before)
-    });
+    eventually("another Pod", || kubectl.get("pod/web-1").is_some_and(|pod| pod["metadata"]["uid"] != before));
     ready(&kubectl, "web-1");
     assert_eq!(kubectl.args(&["exec", "web-1", "--", "cat", "/data/who"], "").ok(), "web-1\nweb-1\n");
     let directory = cluster.data_dir().join("volumes").join(&volume);
     assert!(directory.join("who").is_file());
     kubectl.run("delete statefulset web").ok();
     kubectl.run("wait --for=delete pod -l app=web --timeout=60s").ok();
-    assert!(directory.join("who").is_file(), "the claim is still there");
+    assert!(directory.join("who").is_file(), "the volume must be kept with its claim");
     kubectl.run("delete pvc --all").ok();
-    eventually("the volume goes with its claim", || kubectl.get(&format!("pv/{volume}")).is_none());
+    eventually("the volume to be deleted with its claim", || kubectl.get(&format!("pv/{volume}")).is_none());
     assert!(!directory.exists());
 }
 
@@ -124,7 +122,7 @@ fn existing_volume_is_bound_mounted_and_retained(cluster: &Cluster) {
     );
     ready(&kubectl, "writes");
     ready(&kubectl, "reads");
-    eventually("it is refused", || kubectl.run("logs reads").is_ok_and(|said| said.contains("refused")));
+    eventually("the write to be refused", || kubectl.run("logs reads").is_ok_and(|output| output.contains("refused")));
     assert_eq!(kubectl.args(&["exec", "reads", "--", "cat", "/data/f"], "").ok(), "one\n");
     assert_eq!(std::fs::read_to_string(directory.path().join("f")).unwrap(), "one\n");
     kubectl.run("delete pod writes reads").ok();
@@ -150,8 +148,10 @@ fn pod_waits_until_its_claim_is_bound(cluster: &Cluster) {
     waits("persistentvolumeclaim \"c\" not found");
     apply(&kubectl, &[claim("c", &json!({"storageClassName": ""}))]);
     waits("pod has unbound immediate PersistentVolumeClaims");
-    let told = "no persistent volumes available for this claim and no storage class is set";
-    eventually("so does the claim", || kubectl.events("c").contains(&("FailedBinding".to_owned(), told.to_owned())));
+    let message = "no persistent volumes available for this claim and no storage class is set";
+    eventually("the FailedBinding Event", || {
+        kubectl.events("c").contains(&("FailedBinding".to_owned(), message.to_owned()))
+    });
     let mut spec = local(&kubectl, directory.path());
     spec["claimRef"] = json!({"namespace": kubectl.namespace(), "name": "c"});
     apply(&kubectl, &[volume("late", &spec)]);
@@ -170,7 +170,7 @@ fn ephemeral_volume_lives_with_its_pod(cluster: &Cluster) {
     assert_eq!(kubectl.args(&["exec", "p", "--", "cat", "/data/f"], "").ok(), "x\n");
     let volume = volume_of(&kubectl, "p-data");
     kubectl.run("delete pod p").ok();
-    eventually("the claim and its volume go, too", || {
+    eventually("the claim and its volume to be deleted", || {
         kubectl.get("pvc/p-data").is_none() && kubectl.get(&format!("pv/{volume}")).is_none()
     });
 }
@@ -184,7 +184,9 @@ fn read_write_once_pod_claim_has_one_user(cluster: &Cluster) {
     ready(&kubectl, "first");
     apply(&kubectl, &[pod("second", &of("c"), "true", &json!({}))]);
     let why = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
-    eventually("it waits", || kubectl.events("second").iter().any(|(_, told)| told.contains(why)));
+    eventually("the second Pod to be unschedulable", || {
+        kubectl.events("second").iter().any(|(_, message)| message.contains(why))
+    });
     kubectl.run("delete pod first").ok();
     ready(&kubectl, "second");
     kubectl.run("delete pod second").ok();
@@ -197,12 +199,12 @@ fn local_volume_gets_fs_group(cluster: &Cluster) {
     let script = "touch /data/f; stat -c '%u %g' /data/f";
     apply(&kubectl, &[claim("c", &json!({})), pod("p", &of("c"), script, &user)]);
     ready(&kubectl, "p");
-    eventually("it has written", || kubectl.run("logs p").is_ok_and(|said| said == "1234 4321\n"));
+    eventually("the output", || kubectl.run("logs p").is_ok_and(|output| output == "1234 4321\n"));
     kubectl.run("delete pod p").ok();
     kubectl.run("delete pvc c").ok();
 }
 
-/// What a mount shows must never go with what shows it.
+/// The data of a mounted volume must never be deleted with its mount point.
 fn volumes_survive_sigkill_and_cluster_removal() {
     let mut cluster = Cluster::start(&[]);
     let (kubectl, directory) = (cluster.kubectl_in("default"), tempfile::tempdir().unwrap());
@@ -225,16 +227,18 @@ fn volumes_survive_sigkill_and_cluster_removal() {
     let pods = ["host", "own", "made"];
     pods.iter().for_each(|pod| ready(&kubectl, pod));
     let before = pods.map(container);
-    cluster.kill(Signal::SIGKILL);
-    cluster.up();
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_podium();
     pods.iter().for_each(|pod| ready(&kubectl, pod));
     assert_eq!(pods.map(container), before);
-    // A container that ends is started on the same data.
+    // A restarted container sees the same data.
     std::fs::write(own.join("end"), "").unwrap();
-    eventually("it starts again", || std::fs::read_to_string(own.join("copy")).is_ok_and(|text| text == "keptkept"));
-    // One is gone in order; under the others the cluster goes.
+    eventually("the restarted container", || {
+        std::fs::read_to_string(own.join("copy")).is_ok_and(|text| text == "keptkept")
+    });
+    // One Pod is deleted; the cluster is removed while the others run.
     kubectl.run("delete pod host").ok();
-    cluster.kill(Signal::SIGKILL);
+    cluster.stop_podium(Signal::SIGKILL);
     let down = cluster.podium(&["down"]).output().unwrap();
     assert!(down.status.success(), "{down:?}");
     for path in [&host, &own] {
@@ -247,8 +251,8 @@ fn deleted_storage_class_is_not_recreated() {
     let kubectl = cluster.kubectl_in("default");
     assert!(kubectl.run("get sc").ok().contains("standard (default)"));
     kubectl.run("delete sc standard").ok();
-    cluster.kill(Signal::SIGTERM);
-    cluster.up();
+    cluster.stop_podium(Signal::SIGTERM);
+    cluster.start_podium();
     assert!(kubectl.get("sc/standard").is_none());
 }
 
@@ -264,7 +268,7 @@ fn volume_provisioning_recovers_from_sigkill() {
         let name = format!("p{moment}");
         apply(&kubectl, &[claim(&name, &json!({}))]);
         apply(&kubectl, &[pod(&name, &of(&name), "true", &json!({}))]);
-        dies_after(&mut cluster, moment);
+        kill_after(&mut cluster, moment);
     }
     for moment in MOMENTS {
         ready(&kubectl, &format!("p{moment}"));
@@ -279,20 +283,20 @@ fn volume_provisioning_recovers_from_sigkill() {
     kubectl.run("delete pods --all").ok();
     for moment in MOMENTS {
         kubectl.run(&format!("delete pvc p{moment} --wait=false")).ok();
-        dies_after(&mut cluster, moment);
+        kill_after(&mut cluster, moment);
     }
-    eventually("nothing is left", || volumes().is_empty() && names().is_empty());
+    eventually("no volumes and directories", || volumes().is_empty() && names().is_empty());
 }
 
-/// Kills Podium so many milliseconds from now, and starts it again.
+/// Kills Podium after this many milliseconds, and starts it again.
 #[expect(clippy::disallowed_methods, reason = "not a wait for anything: the moment of death is the test's input")]
-fn dies_after(cluster: &mut Cluster, milliseconds: u64) {
+fn kill_after(cluster: &mut Cluster, milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
-    cluster.kill(Signal::SIGKILL);
-    cluster.up();
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_podium();
 }
 
-/// Where the data of volumes is.
+/// Returns the directory of provisioned volumes.
 fn cluster_volumes(kubectl: &Kubectl) -> std::path::PathBuf {
     kubectl.kubeconfig().parent().unwrap().join("volumes")
 }

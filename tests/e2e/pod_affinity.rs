@@ -1,4 +1,4 @@
-//! Pods that want to be near others, or far from them.
+//! Inter-pod affinity, anti-affinity and topology spread constraints.
 
 use crate::{Shared, workload};
 use serde_json::{Value, json};
@@ -22,23 +22,26 @@ fn ready(kubectl: &Kubectl, name: &str) {
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
 }
 
-fn near(app: &str) -> Value {
+fn affinity_to(app: &str) -> Value {
     json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}}])
 }
 
-fn refused(kubectl: &Kubectl, name: &str, why: &str) {
+fn wait_for_unschedulable(kubectl: &Kubectl, name: &str, why: &str) {
     let begins = format!("0/1 nodes are available: 1 {why}. ");
     eventually(&format!("{name} waits"), || {
-        kubectl.events(name).iter().any(|(reason, told)| reason == "FailedScheduling" && told.starts_with(&begins))
+        kubectl
+            .events(name)
+            .iter()
+            .any(|(reason, message)| reason == "FailedScheduling" && message.starts_with(&begins))
     });
     assert_eq!(kubectl.value(&format!("pod/{name}"), "/status/phase"), "Pending");
 }
 
 fn required_pod_affinity_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": near("friend")}});
+    let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": affinity_to("friend")}});
     kubectl.apply(&pod("p", &json!({"affinity": affinity})));
-    refused(&kubectl, "p", "node(s) didn't match pod affinity rules");
+    wait_for_unschedulable(&kubectl, "p", "node(s) didn't match pod affinity rules");
     kubectl.apply(&pod("friend", &json!({})));
     ready(&kubectl, "p");
     kubectl.run("delete pods --all").ok();
@@ -46,7 +49,7 @@ fn required_pod_affinity_keeps_pod_pending(cluster: &Cluster) {
 
 fn pod_anti_affinity_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": near("db")}});
+    let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": affinity_to("db")}});
     let spec = json!({"replicas": 2});
     let mut deployment = json!({"affinity": affinity, "terminationGracePeriodSeconds": 0});
     deployment["containers"] = json!([{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]);
@@ -55,11 +58,11 @@ fn pod_anti_affinity_keeps_pod_pending(cluster: &Cluster) {
     kubectl.wait_value("deployment/db", "/status/readyReplicas", &json!(1));
     let pending =
         || kubectl.run("get pods --field-selector=status.phase=Pending -o jsonpath={.items[*].metadata.name}").ok();
-    eventually("one waits", || !pending().is_empty());
-    refused(&kubectl, &pending(), "node(s) didn't match pod anti-affinity rules");
-    // Those who say nothing are kept away by those who do.
+    eventually("a Pending Pod", || !pending().is_empty());
+    wait_for_unschedulable(&kubectl, &pending(), "node(s) didn't match pod anti-affinity rules");
+    // The anti-affinity of a running Pod repels Pods without one.
     kubectl.apply(&pod("db", &json!({})));
-    refused(&kubectl, "db", "node(s) didn't satisfy existing pods anti-affinity rules");
+    wait_for_unschedulable(&kubectl, "db", "node(s) didn't satisfy existing pods anti-affinity rules");
     kubectl.run("delete deployment db").ok();
     ready(&kubectl, "db");
     kubectl.run("delete pods --all").ok();
@@ -78,10 +81,10 @@ fn topology_spread_limits_skew(cluster: &Cluster) {
     let mut second: Value = serde_json::from_str(&pod("second", &constraint(hostname, Some(2)))).unwrap();
     second["metadata"]["labels"] = json!({"app": "s"});
     kubectl.apply(&second.to_string());
-    refused(&kubectl, "second", "node(s) didn't match pod topology spread constraints");
+    wait_for_unschedulable(&kubectl, "second", "node(s) didn't match pod topology spread constraints");
     kubectl.apply(&pod("nowhere", &constraint("example.com/rack", None)));
     let missing = "node(s) didn't match pod topology spread constraints (missing required label)";
-    refused(&kubectl, "nowhere", missing);
+    wait_for_unschedulable(&kubectl, "nowhere", missing);
     kubectl.run("delete pod s").ok();
     ready(&kubectl, "second");
     kubectl.run("delete pods --all").ok();

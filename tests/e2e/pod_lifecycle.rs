@@ -1,4 +1,4 @@
-//! A Pod's life as a user sees it: start, ready, crash loop, images, deletion.
+//! Pod lifecycle: start, readiness, crash loops, image errors, deletion.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -143,7 +143,7 @@ fn invalid_image_name_is_reported(cluster: &Cluster) {
 
 fn failed_image_pull_backs_off(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    // Nothing listens on this port of loopback, so the pull fails at once and reaches no network.
+    // Nothing listens on this loopback port, so the pull fails at once and needs no network.
     kubectl.apply(&image_pod("127.0.0.1:9/nothing:1", "Always"));
     let message = waiting_reason(&kubectl, "ImagePullBackOff");
     assert!(message.starts_with("Back-off pulling image \"127.0.0.1:9/nothing:1\""), "{message}");
@@ -175,18 +175,18 @@ fn missing_command_fails_to_start(cluster: &Cluster) {
     assert!(terminated["message"].as_str().unwrap().contains("/no/such/program"), "{terminated}");
 }
 
-/// The phases that a watch saw, from the first to the deletion.
+/// Returns the phases in a watch, up to the deletion.
 fn phases_until_gone(kubectl: &Kubectl, delete: &str) -> Vec<String> {
     let mut watch = kubectl
         .command(&["get", "pod", "p", "--watch", "-o", "jsonpath={.status.phase}{\"\\n\"}"])
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    // Nothing is deleted before the watch has begun.
+    // The deletion must not precede the watch.
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut phases: Vec<String> = lines.by_ref().take(1).collect();
     kubectl.run(delete).ok();
-    wait_for("the Pod to be gone", Duration::from_secs(60), || match kubectl.get("pod/p") {
+    wait_for("the Pod to be deleted", Duration::from_secs(60), || match kubectl.get("pod/p") {
         None => Ok(()),
         Some(pod) => Err(pod["status"].to_string()),
     });
@@ -201,7 +201,7 @@ fn phases_until_gone(kubectl: &Kubectl, delete: &str) -> Vec<String> {
 fn deletion_sends_sigterm_and_exit_code_decides_phase(cluster: &Cluster) {
     for (script, phase) in [(SERVE, "Succeeded"), ("trap 'exit 4' TERM; sleep 1000 & wait", "Failed")] {
         let kubectl = cluster.kubectl();
-        // No test waits for the end of that.
+        // No test waits until this ends by itself.
         run_ready(&kubectl, "p", script, &json!({"terminationGracePeriodSeconds": 600}));
         let phases = phases_until_gone(&kubectl, "delete pod p --wait=false");
         assert_eq!(
@@ -232,7 +232,7 @@ fn forced_deletion_leaves_nothing_on_node(cluster: &Cluster) {
     assert!(node_mentions(&cluster.data_dir(), &uid));
     kubectl.run("delete pod p --grace-period=0 --force").ok();
     assert!(kubectl.get("pod/p").is_none());
-    wait_for("the node to forget the Pod", Duration::from_secs(30), || {
+    wait_for("the node to remove the Pod", Duration::from_secs(30), || {
         if node_mentions(&cluster.data_dir(), &uid) {
             Err("directories or mounts of the Pod".to_owned())
         } else {
@@ -242,7 +242,7 @@ fn forced_deletion_leaves_nothing_on_node(cluster: &Cluster) {
     assert!(!Process::all().any(|process| process.command().contains("forced-deletion-marker")));
 }
 
-/// Whether a directory of the kubelet or a mount still bears the Pod's UID.
+/// Returns whether a directory of the kubelet or a mount has the Pod's UID.
 fn node_mentions(data_dir: &std::path::Path, uid: &str) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mut dirs = vec![data_dir.join("kubelet")];
@@ -285,5 +285,5 @@ fn active_deadline_fails_pod(cluster: &Cluster) {
     kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
     assert_eq!(kubectl.value("pod/p", "/status/reason"), "DeadlineExceeded");
     let overdue = || kubectl.run("get events --field-selector reason=DeadlineExceeded -o jsonpath={..message}").ok();
-    eventually("the event", || overdue() == "Pod was active on the node longer than the specified deadline");
+    eventually("the Event", || overdue() == "Pod was active on the node longer than the specified deadline");
 }

@@ -1,4 +1,4 @@
-//! What of a Pod may be changed while it runs.
+//! Mutable fields of running Pods.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn run(kubectl: &Kubectl) {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
 }
 
-/// A merge patch is taken, or refused with these words.
+/// Checks that a merge patch is accepted, or refused with this message.
 #[track_caller]
 fn check(kubectl: &Kubectl, patch: &Value, expected: Result<(), &str>) {
     let outcome = kubectl.args(&["patch", "pod", "p", "--type=merge", "-p", &patch.to_string()], "");

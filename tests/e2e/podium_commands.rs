@@ -1,12 +1,12 @@
-//! Podium's own commands on a running cluster: `image` and `explain`.
+//! `podium image` and `podium explain`.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
 use std::time::Duration;
 use test_images::ImageConfig;
-use tests::{Cluster, Setup, wait_for};
+use tests::{Cluster, ClusterBuilder, wait_for};
 
-pub(crate) const ALONE: &[Alone] =
+pub(crate) const ALONE: &[OwnCluster] =
     &[("a broken or unnamed image archive leaves nothing in the store", broken_archive_leaves_nothing)];
 
 pub(crate) const TESTS: &[Shared] = &[
@@ -16,7 +16,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("the history of a Pod can be replayed", pod_history_can_be_replayed),
 ];
 
-/// What `podium` prints, and whether it ended well.
+/// Returns whether `podium` succeeded, and its output.
 fn podium(cluster: &Cluster, args: &[&str]) -> (bool, String) {
     let output = cluster.podium(args).output().expect("podium starts");
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
@@ -102,8 +102,8 @@ fn pod_history_can_be_replayed(cluster: &Cluster) {
 }
 
 fn broken_archive_leaves_nothing() {
-    // What is there already would not be unpacked again.
-    let cluster = Setup::default().without_images().start();
+    // An image that exists would not be unpacked again.
+    let cluster = ClusterBuilder::default().without_images().start();
     let dir = tempfile::tempdir().unwrap();
     let archive = |name: &str| {
         let path = dir.path().join("archive.tar");
@@ -118,7 +118,7 @@ fn broken_archive_leaves_nothing() {
     };
     let mut nameless = archive("docker.io/library/nameless:1");
     let tags = br#""RepoTags":["docker.io/library/nameless:1"]"#;
-    let at = nameless.windows(tags.len()).position(|w| w == tags).expect("its name is in it");
+    let at = nameless.windows(tags.len()).position(|w| w == tags).expect("the archive has the name");
     let none = format!("{:<width$}", r#""RepoTags":[]"#, width = tags.len());
     nameless[at..at + tags.len()].copy_from_slice(none.as_bytes());
     let (done, said) = import(&nameless);

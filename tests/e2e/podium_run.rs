@@ -1,6 +1,6 @@
-//! `podium run`: a throwaway cluster, its timeline and its exit code.
+//! `podium run`: output, exit codes and cleanup.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader},
@@ -8,7 +8,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-pub(crate) const TESTS: &[Alone] = &[
+pub(crate) const TESTS: &[OwnCluster] = &[
     (
         "podium run exits with 0 when all Pods succeeded and removes everything",
         run_exits_with_0_when_all_pods_succeeded,
@@ -25,7 +25,7 @@ pub(crate) const TESTS: &[Alone] = &[
     ("containerd uses the runc that Podium found", runc_path_is_passed_to_containerd),
 ];
 
-/// A Pod with this script.
+/// Returns a Pod with this script.
 fn pod(script: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": template(script)})
 }
@@ -35,7 +35,7 @@ fn template(script: &str) -> Value {
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]})
 }
 
-/// `podium run` of one Pod with this script, in a directory where it leaves nothing.
+/// Returns a `podium run` command for a Pod with this script, with files in a test directory.
 fn command(dir: &Path, script: &str, timeout: &str) -> Command {
     command_of(dir, &pod(script), timeout)
 }
@@ -46,11 +46,11 @@ fn command_of(dir: &Path, object: &Value, timeout: &str) -> Command {
     std::fs::write(&manifest, object.to_string()).unwrap();
     let mut command = Command::new(tests::podium_binary());
     command.arg("run").arg(&manifest).args(["--timeout", timeout, "--image"]).arg(&tar).env("TMPDIR", dir);
-    command.arg("--kubelet-config").arg(tests::kubelet_config_in(dir));
+    command.arg("--kubelet-config").arg(tests::write_kubelet_config(dir));
     command
 }
 
-/// Exit code and output; nothing but the test's own files may be left.
+/// Returns exit code and output, and checks that only the test's files are left.
 fn outcome(dir: &Path, output: &Output) -> (i32, String) {
     let left: Vec<_> = std::fs::read_dir(dir).unwrap().flatten().map(|e| e.file_name()).collect();
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
@@ -108,15 +108,15 @@ fn run_cleans_up_after_a_killed_run() {
     child.kill().unwrap();
     child.wait().unwrap();
     let left = dir.path().join(format!("podium-run-{}", child.id()));
-    assert!(left.is_dir(), "who is killed cleans up nothing");
+    assert!(left.is_dir(), "SIGKILL leaves the directory");
     let output = command(dir.path(), "echo it works", "60s").output().unwrap();
     let (code, text) = outcome(dir.path(), &output);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains(&format!("removed what an earlier run left in {}", left.display())), "{text}");
 }
 
-/// Whether a line is about this and says that.
-fn tells(text: &str, subject: &str, what: &str) -> bool {
+/// Returns whether a line has this object and this text.
+fn has_line(text: &str, subject: &str, what: &str) -> bool {
     text.lines().any(|line| line.contains(&format!(" {subject} ")) && line.contains(what))
 }
 
@@ -128,7 +128,7 @@ fn run_ends_restarting_workloads_in_order() {
         "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": spec}}});
     let (code, text) = run_of(&deployment, "8s");
     assert_eq!(code, 124, "{text}");
-    assert!(tells(&text, "deployment/d", "[ScalingReplicaSet]"), "{text}");
+    assert!(has_line(&text, "deployment/d", "[ScalingReplicaSet]"), "{text}");
     assert!(text.contains("| finished in order") && !text.contains("could not be ended"), "{text}");
 }
 
@@ -142,9 +142,9 @@ fn run_waits_for_jobs_and_generated_names() {
         "spec": {"backoffLimit": 0, "template": {"spec": template(script)}}})
     };
     let (code, text) = run_of(&job("exit 0"), "60s");
-    assert!(code == 0 && tells(&text, "job/j", "Complete"), "{code} {text}");
+    assert!(code == 0 && has_line(&text, "job/j", "Complete"), "{code} {text}");
     let (code, text) = run_of(&job("exit 3"), "60s");
-    assert!(code == 1 && tells(&text, "job/j", "[BackoffLimitExceeded]"), "{code} {text}");
+    assert!(code == 1 && has_line(&text, "job/j", "[BackoffLimitExceeded]"), "{code} {text}");
 }
 
 fn run_without_workloads_ends_at_once() {

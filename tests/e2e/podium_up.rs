@@ -1,6 +1,6 @@
-//! Clusters as a whole: side by side, taken down, refused, and on somebody else's runtime.
+//! `podium up` and `podium down`: isolation, removal, startup errors, and external runtimes.
 
-use crate::Alone;
+use crate::OwnCluster;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::{
@@ -13,9 +13,9 @@ use std::{
     process::{Child, Command, Output, Stdio},
     time::Duration,
 };
-use tests::{Cluster, Kubectl, Process, Setup, podium_binary, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, Process, podium_binary, wait_for};
 
-pub(crate) const TESTS: &[Alone] = &[
+pub(crate) const TESTS: &[OwnCluster] = &[
     ("two clusters on one machine are isolated from each other", clusters_are_isolated_from_each_other),
     ("podium down removes all processes, mounts, networks and files", down_removes_everything),
     ("the admin kubeconfig has mode 0600 and exists while the API serves", admin_kubeconfig_is_private),
@@ -53,12 +53,12 @@ fn clusters_are_isolated_from_each_other() {
     assert_eq!(kubectl_one.run("get nodes -o name").ok(), "node/one\n");
     assert_eq!(kubectl_other.run("get nodes -o name").ok(), "node/other\n");
     drop(one);
-    // The end of one is no end for the other.
+    // The removal of one does not affect the other.
     assert_eq!(kubectl_other.run("exec p -- echo still here").ok(), "still here\n");
     run_ready(&kubectl_other, "q");
 }
 
-/// What a cluster with this data directory has on the machine.
+/// Returns processes and mounts of a cluster with this data directory.
 fn traces(data_dir: &Path) -> BTreeSet<String> {
     let marker = data_dir.display().to_string();
     let commands = Process::all().map(Process::command);
@@ -69,8 +69,8 @@ fn traces(data_dir: &Path) -> BTreeSet<String> {
     processes.chain(mounts).chain(files).collect()
 }
 
-/// Links and network namespaces of a cluster: the bridge that has its Pods' addresses, what is plugged into it, and
-/// the namespaces that its containers live in. Other clusters on the machine come and go meanwhile.
+/// Returns the links and network namespaces of a cluster: its bridge, the bridge's ports, and the namespaces of its
+/// containers. Other clusters on the machine may start and stop meanwhile.
 fn networks(data_dir: &Path, pod_ip: &str) -> BTreeSet<PathBuf> {
     let subnet = pod_ip.rsplit_once('.').unwrap().0.to_owned() + ".";
     let links = Path::new("/sys/class/net");
@@ -85,11 +85,11 @@ fn networks(data_dir: &Path, pod_ip: &str) -> BTreeSet<PathBuf> {
     let theirs: BTreeSet<u64> = children(data_dir).filter_map(namespace).collect();
     let named = std::fs::read_dir("/run/netns").unwrap().map(|e| e.unwrap().path());
     let named: Vec<PathBuf> = named.filter(|p| std::fs::metadata(p).is_ok_and(|m| theirs.contains(&m.ino()))).collect();
-    assert!(!named.is_empty(), "containers live in namespaces that have names");
+    assert!(!named.is_empty(), "containers have named network namespaces");
     ports.chain([bridge.clone()]).chain(named).collect()
 }
 
-/// The processes that a cluster's shims started.
+/// Returns the child processes of a cluster's shims.
 fn children(data_dir: &Path) -> impl Iterator<Item = Process> {
     let marker = data_dir.display().to_string();
     let shim = move |p: &Process| p.name().starts_with("containerd-shim") && p.command().contains(&marker);
@@ -110,16 +110,16 @@ fn down_removes_everything() {
     let left: Vec<_> = during.iter().filter(|p| p.exists()).collect();
     assert!(left.is_empty(), "{left:?}");
     let again = cluster.podium(&["down"]).output().unwrap();
-    assert!(again.status.success(), "a second down finds nothing to do: {again:?}");
+    assert!(again.status.success(), "a second down must succeed: {again:?}");
 }
 
 fn admin_kubeconfig_is_private() {
     let mut cluster = Cluster::start(&[]);
     let mode = std::fs::metadata(cluster.kubeconfig()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    cluster.kill(Signal::SIGTERM);
-    assert!(!cluster.kubeconfig().exists(), "it says that the API serves");
-    cluster.up_to_api();
+    cluster.stop_podium(Signal::SIGTERM);
+    assert!(!cluster.kubeconfig().exists(), "the kubeconfig exists only while the API serves");
+    cluster.start_api();
     assert_eq!(cluster.kubectl_in("default").run("get --raw /readyz").ok(), "ok");
 }
 
@@ -131,11 +131,11 @@ fn systemd_is_notified_when_node_is_ready() {
     let data_dir = dir.path().join("data");
     let mut podium = up(&data_dir, &[]).env("NOTIFY_SOCKET", &path).stdout(Stdio::null()).spawn().unwrap();
     let mut buffer = [0; 64];
-    let told = socket.recv(&mut buffer).map(|n| String::from_utf8_lossy(&buffer[..n]).into_owned());
+    let printed = socket.recv(&mut buffer).map(|n| String::from_utf8_lossy(&buffer[..n]).into_owned());
     podium.kill().unwrap();
     podium.wait().unwrap();
     down(&data_dir);
-    assert_eq!(told.unwrap().trim(), "READY=1");
+    assert_eq!(printed.unwrap().trim(), "READY=1");
 }
 
 fn up(data_dir: &Path, args: &[&str]) -> Command {
@@ -160,12 +160,12 @@ fn up_names_what_prevents_start() {
         let stderr = String::from_utf8_lossy(&stderr);
         assert!(!status.success() && expected.iter().all(|e| stderr.contains(e)), "{expected:?}: {stderr}");
     };
-    check(&mut up(&cluster.data_dir(), &[]), &["another Podium uses this data directory", "--data-dir"]);
-    assert!(cluster.data_dir().join("podium.lock").exists(), "what is another's stays");
+    check(&mut up(&cluster.data_dir(), &[]), &["another Podium runs in", "--data-dir"]);
+    assert!(cluster.data_dir().join("podium.lock").exists(), "files of the other cluster must be kept");
     let mut taken = Command::new(podium_binary());
     taken.args(["up", "--bind", address, "--data-dir"]).arg(&fresh);
-    check(&mut taken, &["failed to listen on", "--bind"]);
-    // containerd is hidden from this process alone.
+    check(&mut taken, &["cannot listen on", "--bind"]);
+    // containerd is hidden from this process only.
     let hidden = "for d in /usr/bin /usr/sbin /usr/local/bin; do \
                   [ ! -e $d/containerd ] || mount --bind /dev/null $d/containerd; done";
     let mut without = Command::new("unshare");
@@ -178,33 +178,36 @@ fn up_names_what_prevents_start() {
     check(&mut up(&fresh, &["--feature-gates", "SidecarContainers=false"]), &[locked]);
     let alone = "RestartAllContainersOnContainerExits is enabled, but depends on features that are disabled: [NodeDeclaredFeatures]";
     check(&mut up(&fresh, &["--feature-gates", "RestartAllContainersOnContainerExits=true"]), &[alone]);
-    check(&mut up(&fresh, &["--node-name", "Not a name"]), &["invalid node name"]);
+    check(&mut up(&fresh, &["--node-name", "Not a name"]), &["cannot be a node's name"]);
     let long = format!("{}.example", "a".repeat(63));
-    check(&mut up(&fresh, &["--node-name", &long]), &["invalid node name", "63"]);
-    check(&mut up(&fresh, &["--pod-cidr", "10.0.0.0"]), &["--pod-cidr", "must be an IPv4 CIDR"]);
-    check(&mut up(&fresh, &["--pod-cidr", "10.96.0.0/24"]), &["must not overlap with the Service CIDR"]);
-    check(&mut up(&fresh, &["--load-balancer-cidr", "some"]), &["--load-balancer-cidr", "an IPv4 CIDR or none"]);
+    check(&mut up(&fresh, &["--node-name", &long]), &["cannot be a node's name", "63"]);
+    check(&mut up(&fresh, &["--pod-cidr", "10.0.0.0"]), &["--pod-cidr", "must be an IPv4 block"]);
+    check(&mut up(&fresh, &["--pod-cidr", "10.96.0.0/24"]), &["overlaps with the addresses of Services"]);
+    check(&mut up(&fresh, &["--load-balancer-cidr", "some"]), &["--load-balancer-cidr", "an IPv4 block, or none"]);
     check(&mut up(&fresh, &["--load-balancer-cidr", "127.0.0.0/24"]), &["overlap", "--load-balancer-cidr"]);
     let unmade = dir.path().join("unmade");
-    // Somebody else in a user namespace of its own: to files it is root still, wherever the binary lies.
+    // Another user in a user namespace, which is root to the files, so that it can read the binary.
     let mut nobody = Command::new("unshare");
     nobody.args(["--user", "--"]).arg(podium_binary()).args(["up", "--data-dir"]).arg(&unmade);
     check(&mut nobody, &["must be run as root"]);
     assert!(!unmade.exists());
     check(&mut up(&fresh, &["--runtime-endpoint", "tcp://127.0.0.1:1"]), &["use unix://"]);
     let nobody = format!("unix://{}", dir.path().join("nobody.sock").display());
-    check(&mut up(&fresh, &["--runtime-endpoint", &nobody]), &["--runtime-endpoint", "no container runtime responds"]);
+    check(
+        &mut up(&fresh, &["--runtime-endpoint", &nobody]),
+        &["--runtime-endpoint", "no container runtime answers there"],
+    );
     let none = ["--max-requests-inflight", "0", "--max-mutating-requests-inflight", "0"];
     check(&mut up(&fresh, &none), &["must add up to something positive"]);
-    assert!(!fresh.exists(), "nothing is left where nothing came of it");
+    assert!(!fresh.exists(), "a failed start must leave nothing");
     let theirs = dir.path().join("config");
     std::fs::write(&theirs, "my other clusters").unwrap();
-    check(&mut up(&fresh, &["--kubeconfig", theirs.to_str().unwrap()]), &["was not written by Podium", "--kubeconfig"]);
+    check(&mut up(&fresh, &["--kubeconfig", theirs.to_str().unwrap()]), &["did not write", "--kubeconfig"]);
     assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "my other clusters");
     down(&fresh);
 }
 
-/// A Podium whose API serves.
+/// Starts Podium and waits until its API serves.
 fn serving(data_dir: &Path) -> Child {
     let podium = up(data_dir, &[]).stdout(Stdio::null()).spawn().unwrap();
     wait_for("the API to serve", Duration::from_secs(60), || {
@@ -261,7 +264,7 @@ fn closed_output_pipe_does_not_stop_podium() {
 }
 
 fn external_runtime_is_used_and_left_unchanged() {
-    // A containerd that Podium left running when it was killed is as good as any.
+    // The external runtime is a containerd that a killed Podium left running.
     let mut owner = Cluster::start(&[]);
     let address = run_ready(&owner.kubectl_in("default"), "theirs");
     let command = std::fs::read(format!("/proc/{}/cmdline", owner.containerd())).unwrap();
@@ -269,16 +272,16 @@ fn external_runtime_is_used_and_left_unchanged() {
     let text = std::fs::read_to_string(config).unwrap();
     let socket = text.split("address = \"").nth(1).and_then(|t| t.split('"').next()).unwrap();
     let endpoint = format!("unix://{socket}");
-    owner.kill(Signal::SIGKILL);
+    owner.stop_podium(Signal::SIGKILL);
     {
-        let guest = Setup::default().without_images().args(&["--runtime-endpoint", &endpoint]).start();
+        let guest = ClusterBuilder::default().without_images().args(&["--runtime-endpoint", &endpoint]).start();
         let kubectl = guest.kubectl_in("default");
         assert_ne!(run_ready(&kubectl, "ours"), address);
         assert_eq!(kubectl.run("exec ours -- echo hello").ok(), "hello\n");
         let output = guest.podium(&["down"]).output().unwrap();
         assert!(output.status.success(), "{output:?}");
     }
-    owner.up();
+    owner.start_podium();
     let kubectl = owner.kubectl_in("default");
     assert_eq!(kubectl.run("exec theirs -- echo untouched").ok(), "untouched\n");
     assert_eq!(kubectl.value("pod/theirs", "/status/podIP"), json!(address));

@@ -1,4 +1,4 @@
-//! Priority and fairness, as kubectl shows it.
+//! API priority and fairness.
 
 use crate::Shared;
 use tests::{Cluster, eventually};
@@ -8,8 +8,8 @@ pub(crate) const TESTS: &[Shared] =
 
 fn default_flow_schemas_classify_requests(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    // They are made while the API serves already.
-    eventually("every schema knows its level", || {
+    // They are created after the API starts to serve.
+    eventually("every FlowSchema to have its priority level", || {
         let table = kubectl.run("get flowschemas --no-headers").ok();
         let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
         rows.len() == 11 && rows.iter().all(|row| row.last() == Some(&"False"))

@@ -1,4 +1,4 @@
-//! Probes by HTTPS and gRPC, of a server in a container: `tests/src/bin/probe_server.rs`.
+//! HTTPS and gRPC probes of a server in a container: `tests/src/bin/probe_server.rs`.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a gRPC liveness probe that fails restarts the container", grpc_liveness_failure_restarts_container),
 ];
 
-/// A Pod of the server, which comes from the node together with the libraries that it is linked to.
+/// Applies a Pod of the server, which is mounted from the node together with its shared libraries.
 pub(crate) fn apply(kubectl: &Kubectl, name: &str, fields: &Value) {
     let of_the_node = [
         ("server", env!("CARGO_BIN_EXE_probe_server"), "/probe-server"),
@@ -28,7 +28,7 @@ pub(crate) fn apply(kubectl: &Kubectl, name: &str, fields: &Value) {
     kubectl.apply(&pod.to_string());
 }
 
-/// Probes of these handlers pass, or fail with these words.
+/// Checks that probes with these handlers pass, or fail with this message.
 fn check(cluster: &Cluster, cases: &[(&str, Value, Result<(), &str>)]) {
     let kubectl = cluster.kubectl();
     for (name, handler, _) in cases {
@@ -45,8 +45,8 @@ fn check(cluster: &Cluster, cases: &[(&str, Value, Result<(), &str>)]) {
         let expected = format!("Readiness probe failed: {words}");
         wait_for(&format!("{name}: {expected}"), Duration::from_secs(60), || {
             let events = kubectl.events(name);
-            let told = events.iter().any(|(reason, message)| reason == "Unhealthy" && message.trim() == expected);
-            if told { Ok(()) } else { Err(format!("{events:?}")) }
+            let reported = events.iter().any(|(reason, message)| reason == "Unhealthy" && message.trim() == expected);
+            if reported { Ok(()) } else { Err(format!("{events:?}")) }
         });
         assert_eq!(kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0/ready"), json!(false), "{name}");
     }

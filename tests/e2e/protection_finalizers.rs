@@ -1,4 +1,4 @@
-//! Claims, volumes and ranges of addresses that are deleted stay while somebody uses them.
+//! Protection finalizers of PersistentVolumeClaims, PersistentVolumes and ServiceCIDRs.
 
 use crate::Shared;
 use serde_json::json;
@@ -16,7 +16,7 @@ fn deleted_claim_stays_while_used(cluster: &Cluster) {
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}});
     kubectl.apply(&claim.to_string());
-    // Its class waits for a Pod that is scheduled, so the Pod does not start; but it is on a node, and that is what counts.
+    // With WaitForFirstConsumer the bound Pod does not start, but it has a node, so the claim is in use.
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": node,
         "terminationGracePeriodSeconds": 1, "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}});
@@ -30,7 +30,7 @@ fn deleted_claim_stays_while_used(cluster: &Cluster) {
     let described = kubectl.run("describe persistentvolumeclaim c").ok();
     assert!(described.contains("Used By:       p"), "{described}");
     kubectl.run("delete pod p --timeout=60s").ok();
-    eventually("the claim has gone", || kubectl.get("persistentvolumeclaim/c").is_none());
+    eventually("the claim to be deleted", || kubectl.get("persistentvolumeclaim/c").is_none());
 }
 
 fn deleted_volume_stays_while_bound(cluster: &Cluster) {
@@ -50,7 +50,7 @@ fn deleted_volume_stays_while_bound(cluster: &Cluster) {
     kubectl.run("delete pv held --wait=false").ok();
     assert_eq!(kubectl.value("pv/held", "/metadata/finalizers"), json!(["kubernetes.io/pv-protection"]));
     kubectl.run("delete persistentvolumeclaim c").ok();
-    eventually("the volume has gone", || kubectl.get("pv/held").is_none());
+    eventually("the volume to be deleted", || kubectl.get("pv/held").is_none());
 }
 
 fn deleted_service_cidr_stays_while_used(cluster: &Cluster) {
@@ -63,11 +63,11 @@ fn deleted_service_cidr_stays_while_used(cluster: &Cluster) {
     kubectl.run("create service clusterip far --clusterip=10.98.7.3 --tcp=80:80").ok();
     assert!(kubectl.run("get ipaddress 10.98.7.3").ok().contains("/far"));
     kubectl.run("delete servicecidr spare --wait=false").ok();
-    eventually("it says why it stays", || {
+    eventually("the reason in the condition", || {
         kubectl.value("servicecidr/spare", "/status/conditions/0/reason") == "Terminating"
     });
     let refused = kubectl.run("create service clusterip late --clusterip=10.98.7.4 --tcp=80:80").failed();
     assert!(refused.contains("the provided network does not match the current range"), "{refused}");
     kubectl.run("delete service far").ok();
-    eventually("the range has gone", || kubectl.get("servicecidr/spare").is_none());
+    eventually("the ServiceCIDR to be deleted", || kubectl.get("servicecidr/spare").is_none());
 }

@@ -1,4 +1,4 @@
-//! Conditions that others write, and what the node makes of them.
+//! Readiness gates: conditions that other clients write.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use tests::{Cluster, Kubectl, wait_for};
 pub(crate) const TESTS: &[Shared] =
     &[("readiness gates make a Pod ready once all of them are True", pod_is_ready_once_all_readiness_gates_are_true)];
 
-/// Status, reason and message of a condition, and when it last changed.
+/// Returns status, reason and message of a condition, and its lastTransitionTime.
 fn condition(kubectl: &Kubectl, kind: &str) -> ([Value; 3], Value) {
     let all = kubectl.value("pod/p", "/status/conditions");
     let found = all.as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned().unwrap_or_default();
@@ -37,7 +37,7 @@ fn pod_is_ready_once_all_readiness_gates_are_true(cluster: &Cluster) {
     write(gates[1], "False");
     let words = format!("the status of pod readiness gate {:?} is not \"True\", but False", gates[1]);
     let expected = (not_ready(&words), since);
-    wait_for("Ready to name what is missing", Duration::from_secs(30), || {
+    wait_for("Ready to name the missing conditions", Duration::from_secs(30), || {
         let ready = condition(&kubectl, "Ready");
         if ready == expected { Ok(()) } else { Err(format!("{ready:?}")) }
     });
@@ -46,7 +46,7 @@ fn pod_is_ready_once_all_readiness_gates_are_true(cluster: &Cluster) {
     write(gates[1], "True");
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     assert_eq!(condition(&kubectl, "Ready").0, [json!("True"), Value::Null, Value::Null]);
-    // What others wrote stands beside what the node writes.
+    // Conditions of other clients are kept beside those of the kubelet.
     write(gates[0], "Unknown");
     kubectl.run("wait --for=condition=Ready=False --timeout=60s pod/p").ok();
     assert_eq!(condition(&kubectl, gates[1]).0[0], "True");

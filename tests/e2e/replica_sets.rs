@@ -1,4 +1,4 @@
-//! ReplicaSets: as many Pods as there should be, whatever happens to them.
+//! ReplicaSets.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn set(kubectl: &Kubectl, replicas: u32) {
     kubectl.apply(&object.to_string());
 }
 
-/// The names of the Pods with this label.
+/// Returns the names of the Pods with this label.
 fn pods(kubectl: &Kubectl, label: &str) -> Vec<String> {
     let names = kubectl.run(&format!("get pods -l {label} -o name")).ok();
     names.lines().map(|line| line.trim_start_matches("pod/").to_owned()).collect()
@@ -36,21 +36,21 @@ fn status(kubectl: &Kubectl) -> [i64; 3] {
 fn replica_set_replaces_pods_and_scales(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     set(&kubectl, 2);
-    eventually("two Pods are ready", || status(&kubectl) == [2, 2, 2]);
+    eventually("two ready Pods", || status(&kubectl) == [2, 2, 2]);
     let before = pods(&kubectl, "app=web");
     assert!(before.len() == 2 && before.iter().all(|name| name.starts_with("web-")), "{before:?}");
     kubectl.run(&format!("delete pod {}", before[0])).ok();
-    eventually("another is there", || {
+    eventually("another Pod", || {
         let now = pods(&kubectl, "app=web");
         now.len() == 2 && now.contains(&before[1]) && !now.contains(&before[0])
     });
-    eventually("and ready", || status(&kubectl) == [2, 2, 2]);
+    eventually("two ready Pods", || status(&kubectl) == [2, 2, 2]);
     kubectl.run("scale replicaset web --replicas=1").ok();
-    eventually("one is left", || pods(&kubectl, "app=web").len() == 1 && status(&kubectl) == [1, 1, 1]);
-    let told = kubectl.run("describe replicaset web").ok();
-    assert!(told.contains("SuccessfulCreate") && told.contains("SuccessfulDelete"), "{told}");
+    eventually("one Pod", || pods(&kubectl, "app=web").len() == 1 && status(&kubectl) == [1, 1, 1]);
+    let output = kubectl.run("describe replicaset web").ok();
+    assert!(output.contains("SuccessfulCreate") && output.contains("SuccessfulDelete"), "{output}");
     kubectl.run("delete replicaset web").ok();
-    eventually("its Pods go with it", || pods(&kubectl, "app=web").is_empty());
+    eventually("its Pods to be deleted", || pods(&kubectl, "app=web").is_empty());
 }
 
 fn replica_set_adopts_and_releases_pods(cluster: &Cluster) {
@@ -61,14 +61,16 @@ fn replica_set_adopts_and_releases_pods(cluster: &Cluster) {
     pod["metadata"]["name"] = json!("stray");
     kubectl.apply(&pod.to_string());
     set(&kubectl, 1);
-    eventually("the stray is adopted", || kubectl.value("pod/stray", "/metadata/ownerReferences/0/name") == "web");
+    eventually("the stray Pod to be adopted", || {
+        kubectl.value("pod/stray", "/metadata/ownerReferences/0/name") == "web"
+    });
     assert_eq!(pods(&kubectl, "app=web"), ["stray"]);
     kubectl.run("label pod stray app=other --overwrite").ok();
-    eventually("it is let go, and another takes its place", || {
+    eventually("the Pod to be released and replaced", || {
         kubectl.value("pod/stray", "/metadata/ownerReferences").is_null() && pods(&kubectl, "app=web").len() == 1
     });
     kubectl.run("delete replicaset web").ok();
-    eventually("its Pods go", || pods(&kubectl, "app=web").is_empty());
+    eventually("its Pods to be deleted", || pods(&kubectl, "app=web").is_empty());
     assert_eq!(pods(&kubectl, "app=other"), ["stray"]);
 }
 
@@ -80,7 +82,7 @@ fn replica_set_reports_replica_failure(cluster: &Cluster) {
     let object = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"},
         "spec": {"selector": {"matchLabels": labels}, "template": template}});
     kubectl.apply(&object.to_string());
-    eventually("it is told", || {
+    eventually("ReplicaFailure", || {
         let condition = kubectl.value("replicaset/web", "/status/conditions/0");
         condition["type"] == "ReplicaFailure"
             && condition["message"].as_str().is_some_and(|m| m.contains("no PriorityClass with name nothing was found"))

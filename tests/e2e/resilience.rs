@@ -1,6 +1,6 @@
-//! What users do at any time, and a node has to stand.
+//! Unusual client actions that the node must handle.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
 use std::process::Command;
 use tests::{Cluster, Kubectl, eventually, podium_binary};
@@ -12,7 +12,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("short-lived Pods leave nothing on the node", short_lived_pods_leave_nothing_on_node),
 ];
 
-pub(crate) const ALONE: &[Alone] =
+pub(crate) const ALONE: &[OwnCluster] =
     &[("podium down refuses a directory that is not Podium's", down_refuses_foreign_directory)];
 
 fn pod(name: &str, change: impl FnOnce(&mut Value)) -> String {
@@ -41,7 +41,7 @@ fn kubelet_corrects_foreign_status_change(cluster: &Cluster) {
 
 fn force_deleted_pod_frees_resources_at_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    // No port that the kernel gives to those who ask for any: a Podium of another test could not be reached there.
+    // A port outside of the kernel's ephemeral range, so that it does not conflict with a Podium of another test.
     let manifest = pod("p", |spec| spec["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": 18_567}]));
     kubectl.apply(&manifest);
     ready(&kubectl, "p");
@@ -65,7 +65,9 @@ fn failed_volume_refresh_does_not_block_others(cluster: &Cluster) {
     ready(&kubectl, "p");
     kubectl.run("delete secret s").ok();
     kubectl.args(&["patch", "configmap", "c", "-p", r#"{"data":{"k":"2"}}"#], "").ok();
-    eventually("the ConfigMap is shown as it is", || kubectl.run("exec p -- cat /b/k").is_ok_and(|said| said == "2"));
+    eventually("the current value of the ConfigMap", || {
+        kubectl.run("exec p -- cat /b/k").is_ok_and(|output| output == "2")
+    });
     assert_eq!(kubectl.run("exec p -- cat /a/k").ok(), "1");
 }
 
@@ -79,7 +81,7 @@ fn short_lived_pods_leave_nothing_on_node(cluster: &Cluster) {
     }
     let kubelet = cluster.data_dir().join("kubelet");
     for dir in ["pods", "logs"] {
-        eventually("nothing of these Pods is left", || {
+        eventually("the files of these Pods to be removed", || {
             let entries = std::fs::read_dir(kubelet.join(dir)).into_iter().flatten().flatten();
             let mut names = entries.map(|e| e.file_name().to_string_lossy().into_owned());
             !names.any(|name| uids.iter().any(|uid| name.ends_with(uid.as_str())))

@@ -1,4 +1,4 @@
-//! In-place resize of Pods, and resources of Pods as a whole, on real containers.
+//! In-place resize of Pods, and pod-level resources.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -40,8 +40,8 @@ fn resize(kubectl: &Kubectl, resources: &Value) {
 
 const STATUS: &str = "/status/containerStatuses/0";
 
-/// Waits until the container has these requests.
-fn until_resized(kubectl: &Kubectl, requests: &Value) {
+/// Waits until the container has these requests and the resize is complete.
+fn wait_for_resize(kubectl: &Kubectl, requests: &Value) {
     kubectl.wait_value("pod/p", &format!("{STATUS}/resources/requests"), requests);
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/allocatedResources")), *requests);
     eventually("the resize to be complete", || condition(kubectl, "PodResizeInProgress").is_none());
@@ -52,13 +52,13 @@ fn condition(kubectl: &Kubectl, kind: &str) -> Option<Value> {
     conditions.as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned()
 }
 
-/// The number in one of these files of a cgroup, v1 or v2.
+/// Reads the number in one of these files of a cgroup, v1 or v2.
 fn number(dir: &Path, files: [&str; 2]) -> i64 {
     let text = files.iter().find_map(|f| std::fs::read_to_string(dir.join(f)).ok()).unwrap_or_default();
     text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{}: {text:?}", dir.display()))
 }
 
-/// Quota of CPU and limit of memory of the Pod, or of its only container.
+/// Returns CPU quota and memory limit of the Pod, or of its only container.
 fn limits(kubectl: &Kubectl, container: bool) -> (i64, i64) {
     let text = |pointer: &str| kubectl.value("pod/p", pointer).as_str().unwrap().to_owned();
     let (uid, id) = (text("/metadata/uid"), text(&format!("{STATUS}/containerID")));
@@ -80,16 +80,16 @@ fn resize_changes_cgroups_without_restart(cluster: &Cluster) {
         (amounts("10m", "20Mi"), amounts("50m", "30Mi"), (5_000, 30 << 20)),
     ] {
         resize(&kubectl, &json!({"requests": requests, "limits": limit}));
-        until_resized(&kubectl, &requests);
+        wait_for_resize(&kubectl, &requests);
         assert_eq!((limits(&kubectl, true), limits(&kubectl, false)), (expected, expected));
     }
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/containerID")), id);
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/restartCount")), 0);
-    let told = |reason: &str| kubectl.events("p").iter().any(|(r, _)| r == reason);
-    eventually("the events of the resize", || told("ResizeStarted") && told("ResizeCompleted"));
+    let has_event = |reason: &str| kubectl.events("p").iter().any(|(r, _)| r == reason);
+    eventually("the Events of the resize", || has_event("ResizeStarted") && has_event("ResizeCompleted"));
     let patch = json!([{"op": "replace", "path": "/spec/containers/0/resources/requests/cpu", "value": "15m"}]);
     kubectl.args(&["patch", "pod", "p", "--subresource=resize", "--type=json", "-p", &patch.to_string()], "").ok();
-    until_resized(&kubectl, &amounts("15m", "20Mi"));
+    wait_for_resize(&kubectl, &amounts("15m", "20Mi"));
     let shown = kubectl.run("get pod p --subresource resize --no-headers").ok();
     assert!(shown.starts_with("p "), "{shown}");
     kubectl.run("delete pod p").ok();
@@ -105,7 +105,9 @@ fn downward_api_volume_follows_resize(cluster: &Cluster) {
     run(&kubectl, &pod);
     assert_eq!(kubectl.run("exec p -- cat /v/cpu").ok().trim(), "20");
     resize(&kubectl, &json!({"requests": amounts("30m", "20Mi")}));
-    eventually("the file to follow", || kubectl.run("exec p -- cat /v/cpu").is_ok_and(|said| said.trim() == "30"));
+    eventually("the file to be updated", || {
+        kubectl.run("exec p -- cat /v/cpu").is_ok_and(|output| output.trim() == "30")
+    });
     kubectl.run("delete pod p").ok();
 }
 
@@ -118,7 +120,7 @@ fn resize_restarts_by_resize_policy(cluster: &Cluster) {
     run(&kubectl, &pod);
     resize(&kubectl, &json!({"requests": amounts("10m", "30Mi"), "limits": amounts("100m", "64Mi")}));
     kubectl.wait_value("pod/p", &format!("{STATUS}/restartCount"), &json!(1));
-    until_resized(&kubectl, &amounts("10m", "30Mi"));
+    wait_for_resize(&kubectl, &amounts("10m", "30Mi"));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     assert_eq!((limits(&kubectl, true), limits(&kubectl, false)), ((10_000, 64 << 20), (10_000, 64 << 20)));
     let killing =
@@ -135,7 +137,7 @@ fn unfitting_resize_is_deferred_or_infeasible(cluster: &Cluster) {
         m if m.ends_with('m') => m.trim_end_matches('m').parse().unwrap(),
         units => units.parse::<i64>().unwrap() * 1000,
     };
-    // Half of the node for a neighbour, and more than half for the Pod.
+    // A neighbour requests half of the node, and the Pod more than half.
     let half = format!("{}m", milli / 2);
     let neighbour = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "neighbour"},
         "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": test_images::BUSYBOX,
@@ -144,21 +146,19 @@ fn unfitting_resize_is_deferred_or_infeasible(cluster: &Cluster) {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/neighbour").ok();
     run(&kubectl, &pod("sleep 100000", &json!({"cpu": "1m"}), &json!({}), &json!([])));
     resize(&kubectl, &json!({"requests": {"cpu": "9k"}}));
-    let told = |reason: &str, words: &str| {
+    let has_event = |reason: &str, words: &str| {
         let c = condition(&kubectl, "PodResizePending").unwrap_or_default();
         c["reason"] == reason && c["message"].as_str().is_some_and(|m| m.starts_with(words))
     };
-    eventually("what never fits to be told", || {
-        told("Infeasible", "Node didn't have enough capacity: cpu, requested: 9000000, capacity: ")
+    eventually("Infeasible", || {
+        has_event("Infeasible", "Node didn't have enough capacity: cpu, requested: 9000000, capacity: ")
     });
     let wanted = format!("{}m", milli / 2 + 1);
     resize(&kubectl, &json!({"requests": {"cpu": wanted}}));
-    eventually("what does not fit now to be told", || {
-        told("Deferred", "Node didn't have enough resource: cpu, requested: ")
-    });
+    eventually("Deferred", || has_event("Deferred", "Node didn't have enough resource: cpu, requested: "));
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/allocatedResources")), json!({"cpu": "1m"}));
     kubectl.run("delete pod neighbour").ok();
-    until_resized(&kubectl, &json!({"cpu": wanted}));
+    wait_for_resize(&kubectl, &json!({"cpu": wanted}));
     assert_eq!(condition(&kubectl, "PodResizePending"), None);
     kubectl.run("delete pod p --now").ok();
 }
@@ -167,15 +167,15 @@ fn resize_keeps_memory_in_use(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let script = "dd if=/dev/zero of=/dev/shm/x bs=1M count=30 2>/dev/null; echo full; sleep 100000";
     run(&kubectl, &pod(script, &amounts("10m", "10Mi"), &amounts("500m", "60Mi"), &json!([])));
-    eventually("the memory to be used", || kubectl.run("logs p").is_ok_and(|said| said == "full\n"));
+    eventually("the memory to be used", || kubectl.run("logs p").is_ok_and(|output| output == "full\n"));
     resize(&kubectl, &json!({"limits": {"memory": "20Mi"}}));
-    eventually("the error to be told", || {
+    eventually("the error of the resize", || {
         let c = condition(&kubectl, "PodResizeInProgress").unwrap_or_default();
         let words = "attempting to set container \"c\" memory limit (20971520) below current usage (";
         c["reason"] == "Error" && c["message"].as_str().is_some_and(|m| m.contains(words))
     });
     assert_eq!(limits(&kubectl, true).1, 60 << 20);
-    // It is tried again.
+    // The resize is retried.
     kubectl.run("exec p -- rm /dev/shm/x").ok();
     eventually("the limit to be lower", || limits(&kubectl, true).1 == 20 << 20);
     eventually("the resize to be complete", || condition(&kubectl, "PodResizeInProgress").is_none());
@@ -201,7 +201,7 @@ fn invalid_resize_is_refused(cluster: &Cluster) {
             kubectl.args(&["patch", "pod", "p", "--subresource", "resize", "-p", &patch(&resources)], "").failed();
         assert!(said.contains(expected), "{said}");
     }
-    // An update of the Pod itself changes no resources.
+    // An update without the resize subresource cannot change resources.
     let said = kubectl.args(&["patch", "pod", "p", "-p", &patch(&json!({"limits": {"cpu": "60m"}}))], "").failed();
     assert!(said.contains("spec: Forbidden: pod updates may not change fields other than"), "{said}");
     kubectl.run("delete pod p --now").ok();

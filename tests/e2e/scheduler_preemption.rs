@@ -1,4 +1,4 @@
-//! Pods of a higher priority, for which the scheduler makes others go (`PreemptionByScheduler`).
+//! Preemption by the scheduler for Pods of higher priority (`PreemptionByScheduler`).
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("preemption prefers victims without a PodDisruptionBudget", preemption_prefers_victims_without_budget),
 ];
 
-/// What the node has of its own for a test: nobody else's Pods are in the way.
+/// An extended resource of the node for one test, so that Pods of other tests do not interfere.
 struct Seats<'a> {
     kubectl: &'a Kubectl,
     node: String,
@@ -34,7 +34,7 @@ impl<'a> Seats<'a> {
         self.kubectl.wait_value(&format!("node/{}", self.node), &path, count);
     }
 
-    /// A Pod that takes so many, and ends a moment after it is told to.
+    /// Creates a Pod that requests this many seats, and exits a moment after SIGTERM.
     fn pod(&self, name: &str, seats: u32, spec: &Value) {
         let limits = json!({"limits": {&self.resource: seats.to_string()}});
         let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},
@@ -44,7 +44,7 @@ impl<'a> Seats<'a> {
         self.kubectl.apply(&pod.to_string());
     }
 
-    /// A class of this priority, and what a Pod of it says.
+    /// Creates a PriorityClass of this priority, and returns the spec fields of its Pods.
     fn class(&self, priority: i32) -> Value {
         let name = format!("{}-{priority}", self.kubectl.namespace());
         let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
@@ -71,23 +71,26 @@ fn higher_priority_preempts_as_few_pods_as_possible(cluster: &Cluster) {
     seats.pod("low", 2, &low);
     ready(&kubectl, "lowest");
     ready(&kubectl, "low");
-    // Its end can be looked at afterwards.
+    // The finalizer keeps the object, so that its last state can be read.
     kubectl.run("patch pod lowest --type=merge -p {\"metadata\":{\"finalizers\":[\"example.com/look\"]}}").ok();
     let uid = kubectl.value("pod/lowest", "/metadata/uid");
     seats.pod("high", 1, &high);
     ready(&kubectl, "high");
     let status = kubectl.value("pod/lowest", "/status");
     let conditions = status["conditions"].as_array().unwrap();
-    let target = conditions.iter().find(|c| c["type"] == "DisruptionTarget").expect("it was to be disrupted");
+    let target = conditions.iter().find(|c| c["type"] == "DisruptionTarget").expect("DisruptionTarget");
     let message = "default-scheduler: preempting to accommodate a higher priority pod";
     assert_eq!(
         (&target["status"], &target["reason"], &target["message"]),
         (&json!("True"), &json!("PreemptionByScheduler"), &json!(message))
     );
-    assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["exitCode"], 7, "it was told to end in order");
+    assert_eq!(
+        status["containerStatuses"][0]["state"]["terminated"]["exitCode"], 7,
+        "the victim must terminate gracefully"
+    );
     let by = kubectl.value("pod/high", "/metadata/uid");
-    let told = format!("Preempted by pod {} on node {}", by.as_str().unwrap(), seats.node);
-    eventually("it is told", || kubectl.events("lowest").contains(&("Preempted".to_owned(), told.clone())));
+    let message = format!("Preempted by pod {} on node {}", by.as_str().unwrap(), seats.node);
+    eventually("the Event", || kubectl.events("lowest").contains(&("Preempted".to_owned(), message.clone())));
     assert_eq!(kubectl.value("pod/low", "/status/phase"), "Running");
     assert_eq!(kubectl.value("pod/low", "/metadata/deletionTimestamp"), Value::Null);
     assert_eq!(kubectl.value("pod/lowest", "/metadata/uid"), uid);
@@ -98,7 +101,7 @@ fn higher_priority_preempts_as_few_pods_as_possible(cluster: &Cluster) {
 fn never_and_equal_priority_preempt_nothing(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let seats = Seats::new(&kubectl, 1);
-    // Below what Pods of other tests have: where some have less, it is told that to take their places would not help.
+    // Below the priority of other tests' Pods: with lower ones, the message would be that preemption does not help.
     let (class, mut never) = (seats.class(-10), seats.class(1000));
     seats.pod("first", 1, &class);
     ready(&kubectl, "first");
@@ -115,11 +118,11 @@ fn never_and_equal_priority_preempt_nothing(cluster: &Cluster) {
         ("quiet", "not eligible due to preemptionPolicy=Never."),
         ("equal", "0/1 nodes are available: 1 No preemption victims found for incoming pod."),
     ] {
-        let told = format!("{insufficient} no new claims to deallocate, preemption: {why}");
-        eventually("it is told", || kubectl.events(pod).contains(&("FailedScheduling".to_owned(), told.clone())));
+        let message = format!("{insufficient} no new claims to deallocate, preemption: {why}");
+        eventually("the Event", || kubectl.events(pod).contains(&("FailedScheduling".to_owned(), message.clone())));
     }
     assert_eq!(kubectl.value("pod/first", "/metadata/deletionTimestamp"), Value::Null);
-    // Who of two that wait is looked at first depends on whose pause ends first.
+    // The order of two pending Pods depends on their back-off.
     kubectl.run("delete pod equal").ok();
     kubectl.run("delete pod first").ok();
     ready(&kubectl, "quiet");
@@ -130,7 +133,7 @@ fn preemption_prefers_victims_without_budget(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let seats = Seats::new(&kubectl, 2);
     let (low, high) = (seats.class(10), seats.class(1000));
-    // Without its budget this one would go, for its priority is the lower one.
+    // Without its budget this Pod would be the victim, because its priority is lower.
     seats.pod("kept", 1, &json!({}));
     seats.pod("goes", 1, &low);
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},

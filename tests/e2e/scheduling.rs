@@ -1,6 +1,6 @@
-//! Which node a Pod gets, and what a user reads while it gets none.
+//! Scheduling, and its Events and conditions for unschedulable Pods.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, Shell, wait_for};
 
@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("the kubelet rejects a bound Pod that does not match its node", kubelet_rejects_mismatched_pod),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[
+pub(crate) const ALONE: &[OwnCluster] = &[
     ("a NoSchedule taint repels Pods without a toleration", no_schedule_taint_repels_pods),
     ("a cordoned node gets no new Pods", cordoned_node_gets_no_pods),
 ];
@@ -30,19 +30,20 @@ fn pod(name: &str, spec: &Value) -> String {
     pod.to_string()
 }
 
-/// Waits until the scheduler has found no node, and has told so in the Pod's condition and in an event.
-fn refused(kubectl: &Kubectl, name: &str, reasons: &str, preemption: &str) {
+/// Waits until the Pod is Unschedulable, in its condition and in an Event.
+fn wait_for_unschedulable(kubectl: &Kubectl, name: &str, reasons: &str, preemption: &str) {
     let expected = format!(
         "0/1 nodes are available: {reasons}. no new claims to deallocate, preemption: 0/1 nodes are available: 1 {preemption}."
     );
     wait_for(&format!("{name} to wait for a node"), std::time::Duration::from_secs(60), || {
         let conditions = kubectl.value(&format!("pod/{name}"), "/status/conditions");
         let scheduled = conditions.as_array().into_iter().flatten().find(|c| c["type"] == "PodScheduled").cloned();
-        let told = kubectl.events(name).iter().any(|(reason, text)| reason == "FailedScheduling" && *text == expected);
+        let reported =
+            kubectl.events(name).iter().any(|(reason, text)| reason == "FailedScheduling" && *text == expected);
         let same =
             |c: &Value| c["status"] == "False" && c["reason"] == "Unschedulable" && c["message"] == expected.as_str();
         let seen = || Err(format!("{conditions} {:?}", kubectl.events(name)));
-        if told && scheduled.as_ref().is_some_and(same) { Ok(()) } else { seen() }
+        if reported && scheduled.as_ref().is_some_and(same) { Ok(()) } else { seen() }
     });
     let row = kubectl.run(&format!("get pod {name} --no-headers")).ok();
     assert_eq!(row.split_whitespace().take(4).collect::<Vec<_>>(), [name, "0/1", "Pending", "0"]);
@@ -59,7 +60,7 @@ fn node(kubectl: &Kubectl) -> String {
 const HOPELESS: &str = "Preemption is not helpful for scheduling";
 const AFFINITY: &str = "1 node(s) didn't match Pod's node affinity/selector";
 
-/// A label of the node that belongs to this test alone.
+/// Returns a node label that only this test uses.
 fn own_label(kubectl: &Kubectl) -> String {
     format!("example.com/{}", kubectl.namespace())
 }
@@ -68,11 +69,11 @@ fn node_selector_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, label) = (node(&kubectl), own_label(&kubectl));
     kubectl.apply(&pod("p", &json!({"nodeSelector": {&label: "ssd"}})));
-    refused(&kubectl, "p", AFFINITY, HOPELESS);
+    wait_for_unschedulable(&kubectl, "p", AFFINITY, HOPELESS);
     kubectl.run(&format!("label node {node} {label}=hdd")).ok();
     kubectl.run(&format!("label node {node} {label}=ssd --overwrite")).ok();
     ready(&kubectl, "p");
-    // It stays, though the node no longer matches.
+    // A bound Pod stays, though the node no longer matches.
     kubectl.run(&format!("label node {node} {label}-")).ok();
     assert_eq!(kubectl.value("pod/p", "/status/phase"), "Running");
     let (reason, text) = kubectl.events("p").into_iter().find(|(reason, _)| reason == "Scheduled").unwrap();
@@ -100,12 +101,12 @@ fn required_node_affinity_keeps_pod_pending(cluster: &Cluster) {
     ready(&kubectl, "absent");
     ready(&kubectl, "named");
     for waits in ["in", "exists", "more"] {
-        refused(&kubectl, waits, AFFINITY, HOPELESS);
+        wait_for_unschedulable(&kubectl, waits, AFFINITY, HOPELESS);
     }
     kubectl.run(&format!("label node {node} {label}=7")).ok();
     ready(&kubectl, "exists");
     ready(&kubectl, "more");
-    refused(&kubectl, "in", AFFINITY, HOPELESS);
+    wait_for_unschedulable(&kubectl, "in", AFFINITY, HOPELESS);
     kubectl.run(&format!("label node {node} {label}=b --overwrite")).ok();
     ready(&kubectl, "in");
     kubectl.run(&format!("label node {node} {label}-")).ok();
@@ -120,14 +121,14 @@ fn insufficient_resources_are_reported(cluster: &Cluster) {
         ("disk", json!({"ephemeral-storage": "100Pi"}), "1 Insufficient ephemeral-storage"),
     ] {
         kubectl.apply(&pod(name, &asking(requests)));
-        refused(&kubectl, name, reasons, HOPELESS);
+        wait_for_unschedulable(&kubectl, name, reasons, HOPELESS);
     }
-    // What would fit, if others were not there: others that are not to be preempted.
+    // A Pod that would fit without others, which must not be preempted.
     let cpu = kubectl.value(&format!("node/{}", node(&kubectl)), "/status/allocatable/cpu");
     kubectl.apply(&pod("little", &asking(json!({"cpu": "1m"}))));
     ready(&kubectl, "little");
     kubectl.apply(&pod("all", &asking(json!({"cpu": cpu}))));
-    refused(&kubectl, "all", "1 Insufficient cpu", "No preemption victims found for incoming pod");
+    wait_for_unschedulable(&kubectl, "all", "1 Insufficient cpu", "No preemption victims found for incoming pod");
 }
 
 fn scheduling_gates_block_scheduling(cluster: &Cluster) {
@@ -165,7 +166,7 @@ fn node_name_bypasses_scheduler(cluster: &Cluster) {
     kubectl.apply(&pod("elsewhere", &json!({"nodeName": "elsewhere"})));
     ready(&kubectl, "p");
     assert!(kubectl.events("p").iter().all(|(reason, _)| reason != "Scheduled"), "{:?}", kubectl.events("p"));
-    // Nobody runs it.
+    // No kubelet runs it.
     assert_eq!(kubectl.value("pod/elsewhere", "/status/phase"), "Pending");
     assert_eq!(kubectl.value("pod/elsewhere", "/status/containerStatuses"), Value::Null);
     kubectl.run("delete pod elsewhere --force").ok();
@@ -174,7 +175,7 @@ fn node_name_bypasses_scheduler(cluster: &Cluster) {
 fn kubelet_rejects_mismatched_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = node(&kubectl);
-    let refused = |pod: &str, reason: &str, message: &str| {
+    let wait_for_unschedulable = |pod: &str, reason: &str, message: &str| {
         kubectl.wait_value(&format!("pod/{pod}"), "/status/phase", &json!("Failed"));
         let status = kubectl.value(&format!("pod/{pod}"), "/status");
         assert_eq!((&status["reason"], &status["message"]), (&json!(reason), &json!(message)), "{status}");
@@ -182,7 +183,7 @@ fn kubelet_rejects_mismatched_pod(cluster: &Cluster) {
         assert!(row.contains(reason), "{row}");
     };
     kubectl.apply(&pod("label", &json!({"nodeName": name, "nodeSelector": {own_label(&kubectl): "x"}})));
-    refused(
+    wait_for_unschedulable(
         "label",
         "NodeAffinity",
         "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
@@ -226,9 +227,9 @@ fn no_schedule_taint_repels_pods() {
         ready(kubectl, runs);
     }
     for waits in ["none", "other"] {
-        refused(kubectl, waits, "1 node(s) had untolerated taint(s)", HOPELESS);
+        wait_for_unschedulable(kubectl, waits, "1 node(s) had untolerated taint(s)", HOPELESS);
     }
-    // One that need not be kept away stays no longer, and a mere preference holds nobody back.
+    // A removed taint repels no Pod, and PreferNoSchedule does not block scheduling.
     shell.check(&[
         (&line("kubectl taint nodes NODE disk:NoSchedule-"), 0, &line("node/NODE untainted")),
         (&line("kubectl taint nodes NODE disk-"), 1, "error: taint \"disk\" not found"),
@@ -266,7 +267,7 @@ fn cordoned_node_gets_no_pods() {
         "daemon",
         &json!({"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}),
     ));
-    refused(kubectl, "after", "1 node(s) were unschedulable", HOPELESS);
+    wait_for_unschedulable(kubectl, "after", "1 node(s) were unschedulable", HOPELESS);
     ready(kubectl, "daemon");
     assert_eq!(kubectl.value("pod/before", "/status/phase"), "Running");
     shell.check(&[
@@ -291,7 +292,12 @@ fn extended_resources_are_allocated_once(cluster: &Cluster) {
     kubectl.apply(&pod("first", &asking));
     ready(&kubectl, "first");
     kubectl.apply(&pod("second", &asking));
-    refused(&kubectl, "second", "1 Insufficient example.com/dongle", "No preemption victims found for incoming pod");
+    wait_for_unschedulable(
+        &kubectl,
+        "second",
+        "1 Insufficient example.com/dongle",
+        "No preemption victims found for incoming pod",
+    );
     kubectl.run("delete pod first").ok();
     ready(&kubectl, "second");
     kubectl.run("delete pod second").ok();
@@ -303,10 +309,10 @@ fn pod_waits_for_its_claims(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", &json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]})));
     let expected = "0/1 nodes are available: resourceclaim.resource.k8s.io \"mine\" not found.";
-    wait_for("the claim to be told", std::time::Duration::from_secs(60), || {
+    wait_for("the Event about the claim", std::time::Duration::from_secs(60), || {
         let events = kubectl.events("p");
-        let told = events.iter().any(|(reason, text)| reason == "FailedScheduling" && text == expected);
-        if told { Ok(()) } else { Err(format!("{events:?}")) }
+        let reported = events.iter().any(|(reason, text)| reason == "FailedScheduling" && text == expected);
+        if reported { Ok(()) } else { Err(format!("{events:?}")) }
     });
     assert_eq!(kubectl.value("pod/p", "/status/phase"), "Pending");
     kubectl.run("delete pod p").ok();

@@ -1,8 +1,8 @@
-//! Who the processes of containers are and what they may do, as the processes themselves see it.
+//! Security contexts, seccomp, sysctls and AppArmor.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, Setup, eventually};
+use tests::{Cluster, ClusterBuilder, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("a securityContext sets user, groups and capabilities", security_context_sets_user_groups_capabilities),
@@ -17,12 +17,12 @@ pub(crate) const TESTS: &[Shared] = &[
     ("unsupported security fields are rejected with a reason", unsupported_security_fields_are_rejected),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[(
+pub(crate) const ALONE: &[OwnCluster] = &[(
     "KubeletConfiguration allows unsafe sysctls and sets seccompDefault",
     kubelet_config_allows_sysctls_and_default_seccomp,
 )];
 
-/// A Pod that runs these commands and ends.
+/// Returns a Pod that runs this script and exits.
 fn pod(script: &str, spec: &Value, context: &Value) -> Value {
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
         "securityContext": context});
@@ -37,12 +37,12 @@ fn pod(script: &str, spec: &Value, context: &Value) -> Value {
     pod
 }
 
-/// What the commands print in a Pod with this spec and security context.
+/// Returns the output of a script in a Pod with this spec and security context.
 fn output(kubectl: &Kubectl, script: &str, spec: Value, context: Value) -> String {
     printed(kubectl, &pod(script, &spec, &context))
 }
 
-/// What this Pod prints before it ends.
+/// Returns the output of a Pod after its end.
 fn printed(kubectl: &Kubectl, pod: &Value) -> String {
     kubectl.apply(&pod.to_string());
     eventually("the Pod to end", || {
@@ -65,9 +65,9 @@ fn security_context_sets_user_groups_capabilities(cluster: &Cluster) {
     check(&kubectl, who, pod.clone(), json!({}), "1000\n3000\n3000 2000 4000\n0\n");
     let own = json!({"runAsUser": 7, "allowPrivilegeEscalation": false});
     check(&kubectl, who, pod, own, "7\n3000\n3000 2000 4000\n1\n");
-    // A group without a user: the image's user, which is root.
+    // A group without a user runs as the image's user, which is root.
     check(&kubectl, "id -u; id -g", json!({}), json!({"runAsGroup": 5}), "0\n5\n");
-    // An image's own group is kept, too.
+    // The group of the image's user is kept too.
     let dir = tempfile::tempdir().unwrap();
     let config = test_images::ImageConfig { user: Some("1000:2000".to_owned()), ..Default::default() };
     test_images::busybox(&dir.path().join("own.tar"), &["docker.io/library/own-user:1"], &config).unwrap();
@@ -154,7 +154,7 @@ fn unsupported_security_fields_are_rejected(cluster: &Cluster) {
 
 fn kubelet_config_allows_sysctls_and_default_seccomp() {
     let kubelet = json!({"seccompDefault": true, "allowedUnsafeSysctls": ["net.core.*"]});
-    let cluster = Setup::default().kubelet(kubelet).start();
+    let cluster = ClusterBuilder::default().kubelet_config(kubelet).start();
     let kubectl = cluster.kubectl();
     let spec = json!({"securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "9"}]}});
     let script = "cat /proc/sys/net/core/somaxconn; grep Seccomp: /proc/self/status | cut -f2";
@@ -177,7 +177,7 @@ fn apparmor_is_enforced_or_pod_is_rejected(cluster: &Cluster) {
         let why = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
         assert!(status["message"].as_str().unwrap().contains(why), "{status}");
     }
-    // Who wants no profile runs anywhere.
+    // A Pod with Unconfined runs on every node.
     kubectl.run("delete pod p --wait").ok();
     assert_eq!(output(&kubectl, "echo free", json!({}), json!({"appArmorProfile": {"type": "Unconfined"}})), "free\n");
 }

@@ -1,4 +1,4 @@
-//! Service accounts: what a Pod's token says and opens, and for how long.
+//! ServiceAccount tokens: claims, permissions and lifetime.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ fn read(kubectl: &Kubectl, file: &str) -> String {
     kubectl.args(&["exec", "p", "--", "cat", file], "").ok()
 }
 
-/// What the API tells somebody who has nothing but this token.
+/// Returns the output of a request with this token only.
 fn show(cluster: &Cluster, token: &str, authority: &str) -> String {
     let config = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
     let config: Value = serde_json::from_str(&config).unwrap();
@@ -58,13 +58,13 @@ fn pod_token_is_revoked_with_the_pod(cluster: &Cluster) {
     let forbidden = format!(
         "pods \"p\" is forbidden: User \"system:serviceaccount:{namespace}:default\" cannot get resource \"pods\""
     );
-    let told = show(cluster, &token, &authority);
-    assert!(told.contains(&forbidden), "{told}");
+    let output = show(cluster, &token, &authority);
+    assert!(output.contains(&forbidden), "{output}");
     kubectl.run("delete pod p --wait --timeout=30s").ok();
     eventually("the token to be refused", || show(cluster, &token, &authority).contains("You must be logged in"));
     let asked = kubectl.run("create token default --duration=10m").ok();
-    let told = show(cluster, asked.trim(), &authority);
-    assert!(told.contains(&forbidden), "{told}");
+    let output = show(cluster, asked.trim(), &authority);
+    assert!(output.contains(&forbidden), "{output}");
     let short = kubectl.run("create token default --duration=5m").failed();
     assert!(short.contains("may not specify a duration less than 10 minutes"), "{short}");
 }
@@ -96,21 +96,24 @@ fn token_secret_is_filled_and_deleted_with_account(cluster: &Cluster) {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
         "metadata": {"name": "kept", "annotations": annotations}});
     kubectl.apply(&secret.to_string());
-    eventually("it is filled", || kubectl.value("secret/kept", "/data/token").is_string());
+    eventually("the token in the Secret", || kubectl.value("secret/kept", "/data/token").is_string());
     let text = |field: &str| {
         let data = kubectl.value("secret/kept", &format!("/data/{field}"));
         String::from_utf8(STANDARD.decode(data.as_str().unwrap()).unwrap()).unwrap()
     };
     assert_eq!(text("namespace"), namespace);
     let (token, authority) = (text("token"), text("ca.crt"));
-    let told = show(cluster, &token, &authority);
-    assert!(told.contains(&format!("User \"system:serviceaccount:{namespace}:app\" cannot get resource")), "{told}");
+    let output = show(cluster, &token, &authority);
+    assert!(
+        output.contains(&format!("User \"system:serviceaccount:{namespace}:app\" cannot get resource")),
+        "{output}"
+    );
     let used = "/metadata/labels/kubernetes.io~1legacy-token-last-used";
-    eventually("the day is noted", || kubectl.value("secret/kept", used).is_string());
+    eventually("the last-used label", || kubectl.value("secret/kept", used).is_string());
     let tracking = "kube-apiserver-legacy-service-account-token-tracking";
     let since = kubectl.run(&format!("get configmap -n kube-system {tracking} -o jsonpath={{.data.since}}")).ok();
     assert!(kubectl.value("secret/kept", used).as_str().unwrap() >= since.as_str(), "{since}");
     kubectl.run("delete serviceaccount app").ok();
-    eventually("it goes with its account", || kubectl.get("secret/kept").is_none());
+    eventually("the Secret to be deleted with its ServiceAccount", || kubectl.get("secret/kept").is_none());
     assert!(show(cluster, &token, &authority).contains("You must be logged in"));
 }

@@ -1,6 +1,6 @@
-//! Services as Pods, the node and their neighbours reach them: by address, by name, by a port of the node.
+//! Service traffic from Pods and the node: cluster IPs, DNS names, node ports and load balancers.
 
-use crate::{Alone, Shared, probe_protocols};
+use crate::{OwnCluster, Shared, probe_protocols};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{
@@ -24,12 +24,12 @@ pub(crate) const TESTS: &[Shared] = &[
     ("a Pod reaches the API with its ServiceAccount token", pod_reaches_api_with_its_token),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[(
+pub(crate) const ALONE: &[OwnCluster] = &[(
     "Service rules act while Podium is down and are removed with the cluster",
     service_rules_act_while_podium_is_down,
 )];
 
-/// A Pod that answers on port 8080 with its name, and at `/cgi-bin/who` with the address of who asks.
+/// Returns a Pod that serves its name on port 8080, and the client's address at `/cgi-bin/who`.
 fn web(name: &str) -> Value {
     let script = "mkdir -p /www/cgi-bin; hostname > /www/index.html; \
         printf '#!/bin/sh\\necho; echo $REMOTE_ADDR\\n' > /www/cgi-bin/who; chmod +x /www/cgi-bin/who; \
@@ -49,7 +49,7 @@ fn service(spec: &Value) -> Value {
     object
 }
 
-/// Makes Pods and their Service, and waits until they are ready.
+/// Creates Pods and their Service, and waits until they are ready.
 fn start(kubectl: &Kubectl, pods: &[&str], spec: &Value) {
     kubectl.apply(&service(spec).to_string());
     pods.iter().for_each(|name| kubectl.apply(&web(name).to_string()));
@@ -58,14 +58,14 @@ fn start(kubectl: &Kubectl, pods: &[&str], spec: &Value) {
     }
 }
 
-/// What a Pod gets at a URL; nothing where it gets none.
+/// Returns the response that a Pod gets from a URL, or an empty text on failure.
 fn get(kubectl: &Kubectl, from: &str, url: &str) -> String {
     let said = kubectl.args(&["exec", from, "--", "wget", "-q", "-O", "-", url], "");
     if said.code == 0 { said.stdout.trim().to_owned() } else { String::new() }
 }
 
-/// Waits until exactly these Pods answer at a URL.
-fn answered_by(kubectl: &Kubectl, from: &str, url: &str, expected: &[&str]) {
+/// Waits until exactly these Pods respond at a URL.
+fn wait_for_responders(kubectl: &Kubectl, from: &str, url: &str, expected: &[&str]) {
     let expected: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();
     eventually(&format!("{url} to be answered by {expected:?}"), || {
         let said: BTreeSet<String> = (0..8).map(|_| get(kubectl, from, url)).collect();
@@ -73,8 +73,8 @@ fn answered_by(kubectl: &Kubectl, from: &str, url: &str, expected: &[&str]) {
     });
 }
 
-/// What this machine gets at an address, without any name.
-fn get_here(address: &str) -> String {
+/// Returns the response that this machine gets from an address.
+fn get_from_node(address: &str) -> String {
     let Ok(address) = address.parse::<SocketAddr>() else { return String::new() };
     let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(5)) else { return String::new() };
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -88,25 +88,25 @@ fn service_balances_over_ready_pods(cluster: &Cluster) {
     start(&kubectl, &["a", "b"], &json!({}));
     let ip = kubectl.value("service/web", "/spec/clusterIP");
     let ip = ip.as_str().unwrap();
-    answered_by(&kubectl, "a", &format!("http://{ip}"), &["a", "b"]);
+    wait_for_responders(&kubectl, "a", &format!("http://{ip}"), &["a", "b"]);
     let namespace = kubectl.namespace().to_owned();
     for name in ["web".to_owned(), format!("web.{namespace}"), format!("web.{namespace}.svc.cluster.local")] {
-        answered_by(&kubectl, "b", &format!("http://{name}"), &["a", "b"]);
+        wait_for_responders(&kubectl, "b", &format!("http://{name}"), &["a", "b"]);
     }
-    eventually("the node reaches it, too", || ["a", "b"].contains(&get_here(&format!("{ip}:80")).as_str()));
-    // A port that the Service does not have is nobody's, for the node as for Pods.
+    eventually("the node to reach the Service", || ["a", "b"].contains(&get_from_node(&format!("{ip}:80")).as_str()));
+    // A port that the Service does not have is refused, from the node and from Pods.
     let refused = || {
         let unserved = format!("{ip}:81").parse().unwrap();
         let asked = TcpStream::connect_timeout(&unserved, Duration::from_secs(5));
         asked.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
     };
-    eventually("the node is refused at once", refused);
+    eventually("the node to be refused at once", refused);
     let said = kubectl.args(&["exec", "a", "--", "wget", "-O", "-", &format!("http://{ip}:81")], "");
     assert!(said.stderr.contains("Connection refused"), "{}", said.stderr);
     kubectl.run("exec a -- rm /tmp/ready").ok();
-    answered_by(&kubectl, "a", &format!("http://{ip}"), &["b"]);
+    wait_for_responders(&kubectl, "a", &format!("http://{ip}"), &["b"]);
     kubectl.run("exec b -- rm /tmp/ready").ok();
-    eventually("whoever asks is refused at once", || {
+    eventually("clients to be refused at once", || {
         let said = kubectl.args(&["exec", "a", "--", "wget", "-O", "-", &format!("http://{ip}")], "");
         said.stderr.contains("Connection refused")
     });
@@ -122,16 +122,18 @@ fn pod_sees_client_address_and_own_service(cluster: &Cluster) {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/client").ok();
     let ip = kubectl.value("pod/client", "/status/podIP");
     let ip = ip.as_str().unwrap();
-    eventually("the client's own address is seen", || {
+    eventually("the client's address in the response", || {
         get(&kubectl, "client", "http://web/cgi-bin/who").trim_matches(['[', ']']).trim_start_matches("::ffff:") == ip
     });
-    eventually("a Pod reaches itself", || !get(&kubectl, "a", "http://web/cgi-bin/who").is_empty());
+    eventually("a Pod to reach itself through the Service", || {
+        !get(&kubectl, "a", "http://web/cgi-bin/who").is_empty()
+    });
 }
 
 fn session_affinity_keeps_client_at_one_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &["a", "b", "c"], &json!({"sessionAffinity": "ClientIP"}));
-    eventually("somebody answers", || !get(&kubectl, "a", "http://web").is_empty());
+    eventually("a response", || !get(&kubectl, "a", "http://web").is_empty());
     let first = get(&kubectl, "a", "http://web");
     let others: BTreeSet<String> = (0..12).map(|_| get(&kubectl, "a", "http://web")).collect();
     assert_eq!(others, [first].into());
@@ -144,14 +146,16 @@ fn node_port_answers_at_node_and_loopback(cluster: &Cluster) {
         let port = kubectl.value("service/web", "/spec/ports/0/nodePort");
         let host = kubectl.value("pod/a", "/status/hostIP");
         for ip in ["127.0.0.1", host.as_str().unwrap()] {
-            eventually(&format!("{ip}:{port} answers ({policy})"), || get_here(&format!("{ip}:{port}")) == "a");
+            eventually(&format!("{ip}:{port} answers ({policy})"), || get_from_node(&format!("{ip}:{port}")) == "a");
         }
         kubectl.run("delete service web").ok();
-        eventually("it ends with its Service", || get_here(&format!("127.0.0.1:{port}")).is_empty());
+        eventually("the node port to be closed with its Service", || {
+            get_from_node(&format!("127.0.0.1:{port}")).is_empty()
+        });
     }
 }
 
-/// One socket all the time, as clients of name servers and of metrics have it.
+/// The client uses one socket all the time, like DNS and metrics clients.
 fn udp_moves_to_another_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&service(&json!({"ports": [{"port": 53, "targetPort": 8081, "protocol": "UDP"}]})).to_string());
@@ -164,7 +168,7 @@ fn udp_moves_to_another_pod(cluster: &Cluster) {
         kubectl.run(&format!("label pod {name} app=web")).ok();
         eventually(&format!("{name} answers"), || {
             let mut answer = [0; 100];
-            // Refused for as long as nobody is there.
+            // Packets are refused while there is no endpoint.
             let said = socket.send(b"?").and_then(|_| socket.recv(&mut answer));
             said.is_ok_and(|length| answer.get(..length) == Some(name.as_bytes()))
         });
@@ -172,7 +176,7 @@ fn udp_moves_to_another_pod(cluster: &Cluster) {
     }
 }
 
-/// What a Pod's resolver says.
+/// Resolves a name in a Pod.
 fn resolve(kubectl: &Kubectl, from: &str, kind: &str, name: &str) -> String {
     let said = kubectl.args(&["exec", from, "--", "nslookup", &format!("-type={kind}"), name], "");
     format!("{}{}", said.stdout, said.stderr)
@@ -186,12 +190,12 @@ fn load_balancer_address_is_reachable(cluster: &Cluster) {
     let ip = ip.as_str().unwrap();
     let row = kubectl.run("get service web --no-headers").ok();
     assert_eq!(row.split_whitespace().nth(3), Some(ip), "{row}");
-    answered_by(&kubectl, "a", &format!("http://{ip}"), &["a", "b"]);
-    eventually("the node reaches it, too", || ["a", "b"].contains(&get_here(&format!("{ip}:80")).as_str()));
+    wait_for_responders(&kubectl, "a", &format!("http://{ip}"), &["a", "b"]);
+    eventually("the node to reach the Service", || ["a", "b"].contains(&get_from_node(&format!("{ip}:80")).as_str()));
     kubectl.run("patch service web --type=merge -p {\"spec\":{\"type\":\"ClusterIP\"}}").ok();
     kubectl.wait_value("service/web", "/status/loadBalancer", &json!({}));
-    // And no packet for it leaves the node.
-    eventually("who asks there is refused", || {
+    // No packet for the address leaves the node.
+    eventually("clients to be refused", || {
         let asked = TcpStream::connect_timeout(&format!("{ip}:80").parse().unwrap(), Duration::from_secs(5));
         asked.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
     });
@@ -210,11 +214,11 @@ fn headless_service_resolves_to_pods(cluster: &Cluster) {
     let ip = |name: &str| kubectl.value(&format!("pod/{name}"), "/status/podIP").as_str().unwrap().to_owned();
     let (first, second) = (ip("web-0"), ip("web-1"));
     let domain = format!("web.{}.svc.cluster.local", kubectl.namespace());
-    eventually("the Service's name has both addresses", || {
+    eventually("the Service's name to have both addresses", || {
         let said = resolve(&kubectl, "web-0", "a", &domain);
         said.contains(&first) && said.contains(&second)
     });
-    answered_by(&kubectl, "web-0", "http://web-1.web:8080", &["web-1"]);
+    wait_for_responders(&kubectl, "web-0", "http://web-1.web:8080", &["web-1"]);
     let places = resolve(&kubectl, "web-0", "srv", &format!("_http._tcp.{domain}"));
     assert!(
         places.contains(&format!("8080 web-0.{domain}")) && places.contains(&format!("web-1.{domain}")),
@@ -223,7 +227,7 @@ fn headless_service_resolves_to_pods(cluster: &Cluster) {
     let name = kubectl.run(&format!("exec web-0 -- nslookup {second}")).stdout;
     assert!(name.contains(&format!("web-1.{domain}")), "{name}");
     kubectl.run("exec web-1 -- rm /tmp/ready").ok();
-    eventually("whoever is not ready has no name", || {
+    eventually("a Pod that is not ready to have no name", || {
         resolve(&kubectl, "web-0", "a", &format!("web-1.{domain}")).contains("NXDOMAIN")
     });
 }
@@ -233,12 +237,12 @@ fn external_name_service_resolves_to_cname(cluster: &Cluster) {
     start(&kubectl, &["a"], &json!({}));
     let name = format!("web.{}.svc.cluster.local", kubectl.namespace());
     kubectl.run(&format!("create service externalname other --external-name={name}")).ok();
-    answered_by(&kubectl, "a", "http://other", &["a"]);
+    wait_for_responders(&kubectl, "a", "http://other", &["a"]);
     let nobody = resolve(&kubectl, "a", "a", &format!("nobody.{}.svc.cluster.local", kubectl.namespace()));
     assert!(nobody.contains("NXDOMAIN"), "{nobody}");
 }
 
-/// The real kubectl in a Pod, with nothing but what the Pod is given.
+/// Runs the real kubectl in a Pod, with the Pod's ServiceAccount token only.
 fn pod_reaches_api_with_its_token(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.run("create role reader --verb=list --resource=pods").ok();
@@ -255,7 +259,7 @@ fn pod_reaches_api_with_its_token(cluster: &Cluster) {
             "command": [program, "get", "pods", "-o", "name"],
             "volumeMounts": [{"name": "tools", "mountPath": "/tools", "readOnly": true}]}]}});
     kubectl.apply(&pod.to_string());
-    eventually("it has ended", || {
+    eventually("the Pod to end", || {
         kubectl
             .get("pod/operator")
             .is_some_and(|pod| ["Succeeded", "Failed"].iter().any(|phase| pod["status"]["phase"] == *phase))
@@ -279,14 +283,14 @@ fn pod_reaches_api_with_its_token(cluster: &Cluster) {
     kubectl.wait_value("pod/by-name", "/status/phase", &json!("Succeeded"));
 }
 
-/// The tables of nftables that belong to Services.
+/// Lists the nftables tables of Services.
 fn tables() -> BTreeSet<String> {
     let said = std::process::Command::new("nft").args(["list", "tables"]).output().unwrap();
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     said.lines().filter(|line| line.ends_with("-services")).map(str::to_owned).collect()
 }
 
-/// What the network of a data directory is called: other clusters come and go beside it.
+/// Returns the network name of a data directory, which distinguishes it from other clusters.
 pub(crate) fn network(data_dir: &Path) -> String {
     let plugins = std::fs::read(data_dir.join("network/cni/10-podium.conflist")).unwrap();
     let plugins: Value = serde_json::from_slice(&plugins).unwrap();
@@ -299,16 +303,16 @@ fn service_rules_act_while_podium_is_down() {
     start(&kubectl, &["a"], &json!({"type": "NodePort"}));
     let port = kubectl.value("service/web", "/spec/ports/0/nodePort");
     let address = format!("127.0.0.1:{port}");
-    eventually("it answers", || get_here(&address) == "a");
-    cluster.kill(Signal::SIGKILL);
-    assert_eq!(get_here(&address), "a", "while Podium is down");
-    cluster.up();
-    assert_eq!(get_here(&address), "a", "when it is back");
-    answered_by(&kubectl, "a", "http://web", &["a"]);
+    eventually("a response", || get_from_node(&address) == "a");
+    cluster.stop_podium(Signal::SIGKILL);
+    assert_eq!(get_from_node(&address), "a", "while Podium is down");
+    cluster.start_podium();
+    assert_eq!(get_from_node(&address), "a", "when it is back");
+    wait_for_responders(&kubectl, "a", "http://web", &["a"]);
     let data_dir = cluster.data_dir();
     let own = format!("table ip {}-services", network(&data_dir));
     assert!(tables().contains(&own), "{own}");
-    cluster.kill(Signal::SIGTERM);
+    cluster.stop_podium(Signal::SIGTERM);
     let down =
         std::process::Command::new(podium_binary()).args(["down", "--data-dir"]).arg(&data_dir).output().unwrap();
     assert!(down.status.success(), "{down:?}");

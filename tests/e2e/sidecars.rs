@@ -1,4 +1,4 @@
-//! Sidecars: init containers with `restartPolicy: Always` (KEP-753).
+//! Sidecar containers: init containers with `restartPolicy: Always` (KEP-753).
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn apply(kubectl: &Kubectl, init: &[Value], main: &Value) {
     kubectl.apply(&pod.to_string());
 }
 
-/// Ends in order when it is told to, and says so.
+/// Returns a script that exits at SIGTERM and logs it.
 fn serving(name: &str) -> String {
     format!("trap 'echo {name} ended >> /v/log; exit 0' TERM; echo {name} began >> /v/log; while :; do sleep 0.1; done")
 }
@@ -61,7 +61,7 @@ fn exited_sidecar_is_restarted_under_never(cluster: &Cluster) {
 
 fn sidecars_end_in_reverse_order(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    // The last to end tells what the log holds.
+    // The container that exits last prints the shared log.
     let first = "trap 'echo one ended >> /v/log; cat /v/log; exit 0' TERM; echo one began >> /v/log; while :; do sleep 0.1; done";
     apply(&kubectl, &[sidecar("one", first), sidecar("two", &serving("two"))], &container("c", &serving("c")));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();

@@ -1,11 +1,11 @@
-//! Taints that end Pods, and those that tolerate them for a while.
+//! Eviction by NoExecute taints and tolerationSeconds.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tests::{Cluster, Kubectl};
 
-pub(crate) const TESTS: &[Alone] =
+pub(crate) const TESTS: &[OwnCluster] =
     &[("a NoExecute taint evicts Pods at once or after tolerationSeconds", no_execute_taint_evicts_pods)];
 
 fn apply(kubectl: &Kubectl, name: &str, toleration: Option<Value>) {

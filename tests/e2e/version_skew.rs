@@ -1,4 +1,4 @@
-//! kubectl of newer versions than the one in the path: what differs is how they stream.
+//! Other versions of kubectl, which differ in their streams.
 
 use crate::{Shared, streams};
 use std::{
@@ -12,7 +12,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("kubectl 1.35 creates, reads, streams and deletes", |cluster| walk(cluster, "1.35")),
 ];
 
-/// Repeats its input, and serves a greeting on a port.
+/// Script that echoes its input, and serves a greeting on a port.
 const SCRIPT: &str = "mkdir -p /www; echo greetings > /www/index.html; httpd -p 127.0.0.1:8080 -h /www; \
                       while read line; do echo got $line; done; sleep 100000 & wait";
 
@@ -43,7 +43,7 @@ fn walk(cluster: &Cluster, version: &str) {
     assert_eq!(std::fs::read(shell.dir().join("back")).unwrap(), b"some bytes");
     let followed = kubectl.command(&["logs", "-f", "p"]).stdout(Stdio::piped()).spawn().unwrap();
     attach(&kubectl);
-    let (mut child, port) = streams::forwarded(&kubectl, 8080);
+    let (mut child, port) = streams::start_port_forward(&kubectl, 8080);
     let answer = streams::get(port);
     assert!(answer.ends_with("greetings\n"), "{answer}");
     child.kill().unwrap();
@@ -57,7 +57,7 @@ fn walk(cluster: &Cluster, version: &str) {
 }
 
 fn attach(kubectl: &tests::Kubectl) {
-    let mut child = streams::piped(kubectl.command(&["attach", "-i", "p"]));
+    let mut child = streams::spawn_piped(kubectl.command(&["attach", "-i", "p"]));
     child.stdin.as_mut().unwrap().write_all(b"a word\n").unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -1,4 +1,4 @@
-//! Volumes, names and resolvers of Pods, as their containers see them.
+//! Updates of volumes, subPaths, and DNS configuration of Pods.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -41,12 +41,12 @@ fn volumes_follow_api_changes(cluster: &Cluster) {
     assert_eq!(read(), "oneoneoneone");
     let mounts = kubectl.args(&["exec", "p", "--", "cat", "/proc/mounts"], "").ok();
     for secret in ["/all", "/var/run/secrets/kubernetes.io/serviceaccount"] {
-        assert!(mounts.contains(&format!("tmpfs {secret} tmpfs ro")), "what may be secret is on a disk: {mounts}");
+        assert!(mounts.contains(&format!("tmpfs {secret} tmpfs ro")), "a Secret must not be on disk: {mounts}");
     }
     apply("two");
     kubectl.run("label pod p app=two --overwrite").ok();
-    // What is mounted with subPath stays as it was, as upstream's documentation says.
-    eventually("the files to follow", || read() == "twotwotwoone");
+    // A subPath mount is not updated, as upstream documents.
+    eventually("the files to be updated", || read() == "twotwotwoone");
 }
 
 fn symlink_cannot_escape_sub_path(cluster: &Cluster) {

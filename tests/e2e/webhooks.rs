@@ -1,4 +1,4 @@
-//! Who is asked about writes: webhooks on the node and in a Pod (`tests/src/bin/webhook_server.rs`), and policies.
+//! Admission and conversion webhooks on the node and in a Pod (`tests/src/bin/webhook_server.rs`), and ValidatingAdmissionPolicies.
 
 use crate::Shared;
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -11,24 +11,27 @@ use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("webhooks by URL mutate and reject what kubectl writes", webhooks_by_url_mutate_and_reject),
-    ("a webhook behind a Service admits and converts what kubectl writes", webhook_behind_service_admits_and_converts),
+    (
+        "a webhook behind a Service admits and converts what kubectl writes",
+        webhook_behind_service_admits_and_converts,
+    ),
     ("a bound ValidatingAdmissionPolicy refuses what kubectl writes", validating_admission_policy_refuses),
 ];
 
-/// A certificate that stands for itself, and its key, in PEM.
+/// Returns a self-signed certificate and its key in PEM.
 fn certificate(names: &[String]) -> (String, String) {
     let made = rcgen::generate_simple_self_signed(names).unwrap();
     (made.cert.pem(), made.signing_key.serialize_pem())
 }
 
-/// A webhook on this machine.
-struct Hook {
+/// A webhook server on this machine.
+struct WebhookServer {
     process: Child,
     port: u16,
     certificate: String,
 }
 
-impl Hook {
+impl WebhookServer {
     fn new() -> Self {
         let (certificate, key) = certificate(&["127.0.0.1".to_owned()]);
         let dir = tempfile::tempdir().unwrap();
@@ -48,14 +51,14 @@ impl Hook {
     }
 }
 
-impl Drop for Hook {
+impl Drop for WebhookServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// A configuration with one webhook, for ConfigMaps of the namespace of the test.
+/// Returns a configuration with one webhook for ConfigMaps in the test's namespace.
 fn configuration(kubectl: &Kubectl, kind: &str, config: &Value) -> Value {
     let namespace = kubectl.namespace();
     json!({
@@ -74,7 +77,7 @@ fn config_map(name: &str, labels: &Value) -> String {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}}).to_string()
 }
 
-/// What two webhooks make of ConfigMaps.
+/// Checks the effect of a mutating and a validating webhook on ConfigMaps.
 fn check(kubectl: &Kubectl) {
     let made = kubectl.args(&["create", "-f", "-"], &config_map("good", &json!({})));
     made.ok();
@@ -92,7 +95,7 @@ fn check(kubectl: &Kubectl) {
 }
 
 fn webhooks_by_url_mutate_and_reject(cluster: &Cluster) {
-    let (kubectl, hook) = (cluster.kubectl(), Hook::new());
+    let (kubectl, hook) = (cluster.kubectl(), WebhookServer::new());
     kubectl.apply(&configuration(&kubectl, "Mutating", &hook.config("/change")).to_string());
     kubectl.apply(&configuration(&kubectl, "Validating", &hook.config("/check")).to_string());
     check(&kubectl);
@@ -135,20 +138,20 @@ fn webhook_behind_service_admits_and_converts(cluster: &Cluster) {
     kubectl.apply(&service.to_string());
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/hook").ok();
     let at = |path: &str| json!({"service": {"name": "hook", "namespace": namespace, "path": path}, "caBundle": STANDARD.encode(&certificate)});
-    eventually("the Service has an endpoint", || {
-        kubectl.run("get endpointslices -o yaml").is_ok_and(|said| said.contains("port: 9443"))
+    eventually("the Service to have an endpoint", || {
+        kubectl.run("get endpointslices -o yaml").is_ok_and(|output| output.contains("port: 9443"))
     });
     kubectl.apply(&configuration(&kubectl, "Mutating", &at("/change")).to_string());
     kubectl.apply(&configuration(&kubectl, "Validating", &at("/check")).to_string());
     check(&kubectl);
-    converts(&kubectl, &at("/convert"));
+    check_conversion(&kubectl, &at("/convert"));
     for kind in ["mutating", "validating"] {
         kubectl.run(&format!("delete {kind}webhookconfiguration {namespace}")).ok();
     }
 }
 
-/// A kind with two versions, of which the webhook makes one from the other.
-fn converts(kubectl: &Kubectl, config: &Value) {
+/// Checks conversion between two versions of a kind.
+fn check_conversion(kubectl: &Kubectl, config: &Value) {
     let version = |name: &str, field: &str, stored: bool| {
         let spec = json!({"type": "object", "properties": {field: {"type": "string"}}});
         json!({"name": name, "served": true, "storage": stored,

@@ -1,4 +1,4 @@
-//! `delete` with its flags, and `kubectl delete` of what is not there.
+//! `kubectl delete` with its flags and errors.
 
 use super::{pod, shell};
 use crate::Shared;
@@ -12,10 +12,11 @@ pub(super) const TESTS: &[Shared] = &[
     ("deleting a namespace deletes every object in it", namespace_deletion_deletes_its_objects),
 ];
 
-/// A Pod that does not mind SIGTERM, with a grace period that no test waits for.
-fn deaf(shell: &Shell) {
-    let deaf = pod("p", "front").replace("trap 'exit 0' TERM", "trap '' TERM").replace("Seconds: 5", "Seconds: 600");
-    shell.file("pod.yaml", deaf);
+/// Creates a Pod that ignores SIGTERM, with a grace period longer than any test.
+fn create_ignoring_sigterm(shell: &Shell) {
+    let create_ignoring_sigterm =
+        pod("p", "front").replace("trap 'exit 0' TERM", "trap '' TERM").replace("Seconds: 5", "Seconds: 600");
+    shell.file("pod.yaml", create_ignoring_sigterm);
 }
 
 fn ready(shell: &Shell) {
@@ -27,7 +28,7 @@ fn ready(shell: &Shell) {
 
 fn delete_obeys_its_flags(cluster: &Cluster) {
     let shell = shell(cluster);
-    deaf(&shell);
+    create_ignoring_sigterm(&shell);
     let now = "Warning: Immediate deletion does not wait for confirmation that the running resource has been terminated. \
                The resource may continue to run on the cluster indefinitely.";
     let forced = format!("pod \"p\" force deleted...{now}");

@@ -1,4 +1,4 @@
-//! `get` in its forms, `describe`, `events`, and what a cluster says of itself.
+//! `kubectl get`, `describe`, `events`, `api-resources`, `version` and `cluster-info`.
 
 use super::{shell, shell_with_pod};
 use crate::Shared;
@@ -188,7 +188,7 @@ spec:
         ),
         ("kubectl describe pod nobody", 1, "Error from server (NotFound): pods \"nobody\" not found"),
         ("kubectl describe pods -l app=nobody", 0, "No resources found in test-... namespace."),
-        // A prefix is enough, when there is no such name.
+        // Without an exact match, `describe` matches by prefix.
         ("kubectl describe -f pod.yaml", 0, "Name: p ..."),
     ]);
 }
@@ -232,7 +232,7 @@ fn events_of_pod_are_shown(cluster: &Cluster) {
         ("kubectl apply -f bad.json", 0, "pod/bad created"),
         ("kubectl wait --for=jsonpath='{.status.containerStatuses[0].state.waiting.reason}'=ErrImageNeverPull pod/bad --timeout=60s", 0, "pod/bad condition met"),
     ]);
-    tests::eventually("the event of the image", || {
+    tests::eventually("the ErrImageNeverPull Event", || {
         shell.run("kubectl events --for pod/bad").stdout.contains("ErrImageNeverPull")
     });
     shell.check(&[

@@ -1,4 +1,4 @@
-//! Every kind as a user meets it, whether or not something acts upon it: made, listed, described, explained, scaled and deleted.
+//! kubectl with every kind: create, list, describe, explain, scale and delete.
 
 use super::shell;
 use crate::Shared;
@@ -10,7 +10,7 @@ pub(super) const TESTS: &[Shared] = &[
     ("a Pod gets the priority of its PriorityClass", pod_gets_priority_of_its_class),
 ];
 
-/// What kubectl calls the object, and what it is made of.
+/// kubectl's name of an object, and its manifest.
 const KINDS: &[(&str, &str)] = &[
     ("controllerrevision.apps/NAME", "{apiVersion: apps/v1, kind: ControllerRevision, data: {a: b}, revision: 1}"),
     ("daemonset.apps/NAME", "{apiVersion: apps/v1, kind: DaemonSet, spec: {selector: SELECTOR, template: TEMPLATE}}"),
@@ -162,12 +162,12 @@ const KINDS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Words of the manifests above, and what they stand for.
+/// Placeholders of the manifests above, and their values.
 const PARTS: [(&str, &str); 4] = [
     ("TEMPLATE", "{metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}"),
     ("SELECTOR", "{matchLabels: {app: web}}"),
     ("CLAIM", "{devices: {requests: [{name: r, exactly: {deviceClassName: d}}]}}"),
-    // Of the name `test`, by an Ed25519 key that nobody has kept.
+    // For the name `test`, with a discarded Ed25519 key.
     (
         "REQUEST",
         "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlHT01FSUNBUUF3RHpFTk1Bc0dBMVVFQXd3RWRHVnpkREFxTUFVR0F5dGxjQU1oQU9xMFFLVmpuY3pjNzBsYwo5OGE1d25VeWRoVEV2dW0veGNLdEY0QXkxc0tCb0FBd0JRWURLMlZ3QTBFQXBKVThieTFSckRqczRieHhyRXNUCmxMWnR5OFV4U2FDL0RpZ1h0a2xQZDJ3ZGlNMCtXU0VTT0F2eGZmT29KRWZuZlZ2SElKS0tacFM0eEVkc3oxaHcKQmc9PQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K",
@@ -176,15 +176,15 @@ const PARTS: [(&str, &str); 4] = [
 
 fn every_kind_is_created_shown_and_deleted(cluster: &Cluster) {
     let shell = shell(cluster);
-    // What is in no namespace is named after this test's.
+    // Cluster-scoped objects have the test's namespace in their name.
     let name = shell.kubectl().namespace().to_owned();
     for (called, manifest) in KINDS {
         let called = called.replace("NAME", &name);
         let manifest = PARTS.iter().fold((*manifest).to_owned(), |text, (part, value)| text.replace(part, value));
-        // What begins with a brace would be taken for JSON.
+        // Text that begins with a brace would be parsed as JSON.
         shell.file("one.yaml", manifest.replacen('{', &format!("--- # {called}\n{{metadata: {{name: {name}}}, "), 1));
         let kind = called.split(['.', '/']).next().unwrap_or_default();
-        // kubectl 1.32 describes these in versions that Kubernetes 1.35 does not serve unless it is told to.
+        // kubectl 1.32 describes these in versions that Kubernetes 1.35 does not serve by default.
         let beta = ["servicecidr", "volumeattributesclass"].contains(&kind);
         let described = if beta { "get" } else { "describe" };
         let warned = if kind == "endpoints" {

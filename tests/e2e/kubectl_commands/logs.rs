@@ -52,7 +52,7 @@ fn logs_obey_their_flags(cluster: &Cluster) {
 fn logs_of_several_containers_are_prefixed(cluster: &Cluster) {
     let shell = shell(cluster);
     two_containers(&shell);
-    // kubectl asks for one container after another, in an order of its own.
+    // kubectl reads the containers one after another, in its own order.
     for (line, expected) in [
         ("kubectl logs two --all-containers", ["a 1", "a 2", "a 3", "b 1", "b 2"].as_slice()),
         ("kubectl logs two --all-containers --prefix --tail=1", &["[pod/two/a] a 3", "[pod/two/b] b 2"]),
@@ -85,8 +85,8 @@ fn previous_logs_show_previous_instance(cluster: &Cluster) {
         ("kubectl logs p --previous", 0, "life 1"),
         ("kubectl logs p -p --timestamps", 0, "20...Z life 1"),
     ]);
-    tests::eventually("the second life's first line", || {
-        shell.run("kubectl logs p").is_ok_and(|said| said == "life 2\n")
+    tests::eventually("the first line of the second instance", || {
+        shell.run("kubectl logs p").is_ok_and(|output| output == "life 2\n")
     });
 }
 

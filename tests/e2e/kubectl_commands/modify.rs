@@ -159,7 +159,7 @@ fn diff_shows_changes(cluster: &Cluster) {
 
 fn edit_writes_the_edited_object(cluster: &Cluster) {
     let shell = shell(cluster);
-    // What kubectl keeps of a refused edit goes away with the shell's directory.
+    // The copy that kubectl keeps of a refused edit is removed with the shell's directory.
     let keep = format!("TMPDIR={}", shell.dir().display());
     let refused = format!("{keep} EDITOR='sed -i s/Always/Never/' kubectl edit pod p");
     shell.check(&[
@@ -217,11 +217,11 @@ fn patch_supports_json_merge_and_strategic(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.check(&[
         ("kubectl apply -f pod.yaml", 0, "pod/p created"),
-        // Nobody else changes it then.
+        // The kubelet does not change it at that time.
         ("kubectl wait --for=condition=Ready --timeout=60s pod/p", 0, "pod/p condition met"),
         (r#"kubectl patch pod p -p '{"metadata": {"labels": {"s": "1"}}}'"#, 0, "pod/p patched"),
         (r#"kubectl patch pod p -p '{"metadata": {"labels": {"s": "1"}}}'"#, 0, "pod/p patched (no change)"),
-        // By its name: the merge key of containers.
+        // By name, the merge key of containers.
         (
             r#"kubectl patch pod p -p '{"spec": {"containers": [{"name": "c", "image": "docker.io/library/busybox:2"}]}}'"#,
             0,

@@ -1,4 +1,4 @@
-//! Server-side apply, as kubectl and kube-rs do it.
+//! Server-side apply with kubectl and kube-rs.
 
 use super::{pod, shell, shell_with_pod};
 use crate::Shared;
@@ -107,7 +107,7 @@ fn server_side_apply_migrates_client_side_fields(cluster: &Cluster) {
     shell.check(&[
         ("kubectl apply -f one.yaml", 0, "configmap/c created"),
         ("kubectl apply --server-side -f two.yaml", 0, "configmap/c serverside-applied"),
-        // What was applied on the client, and is no longer, goes as well.
+        // Fields of the client-side apply that are no longer applied are removed too.
         ("kubectl get configmap c -o jsonpath={.data}", 0, "{\"k\":\"x\"}"),
         (
             "kubectl get configmap c -o jsonpath={.metadata.managedFields[*].manager} --show-managed-fields",

@@ -1,4 +1,4 @@
-//! What kubectl prints when the server refuses: unknown fields, invalid objects, objects and kinds that are not there.
+//! Validation errors in kubectl: unknown fields, invalid objects, missing objects and kinds.
 
 use super::shell;
 use crate::Shared;
@@ -19,7 +19,7 @@ fn pod(name: &str, spec: &Value) -> String {
 
 fn unknown_fields_follow_validate_flag(cluster: &Cluster) {
     let shell = shell(cluster);
-    // The gate keeps it from running.
+    // The scheduling gate prevents it from running.
     let spec = json!({"nothing": 1, "automountServiceAccountToken": false, "schedulingGates": [{"name": "example.com/gate"}],
         "containers": [{"name": "c", "image": "x", "comand": ["sh"]}]});
     shell.file("pod.json", pod("p", &spec));
@@ -49,7 +49,7 @@ fn unknown_fields_follow_validate_flag(cluster: &Cluster) {
     ]);
 }
 
-/// kubectl itself keeps the last of two, so the body is sent raw.
+/// kubectl drops duplicate fields, so the body is sent raw.
 fn duplicate_fields_follow_validate_flag(cluster: &Cluster) {
     let shell = shell(cluster);
     let namespace = shell.kubectl().namespace();

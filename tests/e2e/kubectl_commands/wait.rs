@@ -14,7 +14,7 @@ fn wait_waits_for_conditions_values_and_deletions(cluster: &Cluster) {
     shell.check(&[
         ("kubectl wait --for=condition=Ready pod --all", 0, "pod/p condition met"),
         ("kubectl wait --for=condition=Ready=True pod -l app=web", 0, "pod/p condition met"),
-        // kubectl may say before that its watch was a short one.
+        // kubectl may print before that its watch was short.
         (
             "kubectl wait --for=condition=Ready=False pod/p --timeout=1s",
             1,
@@ -56,6 +56,6 @@ fn wait_sees_later_changes(cluster: &Cluster) {
     assert_eq!(said(labelled), "pod/p condition met\n");
     let gone = waiting("wait --for=delete --timeout=60s pod/p");
     shell.check(&[("kubectl delete pod p", 0, "pod \"p\" deleted...")]);
-    // A wait that begins after the end has nothing to say.
+    // A wait that starts after the deletion prints nothing.
     assert!(["pod/p condition met\n", ""].contains(&said(gone).as_str()));
 }

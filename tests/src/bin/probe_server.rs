@@ -1,7 +1,6 @@
-//! What probes ask in the tests: HTTPS on 8443 and the health service of gRPC on 9090; and a
-//! word over UDP on 8081.
+//! A server for tests of probes and Services: HTTPS on 8443, the gRPC health service on 9090, and UDP on 8081.
 //!
-//! It runs in containers; tests hand it in from the node, together with the libraries that it is linked to.
+//! It runs in containers, which mount it and its shared libraries from the node.
 #![forbid(unsafe_code)]
 #![allow(clippy::expect_used, reason = "tests fail by panicking")]
 
@@ -19,18 +18,18 @@ async fn main() {
     tokio::join!(https(), grpc(), udp());
 }
 
-/// Tells everybody who it is.
+/// Answers each UDP packet with the host name.
 async fn udp() {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 8081)).await.expect("the port is free");
     let name = std::env::var("HOSTNAME").unwrap_or_default();
     loop {
         let (_, from) = socket.recv_from(&mut [0; 100]).await.expect("a question");
-        // Whoever asked may be gone.
+        // The client may be gone.
         let _ = socket.send_to(name.as_bytes(), from).await;
     }
 }
 
-/// Answers well only who names it by the address that was called, and says the word.
+/// Answers 200 only when `Host` is the address that the client connected to and `X-Word` is `hello`; else 400.
 async fn https() {
     let made = rcgen::generate_simple_self_signed(["elsewhere.example".to_owned()]).expect("a certificate");
     let key = rustls::pki_types::PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
@@ -42,24 +41,24 @@ async fn https() {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 8443)).await.expect("the port is free");
     loop {
         let (stream, _) = listener.accept().await.expect("a connection");
-        tokio::spawn(answer(stream, acceptor.clone()));
+        tokio::spawn(serve(stream, acceptor.clone()));
     }
 }
 
-async fn answer(stream: TcpStream, acceptor: TlsAcceptor) {
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor) {
     let called = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
-    // Whoever speaks no TLS is not answered.
+    // A client without TLS gets no answer.
     let Ok(stream) = acceptor.accept(stream).await else {
         return;
     };
     let service = service_fn(|request: Request<Incoming>| {
-        let says = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let right = says(header::HOST.as_str()) == called && says("X-Word") == "hello";
+        let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let valid = header(header::HOST.as_str()) == called && header("X-Word") == "hello";
         let mut response = Response::new(Full::<Bytes>::default());
-        *response.status_mut() = if right { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+        *response.status_mut() = if valid { StatusCode::OK } else { StatusCode::BAD_REQUEST };
         async move { Ok::<_, Infallible>(response) }
     });
-    // A probe that goes away in the middle harms nobody.
+    // A closed connection is no failure.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 

@@ -1,9 +1,9 @@
-//! A webhook for tests: `hooked ADDRESS CERTIFICATE KEY` serves HTTPS with these files, and says on which port.
+//! An admission and conversion webhook for tests: `webhook_server ADDRESS CERTIFICATE KEY` serves HTTPS and prints its port.
 //!
-//! It runs on the node, and in containers, into which tests hand it from there. `/change` labels what it sees, `/check` lets
-//! nothing through that is labelled `refuse`, and `/convert` moves `spec.cron` of `v1` to `spec.schedule` of `v2` and back.
+//! It runs on the node, and in containers that mount it from there. `/change` adds a label to the object, `/check` denies
+//! objects with the label `refuse`, and `/convert` moves `spec.cron` of `v1` to `spec.schedule` of `v2` and back.
 #![forbid(unsafe_code)]
-#![allow(clippy::expect_used, clippy::print_stdout, reason = "tests fail by panicking, and are told the port")]
+#![allow(clippy::expect_used, clippy::print_stdout, reason = "tests fail by panicking and read the port")]
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -45,26 +45,26 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor) {
         let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         let review: Value = serde_json::from_slice(&body).unwrap_or_default();
         let mut response = match path.as_str() {
-            "/change" => change(&review["request"]),
+            "/change" => mutate(&review["request"]),
             "/convert" => convert(&review["request"]),
-            _ => check(&review["request"]),
+            _ => validate(&review["request"]),
         };
         response["uid"] = review["request"]["uid"].clone();
         let answer = json!({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response});
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(answer.to_string()))))
     });
-    // A client that goes away harms nobody.
+    // A closed connection is no failure.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-fn change(request: &Value) -> Value {
+fn mutate(request: &Value) -> Value {
     let mut labels = request["object"]["metadata"]["labels"].as_object().cloned().unwrap_or_default();
     labels.insert("hooked".to_owned(), json!("yes"));
     let patch = json!([{"op": "add", "path": "/metadata/labels", "value": labels}]).to_string();
     json!({"allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(patch)})
 }
 
-fn check(request: &Value) -> Value {
+fn validate(request: &Value) -> Value {
     let labels = &request["object"]["metadata"]["labels"];
     let warnings = [format!("{} was seen", request["name"].as_str().unwrap_or("nobody"))];
     json!({"allowed": labels["refuse"].is_null(), "status": {"message": "it says so itself"}, "warnings": warnings})

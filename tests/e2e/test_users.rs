@@ -1,10 +1,10 @@
-//! Users whom a test makes itself, of an authority of the cluster's or of another.
+//! Users for tests, with certificates of the cluster's CA or of another one.
 
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// The PEM of an authority that a test makes of its own.
+/// Creates a CA and returns its certificate and key in PEM.
 pub(crate) fn authority() -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
@@ -13,7 +13,7 @@ pub(crate) fn authority() -> (String, String) {
     (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
 }
 
-/// A kubeconfig for this server whose user has a certificate of this authority, or a token that says nothing.
+/// Writes a kubeconfig whose user has a certificate of `signer`, or an invalid token without one.
 pub(crate) fn kubeconfig(
     dir: &Path,
     name: &str,

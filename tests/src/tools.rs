@@ -1,17 +1,17 @@
-//! Programs that `cargo xtask setup` fetched.
+//! Paths of programs that `cargo xtask setup` fetched.
 
 use std::path::PathBuf;
 
-/// Where one of them is, for example `kubectl-1.35`.
+/// Returns the path of a program, for example `kubectl-1.35`.
 ///
 /// # Panics
-/// When it was not fetched.
+/// When the program was not fetched.
 #[must_use]
 pub fn tool(name: &str) -> PathBuf {
     fetched(name).unwrap_or_else(|| panic!("there is no {name}: cargo xtask setup"))
 }
 
-/// Where one of them is, if it was fetched.
+/// Returns the path of a program, if it was fetched.
 pub(crate) fn fetched(name: &str) -> Option<PathBuf> {
     let binary = crate::podium_binary();
     binary.ancestors().map(|dir| dir.join("tools").join(name)).find(|found| found.exists())

@@ -1,4 +1,4 @@
-//! Objects from the API itself, for tests that look again and again: each kubectl would take a tenth of a second of a core.
+//! Reads objects from the API directly, for tests that poll: each kubectl process would take 0.1 s of CPU time.
 
 use http_body_util::BodyExt;
 use kube::{
@@ -16,28 +16,30 @@ use std::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-/// After so long kubectl is asked, which says what is wrong.
-const LIMIT: Duration = Duration::from_secs(10);
+/// Request timeout. After it, the caller runs kubectl, which reports the error.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime"));
-/// The client of each kubeconfig, and what the file said when it was made.
+/// Clients by kubeconfig path, with the file's content when the client was created.
 static CLIENTS: Mutex<BTreeMap<PathBuf, (String, Client)>> = Mutex::new(BTreeMap::new());
 
-/// What the API says of an object, as `kubectl get -o json` prints it: `Some(None)` when it is not there, and nothing when
-/// kubectl is to be asked, because only it knows the kind or can tell an error.
+/// Reads an object as `kubectl get -o json` prints it.
+///
+/// Returns `Some(None)` when the object does not exist, and `None` when the caller must run kubectl, because the kind is not
+/// known here or the request failed.
 pub(crate) fn get(kubeconfig: &Path, namespace: &str, object: &str) -> Option<Option<Value>> {
     let path = path(namespace, object)?;
-    let (answer, answered) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let kubeconfig = kubeconfig.to_owned();
-    // The caller may be on a thread of another runtime, which must not wait for a future.
+    // The caller may be on a thread of another runtime, which must not block on a future.
     RUNTIME.spawn(async move {
-        let _ = answer.send(tokio::time::timeout(LIMIT, ask(&kubeconfig, &path)).await.ok().flatten());
+        let _ = sender.send(tokio::time::timeout(REQUEST_TIMEOUT, request(&kubeconfig, &path)).await.ok().flatten());
     });
-    answered.recv().ok().flatten()
+    receiver.recv().ok().flatten()
 }
 
-async fn ask(kubeconfig: &Path, path: &str) -> Option<Option<Value>> {
+async fn request(kubeconfig: &Path, path: &str) -> Option<Option<Value>> {
     let client = client(kubeconfig).await?;
     let request = hyper::Request::get(path).body(Body::empty()).ok()?;
     let response = client.send(request).await.ok()?;
@@ -66,7 +68,7 @@ async fn client(kubeconfig: &Path) -> Option<Client> {
     Some(client)
 }
 
-/// Where an object is that kubectl calls so, if it is of a kind that tests ask for often.
+/// Returns the API path of an object given as `kind/name`, if its kind is one that tests often read.
 fn path(namespace: &str, object: &str) -> Option<String> {
     let (kind, name) = object.split_once('/')?;
     let namespaced = |api: &str, plural: &str| Some(format!("/{api}/namespaces/{namespace}/{plural}/{name}"));

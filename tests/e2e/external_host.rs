@@ -1,4 +1,4 @@
-//! A machine beyond the node, which counts those that reach it: a network namespace at the other end of a veth pair.
+//! A host outside of the cluster that counts connections: a network namespace behind a veth pair.
 
 use nix::sched::{CloneFlags, setns};
 use std::{
@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-pub(crate) struct Outside {
+pub(crate) struct ExternalHost {
     name: String,
     address: SocketAddrV4,
     connections: Arc<AtomicUsize>,
@@ -22,11 +22,11 @@ fn ip(args: &str) {
     assert!(done.success(), "ip {args}");
 }
 
-impl Outside {
+impl ExternalHost {
     pub(crate) fn new() -> Self {
         let id = std::process::id();
         let name = format!("pe2e-{id}");
-        // Of the block for benchmarks between networks (RFC 2544): nobody is there.
+        // The block for benchmarks (RFC 2544) has no other users.
         let [_, _, third, fourth] = id.to_be_bytes();
         let block = fourth & 0xfc;
         let [near, far] = [1, 2].map(|host| Ipv4Addr::new(198, 18 + third % 2, third, block | host));
@@ -45,7 +45,7 @@ impl Outside {
             TcpListener::bind(address).unwrap()
         });
         let listener = listener.join().unwrap();
-        // It ends with this process.
+        // The thread ends with this process.
         std::thread::spawn(move || {
             for _ in listener.incoming() {
                 counted.fetch_add(1, Ordering::Relaxed);
@@ -58,13 +58,13 @@ impl Outside {
         self.address
     }
 
-    /// How many have connected so far.
+    /// Returns the number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Outside {
+impl Drop for ExternalHost {
     fn drop(&mut self) {
         for args in [["link", "del", &self.name], ["netns", "del", &self.name]] {
             let _ = Command::new("ip").args(args).status();
