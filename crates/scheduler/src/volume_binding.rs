@@ -1,7 +1,6 @@
-//! What the scheduler knows of claims to storage, and what it says of a node for their sake: pure
-//! (the plugins `VolumeBinding` and `VolumeRestrictions`).
+//! PersistentVolumes and claims in scheduling: pure (plugins `VolumeBinding` and `VolumeRestrictions`).
 
-use crate::message;
+use crate::fit_error;
 use api::claim::{
     NO_PROVISIONER, SELECTED_NODE, annotation, bind, check_made_for, class_of_claim, find, is_bound, is_for, name_of,
     reaches, reference, requested, volume_name,
@@ -12,10 +11,10 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, HashSet};
 
-/// Claims, volumes and classes.
+/// Cache of claims, volumes and storage classes.
 #[derive(Debug, Default)]
-pub struct Storage {
-    /// By namespace and name.
+pub struct VolumeCache {
+    /// Claims by namespace and name.
     pub(crate) claims: BTreeMap<String, PersistentVolumeClaim>,
     /// By name.
     pub(crate) volumes: BTreeMap<String, PersistentVolume>,
@@ -23,26 +22,26 @@ pub struct Storage {
     pub(crate) classes: BTreeMap<String, StorageClass>,
 }
 
-/// What is to be written before a Pod may go to its node. Each object is there as it was, and as it shall be.
+/// Writes that precede the binding of a Pod (upstream's `PodVolumes`): pairs of the current and the updated object.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Orders {
-    /// Volumes that are there, for claims of the Pod.
+pub struct PodVolumes {
+    /// Existing volumes to bind to claims of the Pod (`StaticBindings`).
     pub(crate) bindings: Vec<(PersistentVolume, PersistentVolume)>,
-    /// Claims whose volumes are to be made for this node.
+    /// Claims to provision for the node (`DynamicProvisions`).
     pub(crate) provisions: Vec<(PersistentVolumeClaim, PersistentVolumeClaim)>,
-    /// Whether something was ordered before and has not come yet.
-    pub(crate) outstanding: bool,
+    /// Whether earlier requests are still pending.
+    pub(crate) pending: bool,
 }
 
-/// The claims of a Pod that decide.
-pub(crate) struct Claims<'a> {
-    storage: &'a Storage,
+/// Claims of a Pod (upstream's `PodVolumeClaims`).
+pub(crate) struct PodClaims<'a> {
+    storage: &'a VolumeCache,
     bound: Vec<&'a PersistentVolumeClaim>,
-    /// Those that are bound when their Pod has a node, the smallest first.
+    /// Claims with `WaitForFirstConsumer`, the smallest first.
     delayed: Vec<&'a PersistentVolumeClaim>,
 }
 
-/// The keys of the claims that a Pod uses.
+/// Returns the keys of the Pod's claims.
 pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = String> {
     let (namespace, name) = (pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref());
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
@@ -50,87 +49,87 @@ pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = String> {
     names.map(move |claim| format!("{}/{claim}", namespace.unwrap_or_default()))
 }
 
-impl Orders {
-    /// Whether the Pod can go to its node.
+impl PodVolumes {
+    /// Returns whether all volumes are bound.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.outstanding && self.is_written()
+        !self.pending && self.is_empty()
     }
 
-    /// The name of the first claim whose volume is to be made.
-    pub(crate) fn first_made(&self) -> Option<&str> {
+    /// Returns the name of the first claim to provision.
+    pub(crate) fn first_provisioned(&self) -> Option<&str> {
         self.provisions.first()?.1.metadata.name.as_deref()
     }
 
-    /// Whether there is nothing to be written.
-    pub(crate) fn is_written(&self) -> bool {
+    /// Returns whether there is nothing to write.
+    pub(crate) fn is_empty(&self) -> bool {
         self.bindings.is_empty() && self.provisions.is_empty()
     }
 }
 
-impl Storage {
-    /// From now on it counts as written.
-    pub(crate) fn assume(&mut self, orders: &Orders) {
-        for (_, volume) in &orders.bindings {
+impl VolumeCache {
+    /// Assumes the writes in the cache (`AssumePodVolumes`).
+    pub(crate) fn assume(&mut self, pod_volumes: &PodVolumes) {
+        for (_, volume) in &pod_volumes.bindings {
             self.volumes.insert(key(&volume.metadata), volume.clone());
         }
-        for (_, claim) in &orders.provisions {
+        for (_, claim) in &pod_volumes.provisions {
             self.claims.insert(key(&claim.metadata), claim.clone());
         }
     }
 
-    /// It was not written: what nobody has changed meanwhile is as it was.
-    pub(crate) fn revert(&mut self, orders: Orders) {
-        for (before, _) in orders.bindings {
-            if let Some(known) = self.volumes.get_mut(&key(&before.metadata))
-                && is_version_of(&known.metadata, &before.metadata)
+    /// Reverts assumed writes that failed, unless the object has changed since (`RevertAssumedPodVolumes`).
+    pub(crate) fn revert(&mut self, pod_volumes: PodVolumes) {
+        for (original, _) in pod_volumes.bindings {
+            if let Some(current) = self.volumes.get_mut(&key(&original.metadata))
+                && is_same_version(&current.metadata, &original.metadata)
             {
-                *known = before;
+                *current = original;
             }
         }
-        for (before, _) in orders.provisions {
-            if let Some(known) = self.claims.get_mut(&key(&before.metadata))
-                && is_version_of(&known.metadata, &before.metadata)
+        for (original, _) in pod_volumes.provisions {
+            if let Some(current) = self.claims.get_mut(&key(&original.metadata))
+                && is_same_version(&current.metadata, &original.metadata)
             {
-                *known = before;
+                *current = original;
             }
         }
     }
 
-    /// The claims of a Pod.
+    /// Returns the claims of a Pod (`GetPodVolumeClaims`).
     ///
     /// # Errors
-    /// Why it can go to no node at all, in upstream's words.
-    pub(crate) fn claims_of(&self, pod: &Pod) -> Result<Claims<'_>, String> {
-        let mut all = Claims { storage: self, bound: vec![], delayed: vec![] };
+    /// Upstream's message if no node can satisfy them.
+    pub(crate) fn pod_claims(&self, pod: &Pod) -> Result<PodClaims<'_>, String> {
+        let mut all = PodClaims { storage: self, bound: vec![], delayed: vec![] };
         let (namespace, name) = (pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref());
         for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
             let Some(name) = name_of(name.unwrap_or_default(), volume) else { continue };
-            let is_own = volume.ephemeral.is_some();
+            let is_ephemeral = volume.ephemeral.is_some();
             let claim = self.claims.get(&format!("{}/{name}", namespace.unwrap_or_default()));
-            let Some(claim) = claim else { return Err(message::no_claim(&name, is_own)) };
-            check(claim, &name)?;
-            if is_own {
+            let Some(claim) = claim else { return Err(fit_error::missing_claim(&name, is_ephemeral)) };
+            check_claim(claim, &name)?;
+            if is_ephemeral {
                 check_made_for(claim, pod)?;
             }
             if is_bound(claim) {
                 all.bound.push(claim);
-            } else if volume_name(claim).is_none() && self.waits_for_consumer(claim) {
+            } else if volume_name(claim).is_none() && self.is_delayed_binding(claim) {
                 all.delayed.push(claim);
             } else {
-                return Err(message::UNBOUND.to_owned());
+                return Err(fit_error::UNBOUND_IMMEDIATE_CLAIMS.to_owned());
             }
         }
         all.delayed.sort_by_key(|claim| requested(claim));
         Ok(all)
     }
 
-    fn waits_for_consumer(&self, claim: &PersistentVolumeClaim) -> bool {
+    fn is_delayed_binding(&self, claim: &PersistentVolumeClaim) -> bool {
         let class = self.classes.get(class_of_claim(claim));
         class.is_some_and(|class| class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"))
     }
 
-    /// Whether somebody makes a volume for the claim that can be reached from the node.
-    fn is_made(&self, claim: &PersistentVolumeClaim, node: &Node) -> bool {
+    /// Returns whether the claim's class can provision a volume for the node.
+    fn can_provision(&self, claim: &PersistentVolumeClaim, node: &Node) -> bool {
         let Some(class) = self.classes.get(class_of_claim(claim)) else { return false };
         let labels = node.metadata.labels.as_ref();
         let label = |key: &str| labels.and_then(|labels| labels.get(key));
@@ -143,12 +142,12 @@ impl Storage {
     }
 }
 
-fn is_version_of(known: &ObjectMeta, before: &ObjectMeta) -> bool {
-    known.uid == before.uid && known.resource_version == before.resource_version
+fn is_same_version(current: &ObjectMeta, original: &ObjectMeta) -> bool {
+    current.uid == original.uid && current.resource_version == original.resource_version
 }
 
-/// What keeps a claim from being used at all.
-fn check(claim: &PersistentVolumeClaim, name: &str) -> Result<(), String> {
+/// Checks that the claim is neither lost nor being deleted.
+fn check_claim(claim: &PersistentVolumeClaim, name: &str) -> Result<(), String> {
     if claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Lost") {
         let volume = volume_name(claim).unwrap_or_default();
         return Err(format!("persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"));
@@ -159,75 +158,75 @@ fn check(claim: &PersistentVolumeClaim, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-impl Claims<'_> {
-    /// The claims that only one Pod at a time may use.
-    pub(crate) fn exclusive(&self) -> impl Iterator<Item = String> {
+impl PodClaims<'_> {
+    /// Returns the keys of the `ReadWriteOncePod` claims.
+    pub(crate) fn read_write_once_pod(&self) -> impl Iterator<Item = String> {
         let all = self.bound.iter().chain(&self.delayed);
-        let exclusive = all.filter(|claim| {
+        let read_write_once_pod = all.filter(|claim| {
             let modes = claim.spec.as_ref().and_then(|spec| spec.access_modes.as_ref());
             modes.into_iter().flatten().any(|mode| mode == "ReadWriteOncePod")
         });
-        exclusive.map(|claim| key(&claim.metadata))
+        read_write_once_pod.map(|claim| key(&claim.metadata))
     }
 
-    /// What is to be done before the Pod may go to this node (`FindPodVolumes`).
+    /// Returns the writes that precede a binding to this node (`FindPodVolumes`).
     ///
     /// # Errors
-    /// Why it may not go there.
-    pub(crate) fn at(&self, node: &Node) -> Result<Orders, Vec<String>> {
+    /// The reasons if the node is rejected.
+    pub(crate) fn find_pod_volumes(&self, node: &Node) -> Result<PodVolumes, Vec<String>> {
         let mut reasons = Vec::new();
         let volumes: Vec<_> = self.bound.iter().filter_map(|claim| volume_name(claim)).collect();
         let volumes: Vec<_> = volumes.into_iter().map(|name| self.storage.volumes.get(name)).collect();
         if volumes.iter().flatten().any(|volume| !reaches(volume, node)) {
-            reasons.push(message::VOLUME_ELSEWHERE.to_owned());
+            reasons.push(fit_error::VOLUME_NODE_AFFINITY.to_owned());
         }
-        let orders = self.bind_at(node);
-        if orders.is_none() {
-            reasons.push(message::NO_VOLUME.to_owned());
+        let pod_volumes = self.find_bindings(node);
+        if pod_volumes.is_none() {
+            reasons.push(fit_error::NO_AVAILABLE_VOLUME.to_owned());
         }
         if volumes.iter().any(Option::is_none) {
-            reasons.push(message::VOLUME_GONE.to_owned());
+            reasons.push(fit_error::VOLUME_NOT_FOUND.to_owned());
         }
-        orders.filter(|_| reasons.is_empty()).ok_or(reasons)
+        pod_volumes.filter(|_| reasons.is_empty()).ok_or(reasons)
     }
 
-    fn bind_at(&self, node: &Node) -> Option<Orders> {
-        let (mut orders, mut taken) = (Orders::default(), HashSet::new());
+    fn find_bindings(&self, node: &Node) -> Option<PodVolumes> {
+        let (mut pod_volumes, mut chosen) = (PodVolumes::default(), HashSet::new());
         for claim in &self.delayed {
             if let Some(selected) = annotation(&claim.metadata, SELECTED_NODE) {
                 if Some(selected) != node.metadata.name.as_deref() {
                     return None;
                 }
-                orders.outstanding = true;
+                pod_volumes.pending = true;
                 continue;
             }
-            let free = self.storage.volumes.iter().filter(|(name, _)| !taken.contains(name.as_str()));
+            let free = self.storage.volumes.iter().filter(|(name, _)| !chosen.contains(name.as_str()));
             match find(claim, free.map(|(_, volume)| volume), Some(node), true) {
                 Some(volume) => {
-                    taken.extend(volume.metadata.name.as_deref());
+                    chosen.extend(volume.metadata.name.as_deref());
                     match bind(volume, claim) {
-                        Some(bound) => orders.bindings.push((volume.clone(), bound)),
-                        None => orders.outstanding = true,
+                        Some(bound) => pod_volumes.bindings.push((volume.clone(), bound)),
+                        None => pod_volumes.pending = true,
                     }
                 }
-                // One that is kept for the claim is its own, and is not at this node.
-                None if self.is_kept_elsewhere(claim) || !self.storage.is_made(claim, node) => return None,
+                // A volume with a `claimRef` to this claim is on another node.
+                None if self.has_reserved_volume(claim) || !self.storage.can_provision(claim, node) => return None,
                 None => {
-                    let mut asked = (*claim).clone();
-                    let annotations = asked.metadata.annotations.get_or_insert_default();
+                    let mut updated = (*claim).clone();
+                    let annotations = updated.metadata.annotations.get_or_insert_default();
                     annotations.insert(SELECTED_NODE.to_owned(), node.metadata.name.clone().unwrap_or_default());
-                    orders.provisions.push(((*claim).clone(), asked));
+                    pod_volumes.provisions.push(((*claim).clone(), updated));
                 }
             }
         }
-        Some(orders)
+        Some(pod_volumes)
     }
 
-    fn is_kept_elsewhere(&self, claim: &PersistentVolumeClaim) -> bool {
+    fn has_reserved_volume(&self, claim: &PersistentVolumeClaim) -> bool {
         self.storage.volumes.values().any(|volume| reference(volume).is_some() && is_for(volume, claim))
     }
 }
 
 #[cfg(test)]
-#[path = "storage_tests.rs"]
+#[path = "volume_binding_tests.rs"]
 mod tests;

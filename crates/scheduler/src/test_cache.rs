@@ -1,33 +1,33 @@
-//! For tables of what Pods mean to each other: a cluster of two zones, and what is decided in short.
+//! Helpers for table tests of Pod constraints: a cache with two zones, and decisions in short form.
 
-use crate::cluster::Cluster;
-use crate::fit::{Decision, fit};
-use crate::listing::Listing;
+use crate::cache::Cache;
+use crate::reflector::ListState;
+use crate::schedule_one::{Decision, schedule_pod};
 use api::lean::Lean;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
-/// Nodes `a1` and `a2` in zone `a`, `b1` in zone `b`, and `bare` without labels. `old` is tainted, in a zone `c`.
+/// Nodes `a1` and `a2` in zone `a`, `b1` in zone `b`, and `bare` without labels. `old` is tainted, in zone `c`.
 pub(crate) const NODES: [&str; 4] = ["a1", "a2", "b1", "bare"];
 
-/// The nodes of these names, with the Pods that are placed on some.
-pub(crate) fn cluster(nodes: &[&str], placed: &[(&str, Value)]) -> Cluster {
-    let mut cluster = Cluster::default();
+/// Returns a cache with these nodes and assigned Pods.
+pub(crate) fn cache(nodes: &[&str], assigned: &[(&str, Value)]) -> Cache {
+    let mut cache = Cache::default();
     for name in nodes {
-        cluster.set_node(&node(name));
+        cache.set_node(&node(name));
     }
     for team in ["red", "blue"] {
         let labels = json!({ "metadata": { "name": format!("{team}-team"), "labels": { "team": team } } });
-        cluster.namespaces.fold(&mut Listing::default(), Event::Apply(Lean(read::<Namespace>(labels))));
+        cache.namespaces.apply_event(&mut ListState::default(), Event::Apply(Lean(read::<Namespace>(labels))));
     }
-    for (i, (node, pod)) in placed.iter().enumerate() {
+    for (i, (node, pod)) in assigned.iter().enumerate() {
         let mut pod = pod.clone();
         pod["metadata"]["uid"] = format!("placed-{i}").into();
         pod["spec"]["nodeName"] = (*node).into();
-        cluster.set_pod(&read(pod));
+        cache.set_pod(&read(pod));
     }
-    cluster
+    cache
 }
 
 fn node(name: &str) -> Node {
@@ -43,13 +43,13 @@ fn node(name: &str) -> Node {
     }))
 }
 
-/// A Pod of `shop`, with a label `app` and this spec. It takes some CPU: of equal nodes the emptier one is taken.
+/// Returns a Pod of `shop` with a label `app`. Its CPU request makes emptier nodes score higher.
 pub(crate) fn pod(app: &str, mut spec: Value) -> Value {
     spec["containers"] = json!([{ "name": "c", "resources": { "requests": { "cpu": "100m" } } }]);
     json!({ "metadata": { "namespace": "shop", "uid": "p", "labels": { "app": app } }, "spec": spec })
 }
 
-/// The same with other metadata.
+/// Replaces fields of the Pod's metadata.
 pub(crate) fn with(mut pod: Value, metadata: &Value) -> Value {
     for (field, value) in metadata.as_object().into_iter().flatten() {
         pod["metadata"][field] = value.clone();
@@ -61,15 +61,15 @@ pub(crate) fn selector(app: &str) -> Value {
     json!({ "matchLabels": { "app": app } })
 }
 
-/// A node's name, or `2 Reason, 1 Other | 3 what preemption says`.
-pub(crate) fn decide(cluster: &Cluster, pod: Value) -> String {
-    let message = match fit(&read(pod), cluster) {
-        Decision::Node(name) => return name,
-        Decision::Unschedulable(message) | Decision::Waits(message) => message,
-        Decision::Volumes(orders) => panic!("{orders:?}"),
-        Decision::Preempts(room) => panic!("{room:?}"),
+/// Returns the node's name, or `2 Reason, 1 Other | 3 result of preemption`.
+pub(crate) fn decide(cache: &Cache, pod: Value) -> String {
+    let message = match schedule_pod(&read(pod), cache) {
+        Decision::Bind(name) => return name,
+        Decision::Unschedulable(message) | Decision::UnschedulableKeepingNomination(message) => message,
+        Decision::BindVolumes(orders) => panic!("{orders:?}"),
+        Decision::Preempt(room) => panic!("{room:?}"),
     };
-    let all = format!("0/{} nodes are available: ", cluster.node_count());
+    let all = format!("0/{} nodes are available: ", cache.node_count());
     let short = message.replace(&all, "").replace(". no new claims to deallocate, preemption: ", " | ");
     let short = short.replace("Preemption is not helpful for scheduling", "no help");
     short.replace("No preemption victims found for incoming pod", "no victims").trim_end_matches('.').to_owned()

@@ -1,11 +1,11 @@
-//! Tables: nodes and a Pod in, a node or upstream's message out.
+//! Table tests of `schedule_pod`: nodes and a Pod in, a node or upstream's message out.
 #![expect(clippy::needless_pass_by_value, reason = "rows of a table read better without references")]
 
 use super::*;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
-/// A node with 4 CPUs, 8 GiB and room for 10 Pods; `change` is merged over it.
+/// Returns a node with 4 CPUs, 8 GiB and capacity for 10 Pods; `change` is merged over it.
 fn node(name: &str, change: Value) -> Node {
     let mut node = json!({
         "metadata": { "name": name, "labels": { "kubernetes.io/hostname": name } },
@@ -16,7 +16,7 @@ fn node(name: &str, change: Value) -> Node {
     serde_json::from_value(node).expect("a node")
 }
 
-/// A Pod with one container that asks for nothing; `change` is merged over its spec.
+/// Returns a Pod with one container without requests; `change` is merged over its spec.
 fn pod(change: Value) -> Pod {
     let mut spec = json!({ "containers": [{ "name": "c" }] });
     merge(&mut spec, change);
@@ -34,60 +34,60 @@ fn merge(into: &mut Value, change: Value) {
     }
 }
 
-fn asking(resources: Value) -> Value {
+fn requesting(resources: Value) -> Value {
     json!({ "containers": [{ "name": "c", "resources": { "requests": resources } }] })
 }
 
-fn cluster(nodes: Vec<Node>, placed: Vec<(&str, Value)>) -> Cluster {
-    let mut cluster = Cluster::default();
+fn cache(nodes: Vec<Node>, assigned: Vec<(&str, Value)>) -> Cache {
+    let mut cache = Cache::default();
     for node in &nodes {
-        cluster.set_node(node);
+        cache.set_node(node);
     }
-    for (i, (node, spec)) in placed.into_iter().enumerate() {
-        cluster.assume(&format!("placed-{i}"), &pod(spec), node);
+    for (i, (node, spec)) in assigned.into_iter().enumerate() {
+        cache.assume(&format!("placed-{i}"), &pod(spec), node);
     }
-    cluster
+    cache
 }
 
-/// `expected` is a node's name or a message.
+/// Checks the decision; `expected` is a node's name or a message.
 #[track_caller]
-fn check(cluster: &Cluster, spec: Value, expected: &str) {
-    let got = match fit(&pod(spec), cluster) {
-        Decision::Node(text) | Decision::Unschedulable(text) | Decision::Waits(text) => text,
+fn check(cache: &Cache, spec: Value, expected: &str) {
+    let got = match schedule_pod(&pod(spec), cache) {
+        Decision::Bind(text) | Decision::Unschedulable(text) | Decision::UnschedulableKeepingNomination(text) => text,
         other => panic!("{other:?}"),
     };
     assert_eq!(got, expected);
 }
 
 #[test]
-fn without_nodes_nothing_is_schedulable() {
-    check(&cluster(vec![], vec![]), json!({}), "no nodes available to schedule pods");
+fn pod_without_nodes_is_unschedulable() {
+    check(&cache(vec![], vec![]), json!({}), "no nodes available to schedule pods");
 }
 
 #[test]
-fn requests_must_fit_into_what_is_left() {
-    let two_used = || cluster(vec![node("a", json!({}))], vec![("a", asking(json!({ "cpu": "2" })))]);
-    check(&two_used(), asking(json!({ "cpu": "2", "memory": "8Gi" })), "a");
+fn requests_must_fit_free_resources() {
+    let two_used = || cache(vec![node("a", json!({}))], vec![("a", requesting(json!({ "cpu": "2" })))]);
+    check(&two_used(), requesting(json!({ "cpu": "2", "memory": "8Gi" })), "a");
     check(
         &two_used(),
-        asking(json!({ "cpu": "2500m" })),
+        requesting(json!({ "cpu": "2500m" })),
         "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: \
          1 No preemption victims found for incoming pod.",
     );
     check(
         &two_used(),
-        asking(json!({ "cpu": "100", "memory": "9Gi", "nvidia.com/gpu": "1" })),
+        requesting(json!({ "cpu": "100", "memory": "9Gi", "nvidia.com/gpu": "1" })),
         "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Insufficient nvidia.com/gpu. \
          no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
     );
-    check(&two_used(), asking(json!({ "nvidia.com/gpu": "0" })), "a");
+    check(&two_used(), requesting(json!({ "nvidia.com/gpu": "0" })), "a");
 }
 
 #[test]
-fn a_full_node_takes_no_more_pods() {
+fn node_at_pod_capacity_is_rejected() {
     let full = node("a", json!({ "status": { "allocatable": { "pods": "1" } } }));
     check(
-        &cluster(vec![full], vec![("a", json!({}))]),
+        &cache(vec![full], vec![("a", json!({}))]),
         json!({}),
         "0/1 nodes are available: 1 Too many pods. no new claims to deallocate, preemption: 0/1 nodes are available: \
          1 No preemption victims found for incoming pod.",
@@ -95,8 +95,8 @@ fn a_full_node_takes_no_more_pods() {
 }
 
 #[test]
-fn a_cordoned_node_is_for_those_who_tolerate_it() {
-    let cordoned = || cluster(vec![node("a", json!({ "spec": { "unschedulable": true } }))], vec![]);
+fn cordoned_node_requires_a_toleration() {
+    let cordoned = || cache(vec![node("a", json!({ "spec": { "unschedulable": true } }))], vec![]);
     check(
         &cordoned(),
         json!({}),
@@ -108,7 +108,7 @@ fn a_cordoned_node_is_for_those_who_tolerate_it() {
 }
 
 #[test]
-fn taints_keep_pods_away() {
+fn untolerated_taint_rejects_node() {
     let taint = |key: &str, value: &str, effect: &str| json!({ "spec": { "taints": [{ "key": key, "value": value, "effect": effect }] } });
     let tainted = || {
         let nodes = vec![
@@ -116,7 +116,7 @@ fn taints_keep_pods_away() {
             node("b", taint("node.kubernetes.io/not-ready", "", "NoExecute")),
             node("c", taint("disk", "slow", "NoSchedule")),
         ];
-        cluster(nodes, vec![])
+        cache(nodes, vec![])
     };
     check(
         &tainted(),
@@ -129,10 +129,10 @@ fn taints_keep_pods_away() {
 }
 
 #[test]
-fn selectors_and_required_affinity_choose_nodes() {
+fn node_selector_and_affinity_filter_nodes() {
     let zones = || {
         let zone = |z: &str| json!({ "metadata": { "labels": { "zone": z } } });
-        cluster(vec![node("a", zone("x")), node("b", zone("y"))], vec![])
+        cache(vec![node("a", zone("x")), node("b", zone("y"))], vec![])
     };
     let required = |term: Value| {
         json!({ "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -160,13 +160,13 @@ fn selectors_and_required_affinity_choose_nodes() {
 }
 
 #[test]
-fn host_ports_are_held_once_per_address() {
+fn host_port_conflicts_per_address() {
     let port = |port: i32, ip: &str, protocol: &str| {
         json!({ "containers": [{ "name": "c", "ports": [
             { "containerPort": 80, "hostPort": port, "hostIP": ip, "protocol": protocol },
         ] }] })
     };
-    let held = || cluster(vec![node("a", json!({}))], vec![("a", port(80, "127.0.0.1", "TCP"))]);
+    let held = || cache(vec![node("a", json!({}))], vec![("a", port(80, "127.0.0.1", "TCP"))]);
     check(&held(), port(81, "127.0.0.1", "TCP"), "a");
     check(&held(), port(80, "127.0.0.2", "TCP"), "a");
     check(&held(), port(80, "127.0.0.1", "UDP"), "a");
@@ -177,15 +177,15 @@ fn host_ports_are_held_once_per_address() {
 }
 
 #[test]
-fn each_node_speaks_for_itself_and_the_sum_is_sorted() {
+fn fit_error_counts_and_sorts_node_reasons() {
     let nodes = vec![
         node("a", json!({ "spec": { "unschedulable": true } })),
         node("b", json!({})),
         node("c", json!({ "spec": { "taints": [{ "key": "k", "value": "v", "effect": "NoSchedule" }] } })),
     ];
     check(
-        &cluster(nodes, vec![("b", asking(json!({ "cpu": "4" })))]),
-        asking(json!({ "cpu": "1" })),
+        &cache(nodes, vec![("b", requesting(json!({ "cpu": "4" })))]),
+        requesting(json!({ "cpu": "1" })),
         "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), \
          1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/3 nodes are available: \
          1 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling.",
@@ -193,35 +193,35 @@ fn each_node_speaks_for_itself_and_the_sum_is_sorted() {
 }
 
 #[test]
-fn a_pod_that_never_preempts_says_so() {
-    let mut spec = asking(json!({ "cpu": "5" }));
+fn preemption_policy_never_is_reported() {
+    let mut spec = requesting(json!({ "cpu": "5" }));
     spec["preemptionPolicy"] = "Never".into();
     check(
-        &cluster(vec![node("a", json!({}))], vec![]),
+        &cache(vec![node("a", json!({}))], vec![]),
         spec,
         "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never.",
     );
 }
 
 #[test]
-fn of_those_that_fit_the_best_one_is_taken() {
+fn feasible_node_with_highest_score_is_selected() {
     let disliked = json!({ "spec": { "taints": [{ "key": "k", "effect": "PreferNoSchedule" }] } });
-    let busy = || vec![("a", asking(json!({ "cpu": "1" })))];
+    let busy = || vec![("a", requesting(json!({ "cpu": "1" })))];
     // Equal: the first by name. Less used: that one. Disliked: only when there is no other.
-    check(&cluster(vec![node("b", json!({})), node("a", json!({}))], vec![]), json!({}), "a");
-    check(&cluster(vec![node("a", json!({})), node("b", json!({}))], busy()), json!({}), "b");
-    check(&cluster(vec![node("a", json!({})), node("b", disliked.clone())], busy()), json!({}), "a");
-    check(&cluster(vec![node("b", disliked)], vec![]), json!({}), "b");
+    check(&cache(vec![node("b", json!({})), node("a", json!({}))], vec![]), json!({}), "a");
+    check(&cache(vec![node("a", json!({})), node("b", json!({}))], busy()), json!({}), "b");
+    check(&cache(vec![node("a", json!({})), node("b", disliked.clone())], busy()), json!({}), "a");
+    check(&cache(vec![node("b", disliked)], vec![]), json!({}), "b");
     let preferred = json!({ "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [
         { "weight": 5, "preference": { "matchExpressions": [
             { "key": "kubernetes.io/hostname", "operator": "In", "values": ["a"] } ] } },
     ] } } });
-    check(&cluster(vec![node("a", json!({})), node("b", json!({}))], busy()), preferred, "a");
+    check(&cache(vec![node("a", json!({})), node("b", json!({}))], busy()), preferred, "a");
 }
 
 #[test]
-fn claims_to_devices_wait_for_somebody_who_gives_out_devices() {
-    let one = || cluster(vec![node("a", json!({}))], vec![]);
+fn pod_with_resource_claims_is_unschedulable() {
+    let one = || cache(vec![node("a", json!({}))], vec![]);
     let claim = |source: Value| {
         let mut claim = json!({ "name": "gpu" });
         merge(&mut claim, source);

@@ -1,4 +1,4 @@
-//! How the scheduler follows a kind: a watch that starts anew with a list from time to time.
+//! Reflector: a watch that relists periodically, and the state of its list.
 
 use api::key::key;
 use api::lean::Lean;
@@ -12,26 +12,26 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-/// No watch is trusted for longer: a new list repairs what it lost.
-const RELIST: Duration = Duration::from_secs(600);
+/// Interval between two lists: a new list repairs lost events.
+const RELIST_INTERVAL: Duration = Duration::from_secs(600);
 
-/// How far the list of a kind has come.
+/// State of a kind's list.
 #[derive(Debug, Default)]
-pub(crate) struct Listing {
-    /// What the list that is being read has shown.
+pub(crate) struct ListState {
+    /// Keys of the list in progress.
     pub(crate) seen: HashSet<String>,
-    /// Whether a list was read to its end: a decision before that would rest on half of the facts.
-    pub(crate) complete: bool,
+    /// Whether the initial list is complete (`HasSynced`). Nothing is scheduled before, for the cache is incomplete.
+    pub(crate) synced: bool,
 }
 
-impl Listing {
-    /// Folds what a watch has shown into what is known, by its key; of each object, `keep` says what is kept. Gives the key of
-    /// what is new or says something new.
-    pub(crate) fn fold<K: Metadata<Ty = ObjectMeta>, T: PartialEq>(
+impl ListState {
+    /// Applies a watch event to `store`, which holds `transform` of each object by key. Returns the key of an object
+    /// that is new or changed.
+    pub(crate) fn apply_event<K: Metadata<Ty = ObjectMeta>, T: PartialEq>(
         &mut self,
-        known: &mut BTreeMap<String, T>,
+        store: &mut BTreeMap<String, T>,
         event: Event<Lean<K>>,
-        keep: impl Fn(K) -> T,
+        transform: impl Fn(K) -> T,
     ) -> Option<String> {
         let object = match event {
             Event::Init => {
@@ -40,12 +40,12 @@ impl Listing {
             }
             Event::InitDone => {
                 let seen = std::mem::take(&mut self.seen);
-                known.retain(|key, _| seen.contains(key));
-                self.complete = true;
+                store.retain(|key, _| seen.contains(key));
+                self.synced = true;
                 return None;
             }
             Event::Delete(Lean(object)) => {
-                known.remove(&key(object.metadata()));
+                store.remove(&key(object.metadata()));
                 return None;
             }
             Event::InitApply(Lean(object)) => {
@@ -54,21 +54,21 @@ impl Listing {
             }
             Event::Apply(Lean(object)) => object,
         };
-        let (key, kept) = (key(object.metadata()), keep(object));
-        let is_new = known.get(&key) != Some(&kept);
-        known.insert(key.clone(), kept);
-        is_new.then_some(key)
+        let (key, transformed) = (key(object.metadata()), transform(object));
+        let is_changed = store.get(&key) != Some(&transformed);
+        store.insert(key.clone(), transformed);
+        is_changed.then_some(key)
     }
 }
 
-/// A watch of all objects of a kind, with a back-off after an error.
-pub(crate) fn relisting<K>(api: Api<K>) -> BoxStream<'static, Result<Event<K>, Error>>
+/// Watches all objects of a kind, with a backoff after an error.
+pub(crate) fn relisting_watch<K>(api: Api<K>) -> BoxStream<'static, Result<Event<K>, Error>>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
     let watch = move || {
         let events = watcher(api.clone(), Config::default()).default_backoff();
-        events.take_until(tokio::time::sleep(RELIST))
+        events.take_until(tokio::time::sleep(RELIST_INTERVAL))
     };
     stream::repeat_with(watch).flatten().boxed()
 }

@@ -1,12 +1,12 @@
-//! Tables: placed Pods and one with constraints in, a node or the reasons out.
+//! Table tests: assigned Pods and an incoming Pod with constraints in, a node or the reasons out.
 
-use crate::test_cluster::{NODES, cluster, decide, pod, read, selector, with};
+use crate::test_cache::{NODES, cache, decide, pod, read, selector, with};
 use serde_json::{Value, json};
 
-/// The nodes that have a zone.
+/// Nodes that have the zone label.
 const ZONES: [&str; 3] = ["a1", "a2", "b1"];
 
-/// A Pod `web` with one constraint by zone, and another spec beside it.
+/// Returns a Pod `web` with one constraint by zone; `spec` is merged into its spec.
 fn spread(change: &Value, spec: Value) -> Value {
     let mut constraint = json!({ "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": selector("web") });
@@ -23,12 +23,12 @@ fn web(node: &str) -> (&str, Value) {
 }
 
 #[track_caller]
-fn check(nodes: &[&str], placed: &[(&str, Value)], pod: Value, expected: &str) {
-    assert_eq!(decide(&cluster(nodes, placed), pod), expected);
+fn check(nodes: &[&str], assigned: &[(&str, Value)], pod: Value, expected: &str) {
+    assert_eq!(decide(&cache(nodes, assigned), pod), expected);
 }
 
 #[test]
-fn no_domain_gets_more_ahead_than_it_may() {
+fn max_skew_limits_each_domain() {
     let one = || spread(&json!({}), json!({}));
     check(&ZONES, &[], one(), "a1");
     check(&ZONES, &[web("a1")], one(), "b1");
@@ -44,7 +44,7 @@ fn no_domain_gets_more_ahead_than_it_may() {
 }
 
 #[test]
-fn a_node_without_the_label_is_no_choice() {
+fn node_without_topology_key_is_rejected() {
     check(
         &["bare"],
         &[],
@@ -62,7 +62,7 @@ fn a_node_without_the_label_is_no_choice() {
 }
 
 #[test]
-fn only_pods_that_stay_in_the_same_namespace_and_are_selected_count() {
+fn spread_counts_selected_running_pods_of_namespace() {
     let one = || spread(&json!({}), json!({}));
     for metadata in [json!({ "namespace": "other" }), json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" })] {
         check(&ZONES, &[("a1", with(pod("web", json!({})), &metadata))], one(), "a2");
@@ -78,26 +78,26 @@ fn only_pods_that_stay_in_the_same_namespace_and_are_selected_count() {
 }
 
 #[test]
-fn one_that_begins_to_leave_is_counted_no_more() {
-    let mut cluster = cluster(&ZONES, &[web("a1")]);
-    assert_eq!(decide(&cluster, spread(&json!({}), json!({}))), "b1");
-    let leaving = json!({ "uid": "placed-0", "deletionTimestamp": "2026-01-01T00:00:00Z" });
-    let mut leaving = with(pod("web", json!({})), &leaving);
-    leaving["spec"]["nodeName"] = "a1".into();
-    cluster.set_pod(&read(leaving));
-    assert_eq!(decide(&cluster, spread(&json!({}), json!({}))), "a2");
+fn terminating_pod_is_not_counted_in_spread() {
+    let mut cache = cache(&ZONES, &[web("a1")]);
+    assert_eq!(decide(&cache, spread(&json!({}), json!({}))), "b1");
+    let termination = json!({ "uid": "placed-0", "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    let mut termination = with(pod("web", json!({})), &termination);
+    termination["spec"]["nodeName"] = "a1".into();
+    cache.set_pod(&read(termination));
+    assert_eq!(decide(&cache, spread(&json!({}), json!({}))), "a2");
 }
 
 #[test]
-fn with_too_few_domains_the_emptiest_is_one_that_is_not_there() {
+fn too_few_domains_make_global_minimum_zero() {
     let few = |least: i32| spread(&json!({ "minDomains": least }), json!({}));
-    let placed = || [web("a1"), web("b1")];
-    check(&ZONES, &placed(), few(2), "a2");
-    check(&ZONES, &placed(), few(3), "3 node(s) didn't match pod topology spread constraints | 3 no victims");
+    let assigned = || [web("a1"), web("b1")];
+    check(&ZONES, &assigned(), few(2), "a2");
+    check(&ZONES, &assigned(), few(3), "3 node(s) didn't match pod topology spread constraints | 3 no victims");
 }
 
 #[test]
-fn the_nodes_that_count_are_those_of_the_policies() {
+fn node_inclusion_policies_select_counted_nodes() {
     let in_a = || json!({ "nodeSelector": { "zone": "a" } });
     check(&ZONES, &[web("a1")], spread(&json!({}), in_a()), "a2");
     let refused = "1 node(s) didn't match Pod's node affinity/selector, \
@@ -115,16 +115,16 @@ fn the_nodes_that_count_are_those_of_the_policies() {
 }
 
 #[test]
-fn label_keys_stand_for_the_pods_own_values() {
+fn match_label_keys_use_the_pods_own_values() {
     let version = |pod: Value, version: &str| with(pod, &json!({ "labels": { "app": "web", "version": version } }));
     let keys = json!({ "matchLabelKeys": ["version", "absent"] });
-    let placed = || [("a1", version(pod("web", json!({})), "1"))];
-    check(&ZONES, &placed(), version(spread(&keys, json!({})), "1"), "b1");
-    check(&ZONES, &placed(), version(spread(&keys, json!({})), "2"), "a2");
+    let assigned = || [("a1", version(pod("web", json!({})), "1"))];
+    check(&ZONES, &assigned(), version(spread(&keys, json!({})), "1"), "b1");
+    check(&ZONES, &assigned(), version(spread(&keys, json!({})), "2"), "a2");
 }
 
 #[test]
-fn a_preference_takes_the_emptier_domain_and_refuses_none() {
+fn schedule_anyway_prefers_emptier_domain() {
     let anyway = || spread(&json!({ "whenUnsatisfiable": "ScheduleAnyway" }), json!({}));
     check(&ZONES, &[web("a1"), web("a2"), web("b1")], anyway(), "b1");
     check(&["a1", "a2"], &[web("a1"), web("a1")], anyway(), "a2");
@@ -133,7 +133,7 @@ fn a_preference_takes_the_emptier_domain_and_refuses_none() {
 }
 
 #[test]
-fn spread_speaks_before_company() {
+fn topology_spread_is_reported_before_affinity() {
     let mut one = spread(&json!({}), json!({}));
     one["spec"]["affinity"] = json!({ "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
         { "topologyKey": "zone", "labelSelector": selector("db") } ] } });
