@@ -1,11 +1,11 @@
 //! From objects of the API to rules.
 
-use super::gate::{Holder, Holders};
-use super::members::trim;
+use super::gate::{IpOwner, IpOwners};
+use super::pod_addresses::trim;
 use super::rules::table;
+use crate::command::run;
 use crate::destroy::real_tests::in_a_namespace;
-use crate::program::run;
-use crate::table::Table;
+use crate::nft_table::Table;
 use expect_test::{Expect, expect};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -44,13 +44,13 @@ fn policy(n: usize, spec: &Value) -> Arc<NetworkPolicy> {
 }
 
 fn made(specs: &[Value], pods: &[&str]) -> Table {
-    made_of(specs, pods, &Holders::new())
+    made_of(specs, pods, &IpOwners::new())
 }
 
-fn made_of(specs: &[Value], pods: &[&str], holders: &Holders) -> Table {
+fn made_of(specs: &[Value], pods: &[&str], owners: &IpOwners) -> Table {
     let policies: Vec<_> = specs.iter().enumerate().map(|(n, spec)| policy(n, spec)).collect();
     let pods: Vec<_> = pods.iter().map(|text| pod(text)).collect();
-    table(&policies, &pods, holders, &["shop", "bank"].map(namespace), "10.0.0.0/24".parse().expect("a CIDR"))
+    table(&policies, &pods, owners, &["shop", "bank"].map(namespace), "10.0.0.0/24".parse().expect("a CIDR"))
 }
 
 /// What a cluster of a shop and a bank has.
@@ -318,12 +318,12 @@ fn check_known(pods: &[&str], expected: &[&str]) {
 #[track_caller]
 fn check_known_to(reported: &[&str], pods: &[&str], expected: &[&str]) {
     let web = json!({"podSelector": {"matchLabels": {"app": "web"}}});
-    let holder = |text: &&str| {
+    let owner = |text: &&str| {
         let pod = pod(text);
         let ip = pod.status.as_ref().and_then(|status| status.pod_ip.clone()).expect("an address");
-        (ip.parse().expect("an address"), Holder::new(pod))
+        (ip.parse().expect("an address"), IpOwner::new(pod))
     };
-    let table = made_of(&[web], pods, &reported.iter().map(holder).collect());
+    let table = made_of(&[web], pods, &reported.iter().map(owner).collect());
     let known = table.maps["destinations"].elements.iter();
     let isolated = |verdict: &str| if verdict == "return" { "" } else { " isolated" };
     let known: Vec<String> = known.map(|(ip, verdict)| format!("{ip}{}", isolated(verdict))).collect();
@@ -354,7 +354,7 @@ fn a_reported_address_wins_over_every_status() {
 #[test]
 fn the_kernel_takes_all_of_it_and_every_change() {
     in_a_namespace(async || {
-        if crate::program::find("nft").is_none() {
+        if crate::command::find("nft").is_none() {
             println!("skipped: nft is not installed");
             return;
         }

@@ -1,7 +1,7 @@
-//! The Pods that policies speak of: pure.
+//! Pods by IP address, for NetworkPolicies: pure.
 
-use super::gate::Holders;
-use crate::services::traffic::protocol;
+use super::gate::IpOwners;
+use crate::services::service_ports::protocol;
 use api::address::ipv4;
 use api::pod::{is_sidecar, is_terminal};
 use api::selector::Selector;
@@ -13,17 +13,17 @@ use std::sync::Arc;
 
 pub(super) type Labels = BTreeMap<String, String>;
 
-/// A Pod with an address of its own.
+/// Pod with its own IP address.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Member<'a> {
+pub(super) struct PolicyPod<'a> {
     pub(super) ip: Ipv4Addr,
     pub(super) namespace: &'a str,
     labels: Option<&'a Labels>,
     spec: &'a PodSpec,
 }
 
-impl<'a> Member<'a> {
-    /// None of those that have no address, have ended, or are the node as far as the network is concerned.
+impl<'a> PolicyPod<'a> {
+    /// Returns `None` for a Pod without an address, a terminated one, or one with `hostNetwork`.
     fn of(pod: &'a Pod) -> Option<Self> {
         Self::at(ipv4(pod.status.as_ref()?.pod_ip.as_ref()?)?, pod)
     }
@@ -37,7 +37,7 @@ impl<'a> Member<'a> {
         selects(selector, self.labels)
     }
 
-    /// The numbers that it has for a port's name, as Services find them (`FindPort`).
+    /// Returns the container ports of a name (`FindPort`).
     pub(super) fn ports(&self, name: &str, of: &'static str) -> impl Iterator<Item = u16> {
         let sidecars = self.spec.init_containers.iter().flatten().filter(|c| is_sidecar(c));
         let ports = self.spec.containers.iter().chain(sidecars).flat_map(|c| c.ports.iter().flatten());
@@ -47,40 +47,40 @@ impl<'a> Member<'a> {
     }
 }
 
-/// Whether labels are selected; no selector is an empty one.
+/// Returns whether the selector matches; `None` matches everything.
 pub(super) fn selects(selector: Option<&LabelSelector>, labels: Option<&Labels>) -> bool {
     let Some(selector) = selector else { return true };
     let label = |key: &str| labels.and_then(|labels| labels.get(key)).map(String::as_str);
-    // An operator that there is not selects nothing.
+    // An invalid selector matches nothing.
     Selector::from_object(selector).is_ok_and(|selector| selector.matches(label))
 }
 
-/// All of them, by their addresses. The kubelet's report of an address wins over every status. While a Pod ends, its
-/// address may be another's already: the newest has it.
-pub(super) fn members<'a>(pods: &'a [Arc<Pod>], holders: &'a Holders) -> BTreeMap<Ipv4Addr, Member<'a>> {
-    let reported: BTreeMap<&str, Ipv4Addr> = holders.iter().map(|(ip, holder)| (holder.uid(), *ip)).collect();
+/// Returns the Pods by IP address. A report of the kubelet takes precedence over every status. The address of a
+/// terminating Pod may have been reused: the newest Pod wins.
+pub(super) fn pods_by_ip<'a>(pods: &'a [Arc<Pod>], owners: &'a IpOwners) -> BTreeMap<Ipv4Addr, PolicyPod<'a>> {
+    let reported: BTreeMap<&str, Ipv4Addr> = owners.iter().map(|(ip, owner)| (owner.uid(), *ip)).collect();
     let is_reported = |pod: &Pod| pod.metadata.uid.as_deref().is_some_and(|uid| reported.contains_key(uid));
     let mut oldest_first: Vec<&Pod> = pods.iter().map(AsRef::as_ref).filter(|pod| !is_reported(pod)).collect();
     oldest_first.sort_by_key(|pod| {
         let ObjectMeta { deletion_timestamp, creation_timestamp, uid, .. } = &pod.metadata;
         (deletion_timestamp.is_none(), creation_timestamp, uid)
     });
-    let mut members: BTreeMap<_, _> =
-        oldest_first.into_iter().filter_map(Member::of).map(|member| (member.ip, member)).collect();
+    let mut pods_by_ip: BTreeMap<_, _> =
+        oldest_first.into_iter().filter_map(PolicyPod::of).map(|pod| (pod.ip, pod)).collect();
     let newest: BTreeMap<&str, &Pod> =
         pods.iter().filter_map(|pod| Some((pod.metadata.uid.as_deref()?, &**pod))).collect();
-    for (ip, holder) in holders {
-        members.remove(ip);
-        let pod = newest.get(holder.uid()).copied().unwrap_or(&holder.pod);
-        members.extend(Member::at(*ip, pod).map(|member| (*ip, member)));
+    for (ip, owner) in owners {
+        pods_by_ip.remove(ip);
+        let pod = newest.get(owner.uid()).copied().unwrap_or(&owner.pod);
+        pods_by_ip.extend(PolicyPod::at(*ip, pod).map(|pod| (*ip, pod)));
     }
-    members
+    pods_by_ip
 }
 
-/// Leaves of a Pod what is looked at here.
+/// Removes the fields of a Pod that policies do not use.
 pub(super) fn trim(pod: &mut Pod) {
     trim_metadata(&mut pod.metadata);
-    let bare = |containers: Vec<Container>| -> Vec<Container> {
+    let trim_containers = |containers: Vec<Container>| -> Vec<Container> {
         let with_ports = containers.into_iter().filter(|c| c.ports.is_some());
         with_ports
             .map(|c| Container { ports: c.ports, restart_policy: c.restart_policy, ..Container::default() })
@@ -88,8 +88,8 @@ pub(super) fn trim(pod: &mut Pod) {
     };
     pod.spec = pod.spec.take().map(|spec| PodSpec {
         host_network: spec.host_network,
-        containers: bare(spec.containers),
-        init_containers: spec.init_containers.map(bare),
+        containers: trim_containers(spec.containers),
+        init_containers: spec.init_containers.map(trim_containers),
         ..PodSpec::default()
     });
     pod.status = pod.status.take().map(|status| PodStatus {

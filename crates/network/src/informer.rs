@@ -1,4 +1,5 @@
-//! Objects as the API has them; Services and EndpointSlices are watched once, for traffic and for names.
+//! Informers: reflectors with change notifications. Services and EndpointSlices are watched once, for the proxy and
+//! for DNS.
 
 use api::lean::Lean;
 use futures::TryStreamExt;
@@ -17,32 +18,32 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// No watch is trusted for longer: a new list repairs what it lost.
-const RELIST: Duration = Duration::from_secs(600);
+/// Interval between two lists: a new list repairs lost events.
+const RELIST_INTERVAL: Duration = Duration::from_secs(600);
 
-/// What is known of Services, and the word that it has changed.
+/// Informer of Services and EndpointSlices.
 #[derive(Clone)]
-pub(crate) struct Followed {
+pub(crate) struct ServiceInformer {
     services: Store<Service>,
     slices: Store<EndpointSlice>,
-    changed: Changed,
+    changed: ChangeNotifier,
 }
 
-impl Followed {
-    /// Watches until it is told to stop.
+impl ServiceInformer {
+    /// Starts the watches, which run until `stop` is cancelled.
     pub(crate) fn start(client: &Client, stop: &CancellationToken) -> Self {
-        let (services, of_services) = follow(Api::all(client.clone()), |_| {});
-        let (slices, of_slices) = follow(Api::all(client.clone()), |_| {});
-        let changed = Changed::by(stream::select(of_services, of_slices), stop);
+        let (services, service_changes) = start_reflector(Api::all(client.clone()), |_| {});
+        let (slices, slice_changes) = start_reflector(Api::all(client.clone()), |_| {});
+        let changed = ChangeNotifier::spawn(stream::select(service_changes, slice_changes), stop);
         Self { services, slices, changed }
     }
 
-    /// Waits until everything that is there was seen once.
-    pub(crate) async fn listed(&self) {
+    /// Waits until the initial lists are complete (`WaitForCacheSync`).
+    pub(crate) async fn wait_until_synced(&self) {
         let _ = tokio::join!(self.services.wait_until_ready(), self.slices.wait_until_ready());
     }
 
-    /// Waits for a change since it was last asked.
+    /// Waits for a change since the last call.
     pub(crate) async fn changed(&mut self) {
         self.changed.wait().await;
     }
@@ -56,45 +57,45 @@ impl Followed {
     }
 }
 
-/// The word that something has changed.
+/// Notification of changes.
 #[derive(Clone)]
-pub(crate) struct Changed(watch::Receiver<()>);
+pub(crate) struct ChangeNotifier(watch::Receiver<()>);
 
-impl Changed {
-    /// Goes through changes until it is told to stop.
-    pub(crate) fn by(changes: impl Stream<Item = ()> + Send + 'static, stop: &CancellationToken) -> Self {
-        let (tell, changed) = watch::channel(());
-        let watching = changes.for_each(move |()| {
-            let _ = tell.send(());
+impl ChangeNotifier {
+    /// Spawns a task that forwards changes until `stop` is cancelled.
+    pub(crate) fn spawn(changes: impl Stream<Item = ()> + Send + 'static, stop: &CancellationToken) -> Self {
+        let (sender, changed) = watch::channel(());
+        let forwarding = changes.for_each(move |()| {
+            let _ = sender.send(());
             std::future::ready(())
         });
-        tokio::spawn(stop.clone().run_until_cancelled_owned(watching));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(forwarding));
         Self(changed)
     }
 
-    /// Waits for a change since it was last asked.
+    /// Waits for a change since the last call.
     pub(crate) async fn wait(&mut self) {
         if self.0.changed().await.is_err() {
-            // Nobody watches any more: it has ended, and so does who waits here.
+            // The sender was dropped on shutdown; this task is cancelled, too.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// A copy of all objects of a kind, of which `trim` keeps what is needed, and a stream of its changes.
-pub(crate) fn follow<K>(api: Api<Lean<K>>, trim: fn(&mut K)) -> (Store<K>, impl Stream<Item = ()> + Send)
+/// Starts a reflector: returns a store of objects, reduced by `trim`, and a stream of changes.
+pub(crate) fn start_reflector<K>(api: Api<Lean<K>>, trim: fn(&mut K)) -> (Store<K>, impl Stream<Item = ()> + Send)
 where
     K: k8s_openapi::Metadata<Ty = ObjectMeta> + Lookup + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     <K as Lookup>::DynamicType: Eq + Hash + Clone + Default + Send + Sync,
 {
     let (reader, writer) = store();
-    let once = move || {
+    let new_watch = move || {
         let events = watcher(api.clone(), watcher::Config::default()).default_backoff();
-        events.take_until(tokio::time::sleep(RELIST))
+        events.take_until(tokio::time::sleep(RELIST_INTERVAL))
     };
-    let events = stream::repeat_with(once).flatten().map_ok(move |event| bare(event, trim));
+    let events = stream::repeat_with(new_watch).flatten().map_ok(move |event| trim_event(event, trim));
     let changes = reflector(writer, events).filter_map(async |event| match event {
-        // While a list is read, nothing has changed yet.
+        // The store is replaced only when the list is complete.
         Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => None,
         Ok(_) => Some(()),
         Err(e) => {
@@ -105,7 +106,7 @@ where
     (reader, changes)
 }
 
-fn bare<K>(event: watcher::Event<Lean<K>>, trim: fn(&mut K)) -> watcher::Event<K> {
+fn trim_event<K>(event: watcher::Event<Lean<K>>, trim: fn(&mut K)) -> watcher::Event<K> {
     use watcher::Event;
     let trimmed = |Lean(mut object)| {
         trim(&mut object);

@@ -1,4 +1,4 @@
-//! Runs the firewall's own programs: they have no other stable interface.
+//! Runs nft, iptables, conntrack and modprobe: they have no other stable interface.
 
 use crate::Error;
 use std::path::PathBuf;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-const DEADLINE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Where a program lies, if it is installed. A service's PATH often lacks the sbin directories.
+/// Returns the path of a program, if it is installed. The PATH of a service often lacks the sbin directories.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -18,7 +18,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Runs it with `input` and returns its output.
+/// Runs a program with `input` on stdin and returns its stdout.
 pub(crate) async fn run(program: &'static str, args: &[&str], input: &str) -> Result<String, Error> {
     let failed = |reason: String| Error::Program { program, reason };
     let file = find(program).ok_or_else(|| failed("not installed".into()))?;
@@ -31,18 +31,18 @@ pub(crate) async fn run(program: &'static str, args: &[&str], input: &str) -> Re
             .kill_on_drop(true)
             .spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A program that ends without reading all says why on stderr.
+            // A program that exits without reading its input reports why on stderr.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         child.wait_with_output().await
     };
-    let output = tokio::time::timeout(DEADLINE, run)
+    let output = tokio::time::timeout(TIMEOUT, run)
         .await
-        .map_err(|_| failed(format!("no answer within {} s", DEADLINE.as_secs())))?
+        .map_err(|_| failed(format!("no answer within {} s", TIMEOUT.as_secs())))?
         .map_err(|e| failed(e.to_string()))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(failed(format!("{}: {}", output.status, said.trim())))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(failed(format!("{}: {}", output.status, stderr.trim())))
 }

@@ -1,4 +1,4 @@
-//! What libcni's cache knows of a network: the ports of its Pods, and what is left when Pods are not removed one by one.
+//! libcni's cache: the bridge ports of Pods, and the state that is left when Pods are not removed one by one.
 
 use ipnet::Ipv4Net;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-/// A file of libcni's cache, which has one for every interface that it added.
+/// File of libcni's cache; there is one for every interface that it added.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CacheEntry {
@@ -14,7 +14,7 @@ struct CacheEntry {
     network_name: String,
     #[serde(default)]
     container_id: String,
-    /// Only newer libcni writes it.
+    /// Written by newer versions of libcni only.
     #[serde(default, rename = "netns")]
     netns: Option<PathBuf>,
     #[serde(default)]
@@ -31,7 +31,7 @@ struct CacheResult {
 
 #[derive(Debug, Deserialize)]
 struct Address {
-    /// With its prefix.
+    /// Address with its prefix length.
     address: String,
 }
 
@@ -41,24 +41,24 @@ struct Interface {
     name: String,
     #[serde(default)]
     mac: String,
-    /// The network namespace that the interface was put into; empty for the host's end.
+    /// Network namespace of the interface; empty for the host's end.
     #[serde(default)]
     sandbox: String,
 }
 
-/// What the cache knows of a network.
+/// Cache files and network namespaces of a network.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cached {
+pub(crate) struct CachedNetwork {
     pub(crate) files: Vec<PathBuf>,
     pub(crate) namespaces: Vec<PathBuf>,
 }
 
-/// Where a Pod is plugged into the bridge.
+/// Bridge port of a Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Port {
-    /// The node's end of the Pod's veth pair.
+    /// The host's end of the Pod's veth pair.
     pub(crate) veth: String,
-    /// The Pod's end.
+    /// MAC address of the Pod's end.
     pub(crate) mac: String,
     pub(crate) ip: Ipv4Addr,
 }
@@ -69,33 +69,33 @@ impl CacheEntry {
         let veth = interfaces.iter().find(|i| i.sandbox.is_empty() && i.name != self.network_name)?;
         let own = interfaces.iter().find(|i| !i.sandbox.is_empty())?;
         let ip = self.result.ips.iter().find_map(|ip| ip.address.parse::<Ipv4Net>().ok())?.addr();
-        // They become part of a script.
+        // The values become part of an nft script.
         let is_name = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
         let is_mac = own.mac.len() == 17 && own.mac.bytes().all(|b| b.is_ascii_hexdigit() || b == b':');
         (is_name(&veth.name) && is_mac).then(|| Port { veth: veth.name.clone(), mac: own.mac.clone(), ip })
     }
 }
 
-/// The port of a sandbox.
+/// Returns the bridge port of a Pod sandbox.
 pub(crate) fn port(dir: &Path, network: &str, sandbox: &str) -> Option<Port> {
     let entry = std::fs::read(dir.join(format!("{network}-{sandbox}-eth0"))).ok()?;
     serde_json::from_slice::<CacheEntry>(&entry).ok()?.port()
 }
 
-/// The ports of all Pods of a network, by their sandboxes.
+/// Returns the bridge ports of a network by sandbox.
 pub(crate) fn ports(dir: &Path, network: &str) -> std::io::Result<BTreeMap<String, Port>> {
     let entries = entries(dir)?.into_iter().map(|(_, entry)| entry).filter(|entry| entry.network_name == network);
     Ok(entries.filter_map(|entry| Some((entry.container_id.clone(), entry.port()?))).collect())
 }
 
 /// Reads the cache of `network` in `dir`; the loopback interface of the same Pods is included.
-pub(crate) fn cached(dir: &Path, network: &str) -> std::io::Result<Cached> {
+pub(crate) fn read_network(dir: &Path, network: &str) -> std::io::Result<CachedNetwork> {
     let entries = entries(dir)?;
-    let ours: Vec<String> =
+    let container_ids: Vec<String> =
         entries.iter().filter(|(_, e)| e.network_name == network).map(|(_, e)| e.container_id.clone()).collect();
-    let mut found = Cached::default();
+    let mut found = CachedNetwork::default();
     for (path, entry) in entries {
-        if !ours.contains(&entry.container_id) {
+        if !container_ids.contains(&entry.container_id) {
             continue;
         }
         found.files.push(path);
@@ -113,7 +113,7 @@ fn entries(dir: &Path) -> std::io::Result<Vec<(PathBuf, CacheEntry)>> {
     let mut entries = Vec::new();
     for file in std::fs::read_dir(dir)? {
         let path = file?.path();
-        // A file that vanishes or is no entry is none of ours.
+        // Files that vanish, or are not cache entries, are skipped.
         let Ok(bytes) = std::fs::read(&path) else { continue };
         if let Ok(entry) = serde_json::from_slice::<CacheEntry>(&bytes) {
             entries.push((path, entry));
@@ -122,16 +122,16 @@ fn entries(dir: &Path) -> std::io::Result<Vec<(PathBuf, CacheEntry)>> {
     Ok(entries)
 }
 
-/// From `iptables -t <table> -S`: the input of `iptables-restore --noflush` that removes this network's own rules and
-/// its host ports (the chains that portmap makes per Pod); `None` when there is nothing to remove.
+/// Converts `iptables -t <table> -S` into the input of `iptables-restore --noflush` that removes this network's rules
+/// and host port chains (portmap's, one per Pod); `None` if there is nothing to remove.
 pub(crate) fn stale_rules(table: &str, listing: &str, network: &str) -> Option<String> {
-    let marks = [format!("\"dnat name: \\\"{network}\\\" id: "), crate::firewall::comment(network)];
+    let markers = [format!("\"dnat name: \\\"{network}\\\" id: "), crate::firewall::comment(network)];
     let marked = |line: &str| {
-        marks.iter().any(|mark| {
-            line.find(mark.as_str()).is_some_and(|at| {
-                // The mark must not be the beginning of a longer name.
-                let rest = &line[at + mark.len()..];
-                mark.ends_with(' ') || rest.is_empty() || rest.starts_with([' ', '"'])
+        markers.iter().any(|marker| {
+            line.find(marker.as_str()).is_some_and(|at| {
+                // The marker must not be a prefix of a longer name.
+                let rest = &line[at + marker.len()..];
+                marker.ends_with(' ') || rest.is_empty() || rest.starts_with([' ', '"'])
             })
         })
     };
@@ -207,7 +207,7 @@ mod tests {
         write("cni-loopback-c1-lo", r#"{"containerId":"c1","networkName":"cni-loopback","netns":"/run/netns/cni-1"}"#);
         write("pd-2-c2-eth0", r#"{"containerId":"c2","networkName":"pd-2","netns":"/run/netns/cni-2"}"#);
         write("damaged", "{");
-        let found = cached(dir.path(), "pd-1").expect("readable");
+        let found = read_network(dir.path(), "pd-1").expect("readable");
         assert_eq!(found.namespaces, [PathBuf::from("/run/netns/cni-1")]);
         assert_eq!(found.files, [dir.path().join("cni-loopback-c1-lo"), dir.path().join("pd-1-c1-eth0")]);
     }

@@ -1,15 +1,15 @@
-//! A table of nftables as data, and the transaction that makes one of another: pure.
+//! nftables table as data, and the transaction between two states: pure.
 
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What a table holds, by names.
+/// Contents of a table by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Table {
-    /// Maps from addresses and ports to verdicts: their type, and what is in them.
+    /// Verdict maps by name.
     pub(crate) maps: BTreeMap<&'static str, Map>,
-    /// Sets that the kernel fills: what they are declared as.
+    /// Declarations of sets that the packet path updates.
     pub(crate) sets: BTreeMap<String, String>,
     pub(crate) chains: BTreeMap<String, Chain>,
 }
@@ -17,38 +17,38 @@ pub(crate) struct Table {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Map {
     pub(crate) of: &'static str,
-    /// Verdicts by keys.
+    /// Verdicts by key.
     pub(crate) elements: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Chain {
-    /// Where packets enter it from; none where other chains lead to it.
+    /// Hook of a base chain; `None` for a regular chain.
     pub(crate) hook: Option<&'static str>,
     pub(crate) rules: Vec<String>,
 }
 
-/// What makes a name of a text: so many bytes of its digest.
+/// Returns the first `bytes` bytes of the text's digest, in hex.
 pub(crate) fn digest(text: &str, bytes: usize) -> String {
     Sha256::digest(text).iter().take(bytes).map(|b| format!("{b:02X}")).collect()
 }
 
 impl Table {
-    /// The transaction for `nft -f` that makes this table of `old`, or of whatever is there under the name when that is not
-    /// known. What stays keeps its state: clients keep their endpoints.
+    /// Returns the transaction for `nft -f` from `old` to this table; without `old`, the table is replaced. Unchanged
+    /// sets keep their elements (session affinity).
     pub(crate) fn script(&self, name: &str, old: Option<&Self>) -> String {
         let empty = Self::default();
         let mut script = Script { table: name, text: String::new() };
         if old.is_none() {
-            // It is declared before it is deleted because deleting needs it to exist.
+            // "delete" fails for a missing table: it is added first.
             for verb in ["add", "delete", "add"] {
                 let _ = writeln!(script.text, "{verb} table ip {name}");
             }
         }
         let old = old.unwrap_or(&empty);
         script.declare(self, old);
-        script.fill(self, old);
-        script.drop(self, old);
+        script.set_contents(self, old);
+        script.delete_unused(self, old);
         script.text
     }
 }
@@ -68,7 +68,7 @@ impl Script<'_> {
         );
     }
 
-    /// Everything that rules and elements name must be there before them.
+    /// Adds maps, sets and chains before the rules and elements that refer to them.
     fn declare(&mut self, new: &Table, old: &Table) {
         for (name, map) in new.maps.iter().filter(|(name, _)| !old.maps.contains_key(*name)) {
             self.line("add", "map", name, &format!("{{ type {} : verdict ; }}", map.of));
@@ -81,7 +81,7 @@ impl Script<'_> {
         }
     }
 
-    fn fill(&mut self, new: &Table, old: &Table) {
+    fn set_contents(&mut self, new: &Table, old: &Table) {
         for (name, chain) in new.chains.iter().filter(|(name, chain)| old.chains.get(*name) != Some(chain)) {
             if old.chains.contains_key(name) {
                 self.line("flush", "chain", name, "");
@@ -91,25 +91,25 @@ impl Script<'_> {
             }
         }
         for (name, map) in &new.maps {
-            let before = old.maps.get(name).map(|map| &map.elements);
-            let was = |key: &str| before.and_then(|before| before.get(key));
-            // One that changes is taken out first: an element that is there cannot be added with another verdict.
+            let old_elements = old.maps.get(name).map(|map| &map.elements);
+            let old_verdict = |key: &str| old_elements.and_then(|old_elements| old_elements.get(key));
+            // A changed element is deleted first: adding an existing key with another verdict fails.
             for (key, _) in
-                before.into_iter().flatten().filter(|(key, verdict)| map.elements.get(*key) != Some(verdict))
+                old_elements.into_iter().flatten().filter(|(key, verdict)| map.elements.get(*key) != Some(verdict))
             {
                 self.line("delete", "element", name, &format!("{{ {key} }}"));
             }
-            for (key, verdict) in map.elements.iter().filter(|(key, verdict)| was(key) != Some(verdict)) {
+            for (key, verdict) in map.elements.iter().filter(|(key, verdict)| old_verdict(key) != Some(verdict)) {
                 self.line("add", "element", name, &format!("{{ {key} : {verdict} }}"));
             }
         }
     }
 
-    /// Chains are emptied first, for they name each other.
-    fn drop(&mut self, new: &Table, old: &Table) {
-        let gone: Vec<&String> = old.chains.keys().filter(|name| !new.chains.contains_key(*name)).collect();
+    /// Chains are flushed before they are deleted, since they refer to each other.
+    fn delete_unused(&mut self, new: &Table, old: &Table) {
+        let unused: Vec<&String> = old.chains.keys().filter(|name| !new.chains.contains_key(*name)).collect();
         for verb in ["flush", "delete"] {
-            for name in &gone {
+            for name in &unused {
                 self.line(verb, "chain", name, "");
             }
         }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use expect_test::{Expect, expect};
 
-    /// A table with chains (`name: rule; rule`), and elements of the map `m`.
+    /// Returns a table with chains (`name: rule; rule`) and elements of the map `m`.
     fn table(chains: &[(&str, &[&str])], elements: &[(&str, &str)], sets: &[&str]) -> Table {
         let mut table = Table::default();
         for (name, rules) in chains {

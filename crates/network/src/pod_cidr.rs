@@ -1,34 +1,34 @@
-//! Which CIDR a Pod network gets: pure.
+//! Allocation of the Pod CIDR: pure.
 
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
-/// The range that CIDRs are picked from; the first one is what most Kubernetes networks use.
-const POOL: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 244, 0, 0), 16);
-const POOL_PREFIX: u8 = 24;
+/// Range of allocated CIDRs; its first block is the default of most Kubernetes networks.
+const DEFAULT_POOL: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 244, 0, 0), 16);
+const DEFAULT_PREFIX_LEN: u8 = 24;
 
-/// Addresses that somebody on this machine uses: a route or an address of an interface.
+/// CIDR in use on this machine: a route, or an address of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Occupied {
+pub(crate) struct UsedCidr {
     pub(crate) net: Ipv4Net,
-    /// The interface, for the message.
+    /// Interface, for the error message.
     pub(crate) device: String,
 }
 
-/// What is wished for.
+/// Requested CIDR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// This one or none.
-    Given(Ipv4Net),
-    /// The one that was picked before, if it is still free.
-    Remembered(Ipv4Net),
-    /// Any.
+pub(crate) enum CidrRequest {
+    /// Exactly this CIDR (`--pod-cidr`).
+    Explicit(Ipv4Net),
+    /// The CIDR of the last run, if it is still free.
+    Previous(Ipv4Net),
+    /// Any free CIDR.
     Any,
 }
 
-/// Why no CIDR could be taken.
+/// Error of the allocation.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum ChooseError {
+pub enum PodCidrError {
     /// The given CIDR has no room for a gateway and a Pod.
     #[error("the Pod CIDR {0} is not usable: it must be an IPv4 block of unicast addresses between /8 and /29")]
     Size(Ipv4Net),
@@ -47,46 +47,46 @@ pub enum ChooseError {
     Exhausted,
 }
 
-/// Chooses a CIDR that collides with nothing in `occupied`, which must not list the own bridge.
-pub(crate) fn choose(wish: Wish, occupied: &[Occupied]) -> Result<Ipv4Net, ChooseError> {
-    match wish {
-        Wish::Given(net) => {
+/// Allocates a CIDR that overlaps with nothing in `in_use`, which must not contain the network's own bridge.
+pub(crate) fn allocate(request: CidrRequest, in_use: &[UsedCidr]) -> Result<Ipv4Net, PodCidrError> {
+    match request {
+        CidrRequest::Explicit(net) => {
             let net = net.trunc();
             if !(8..=29).contains(&net.prefix_len()) || !is_unicast(net.network()) {
-                return Err(ChooseError::Size(net));
+                return Err(PodCidrError::Size(net));
             }
-            match collision(net, occupied) {
+            match find_overlap(net, in_use) {
                 None => Ok(net),
                 Some(other) => {
-                    Err(ChooseError::Overlap { wanted: net, taken: other.net, device: other.device.clone() })
+                    Err(PodCidrError::Overlap { wanted: net, taken: other.net, device: other.device.clone() })
                 }
             }
         }
-        Wish::Remembered(net) if collision(net, occupied).is_none() => Ok(net),
-        Wish::Remembered(_) | Wish::Any => POOL
-            .subnets(POOL_PREFIX)
+        CidrRequest::Previous(net) if find_overlap(net, in_use).is_none() => Ok(net),
+        CidrRequest::Previous(_) | CidrRequest::Any => DEFAULT_POOL
+            .subnets(DEFAULT_PREFIX_LEN)
             .into_iter()
             .flatten()
-            .find(|net| collision(*net, occupied).is_none())
-            .ok_or(ChooseError::Exhausted),
+            .find(|net| find_overlap(*net, in_use).is_none())
+            .ok_or(PodCidrError::Exhausted),
     }
 }
 
-/// What `net` collides with. A route to a very wide block (the default route, a VPN's 10.0.0.0/8) says where packets
-/// go that nobody asks for more precisely, and the Pod network does: that is no collision.
-fn collision(net: Ipv4Net, occupied: &[Occupied]) -> Option<&Occupied> {
-    occupied.iter().find(|other| {
+/// Returns the CIDR in use that overlaps with `net`. Routes to wide blocks (the default route, a VPN's 10.0.0.0/8) do
+/// not count: the more specific route of the Pod network takes precedence.
+fn find_overlap(net: Ipv4Net, in_use: &[UsedCidr]) -> Option<&UsedCidr> {
+    in_use.iter().find(|other| {
         let wide = other.net.prefix_len() < 16 && other.net.prefix_len() < net.prefix_len();
         !wide && (other.net.contains(&net) || net.contains(&other.net))
     })
 }
 
-/// Whether hosts can have such addresses.
+/// Returns whether hosts can have such addresses.
 fn is_unicast(ip: Ipv4Addr) -> bool {
     !(ip.octets()[0] == 0 || ip.is_loopback() || ip.octets()[0] >= 224)
 }
 
-/// The gateway: the first address of the block.
+/// Returns the gateway: the first address of the CIDR.
 pub(crate) fn gateway(net: Ipv4Net) -> Ipv4Addr {
     net.hosts().next().unwrap_or(net.network())
 }
@@ -97,15 +97,15 @@ mod tests {
 
     /// `wish` is a CIDR, a CIDR with `?` (remembered) or empty; `occupied` is a list of `CIDR`s of device `br0`.
     #[track_caller]
-    fn check(wish: &str, occupied: &[&str], expected: Result<&str, &str>) {
+    fn check(request: &str, in_use: &[&str], expected: Result<&str, &str>) {
         let net = |s: &str| s.parse::<Ipv4Net>().expect("a CIDR");
-        let wish = match wish.strip_suffix('?') {
-            Some(s) => Wish::Remembered(net(s)),
-            None if wish.is_empty() => Wish::Any,
-            None => Wish::Given(net(wish)),
+        let request = match request.strip_suffix('?') {
+            Some(s) => CidrRequest::Previous(net(s)),
+            None if request.is_empty() => CidrRequest::Any,
+            None => CidrRequest::Explicit(net(request)),
         };
-        let occupied: Vec<_> = occupied.iter().map(|s| Occupied { net: net(s), device: "br0".into() }).collect();
-        let got = choose(wish, &occupied).map_err(|e| e.to_string());
+        let in_use: Vec<_> = in_use.iter().map(|s| UsedCidr { net: net(s), device: "br0".into() }).collect();
+        let got = allocate(request, &in_use).map_err(|e| e.to_string());
         assert_eq!(got.as_ref().map(ToString::to_string).map_err(String::as_str), expected.map(Into::into));
     }
 
