@@ -54,7 +54,7 @@ impl AntiSpoof {
     /// When nft fails.
     pub(crate) async fn add(&self, sandbox: &str) -> Result<(), String> {
         let Some(port) = port(&self.cache, &self.bridge, sandbox) else {
-            tracing::warn!(sandbox, "libcni's cache lacks a sandbox: what its Pod sends is not checked");
+            tracing::warn!(sandbox, "sandbox not found in CNI cache, skipping anti-spoofing");
             return Ok(());
         };
         let mut added = self.added.lock().await;

@@ -13,7 +13,7 @@ pub(crate) async fn enable_netfilter(bridge: &str) -> bool {
     let tracked = enable_setting(&format!("/sys/class/net/{bridge}/bridge/nf_call_iptables"))
         && Path::new("/proc/sys/net/bridge").exists();
     if !tracked {
-        tracing::info!("without br_netfilter Pods see the gateway as the client of their Services");
+        tracing::info!("br_netfilter is not available, masquerading Service traffic between pods");
     }
     tracked
 }
@@ -21,7 +21,7 @@ pub(crate) async fn enable_netfilter(bridge: &str) -> bool {
 /// Routes packets from this node's 127.0.0.1 to Pods, for NodePorts. Rules drop those of others.
 pub(crate) fn route_loopback(bridge: &str) {
     if !enable_setting(&format!("/proc/sys/net/ipv4/conf/{bridge}/route_localnet")) {
-        tracing::info!("node ports do not answer at 127.0.0.1 here");
+        tracing::info!("failed to enable route_localnet, NodePorts are not available at 127.0.0.1");
     }
 }
 
@@ -35,7 +35,7 @@ pub(crate) async fn drop_pod_ipv6(bridge: &str, table: &str) {
          add rule ip6 {table} forward iifname {bridge} oifname {bridge} drop\n"
     );
     if !is_filtered || run("nft", &["-f", "-"], &script).await.is_err() {
-        tracing::info!("NetworkPolicies do not keep Pods from speaking IPv6 with each other here");
+        tracing::info!("failed to drop IPv6 traffic between pods");
     }
 }
 

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_rules_of_this_network_go() {
+    fn only_own_iptables_rules_are_removed() {
         check(
             "pd-1",
             &expect![[r#"
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_names_the_namespaces_of_this_network() {
+    fn cni_cache_lists_own_network_namespaces() {
         let dir = tempfile::tempdir().expect("a directory");
         let write = |name: &str, text: &str| {
             std::fs::write(dir.path().join(name), text).expect("writable");

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_has_a_bridge_and_host_ports() {
+    fn conflist_has_bridge_and_portmap() {
         check(
             Some(1400),
             true,
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_way_out_and_without_portmap_it_is_the_bridge_alone() {
+    fn conflist_without_uplink_and_portmap_has_only_bridge() {
         check(
             None,
             false,

@@ -75,7 +75,7 @@ async fn remove_links(names: &Names) -> Result<(), Error> {
         return Ok(());
     };
     if bridge.alias.as_ref().is_some_and(|alias| *alias != names.alias) {
-        tracing::warn!(bridge = names.bridge, "is left alone: it is not this data directory's");
+        tracing::warn!(bridge = names.bridge, "skipping bridge of another data directory");
         return Ok(());
     }
     for port in machine.ports(bridge.index) {

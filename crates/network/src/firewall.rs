@@ -14,11 +14,11 @@ pub(crate) async fn masquerade(names: &Names, cidr: Ipv4Net) -> Result<bool, Err
         match run("nft", &["-f", "-"], &nft_table(&names.bridge, cidr)).await {
             Ok(_) => return Ok(true),
             // The kernel may lack nf_tables and have iptables.
-            Err(e) => tracing::debug!("nftables is not usable: {e}"),
+            Err(e) => tracing::debug!(error = %e, "failed to use nftables"),
         }
     }
     if find("iptables").is_none() {
-        tracing::warn!("neither nft nor iptables works here: Pods reach this node but nothing beyond it");
+        tracing::warn!("neither nft nor iptables is available, disabling masquerading of pod traffic");
         return Ok(false);
     }
     let cidr = cidr.to_string();
@@ -94,7 +94,7 @@ mod tests {
     use expect_test::expect;
 
     #[test]
-    fn the_table_replaces_itself() {
+    fn masquerade_table_replaces_itself() {
         expect![[r#"
             table ip pd-0a
             delete table ip pd-0a

@@ -99,7 +99,7 @@ where
         Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => None,
         Ok(_) => Some(()),
         Err(e) => {
-            tracing::warn!("the watch of {} is interrupted: {e}", K::KIND);
+            tracing::warn!(kind = K::KIND, error = %e, "failed to watch objects");
             None
         }
     });

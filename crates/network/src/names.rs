@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_data_directory_has_a_bridge_of_its_own() {
+    fn each_data_directory_has_its_own_bridge() {
         let (a, b) = (Names::of(Path::new("/a")), Names::of(Path::new("/b")));
         assert_ne!(a.bridge, b.bridge);
         assert_ne!(a.mac, b.mac);
@@ -70,12 +70,12 @@ mod tests {
     }
 
     #[test]
-    fn the_default_data_directory_has_the_plain_name() {
+    fn default_data_directory_has_bridge_podium() {
         assert_eq!(Names::of(Path::new(DEFAULT_DATA_DIR)).bridge, "podium");
     }
 
     #[test]
-    fn a_long_path_still_gives_an_alias_that_the_kernel_takes() {
+    fn long_path_yields_valid_interface_alias() {
         let names = Names::of(Path::new(&format!("/{}", "x".repeat(300))));
         assert!(names.alias.len() < 256);
     }

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_replaced_when_it_is_not_known() {
+    fn unknown_table_is_replaced() {
         let new = table(&[("in", &["ip daddr vmap @m"]), ("a", &["drop"])], &[("10.0.0.1", "goto a")], &["s"]);
         check(
             None,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changes_is_touched() {
+    fn transaction_contains_only_changes() {
         let old =
             table(&[("a", &["drop"]), ("b", &["jump a"])], &[("10.0.0.1", "goto a"), ("10.0.0.2", "goto b")], &["s"]);
         check(Some(&old), &old, &expect![""]);

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_free_block_is_picked() {
+    fn first_free_block_is_allocated() {
         check("", &[], Ok("10.244.0.0/24"));
         check("", &["0.0.0.0/0", "127.0.0.0/8", "192.0.2.0/24"], Ok("10.244.0.0/24"));
         check("", &["10.244.0.0/24"], Ok("10.244.1.0/24"));
@@ -120,19 +120,19 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_route_is_no_collision_but_an_address_inside_is() {
+    fn wide_route_does_not_overlap_but_inner_address_does() {
         check("", &["10.0.0.0/8"], Ok("10.244.0.0/24"));
         check("", &["10.0.0.0/8", "10.244.0.9/32"], Ok("10.244.1.0/24"));
         check("10.244.5.0/24", &["10.0.0.0/8"], Ok("10.244.5.0/24"));
     }
 
     #[test]
-    fn a_full_pool_is_an_error() {
+    fn exhausted_pool_is_an_error() {
         check("", &["10.244.0.0/16"], Err("every /24 of 10.244.0.0/16 is in use on this machine: give a Pod CIDR"));
     }
 
     #[test]
-    fn a_given_block_is_taken_or_refused() {
+    fn explicit_cidr_is_validated_and_checked_for_overlap() {
         check("10.9.0.0/16", &["10.244.0.0/24"], Ok("10.9.0.0/16"));
         check("10.9.3.7/24", &[], Ok("10.9.3.0/24"));
         check("10.9.0.0/16", &["10.9.4.0/24"], Err("the Pod CIDR 10.9.0.0/16 overlaps with 10.9.4.0/24 on br0"));
@@ -153,13 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn a_remembered_block_is_kept_while_it_is_free() {
+    fn previous_cidr_is_reused_while_it_is_free() {
         check("10.244.7.0/24?", &["10.244.0.0/24"], Ok("10.244.7.0/24"));
         check("10.244.7.0/24?", &["10.244.7.0/24"], Ok("10.244.0.0/24"));
     }
 
     #[test]
-    fn the_gateway_is_the_first_address() {
+    fn gateway_is_the_first_address() {
         assert_eq!(gateway("10.244.3.0/24".parse().expect("a CIDR")).to_string(), "10.244.3.1");
     }
 }

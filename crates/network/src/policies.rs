@@ -134,7 +134,7 @@ async fn remove_tables(bridge: &str) -> bool {
     let _ = run("nft", &["-f", "-"], &script("ip6")).await;
     let removed = run("nft", &["-f", "-"], &script("ip")).await;
     if let Err(e) = &removed {
-        tracing::warn!("the rules of NetworkPolicies cannot be removed: {e}");
+        tracing::warn!(error = %e, "failed to remove nftables rules of NetworkPolicies");
     }
     removed.is_ok()
 }

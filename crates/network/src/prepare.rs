@@ -40,7 +40,7 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     let leads_services = has_nftables;
     let checks_senders = has_nftables && anti_spoof::install(&names.bridge, &CniPaths::default().cni_cache).await;
     if !has_nftables {
-        tracing::warn!("without nftables nobody leads the traffic of Services, and NetworkPolicies do not act");
+        tracing::warn!("nftables is not available, disabling Services and NetworkPolicies");
     }
     Ok(Network {
         conf_dir: names.conf_dir(),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_bridge_that_is_marked_or_fresh_is_taken_over() {
+    fn only_own_or_unused_bridge_is_taken_over() {
         check(Some("podium /a"), true, true, true);
         check(Some("podium /b"), true, false, false);
         check(None, true, false, true);

@@ -108,7 +108,7 @@ async fn firewall_rules(bridge: &str) -> usize {
 }
 
 #[test]
-fn a_network_is_made_taken_over_and_removed() {
+fn network_is_created_taken_over_and_destroyed() {
     in_a_namespace(async || {
         let dir = tempfile::tempdir().expect("a directory");
         let data_dir = dir.path().join("data");
@@ -151,7 +151,7 @@ fn a_network_is_made_taken_over_and_removed() {
 }
 
 #[test]
-fn two_networks_side_by_side_do_not_collide() {
+fn two_networks_get_disjoint_cidrs() {
     in_a_namespace(async || {
         let dir = tempfile::tempdir().expect("a directory");
         let options = |name: &str| Options::new(dir.path().join(name));
@@ -177,7 +177,7 @@ fn two_networks_side_by_side_do_not_collide() {
 }
 
 #[test]
-fn a_bridge_of_somebody_else_is_an_error() {
+fn foreign_bridge_is_an_error() {
     in_a_namespace(async || {
         let dir = tempfile::tempdir().expect("a directory");
         let names = Names::of(dir.path());
@@ -196,7 +196,7 @@ fn a_bridge_of_somebody_else_is_an_error() {
 
 /// A machine's gateways are known, so that no pool of addresses swallows them.
 #[test]
-fn gateways_are_those_of_the_routes() {
+fn gateways_are_read_from_routes() {
     in_a_namespace(|| async {
         let told = async |args: &str| {
             let done = Command::new("ip").args(args.split(' ')).status().await.expect("ip runs");

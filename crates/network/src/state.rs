@@ -28,7 +28,7 @@ pub(crate) fn load_cidr(names: &Names) -> Result<Option<Ipv4Net>, Error> {
     let path = path(names);
     match fs::read(&path) {
         Ok(bytes) => Ok(serde_json::from_slice::<State>(&bytes)
-            .inspect_err(|e| tracing::warn!(path = %path.display(), "forgets its Pod CIDR: {e}"))
+            .inspect_err(|e| tracing::warn!(path = %path.display(), error = %e, "failed to parse saved pod CIDR"))
             .ok()
             .map(|s| s.pod_cidr)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cidr_is_remembered_and_a_damaged_record_is_none() {
+    fn saved_cidr_is_loaded_and_invalid_file_is_ignored() {
         let dir = tempfile::tempdir().expect("a directory");
         let names = Names::of(dir.path());
         fs::create_dir_all(names.dir()).expect("a directory");

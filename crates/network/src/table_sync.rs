@@ -38,7 +38,7 @@ impl TableSync {
             Err(e) => {
                 // The contents are unknown now: the next sync replaces the table.
                 (self.applied, self.failures) = (None, self.failures.saturating_add(1));
-                tracing::warn!("the rules of {} cannot be written: {e}", self.owner);
+                tracing::warn!(owner = self.owner, error = %e, "failed to sync nftables rules");
             }
         }
         self.failures == 0
@@ -68,7 +68,7 @@ impl TableSync {
     /// Checks whether the table was removed.
     pub(crate) async fn check(&mut self) {
         if self.applied.is_some() && run("nft", &["list", "chain", "ip", &self.name, self.chain], "").await.is_err() {
-            tracing::warn!("somebody has removed the rules of {}: they are made anew", self.owner);
+            tracing::warn!(owner = self.owner, "nftables table was removed, restoring rules");
             self.applied = None;
         }
     }

@@ -1,98 +1,98 @@
-//! A batch in the making: what the queued writes would do, before any of it is durable or visible.
+//! Group commit: the effects of queued writes, before they are durable or visible.
 
 use std::collections::HashMap;
 
 use parking_lot::RwLock;
 use tokio::sync::oneshot;
 
-use crate::quota::footprint;
+use crate::quota::object_size;
 use crate::state::State;
 use crate::{
     Allowance, Batch, BatchChange, Change, Event, EventKind, Expect, Head, Key, Object, Options, Record, Write,
     WriteError,
 };
 
-pub(crate) type Answer = Result<Object, WriteError>;
+pub(crate) type WriteResult = Result<Object, WriteError>;
 
-/// A write that waits, and where its answer goes.
-pub(crate) struct Pending {
+/// Queued write with the channel of its result.
+pub(crate) struct PendingWrite {
     pub(crate) write: Write,
-    pub(crate) reply: oneshot::Sender<Answer>,
+    pub(crate) reply: oneshot::Sender<WriteResult>,
 }
 
-/// An answer that waits for the commit.
-struct Decided {
-    reply: oneshot::Sender<Answer>,
-    answer: Answer,
-    /// Whether the answer is true only if the batch is committed: a success, or a refusal because of an earlier write
+/// Result that is sent after the commit.
+struct PendingReply {
+    reply: oneshot::Sender<WriteResult>,
+    answer: WriteResult,
+    /// Whether the result is valid only if the batch is committed: a success, or a refusal because of an earlier write
     /// of the same batch.
-    depends: bool,
+    depends_on_commit: bool,
 }
 
-/// The effects of the writes that were added, in order.
-pub(crate) struct Draft<'a> {
+/// Builder of a batch, with the effects of its writes in order.
+pub(crate) struct BatchBuilder<'a> {
     state: &'a RwLock<State>,
     options: &'a Options,
     head: Head,
-    /// What the objects that the batch touches will be.
-    after: HashMap<Key, Option<Object>>,
+    /// Objects after the batch; `None` for deleted ones.
+    pending_objects: HashMap<Key, Option<Object>>,
     events: Vec<Event>,
-    decided: Vec<Decided>,
+    replies: Vec<PendingReply>,
     bytes: usize,
-    /// The bytes that all objects will take.
+    /// Bytes of all objects after the batch.
     used: u64,
-    /// Whether a write was refused for lack of space.
+    /// Whether a write was refused because of the quota.
     is_out_of_space: bool,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> BatchBuilder<'a> {
     pub(crate) fn new(state: &'a RwLock<State>, options: &'a Options, head: Head) -> Self {
         let used = state.read().used;
         Self {
             state,
             options,
             head,
-            after: HashMap::new(),
+            pending_objects: HashMap::new(),
             events: Vec::new(),
-            decided: Vec::new(),
+            replies: Vec::new(),
             bytes: 0,
             used,
             is_out_of_space: false,
         }
     }
 
-    /// Whether a write was refused because of the quota.
+    /// Returns whether a write was refused because of the quota.
     pub(crate) fn is_out_of_space(&self) -> bool {
         self.is_out_of_space
     }
 
-    /// Whether no further write should be added.
+    /// Returns whether the batch has reached a limit.
     pub(crate) fn is_full(&self) -> bool {
-        self.decided.len() >= self.options.batch_writes || self.bytes >= self.options.batch_bytes
+        self.replies.len() >= self.options.batch_writes || self.bytes >= self.options.batch_bytes
     }
 
-    /// Whether there is nothing to commit: every write was refused.
+    /// Returns whether there is nothing to commit: every write was refused.
     pub(crate) fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// The store's head once the batch is committed.
+    /// Returns the store's head after the batch.
     pub(crate) fn head(&self) -> Head {
         self.head
     }
 
-    pub(crate) fn add(&mut self, pending: Pending) {
-        let Pending { write, reply } = pending;
-        let touched = self.after.contains_key(&write.key);
+    pub(crate) fn add(&mut self, pending: PendingWrite) {
+        let PendingWrite { write, reply } = pending;
+        let was_touched = self.pending_objects.contains_key(&write.key);
         let answer = self.apply(write);
-        let depends = touched || answer.is_ok();
-        self.decided.push(Decided { reply, answer, depends });
+        let depends_on_commit = was_touched || answer.is_ok();
+        self.replies.push(PendingReply { reply, answer, depends_on_commit });
     }
 
-    fn apply(&mut self, write: Write) -> Answer {
+    fn apply(&mut self, write: Write) -> WriteResult {
         let Write { key, expect, change, allowance } = write;
         check_size("key", key.bytes(), Key::MAX_BYTES)?;
-        let previous = match self.after.get(&key) {
+        let previous = match self.pending_objects.get(&key) {
             Some(object) => object.clone(),
             None => self.state.read().get(&key).cloned(),
         };
@@ -110,71 +110,79 @@ impl<'a> Draft<'a> {
         }
         record.key = match &previous {
             Some(previous) => previous.key.clone(),
-            None => self.state.write().shared_key(record.key),
+            None => self.state.write().intern_key(record.key),
         };
         let object = Object::from(record);
-        self.note(kind, object.clone(), previous);
+        self.add_event(kind, object.clone(), previous);
         Ok(object)
     }
 
-    /// A write that makes the object no larger is always allowed.
-    fn check_quota(&mut self, allowance: Allowance, before: Option<&Record>, after: &Record) -> Result<(), WriteError> {
-        let (before, after) = (before.map_or(0, footprint), footprint(after));
-        let size = self.used.saturating_sub(before).saturating_add(after);
+    /// Checks the quota. A write that does not grow its object is always allowed.
+    fn check_quota(
+        &mut self,
+        allowance: Allowance,
+        old_size: Option<&Record>,
+        pending_objects: &Record,
+    ) -> Result<(), WriteError> {
+        let (old_size, pending_objects) = (old_size.map_or(0, object_size), object_size(pending_objects));
+        let size = self.used.saturating_sub(old_size).saturating_add(pending_objects);
         let limit = allowance.limit(self.options.quota_bytes);
-        if after <= before || size <= limit {
+        if pending_objects <= old_size || size <= limit {
             return Ok(());
         }
         self.is_out_of_space = true;
         Err(WriteError::NoSpace { size, limit })
     }
 
-    /// Takes a change that was found good into the batch.
-    fn note(&mut self, kind: EventKind, object: Object, previous: Option<Object>) {
-        let after = (kind == EventKind::Put).then(|| object.clone());
+    /// Adds a valid change to the batch.
+    fn add_event(&mut self, kind: EventKind, object: Object, previous: Option<Object>) {
+        let pending_objects = (kind == EventKind::Put).then(|| object.clone());
         self.head.revision = object.revision;
-        self.head.replace(previous.as_deref(), after.as_deref());
+        self.head.replace(previous.as_deref(), pending_objects.as_deref());
         self.bytes += object.data.len();
-        let size = |object: Option<&Object>| object.map_or(0, |object| footprint(object));
-        self.used = self.used.saturating_sub(size(previous.as_ref())).saturating_add(size(after.as_ref()));
-        self.after.insert(object.key.clone(), after);
+        let size = |object: Option<&Object>| object.map_or(0, |object| object_size(object));
+        self.used = self.used.saturating_sub(size(previous.as_ref())).saturating_add(size(pending_objects.as_ref()));
+        self.pending_objects.insert(object.key.clone(), pending_objects);
         self.events.push(Event::new(kind, object, previous));
     }
 
-    /// What the engine must make durable: the last state of each touched object.
+    /// Returns the batch for the engine: the last state of each changed object.
     pub(crate) fn batch(&mut self) -> Batch {
         self.head.sequence += 1;
-        let changes =
-            self.after.drain().map(|(key, object)| object.map_or(BatchChange::Delete(key), BatchChange::Put)).collect();
+        let changes = self
+            .pending_objects
+            .drain()
+            .map(|(key, object)| object.map_or(BatchChange::Delete(key), BatchChange::Put))
+            .collect();
         Batch { head: self.head, changes }
     }
 
-    /// The batch is durable: its events, to publish, and the answers, to send after that.
-    pub(crate) fn committed(self) -> (Vec<Event>, Answers) {
-        (self.events, Answers { decided: self.decided, failure: None })
+    /// Completes a durable batch: returns its events, and the results to send after they are published.
+    pub(crate) fn committed(self) -> (Vec<Event>, PendingReplies) {
+        (self.events, PendingReplies { replies: self.replies, failure: None })
     }
 
-    /// The batch failed and nothing of it happened.
-    pub(crate) fn failed(self, failure: WriteError) -> Answers {
-        Answers { decided: self.decided, failure: Some(failure) }
+    /// Completes a failed batch, which has no effect.
+    pub(crate) fn failed(self, failure: WriteError) -> PendingReplies {
+        PendingReplies { replies: self.replies, failure: Some(failure) }
     }
 }
 
-/// Answers that are ready to be sent.
+/// Results to send.
 #[derive(Default)]
-pub(crate) struct Answers {
-    decided: Vec<Decided>,
+pub(crate) struct PendingReplies {
+    replies: Vec<PendingReply>,
     failure: Option<WriteError>,
 }
 
-impl Answers {
+impl PendingReplies {
     pub(crate) fn send(self) {
-        for Decided { reply, answer, depends } in self.decided {
+        for PendingReply { reply, answer, depends_on_commit } in self.replies {
             let answer = match &self.failure {
-                Some(failure) if depends => Err(failure.clone()),
+                Some(failure) if depends_on_commit => Err(failure.clone()),
                 _ => answer,
             };
-            // A caller that went away does not want to know.
+            // The caller may have dropped its future.
             let _ = reply.send(answer);
         }
     }

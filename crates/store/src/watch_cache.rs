@@ -1,39 +1,38 @@
-//! The recent events of one resource.
+//! Watch cache: the recent events of one resource.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::{Event, Revision};
 
-/// All events of one resource after the revision `start`, oldest first.
+/// Events of one resource after the revision `start`, oldest first.
 ///
-/// Each event has an index that never changes, so that a watcher's cursor is a number and finding its place costs
-/// nothing.
+/// Each event has an index that never changes, so that a watcher's cursor is a number and needs no search.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(crate) struct WatchCache {
     events: VecDeque<Arc<Event>>,
-    /// The index of the oldest event that is kept.
+    /// Index of the oldest event.
     base: u64,
     start: Revision,
     cost: usize,
 }
 
-impl Window {
+impl WatchCache {
     pub(crate) fn new(start: Revision) -> Self {
         Self { events: VecDeque::new(), base: 0, start, cost: 0 }
     }
 
-    /// The revision after which every event is here.
+    /// Returns the revision after which all events are cached.
     pub(crate) fn start(&self) -> Revision {
         self.start
     }
 
-    /// What the events cost, in bytes.
+    /// Returns the memory cost of the events, in bytes.
     pub(crate) fn cost(&self) -> usize {
         self.cost
     }
 
-    /// The revision of the newest event that came.
+    /// Returns the revision of the newest event.
     pub(crate) fn newest(&self) -> Revision {
         self.events.back().map_or(self.start, |event| event.revision())
     }
@@ -47,8 +46,8 @@ impl Window {
         self.events.push_back(event);
     }
 
-    /// Forgets the oldest event, and tells what it was.
-    pub(crate) fn drop_oldest(&mut self) -> Option<Arc<Event>> {
+    /// Evicts and returns the oldest event.
+    pub(crate) fn evict_oldest(&mut self) -> Option<Arc<Event>> {
         let event = self.events.pop_front()?;
         self.base += 1;
         self.start = event.revision();
@@ -59,28 +58,28 @@ impl Window {
         Some(event)
     }
 
-    /// The index of the first event after a revision that is not before `start`.
+    /// Returns the index of the first event after a revision that is not before `start`.
     pub(crate) fn index_after(&self, revision: Revision) -> u64 {
         self.base + self.events.partition_point(|event| event.revision() <= revision) as u64
     }
 
-    /// The index of the oldest event that is kept.
+    /// Index of the oldest event.
     pub(crate) fn first(&self) -> u64 {
         self.base
     }
 
-    /// The index of the next event that will come.
+    /// Returns the index of the next event to be added.
     pub(crate) fn end(&self) -> u64 {
         self.base + self.events.len() as u64
     }
 
-    /// The events from an index on, or `None` if some of them were forgotten.
+    /// Returns the events from an index on; `None` if some of them were evicted.
     pub(crate) fn events_from(&self, index: u64) -> Option<impl Iterator<Item = &Arc<Event>>> {
         let offset = usize::try_from(index.checked_sub(self.base)?).ok()?;
         Some(self.events.range(offset.min(self.events.len())..))
     }
 
-    /// The events after a revision that is not before `start`.
+    /// Returns the events after a revision that is not before `start`.
     pub(crate) fn after(&self, revision: Revision) -> impl Iterator<Item = &Arc<Event>> {
         let offset = self.events.partition_point(|event| event.revision() <= revision);
         self.events.range(offset..)

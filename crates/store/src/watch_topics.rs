@@ -1,4 +1,4 @@
-//! Who is to be woken: the watchers of one scope share a bell, which rings for nobody else's events.
+//! Change notification by scope: watchers of one scope share a notifier, which events of other scopes do not wake.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,86 +7,87 @@ use tokio::sync::watch;
 
 use crate::{Key, Revision, Scope};
 
-/// What the watchers of one scope of a resource have in common.
+/// Shared state of the watchers of a scope.
 #[derive(Debug)]
 pub(crate) struct Topic {
-    bell: watch::Sender<Revision>,
-    /// There is no event of the scope after this revision.
-    last: Revision,
-    /// The newest event of the scope that the window has forgotten is not after this revision.
-    forgotten: Revision,
+    notifier: watch::Sender<Revision>,
+    /// Revision of the last event of the scope, at most.
+    last_event: Revision,
+    /// Revision of the scope's newest event that was evicted from the watch cache, at most.
+    last_evicted: Revision,
 }
 
 impl Topic {
-    /// Whether nothing happened in the scope after a revision.
-    pub(crate) fn is_silent_after(&self, revision: Revision) -> bool {
-        self.last <= revision
+    /// Returns whether the scope has no event after a revision.
+    pub(crate) fn has_no_events_after(&self, revision: Revision) -> bool {
+        self.last_event <= revision
     }
 
-    /// Whether every event of the scope after a revision is in the window still.
-    pub(crate) fn is_kept_after(&self, revision: Revision) -> bool {
-        self.forgotten <= revision
+    /// Returns whether the watch cache has every event of the scope after a revision.
+    pub(crate) fn is_cached_after(&self, revision: Revision) -> bool {
+        self.last_evicted <= revision
     }
 }
 
-/// The part of a scope that tells it from the others of its resource.
-type Part = (Option<Arc<str>>, Option<Arc<str>>);
+/// Namespace and name of a scope.
+type ScopeKey = (Option<Arc<str>>, Option<Arc<str>>);
 
-fn part(scope: &Scope) -> Part {
+fn scope_key(scope: &Scope) -> ScopeKey {
     (scope.namespace.clone(), scope.name.clone())
 }
 
-/// The scopes of one resource that are watched.
+/// Watched scopes of a resource.
 #[derive(Debug, Default)]
 pub(crate) struct Topics {
-    topics: HashMap<Part, Topic>,
-    /// How many there may be before those that nobody watches any more are dropped.
+    topics: HashMap<ScopeKey, Topic>,
+    /// Number of topics at which those without watchers are dropped.
     sweep_at: usize,
 }
 
 impl Topics {
-    /// The least number of topics that is worth a look.
-    const FEW: usize = 16;
+    /// Minimum of `sweep_at`.
+    const MIN_SWEEP: usize = 16;
 
-    /// A bell of a scope, for one more watcher; `now` is the store's revision, `start` that after which the window has all.
+    /// Subscribes to a scope; `now` is the store's revision, `start` that of the watch cache.
     pub(crate) fn subscribe(&mut self, scope: &Scope, now: Revision, start: Revision) -> watch::Receiver<Revision> {
         if self.topics.len() >= self.sweep_at {
-            self.topics.retain(|_, topic| topic.bell.receiver_count() > 0);
-            self.sweep_at = (self.topics.len() * 2).max(Self::FEW);
+            self.topics.retain(|_, topic| topic.notifier.receiver_count() > 0);
+            self.sweep_at = (self.topics.len() * 2).max(Self::MIN_SWEEP);
         }
-        // What happened before anybody watched is not known.
-        let new = || Topic { bell: watch::Sender::new(now), last: now, forgotten: start };
-        self.topics.entry(part(scope)).or_insert_with(new).bell.subscribe()
+        // Earlier events of the scope are not tracked.
+        let new = || Topic { notifier: watch::Sender::new(now), last_event: now, last_evicted: start };
+        self.topics.entry(scope_key(scope)).or_insert_with(new).notifier.subscribe()
     }
 
-    /// The topic of a scope that somebody watches.
+    /// Returns the topic of a watched scope.
     pub(crate) fn get(&self, scope: &Scope) -> Option<&Topic> {
-        self.topics.get(&part(scope))
+        self.topics.get(&scope_key(scope))
     }
 
-    /// Something happened to an object, in a batch that began after revision `before`; adds the bells to ring, each once.
-    pub(crate) fn happened(
+    /// Records an event of an object, in a batch that began after revision `before`; adds the notifiers to wake, each
+    /// once.
+    pub(crate) fn record_event(
         &mut self,
         key: &Key,
         revision: Revision,
         before: Revision,
-        bells: &mut Vec<watch::Sender<Revision>>,
+        notifiers: &mut Vec<watch::Sender<Revision>>,
     ) {
-        self.each(key, |topic| {
-            if topic.is_silent_after(before) {
-                bells.push(topic.bell.clone());
+        self.for_each_covering(key, |topic| {
+            if topic.has_no_events_after(before) {
+                notifiers.push(topic.notifier.clone());
             }
-            topic.last = revision;
+            topic.last_event = revision;
         });
     }
 
-    /// The window forgets what happened to an object.
-    pub(crate) fn forget(&mut self, key: &Key, revision: Revision) {
-        self.each(key, |topic| topic.forgotten = revision);
+    /// Records that an event of an object was evicted from the watch cache.
+    pub(crate) fn record_eviction(&mut self, key: &Key, revision: Revision) {
+        self.for_each_covering(key, |topic| topic.last_evicted = revision);
     }
 
-    /// Every watched scope that covers an object.
-    fn each(&mut self, key: &Key, mut change: impl FnMut(&mut Topic)) {
+    /// Calls `change` for every watched scope that covers an object.
+    fn for_each_covering(&mut self, key: &Key, mut change: impl FnMut(&mut Topic)) {
         for namespace in [None, Some(&key.namespace)] {
             for name in [None, Some(&key.name)] {
                 if let Some(topic) = self.topics.get_mut(&(namespace.cloned(), name.cloned())) {
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn only_scopes_that_cover_an_object_are_rung_for() {
+    fn event_notifies_only_covering_scopes() {
         let (mut topics, pods) = (Topics::default(), Scope::resource("pods"));
         let scopes = [
             (pods.clone(), true),
@@ -119,36 +120,36 @@ mod tests {
         ];
         let watched: Vec<_> =
             scopes.iter().map(|(scope, covers)| (topics.subscribe(scope, 1, 0), scope, *covers)).collect();
-        let mut bells = Vec::new();
+        let mut notifiers = Vec::new();
         for revision in [2, 3] {
-            topics.happened(&pod("a", "x"), revision, 1, &mut bells);
+            topics.record_event(&pod("a", "x"), revision, 1, &mut notifiers);
         }
-        assert_eq!(bells.len(), 4, "each rings once for a batch");
-        for bell in bells {
-            bell.send_replace(3);
+        assert_eq!(notifiers.len(), 4, "each rings once for a batch");
+        for notifier in notifiers {
+            notifier.send_replace(3);
         }
-        for (bell, scope, covers) in watched {
-            assert_eq!(bell.has_changed().unwrap(), covers, "{scope:?}");
-            assert_eq!(topics.get(scope).unwrap().is_silent_after(1), !covers, "{scope:?}");
+        for (notifier, scope, covers) in watched {
+            assert_eq!(notifier.has_changed().unwrap(), covers, "{scope:?}");
+            assert_eq!(topics.get(scope).unwrap().has_no_events_after(1), !covers, "{scope:?}");
         }
     }
 
     #[test]
-    fn what_is_forgotten_of_other_objects_is_missed_by_nobody() {
+    fn evicted_events_of_other_scopes_are_not_missed() {
         let (mut topics, scope) = (Topics::default(), Scope::resource("pods").named("x"));
         let _bell = topics.subscribe(&scope, 9, 3);
-        topics.forget(&pod("a", "y"), 4);
-        assert!(topics.get(&scope).unwrap().is_kept_after(3));
-        topics.forget(&pod("a", "x"), 5);
-        assert!(!topics.get(&scope).unwrap().is_kept_after(4) && topics.get(&scope).unwrap().is_kept_after(5));
+        topics.record_eviction(&pod("a", "y"), 4);
+        assert!(topics.get(&scope).unwrap().is_cached_after(3));
+        topics.record_eviction(&pod("a", "x"), 5);
+        assert!(!topics.get(&scope).unwrap().is_cached_after(4) && topics.get(&scope).unwrap().is_cached_after(5));
     }
 
     #[test]
-    fn topics_that_nobody_watches_go() {
+    fn unwatched_topics_are_dropped() {
         let mut topics = Topics::default();
         for i in 0..1000 {
             let _ = topics.subscribe(&Scope::resource("pods").named(i.to_string()), 1, 0);
         }
-        assert!(topics.topics.len() <= Topics::FEW + 1, "{}", topics.topics.len());
+        assert!(topics.topics.len() <= Topics::MIN_SWEEP + 1, "{}", topics.topics.len());
     }
 }

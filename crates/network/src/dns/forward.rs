@@ -56,8 +56,8 @@ impl Forward {
             };
             match tokio::time::timeout(PATIENCE, asked).await {
                 Ok(Ok(answer)) => return Some(answer),
-                Ok(Err(e)) => tracing::debug!("{server} does not answer: {e}"),
-                Err(_) => tracing::debug!("{server} does not answer in time"),
+                Ok(Err(e)) => tracing::debug!(%server, error = %e, "failed to forward query"),
+                Err(_) => tracing::debug!(%server, "timed out forwarding query"),
             }
         }
         None
@@ -121,7 +121,7 @@ mod tests {
     const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 244, 0, 7));
 
     #[test]
-    fn the_first_three_name_servers_count() {
+    fn first_three_name_servers_are_used() {
         let text = "# nameserver 1.1.1.1\nnameserver 10.0.0.1\nsearch a b\n nameserver\t10.0.0.2 # second\n\
                     nameserver nonsense\nnameserver fe80::1\nnameserver 10.0.0.4\n";
         let found: Vec<String> = servers(text).iter().map(ToString::to_string).collect();
@@ -150,13 +150,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_answer_to_the_question_counts_and_no_other() {
+    async fn forwarder_ignores_mismatched_answers() {
         let said = asked(&[b"\x00\x00nonsense", b"\x07\x08answer"]).await;
         assert_eq!(said.as_deref(), Some(&b"\x07\x08answer"[..]));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_answer_is_not_waited_for_for_ever() {
+    async fn unresponsive_name_server_times_out() {
         let began = tokio::time::Instant::now();
         assert_eq!(asked(&[]).await, None);
         assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn client_with_many_queries_does_not_stop_another() {
+    async fn client_with_many_queries_does_not_block_others() {
         let (server, _file, forward) = silent().await;
         // Far more than the limit, by one client after the other; each gets its share and no more.
         for _ in 0..20 {

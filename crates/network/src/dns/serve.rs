@@ -99,7 +99,7 @@ impl Server {
                 Ok(received) => received,
                 Err(e) => {
                     // An ICMP error for an earlier answer is reported as an error of the socket.
-                    tracing::debug!("the name server hears nothing: {e}");
+                    tracing::debug!(error = %e, "failed to receive DNS query");
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     continue;
                 }
@@ -140,7 +140,7 @@ impl Server {
                     });
                 }
                 Err(e) => {
-                    tracing::debug!("the name server takes no connection: {e}");
+                    tracing::debug!(error = %e, "failed to accept DNS connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -181,7 +181,7 @@ impl Server {
 
 async fn send(socket: &UdpSocket, answer: &[u8], to: SocketAddr) {
     if let Err(e) = socket.send_to(answer, to).await {
-        tracing::debug!("{to} cannot be answered: {e}");
+        tracing::debug!(%to, error = %e, "failed to send DNS answer");
     }
 }
 
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn silent_tcp_connections_are_closed_and_others_are_served() {
+    async fn idle_tcp_connections_are_closed_and_others_served() {
         let (server, address) = serve("10.244.0.0/24", 10, Duration::from_millis(300)).await;
         let mut silent = Vec::new();
         for _ in 0..40 {

@@ -46,7 +46,7 @@ fn served_destinations(ports: &[ServicePort]) -> BTreeSet<StaleEntry> {
 /// Deletes the entries; the next packet is routed anew.
 pub(crate) async fn delete_entries(stale: BTreeSet<StaleEntry>) {
     if !stale.is_empty() && find("conntrack").is_none() {
-        tracing::warn!("without the program conntrack, who has sent UDP to an endpoint that is gone goes on doing so");
+        tracing::warn!("conntrack is not installed, keeping stale UDP entries of removed endpoints");
         return;
     }
     for stale in stale {

@@ -60,7 +60,7 @@ fn owned(texts: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn those_that_are_ready_are_asked_and_else_those_that_still_serve() {
+fn ready_endpoints_precede_serving_terminating_ones() {
     check_endpoints(&[], &[], &[]);
     check_endpoints(&["10.0.0.2", "10.0.0.1 here"], &["10.0.0.1:8080", "10.0.0.2:8080"], &["10.0.0.1:8080"]);
     check_endpoints(&["10.0.0.1 not ready here", "10.0.0.2 here"], &["10.0.0.2:8080"], &["10.0.0.2:8080"]);
@@ -70,7 +70,7 @@ fn those_that_are_ready_are_asked_and_else_those_that_still_serve() {
 }
 
 #[test]
-fn who_has_no_address_and_who_belongs_to_another_proxy_is_not_led() {
+fn headless_and_foreign_services_are_not_proxied() {
     let none = |spec: Value| assert_eq!(proxied_ports(&spec, &["10.0.0.1"]), []);
     none(json!({"clusterIP": "None"}));
     none(json!({"clusterIP": "fd00::1"}));
@@ -101,7 +101,7 @@ fn check_rules(spec: &Value, endpoints: &[&str], sees_bridge: bool, expected: &E
 }
 
 #[test]
-fn without_services_the_table_only_looks() {
+fn table_without_services_has_base_chains_only() {
     let place = place(true);
     expect![[r#"
         add table ip t
@@ -149,7 +149,7 @@ fn without_services_the_table_only_looks() {
 }
 
 #[test]
-fn an_address_leads_to_one_of_the_endpoints() {
+fn cluster_ip_is_load_balanced_to_endpoints() {
     check_rules(
         &json!({}),
         &["10.0.0.1 here", "10.0.0.2 here"],
@@ -171,7 +171,7 @@ fn an_address_leads_to_one_of_the_endpoints() {
 }
 
 #[test]
-fn where_nobody_answers_it_is_refused() {
+fn service_without_endpoints_is_rejected() {
     check_rules(
         &json!({}),
         &[],
@@ -184,7 +184,7 @@ fn where_nobody_answers_it_is_refused() {
 }
 
 #[test]
-fn a_client_stays_with_its_endpoint_when_it_is_asked_for() {
+fn session_affinity_keeps_a_clients_endpoint() {
     let spec = json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}});
     check_rules(
         &spec,
@@ -207,7 +207,7 @@ fn a_client_stays_with_its_endpoint_when_it_is_asked_for() {
 }
 
 #[test]
-fn who_comes_from_outside_comes_with_the_nodes_address() {
+fn external_traffic_is_masqueraded() {
     let spec = json!({"type": "LoadBalancer", "externalIPs": ["192.0.2.8"],
         "ports": [{"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30080}],
         "loadBalancerSourceRanges": ["198.51.100.0/24"],
@@ -239,7 +239,7 @@ fn who_comes_from_outside_comes_with_the_nodes_address() {
 }
 
 #[test]
-fn ipv6_source_ranges_alone_let_nobody_in_over_ipv4() {
+fn ipv6_only_source_ranges_deny_ipv4_clients() {
     let chain = |ranges: Value| {
         let spec = json!({"type": "LoadBalancer", "loadBalancerSourceRanges": ranges,
             "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}});
@@ -254,7 +254,7 @@ fn ipv6_source_ranges_alone_let_nobody_in_over_ipv4() {
 }
 
 #[test]
-fn addresses_of_others_get_no_rules_whatever_a_service_says() {
+fn reserved_addresses_get_no_service_rules() {
     let masqueraded_sources = ["192.0.2.8", "10.97.0.3"];
     // A Pod, its gateway, Services, a router, loopback, a metadata service, nobody, many.
     let of_others = [
@@ -284,7 +284,7 @@ fn addresses_of_others_get_no_rules_whatever_a_service_says() {
 }
 
 #[test]
-fn a_local_policy_asks_only_endpoints_of_the_node() {
+fn local_traffic_policy_uses_only_local_endpoints() {
     let spec = json!({"type": "NodePort", "externalTrafficPolicy": "Local", "internalTrafficPolicy": "Local",
         "ports": [{"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30080}]});
     check_rules(
@@ -337,7 +337,7 @@ fn a_local_policy_asks_only_endpoints_of_the_node() {
 }
 
 #[test]
-fn only_udp_is_forgotten_where_an_endpoint_is_gone_and_where_somebody_answers_now() {
+fn stale_conntrack_entries_are_udp_only() {
     let udp = |endpoints: &[&str]| {
         let mut ports = proxied_ports(&json!({}), endpoints);
         (ports[0].protocol, ports[0].node_port) = ("udp", Some(30_053));

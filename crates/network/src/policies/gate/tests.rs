@@ -32,13 +32,13 @@ fn deny(api: &FakeApi) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_without_policies_does_not_wait() {
+async fn pod_without_policies_does_not_wait() {
     let (gate, api) = (PolicyGate::default(), FakeApi::new());
     assert_eq!(gate.wait(&api.client(), new("a", "web"), ADDRESS).await, Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_held_back_while_its_policy_is_not_synced() {
+async fn pod_waits_until_its_policy_is_synced() {
     let (gate, api) = (PolicyGate::default(), FakeApi::new());
     deny(&api);
     let held = gate.wait(&api.client(), new("a", "web"), ADDRESS).await;
@@ -59,7 +59,7 @@ async fn a_pod_is_held_back_while_its_policy_is_not_synced() {
 }
 
 #[test]
-fn a_new_pod_takes_the_address_from_the_one_before() {
+fn new_pod_takes_over_reused_address() {
     let gate = PolicyGate::default();
     assert_eq!(gate.report(new("a", "web"), ADDRESS), Some(1));
     gate.confirm(&new("a", "web"), ADDRESS);
@@ -82,7 +82,7 @@ fn a_new_pod_takes_the_address_from_the_one_before() {
 }
 
 #[test]
-fn rules_are_in_the_kernel_before_a_pod_begins() {
+fn rules_are_installed_before_pod_starts() {
     in_a_namespace(async || {
         if find("nft").is_none() {
             println!("skipped: nft is not installed");
