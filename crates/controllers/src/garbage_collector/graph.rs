@@ -15,15 +15,15 @@ pub(super) const ORPHAN: &str = "orphan";
 /// What is known of an object. There is one for each object of the cluster, so it is small.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
-    home: Arc<Home>,
+    resource_namespace: Arc<ResourceNamespace>,
     pub(super) name: Box<str>,
     /// `None` of most.
-    ties: Option<Box<Ties>>,
+    state: Option<Box<DeletionState>>,
 }
 
 /// What the objects of one resource in one namespace have in common.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Home {
+struct ResourceNamespace {
     resource: Arc<ApiResource>,
     /// `None` of what has no namespace.
     namespace: Option<Box<str>>,
@@ -31,7 +31,7 @@ struct Home {
 
 /// Why there may be something to do for an object.
 #[derive(Debug, Clone, Default)]
-struct Ties {
+struct DeletionState {
     owners: Vec<OwnerReference>,
     deleting: bool,
     foreground: bool,
@@ -39,43 +39,47 @@ struct Ties {
 }
 
 impl Node {
-    fn new(home: Arc<Home>, meta: &ObjectMeta) -> Self {
+    fn new(resource_namespace: Arc<ResourceNamespace>, meta: &ObjectMeta) -> Self {
         let has = |finalizer| meta.finalizers.iter().flatten().any(|f| f == finalizer);
-        let ties = Ties {
+        let state = DeletionState {
             owners: meta.owner_references.clone().unwrap_or_default(),
             deleting: meta.deletion_timestamp.is_some(),
             foreground: has(FOREGROUND),
             orphan: has(ORPHAN),
         };
-        let is_tied = ties.deleting || ties.foreground || ties.orphan || !ties.owners.is_empty();
-        Self { home, name: meta.name.as_deref().unwrap_or_default().into(), ties: is_tied.then(|| Box::new(ties)) }
+        let has_state = state.deleting || state.foreground || state.orphan || !state.owners.is_empty();
+        Self {
+            resource_namespace,
+            name: meta.name.as_deref().unwrap_or_default().into(),
+            state: has_state.then(|| Box::new(state)),
+        }
     }
 
     pub(super) fn resource(&self) -> &ApiResource {
-        &self.home.resource
+        &self.resource_namespace.resource
     }
 
     /// `None` of what has no namespace.
     pub(super) fn namespace(&self) -> Option<&str> {
-        self.home.namespace.as_deref()
+        self.resource_namespace.namespace.as_deref()
     }
 
     pub(super) fn owners(&self) -> &[OwnerReference] {
-        self.ties.as_ref().map_or(&[], |ties| &ties.owners)
+        self.state.as_ref().map_or(&[], |state| &state.owners)
     }
 
     pub(super) fn is_deleted(&self) -> bool {
-        self.ties.as_ref().is_some_and(|ties| ties.deleting)
+        self.state.as_ref().is_some_and(|state| state.deleting)
     }
 
     /// Whether its dependents are to go first, once it is deleted.
     pub(super) fn is_foreground(&self) -> bool {
-        self.ties.as_ref().is_some_and(|ties| ties.foreground)
+        self.state.as_ref().is_some_and(|state| state.foreground)
     }
 
     /// Whether its dependents are to stay, once it is deleted.
     pub(super) fn orphans(&self) -> bool {
-        self.ties.as_ref().is_some_and(|ties| ties.orphan)
+        self.state.as_ref().is_some_and(|state| state.orphan)
     }
 
     /// Whether it goes when its dependents have gone.
@@ -121,8 +125,8 @@ impl fmt::Display for Uid {
 pub(super) struct Graph {
     nodes: HashMap<Uid, Node>,
     dependents: HashMap<String, BTreeSet<String>>,
-    homes: HashSet<Arc<Home>>,
-    /// The number of homes at which those that stand empty are dropped.
+    resource_namespaces: HashSet<Arc<ResourceNamespace>>,
+    /// The number of resource_namespaces at which those that stand empty are dropped.
     sweep_at: usize,
 }
 
@@ -132,9 +136,9 @@ impl Graph {
     }
 
     /// All objects for which there may be something to do.
-    pub(super) fn all(&self) -> Vec<String> {
-        let concerned = self.nodes.iter().filter(|(_, node)| node.is_deleted() || !node.owners().is_empty());
-        concerned.map(|(uid, _)| uid.to_string()).collect()
+    pub(super) fn candidates(&self) -> Vec<String> {
+        let affected = self.nodes.iter().filter(|(_, node)| node.is_deleted() || !node.owners().is_empty());
+        affected.map(|(uid, _)| uid.to_string()).collect()
     }
 
     /// Those who name this owner, whether that is known or not.
@@ -145,41 +149,42 @@ impl Graph {
 
     /// An object of a resource is so now; gives whom that concerns.
     pub(super) fn set(&mut self, uid: &str, resource: &Arc<ApiResource>, meta: &ObjectMeta) -> Vec<String> {
-        let node = Node::new(self.home(resource, meta.namespace.as_deref()), meta);
-        let mut concerned = self.unlink(uid);
+        let node = Node::new(self.resource_namespace(resource, meta.namespace.as_deref()), meta);
+        let mut affected = self.unlink(uid);
         for owner in node.owners() {
             self.dependents.entry(owner.uid.clone()).or_default().insert(uid.to_owned());
         }
         if node.waits_for_dependents() {
-            concerned.extend(self.dependents(uid).map(|(uid, _)| uid.clone()));
+            affected.extend(self.dependents(uid).map(|(uid, _)| uid.clone()));
         }
         if node.is_deleted() || !node.owners().is_empty() {
-            concerned.push(uid.to_owned());
+            affected.push(uid.to_owned());
         }
         self.nodes.insert(uid.into(), node);
-        concerned
+        affected
     }
 
-    fn home(&mut self, resource: &Arc<ApiResource>, namespace: Option<&str>) -> Arc<Home> {
-        let home = Home { resource: Arc::clone(resource), namespace: namespace.map(Box::from) };
-        if let Some(known) = self.homes.get(&home) {
+    fn resource_namespace(&mut self, resource: &Arc<ApiResource>, namespace: Option<&str>) -> Arc<ResourceNamespace> {
+        let resource_namespace =
+            ResourceNamespace { resource: Arc::clone(resource), namespace: namespace.map(Box::from) };
+        if let Some(known) = self.resource_namespaces.get(&resource_namespace) {
             return Arc::clone(known);
         }
-        if self.homes.len() >= self.sweep_at {
-            self.homes.retain(|home| Arc::strong_count(home) > 1);
-            self.sweep_at = (self.homes.len() * 2).max(1024);
+        if self.resource_namespaces.len() >= self.sweep_at {
+            self.resource_namespaces.retain(|resource_namespace| Arc::strong_count(resource_namespace) > 1);
+            self.sweep_at = (self.resource_namespaces.len() * 2).max(1024);
         }
-        let home = Arc::new(home);
-        self.homes.insert(Arc::clone(&home));
-        home
+        let resource_namespace = Arc::new(resource_namespace);
+        self.resource_namespaces.insert(Arc::clone(&resource_namespace));
+        resource_namespace
     }
 
     /// An object is gone; gives whom that concerns.
     pub(super) fn remove(&mut self, uid: &str) -> Vec<String> {
-        let mut concerned = self.unlink(uid);
+        let mut affected = self.unlink(uid);
         self.nodes.remove(&uid.into());
-        concerned.extend(self.dependents(uid).map(|(uid, _)| uid.clone()));
-        concerned
+        affected.extend(self.dependents(uid).map(|(uid, _)| uid.clone()));
+        affected
     }
 
     /// Of this resource there are these names and no others; gives the uids of the others.

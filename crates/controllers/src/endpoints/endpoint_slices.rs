@@ -1,9 +1,11 @@
-//! The EndpointSlices of a Service, as they shall be (`k8s.io/endpointslice`).
+//! The EndpointSlices of a Service, as they desired be (`k8s.io/endpointslice`).
 //!
 //! Pods that are reached by the same ports share slices. What is there is changed as little as possible: each change
 //! goes to everybody who watches.
 
-use super::address::{HEADLESS, families, hostname, is_endpoint, is_headless, is_of_family, ports, target};
+use super::service::{
+    HEADLESS, families, hostname, is_headless, is_of_family, pod_reference, ports, should_pod_be_in_endpoints,
+};
 use crate::pod_control::new_controller_ref;
 use crate::pod_summary::PodSummary;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
@@ -13,128 +15,139 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Whose slice it is.
-pub(super) const SERVICE: &str = "kubernetes.io/service-name";
+pub(super) const LABEL_SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Who made it.
 pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
 /// A slice has no more endpoints.
-const MOST: usize = 100;
+const MAX_ENDPOINTS: usize = 100;
 
 #[derive(Debug, Default)]
-pub(super) struct Changes {
-    pub(super) make: Vec<EndpointSlice>,
+pub(super) struct SliceChanges {
+    pub(super) create: Vec<EndpointSlice>,
     pub(super) update: Vec<EndpointSlice>,
-    pub(super) remove: Vec<Arc<EndpointSlice>>,
+    pub(super) delete: Vec<Arc<EndpointSlice>>,
 }
 
-/// A slice while it is decided what it shall be.
-struct Slice {
-    is: Option<Arc<EndpointSlice>>,
+/// A slice while it is decided what it desired be.
+struct SlicePlan {
+    existing: Option<Arc<EndpointSlice>>,
     endpoints: Vec<Endpoint>,
     changed: bool,
 }
 
 /// `existing` are those that were made for a Service of this name; `pods` are those that it selects.
-pub(super) fn slices(
+pub(super) fn reconcile_slices(
     service: &Service,
     spec: &ServiceSpec,
     pods: &[Arc<PodSummary>],
     existing: &[Arc<EndpointSlice>],
-) -> Changes {
-    let mut changes = Changes::default();
+) -> SliceChanges {
+    let mut changes = SliceChanges::default();
     let families = families(spec);
     for slice in existing.iter().filter(|slice| !families.contains(&slice.address_type)) {
-        changes.remove.push(Arc::clone(slice));
+        changes.delete.push(Arc::clone(slice));
     }
     for family in &families {
         let of_family = existing.iter().filter(|slice| slice.address_type == *family).cloned().collect();
-        of_a_family(service, spec, pods, of_family, family, &mut changes);
+        reconcile_address_family(service, spec, pods, of_family, family, &mut changes);
     }
     changes
 }
 
-fn of_a_family(
+fn reconcile_address_family(
     service: &Service,
     spec: &ServiceSpec,
     pods: &[Arc<PodSummary>],
     existing: Vec<Arc<EndpointSlice>>,
     family: &str,
-    changes: &mut Changes,
+    changes: &mut SliceChanges,
 ) {
     // By ports, in the order of the Service.
-    let mut wanted: Vec<(Vec<EndpointPort>, BTreeMap<String, Endpoint>)> = Vec::new();
-    for pod in pods.iter().filter(|pod| is_endpoint(pod, true)) {
+    let mut desired_endpoints: Vec<(Vec<EndpointPort>, BTreeMap<String, Endpoint>)> = Vec::new();
+    for pod in pods.iter().filter(|pod| should_pod_be_in_endpoints(pod, true)) {
         let endpoint = endpoint(service, spec, pod, family);
         if endpoint.addresses.is_empty() {
             continue;
         }
         let ports = endpoint_ports(spec, pod);
-        let at = wanted.iter().position(|(known, _)| same(known, &ports)).unwrap_or_else(|| {
-            wanted.push((ports, BTreeMap::new()));
-            wanted.len() - 1
+        let at = desired_endpoints.iter().position(|(known, _)| same_ports(known, &ports)).unwrap_or_else(|| {
+            desired_endpoints.push((ports, BTreeMap::new()));
+            desired_endpoints.len() - 1
         });
-        wanted[at].1.insert(pod.uid.clone(), endpoint);
+        desired_endpoints[at].1.insert(pod.uid.clone(), endpoint);
     }
-    let (mut remove, mut of_ports) = (Vec::new(), vec![Vec::new(); wanted.len()]);
+    let (mut delete, mut of_ports) = (Vec::new(), vec![Vec::new(); desired_endpoints.len()]);
     for slice in existing {
         let ports = slice.ports.clone().unwrap_or_default();
-        match wanted.iter().position(|(known, _)| is_own(&slice, service) && same(known, &ports)) {
+        match desired_endpoints.iter().position(|(known, _)| is_owned_by(&slice, service) && same_ports(known, &ports))
+        {
             Some(at) => of_ports[at].push(slice),
-            None => remove.push(slice),
+            None => delete.push(slice),
         }
     }
-    let (mut make, mut kept) = (Vec::new(), 0);
-    for ((ports, endpoints), slices) in wanted.into_iter().zip(of_ports) {
-        for slice in filled(slices, endpoints) {
-            let shall = shall(service, spec, family, &ports, &slice);
-            match slice.is {
-                None => make.push(shall),
-                Some(is) if slice.endpoints.is_empty() => remove.push(is),
-                Some(is) => {
+    let (mut create, mut kept) = (Vec::new(), 0);
+    for ((ports, endpoints), slices) in desired_endpoints.into_iter().zip(of_ports) {
+        for slice in distribute_endpoints(slices, endpoints) {
+            let desired = build_slice(service, spec, family, &ports, &slice);
+            match slice.existing {
+                None => create.push(desired),
+                Some(existing) if slice.endpoints.is_empty() => delete.push(existing),
+                Some(existing) => {
                     kept += 1;
-                    if slice.changed || is.metadata.labels != shall.metadata.labels {
-                        changes.update.push(shall);
+                    if slice.changed || existing.metadata.labels != desired.metadata.labels {
+                        changes.update.push(desired);
                     }
                 }
             }
         }
     }
-    if kept == 0 && make.is_empty() {
+    if kept == 0 && create.is_empty() {
         // One says that there is none.
-        make.push(shall(service, spec, family, &[], &Slice { is: None, endpoints: vec![], changed: false }));
+        create.push(build_slice(
+            service,
+            spec,
+            family,
+            &[],
+            &SlicePlan { existing: None, endpoints: vec![], changed: false },
+        ));
     }
     // One that goes becomes one that comes.
-    for mut new in make {
-        let Some(at) = remove.iter().position(|old| is_own(old, service)) else {
-            changes.make.push(new);
+    for mut new in create {
+        let Some(at) = delete.iter().position(|old| is_owned_by(old, service)) else {
+            changes.create.push(new);
             continue;
         };
-        let old = remove.swap_remove(at);
+        let old = delete.swap_remove(at);
         new.metadata.name.clone_from(&old.metadata.name);
         new.metadata.resource_version.clone_from(&old.metadata.resource_version);
         let is_same = old.endpoints == new.endpoints && old.metadata.labels == new.metadata.labels;
-        if !is_same || !same(old.ports.as_deref().unwrap_or_default(), new.ports.as_deref().unwrap_or_default()) {
+        if !is_same || !same_ports(old.ports.as_deref().unwrap_or_default(), new.ports.as_deref().unwrap_or_default()) {
             changes.update.push(new);
         }
     }
-    changes.remove.extend(remove);
+    changes.delete.extend(delete);
 }
 
 /// The slices with these endpoints, by the UIDs of their Pods: each stays where it is, and others come where there is
 /// room, first into what changes anyway.
-fn filled(slices: Vec<Arc<EndpointSlice>>, mut wanted: BTreeMap<String, Endpoint>) -> Vec<Slice> {
-    let mut all: Vec<Slice> = Vec::new();
-    for is in slices {
+fn distribute_endpoints(
+    slices: Vec<Arc<EndpointSlice>>,
+    mut desired_endpoints: BTreeMap<String, Endpoint>,
+) -> Vec<SlicePlan> {
+    let mut all: Vec<SlicePlan> = Vec::new();
+    for existing in slices {
         let uid = |e: &Endpoint| e.target_ref.as_ref().and_then(|target| target.uid.clone()).unwrap_or_default();
-        let endpoints: Vec<Endpoint> = is.endpoints.iter().filter_map(|e| wanted.remove(&uid(e))).collect();
-        let changed = endpoints != is.endpoints;
-        all.push(Slice { is: Some(is), endpoints, changed });
+        let endpoints: Vec<Endpoint> =
+            existing.endpoints.iter().filter_map(|e| desired_endpoints.remove(&uid(e))).collect();
+        let changed = endpoints != existing.endpoints;
+        all.push(SlicePlan { existing: Some(existing), endpoints, changed });
     }
-    let mut new: Vec<Endpoint> = wanted.into_values().collect();
+    let mut new: Vec<Endpoint> = desired_endpoints.into_values().collect();
     all.sort_by_key(|slice| (!slice.changed, std::cmp::Reverse(slice.endpoints.len())));
     for slice in &mut all {
         // A slice that does not change is only changed when all fit into it.
-        let room = MOST.saturating_sub(slice.endpoints.len());
+        let room = MAX_ENDPOINTS.saturating_sub(slice.endpoints.len());
         if new.is_empty() || room == 0 || (!slice.changed && new.len() > room) {
             continue;
         }
@@ -142,14 +155,20 @@ fn filled(slices: Vec<Arc<EndpointSlice>>, mut wanted: BTreeMap<String, Endpoint
         slice.changed = true;
     }
     while !new.is_empty() {
-        let endpoints = new.drain(..MOST.min(new.len())).collect();
-        all.push(Slice { is: None, endpoints, changed: true });
+        let endpoints = new.drain(..MAX_ENDPOINTS.min(new.len())).collect();
+        all.push(SlicePlan { existing: None, endpoints, changed: true });
     }
     all
 }
 
-fn shall(service: &Service, spec: &ServiceSpec, family: &str, ports: &[EndpointPort], slice: &Slice) -> EndpointSlice {
-    let reserved = [SERVICE, MANAGED_BY, HEADLESS];
+fn build_slice(
+    service: &Service,
+    spec: &ServiceSpec,
+    family: &str,
+    ports: &[EndpointPort],
+    slice: &SlicePlan,
+) -> EndpointSlice {
+    let reserved = [LABEL_SERVICE_NAME, MANAGED_BY, HEADLESS];
     let mut labels = service.metadata.labels.clone().unwrap_or_default();
     labels.retain(|name, _| !reserved.contains(&name.as_str()));
     if is_headless(spec) {
@@ -157,8 +176,8 @@ fn shall(service: &Service, spec: &ServiceSpec, family: &str, ports: &[EndpointP
     }
     let name = service.metadata.name.clone().unwrap_or_default();
     labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
-    let metadata = match &slice.is {
-        Some(is) => ObjectMeta { labels: Some(labels), ..is.metadata.clone() },
+    let metadata = match &slice.existing {
+        Some(existing) => ObjectMeta { labels: Some(labels), ..existing.metadata.clone() },
         None => ObjectMeta {
             generate_name: Some(format!("{name}-")),
             namespace: service.metadata.namespace.clone(),
@@ -167,14 +186,14 @@ fn shall(service: &Service, spec: &ServiceSpec, family: &str, ports: &[EndpointP
             ..ObjectMeta::default()
         },
     };
-    let mut shall = EndpointSlice {
+    let mut desired = EndpointSlice {
         metadata,
         address_type: family.to_owned(),
         endpoints: slice.endpoints.clone(),
         ports: Some(ports.to_vec()),
     };
-    shall.metadata.labels.get_or_insert_default().insert(SERVICE.to_owned(), name);
-    shall
+    desired.metadata.labels.get_or_insert_default().insert(LABEL_SERVICE_NAME.to_owned(), name);
+    desired
 }
 
 fn endpoint(service: &Service, spec: &ServiceSpec, pod: &PodSummary, family: &str) -> Endpoint {
@@ -189,7 +208,7 @@ fn endpoint(service: &Service, spec: &ServiceSpec, pod: &PodSummary, family: &st
         }),
         hostname: hostname(service, pod),
         node_name: pod.node.clone(),
-        target_ref: Some(target(pod)),
+        target_ref: Some(pod_reference(pod)),
         ..Endpoint::default()
     }
 }
@@ -205,11 +224,11 @@ fn endpoint_ports(spec: &ServiceSpec, pod: &PodSummary) -> Vec<EndpointPort> {
 }
 
 /// Whether these are the same ports, in whatever order.
-fn same(one: &[EndpointPort], other: &[EndpointPort]) -> bool {
+fn same_ports(one: &[EndpointPort], other: &[EndpointPort]) -> bool {
     one.len() == other.len() && one.iter().all(|port| other.contains(port))
 }
 
-fn is_own(slice: &EndpointSlice, service: &Service) -> bool {
+fn is_owned_by(slice: &EndpointSlice, service: &Service) -> bool {
     let mut owners = slice.metadata.owner_references.iter().flatten();
     owners.any(|o| Some(&o.uid) == service.metadata.uid.as_ref() && o.kind == "Service")
 }

@@ -10,15 +10,15 @@ use std::borrow::Cow;
 
 /// An object as it is watched.
 #[derive(Debug, Clone)]
-pub(super) struct Outline(Metadata);
+pub(super) struct ObjectMetadata(Metadata);
 
-impl<'de> Deserialize<'de> for Outline {
+impl<'de> Deserialize<'de> for ObjectMetadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Lean::deserialize(deserializer).map(|Lean(metadata)| Self(metadata))
     }
 }
 
-impl Resource for Outline {
+impl Resource for ObjectMetadata {
     type DynamicType = <Metadata as Resource>::DynamicType;
     type Scope = <Metadata as Resource>::Scope;
 

@@ -12,18 +12,18 @@ pub(super) fn is_headless(spec: &ServiceSpec) -> bool {
 }
 
 /// Whether its endpoints are made here: others have none, or those that somebody else makes.
-pub(super) fn has_endpoints(spec: &ServiceSpec) -> bool {
+pub(super) fn has_selector(spec: &ServiceSpec) -> bool {
     spec.type_.as_deref() != Some("ExternalName") && spec.selector.as_ref().is_some_and(|s| !s.is_empty())
 }
 
 /// Whether the Service selects these labels.
 pub(super) fn selects(spec: &ServiceSpec, pod: &PodSummary) -> bool {
     let mut wanted = spec.selector.iter().flatten();
-    has_endpoints(spec) && wanted.all(|(name, value)| pod.labels.get(name) == Some(value))
+    has_selector(spec) && wanted.all(|(name, value)| pod.labels.get(name) == Some(value))
 }
 
 /// Whether a Pod can be an endpoint at all (`ShouldPodBeInEndpoints`).
-pub(super) fn is_endpoint(pod: &PodSummary, with_terminating: bool) -> bool {
+pub(super) fn should_pod_be_in_endpoints(pod: &PodSummary, with_terminating: bool) -> bool {
     !pod.is_terminal() && !pod.network.ips.is_empty() && (with_terminating || !pod.terminating)
 }
 
@@ -59,7 +59,7 @@ pub(super) fn hostname(service: &Service, pod: &PodSummary) -> Option<String> {
     pod.network.hostname.clone().filter(|_| subdomain.is_some() && subdomain == service.metadata.name.as_deref())
 }
 
-pub(super) fn target(pod: &PodSummary) -> ObjectReference {
+pub(super) fn pod_reference(pod: &PodSummary) -> ObjectReference {
     ObjectReference {
         kind: Some("Pod".to_owned()),
         namespace: Some(pod.namespace.clone()),
