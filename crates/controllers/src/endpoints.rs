@@ -1,5 +1,5 @@
-//! Endpoints: which Pods are behind a Service, as EndpointSlices and as Endpoints (`pkg/controller/endpointslice`,
-//! `pkg/controller/endpoint`). What somebody says is behind a Service that selects none is mirrored into slices.
+//! Endpoints and EndpointSlices of Services (`pkg/controller/endpointslice`, `pkg/controller/endpoint`). Endpoints
+//! that a user writes for a Service without a selector are mirrored to EndpointSlices.
 
 mod endpoint_slices;
 mod legacy;
@@ -34,7 +34,7 @@ enum Event {
     Endpoints(CacheEvent<Endpoints>),
 }
 
-/// Upstream has a controller for each.
+/// Clients of the three upstream controllers that this one combines.
 struct ControllerClients {
     endpoints: Client,
     slices: Client,
@@ -68,7 +68,7 @@ impl Controller for EndpointsController {
             Event::Slice(seen @ CacheEvent::Changed { .. }) => {
                 seen.objects().filter_map(|slice| service_of(slice)).collect()
             }
-            // Those that are gone are made anew; what somebody writes there is his, and mirrored.
+            // Deleted Endpoints are recreated. Endpoints of a Service without a selector are mirrored.
             Event::Endpoints(seen @ CacheEvent::Changed { after: None, .. }) => {
                 seen.objects().map(|e| key(e.as_ref())).collect()
             }
@@ -119,31 +119,31 @@ impl Controller for EndpointsController {
     }
 }
 
-/// Whether it is Pods that are behind a Service.
+/// Returns whether the Service selects Pods.
 fn selects_pods(service: &Service) -> bool {
     service.spec.as_ref().is_some_and(has_selector)
 }
 
-/// Whether a Pod is, or was, behind a Service.
+/// Returns whether the Service selects the Pod before or after the change.
 fn selects_any(service: &Service, seen: &CacheEvent<PodSummary>) -> bool {
     service.spec.as_ref().is_some_and(|spec| seen.objects().any(|pod| selects(spec, pod)))
 }
 
-/// The key of the Service that a slice is for.
+/// Returns the key of a slice's Service.
 fn service_of(slice: &EndpointSlice) -> Option<String> {
     let name = slice.metadata.labels.as_ref()?.get(endpoint_slices::LABEL_SERVICE_NAME)?;
     Some(format!("{}/{name}", slice.metadata.namespace.as_deref()?))
 }
 
 impl EndpointsController {
-    /// The keys of Endpoints that were made for Services that are gone.
+    /// Returns the keys of Endpoints whose Services are gone.
     fn orphaned_endpoints(&self) -> Vec<String> {
         let is_own = |e: &Endpoints| e.metadata.labels.as_ref().is_some_and(|l| l.contains_key(legacy::MANAGED_BY));
         let all = self.endpoints.all().into_iter().filter(|e| is_own(e)).map(|e| key(e.as_ref()));
         all.filter(|key| self.services.get_by_key(key).is_none()).collect()
     }
 
-    /// The Service is gone: its slices go as what it owned, its Endpoints are removed here.
+    /// Deletes the Endpoints of a deleted Service. The garbage collector deletes its slices.
     async fn delete_endpoints(&self, key: &str) -> Result<(), kube::Error> {
         let Some(endpoints) = self.endpoints.get_by_key(key) else { return Ok(()) };
         let namespace = endpoints.metadata.namespace.as_deref().unwrap_or_default();
@@ -166,9 +166,9 @@ impl EndpointsController {
         self.apply_slice_changes(&self.clients.slices, service, &changes, expected).await
     }
 
-    /// Slices as somebody's Endpoints, for a Service that selects no Pods.
+    /// Mirrors a user's Endpoints to EndpointSlices, for a Service without a selector.
     async fn mirror_endpoints(&mut self, key: &str, service: &Service, now: Instant) -> Result<(), kube::Error> {
-        // What selects everything has no endpoints, but nobody's either.
+        // A Service with an empty selector has no endpoints of its own, and none to mirror.
         let has_own = service.spec.as_ref().is_some_and(|spec| spec.selector.is_none());
         let endpoints = self.endpoints.get_by_key(key).filter(|_| has_own);
         let changes = mirroring::reconcile_mirrored_slices(endpoints.as_deref(), &self.slices_of(key, service).1);
@@ -181,7 +181,7 @@ impl EndpointsController {
         }
     }
 
-    /// The slices that were made for the Service's Pods, and those that mirror its Endpoints.
+    /// Returns the slices of the Service's Pods, and the mirrored ones.
     fn slices_of(&self, key: &str, service: &Service) -> (Vec<Arc<EndpointSlice>>, Vec<Arc<EndpointSlice>>) {
         let mut existing = self.slices.in_namespace(service.metadata.namespace.as_deref().unwrap_or_default());
         existing.retain(|slice| service_of(slice).as_deref() == Some(key));
@@ -199,14 +199,14 @@ impl EndpointsController {
         let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
         let params = PostParams::default();
-        // A Service that goes takes its slices along.
+        // The garbage collector deletes the slices of a Service that is being deleted.
         for slice in changes.create.iter().filter(|_| service.metadata.deletion_timestamp.is_none()) {
             expected.observe(&api.create(&params, slice).await?.metadata);
         }
         for slice in &changes.update {
             match api.replace(slice.metadata.name.as_deref().unwrap_or_default(), &params, slice).await {
                 Ok(slice) => expected.observe(&slice.metadata),
-                // It has changed, or gone, meanwhile: the watch says so.
+                // If the object has changed or is gone, the watch enqueues it again.
                 Err(e) if is_code(&e, 404) || is_code(&e, 409) => {}
                 Err(e) => return Err(e),
             }
@@ -231,7 +231,7 @@ impl EndpointsController {
         };
         match written {
             Ok(_) => Ok(()),
-            // Somebody was faster: it is looked at again in a moment.
+            // Another client was faster: retry with a back-off.
             Err(e) if is_code(&e, 409) => Err(e),
             Err(e) if is_namespace_terminating(&e) || is_code(&e, 404) => Ok(()),
             Err(e) => {
@@ -243,7 +243,7 @@ impl EndpointsController {
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     services: SharedInformer<Service>,
@@ -277,7 +277,7 @@ pub(crate) fn run(
         expectations: Expectations::default(),
     };
     let works = worker::run(controller, events, stop);
-    // What they do at once is large: it lies on the heap.
+    // The future is large, so it is boxed.
     Box::pin(async move {
         futures::join!(watched, works);
     })

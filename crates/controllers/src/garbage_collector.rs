@@ -1,7 +1,7 @@
-//! Objects whose owners are gone go, too, before their owners or after them, or are left to themselves, as the
+//! Garbage collector: deletes dependents of deleted owners in the background or foreground, or orphans them, as the
 //! propagation policy of the deletion says (`pkg/controller/garbagecollector`).
 //!
-//! An owner that no watch has shown is asked for before anything is deleted because of its absence.
+//! An owner that no watch has shown is looked up in the API before a dependent is deleted because of its absence.
 
 mod graph;
 mod metadata;
@@ -33,23 +33,23 @@ type Metadata = PartialObjectMeta<DynamicObject>;
 struct GarbageCollector {
     client: Client,
     recorder: EventRecorder,
-    /// By `group/version` and kind, and whether its objects have a namespace.
+    /// Resource and whether it is namespaced, by API version and kind.
     kinds: HashMap<(String, String), (Arc<ApiResource>, bool)>,
     graph: Graph,
-    /// Kinds that were not listed yet. Until all were, nobody knows of all dependents.
+    /// Kinds whose initial list is not complete. Until all are, dependents may be unknown.
     unsynced: HashSet<(String, String)>,
-    /// Kinds that cannot be listed, so that nobody waits for them any more. What they own or are owned by is not known.
+    /// Kinds that could not be listed in time. Their owners and dependents are unknown.
     timed_out: HashSet<(String, String)>,
 }
 
-/// What an owner is to its dependent.
+/// State of an owner (`classifyReferences`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OwnerState {
-    /// It is there.
+    /// It exists.
     Solid,
-    /// It is not.
+    /// It does not exist.
     Dangling,
-    /// It is being deleted after its dependents, this one among them, whether it waits for it or not.
+    /// It waits for the deletion of its dependents (foreground deletion), whether or not this one blocks it.
     WaitingForDependentsDeletion,
 }
 
@@ -91,7 +91,7 @@ impl Controller for GarbageCollector {
                 served
                     .owner_reference_kinds()
                     .for_each(|name| drop(self.kinds.insert(name, served.resource_and_scope())));
-                // Of owners of this kind nobody could say whether they are gone.
+                // Owners of this kind could not be looked up before.
                 self.graph.candidates()
             }
             Event::KindRemoved(served) => {
@@ -107,7 +107,7 @@ impl Controller for GarbageCollector {
     async fn reconcile(&mut self, uid: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(node) = self.graph.get(uid) else { return Ok(None) };
         let done = if node.is_deleted() && node.orphans() {
-            // Dependents that nobody has seen would go later, for its absence.
+            // Unknown dependents would be deleted later, because of the owner's absence.
             if !(self.unsynced.is_empty() && self.timed_out.is_empty()) {
                 return Ok(None);
             }
@@ -120,7 +120,7 @@ impl Controller for GarbageCollector {
             self.attempt_to_delete(uid, node).await
         };
         match done {
-            // It is gone, or another by now: the watch tells.
+            // The object is gone or replaced: the watch enqueues it if needed.
             Err(e) if is_code(&e, 404) => Ok(None),
             done => done.map(|()| None),
         }
@@ -145,7 +145,7 @@ impl GarbageCollector {
         }
     }
 
-    /// A kind was listed, or is gone; whether it was the last one that something waited for.
+    /// Marks a kind as synced or removed. Returns whether no other kind is outstanding.
     fn mark_synced(&mut self, resource: &ApiResource) -> bool {
         let kind = kind_key(resource);
         let was_unsynced = self.unsynced.remove(&kind) && self.unsynced.is_empty();
@@ -160,13 +160,13 @@ impl GarbageCollector {
         }
     }
 
-    /// Upstream's `attemptToDeleteItem`: an object whose last owner is gone goes; references to owners that are gone go
-    /// as long as another is there.
+    /// Deletes an object whose owners are all gone. If some exist, removes the references to the others
+    /// (`attemptToDeleteItem`).
     async fn attempt_to_delete(&self, uid: &str, node: &Node) -> Result<(), kube::Error> {
         if let Some(reference) =
             node.owners().iter().find(|owner| self.is_namespaced_owner_of_cluster_scoped(node, owner))
         {
-            // It is not known what is meant: it stays, whatever its other owners do.
+            // The owner cannot be resolved: the object is kept, whatever the state of its other owners.
             self.report_invalid_namespace_owner_ref(uid, node, reference).await;
             return Ok(());
         }
@@ -187,7 +187,7 @@ impl GarbageCollector {
         let has_dependents = self.graph.dependents(uid).next().is_some();
         let is_waited_for = kinds.contains(&OwnerState::WaitingForDependentsDeletion) && has_dependents;
         if is_waited_for && self.graph.dependents(uid).any(|(_, dependent)| dependent.waits_for_dependents()) {
-            // A circle, in which each would wait for the next.
+            // Break a cycle of objects that block each other's foreground deletion.
             self.patch_metadata(uid, node, OwnersAndFinalizers::unblock_owner_references).await?;
         }
         let policy = if is_waited_for || node.is_foreground() {
@@ -211,7 +211,7 @@ impl GarbageCollector {
         }
     }
 
-    /// What has no namespace cannot be owned by what has one (`namespacedOwnerOfClusterScopedObjectErr`).
+    /// Returns whether a cluster-scoped object names a namespaced owner (`namespacedOwnerOfClusterScopedObjectErr`).
     fn is_namespaced_owner_of_cluster_scoped(&self, node: &Node, reference: &OwnerReference) -> bool {
         let kind = (reference.api_version.clone(), reference.kind.clone());
         node.namespace().is_none() && self.kinds.get(&kind).is_some_and(|(_, namespaced)| *namespaced)
@@ -223,9 +223,9 @@ impl GarbageCollector {
         node: &Node,
         reference: &OwnerReference,
     ) -> Result<OwnerState, kube::Error> {
-        // A uid under another name or kind is no owner: what the reference names is asked for.
+        // If the UID belongs to an object of another name or kind, look up the object that the reference names.
         if let Some(owner) = self.graph.get(&reference.uid).filter(|owner| self.matches_reference(owner, reference)) {
-            // An owner in another namespace is none.
+            // A namespaced owner must be in the dependent's namespace.
             if owner.namespace().is_some() && owner.namespace() != node.namespace() {
                 self.report_invalid_namespace_owner_ref(uid, node, reference).await;
                 return Ok(OwnerState::Dangling);
@@ -237,7 +237,7 @@ impl GarbageCollector {
             });
         }
         let kind = (reference.api_version.clone(), reference.kind.clone());
-        // Of a kind that is not served nobody can say that it is gone.
+        // An owner of a kind that is not served cannot be known to be gone.
         let Some((resource, namespaced)) = self.kinds.get(&kind) else { return Ok(OwnerState::Solid) };
         let api: Api<Metadata> = match (node.namespace(), namespaced) {
             (Some(namespace), true) => Api::namespaced_with(self.client.clone(), namespace, resource.as_ref()),
@@ -249,14 +249,14 @@ impl GarbageCollector {
         Ok(if same { OwnerState::Solid } else { OwnerState::Dangling })
     }
 
-    /// Whether a reference says what this owner is called, whatever version of its kind it names.
+    /// Returns whether a reference names this owner, in any version of its kind.
     fn matches_reference(&self, owner: &Node, reference: &OwnerReference) -> bool {
         let kind = self.kinds.get(&(reference.api_version.clone(), reference.kind.clone()));
         let of = |resource: &ApiResource| (resource.group.clone(), resource.kind.clone());
         *owner.name == *reference.name && kind.is_none_or(|(resource, _)| of(resource) == of(owner.resource()))
     }
 
-    /// Upstream's `reportInvalidNamespaceOwnerRef`.
+    /// Records the Event of `reportInvalidNamespaceOwnerRef`.
     async fn report_invalid_namespace_owner_ref(&self, uid: &str, node: &Node, reference: &OwnerReference) {
         let namespace = node.namespace().unwrap_or_default();
         let OwnerReference { api_version, kind, name, uid: owner, .. } = reference;
@@ -273,7 +273,7 @@ impl GarbageCollector {
         self.recorder.record(&about, true, "OwnerRefInvalidNamespace", &message).await;
     }
 
-    /// The dependents stay, and no longer name it; then it may go.
+    /// Removes the owner from its dependents, then its finalizer (`orphanDependents`).
     async fn orphan_dependents(&self, uid: &str, node: &Node) -> Result<(), kube::Error> {
         for (dependent, known) in self.graph.dependents(uid) {
             match self.patch_metadata(dependent, known, |meta| meta.retain_owners(|o| o.uid != uid)).await {
@@ -284,7 +284,7 @@ impl GarbageCollector {
         self.patch_metadata(uid, node, |meta| meta.remove_finalizer(ORPHAN)).await
     }
 
-    /// It may go when no dependent blocks that any more.
+    /// Removes the finalizer when no dependent blocks the deletion (`processDeletingDependentsItem`).
     async fn process_deleting_dependents(&self, uid: &str, node: &Node) -> Result<(), kube::Error> {
         if self.graph.dependents(uid).any(|(_, dependent)| dependent.blocks(uid)) {
             return Ok(());
@@ -292,7 +292,7 @@ impl GarbageCollector {
         self.patch_metadata(uid, node, |meta| meta.remove_finalizer(FOREGROUND)).await
     }
 
-    /// Changes an object's metadata as they are now. A change that comes between is a conflict, and it is tried again.
+    /// Patches the current owner references and finalizers. A concurrent change is a conflict, which is retried.
     async fn patch_metadata(
         &self,
         uid: &str,
@@ -321,12 +321,12 @@ impl GarbageCollector {
     }
 }
 
-/// By what references to owners name a kind.
+/// Returns API version and kind, as owner references name them.
 fn kind_key(resource: &ApiResource) -> (String, String) {
     (resource.api_version.clone(), resource.kind.clone())
 }
 
-/// The metadata that the garbage collector changes.
+/// The metadata fields that the garbage collector changes.
 #[derive(Debug, Clone, PartialEq)]
 struct OwnersAndFinalizers {
     owners: Vec<OwnerReference>,
@@ -347,7 +347,7 @@ impl OwnersAndFinalizers {
     }
 }
 
-/// What is served, and which versions of it by other servers.
+/// Discovers the served kinds, and the API versions that aggregated servers serve.
 async fn discover(client: &Client) -> Result<(Discovery, HashSet<String>), kube::Error> {
     let services = Api::<APIService>::all(client.clone()).list(&ListParams::default()).await?;
     let foreign = services.items.iter().filter_map(monitors::aggregated::version_of).collect();
@@ -368,7 +368,7 @@ pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
         }
     };
     let mut known = monitors::discovered(&discovery);
-    // Those of other servers come with their APIServices.
+    // Kinds of aggregated servers are added by their APIServices.
     known.retain(|served| !foreign.contains(&served.resource.api_version));
     let kinds = known
         .iter()

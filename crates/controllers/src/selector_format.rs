@@ -1,8 +1,8 @@
-//! Selectors as messages tell them: as Go prints the object.
+//! Label selectors in messages, formatted as Go prints them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-/// A selector in Go's words.
+/// Formats a selector as Go's `%v` does.
 pub(crate) fn format_selector(selector: Option<&LabelSelector>) -> String {
     let Some(selector) = selector else { return "nil".to_owned() };
     let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}: {value},"));

@@ -1,4 +1,4 @@
-//! What is decided for a DaemonSet, in upstream's terms.
+//! Tests of what is planned for a DaemonSet.
 
 use super::node::NodeSummary;
 use super::plan::{DaemonSetSnapshot, Plan};
@@ -20,7 +20,7 @@ fn set(spec: Value) -> DaemonSet {
     serde_json::from_value(json!({"metadata": {"name": "d", "generation": 2}, "spec": all})).unwrap()
 }
 
-/// Nodes; one that begins with `x` has a taint that lets nothing come.
+/// Returns nodes. A name that begins with `x` has a taint with effect NoSchedule.
 fn node_summaries(names: &[&str]) -> Vec<Arc<NodeSummary>> {
     let one = |name: &&str| {
         let taints = if name.starts_with('x') { json!([{"key": "a", "effect": "NoExecute"}]) } else { json!([]) };
@@ -30,7 +30,8 @@ fn node_summaries(names: &[&str]) -> Vec<Arc<NodeSummary>> {
     names.iter().map(one).collect()
 }
 
-/// A Pod on a node: of the new template or the old, and what it does: `ready`, `Running`, `Failed`, `Terminating`, `target_node`.
+/// Returns a Pod on a node, of the `new` or `old` template, in a state: `ready`, `Running`, `Failed`, `Terminating`,
+/// or `pending` if it is not bound.
 fn pod(node: &str, template: &str, what: &str) -> Arc<PodSummary> {
     let ready = what == "ready";
     let phase = if matches!(what, "Failed" | "Succeeded") { what } else { "Running" };
@@ -100,7 +101,7 @@ fn a_new_template_comes_to_one_node_after_the_other() {
     check(two, &nodes, &old(), "make  delete a-old b-old");
     let begun = [pod("a", "new", "Running"), pod("b", "old", "ready"), pod("c", "old", "ready")];
     check(json!({}), &nodes, &begun, "make  delete ");
-    // One that is not available is replaced at once, and does not count.
+    // An unavailable Pod is replaced at once, and does not count towards `maxUnavailable`.
     let broken = [pod("a", "new", "Running"), pod("b", "old", "Running"), pod("c", "old", "ready")];
     check(json!({}), &nodes, &broken, "make  delete b-old");
     check(json!({"updateStrategy": {"type": "OnDelete"}}), &nodes, &old(), "make  delete ");

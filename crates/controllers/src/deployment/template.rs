@@ -1,12 +1,12 @@
-//! Which ReplicaSet is that of a template, and what a new one is called.
+//! Comparison and hash of Pod templates.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use std::collections::BTreeMap;
 
-/// Tells the Pods of a Deployment's ReplicaSets apart.
+/// Label of a ReplicaSet and its Pods: hash of the template.
 pub(super) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// Whether two templates are the same, whatever their hash is called (`EqualIgnoreHash`).
+/// Compares templates, ignoring the hash label (`EqualIgnoreHash`).
 pub(super) fn equal_ignore_hash(one: &PodTemplateSpec, other: &PodTemplateSpec) -> bool {
     without_hash(one) == without_hash(other)
 }
@@ -26,8 +26,8 @@ fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
     template
 }
 
-/// A few letters that stand for a template: FNV of what it says, in letters that make no words. `collisions` is how
-/// often others had the same.
+/// Returns the hash of a template: FNV-1a of its JSON, encoded in letters that form no words (`ComputeHash`).
+/// `collisions` is the owner's `collisionCount`.
 pub(crate) fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let text = serde_json::to_vec(&without_hash(template)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is decided for a Deployment, in upstream's terms.
+//! Tests of what is planned for a Deployment.
 
 use super::plan::{Plan, plan};
 use super::replica_set::PlannedReplicaSet;
@@ -27,7 +27,7 @@ fn template(image: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
 }
 
-/// A ReplicaSet with a template: how many Pods it should have, and how many of them are available.
+/// Returns a ReplicaSet of a template, with `size` desired Pods of which `available` are available.
 fn set(image: &str, age: i64, size: i32, available: i32) -> ReplicaSet {
     let mut template = template(image);
     template["metadata"]["labels"]["pod-template-hash"] = json!(image);
@@ -47,7 +47,7 @@ fn decide(deployment: &Deployment, sets: &[ReplicaSet], old_pods_running: bool) 
     plan(deployment, deployment.spec.as_ref().unwrap(), &sets, |_| old_pods_running, now)
 }
 
-/// The sizes that change, with the names of the ReplicaSets.
+/// Formats the planned changes of `spec.replicas`.
 fn sizes(plan: &Plan) -> Vec<String> {
     let line = |set: &PlannedReplicaSet| {
         let verb = if set.observed.is_none() { "make " } else { "" };
@@ -165,9 +165,9 @@ fn scaling_alone_changes_the_only_one_that_has_pods() {
 
 #[test]
 fn scaling_during_a_rollout_keeps_the_proportions() {
-    // 8 and 5 of 13; 23 may be: 14 and 9.
+    // 8 and 5 of 13 Pods, scaled to a maximum of 23: 14 and 9.
     check(json!({"replicas": 20}), &[set("old", 9, 8, 8), set("new", 1, 5, 0)], &["old 8>14", "new 5>9"]);
-    // 8 may be: 5 and 3.
+    // Scaled to a maximum of 8: 5 and 3.
     check(json!({"replicas": 5}), &[set("old", 9, 8, 8), set("new", 1, 5, 0)], &["old 8>5", "new 5>3"]);
     check(json!({"replicas": 0}), &[set("old", 9, 8, 8), set("new", 1, 5, 0)], &["old 8>0", "new 5>0"]);
 }

@@ -1,7 +1,7 @@
-//! The EndpointSlices of a Service, as they desired be (`k8s.io/endpointslice`).
+//! EndpointSlices of a Service (`k8s.io/endpointslice`).
 //!
-//! Pods that are reached by the same ports share slices. What is there is changed as little as possible: each change
-//! goes to everybody who watches.
+//! Endpoints with the same ports share slices. Existing slices are changed as little as possible, because each change
+//! is sent to all watchers.
 
 use super::service::{
     HEADLESS, families, hostname, is_headless, is_of_family, pod_reference, ports, should_pod_be_in_endpoints,
@@ -14,12 +14,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Whose slice it is.
+/// Label of a slice: its Service.
 pub(super) const LABEL_SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// Who made it.
+/// Label of a slice: the controller that manages it.
 pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
-/// A slice has no more endpoints.
+/// Maximum number of endpoints of a slice (`--max-endpoints-per-slice`).
 const MAX_ENDPOINTS: usize = 100;
 
 #[derive(Debug, Default)]
@@ -29,14 +29,14 @@ pub(super) struct SliceChanges {
     pub(super) delete: Vec<Arc<EndpointSlice>>,
 }
 
-/// A slice while it is decided what it desired be.
+/// Planned state of a slice.
 struct SlicePlan {
     existing: Option<Arc<EndpointSlice>>,
     endpoints: Vec<Endpoint>,
     changed: bool,
 }
 
-/// `existing` are those that were made for a Service of this name; `pods` are those that it selects.
+/// Plans the slices of a Service. `existing` are those of its name; `pods` are those that it selects.
 pub(super) fn reconcile_slices(
     service: &Service,
     spec: &ServiceSpec,
@@ -103,7 +103,7 @@ fn reconcile_address_family(
         }
     }
     if kept == 0 && create.is_empty() {
-        // One says that there is none.
+        // Keep one slice without endpoints as a placeholder.
         create.push(build_slice(
             service,
             spec,
@@ -112,7 +112,7 @@ fn reconcile_address_family(
             &SlicePlan { existing: None, endpoints: vec![], changed: false },
         ));
     }
-    // One that goes becomes one that comes.
+    // Reuse slices that would be deleted for those that would be created.
     for mut new in create {
         let Some(at) = delete.iter().position(|old| is_owned_by(old, service)) else {
             changes.create.push(new);
@@ -129,8 +129,8 @@ fn reconcile_address_family(
     changes.delete.extend(delete);
 }
 
-/// The slices with these endpoints, by the UIDs of their Pods: each stays where it is, and others come where there is
-/// room, first into what changes anyway.
+/// Distributes endpoints, keyed by the UIDs of their Pods, over slices: existing ones stay in their slice, new ones
+/// fill slices with room, first those that change anyway.
 fn distribute_endpoints(
     slices: Vec<Arc<EndpointSlice>>,
     mut desired_endpoints: BTreeMap<String, Endpoint>,
@@ -146,7 +146,7 @@ fn distribute_endpoints(
     let mut new: Vec<Endpoint> = desired_endpoints.into_values().collect();
     all.sort_by_key(|slice| (!slice.changed, std::cmp::Reverse(slice.endpoints.len())));
     for slice in &mut all {
-        // A slice that does not change is only changed when all fit into it.
+        // An unchanged slice is only extended if all new endpoints fit into it.
         let room = MAX_ENDPOINTS.saturating_sub(slice.endpoints.len());
         if new.is_empty() || room == 0 || (!slice.changed && new.len() > room) {
             continue;
@@ -223,7 +223,7 @@ fn endpoint_ports(spec: &ServiceSpec, pod: &PodSummary) -> Vec<EndpointPort> {
     all.collect()
 }
 
-/// Whether these are the same ports, in whatever order.
+/// Returns whether the ports are equal, in any order.
 fn same_ports(one: &[EndpointPort], other: &[EndpointPort]) -> bool {
     one.len() == other.len() && one.iter().all(|port| other.contains(port))
 }

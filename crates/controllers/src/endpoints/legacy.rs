@@ -1,4 +1,4 @@
-//! The Endpoints of a Service, as they desired be (`pkg/controller/endpoint`).
+//! Endpoints of a Service, the predecessor of EndpointSlices (`pkg/controller/endpoint`).
 
 use super::service::{
     HEADLESS, families, hostname, is_headless, is_of_family, pod_reference, ports, should_pod_be_in_endpoints,
@@ -8,15 +8,15 @@ use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::sync::Arc;
 
-/// Who made them.
+/// Label of Endpoints: the controller that manages them.
 pub(super) const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 pub(super) const MANAGER: &str = "endpoint-controller";
-/// Says that there are more.
+/// Annotation: addresses were truncated.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
-/// There are no more addresses.
+/// Maximum number of addresses (`maxCapacity`).
 const MAX_ENDPOINTS: usize = 1000;
 
-/// `pods` are those that the Service selects; gives nothing when all is as it desired be.
+/// Returns the desired Endpoints, `None` if they need no update. `pods` are those that the Service selects.
 pub(super) fn endpoints(
     service: &Service,
     spec: &ServiceSpec,
@@ -50,7 +50,7 @@ pub(super) fn endpoints(
     Some(desired).filter(|desired| existing != Some(desired))
 }
 
-/// Addresses with the same ports are together.
+/// Groups addresses by their ports (`RepackSubsets`).
 fn subsets(service: &Service, spec: &ServiceSpec, pods: &[Arc<PodSummary>]) -> Vec<EndpointSubset> {
     let not_ready_too = spec.publish_not_ready_addresses == Some(true);
     let family = families(spec).into_iter().next().unwrap_or_default();
@@ -94,7 +94,7 @@ fn endpoint_ports(spec: &ServiceSpec, pod: &PodSummary) -> Vec<EndpointPort> {
     all.collect()
 }
 
-/// Leaves out what is too much, those that are not ready first; gives whether there was any.
+/// Truncates the addresses to the maximum, ready ones last. Returns whether any were removed (`truncateEndpoints`).
 fn truncate(subsets: &mut Vec<EndpointSubset>) -> bool {
     let mut room = MAX_ENDPOINTS;
     let mut cut = |list: &mut Option<Vec<EndpointAddress>>| {

@@ -1,5 +1,4 @@
-//! EndpointSlices of Endpoints that somebody wrote for a Service that selects no Pods
-//! (`pkg/controller/endpointslicemirroring`).
+//! Mirrors Endpoints of Services without a selector to EndpointSlices (`pkg/controller/endpointslicemirroring`).
 
 use super::endpoint_slices::{LABEL_SERVICE_NAME, MANAGED_BY, SliceChanges};
 use super::service::is_of_family;
@@ -12,18 +11,18 @@ use std::sync::Arc;
 
 pub(super) const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 const LABEL_SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
-/// Endpoints in which somebody notes who leads.
+/// Annotation of Endpoints that serve as a leader election lock: they are not mirrored.
 const LEADER_ELECTION_ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
-/// What is said of Endpoints only.
+/// Annotations that are not copied to slices.
 const ANNOTATIONS_TO_SKIP: [&str; 2] =
     ["endpoints.kubernetes.io/last-change-trigger-time", "kubectl.kubernetes.io/last-applied-configuration"];
-/// More addresses of a subset are left out.
+/// Maximum number of mirrored addresses of a subset (`--mirroring-max-endpoints-per-subset`).
 const MAX_ENDPOINTS: usize = 1000;
-/// A slice has no more endpoints.
+/// Maximum number of endpoints of a slice.
 const MAX_ENDPOINTS_PER_SLICE: usize = 100;
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 
-/// What must change so that the slices are as the Endpoints; `existing` are those that were made so before.
+/// Plans the slices that mirror Endpoints. `existing` are the mirrored slices.
 pub(super) fn reconcile_mirrored_slices(
     endpoints: Option<&Endpoints>,
     existing: &[Arc<EndpointSlice>],
@@ -133,7 +132,7 @@ mod tests {
         serde_json::from_value(json!({"metadata": metadata, "subsets": subsets})).unwrap()
     }
 
-    /// What is made, changed and removed, and the slices as they are then.
+    /// Checks how many slices are created, updated and deleted; returns the resulting slices.
     #[track_caller]
     fn check(
         endpoints: Option<&Endpoints>,

@@ -1,4 +1,4 @@
-//! What is decided for a Service, in upstream's terms.
+//! Tests of what is planned for the endpoints of a Service.
 
 use super::endpoint_slices::{SliceChanges, reconcile_slices};
 use super::legacy::endpoints;
@@ -44,7 +44,7 @@ fn decide(service: &Service, pods: &[Arc<PodSummary>], existing: &[EndpointSlice
     reconcile_slices(service, service.spec.as_ref().unwrap(), pods, &existing)
 }
 
-/// The slices as the API has them after the changes.
+/// Returns the slices as the API has them after the changes.
 fn applied(existing: &[EndpointSlice], changes: SliceChanges) -> Vec<EndpointSlice> {
     let mut all = existing.to_vec();
     let gone: Vec<_> = changes.delete.iter().map(|s| s.metadata.name.clone()).collect();
@@ -60,12 +60,12 @@ fn applied(existing: &[EndpointSlice], changes: SliceChanges) -> Vec<EndpointSli
     all
 }
 
-/// How many slices are made, changed and removed.
+/// Returns how many slices are created, updated and deleted.
 fn counts(changes: &SliceChanges) -> [usize; 3] {
     [changes.create.len(), changes.update.len(), changes.delete.len()]
 }
 
-/// The conditions of a Pod's endpoint: ready, serving, terminating.
+/// Returns the conditions of a Pod's endpoint: ready, serving, terminating.
 fn conditions(service: &Service, pod: &Arc<PodSummary>) -> [Option<bool>; 3] {
     let changes = decide(service, std::slice::from_ref(pod), &[]);
     let conditions = changes.create[0].endpoints[0].conditions.clone().unwrap();
@@ -146,7 +146,7 @@ fn slices_are_filled_and_change_as_little_as_possible() {
     assert_eq!(first.create.iter().map(|slice| slice.endpoints.len()).collect::<Vec<_>>(), [100, 50]);
     let existing = applied(&[], first);
     assert_eq!(counts(&decide(&service, &pods, &existing)), [0, 0, 0]);
-    // One more goes where there is room; one that changes stays where it is.
+    // A new endpoint goes to a slice with room; a changed one stays in its slice.
     let more: Vec<_> = pods.iter().cloned().chain([pod(150, true)]).collect();
     let changes = decide(&service, &more, &existing);
     assert_eq!((counts(&changes), changes.update[0].endpoints.len()), ([0, 1, 0], 51));
@@ -154,7 +154,7 @@ fn slices_are_filled_and_change_as_little_as_possible() {
     other[3] = changed(&other[3], |pod| pod.ready = None);
     let changes = decide(&service, &other, &existing);
     assert_eq!((counts(&changes), changes.update[0].endpoints.len()), ([0, 1, 0], 100));
-    // Slices without endpoints go, but for one that says that there is none.
+    // Empty slices are deleted, except one placeholder.
     let changes = decide(&service, &pods[..100], &existing);
     assert_eq!(counts(&changes), [0, 0, 1]);
     let changes = decide(&service, &[], &existing);

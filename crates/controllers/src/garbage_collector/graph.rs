@@ -1,4 +1,4 @@
-//! Who owns whom.
+//! Dependency graph of owners and dependents (`GraphBuilder`).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::discovery::ApiResource;
@@ -7,29 +7,29 @@ use std::fmt;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Its dependents go first.
+/// Finalizer: dependents are deleted first.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
-/// Its dependents stay, and own themselves.
+/// Finalizer: dependents are kept, without their owner references.
 pub(super) const ORPHAN: &str = "orphan";
 
-/// What is known of an object. There is one for each object of the cluster, so it is small.
+/// A node of the graph. There is one for each object of the cluster, so it must be small.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     resource_namespace: Arc<ResourceNamespace>,
     pub(super) name: Box<str>,
-    /// `None` of most.
+    /// `None` for most objects.
     state: Option<Box<DeletionState>>,
 }
 
-/// What the objects of one resource in one namespace have in common.
+/// Resource and namespace, shared by the nodes of all their objects.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ResourceNamespace {
     resource: Arc<ApiResource>,
-    /// `None` of what has no namespace.
+    /// `None` if cluster-scoped.
     namespace: Option<Box<str>>,
 }
 
-/// Why there may be something to do for an object.
+/// Owner references and deletion state of an object.
 #[derive(Debug, Clone, Default)]
 struct DeletionState {
     owners: Vec<OwnerReference>,
@@ -59,7 +59,7 @@ impl Node {
         &self.resource_namespace.resource
     }
 
-    /// `None` of what has no namespace.
+    /// Returns the namespace, `None` if cluster-scoped.
     pub(super) fn namespace(&self) -> Option<&str> {
         self.resource_namespace.namespace.as_deref()
     }
@@ -72,32 +72,32 @@ impl Node {
         self.state.as_ref().is_some_and(|state| state.deleting)
     }
 
-    /// Whether its dependents are to go first, once it is deleted.
+    /// Returns whether dependents are deleted first.
     pub(super) fn is_foreground(&self) -> bool {
         self.state.as_ref().is_some_and(|state| state.foreground)
     }
 
-    /// Whether its dependents are to stay, once it is deleted.
+    /// Returns whether dependents are orphaned.
     pub(super) fn orphans(&self) -> bool {
         self.state.as_ref().is_some_and(|state| state.orphan)
     }
 
-    /// Whether it goes when its dependents have gone.
+    /// Returns whether the object is deleted in the foreground (`isDeletingDependents`).
     pub(super) fn waits_for_dependents(&self) -> bool {
         self.is_deleted() && self.is_foreground()
     }
 
-    /// Its reference to this owner holds the owner's deletion up.
+    /// Returns whether this object's reference blocks the deletion of the owner (`blockOwnerDeletion`).
     pub(super) fn blocks(&self, owner: &str) -> bool {
         self.owners().iter().any(|o| o.uid == owner && o.block_owner_deletion == Some(true))
     }
 }
 
-/// An object's uid: nearly always a UUID, whose 16 bytes need no memory of their own.
+/// UID of an object. Nearly all are UUIDs, whose 16 bytes need no allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Uid {
     Uuid([u8; 16]),
-    /// Of a server that is not ours.
+    /// A UID of another form, from an aggregated server.
     Other(Box<str>),
 }
 
@@ -120,13 +120,13 @@ impl fmt::Display for Uid {
     }
 }
 
-/// All objects by their uid, and the way back from owners to dependents.
+/// All objects by UID, and the dependents by the UID of their owner.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     nodes: HashMap<Uid, Node>,
     dependents: HashMap<String, BTreeSet<String>>,
     resource_namespaces: HashSet<Arc<ResourceNamespace>>,
-    /// The number of resource_namespaces at which those that stand empty are dropped.
+    /// Number of entries in [`Self::resource_namespaces`] at which unused ones are removed.
     sweep_at: usize,
 }
 
@@ -135,19 +135,19 @@ impl Graph {
         self.nodes.get(&Uid::from(uid))
     }
 
-    /// All objects for which there may be something to do.
+    /// Returns the UIDs of objects that may have to be deleted or changed.
     pub(super) fn candidates(&self) -> Vec<String> {
         let affected = self.nodes.iter().filter(|(_, node)| node.is_deleted() || !node.owners().is_empty());
         affected.map(|(uid, _)| uid.to_string()).collect()
     }
 
-    /// Those who name this owner, whether that is known or not.
+    /// Returns the known objects that name this owner, which itself may be unknown.
     pub(super) fn dependents<'a>(&'a self, owner: &str) -> impl Iterator<Item = (&'a String, &'a Node)> + use<'a> {
         let all = self.dependents.get(owner).into_iter().flatten();
         all.filter_map(|uid| Some((uid, self.get(uid)?)))
     }
 
-    /// An object of a resource is so now; gives whom that concerns.
+    /// Adds or updates an object. Returns the UIDs of affected objects.
     pub(super) fn set(&mut self, uid: &str, resource: &Arc<ApiResource>, meta: &ObjectMeta) -> Vec<String> {
         let node = Node::new(self.resource_namespace(resource, meta.namespace.as_deref()), meta);
         let mut affected = self.unlink(uid);
@@ -179,7 +179,7 @@ impl Graph {
         resource_namespace
     }
 
-    /// An object is gone; gives whom that concerns.
+    /// Removes an object. Returns the UIDs of affected objects.
     pub(super) fn remove(&mut self, uid: &str) -> Vec<String> {
         let mut affected = self.unlink(uid);
         self.nodes.remove(&uid.into());
@@ -187,7 +187,7 @@ impl Graph {
         affected
     }
 
-    /// Of this resource there are these names and no others; gives the uids of the others.
+    /// Returns the UIDs of the resource's objects that are not among `names`.
     pub(super) fn missing(&self, resource: &ApiResource, names: &HashSet<String>) -> Vec<String> {
         let key = |node: &Node| match node.namespace() {
             Some(namespace) => format!("{namespace}/{}", node.name),
@@ -197,7 +197,7 @@ impl Graph {
         gone.map(|(uid, _)| uid.to_string()).collect()
     }
 
-    /// Takes an object's references to its owners back; gives the owners that may have waited for that.
+    /// Removes an object's edges to its owners. Returns the owners that wait for their dependents.
     fn unlink(&mut self, uid: &str) -> Vec<String> {
         let Some(node) = self.get(uid) else { return Vec::new() };
         let owners: Vec<String> = node.owners().iter().map(|o| o.uid.clone()).collect();

@@ -1,4 +1,4 @@
-//! What the garbage collector reads of objects: their metadata, past who owns what.
+//! Metadata of objects as the garbage collector watches it, without `managedFields`.
 
 use super::Metadata;
 use api::lean::Lean;
@@ -8,7 +8,7 @@ use kube::api::DynamicObject;
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
-/// An object as it is watched.
+/// An object's metadata.
 #[derive(Debug, Clone)]
 pub(super) struct ObjectMetadata(Metadata);
 

@@ -1,5 +1,4 @@
-//! The kinds whose objects can own or be owned: those that are discovered, those that clients define later, and those of
-//! other servers.
+//! Monitors: watches of all kinds that can own or be owned, whether built-in, custom or served by aggregated servers.
 
 pub(super) mod aggregated;
 
@@ -17,46 +16,47 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Nothing owns or is owned by these, and there are many of them (upstream's `ignoredResources`).
+/// Resources that are not monitored (upstream's `ignoredResources`).
 const IGNORED: [&str; 1] = ["events"];
 
-/// So long nothing is looked at after something was: every write of anything concerns the garbage collector, and while one
-/// follows the other it is woken a hundred times a second and not by each. What goes because of another can wait.
+/// Pause after a batch of events. Every write is an event for the garbage collector; the pause limits wake-ups to a
+/// hundred per second.
 const EVENT_BATCH_PAUSE: Duration = Duration::from_millis(10);
-/// As many events are taken at once.
+/// Maximum number of events in a batch.
 const EVENT_BATCH_SIZE: usize = 4096;
 
-/// How long the list of a kind is waited for (upstream's `initialSyncTimeout`): one that cannot be listed, as by a broken
-/// conversion, is not to hold up all others for ever.
+/// Time to wait for the initial list of a kind (upstream's `initialSyncTimeout`), so that a kind that cannot be
+/// listed, such as one with a broken conversion, does not block all others.
 pub(super) const INITIAL_SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the garbage collector sees.
+/// Event of the garbage collector.
 #[derive(Debug)]
 pub(super) enum Event {
     Object(Arc<ApiResource>, WatchEvent<ObjectMetadata>),
-    /// There is a new kind, whose objects were not listed yet.
+    /// A kind was added whose initial list is outstanding.
     KindAdded(MonitoredKind),
-    /// A kind ought to have been listed by now.
+    /// The initial list of a kind was not complete in time.
     SyncTimedOut(Arc<ApiResource>),
-    /// There is a new kind of another server. Nobody waits for its list: the server may never answer.
+    /// A kind of an aggregated server was added. Its initial list is not waited for, because the server may never
+    /// answer.
     AggregatedKindAdded(MonitoredKind),
-    /// A kind that is known already can be named in more ways.
+    /// A monitored kind is served in further versions.
     VersionsAdded(MonitoredKind),
-    /// There is no such kind any more, and so no object of it.
+    /// A kind is no longer served, so none of its objects exist.
     KindRemoved(MonitoredKind),
 }
 
-/// A kind, watched in one of its versions.
+/// A kind, monitored in one of its versions.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct MonitoredKind {
     pub(super) resource: Arc<ApiResource>,
     namespaced: bool,
-    /// Every `group/version` in which owners can be named.
+    /// Every `group/version` in which owner references can name the kind.
     versions: Vec<String>,
 }
 
 impl MonitoredKind {
-    /// By what references to owners name the kind.
+    /// Returns the API versions and kinds by which owner references can name it.
     pub(super) fn owner_reference_kinds(&self) -> impl Iterator<Item = (String, String)> {
         self.versions.iter().map(|version| (version.clone(), self.resource.kind.clone()))
     }
@@ -69,7 +69,7 @@ impl MonitoredKind {
         (Arc::clone(&self.resource), self.namespaced)
     }
 
-    /// What a definition says is served, once it is.
+    /// Returns the kind of an established definition.
     fn from_definition(definition: &CustomResourceDefinition) -> Option<Self> {
         let status = definition.status.as_ref()?;
         let established = |c: &_| matches!(c, (kind, value) if *kind == "Established" && *value == "True");
@@ -92,12 +92,12 @@ impl MonitoredKind {
     }
 }
 
-/// Whether objects of a kind can be seen and deleted.
+/// Returns whether objects of a kind can be listed, watched and deleted.
 fn can_be_collected(plural: &str, can: impl Fn(&str) -> bool) -> bool {
     ["list", "watch", "delete"].into_iter().all(can) && !IGNORED.contains(&plural)
 }
 
-/// The built-in kinds: those that clients define come with their definitions.
+/// Returns the discovered kinds. Later custom kinds are added by their definitions.
 pub(super) fn discovered(discovery: &Discovery) -> Vec<MonitoredKind> {
     let all = discovery.groups().flat_map(ApiGroup::recommended_resources);
     let wanted = all.filter(|(resource, capabilities)| {
@@ -111,29 +111,29 @@ pub(super) fn discovered(discovery: &Discovery) -> Vec<MonitoredKind> {
     served.collect()
 }
 
-/// Monitors of all kinds, of which there can be more and fewer.
+/// The monitors of all kinds.
 struct Monitors {
     client: Client,
     all: SelectAll<BoxStream<'static, MonitorEvent>>,
     /// By the name of the definition.
     defined: HashMap<String, DefinedKind>,
-    /// What was discovered, by group and plural, with what ends the watch.
+    /// Discovered kinds by group and plural, with the token that ends the monitor.
     known: HashMap<(String, String), (MonitoredKind, CancellationToken)>,
-    /// By `group/version` of another server: its kinds, and what ends the discovery.
+    /// By `group/version` of an aggregated server: its kinds, and the token that ends the discovery.
     aggregated: HashMap<String, AggregatedVersion>,
 }
 
-/// A kind that a client has defined.
+/// A custom kind.
 struct DefinedKind {
-    /// As its definition tells of it.
+    /// The kind as its definition describes it.
     defined: MonitoredKind,
-    /// As it is watched: what was discovered may be so in another version.
+    /// The kind as it is monitored: a discovered kind may use another version.
     watched: MonitoredKind,
-    /// Ends the watch.
+    /// Ends the monitor.
     end: CancellationToken,
 }
 
-/// What another server serves in one version.
+/// The kinds that an aggregated server serves in one version.
 #[derive(Default)]
 struct AggregatedVersion {
     kinds: Vec<(MonitoredKind, CancellationToken)>,
@@ -145,7 +145,7 @@ enum MonitorEvent {
     SyncTimedOut(Arc<ApiResource>),
     Definition(WatchEvent<CustomResourceDefinition>),
     ApiService(WatchEvent<APIService>),
-    /// What another server serves now in this version.
+    /// The kinds that an aggregated server serves in this version.
     Kinds(String, Vec<MonitoredKind>),
 }
 
@@ -177,7 +177,7 @@ pub(super) fn events(client: &Client, known: Vec<MonitoredKind>) -> BoxStream<'s
     batch_events(seen.flatten().boxed())
 }
 
-/// Gives all events that there are, and then none for a while.
+/// Returns the available events as a batch, followed by a pause.
 fn batch_events<T: Send + 'static>(events: BoxStream<'static, T>) -> BoxStream<'static, T> {
     let some = stream::unfold((events.ready_chunks(EVENT_BATCH_SIZE), false), |(mut events, is_again)| async move {
         if is_again {
@@ -213,7 +213,7 @@ impl Monitors {
                 }
                 let mut events = self.stop_defined(&name);
                 let Some(defined) = now else { return events };
-                // What was there at the beginning was discovered, and is watched already.
+                // The kind was discovered at the start, and is monitored already.
                 if let Some((before, end)) = self.known.remove(&defined.group_resource()) {
                     let watched = MonitoredKind { resource: before.resource, ..defined.clone() };
                     events.push(Event::VersionsAdded(watched.clone()));
@@ -246,7 +246,7 @@ impl Monitors {
                 let look = aggregated::discover_periodically(&self.client, version.clone());
                 self.all.push(look.take_until(async move { until.cancelled().await }).boxed());
                 let at = self.aggregated.entry(version).or_default();
-                // The new look takes the place of the one before; its first answer comes at once.
+                // The new discovery replaces the one before, and starts at once.
                 std::mem::replace(&mut at.discovery, discovery).cancel();
                 Vec::new()
             }
@@ -258,7 +258,7 @@ impl Monitors {
         }
     }
 
-    /// Monitors the kinds of another server that were not known, and no longer those that are no more.
+    /// Starts monitors for new kinds of an aggregated server, and stops those of removed kinds.
     fn sync_aggregated(&mut self, version: &str, now: Vec<MonitoredKind>) -> Vec<Event> {
         let Some(before) = self.aggregated.get_mut(version).map(|at| std::mem::take(&mut at.kinds)) else {
             return Vec::new();
@@ -280,7 +280,7 @@ impl Monitors {
         events
     }
 
-    /// Whether a kind is watched already, in another version.
+    /// Returns whether a kind is monitored already, in another version.
     fn is_watched(&self, group_resource: &(String, String)) -> bool {
         self.aggregated.values().flat_map(|at| &at.kinds).any(|(served, _)| served.group_resource() == *group_resource)
     }

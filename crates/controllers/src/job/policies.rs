@@ -1,23 +1,23 @@
-//! What a Job's policies say of Pods that failed, and of indexes that succeeded.
+//! Pod failure policy and success policy of a Job.
 
 use super::indexes::Indexes;
 use crate::pod_summary::{JobPodSummary, PodSummary};
 use k8s_openapi::api::batch::v1::{PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, SuccessPolicy};
 
-/// What a failed Pod means.
+/// Effect of a failed Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FailureAction {
-    /// It counts towards the limit.
+    /// It counts towards the back-off limit.
     Count,
-    /// It does not.
+    /// It does not count.
     Ignore,
-    /// Its index fails, whatever the limit.
+    /// Its index fails, regardless of its back-off limit.
     FailIndex,
-    /// The Job fails, for this reason.
+    /// The Job fails, with this message.
     FailJob(String),
 }
 
-/// `matchPodFailurePolicy`: the first rule that fits decides.
+/// Returns the effect of a failed Pod: the first matching rule applies (`matchPodFailurePolicy`).
 pub(super) fn match_pod_failure_policy(policy: Option<&PodFailurePolicy>, pod: &PodSummary) -> FailureAction {
     let (nothing, name) = (JobPodSummary::default(), format!("{}/{}", pod.namespace, pod.name));
     let part = pod.job.as_deref().unwrap_or(&nothing);
@@ -54,7 +54,7 @@ fn fits(rule: &PodFailurePolicyOnExitCodesRequirement, container: &str, code: i3
     named && code != 0 && if rule.operator == "NotIn" { !listed } else { listed }
 }
 
-/// `matchSuccessPolicy`: why enough of the indexes have succeeded, if they have.
+/// Returns the message of the success policy's first rule that is met (`matchSuccessPolicy`).
 pub(super) fn match_success_policy(
     policy: Option<&SuccessPolicy>,
     completions: i32,

@@ -1,4 +1,4 @@
-//! A Pod as a Job's template has it.
+//! Pods of a Job's template.
 
 use super::plan::NewPod;
 use crate::pod_control::pod_from_template;
@@ -9,7 +9,7 @@ use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
 
 const JOB_COMPLETION_INDEX_ENV: &str = "JOB_COMPLETION_INDEX";
-/// Names that begin with more than this leave no room for what makes them unique.
+/// Maximum length of `generateName`: the API server truncates longer ones to append its suffix.
 const MAX_GENERATE_NAME_PREFIX: usize = 58;
 
 pub(super) fn pod(job: &Job, spec: &JobSpec, new: &NewPod) -> Pod {

@@ -1,4 +1,4 @@
-//! What is decided for a Job, and how its Pods are counted, in upstream's terms.
+//! Tests of what is planned for a Job, and of how its Pods are counted.
 
 use super::backoff::BackoffRecord;
 use super::plan::{Plan, PodAction, plan};
@@ -36,7 +36,8 @@ fn indexed(more: Value) -> Value {
     spec
 }
 
-/// A Pod that is pods_with_finalizer: its phase, and its index if it has one. `Terminating` is one that runs and is deleted.
+/// Returns a Pod with the tracking finalizer, a phase and an index. `Terminating` is a running Pod that is being
+/// deleted.
 fn pod(name: &str, phase: &str, index: Option<i32>) -> PodSummary {
     let ended = matches!(phase, "Succeeded" | "Failed");
     let part = JobPodSummary { tracked: true, index, finished: ended.then(|| at(NOW - 1)), ..JobPodSummary::default() };
@@ -60,7 +61,7 @@ fn of_indexes(all: &[(i32, &str)]) -> Vec<PodSummary> {
     all.iter().map(|(index, phase)| pod(&format!("{index}{phase}"), phase, Some(*index))).collect()
 }
 
-/// What a plan does, in a word and what it is about.
+/// Formats the action of a plan.
 fn line(plan: &Plan<'_>) -> String {
     let names = |pods: &[&PodSummary]| {
         let mut names: Vec<&str> = pods.iter().map(|pod| pod.name.as_str()).collect();
@@ -80,7 +81,7 @@ fn line(plan: &Plan<'_>) -> String {
     format!("{}{}", ends.unwrap_or_default(), action.trim())
 }
 
-/// Decides, and lets all that is to be made or deleted be done.
+/// Plans a sync, and tracks the status as if all planned Pods were created or deleted.
 fn decide<T>(job: &Job, pods: &[PodSummary], look: impl FnOnce(&Plan<'_>, TrackedStatus<'_>) -> T) -> T {
     let pods: Vec<Arc<PodSummary>> = pods.iter().cloned().map(Arc::new).collect();
     let snapshot = JobSnapshot::new(job, job.spec.as_ref().unwrap(), &pods, BackoffRecord::default(), at(NOW));
@@ -194,7 +195,7 @@ fn an_index_fails_for_itself_when_that_is_asked_for() {
     };
     let rest = of_indexes(&[(1, "Running"), (2, "Running"), (3, "Running"), (4, "Running")]);
     let all = |first: PodSummary| [vec![first], rest.clone()].concat();
-    // The first failure waits, and its Pod stays until there is another.
+    // The first failure is delayed, and its Pod is kept until the replacement exists.
     let young = decide(&job(limited(json!({})), json!({})), &all(failed(0, NOW - 1)), |plan, tracked| {
         (line(plan), tracked.release.len(), tracked.status.failed_indexes)
     });
@@ -204,7 +205,7 @@ fn an_index_fails_for_itself_when_that_is_asked_for() {
     let snapshot = JobSnapshot::new(&job_, job_.spec.as_ref().unwrap(), &pods, BackoffRecord::default(), at(NOW));
     let PodAction::Create(new) = plan(&snapshot).action else { panic!("nothing is made") };
     assert_eq!((new[0].index, new[0].failures, new[0].ignored), (Some(0), 1, 0));
-    // The second is the last.
+    // The second failure reaches the limit.
     let old = decide(&job(limited(json!({})), json!({})), &all(failed(1, NOW - 1)), |plan, tracked| {
         (line(plan), tracked.release.len(), tracked.status.failed_indexes)
     });
@@ -224,7 +225,7 @@ fn enough_indexes_may_be_success() {
     let (status, end) = decide(&job(spec, json!({})), &some, |_, tracked| (tracked.status, tracked.end.unwrap()));
     assert_eq!(condition(&status, "SuccessCriteriaMet").unwrap().message.as_deref(), Some("Matched rules at index 0"));
     assert_eq!((end.type_.as_str(), end.reason.as_deref()), ("Complete", Some("SuccessPolicy")));
-    // Who still ran did not fail.
+    // Pods that still ran did not fail.
     assert_eq!(status.uncounted_terminated_pods.unwrap().failed, None);
 }
 
@@ -237,10 +238,10 @@ fn a_pod_is_noted_then_released_then_counted() {
     assert_eq!((status.succeeded, status.failed, released), (None, None, vec!["a".to_owned(), "b".to_owned()]));
     let noted = status.uncounted_terminated_pods.clone().unwrap();
     assert_eq!((noted.succeeded.unwrap(), noted.failed.unwrap()), (vec!["a".to_owned()], vec!["b".to_owned()]));
-    // One of them could not be released yet.
+    // The finalizer of one of them could not be removed yet.
     assert!(!finalize_status(&mut status, None, &HashSet::from(["b", "c"])));
     assert_eq!((status.succeeded, status.failed), (Some(1), None));
-    // What broke off is taken up again, and nobody is counted twice.
+    // Tracking resumes after an interruption, and counts each Pod once.
     let mut again = some.clone();
     again[0].job.as_mut().unwrap().tracked = false;
     let known = serde_json::to_value(&status).unwrap();
@@ -258,7 +259,7 @@ fn whoever_runs_when_the_job_fails_has_failed_too() {
     let some = pods(&[("a", "Failed"), ("b", "Running")]);
     let (mut status, end) = decide(&job(json!({"backoffLimit": 0}), json!({})), &some, |_, t| (t.status, t.end));
     assert_eq!((status.active, status.terminating), (None, Some(1)));
-    // It has not ended before the last is gone.
+    // The Job is not finished before its last Pod is gone.
     assert!(!finalize_status(&mut status, end.as_ref(), &HashSet::new()));
     assert_eq!(status.failed, Some(2));
     let known = serde_json::to_value(&status).unwrap();

@@ -1,4 +1,4 @@
-//! What the status of a ReplicaSet says (`calculateStatus`).
+//! Status of a ReplicaSet (`calculateStatus`).
 
 use crate::clock::truncate_to_seconds;
 use crate::pod_summary::PodSummary;
@@ -23,7 +23,7 @@ pub(super) fn calculate_status(
     let active = || claimed.iter().filter(|m| m.active);
     let count =
         |is: &dyn Fn(&PodSummary) -> bool| i32::try_from(active().filter(|m| is(m)).count()).unwrap_or(i32::MAX);
-    // Go leaves zeros out, and so does what is read back.
+    // Go omits zeros, so the stored status has none.
     let some = |n: i32| Some(n).filter(|n| *n != 0);
     let mut conditions = before.conditions.unwrap_or_default();
     match (failure, conditions.iter().any(|c| c.type_ == REPLICA_FAILURE)) {
@@ -49,7 +49,7 @@ pub(super) fn calculate_status(
     }
 }
 
-/// When the next of those that are ready will count as available.
+/// Returns the time until the next ready Pod is available.
 pub(super) fn next_availability(
     claimed: &[Arc<PodSummary>],
     min_ready_seconds: i32,

@@ -1,4 +1,4 @@
-//! What is decided for a StatefulSet, in upstream's terms.
+//! Tests of what is planned for a StatefulSet.
 
 use super::plan::{Plan, StatefulSetSnapshot, Step};
 use super::retention::ClaimSummary;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const NOW: i64 = 1_000;
 
-/// A set called `web` of three Pods, with another spec where it is given.
+/// Returns a set called `web` with three replicas, and the given fields of its spec.
 fn set(spec: Value) -> StatefulSet {
     let mut all = json!({"replicas": 3, "selector": {}, "template": {}, "podManagementPolicy": "OrderedReady",
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}});
@@ -23,8 +23,8 @@ fn set(spec: Value) -> StatefulSet {
     serde_json::from_value(json!({"metadata": {"name": "web", "uid": "s", "generation": 2}, "spec": all})).unwrap()
 }
 
-/// Pods in words: `0` is ready and has the new revision, `0:old` the old one; then what it does: `ready`, `Running`,
-/// `Pending`, `Failed`, `Succeeded`, and with `-` after it while it terminates.
+/// Parses Pods: `0` is ready and of the update revision, `0:old` of the current one. A state may follow: `ready`,
+/// `Running`, `Pending`, `Failed`, `Succeeded`; a `-` after it marks a terminating Pod.
 fn pods(words: &str) -> Vec<(i64, Arc<PodSummary>)> {
     let one = |word: &str| {
         let ends = word.ends_with('-');
@@ -85,7 +85,8 @@ fn plan(snapshot: &StatefulSetSnapshot<'_>) -> Plan {
     snapshot.plan(|_| None)
 }
 
-/// `+` is made (`old`, when of the old revision), `-` deleted, `=` repaired, `claims` made; a claim with its owners.
+/// Formats a plan: `+` creates (`old`: of the current revision), `-` deletes, `=` updates, `claims` creates claims; a
+/// claim is shown with its owners.
 fn line(plan: &Plan) -> String {
     let step = |step: &Step| match step {
         Step::CreatePod { ordinal, updated: true } => format!("+{ordinal}"),
@@ -118,7 +119,7 @@ fn pods_come_one_after_the_other_each_when_the_one_before_it_is_ready() {
     check(json!({}), "0 1 2", "");
     check(json!({"ordinals": {"start": 5}}), "5", "+6");
     check(json!({"replicas": 0}), "", "");
-    // What waits for nothing comes at once.
+    // Parallel Pods are created at once.
     check(json!({"podManagementPolicy": "Parallel"}), "1::Running", "+0 +2");
 }
 
@@ -148,7 +149,7 @@ fn a_pod_that_has_ended_again_and_again_waits_before_it_is_deleted() {
     assert_eq!(waits(json!({}), "0::Failed 1 2"), (String::new(), Some(4)));
     assert_eq!(waits(json!({}), "0::Failed- 1 2"), (String::new(), None));
     assert_eq!(waits(json!({}), "0 1::Failed 2"), ("-1".to_owned(), None));
-    // The others do not wait for it.
+    // Other Pods are not delayed.
     assert_eq!(waits(json!({"podManagementPolicy": "Parallel"}), "0::Failed 1::Failed"), ("-1 +2".to_owned(), Some(4)));
 }
 
@@ -159,11 +160,11 @@ fn those_that_are_too_many_go_from_the_last_to_the_first() {
     check(one(), "0 1 2:new:ready-", "");
     check(one(), "0 1:new:Running 2", "-2");
     check(one(), "0:new:Running 1 2", "");
-    // The first that is broken may go, one above it waits.
+    // The first unhealthy condemned Pod may be deleted; a healthy one above it waits.
     check(one(), "0 1 2:new:Running", "-2");
     check(one(), "0 1:new:Running 2:new:Running", "");
     check(json!({"replicas": 1, "podManagementPolicy": "Parallel"}), "0 1 2:new:Running", "-2 -1");
-    // Below the first number is outside, too.
+    // Ordinals below the start are condemned, too.
     check(json!({"replicas": 1, "ordinals": {"start": 2}}), "0 1 2", "-1");
 }
 
@@ -202,13 +203,13 @@ fn as_many_are_replaced_at_once_as_may_be_missing() {
     check(several(json!(2)), "0:old 1:old 2:old 3:old", "-3 -2");
     check(several(json!("50%")), "0:old 1:old 2:old 3:old", "-3 -2");
     check(several(json!("10%")), "0:old 1:old 2:old 3:old", "-3");
-    // Those that wait for each other wait before that.
+    // Ordered Pods wait for the terminating one.
     check(several(json!(2)), "0:old 1:old 2:old 3:old:ready-", "");
     let mut parallel = several(json!(2));
     parallel["podManagementPolicy"] = json!("Parallel");
     check(parallel.clone(), "0:old 1:old 2:old 3:old:ready-", "-2");
     check(parallel.clone(), "0:old 1:old 2 3:new:Running", "-1");
-    // One that does not serve is missed by nobody.
+    // Unhealthy Pods are replaced beyond `maxUnavailable`.
     check(parallel.clone(), "0:old:Running 1:old:Running 2:old:Running 3:old", "-2 -1 -0");
     check(parallel, "0:old:Running 1:old 2:old 3:old", "-0 -3");
 }
@@ -275,11 +276,11 @@ fn claims_are_kept_as_the_policy_says() {
     check_claims(keep, 1, "0", &[claim(0, "StatefulSet", "s")], "data-web-0>");
     check_claims(with_set, 1, "0", &[claim(0, "", "")], "data-web-0>StatefulSet");
     check_claims(with_set, 1, "0", &[claim(0, "StatefulSet", "s")], "");
-    // Of a Pod that goes the claim goes, too.
+    // The claim is deleted with a condemned Pod.
     check_claims(with_pod, 1, "0 1", &[claim(0, "", ""), claim(1, "", "")], "data-web-1>Pod -1");
     check_claims(["Delete", "Delete"], 1, "0 1", &[claim(1, "StatefulSet", "s")], "data-web-1>Pod -1");
     check_claims(with_pod, 2, "0 1", &[claim(0, "", ""), claim(1, "Pod", "uid-1")], "data-web-1>");
-    // One that is about to go with the Pod that had it is not given to the next.
+    // A claim with a stale owner reference is not used by the next Pod.
     check_claims(with_pod, 2, "0", &[claim(0, "", ""), claim(1, "Pod", "uid-1")], "");
     check_claims(keep, 2, "0", &[claim(0, "", ""), claim(1, "Pod", "uid-1")], "+1");
 }
@@ -307,7 +308,7 @@ fn as_many_as_a_client_may_ask_for_are_made_bit_by_bit() {
     assert_eq!(decide(&set(all), "", &[], plan).steps.len(), 500);
 }
 
-/// Replicas, those that are ready, available, current and updated, and the current revision.
+/// Checks replicas, the ready, available, current and updated ones, and the current revision.
 #[track_caller]
 fn check_status(spec: Value, pods: &str, expected: (i32, [i32; 4], &str)) {
     let set = set(spec);
@@ -328,7 +329,7 @@ fn check_status(spec: Value, pods: &str, expected: (i32, [i32; 4], &str)) {
 fn the_status_counts_pods_by_what_they_are() {
     check_status(json!({}), "", (0, [0, 0, 0, 0], "old"));
     check_status(json!({"minReadySeconds": 8}), "0:old 1:new:Running", (2, [1, 0, 1, 1], "old"));
-    // One is deleted for the new revision, and is the current one no more.
+    // One Pod is deleted for the update, and is no longer counted as current.
     check_status(json!({}), "0:old 1:old 2:old", (3, [3, 3, 2, 0], "old"));
     check_status(json!({}), "0:old 1:old 2:old:ready-", (3, [3, 3, 2, 0], "old"));
 }

@@ -1,5 +1,5 @@
-//! The kinds of groups that other servers serve. They come, change and go without a word, so their servers are asked when
-//! an APIService changes, and from time to time, as upstream's `garbagecollector.Sync` does.
+//! Kinds of aggregated servers. No event tells when they change, so they are discovered when an APIService changes,
+//! and periodically, as in upstream's `garbagecollector.Sync`.
 
 use super::{MonitorEvent, MonitoredKind, can_be_collected};
 use crate::watch::WatchEvent;
@@ -11,24 +11,24 @@ use kube::discovery::ApiResource;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a server is asked that nobody has said anything about (upstream's resync of monitors).
+/// Discovery interval (upstream's resync of monitors).
 const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
-/// How long it may take to answer.
+/// Discovery timeout.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The `group/version` that another server serves, if this is one of those.
+/// Returns the `group/version` that an APIService delegates to another server.
 pub(crate) fn version_of(service: &APIService) -> Option<String> {
     let spec = service.spec.as_ref().filter(|spec| spec.service.is_some())?;
     Some(format!("{}/{}", spec.group.as_deref()?, spec.version.as_deref()?))
 }
 
-/// Whether its server is there to be asked.
+/// Returns whether the aggregated server is available.
 fn is_available(service: &APIService) -> bool {
     let conditions = service.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|c| c.type_ == "Available" && c.status == "True")
 }
 
-/// Asks which kinds there are, at once and from time to time, until nobody listens. Who does not answer says nothing.
+/// Discovers the kinds at once and periodically. Failed discoveries are skipped.
 pub(super) fn discover_periodically(client: &Client, version: String) -> BoxStream<'static, MonitorEvent> {
     let discover = move |(client, version, delay): (Client, String, Duration)| async move {
         tokio::time::sleep(delay).await;
@@ -47,7 +47,7 @@ pub(super) fn discover_periodically(client: &Client, version: String) -> BoxStre
     stream::unfold((client.clone(), version, Duration::ZERO), discover).filter_map(std::future::ready).boxed()
 }
 
-/// What a change of an APIService means for the kinds of its version: they are to be looked at, or are no more.
+/// Effect of an APIService event on the kinds of its version.
 pub(super) enum ApiServiceChange {
     Discover(String),
     Removed(String),
