@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_again_and_again_waits_twice_as_long_each_time() {
+    fn backoff_doubles_and_resets_after_the_maximum() {
         let (mut backoff, start) = (Backoff::with_max(Duration::from_secs(5)), Instant::now());
         let mut ask = |at, what: &str| {
             let left = backoff.next("a", what.to_owned(), start + Duration::from_secs(at));

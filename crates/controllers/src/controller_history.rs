@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_template_is_a_new_revision_and_an_old_one_the_newest_again() {
+    fn known_template_becomes_the_newest_revision_again() {
         let new = set("three");
         let past = found(&new, vec![made("two", 2), made("one", 1)]);
         assert_eq!((past.current.revision, past.existing.is_none()), (3, true));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_forgotten_unless_pods_have_them() {
+    fn oldest_unused_revisions_are_pruned() {
         let now = set("now");
         let all = vec![made("a", 1), made("b", 2), made("c", 3)];
         let (a, past) = (all[0].clone(), found(&now, all));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_brings_its_template_back() {
+    fn revision_restores_its_template() {
         let template = set("one").spec.unwrap().template;
         assert_eq!(revision_template(&made("one", 1)), Some(template));
         assert_eq!(revision_template(&ControllerRevision::default()), None);

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_waits_until_the_watch_shows_it_but_not_for_ever() {
+    fn expectation_ends_when_observed_or_expired() {
         let (mut expectations, now) = (Expectations::default(), Instant::now());
         let mut expected = ExpectedVersion::default();
         expectations.set("a", expected, now);

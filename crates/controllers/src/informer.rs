@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_as_it_was_and_as_it_is_and_only_when_it_says_something_new() {
+    fn informer_publishes_changes_before_and_after() {
         let informer = SharedInformer::new();
         assert_eq!(told(&informer, WatchEvent::Applied(map("m", 3, "one"))), ["- > one"]);
         assert_eq!(told(&informer, WatchEvent::Applied(map("m", 4, "one"))), [""; 0]);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_is_too_slow_is_told_that_all_may_have_changed() {
+    async fn lagging_subscriber_receives_resync() {
         let informer: SharedInformer<Slim> = SharedInformer::new();
         let mut changes = informer.subscribe();
         for _ in 0..=EVENT_CHANNEL_CAPACITY {

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentages_are_rounded_as_they_are_asked_to() {
+    fn percentage_is_rounded_in_the_given_direction() {
         let percent = |p: &str, total, rounding| scaled_value(&IntOrString::String(p.to_owned()), total, rounding);
         assert_eq!(percent("25%", 10, Rounding::Up), 3);
         assert_eq!(percent("25%", 10, Rounding::Down), 2);

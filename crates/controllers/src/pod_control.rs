@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_adopts_what_nobody_controls_and_releases_what_it_does_not_select() {
+    fn owner_adopts_matching_orphans_and_releases_others() {
         check(Some("other"), true, true, false, ClaimAction::Ignore);
         check(Some("me"), true, false, true, ClaimAction::Keep);
         check(Some("me"), false, true, false, ClaimAction::Release);

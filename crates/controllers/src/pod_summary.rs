@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_pod_it_is_kept_where_it_can_be_reached() {
+    fn pod_summary_has_addresses_and_named_ports() {
         let pod = member(json!({
             "metadata": {"name": "p", "namespace": "x"},
             "spec": {"hostname": "h", "subdomain": "s", "containers": [
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_jobs_pod_it_is_kept_how_it_ended() {
+    fn job_pod_summary_has_exit_codes_and_finish_time() {
         let pod = member(json!({
             "metadata": {"name": "p", "finalizers": [JOB_TRACKING_FINALIZER], "annotations": {JOB_COMPLETION_INDEX: "3", JOB_INDEX_FAILURE_COUNT: "2"}},
             "status": {"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}],

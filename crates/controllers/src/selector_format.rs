@@ -24,7 +24,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_selector_is_told_in_upstreams_words() {
+    fn selector_is_formatted_as_go_does() {
         let selector = json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "In", "values": ["d", "e"]}]});
         let selector: LabelSelector = serde_json::from_value(selector).unwrap();
         assert_eq!(

@@ -115,7 +115,7 @@ mod tests {
     const MAPS: &str = "GET api/v1/namespaces/x/configmaps";
 
     #[tokio::test(start_paused = true)]
-    async fn a_kind_that_is_served_no_longer_is_watched_no_longer() {
+    async fn watch_while_served_ends_with_not_found() {
         let api = FakeApi::new();
         let maps = || Api::<ConfigMap>::namespaced(api.client(), "x");
         // Other errors do not end the watch.

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_there_once_and_its_earliest_moment_wins() {
+    fn work_queue_keeps_a_key_once_at_its_earliest_time() {
         let (mut queue, start) = (WorkQueue::default(), Instant::now());
         let at = |s| start + Duration::from_secs(s);
         queue.add("a".into(), at(5));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_back_off_up_to_half_a_minute() {
+    fn failed_key_backs_off_up_to_30_seconds() {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
         let delays: Vec<u128> = (0..11).map(|_| queue.add_rate_limited("a".into(), now).as_millis()).collect();
         assert_eq!(delays, [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);

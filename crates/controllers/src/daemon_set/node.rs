@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_should_be_where_its_selector_and_its_tolerations_let_it() {
+    fn node_runs_a_daemon_pod_by_selector_and_tolerations() {
         let plain = || spec(json!({"containers": []}));
         let taint = |key: &str, effect: &str| json!([{"key": key, "effect": effect}]);
         assert_eq!(node_should_run_daemon_pod(&plain(), &place(json!({}), json!([]))), (true, true));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_tied_to_its_node() {
+    fn daemon_pod_has_affinity_to_its_node() {
         let mut pod = spec(json!({"containers": [], "hostNetwork": true})).template.spec.unwrap();
         set_node_affinity(&mut pod, "n");
         assert_eq!((target_node_name(&pod).as_deref(), pod.tolerations.as_ref().unwrap().len()), (Some("n"), 7));

@@ -73,7 +73,7 @@ fn check(spec: Value, nodes: &[&str], pods: &[Arc<PodSummary>], expected: &str) 
 }
 
 #[test]
-fn each_node_that_should_have_a_pod_has_one() {
+fn each_eligible_node_gets_one_pod() {
     check(json!({}), &["a", "b", "x"], &[], "make a b delete ");
     check(json!({}), &["a", "b"], &[pod("a", "new", "ready")], "make b delete ");
     check(json!({}), &["a"], &[pod("a", "new", "pending")], "make  delete ");
@@ -84,7 +84,7 @@ fn each_node_that_should_have_a_pod_has_one() {
 }
 
 #[test]
-fn a_pod_that_has_ended_is_deleted_and_one_that_failed_after_a_pause() {
+fn failed_daemon_pod_is_deleted_after_the_backoff() {
     check(json!({}), &["a"], &[pod("a", "new", "Failed")], "make  delete a-new");
     check(json!({}), &["a"], &[pod("a", "new", "Succeeded")], "make  delete a-new");
     let wait = Duration::from_secs(4);
@@ -93,7 +93,7 @@ fn a_pod_that_has_ended_is_deleted_and_one_that_failed_after_a_pause() {
 }
 
 #[test]
-fn a_new_template_comes_to_one_node_after_the_other() {
+fn daemon_rolling_update_respects_max_unavailable() {
     let old = || vec![pod("a", "old", "ready"), pod("b", "old", "ready"), pod("c", "old", "ready")];
     let nodes = ["a", "b", "c"];
     check(json!({}), &nodes, &old(), "make  delete a-old");
@@ -108,7 +108,7 @@ fn a_new_template_comes_to_one_node_after_the_other() {
 }
 
 #[test]
-fn with_surge_the_old_go_when_the_new_are_available() {
+fn daemon_surge_keeps_the_old_pod_until_the_new_is_available() {
     let surge =
         || json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}});
     let (a, b) = (pod("a", "old", "ready"), pod("b", "old", "ready"));
@@ -123,7 +123,7 @@ fn status(pods: &[Arc<PodSummary>], nodes: &[&str]) -> DaemonSetStatus {
 }
 
 #[test]
-fn the_status_counts_nodes() {
+fn daemon_set_status_counts_nodes() {
     let pods =
         [pod("a", "new", "ready"), pod("b", "old", "ready"), pod("c", "new", "Running"), pod("x", "new", "ready")];
     let status = status(&pods, &["a", "b", "c", "d", "x"]);

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn surge_is_rounded_up_and_unavailability_down() {
+    fn max_surge_rounds_up_and_max_unavailable_down() {
         check(1, json!("25%"), json!("25%"), (1, 0));
         check(10, json!("25%"), json!("25%"), (3, 2));
         check(3, json!(2), json!(1), (2, 1));
@@ -65,12 +65,12 @@ mod tests {
     }
 
     #[test]
-    fn one_may_be_missing_when_neither_allows_anything() {
+    fn max_unavailable_is_one_when_both_resolve_to_zero() {
         check(3, json!(0), json!("10%"), (0, 1));
     }
 
     #[test]
-    fn recreate_knows_neither() {
+    fn recreate_has_no_surge_or_unavailability() {
         let spec = json!({"replicas": 4, "strategy": {"type": "Recreate"}, "selector": {}, "template": {}});
         let spec = serde_json::from_value(spec).unwrap();
         assert_eq!((max_surge(&spec), max_unavailable(&spec)), (0, 0));

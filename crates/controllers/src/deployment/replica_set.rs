@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_becomes_the_newest_again_remembers_as_which_it_was_before() {
+    fn revision_history_keeps_earlier_revisions() {
         let mut again = set(&[(REVISION, "1")]);
         again.set_new_replica_set_annotations(None, 3);
         assert_eq!(again.planned.metadata.annotations, Some(annotations(&[(REVISION, "3"), (REVISION_HISTORY, "1")])));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_of_the_deployment_are_copied_but_for_those_that_are_its_own() {
+    fn deployment_annotations_are_copied_except_skipped_ones() {
         let mut new = set(&[]);
         new.set_new_replica_set_annotations(
             Some(&annotations(&[("kubernetes.io/change-cause", "why"), (REVISION, "9"), (MAX_REPLICAS, "1")])),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_history_forgets_its_beginning() {
+    fn long_revision_history_is_truncated() {
         let long: Vec<String> = (1..600).map(|n| n.to_string()).collect();
         let mut old = set(&[(REVISION, "600"), (REVISION_HISTORY, &long.join(","))]);
         old.set_new_replica_set_annotations(None, 601);

@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_the_same_whatever_their_hash_is_called() {
+    fn templates_are_equal_ignoring_the_hash_label() {
         let plain = template(json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": []}}));
         let hashed = json!({"metadata": {"labels": {"app": "a", POD_TEMPLATE_HASH: "x"}, "creationTimestamp": null}, "spec": {"containers": []}});
         assert!(equal_ignore_hash(&plain, &template(hashed)));
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_template_is_always_the_same_and_another_after_a_collision() {
+    fn template_hash_is_stable_and_differs_after_a_collision() {
         let one = template(json!({"metadata": {"labels": {"app": "a"}}}));
         let name = hash(&one, None);
         assert!(name.len() <= 10 && name.chars().all(|c| c.is_ascii_alphanumeric()), "{name}");

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_follow_endpoints_that_somebody_writes() {
+    fn custom_endpoints_are_mirrored_to_slices() {
         let ports = json!([{"port": 80, "protocol": "TCP"}]);
         let subset = |addresses: &Value| json!([{"addresses": addresses, "ports": ports}]);
         let one = endpoints(&json!({"a": "b"}), &subset(&json!([{"ip": "192.0.2.1", "hostname": "h"}])));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ready_says_so_and_slices_stay_small() {
+    fn mirrored_slices_are_split_and_mark_unready_endpoints() {
         let many: Vec<Value> = (0..150).map(|i| json!({"ip": format!("192.0.2.{i}")})).collect();
         let subsets = json!([{"notReadyAddresses": many, "ports": [{"port": 80}]}]);
         let slices = check(Some(&endpoints(&json!({}), &subsets)), &[], [2, 0, 0]);

@@ -73,7 +73,7 @@ fn conditions(service: &Service, pod: &Arc<PodSummary>) -> [Option<bool>; 3] {
 }
 
 #[test]
-fn a_pod_that_ends_is_not_ready_and_serves_as_its_probe_says() {
+fn terminating_endpoint_is_unready_and_serves_if_pod_is_ready() {
     let (plain, all) = (service(json!({})), service(json!({"publishNotReadyAddresses": true})));
     let ending = |ready| changed(&pod(1, ready), |pod| (pod.terminating, pod.active) = (true, false));
     let some = |a, b, c| [Some(a), Some(b), Some(c)];
@@ -86,7 +86,7 @@ fn a_pod_that_ends_is_not_ready_and_serves_as_its_probe_says() {
 }
 
 #[test]
-fn a_slice_says_whose_it_is_and_how_its_pods_are_reached() {
+fn slice_has_owner_labels_ports_and_endpoints() {
     let named = changed(&pod(1, true), |pod| {
         (pod.network.hostname, pod.network.subdomain) = (Some("h".into()), Some("web".into()));
     });
@@ -108,7 +108,7 @@ fn a_slice_says_whose_it_is_and_how_its_pods_are_reached() {
 }
 
 #[test]
-fn pods_without_an_address_and_those_that_have_ended_are_no_endpoints() {
+fn pods_without_address_or_terminal_are_no_endpoints() {
     let nowhere = changed(&pod(1, false), |pod| pod.network.ips.clear());
     let ended = changed(&pod(2, false), |pod| pod.phase = "Succeeded".into());
     let changes = decide(&service(json!({})), &[nowhere, ended], &[]);
@@ -117,7 +117,7 @@ fn pods_without_an_address_and_those_that_have_ended_are_no_endpoints() {
 }
 
 #[test]
-fn a_service_without_an_address_is_marked_and_needs_no_ports() {
+fn headless_service_slice_is_labelled_and_needs_no_ports() {
     let headless = service(json!({"clusterIP": "None", "ports": null}));
     let slice = decide(&headless, &[pod(1, true)], &[]).create.remove(0);
     assert_eq!(slice.metadata.labels.unwrap()["service.kubernetes.io/headless"], "");
@@ -125,7 +125,7 @@ fn a_service_without_an_address_is_marked_and_needs_no_ports() {
 }
 
 #[test]
-fn pods_that_call_a_port_by_other_numbers_are_in_other_slices() {
+fn pods_with_other_target_ports_are_in_other_slices() {
     let by_name = service(json!({"ports": [{"name": "http", "port": 80, "targetPort": "web", "protocol": "TCP"}]}));
     let at =
         |number, port| changed(&pod(number, true), |pod| pod.network.ports = vec![("web".into(), "TCP".into(), port)]);
@@ -139,7 +139,7 @@ fn pods_that_call_a_port_by_other_numbers_are_in_other_slices() {
 }
 
 #[test]
-fn slices_are_filled_and_change_as_little_as_possible() {
+fn slices_are_filled_with_few_changes() {
     let service = service(json!({}));
     let pods: Vec<_> = (0..150).map(|n| pod(n, true)).collect();
     let first = decide(&service, &pods, &[]);
@@ -165,7 +165,7 @@ fn slices_are_filled_and_change_as_little_as_possible() {
 }
 
 #[test]
-fn slices_of_a_service_that_is_gone_are_not_taken_over() {
+fn slices_of_a_deleted_service_are_replaced() {
     let service = service(json!({}));
     let mut foreign = decide(&service, &[pod(1, true)], &[]).create.remove(0);
     foreign.metadata.name = Some("old".into());
@@ -174,7 +174,7 @@ fn slices_of_a_service_that_is_gone_are_not_taken_over() {
 }
 
 #[test]
-fn labels_of_the_service_are_followed() {
+fn service_label_changes_update_its_slices() {
     let mut service = service(json!({}));
     let existing = applied(&[], decide(&service, &[pod(1, true)], &[]));
     service.metadata.labels.as_mut().unwrap().insert("tier".into(), "back".into());
@@ -188,7 +188,7 @@ fn subsets(service: &Service, pods: &[Arc<PodSummary>], is: Option<&Endpoints>) 
 }
 
 #[test]
-fn endpoints_tell_ready_addresses_from_others_and_leave_out_what_ends() {
+fn endpoints_split_ready_addresses_and_omit_terminating() {
     let service = service(json!({}));
     let ending = changed(&pod(3, true), |pod| pod.terminating = true);
     let all = [pod(1, true), pod(2, false), ending];
@@ -207,7 +207,7 @@ fn endpoints_tell_ready_addresses_from_others_and_leave_out_what_ends() {
 }
 
 #[test]
-fn endpoints_have_all_addresses_where_those_that_are_not_ready_are_published() {
+fn endpoints_publish_not_ready_addresses_as_ready() {
     let service = service(json!({"publishNotReadyAddresses": true, "clusterIP": "None", "ports": null}));
     let made = subsets(&service, &[pod(1, true), pod(2, false)], None).unwrap();
     let subset = &made.subsets.unwrap()[0];
@@ -219,7 +219,7 @@ fn endpoints_have_all_addresses_where_those_that_are_not_ready_are_published() {
 }
 
 #[test]
-fn endpoints_have_a_thousand_addresses_at_most_and_say_so() {
+fn endpoints_are_truncated_at_1000_addresses() {
     let service = service(json!({}));
     let all: Vec<_> = (0..1100).map(|n| pod(n, n >= 100)).collect();
     let made = subsets(&service, &all, None).unwrap();

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uid_is_what_it_was() {
+    fn uid_round_trips_in_any_form() {
         let (lower, upper) = ("6f6ba6a5-3c3f-4d43-9a4b-0c7f2b3f3a11", "6F6BA6A5-3C3F-4D43-9A4B-0C7F2B3F3A11");
         for text in [lower, upper, "6f6ba6a53c3f4d439a4b0c7f2b3f3a11", "", "u-1"] {
             assert_eq!(Uid::from(text).to_string(), text);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_small() {
+    fn graph_node_is_at_most_56_bytes() {
         assert!(size_of::<(Uid, Node)>() <= 56, "{}", size_of::<(Uid, Node)>());
     }
 }

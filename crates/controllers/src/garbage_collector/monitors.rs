@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kind_that_goes_is_the_one_that_was_watched_whatever_version_its_definition_begins_with() {
+    async fn removed_kind_is_the_monitored_one_in_any_version() {
         let client = FakeApi::new().client();
         let found =
             MonitoredKind { resource: resource("v1"), namespaced: true, versions: vec!["example.com/v1".to_owned()] };
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_follows_an_event_is_seen_together() {
+    async fn events_during_the_pause_are_batched() {
         let (defined, events) = mpsc::unbounded();
         let (start, mut events) = (Instant::now(), batch_events(events.boxed()));
         let tell = |event: u32| defined.unbounded_send(event).unwrap();

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_wait_10_20_40_seconds_and_so_on_up_to_ten_minutes() {
+    fn job_backoff_doubles_from_10_seconds_to_10_minutes() {
         let waits = |failures| BackoffRecord::of_index(failures, at(0)).remaining(at(0)).map(|left| left.as_secs());
         assert_eq!(
             [0, 1, 2, 3, 6, 7, 30].map(waits),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_begins_the_series_anew() {
+    fn success_resets_the_job_backoff() {
         let twice = BackoffRecord::default().after(&[], &[&ended(5), &ended(3)]);
         assert_eq!(twice, BackoffRecord { failures: 2, last: Some(at(5)) });
         assert_eq!(twice.after(&[], &[&ended(9)]), BackoffRecord { failures: 3, last: Some(at(9)) });

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indexes_are_written_in_runs() {
+    fn indexes_are_formatted_as_ranges() {
         let all: Indexes = [7, 1, 3, 4, 5, 9, 10].into_iter().collect();
         assert_eq!(all.to_string(), "1,3-5,7,9,10");
         assert_eq!(Indexes::parse("1,3-5,7,9,10", 20), all);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_beyond_the_completions_and_what_makes_no_sense_are_left_out() {
+    fn invalid_indexes_are_skipped_when_parsed() {
         assert_eq!(Indexes::parse("0,3-9,x,12,4-2,-1-1", 5).to_string(), "0,3,4");
         assert!(Indexes::parse("", 5).is_empty() && Indexes::parse("0-9", 0).is_empty());
     }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_joined_and_compared() {
+    fn index_sets_have_union_intersection_and_complement() {
         check("", "", "", 0, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
         check("0-4", "5-11", "0-11", 0, &[]);
         check("1-3,7", "2-8", "1-8", 3, &[0, 9, 10, 11]);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_is_there_in_the_shortest_form() {
+    fn added_index_is_merged_with_adjacent_ranges() {
         let mut all = Indexes::default();
         for (index, expected) in
             [(5, "5"), (7, "5,7"), (6, "5-7"), (6, "5-7"), (9, "5-7,9"), (8, "5-9"), (4, "4-9"), (0, "0,4-9")]
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn long_runs_cost_no_more_than_short_ones() {
+    fn long_ranges_are_handled_without_expansion() {
         let most = i32::MAX;
         let all = Indexes::parse("0-2147483647", most);
         let some = Indexes::parse("5-2147483646", most);

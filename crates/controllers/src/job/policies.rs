@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_fits_a_failed_pod_decides() {
+    fn first_matching_failure_policy_rule_applies() {
         let on = |action: &str, operator: &str, values: &[i32]| json!({"action": action, "onExitCodes": {"operator": operator, "values": values}});
         let rules = json!([on("Ignore", "In", &[3]), on("FailJob", "In", &[4, 5]), on("FailIndex", "NotIn", &[9])]);
         check(rules.clone(), &pod(&[("c", 3)], &[]), FailureAction::Ignore);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_may_ask_for_one_container_or_for_conditions() {
+    fn failure_policy_matches_containers_and_conditions() {
         let named =
             json!([{"action": "FailJob", "onExitCodes": {"containerName": "a", "operator": "In", "values": [1]}}]);
         check(named, &pod(&[("b", 1)], &[]), FailureAction::Count);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_succeeds_early_when_one_rule_is_met() {
+    fn success_policy_is_met_by_one_rule() {
         let met = |rules: Value, done: &str| {
             let policy = serde_json::from_value(json!({"rules": rules})).unwrap();
             match_success_policy(Some(&policy), 10, &Indexes::parse(done, 10))

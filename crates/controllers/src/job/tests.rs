@@ -101,7 +101,7 @@ fn check(spec: Value, status: Value, pods: &[PodSummary], expected: &str) {
 }
 
 #[test]
-fn as_many_run_at_once_as_may_and_no_more_than_are_missing() {
+fn active_pods_are_limited_by_parallelism_and_completions() {
     check(json!({}), json!({}), &[], "make 2");
     check(json!({}), json!({}), &pods(&[("a", "Running")]), "make 1");
     check(json!({}), json!({"succeeded": 2}), &pods(&[("a", "Running")]), "nothing");
@@ -111,7 +111,7 @@ fn as_many_run_at_once_as_may_and_no_more_than_are_missing() {
 }
 
 #[test]
-fn a_work_queue_begins_no_more_once_one_has_succeeded() {
+fn work_queue_job_starts_no_pods_after_a_success() {
     let queue = || json!({"completions": null});
     check(queue(), json!({}), &[], "make 2");
     check(queue(), json!({"succeeded": 1}), &pods(&[("a", "Running")]), "nothing");
@@ -120,14 +120,14 @@ fn a_work_queue_begins_no_more_once_one_has_succeeded() {
 }
 
 #[test]
-fn a_failed_pod_is_replaced_after_a_pause() {
+fn failed_pod_is_replaced_after_the_backoff() {
     let failed = pods(&[("a", "Failed"), ("b", "Running")]);
     let (action, again) = decide(&job(json!({}), json!({})), &failed, |plan, _| (line(plan), plan.requeue_after));
     assert_eq!((action.as_str(), again.map(|a| a.as_secs())), ("nothing", Some(9)));
 }
 
 #[test]
-fn too_many_failures_fail_the_job() {
+fn job_fails_when_the_backoff_limit_is_exceeded() {
     let status = || json!({"failed": 2});
     let failed = pods(&[("a", "Failed"), ("b", "Running")]);
     check(json!({"backoffLimit": 2}), status(), &failed, "FailureTarget BackoffLimitExceeded: end b");
@@ -140,7 +140,7 @@ fn too_many_failures_fail_the_job() {
 }
 
 #[test]
-fn restarts_count_where_containers_are_restarted() {
+fn container_restarts_count_with_restart_policy_on_failure() {
     let template = json!({"spec": {"restartPolicy": "OnFailure", "containers": []}});
     let mut restarted = pods(&[("a", "Running")]);
     restarted[0].job.as_mut().unwrap().restarts = 2;
@@ -151,7 +151,7 @@ fn restarts_count_where_containers_are_restarted() {
 }
 
 #[test]
-fn a_job_that_is_active_for_too_long_fails() {
+fn job_fails_after_its_active_deadline() {
     let started = || json!({"startTime": at(NOW - 50).to_string()});
     let running = pods(&[("a", "Running"), ("b", "Running")]);
     check(json!({"activeDeadlineSeconds": 50}), started(), &running, "FailureTarget DeadlineExceeded: end a b");
@@ -161,7 +161,7 @@ fn a_job_that_is_active_for_too_long_fails() {
 }
 
 #[test]
-fn a_rule_of_the_failure_policy_fails_the_job_at_once() {
+fn failure_policy_fails_the_job_at_once() {
     let policy = json!({"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]});
     let mut failed = pods(&[("a", "Failed"), ("b", "Running")]);
     failed[0].job.as_mut().unwrap().exits = vec![("c".into(), 42)];
@@ -174,14 +174,14 @@ fn a_rule_of_the_failure_policy_fails_the_job_at_once() {
 }
 
 #[test]
-fn each_index_has_one_pod_until_it_has_succeeded() {
+fn each_index_has_one_pod_until_it_succeeds() {
     check(indexed(json!({})), json!({"completedIndexes": "0,2"}), &of_indexes(&[(1, "Running")]), "make [3, 4]");
     let twice = of_indexes(&[(0, "Running"), (0, "Pending"), (9, "Running")]);
     check(indexed(json!({})), json!({}), &twice, "drop 0Pending 9Running");
 }
 
 #[test]
-fn an_index_fails_for_itself_when_that_is_asked_for() {
+fn index_fails_at_its_backoff_limit_per_index() {
     let limited = |more: Value| {
         let mut spec = indexed(json!({"backoffLimitPerIndex": 1, "backoffLimit": i32::MAX}));
         more.as_object().unwrap().iter().for_each(|(field, value)| spec[field] = value.clone());
@@ -217,7 +217,7 @@ fn an_index_fails_for_itself_when_that_is_asked_for() {
 }
 
 #[test]
-fn enough_indexes_may_be_success() {
+fn success_policy_completes_the_job_early() {
     let policy = json!({"rules": [{"succeededIndexes": "0", "succeededCount": 1}]});
     let spec = indexed(json!({"successPolicy": policy}));
     let some = of_indexes(&[(0, "Succeeded"), (1, "Running")]);
@@ -230,7 +230,7 @@ fn enough_indexes_may_be_success() {
 }
 
 #[test]
-fn a_pod_is_noted_then_released_then_counted() {
+fn terminal_pod_is_recorded_then_released_then_counted() {
     let some = pods(&[("a", "Succeeded"), ("b", "Failed"), ("c", "Running")]);
     let (mut status, released) = decide(&job(json!({}), json!({})), &some, |_, tracked| {
         (tracked.status, tracked.release.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>())
@@ -255,7 +255,7 @@ fn a_pod_is_noted_then_released_then_counted() {
 }
 
 #[test]
-fn whoever_runs_when_the_job_fails_has_failed_too() {
+fn running_pods_of_a_failed_job_count_as_failed() {
     let some = pods(&[("a", "Failed"), ("b", "Running")]);
     let (mut status, end) = decide(&job(json!({"backoffLimit": 0}), json!({})), &some, |_, t| (t.status, t.end));
     assert_eq!((status.active, status.terminating), (None, Some(1)));
@@ -271,7 +271,7 @@ fn whoever_runs_when_the_job_fails_has_failed_too() {
 }
 
 #[test]
-fn a_job_is_complete_when_all_are_counted() {
+fn job_is_complete_when_all_pods_are_counted() {
     let last = pods(&[("c", "Succeeded")]);
     let (mut status, end) = decide(&job(json!({}), json!({"succeeded": 2})), &last, |_, t| (t.status, t.end));
     assert!(condition(&status, "SuccessCriteriaMet").is_some() && condition(&status, "Complete").is_none());
@@ -282,7 +282,7 @@ fn a_job_is_complete_when_all_are_counted() {
 }
 
 #[test]
-fn of_many_pods_some_are_counted_at_once_and_the_job_ends_after_the_last() {
+fn uncounted_pods_are_limited_per_sync() {
     let names: Vec<String> = (0..600).map(|n| format!("p{n}")).collect();
     let all: Vec<PodSummary> = names.iter().map(|name| pod(name, "Succeeded", None)).collect();
     let many = job(json!({"completions": 600}), json!({}));
@@ -298,7 +298,7 @@ fn of_many_pods_some_are_counted_at_once_and_the_job_ends_after_the_last() {
 }
 
 #[test]
-fn indexes_that_succeeded_are_remembered_without_their_pods() {
+fn completed_indexes_persist_without_their_pods() {
     let some = of_indexes(&[(0, "Succeeded"), (2, "Succeeded"), (1, "Running")]);
     let status = decide(&job(indexed(json!({})), json!({"completedIndexes": "3"})), &some, |_, t| t.status);
     assert_eq!((status.completed_indexes.as_deref(), status.succeeded), (Some("0,2,3"), Some(3)));
@@ -306,7 +306,7 @@ fn indexes_that_succeeded_are_remembered_without_their_pods() {
 }
 
 #[test]
-fn a_pod_that_is_deleted_counts_as_failed_unless_only_those_that_ended_do() {
+fn terminating_pod_fails_unless_only_terminal_ones_count() {
     let ending = pods(&[("a", "Terminating"), ("b", "Running")]);
     let failed =
         |spec: Value| decide(&job(spec, json!({})), &ending, |plan, tracked| (line(plan), tracked.release.len()));
@@ -315,7 +315,7 @@ fn a_pod_that_is_deleted_counts_as_failed_unless_only_those_that_ended_do() {
 }
 
 #[test]
-fn while_it_is_suspended_nothing_runs_and_the_deadline_does_not_count() {
+fn suspended_job_has_no_pods_and_no_deadline() {
     let running = pods(&[("a", "Running")]);
     let suspended = job(json!({"suspend": true}), json!({}));
     let (status, told) = decide(&suspended, &running, |_, tracked| (tracked.status, tracked.events));
@@ -329,7 +329,7 @@ fn while_it_is_suspended_nothing_runs_and_the_deadline_does_not_count() {
 }
 
 #[test]
-fn a_job_that_is_deleted_makes_no_pods_and_holds_none() {
+fn job_being_deleted_creates_no_pods_and_removes_finalizers() {
     let mut ending = job(json!({}), json!({}));
     ending.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(NOW)));
     let (action, released) =

@@ -113,7 +113,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_replication_controller_is_a_replica_set_and_back() {
+    fn replication_controller_converts_to_replica_set_and_back() {
         let condition = json!({"type": "ReplicaFailure", "status": "True", "reason": "r", "message": "m",
             "lastTransitionTime": "2026-01-01T00:00:00Z"});
         let rc = json!({

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_useful_go_first() {
+    fn excess_pods_are_ranked_for_deletion() {
         let on = |node: &str| PodSummary {
             node: Some(node.to_owned()),
             phase: "Running".to_owned(),

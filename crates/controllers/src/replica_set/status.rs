@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_counted_by_what_they_are() {
+    fn status_counts_pods_by_state() {
         let ending = PodSummary { active: false, terminating: true, ..member(Some(1), &[]) };
         let ended = PodSummary { active: false, phase: "Failed".to_owned(), ..member(None, &[]) };
         check(0, &[], [0; 5]);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_until_it_is_over() {
+    fn replica_failure_condition_is_removed_after_success() {
         let (mut set, now) = (set(0), Timestamp::from_second(100).unwrap());
         let spec = set.spec.clone().unwrap();
         let failed = calculate_status(&set, &spec, &[], Some(("FailedCreate", "no room".to_owned())), now);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_to_be_available_is_waited_for() {
+    fn next_availability_is_that_of_the_first_ready_pod() {
         let now = Timestamp::from_second(100).unwrap();
         let claimed = [member(Some(95), &[]), member(Some(92), &[]), member(None, &[])].map(Arc::new);
         assert_eq!(next_availability(&claimed, 10, now), Some(Duration::from_secs(2)));

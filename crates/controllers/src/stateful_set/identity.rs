@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_of_a_set_is_known_by_its_number() {
+    fn ordinal_is_parsed_from_the_pod_name() {
         let check = |pod: &str, expected: Option<i64>| assert_eq!(ordinal("web", pod), expected, "{pod}");
         check("web-0", Some(0));
         check("web-12", Some(12));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_has_the_name_the_host_name_and_the_labels_of_its_number() {
+    fn pod_identity_follows_from_its_ordinal() {
         let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}});
         let set = set(json!({"template": template}));
         let pod = pod(&set, &set.spec.as_ref().unwrap().template, "web-abc", 2);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_become_volumes_and_win_over_those_of_the_template() {
+    fn claim_templates_override_volumes_of_the_template() {
         let claims_of = json!([{"metadata": {"name": "data", "labels": {"a": "b"}}, "spec": {}}]);
         let volumes = json!([{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]);
         let template = json!({"spec": {"containers": [], "volumes": volumes}});

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_belongs_to_whoever_it_should_go_with() {
+    fn claim_owners_follow_the_retention_policy() {
         for condemned in [false, true] {
             check(KEEP, condemned, &[], "");
             check(KEEP, condemned, &[set(), pod()], "");
@@ -182,13 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_does_not_control_a_claim_controls_it_from_now_on() {
+    fn claim_owner_reference_becomes_a_controller() {
         let last = update_owners(WITH_SET, false, &[owner("StatefulSet", "s", false)]).owners;
         assert_eq!(last, Some(vec![set()]));
     }
 
     #[test]
-    fn a_claim_of_somebody_else_stays_his() {
+    fn claim_of_another_controller_keeps_its_owner() {
         let other = OwnerReference { name: "other".into(), ..owner("StatefulSet", "o", true) };
         assert_eq!(
             update_owners(WITH_SET, false, std::slice::from_ref(&other)),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belonged_to_one_that_has_gone_is_left_alone() {
+    fn claim_of_a_deleted_owner_is_not_changed() {
         for gone in [owner("StatefulSet", "old", true), owner("Pod", "old", true)] {
             assert_eq!(update_owners(BOTH, false, std::slice::from_ref(&gone)), ClaimOwnerUpdate::default());
         }

@@ -109,7 +109,7 @@ fn check(spec: Value, pods: &str, expected: &str) {
 }
 
 #[test]
-fn pods_come_one_after_the_other_each_when_the_one_before_it_is_ready() {
+fn ordered_pods_wait_for_their_ready_predecessor() {
     check(json!({}), "", "+0");
     check(json!({}), "0::Pending", "");
     check(json!({}), "0::Running", "");
@@ -124,7 +124,7 @@ fn pods_come_one_after_the_other_each_when_the_one_before_it_is_ready() {
 }
 
 #[test]
-fn a_pod_counts_when_it_has_been_ready_for_long_enough() {
+fn pod_is_available_after_min_ready_seconds() {
     check(json!({"minReadySeconds": 5}), "0", "+1");
     check(json!({"minReadySeconds": 8}), "0", "");
     let plan = decide(&set(json!({"minReadySeconds": 8})), "0", &[], plan);
@@ -132,7 +132,7 @@ fn a_pod_counts_when_it_has_been_ready_for_long_enough() {
 }
 
 #[test]
-fn a_pod_that_has_ended_is_deleted_and_made_again_when_it_is_gone() {
+fn terminal_pod_is_deleted_and_recreated() {
     check(json!({}), "0::Failed 1 2", "-0");
     check(json!({}), "0::Succeeded", "-0");
     check(json!({}), "0::Failed-", "");
@@ -140,7 +140,7 @@ fn a_pod_that_has_ended_is_deleted_and_made_again_when_it_is_gone() {
 }
 
 #[test]
-fn a_pod_that_has_ended_again_and_again_waits_before_it_is_deleted() {
+fn terminal_pod_deletion_is_delayed_by_the_backoff() {
     let waits = |spec: Value, pods: &str| {
         let pause = |ordinal| (ordinal == 0).then_some(Duration::from_secs(4));
         let plan = decide(&set(spec), pods, &[], |snapshot| snapshot.plan(pause));
@@ -154,7 +154,7 @@ fn a_pod_that_has_ended_again_and_again_waits_before_it_is_deleted() {
 }
 
 #[test]
-fn those_that_are_too_many_go_from_the_last_to_the_first() {
+fn condemned_pods_are_deleted_last_to_first() {
     let one = || json!({"replicas": 1});
     check(one(), "0 1 2", "-2");
     check(one(), "0 1 2:new:ready-", "");
@@ -169,7 +169,7 @@ fn those_that_are_too_many_go_from_the_last_to_the_first() {
 }
 
 #[test]
-fn a_new_revision_comes_from_the_last_to_the_first() {
+fn rolling_update_replaces_pods_last_to_first() {
     check(json!({}), "0:old 1:old 2:old", "-2");
     check(json!({}), "0:old 1:old 2:old:ready-", "");
     check(json!({}), "0:old 1:old", "+2");
@@ -181,7 +181,7 @@ fn a_new_revision_comes_from_the_last_to_the_first() {
 }
 
 #[test]
-fn those_below_the_partition_stay_as_they_were() {
+fn pods_below_the_partition_keep_their_revision() {
     let partition = |n: i32| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": n}}});
     check(partition(2), "0:old 1:old 2:old", "-2");
     check(partition(2), "0:old 1:old 2", "");
@@ -195,7 +195,7 @@ fn those_below_the_partition_stay_as_they_were() {
 }
 
 #[test]
-fn as_many_are_replaced_at_once_as_may_be_missing() {
+fn rolling_update_replaces_max_unavailable_pods() {
     let several = |most: Value| {
         json!({"replicas": 4, "updateStrategy": {"type": "RollingUpdate",
             "rollingUpdate": {"partition": 0, "maxUnavailable": most}}})
@@ -215,7 +215,7 @@ fn as_many_are_replaced_at_once_as_may_be_missing() {
 }
 
 #[test]
-fn without_the_feature_one_is_replaced_at_a_time() {
+fn rolling_update_replaces_one_pod_without_the_gate() {
     let check = |spec: Value, pods: &str, expected: &str| {
         let set = set(spec);
         let mut plan = Plan::default();
@@ -240,7 +240,7 @@ fn without_the_feature_one_is_replaced_at_a_time() {
 }
 
 #[test]
-fn a_pod_that_was_adopted_is_told_which_one_it_is() {
+fn adopted_pod_gets_its_identity() {
     let set = set(json!({}));
     let plan = decide(&set, "0 1 2", &[], |snapshot| {
         let mut pods = snapshot.pods.clone();
@@ -270,7 +270,7 @@ fn check_claims(policy: [&str; 2], replicas: i32, pods: &str, claims: &[ClaimSum
 }
 
 #[test]
-fn claims_are_kept_as_the_policy_says() {
+fn claim_owners_are_planned_by_the_retention_policy() {
     let (keep, with_set, with_pod) = (["Retain", "Retain"], ["Delete", "Retain"], ["Retain", "Delete"]);
     check_claims(keep, 1, "0", &[claim(0, "", "")], "");
     check_claims(keep, 1, "0", &[claim(0, "StatefulSet", "s")], "data-web-0>");
@@ -286,7 +286,7 @@ fn claims_are_kept_as_the_policy_says() {
 }
 
 #[test]
-fn claims_that_are_missing_are_made_for_a_pod_that_waits_for_them() {
+fn missing_claims_of_a_pending_pod_are_created() {
     let keep = ["Retain", "Retain"];
     check_claims(keep, 1, "0::Pending", &[], "claims:0");
     check_claims(keep, 1, "0::Pending", &[claim(0, "", "")], "");
@@ -295,14 +295,14 @@ fn claims_that_are_missing_are_made_for_a_pod_that_waits_for_them() {
 }
 
 #[test]
-fn nothing_is_done_for_a_set_that_goes() {
+fn stateful_set_being_deleted_plans_nothing() {
     let mut set = set(json!({}));
     set.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
     assert_eq!(line(&decide(&set, "0:old 4", &[], plan)), "");
 }
 
 #[test]
-fn as_many_as_a_client_may_ask_for_are_made_bit_by_bit() {
+fn parallel_creation_is_limited_per_sync() {
     let all = json!({"replicas": i32::MAX, "ordinals": {"start": i32::MAX}, "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": i32::MAX}}});
     assert_eq!(decide(&set(all), "", &[], plan).steps.len(), 500);
@@ -326,7 +326,7 @@ fn check_status(spec: Value, pods: &str, expected: (i32, [i32; 4], &str)) {
 }
 
 #[test]
-fn the_status_counts_pods_by_what_they_are() {
+fn stateful_set_status_counts_pods_by_state() {
     check_status(json!({}), "", (0, [0, 0, 0, 0], "old"));
     check_status(json!({"minReadySeconds": 8}), "0:old 1:new:Running", (2, [1, 0, 1, 1], "old"));
     // One Pod is deleted for the update, and is no longer counted as current.
@@ -335,7 +335,7 @@ fn the_status_counts_pods_by_what_they_are() {
 }
 
 #[test]
-fn a_rollout_is_over_when_all_are_new_and_ready() {
+fn rolling_update_completes_when_all_pods_are_ready() {
     check_status(json!({}), "0 1 2", (3, [3, 3, 3, 3], "new"));
     check_status(json!({}), "0 1 2:new:Running", (3, [2, 2, 0, 3], "old"));
     check_status(json!({}), "0 1 2 3", (4, [4, 4, 0, 4], "old"));

@@ -93,7 +93,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_what_can_be_watched_and_deleted_is_collected() {
+    fn only_watchable_deletable_resources_are_monitored() {
         let all = ["list", "watch", "delete", "get"];
         let list = json!({"groupVersion": "g.example.com/v1", "resources": [
             {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": all},
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_looked_at_once_its_server_is_available() {
+    fn version_is_discovered_when_its_server_is_available() {
         let service = |spec: serde_json::Value, available: &str| -> Box<APIService> {
             let conditions = json!([{"type": "Available", "status": available}]);
             Box::new(serde_json::from_value(json!({"spec": spec, "status": {"conditions": conditions}})).unwrap())
