@@ -1,5 +1,5 @@
-//! How long what failed waits before it is made again: twice as long each time, until it has not failed for a good while
-//! (`flowcontrol.Backoff`).
+//! Exponential back-off for Pods that fail again (`flowcontrol.Backoff`): the delay doubles with each failure, and
+//! resets after a period without one.
 
 use crate::clock::saturating_add;
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 
-/// By owner, and by what its owner calls it: until when to wait, and for how long that was.
+/// Entries by owner and item: the end of the delay, and its length.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     max: Duration,
@@ -20,10 +20,10 @@ impl Backoff {
         Self { max, entries: HashMap::new() }
     }
 
-    /// How long it must wait now; if it need not, it must the next time, twice as long.
+    /// Returns the remaining delay of an item. If there is none, the next delay starts, twice as long as the last.
     pub(crate) fn next(&mut self, owner: &str, what: String, now: Instant) -> Option<Duration> {
         let (at, max) = ((owner.to_owned(), what), self.max);
-        // After a good while all begins anew.
+        // An entry that ended more than the maximum delay ago is reset.
         self.entries.retain(|_, (until, _)| now.saturating_duration_since(*until) < max);
         let delay = match self.entries.get(&at) {
             Some((until, _)) if now < *until => return Some(until.saturating_duration_since(now)),
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_again_and_again_waits_twice_as_long_each_time() {
+    fn backoff_doubles_and_resets_after_the_maximum() {
         let (mut backoff, start) = (Backoff::with_max(Duration::from_secs(5)), Instant::now());
         let mut ask = |at, what: &str| {
             let left = backoff.next("a", what.to_owned(), start + Duration::from_secs(at));
@@ -53,11 +53,11 @@ mod tests {
         assert_eq!(ask(0, "x"), None);
         assert_eq!(ask(0, "x"), Some(1));
         assert_eq!((ask(1, "x"), ask(1, "x")), (None, Some(2)));
-        // Others have nothing to do with it.
+        // Items are independent.
         assert_eq!(ask(1, "y"), None);
         assert_eq!((ask(4, "x"), ask(5, "x")), (None, Some(3)));
         assert_eq!((ask(9, "x"), ask(9, "x")), (None, Some(5)));
-        // After a good while it begins anew.
+        // The delay is reset after a period without failures.
         assert_eq!((ask(20, "x"), ask(20, "x")), (None, Some(1)));
         assert_eq!(backoff.entries.len(), 1, "what is long ago is forgotten");
         backoff.delete_owner("a");

@@ -1,4 +1,5 @@
-//! What a workload's template was, as `kubectl rollout undo` finds it (`pkg/controller/history`, `constructHistory`).
+//! Revision history of a workload's template, which `kubectl rollout undo` uses (`pkg/controller/history`,
+//! `constructHistory`).
 
 use crate::deployment::hash;
 use crate::pod_control::{ControllerObject, new_controller_ref};
@@ -10,25 +11,25 @@ use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Tells Pods of templates apart.
+/// Label of Pods: the revision of their template.
 pub(crate) const CONTROLLER_REVISION_HASH: &str = "controller-revision-hash";
 
-/// A template, and whose it is.
+/// A template and its owner.
 pub(crate) struct RevisionSource<'a, K> {
     pub(crate) owner: &'a K,
     pub(crate) template: &'a PodTemplateSpec,
-    /// How often another template had the same name.
+    /// The owner's `collisionCount`.
     pub(crate) collisions: Option<i32>,
-    /// The label of a revision that says its hash.
+    /// The label of a revision that holds its hash.
     pub(crate) label: &'static str,
 }
 
 #[derive(Debug)]
 pub(crate) struct RevisionHistory {
-    /// That of the template; it may have to be made, or to get a new number.
+    /// The revision of the current template. It may have to be created, or to be renumbered.
     pub(crate) current: ControllerRevision,
     pub(crate) existing: Option<Arc<ControllerRevision>>,
-    /// Oldest first.
+    /// Revisions of other templates, oldest first.
     pub(crate) old: Vec<Arc<ControllerRevision>>,
 }
 
@@ -39,7 +40,7 @@ pub(crate) fn construct_history<K: ControllerObject>(
     let data = template_patch(source.template);
     let is_current = |r: &Arc<ControllerRevision>| r.data.as_ref().is_some_and(|known| known.0 == data);
     let (mut same, mut old): (Vec<_>, Vec<_>) = all.into_iter().partition(is_current);
-    // Of several that are the same the newest counts; the others are history.
+    // The newest of equal revisions is the current one.
     same.sort_by_key(|r| r.revision);
     let existing = same.pop();
     old.extend(same);
@@ -50,14 +51,14 @@ pub(crate) fn construct_history<K: ControllerObject>(
     RevisionHistory { current, existing, old }
 }
 
-/// A strategic merge patch that brings the template back.
+/// Returns a strategic merge patch that restores the template.
 fn template_patch(template: &PodTemplateSpec) -> Value {
     let mut template = serde_json::to_value(template).unwrap_or_default();
     template["$patch"] = json!("replace");
     json!({"spec": {"template": template}})
 }
 
-/// The template that a revision brings back.
+/// Returns the template that a revision restores.
 pub(crate) fn revision_template(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
     let template = revision.data.as_ref()?.0.pointer("/spec/template")?;
     serde_json::from_value(template.clone()).ok()
@@ -82,7 +83,7 @@ fn new_revision<K: ControllerObject>(source: &RevisionSource<'_, K>, data: Value
     }
 }
 
-/// What tells the Pods of a DaemonSet's revision.
+/// Returns the value of the Pods' revision label for a DaemonSet's revision.
 pub(crate) fn revision_hash(revision: &ControllerRevision) -> &str {
     let labels = revision.metadata.labels.as_ref();
     labels
@@ -91,19 +92,20 @@ pub(crate) fn revision_hash(revision: &ControllerRevision) -> &str {
         .map_or("", String::as_str)
 }
 
-/// What tells the Pods of a StatefulSet's revision.
+/// Returns the value of the Pods' revision label for a StatefulSet's revision.
 pub(crate) fn revision_name(revision: &ControllerRevision) -> &str {
     revision.metadata.name.as_deref().unwrap_or_default()
 }
 
 impl RevisionHistory {
-    /// The oldest beyond those that shall be kept, unless Pods have them: those of a DaemonSet, which count.
+    /// Returns the oldest revisions beyond the limit that no Pod uses. Used revisions count towards the limit
+    /// (DaemonSets).
     pub(crate) fn excess(&self, limit: i32, live: &HashSet<&str>) -> Vec<Arc<ControllerRevision>> {
         let excess = self.old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
         self.old.iter().filter(|r| !live.contains(revision_hash(r))).take(excess).cloned().collect()
     }
 
-    /// The oldest beyond those that shall be kept, unless they are in use: those of a StatefulSet, which do not count. A
+    /// Returns the oldest unused revisions beyond the limit. Used revisions do not count towards it (StatefulSets). A
     /// negative limit keeps all.
     pub(crate) fn unused_excess(&self, limit: i32, live: &HashSet<&str>) -> Vec<Arc<ControllerRevision>> {
         let unused = || self.old.iter().filter(|r| !live.contains(revision_name(r)));
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_template_is_a_new_revision_and_an_old_one_the_newest_again() {
+    fn known_template_becomes_the_newest_revision_again() {
         let new = set("three");
         let past = found(&new, vec![made("two", 2), made("one", 1)]);
         assert_eq!((past.current.revision, past.existing.is_none()), (3, true));
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_forgotten_unless_pods_have_them() {
+    fn oldest_unused_revisions_are_pruned() {
         let now = set("now");
         let all = vec![made("a", 1), made("b", 2), made("c", 3)];
         let (a, past) = (all[0].clone(), found(&now, all));
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_brings_its_template_back() {
+    fn revision_restores_its_template() {
         let template = set("one").spec.unwrap().template;
         assert_eq!(revision_template(&made("one", 1)), Some(template));
         assert_eq!(revision_template(&ControllerRevision::default()), None);

@@ -1,4 +1,4 @@
-//! ControllerRevisions of DaemonSets and StatefulSets: who has which, and how they are written down.
+//! ControllerRevisions of DaemonSets and StatefulSets: claims, writes and pruning.
 
 use crate::controller_history::RevisionHistory;
 use crate::expectations::{Expectations, ExpectedVersion};
@@ -16,26 +16,26 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Those of one kind's objects.
+/// The ControllerRevisions of one kind of owner.
 pub(crate) struct Revisions {
     client: Client,
     pub(crate) informer: SharedInformer<ControllerRevision>,
     expectations: Expectations,
 }
 
-/// What became of a revision that was to be written down.
+/// Outcome of writing the current revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RevisionSync {
     Synced,
-    /// It is there, though the watch has not shown it.
+    /// It exists, although the informer has not observed it yet.
     NotObserved,
-    /// Its namespace goes: nothing can be made.
+    /// The namespace is terminating: nothing can be created.
     NamespaceTerminating,
-    /// Another template has its name: the next one must be called otherwise.
+    /// Hash collision: a revision of another template has the name. The owner's `collisionCount` must be incremented.
     Collision,
 }
 
-/// The keys of those that a revision is a matter of.
+/// Returns the keys of the owners that a revision affects.
 pub(crate) fn affected_by_revision<K: ControllerObject + Cached>(
     known: &SharedInformer<K>,
     revision: &ControllerRevision,
@@ -56,7 +56,7 @@ impl Revisions {
         Api::namespaced(self.client.clone(), owner.meta().namespace.as_deref().unwrap_or_default())
     }
 
-    /// How long there is still to wait until what was written is seen.
+    /// Returns the time until the expectation of a key expires.
     pub(crate) fn remaining_wait(&mut self, key: &str, now: Instant) -> Option<Duration> {
         self.expectations.remaining_wait(key, self.informer.resource_version(), now)
     }
@@ -65,7 +65,7 @@ impl Revisions {
         self.expectations.delete(key);
     }
 
-    /// The owner's, with those that it selects and nobody has.
+    /// Returns the owner's revisions, after adopting matching orphans.
     pub(crate) async fn claim<K: ControllerObject>(
         &self,
         owner: &K,
@@ -75,7 +75,7 @@ impl Revisions {
         claim_objects(&self.api(owner), owner, selector, all).await
     }
 
-    /// Makes the revision of the template, or gives it its number.
+    /// Creates the revision of the current template, or updates its revision number.
     pub(crate) async fn sync_current<K: ControllerObject>(
         &mut self,
         key: &str,
@@ -104,13 +104,13 @@ impl Revisions {
                 let same = api.get_opt(name).await?.is_some_and(|there| there.data == current.data);
                 Ok(if same { RevisionSync::NotObserved } else { RevisionSync::Collision })
             }
-            // A namespace that goes takes all with it.
+            // The namespace controller deletes the rest.
             Err(e) if is_namespace_terminating(&e) => Ok(RevisionSync::NamespaceTerminating),
             Err(e) => Err(e),
         }
     }
 
-    /// Deletes what is to be kept no longer.
+    /// Deletes the excess revisions.
     pub(crate) async fn prune<K: ControllerObject>(
         &self,
         owner: &K,

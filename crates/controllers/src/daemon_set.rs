@@ -1,7 +1,7 @@
-//! DaemonSets: a Pod on each node that should have one (`pkg/controller/daemon`).
+//! DaemonSet controller (`pkg/controller/daemon`).
 //!
-//! What is to be done is decided by [`plan`], what templates there were by [`crate::controller_history`]; here it is carried out, and
-//! told.
+//! [`plan`] decides which Pods to create and delete, [`crate::controller_history`] tracks revisions; this module
+//! writes the result and records Events.
 
 mod node;
 mod plan;
@@ -34,13 +34,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const COMPONENT: &str = "daemonset-controller";
-/// How long a node waits at most after a Pod of it failed (`startDaemonSetController`).
+/// Maximum delay before a failed Pod of a node is recreated (`startDaemonSetController`).
 const MAX_BACKOFF: Duration = Duration::from_secs(900);
 
 enum Event {
     DaemonSet(CacheEvent<DaemonSet>),
     Pod(CacheEvent<PodSummary>),
-    /// A node has come, gone or changed: that is a matter of all.
+    /// A node was added, deleted or changed, which affects all DaemonSets.
     Node,
     Revision(CacheEvent<ControllerRevision>),
 }
@@ -53,7 +53,7 @@ struct DaemonSetController {
     nodes: SharedInformer<NodeSummary>,
     revisions: Revisions,
     pod_expectations: Expectations,
-    /// By DaemonSet, and by its generation and the node (`failedPodsBackoffKey`).
+    /// Back-off by DaemonSet, and by generation and node (`failedPodsBackoffKey`).
     backoff: Backoff,
 }
 
@@ -138,7 +138,7 @@ impl Controller for DaemonSetController {
 }
 
 impl DaemonSetController {
-    /// The DaemonSets that a Pod is a matter of: its own, or all that select it when it has none.
+    /// Returns the keys of the DaemonSets that a Pod affects.
     fn daemon_sets_of(&self, pod: &PodSummary) -> Vec<String> {
         affected_owners(&self.known, &pod.namespace, pod.controller.as_ref(), |set| is_selected(set, &pod.labels))
     }
@@ -175,7 +175,7 @@ impl DaemonSetController {
         None
     }
 
-    /// Writes the status, if it is another.
+    /// Writes the status if it has changed.
     async fn update_status(&self, set: &DaemonSet, status: DaemonSetStatus) -> Result<(), kube::Error> {
         if set.status.as_ref() == Some(&status) {
             return Ok(());
@@ -185,7 +185,7 @@ impl DaemonSetController {
         let api: Api<DaemonSet> =
             Api::namespaced(self.client.clone(), set.metadata.namespace.as_deref().unwrap_or_default());
         let name = set.metadata.name.as_deref().unwrap_or_default();
-        // It has changed, or gone, meanwhile: the watch says so.
+        // If the object has changed or is gone, the watch enqueues it again.
         ignore_not_found_or_conflict(api.replace_status(name, &PostParams::default(), &new).await)
     }
 }
@@ -194,7 +194,7 @@ fn is_selected(set: &DaemonSet, labels: &BTreeMap<String, String>) -> bool {
     set.spec.as_ref().is_some_and(|spec| selects(&spec.selector, labels))
 }
 
-/// A Pod for a node.
+/// Returns a Pod of the template for a node.
 fn pod(set: &DaemonSet, spec: &DaemonSetSpec, hash: &str, node: &str) -> Pod {
     let name = format!("{}-", set.metadata.name.as_deref().unwrap_or_default());
     let mut pod = pod_from_template(set, &spec.template, name);
@@ -203,7 +203,7 @@ fn pod(set: &DaemonSet, spec: &DaemonSetSpec, hash: &str, node: &str) -> Pod {
     pod
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     revisions: SharedInformer<ControllerRevision>,
@@ -230,7 +230,7 @@ pub(crate) fn run(
         backoff: Backoff::with_max(MAX_BACKOFF),
     };
     let works = worker::run(controller, events, stop);
-    // What they do at once is large: it lies on the heap.
+    // The future is large, so it is boxed.
     Box::pin(async move {
         futures::join!(watched, works);
     })

@@ -1,6 +1,6 @@
-//! Deployments: ReplicaSets, one for each template, whose Pods replace each other (`pkg/controller/deployment`).
+//! Deployment controller (`pkg/controller/deployment`).
 //!
-//! What is to be done is decided by [`plan`], from what is known; here it is carried out, and told.
+//! [`plan`] decides from the cached state; this module writes the result and records Events.
 
 mod limits;
 mod plan;
@@ -66,7 +66,7 @@ impl Controller for DeploymentController {
                 seen.objects().flat_map(|set| self.deployments_of(set)).collect()
             }
             Event::Pod(CacheEvent::Changed { before: Some(before), after }) => {
-                // Those that recreate wait until the last of the old is gone.
+                // The Recreate strategy waits until the last old Pod is gone.
                 if after.is_none_or(|pod| pod.is_terminal()) { self.recreating_deployment_of(&before) } else { vec![] }
             }
             Event::Pod(CacheEvent::Changed { .. }) => vec![],
@@ -88,13 +88,13 @@ impl Controller for DeploymentController {
         let old_pods_running =
             |newest: Option<&PlannedReplicaSet>| self.old_pods_running(&deployment, spec, &sets, newest);
         let mut plan = plan(&deployment, spec, &sets, old_pods_running, time);
-        // A new one first, then those that are there.
+        // Create the new ReplicaSet before the existing ones are scaled.
         plan.changed.sort_by_key(|set| set.observed.is_some());
         for set in &plan.changed {
             let mut expected = ExpectedVersion::default();
             let done = self.apply_replica_set(&deployment, spec, set, &mut expected).await;
             self.expectations.set(key, expected, now);
-            // One that is not as it was when this was decided: the watch says so.
+            // The ReplicaSet has changed since the decision: the watch enqueues the Deployment again.
             if !done? {
                 return Ok(None);
             }
@@ -105,7 +105,7 @@ impl Controller for DeploymentController {
 }
 
 impl DeploymentController {
-    /// The DeploymentController that a ReplicaSet is a matter of: its own, or all that select it when it has none.
+    /// Returns the keys of the Deployments that a ReplicaSet affects.
     fn deployments_of(&self, set: &ReplicaSet) -> Vec<String> {
         let meta = &set.metadata;
         let namespace = meta.namespace.as_deref().unwrap_or_default();
@@ -115,7 +115,7 @@ impl DeploymentController {
         affected_owners(&self.known, namespace, owner, selects)
     }
 
-    /// The Deployment of a Pod, if it waits for its Pods to end.
+    /// Returns the key of the Pod's Deployment if it uses the Recreate strategy, which waits for old Pods to end.
     fn recreating_deployment_of(&self, pod: &PodSummary) -> Vec<String> {
         let owner = pod.controller.as_ref().filter(|owner| owner.kind == "ReplicaSet");
         let Some(set) = owner.and_then(|owner| self.sets.get(&pod.namespace, &owner.name)) else { return vec![] };
@@ -126,7 +126,7 @@ impl DeploymentController {
         self.deployments_of(&set).into_iter().filter(recreates).collect()
     }
 
-    /// The ReplicaSets of a Deployment.
+    /// Claims the Deployment's ReplicaSets (`ClaimReplicaSets`).
     async fn claim_replica_sets(
         &self,
         deployment: &Deployment,
@@ -137,7 +137,7 @@ impl DeploymentController {
         claim_objects(&api, deployment, &spec.selector, self.sets.in_namespace(namespace)).await
     }
 
-    /// Whether Pods of others of its ReplicaSets than the newest still run.
+    /// Returns whether Pods of old ReplicaSets still run (`oldPodsRunning`).
     fn old_pods_running(
         &self,
         deployment: &Deployment,
@@ -153,7 +153,7 @@ impl DeploymentController {
         pods.iter().any(|pod| !pod.is_terminal() && is_old(pod) && selects(&spec.selector, &pod.labels))
     }
 
-    /// Makes a ReplicaSet what it shall be; `false` when it is no longer what it was.
+    /// Creates, patches or deletes a ReplicaSet. Returns `false` if it has changed meanwhile.
     async fn apply_replica_set(
         &self,
         deployment: &Deployment,
@@ -195,7 +195,7 @@ impl DeploymentController {
         }
     }
 
-    /// The new ReplicaSet could not be made: there is one of that name, or it is not allowed.
+    /// Handles a failed creation of the new ReplicaSet: a name collision, or a rejected request.
     async fn handle_create_error(
         &self,
         deployment: &Deployment,
@@ -217,7 +217,7 @@ impl DeploymentController {
                 owner(s).is_some_and(|o| Some(&o.uid) == deployment.metadata.uid.as_ref())
                     && template::equal_ignore_hash(&template(s), &spec.template)
             };
-            // Another template of the same name: the next one is called otherwise.
+            // A hash collision: increment `collisionCount`, so that the next name differs.
             if !other.is_some_and(|s| is_mine(&s)) {
                 let mut status = deployment.status.clone().unwrap_or_default();
                 status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
@@ -227,13 +227,13 @@ impl DeploymentController {
         }
         let message = format!("Failed to create new replica set \"{}\": {}", set.name(), error_message(&error));
         let status = create_error_status(deployment, spec, message.clone(), Timestamp::now());
-        // There is a bigger matter to report than that this could not be.
+        // The creation error is returned, so an error of this write is ignored.
         let _ = self.update_status(deployment, status, None).await;
         self.recorder.record(&deployment.object_ref(&()), true, "ReplicaSetCreateError", &message).await;
         Err(error)
     }
 
-    /// Writes the status and the revision, if they are others.
+    /// Writes the status and the revision annotation if they have changed.
     async fn update_status(
         &self,
         deployment: &Deployment,
@@ -251,12 +251,12 @@ impl DeploymentController {
         let api: Api<Deployment> =
             Api::namespaced(self.client.clone(), deployment.metadata.namespace.as_deref().unwrap_or_default());
         let name = deployment.metadata.name.as_deref().unwrap_or_default();
-        // It has changed, or gone, meanwhile: the watch says so.
+        // If the object has changed or is gone, the watch enqueues it again.
         ignore_not_found_or_conflict(api.replace_status(name, &PostParams::default(), &new).await)
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     sets: SharedInformer<ReplicaSet>,
@@ -272,7 +272,7 @@ pub(crate) fn run(
     let controller =
         DeploymentController { client, recorder, known, sets, pods, expectations: Expectations::default() };
     let works = worker::run(controller, events, stop);
-    // What they do at once is large: it lies on the heap.
+    // The future is large, so it is boxed.
     Box::pin(async move {
         futures::join!(watched, works);
     })

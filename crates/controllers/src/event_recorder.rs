@@ -1,4 +1,4 @@
-//! Events of controllers: the same again counts up instead of piling up.
+//! Event recorder: a repeated Event increments the count of the first one.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
@@ -11,15 +11,15 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// How many events are known again, as upstream's `EventAggregator` knows them.
+/// Number of Events that are recognized when repeated, as in upstream's `EventAggregator`.
 const MAX_RECORDED_EVENTS: usize = 4096;
 
-/// Tells hash a controller does.
+/// Records the Events of a controller.
 #[derive(Clone)]
 pub(crate) struct EventRecorder {
     client: Client,
     component: &'static str,
-    /// The events that were written, by hash they say.
+    /// Name and count of each recorded Event, by the hash of its content.
     recorded: Arc<Mutex<HashMap<u64, (String, i32)>>>,
 }
 
@@ -28,7 +28,7 @@ impl EventRecorder {
         Self { client, component, recorded: Arc::default() }
     }
 
-    /// Tells something of an object. That it could not be recorded is no reason to stop.
+    /// Records an Event about an object. Failures are logged and otherwise ignored.
     pub(crate) async fn record(&self, object: &ObjectReference, warning: bool, reason: &str, message: &str) {
         if let Err(e) = self.write(object, if warning { "Warning" } else { "Normal" }, reason, message).await {
             tracing::debug!(component = self.component, reason, message, "could not be recorded: {e}");
@@ -50,7 +50,7 @@ impl EventRecorder {
         if let Some((name, count)) = self.increment_count(hash) {
             let patch = Patch::Merge(json!({"count": count, "lastTimestamp": Time(now)}));
             match events.patch(&name, &PatchParams::default(), &patch).await {
-                // It was forgotten meanwhile: the next one is a new one.
+                // The Event has expired: create a new one.
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 other => return other.map(drop),
             }
@@ -83,7 +83,7 @@ impl EventRecorder {
         Ok(())
     }
 
-    /// The event that said the same, and how often it has been said with this time.
+    /// Returns the name and the incremented count of an Event with the same content.
     fn increment_count(&self, hash: u64) -> Option<(String, i32)> {
         let mut recorded = self.recorded.lock();
         let (name, count) = recorded.get_mut(&hash)?;

@@ -1,7 +1,7 @@
-//! What a controller has written itself, and its watch has not shown yet.
+//! Expectations: writes of a controller that its informer has not observed yet (`ControllerExpectations`).
 //!
-//! Revisions are ordered: once the watch has shown the last of its writes, what is known is what it made. Until then it
-//! counts on nothing, so that nothing is made twice: upstream's expectations.
+//! Upstream counts expected creations and deletions. Here the `resourceVersion` of the last write is compared with
+//! the informer's: until the informer has reached it, the key is not reconciled, so that nothing is created twice.
 
 use crate::clock::saturating_add;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -9,19 +9,19 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// For how long the watch is waited for.
+/// Time after which an expectation is dropped although the informer has not observed it.
 const EXPECTATIONS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The last write for each key.
+/// The `resourceVersion` of the last write for each key, and when the expectation expires.
 #[derive(Debug, Default)]
 pub(crate) struct Expectations(HashMap<String, (u64, Instant)>);
 
-/// What is written at one go.
+/// The highest `resourceVersion` of the writes of one reconcile.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct ExpectedVersion(u64);
 
 impl ExpectedVersion {
-    /// Something was written, and this is what became of it.
+    /// Records the metadata that a write returned.
     pub(crate) fn observe(&mut self, meta: &ObjectMeta) {
         let revision = meta.resource_version.as_deref().and_then(|r| r.parse().ok());
         self.0 = self.0.max(revision.unwrap_or(0));
@@ -29,7 +29,7 @@ impl ExpectedVersion {
 }
 
 impl Expectations {
-    /// How long there is still to wait until the watch, which has come to `seen`, shows what was written for a key.
+    /// Returns the time until the expectation of a key expires, or `None` if `observed` has reached it.
     pub(crate) fn remaining_wait(&mut self, key: &str, observed: u64, now: Instant) -> Option<Duration> {
         let (revision, until) = *self.0.get(key)?;
         if observed < revision && now < until {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_waits_until_the_watch_shows_it_but_not_for_ever() {
+    fn expectation_ends_when_observed_or_expired() {
         let (mut expectations, now) = (Expectations::default(), Instant::now());
         let mut expected = ExpectedVersion::default();
         expectations.set("a", expected, now);

@@ -1,7 +1,7 @@
-//! Objects that several controllers look at: one watch, one copy, and everyone hears of changes.
+//! Shared informer: one watch and one cache per kind, used by several controllers (client-go's `SharedInformer`).
 //!
-//! A change is told with the object as it was and as it is; whoever is too slow to hear of each is told that all may
-//! have changed. Reading always gives the newest that the watch has shown.
+//! Subscribers receive each change with the object before and after it. A subscriber that lags behind receives
+//! [`CacheEvent::Resync`] instead. Reads return the newest state that the watch has delivered.
 
 use crate::watch::{WatchEvent, watch_lean};
 use api::lean::Lean;
@@ -18,21 +18,21 @@ use std::sync::Arc;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
 
-/// So many changes may wait for a controller that is busy.
+/// Number of events that are buffered for a busy subscriber.
 const EVENT_CHANNEL_CAPACITY: usize = 256;
 
-/// What is kept of an object.
+/// An object as the informer caches it, usually a summary of the full object.
 pub(crate) trait Cached: PartialEq + Send + Sync + 'static {
     fn namespace(&self) -> &str;
     fn name(&self) -> &str;
 }
 
-/// What happened to what is kept.
+/// A change of the cache.
 #[derive(Debug)]
 pub(crate) enum CacheEvent<T> {
-    /// One object, as it was and as it is.
+    /// One object was added, updated (both are set) or deleted.
     Changed { before: Option<Arc<T>>, after: Option<Arc<T>> },
-    /// All were listed for the first time, or more happened than could be told.
+    /// The initial list is complete, or the subscriber lagged: any object may have changed.
     Resync,
 }
 
@@ -46,7 +46,7 @@ impl<T> Clone for CacheEvent<T> {
 }
 
 impl<T> CacheEvent<T> {
-    /// The object as it was and as it is.
+    /// Returns the object before and after the change, as far as they exist.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &Arc<T>> {
         let both = match self {
             Self::Changed { before, after } => [before.as_ref(), after.as_ref()],
@@ -56,7 +56,7 @@ impl<T> CacheEvent<T> {
     }
 }
 
-/// All objects of a kind. Clones are the same.
+/// Informer of a kind. Clones share the cache.
 pub(crate) struct SharedInformer<T> {
     store: Arc<RwLock<Store<T>>>,
     events: broadcast::Sender<CacheEvent<T>>,
@@ -70,13 +70,13 @@ impl<T> Clone for SharedInformer<T> {
 
 struct Store<T> {
     by_namespace: HashMap<String, BTreeMap<String, Arc<T>>>,
-    /// The greatest revision that was seen.
+    /// The highest `resourceVersion` that was observed.
     resource_version: u64,
-    /// Whether all have been seen once.
+    /// Whether the initial list is complete.
     synced: bool,
 }
 
-/// Whole objects are kept as they are.
+/// Full objects are cached unchanged.
 impl<K> Cached for K
 where
     K: Resource + PartialEq + Send + Sync + 'static,
@@ -96,7 +96,7 @@ impl<T: Cached> SharedInformer<T> {
         Self { store: Arc::new(RwLock::new(store)), events: broadcast::channel(EVENT_CHANNEL_CAPACITY).0 }
     }
 
-    /// Follows the objects until it is cancelled; of each, `transform` says what is kept.
+    /// Lists and watches the objects until cancelled, and caches what `transform` makes of each.
     pub(crate) async fn run<K>(self, api: Api<Lean<K>>, transform: fn(K) -> T, stop: CancellationToken)
     where
         K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -104,7 +104,7 @@ impl<T: Cached> SharedInformer<T> {
         self.run_filtered(api, Config::default(), transform, stop).await;
     }
 
-    /// The same for those objects only that are asked for.
+    /// Like [`Self::run`], for the objects that `which` selects.
     pub(crate) async fn run_filtered<K>(
         self,
         api: Api<Lean<K>>,
@@ -117,13 +117,13 @@ impl<T: Cached> SharedInformer<T> {
         let mut changes = watch_lean(api, which);
         while let Some(Some(change)) = stop.run_until_cancelled(changes.next()).await {
             for seen in self.store.write().fold(change, transform) {
-                // That nobody listens is no failure.
+                // An error means that there is no subscriber.
                 let _ = self.events.send(seen);
             }
         }
     }
 
-    /// What happens from now on.
+    /// Returns a stream of the changes from now on.
     pub(crate) fn subscribe(&self) -> BoxStream<'static, CacheEvent<T>> {
         let changes = stream::unfold(self.events.subscribe(), |mut told| async move {
             match told.recv().await {
@@ -139,7 +139,7 @@ impl<T: Cached> SharedInformer<T> {
         self.store.read().by_namespace.get(namespace)?.get(name).cloned()
     }
 
-    /// By its [`key`].
+    /// Returns an object by its [`key`].
     pub(crate) fn get_by_key(&self, key: &str) -> Option<Arc<T>> {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         self.get(namespace, name)
@@ -158,23 +158,23 @@ impl<T: Cached> SharedInformer<T> {
         self.store.read().by_namespace.values().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    /// The [`key`] of all.
+    /// Returns the [`key`] of each object.
     pub(crate) fn keys(&self) -> Vec<String> {
         self.store.read().by_namespace.values().flat_map(BTreeMap::values).map(|kept| key(kept.as_ref())).collect()
     }
 
-    /// The greatest revision that was seen.
+    /// Returns the highest `resourceVersion` that was observed.
     pub(crate) fn resource_version(&self) -> u64 {
         self.store.read().resource_version
     }
 
-    /// Whether all have been seen once.
+    /// Returns whether the initial list is complete (`HasSynced`).
     pub(crate) fn has_synced(&self) -> bool {
         self.store.read().synced
     }
 }
 
-/// `namespace/name`, or `name` of what has no namespace.
+/// Returns the key `namespace/name`, or `name` of a cluster-scoped object.
 pub(crate) fn key<T: Cached>(kept: &T) -> String {
     match kept.namespace() {
         "" => kept.name().to_owned(),
@@ -190,7 +190,7 @@ impl<T: Cached> Store<T> {
                 let kept = Arc::new(transform(*object));
                 let all = self.by_namespace.entry(kept.namespace().to_owned()).or_default();
                 let before = all.insert(kept.name().to_owned(), Arc::clone(&kept));
-                // What says nothing new concerns nobody.
+                // An update that does not change the cached form affects no controller.
                 if before.as_deref() == Some(&*kept) {
                     return vec![];
                 }
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_as_it_was_and_as_it_is_and_only_when_it_says_something_new() {
+    fn informer_publishes_changes_before_and_after() {
         let informer = SharedInformer::new();
         assert_eq!(told(&informer, WatchEvent::Applied(map("m", 3, "one"))), ["- > one"]);
         assert_eq!(told(&informer, WatchEvent::Applied(map("m", 4, "one"))), [""; 0]);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_is_too_slow_is_told_that_all_may_have_changed() {
+    async fn lagging_subscriber_receives_resync() {
         let informer: SharedInformer<Slim> = SharedInformer::new();
         let mut changes = informer.subscribe();
         for _ in 0..=EVENT_CHANNEL_CAPACITY {

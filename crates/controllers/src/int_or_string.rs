@@ -1,15 +1,15 @@
-//! Numbers that may be parts of another (`intstr.GetScaledValueFromIntOrPercent`).
+//! Absolute and percentage values (`intstr.GetScaledValueFromIntOrPercent`), and saturating sums.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// Where a part of a number that is no whole number goes.
+/// Rounding direction of a percentage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rounding {
     Up,
     Down,
 }
 
-/// The number itself, or the percentage of `total`; nothing else is let in by validation, and counts as 0.
+/// Returns the absolute value, or the percentage of `total`. Other strings, which validation rejects, count as 0.
 pub(crate) fn scaled_value(amount: &IntOrString, total: i32, rounding: Rounding) -> i32 {
     let percent = match amount {
         IntOrString::Int(number) => return *number,
@@ -23,7 +23,7 @@ pub(crate) fn scaled_value(amount: &IntOrString, total: i32, rounding: Rounding)
     i32::try_from(part).unwrap_or(i32::MAX)
 }
 
-/// The sum of numbers that clients may have written: as much as there can be, where it is more.
+/// Returns the sum of client-supplied numbers, saturating at `i32::MAX`.
 pub(crate) fn saturating_sum(numbers: impl Iterator<Item = i32>) -> i32 {
     numbers.fold(0, i32::saturating_add)
 }
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentages_are_rounded_as_they_are_asked_to() {
+    fn percentage_is_rounded_in_the_given_direction() {
         let percent = |p: &str, total, rounding| scaled_value(&IntOrString::String(p.to_owned()), total, rounding);
         assert_eq!(percent("25%", 10, Rounding::Up), 3);
         assert_eq!(percent("25%", 10, Rounding::Down), 2);

@@ -1,6 +1,7 @@
-//! Jobs: Pods that are run until enough of them have ended well (`pkg/controller/job`).
+//! Job controller (`pkg/controller/job`).
 //!
-//! What is to be done is decided by [`plan`], how Pods are counted by [`track`]; here it is carried out, and told.
+//! [`plan`] decides which Pods to create and delete, [`tracking`] counts Pods; this module writes the result and
+//! records Events.
 
 mod backoff;
 mod indexes;
@@ -34,9 +35,9 @@ use tokio_util::sync::CancellationToken;
 use tracking::{Outcome, finalize_status, track_job_status};
 
 const COMPONENT: &str = "job-controller";
-/// Who else may care for a Job is named in its spec.
+/// Name of this controller in `spec.managedBy`.
 const JOB_CONTROLLER_NAME: &str = "kubernetes.io/job-controller";
-/// Before the key of a Pod that is pods_with_finalizer for a Job that is not there.
+/// Prefix of the key of an orphan Pod: it has the tracking finalizer, but its Job is gone.
 const ORPHAN_KEY_PREFIX: &str = "orphan:";
 
 enum Event {
@@ -49,7 +50,7 @@ struct JobController {
     control: PodControl,
     known: SharedInformer<Job>,
     pods: SharedInformer<PodSummary>,
-    /// Writes of Pods, and of Jobs.
+    /// Expectations of Pod writes, and of Job status writes.
     pod_expectations: Expectations,
     status_expectations: Expectations,
     backoffs: HashMap<String, BackoffRecord>,
@@ -116,14 +117,14 @@ impl Controller for JobController {
 }
 
 impl JobController {
-    /// The Jobs that a Pod is a matter of: its own, or all that select it when it has none.
+    /// Returns the keys of the Jobs that a Pod affects.
     fn jobs_of(&self, pod: &PodSummary) -> Vec<String> {
         let selector = |job: &Job| job.spec.as_ref().and_then(|spec| spec.selector.clone());
         let selects = |job: &Job| selector(job).is_some_and(|selector| matches(&selector, &pod.labels));
         affected_owners(&self.known, &pod.namespace, pod.controller.as_ref(), selects)
     }
 
-    /// The key of a Pod that is pods_with_finalizer for a Job that is not there.
+    /// Returns the key of an orphan Pod: it has the tracking finalizer, but its Job is gone.
     fn orphan_key(&self, pod: &PodSummary) -> Option<String> {
         let owner = pod.controller.as_ref().filter(|owner| owner.kind == "Job");
         let job = owner.and_then(|owner| {
@@ -133,7 +134,7 @@ impl JobController {
         (job_summary(pod).tracked && job.is_none()).then(|| format!("{ORPHAN_KEY_PREFIX}{}", key(pod)))
     }
 
-    /// Nobody will count it: nothing needs to hold it.
+    /// Removes the finalizer of an orphan Pod, which no Job will count (`syncOrphanPod`).
     async fn remove_orphan_finalizer(&mut self, pod: &str) -> Result<Option<Duration>, kube::Error> {
         if let Some(pod) = self.pods.get_by_key(pod).filter(|pod| self.orphan_key(pod).is_some()) {
             self.control.remove_finalizer(&pod, JOB_TRACKING_FINALIZER, &mut ExpectedVersion::default()).await?;
@@ -154,9 +155,10 @@ impl JobController {
         let plan = plan(&snapshot);
         let mut expected = ExpectedVersion::default();
         let (outcome, failure) = self.apply_pod_action(job, spec, &plan, &mut expected).await;
-        // Whatever fails from here on, what was made is waited for.
+        // Expect the created Pods whatever fails from here on.
         self.pod_expectations.set(key, expected, now);
-        // In a namespace that namespace_terminating, none is made, and that is no failure: nothing need wait to be replaced.
+        // In a terminating namespace no Pod is created, which is no failure. Terminal Pods then need not wait for
+        // replacements.
         let many = usize::try_from(outcome.done).unwrap_or(0);
         let namespace_terminating =
             failure.is_none() && matches!(&plan.action, PodAction::Create(new) if many < new.len());
@@ -200,7 +202,7 @@ impl JobController {
         }
     }
 
-    /// Makes or deletes what is to be made or deleted.
+    /// Creates or deletes the planned Pods.
     async fn apply_pod_action(
         &self,
         job: &Job,
@@ -239,8 +241,8 @@ impl JobController {
         (Outcome { done, failed: false }, None)
     }
 
-    /// Writes the status, if it is another. Gives whether that is what it is now: nothing may be done on the strength of
-    /// one that was not written.
+    /// Writes the status if it has changed. Returns whether the API has it: finalizers are only removed after a
+    /// successful write.
     async fn update_status(
         &mut self,
         key: &str,
@@ -257,7 +259,7 @@ impl JobController {
         let name = job.metadata.name.clone().unwrap_or_default();
         *job = match api.replace_status(&name, &PostParams::default(), job).await {
             Ok(job) => job,
-            // It has changed, or gone, meanwhile: the watch says so.
+            // If the object has changed or is gone, the watch enqueues it again.
             Err(e) if is_code(&e, 404) || is_code(&e, 409) => return Ok(false),
             Err(e) => return Err(e),
         };
@@ -268,7 +270,7 @@ impl JobController {
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     known: SharedInformer<Job>,
@@ -286,6 +288,6 @@ pub(crate) fn run(
         status_expectations: Expectations::default(),
         backoffs: HashMap::new(),
     };
-    // What it does at once is large: it lies on the heap.
+    // The future is large, so it is boxed.
     Box::pin(worker::run(controller, events, stop))
 }

@@ -1,12 +1,12 @@
-//! One file per controller, each a small reconciler over the API.
+//! Controllers: one file for each, a small reconciler over the API.
 //!
-//! A controller observes changes and says which of its keys they concern; a key carries no payload, so however many
-//! changes concern it, it is reconciled once, against the newest state ([`worker`]). What fails is tried again with
-//! a back-off. Watches are lists from time to time ([`watch`]), which repairs what an event lost.
+//! A controller maps watch events to the keys that they affect. A key carries no payload: however many events affect
+//! it, it is reconciled once, against the newest state ([`worker`]). A failed reconcile is requeued with a back-off.
+//! Watches relist periodically ([`watch`]), which repairs missed events.
 //!
-//! **Invariant:** nothing runs while nothing happens: a timer exists only for a key that waits for a moment.
+//! **Invariant:** an idle controller does nothing: a timer exists only for a key that is requeued for a later time.
 #![forbid(unsafe_code)]
-// Numbers of clients go into times: an operator that overflows would panic.
+// Client-supplied numbers are used in time arithmetic, which must saturate.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod backoff;
@@ -73,24 +73,25 @@ use pod_summary::PodSummary;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// What can be set.
+/// Options of the controllers.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The certificates, in PEM, that Pods trust the API server by; nothing is published without them.
+    /// CA certificates in PEM by which Pods verify the API server. `None` publishes no `kube-root-ca.crt`.
     pub root_ca_pem: Option<String>,
-    /// Makes the tokens that are kept in Secrets; without one there are none.
+    /// Issues service account tokens for Secrets. `None` disables the token controller.
     pub token_maker: Option<TokenMaker>,
-    /// Signs requests for certificates of Kubernetes' own signers; without one nobody does.
+    /// Signs CertificateSigningRequests of Kubernetes' own signers. `None` disables signing.
     pub signer: Option<Signer>,
-    /// Makes volumes for claims; without one, whoever else their classes name is waited for.
+    /// Provisions volumes for claims. `None` leaves claims to an external provisioner.
     pub provisioner: Option<Provisioner>,
-    /// The addresses of Services of type LoadBalancer; without any, whoever else gives them some is waited for.
+    /// Address pool for Services of type LoadBalancer. `None` leaves them to an external controller.
     pub load_balancer_pool: Option<Ipv4Net>,
-    /// Above this number of ended Pods, the oldest are removed; 0 removes none (`--terminated-pod-gc-threshold`).
+    /// Number of terminated Pods above which the oldest are deleted; 0 deletes none
+    /// (`--terminated-pod-gc-threshold`).
     pub terminated_pod_gc_threshold: usize,
-    /// Which features are on.
+    /// Enabled feature gates.
     pub gates: FeatureGates,
-    /// When CronJobs start Jobs, for how long Pods are ready, and how long nobody has used a token.
+    /// Clock for CronJob schedules, metrics and the expiry of legacy tokens.
     pub clock: Clock,
 }
 
@@ -109,12 +110,13 @@ impl Default for Options {
     }
 }
 
-/// Runs all controllers until they are cancelled; what is on its way then is given up, and done again next time.
+/// Runs all controllers until cancelled. A reconcile that is in progress then is abandoned and repeated after the
+/// next start.
 pub fn run(clients: impl Into<Clients>, options: Options, stop: CancellationToken) -> BoxFuture<'static, ()> {
     boxed(clients.into(), options, stop)
 }
 
-/// A box, and no parameters of type: so all controllers are compiled here, and not once more in each crate that runs them.
+/// Boxes the future. It has no type parameters, so the controllers are compiled in this crate only.
 fn boxed(clients: Clients, options: Options, stop: CancellationToken) -> BoxFuture<'static, ()> {
     run_all(clients, options, stop).boxed()
 }
@@ -171,7 +173,7 @@ async fn run_all(clients: Clients, options: Options, stop: CancellationToken) {
     controllers.spawn(service_cidrs::run(clients.clone(), stop.clone()));
     controllers.spawn(legacy_token_cleaner::run(clients.clone(), options.clock, stop.clone()));
     controllers.spawn(taint_eviction::run(clients.clone(), pods.clone(), stop.clone()));
-    // Whoever listens has begun to.
+    // Start the informers after all controllers have subscribed.
     controllers.spawn(requests.run(Api::all(clients.shared()), |request| request, stop.clone()));
     controllers.spawn(revisions.run(Api::all(clients.shared()), |revision| revision, stop.clone()));
     controllers.spawn(jobs.run(Api::all(clients.shared()), |job| job, stop.clone()));

@@ -1,14 +1,14 @@
-//! Pods that a controller has deleted, until they are seen to go.
+//! Pending deletions: Pods that a controller has deleted and that its informer still shows.
 //!
-//! What deletes nothing gracefully tells no revision that the watch could be waited for: until the watch shows it, such a
-//! Pod counts as going.
+//! The answer to an immediate deletion carries no `resourceVersion` that expectations could wait for. Until the
+//! informer shows the deletion, such a Pod counts as terminating.
 
 use crate::informer::{CacheEvent, SharedInformer};
 use crate::pod_summary::PodSummary;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// UIDs of Pods.
+/// UIDs of the Pods.
 #[derive(Debug, Default)]
 pub(crate) struct PendingDeletions(HashSet<String>);
 
@@ -17,10 +17,10 @@ impl PendingDeletions {
         self.0.insert(pod.uid.clone());
     }
 
-    /// What the watch shows is known.
+    /// Forgets the Pods whose deletion the informer has shown.
     pub(crate) fn observe(&mut self, seen: &CacheEvent<PodSummary>, members: &SharedInformer<PodSummary>) {
         if matches!(seen, CacheEvent::Resync) {
-            // Which of them have gone is not known: what is asked for twice does no harm.
+            // It is unknown which Pods are gone. Deleting a Pod twice does no harm.
             self.0.clear();
         }
         for pod in seen.objects() {
@@ -31,7 +31,7 @@ impl PendingDeletions {
         }
     }
 
-    /// The Pods, with those as going that are.
+    /// Returns the Pods, with those that are pending deletion marked as terminating.
     pub(crate) fn mark_terminating(&self, pods: Vec<Arc<PodSummary>>) -> Vec<Arc<PodSummary>> {
         let mark = |pod: Arc<PodSummary>| {
             if !self.0.contains(&pod.uid) {

@@ -1,4 +1,4 @@
-//! What every namespace must have: one object of a fixed name.
+//! Controllers that keep one object of a fixed name in every namespace.
 
 use crate::clients::Clients;
 use crate::watch::{WatchEvent, key, watch};
@@ -16,9 +16,9 @@ use std::fmt::Debug;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// An object that each namespace has.
+/// The object to keep in each namespace.
 pub(crate) trait InEachNamespace: Send + Sync {
-    /// Its kind.
+    /// The object's kind.
     type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
         + Debug
@@ -28,30 +28,30 @@ pub(crate) trait InEachNamespace: Send + Sync {
         + Sync
         + 'static;
 
-    /// The controller's name.
+    /// Name of the controller.
     const CONTROLLER: &'static str;
 
-    /// The object's name.
+    /// Name of the object.
     const NAME: &'static str;
 
-    /// The object as it should be.
+    /// Returns the desired object.
     fn desired(&self) -> Self::Object;
 
-    /// An object that is there, made as it should be; what it does not say otherwise stays.
+    /// Returns the existing object with the desired fields; its other fields are kept.
     fn corrected(&self, object: Self::Object) -> Self::Object;
 
-    /// Whether it is as it should be.
+    /// Returns whether the object needs no update.
     fn is_right(&self, object: &Self::Object) -> bool;
 }
 
-/// Makes the object in every namespace that is not being deleted.
+/// Creates and updates the object in every namespace that is not terminating.
 pub(crate) struct PerNamespace<T: InEachNamespace> {
     client: Client,
     what: T,
     namespaces: HashSet<String>,
-    /// The namespaces that have the object, and how it is where it is not right.
+    /// Namespaces that have the object; with the object if it must be updated.
     have: HashMap<String, Option<Box<T::Object>>>,
-    /// Whether it is known which namespaces have it.
+    /// Whether the initial list of the objects is complete.
     listed: bool,
 }
 
@@ -128,7 +128,7 @@ impl<T: InEachNamespace> Controller for PerNamespace<T> {
 
     async fn reconcile(&mut self, namespace: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let have = self.have.get(namespace);
-        // Before the list is known, making would mostly be refused because it is there; the list activates the rest.
+        // Before the initial list is complete, most creations would fail with 409. The list enqueues the rest.
         if !self.listed || !self.namespaces.contains(namespace) || matches!(have, Some(None)) {
             return Ok(None);
         }
@@ -143,7 +143,8 @@ impl<T: InEachNamespace> Controller for PerNamespace<T> {
                 self.have.insert(namespace.to_owned(), None);
                 Ok(None)
             }
-            // The namespace is going or gone, or somebody was faster: the watches tell.
+            // The namespace is terminating or deleted, or another client was faster: the watches enqueue the key
+            // again.
             Err(e) if [403, 404, 409].iter().any(|code| is_code(&e, *code)) => Ok(None),
             Err(e) => Err(e),
         }

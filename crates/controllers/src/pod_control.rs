@@ -1,4 +1,4 @@
-//! What controllers of workloads do to Pods: make, delete, adopt and release them, and tell so.
+//! Pod control: creates, deletes, adopts and releases the Pods of a workload, and records Events.
 
 use crate::event_recorder::EventRecorder;
 use crate::expectations::ExpectedVersion;
@@ -17,15 +17,15 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Why Pods could not be made or deleted: a reason, and the error.
+/// A failed creation or deletion: the reason and the error.
 pub(crate) type Failure = (&'static str, kube::Error);
 
-/// Works with the Pods of one controller.
+/// Creates, deletes and claims the Pods of one controller.
 #[derive(Clone)]
 pub(crate) struct PodControl {
     client: Client,
     pub(crate) recorder: EventRecorder,
-    /// What holds the Pods that are adopted, and no longer those that are released.
+    /// Finalizer that is added when Pods are adopted, and removed when they are released.
     finalizer: Option<&'static str>,
 }
 
@@ -42,8 +42,8 @@ impl PodControl {
         Api::namespaced(self.client.clone(), about.namespace.as_deref().unwrap_or_default())
     }
 
-    /// Makes Pods, first one, then twice as many each time: what fails once is not tried a thousand times. Gives how
-    /// many there are now.
+    /// Creates Pods in batches of 1, 2, 4 and so on, so that a persistent error stops after few requests
+    /// (`slowStartBatch`). Returns the number of created Pods.
     pub(crate) async fn create_pods(
         &self,
         about: &ObjectReference,
@@ -66,7 +66,7 @@ impl PodControl {
                         let name = pod.metadata.name.unwrap_or_default();
                         self.recorder.record(about, false, "SuccessfulCreate", &format!("Created pod: {name}")).await;
                     }
-                    // A namespace that goes takes all with it.
+                    // The namespace controller deletes the rest.
                     Err(e) if is_namespace_terminating(&e) => return (count, None),
                     Err(e) => failure = Some(e),
                 }
@@ -83,7 +83,7 @@ impl PodControl {
         (count, None)
     }
 
-    /// Deletes a Pod; gives whether it was there.
+    /// Deletes a Pod. Returns whether it existed.
     pub(crate) async fn delete_pod(
         &self,
         about: &ObjectReference,
@@ -110,8 +110,8 @@ impl PodControl {
         }
     }
 
-    /// Of these Pods, the owner's: those that it controls, but for those that it no longer selects, and those that it
-    /// selects and nobody controls.
+    /// Returns the owner's Pods: releases those that no longer match the selector, and adopts matching orphans
+    /// (`ClaimPods`).
     pub(crate) async fn claim_pods<K: ControllerObject>(
         &self,
         owner: &K,
@@ -121,7 +121,7 @@ impl PodControl {
         self.claim_pods_matching(owner, |pod| selects(selector, &pod.labels), pods).await
     }
 
-    /// The same for an owner that selects otherwise.
+    /// Like [`Self::claim_pods`], with a predicate instead of a selector.
     pub(crate) async fn claim_pods_matching<K: ControllerObject>(
         &self,
         owner: &K,
@@ -144,7 +144,7 @@ impl PodControl {
         Ok(mine)
     }
 
-    /// Removes what holds a Pod.
+    /// Removes a finalizer from a Pod.
     pub(crate) async fn remove_finalizer(
         &self,
         pod: &PodSummary,
@@ -161,11 +161,11 @@ impl PodControl {
     }
 }
 
-/// What may control objects.
+/// An object that can be a controller of others.
 pub(crate) trait ControllerObject: Resource<DynamicType = ()> + Sync {}
 impl<K: Resource<DynamicType = ()> + Sync> ControllerObject for K {}
 
-/// What an owner has to do with an object.
+/// What [`claim_action`] decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClaimAction {
     Ignore,
@@ -174,7 +174,7 @@ pub(crate) enum ClaimAction {
     Release,
 }
 
-/// What an owner has to do with an object that has this controller (`ClaimObject`).
+/// Decides what an owner does with an object that has this controller (`ClaimObject`).
 pub(crate) fn claim_action(
     owner: &ObjectMeta,
     controller: Option<&OwnerReference>,
@@ -192,7 +192,7 @@ pub(crate) fn claim_action(
     }
 }
 
-/// Of these objects, the owner's, by the same rules.
+/// Like [`PodControl::claim_pods`], for other objects.
 pub(crate) async fn claim_objects<T, K>(
     api: &Api<T>,
     owner: &K,
@@ -222,8 +222,8 @@ where
     Ok(mine)
 }
 
-/// The keys of those that an object is a matter of: of the one that controls it, or of all that select it when nobody
-/// does.
+/// Returns the keys of the owners that an object affects: its controller, or all owners that select it if it has
+/// none.
 pub(crate) fn affected_owners<K: ControllerObject + Cached>(
     known: &SharedInformer<K>,
     namespace: &str,
@@ -238,7 +238,7 @@ pub(crate) fn affected_owners<K: ControllerObject + Cached>(
     all.filter(|object| selects(object)).map(|object| key(object.as_ref())).collect()
 }
 
-/// The owner controls the object from now on; a finalizer may hold it for that.
+/// Sets the owner as controller, and adds the finalizer if there is one.
 pub(crate) async fn adopt<T, K>(
     api: &Api<T>,
     name: &str,
@@ -257,7 +257,7 @@ where
     ignore_missing_or_replaced(api.patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await)
 }
 
-/// The owner controls the object no longer.
+/// Removes the owner's reference, and the finalizer if there is one.
 pub(crate) async fn release<T, K>(
     api: &Api<T>,
     name: &str,
@@ -269,7 +269,7 @@ where
     T: Resource<Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
     K: ControllerObject,
 {
-    // Owners are merged by their UID; that of the object makes sure that it is this one.
+    // Owner references are merged by UID. The object's UID is a precondition.
     let owners = json!([{"$patch": "delete", "uid": by.meta().uid}]);
     let mut patch = json!({"metadata": {"uid": uid, "ownerReferences": owners}});
     if let Some(finalizer) = finalizer {
@@ -278,7 +278,7 @@ where
     ignore_missing_or_replaced(api.patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await)
 }
 
-/// How an object names the one that controls it.
+/// Returns an owner reference to the controller (`NewControllerRef`).
 pub(crate) fn new_controller_ref<K: ControllerObject>(object: &K) -> OwnerReference {
     OwnerReference {
         api_version: K::api_version(&()).into_owned(),
@@ -290,7 +290,7 @@ pub(crate) fn new_controller_ref<K: ControllerObject>(object: &K) -> OwnerRefere
     }
 }
 
-/// A Pod as a template has it. Its name begins with this.
+/// Returns a Pod of the template, with `name` as its `generateName` (`GetPodFromTemplate`).
 pub(crate) fn pod_from_template<K: ControllerObject>(object: &K, template: &PodTemplateSpec, name: String) -> Pod {
     let meta = template.metadata.clone().unwrap_or_default();
     Pod {
@@ -307,27 +307,27 @@ pub(crate) fn pod_from_template<K: ControllerObject>(object: &K, template: &PodT
     }
 }
 
-/// Whether a label selector selects these labels; one that is empty selects nothing here.
+/// Returns whether the selector matches. An empty selector matches nothing.
 pub(crate) fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     let is_empty = selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
         && selector.match_expressions.as_ref().is_none_or(Vec::is_empty);
     !is_empty && matches(selector, labels)
 }
 
-/// Whether a label selector selects these labels; one that is empty selects all.
+/// Returns whether the selector matches. An empty selector matches everything.
 pub(crate) fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     let parsed = api::selector::Selector::from_object(selector);
     parsed.is_ok_and(|s| s.matches(|key| labels.get(key).map(String::as_str)))
 }
 
-/// Whether nothing can be made because the namespace goes.
+/// Returns whether a creation failed because the namespace is terminating.
 pub(crate) fn is_namespace_terminating(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     let causes = status.details.iter().flat_map(|d| &d.causes);
     causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-/// What the API server said.
+/// Returns the message of the API server's Status.
 pub(crate) fn error_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_adopts_what_nobody_controls_and_releases_what_it_does_not_select() {
+    fn owner_adopts_matching_orphans_and_releases_others() {
         check(Some("other"), true, true, false, ClaimAction::Ignore);
         check(Some("me"), true, false, true, ClaimAction::Keep);
         check(Some("me"), false, true, false, ClaimAction::Release);

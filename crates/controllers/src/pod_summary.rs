@@ -1,5 +1,4 @@
-//! Of a Pod, what the controllers need that work with it: those of workloads, of endpoints, of disruption budgets and of
-//! autoscalers.
+//! Pod summary: the part of a Pod that controllers of workloads, endpoints, disruption budgets and autoscalers use.
 
 use crate::daemon_set::target_node_name;
 use crate::horizontal_pod_autoscaler::PodMetricInputs;
@@ -12,18 +11,18 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What one of several equal Pods may cost to lose.
+/// Annotation: the cost of deleting the Pod compared to others of its ReplicaSet.
 const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-/// Holds a Pod of a Job until the Job has counted it.
+/// Finalizer that keeps a Job's Pod until the Job has counted it.
 pub(crate) const JOB_TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
-/// Which of the Pods of an indexed Job it is.
+/// Annotation and label: the completion index of an indexed Job's Pod.
 pub(crate) const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
-/// How many Pods of its index failed before it.
+/// Annotation: the number of earlier failures of the Pod's index.
 pub(crate) const JOB_INDEX_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
-/// How many more failed and do not count.
+/// Annotation: the number of earlier failures of the index that a failure policy ignored.
 pub(crate) const JOB_INDEX_IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// Of a Pod, only this is kept.
+/// Summary of a Pod.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct PodSummary {
     pub(crate) namespace: String,
@@ -31,63 +30,64 @@ pub(crate) struct PodSummary {
     pub(crate) uid: String,
     pub(crate) generation: Option<i64>,
     pub(crate) labels: BTreeMap<String, String>,
-    /// Who controls it.
+    /// The managing controller's owner reference.
     pub(crate) controller: Option<OwnerReference>,
-    /// Neither ended nor about to.
+    /// Neither terminal nor terminating.
     pub(crate) active: bool,
     pub(crate) terminating: bool,
     pub(crate) node: Option<String>,
-    /// The node that it is for, while it is on none.
+    /// The node that the node affinity of an unscheduled DaemonSet Pod names.
     pub(crate) target_node: Option<String>,
     pub(crate) phase: String,
-    /// Since when it is ready.
+    /// The transition time of a true `Ready` condition.
     pub(crate) ready: Option<Timestamp>,
     pub(crate) created: Option<Timestamp>,
     pub(crate) restarts: i32,
     pub(crate) deletion_cost: i64,
-    /// Since when it is to be disrupted, but by its kubelet, which takes its time.
+    /// The transition time of a true `DisruptionTarget` condition. Excludes `TerminationByKubelet`, which the kubelet
+    /// follows up itself.
     pub(crate) disruption_target_since: Option<Timestamp>,
     pub(crate) tolerations: Vec<Toleration>,
-    /// Whether its node sent it away.
+    /// Whether the kubelet evicted the Pod.
     pub(crate) evicted: bool,
     pub(crate) network: PodNetwork,
-    /// Its volumes that are claims, with the claims' names.
+    /// Names of the volumes that are claims, with the names of the claims.
     pub(crate) claims: Vec<(String, String)>,
-    /// The claims that are made for it and go with it (ephemeral volumes).
+    /// Names of the claims of ephemeral volumes.
     pub(crate) ephemeral_claims: Vec<String>,
-    /// Whether its kubelet is done with it, or was not waited for: what still is there waits for a finalizer.
+    /// Whether the kubelet has confirmed the deletion, or the deletion was forced: only finalizers keep the object.
     pub(crate) is_shut_down: bool,
-    /// What an autoscaler must know of it.
+    /// Input of the autoscaler's calculations.
     pub(crate) measured: Box<PodMetricInputs>,
-    /// What a Job must know of it; nothing of Pods of others.
+    /// Summary for the Job controller. `None` for Pods of other owners.
     pub(crate) job: Option<Box<JobPodSummary>>,
 }
 
-/// Where it can be reached.
+/// Addresses and named ports.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct PodNetwork {
     pub(crate) ips: Vec<String>,
     pub(crate) hostname: Option<String>,
     pub(crate) subdomain: Option<String>,
-    /// Ports of its containers that have names: name, protocol, number.
+    /// Named container ports: name, protocol, number.
     pub(crate) ports: Vec<(String, String, i32)>,
 }
 
-/// What a Job must know of its Pod.
+/// The part of a Job's Pod that the Job controller uses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct JobPodSummary {
-    /// Whether it is held until it was counted.
+    /// Whether the Pod has the finalizer [`JOB_TRACKING_FINALIZER`].
     pub(crate) tracked: bool,
     pub(crate) index: Option<i32>,
     pub(crate) failures: i32,
     pub(crate) ignored: i32,
-    /// Containers that have ended, with their exit codes; those of the app first.
+    /// Names and exit codes of terminated containers, app containers first.
     pub(crate) exits: Vec<(String, i32)>,
-    /// Its conditions, with their status.
+    /// Types and statuses of the conditions.
     pub(crate) conditions: Vec<(String, String)>,
-    /// When its last container ended, or what comes closest to that.
+    /// The finish time of the last container, or else the transition time of `Ready`, or else the deletion time.
     pub(crate) finished: Option<Timestamp>,
-    /// Of all its containers.
+    /// Sum of the restart counts of all containers.
     pub(crate) restarts: i32,
 }
 
@@ -142,7 +142,7 @@ impl PodSummary {
         }
     }
 
-    /// The condition that says whether, and why, it is to be disrupted.
+    /// Returns the `DisruptionTarget` condition: true with a reason and message, false without.
     pub(crate) fn disruption_target(&self, why: Option<(&str, &str)>) -> Value {
         json!({
             "type": "DisruptionTarget",
@@ -154,17 +154,17 @@ impl PodSummary {
         })
     }
 
-    /// Whether it has been ready for as long as it should be before it counts.
+    /// Returns whether the Pod has been ready for `after` seconds (`IsPodAvailable`).
     pub(crate) fn is_available(&self, after: i32, now: Timestamp) -> bool {
         self.ready.is_some_and(|since| now.duration_since(since).as_secs() >= i64::from(after))
     }
 
-    /// Whether it has ended for good.
+    /// Returns whether the phase is terminal (`IsPodTerminal`).
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
 
-    /// By what Events call it.
+    /// Returns the reference by which Events name the Pod.
     pub(crate) fn reference(&self) -> ObjectReference {
         ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -176,14 +176,14 @@ impl PodSummary {
         }
     }
 
-    /// How long until it has been ready for as long as it should be; nothing if it has, or is not ready.
+    /// Returns the time until the Pod is available. `None` if it is available or not ready.
     pub(crate) fn time_until_available(&self, after: i32, now: Timestamp) -> Option<Duration> {
         let due = self.ready?.checked_add(SignedDuration::from_secs(i64::from(after))).ok()?;
         let left = Duration::try_from(due.duration_since(now)).ok()?;
         Some(left.max(Duration::from_millis(10))).filter(|_| !self.is_available(after, now))
     }
 
-    /// Whether it is the same Pod, not another of the same name.
+    /// Returns whether both are the same Pod, by UID.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.uid == other.uid
     }
@@ -245,7 +245,7 @@ fn number<N: std::str::FromStr>(meta: &ObjectMeta, annotation: &str) -> Option<N
     meta.annotations.as_ref()?.get(annotation)?.parse().ok()
 }
 
-/// Who of the owners controls the object.
+/// Returns the reference of the managing controller (`GetControllerOf`).
 pub(crate) fn controller_of(owners: &[OwnerReference]) -> Option<&OwnerReference> {
     owners.iter().find(|o| o.controller == Some(true))
 }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_pod_it_is_kept_where_it_can_be_reached() {
+    fn pod_summary_has_addresses_and_named_ports() {
         let pod = member(json!({
             "metadata": {"name": "p", "namespace": "x"},
             "spec": {"hostname": "h", "subdomain": "s", "containers": [
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_jobs_pod_it_is_kept_how_it_ended() {
+    fn job_pod_summary_has_exit_codes_and_finish_time() {
         let pod = member(json!({
             "metadata": {"name": "p", "finalizers": [JOB_TRACKING_FINALIZER], "annotations": {JOB_COMPLETION_INDEX: "3", JOB_INDEX_FAILURE_COUNT: "2"}},
             "status": {"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}],

@@ -1,4 +1,4 @@
-//! ReplicaSets have as many Pods as they should (`pkg/controller/replicaset`), and so have ReplicationControllers.
+//! ReplicaSet and ReplicationController controllers (`pkg/controller/replicaset`).
 
 mod conversion;
 mod deletion_order;
@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// No more Pods are made or deleted at once.
+/// Maximum number of Pods that one sync creates or deletes (`BurstReplicas`).
 const BURST_REPLICAS: usize = 500;
 
 pub(crate) enum Event<K> {
@@ -78,7 +78,7 @@ impl<K: ReplicaSetLike> Controller for ReplicaSetController<K> {
         } else {
             None
         };
-        // What was just made is counted once it is seen.
+        // Pods that were just created are counted in the sync that observes them.
         self.update_status(&set, spec, &claimed, failure.as_ref()).await?;
         if let Some((_, error)) = failure {
             return Err(error);
@@ -88,7 +88,7 @@ impl<K: ReplicaSetLike> Controller for ReplicaSetController<K> {
 }
 
 impl<K: ReplicaSetLike> ReplicaSetController<K> {
-    /// The ReplicaSets that a Pod is a matter of: its own, or all that select it when it has none.
+    /// Returns the keys of the ReplicaSets that a Pod affects.
     fn replica_sets_of(&self, pod: &PodSummary) -> Vec<String> {
         let selects = |set: &K| {
             let set = set.as_replica_set();
@@ -97,14 +97,14 @@ impl<K: ReplicaSetLike> ReplicaSetController<K> {
         affected_owners(&self.known, &pod.namespace, pod.controller.as_ref(), selects)
     }
 
-    /// The Pods of a ReplicaSet. Those that it has deleted, and that are not seen to go yet, count as going.
+    /// Claims the ReplicaSet's Pods. Pending deletions count as terminating.
     async fn claim_pods(&self, set: &K, spec: &ReplicaSetSpec) -> Result<Vec<Arc<PodSummary>>, kube::Error> {
         let all = self.members.in_namespace(set.namespace());
         let claimed = self.pods.claim_pods(set, &spec.selector, all).await?;
         Ok(self.pending_deletions.mark_terminating(claimed))
     }
 
-    /// Makes or deletes Pods until there are as many as there should be.
+    /// Creates or deletes Pods until their number is the desired one (`manageReplicas`).
     async fn manage_replicas(
         &mut self,
         key: &str,
@@ -119,7 +119,7 @@ impl<K: ReplicaSetLike> ReplicaSetController<K> {
         let mut failure = None;
         if active.len() < desired {
             let count = (desired - active.len()).min(BURST_REPLICAS);
-            // Upstream leaves out the dash of a name that would be too long with it.
+            // Upstream omits the dash if the name would be too long with it.
             let name = format!("{}-", set.name());
             let pod = pod_from_template(set, &spec.template.clone().unwrap_or_default(), name);
             failure = self.pods.create_pods(&about, &vec![pod; count], &mut expected).await.1;
@@ -140,7 +140,7 @@ impl<K: ReplicaSetLike> ReplicaSetController<K> {
         failure
     }
 
-    /// Writes the status, if it is another.
+    /// Writes the status if it has changed.
     async fn update_status(
         &self,
         set: &K,
@@ -155,12 +155,12 @@ impl<K: ReplicaSetLike> ReplicaSetController<K> {
             return Ok(());
         }
         let sets: Api<K> = Api::namespaced(self.client.clone(), set.namespace());
-        // It has changed, or gone, meanwhile: the watch says so.
+        // If the object has changed or is gone, the watch enqueues it again.
         ignore_not_found_or_conflict(sets.replace_status(set.name(), &PostParams::default(), &new).await)
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run<K: ReplicaSetLike>(
     clients: Clients,
     known: SharedInformer<K>,
@@ -177,6 +177,6 @@ pub(crate) fn run<K: ReplicaSetLike>(
         expectations: Expectations::default(),
         pending_deletions: PendingDeletions::default(),
     };
-    // What it does at once is large: it lies on the heap.
+    // The future is large, so it is boxed.
     Box::pin(worker::run(controller, events.boxed(), stop))
 }

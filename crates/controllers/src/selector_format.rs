@@ -1,8 +1,8 @@
-//! Selectors as messages tell them: as Go prints the object.
+//! Label selectors in messages, formatted as Go prints them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-/// A selector in Go's words.
+/// Formats a selector as Go's `%v` does.
 pub(crate) fn format_selector(selector: Option<&LabelSelector>) -> String {
     let Some(selector) = selector else { return "nil".to_owned() };
     let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}: {value},"));
@@ -24,7 +24,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_selector_is_told_in_upstreams_words() {
+    fn selector_is_formatted_as_go_does() {
         let selector = json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "In", "values": ["d", "e"]}]});
         let selector: LabelSelector = serde_json::from_value(selector).unwrap();
         assert_eq!(

@@ -1,8 +1,7 @@
-//! StatefulSets: Pods with numbers, each with a name and claims of its own, one after the other
-//! (`pkg/controller/statefulset`).
+//! StatefulSet controller (`pkg/controller/statefulset`).
 //!
-//! What is to be done is decided by [`plan`], which Pods give way to new ones by [`rolling_update`], who owns claims by
-//! [`retention`]; it is carried out in [`stateful_pod_control`].
+//! [`plan`] decides which Pods and claims to write, [`rolling_update`] which Pods to replace, [`retention`] who owns
+//! claims; [`stateful_pod_control`] writes the result and records Events.
 
 mod identity;
 mod plan;
@@ -38,9 +37,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const COMPONENT: &str = "statefulset-controller";
-/// What a revision says its hash in.
+/// Label of a ControllerRevision: its hash.
 const CONTROLLER_REVISION_HASH_LABEL: &str = "controller.kubernetes.io/hash";
-/// How long a Pod that ended waits at most to be made again: as its containers would in CrashLoopBackOff.
+/// Maximum delay before a terminal Pod is recreated, as for containers in CrashLoopBackOff.
 const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
 enum Event {
@@ -57,13 +56,14 @@ struct StatefulSetController {
     pods: SharedInformer<PodSummary>,
     claims: SharedInformer<ClaimSummary>,
     revisions: Revisions,
-    /// Writes of Pods, and of claims.
+    /// Expectations of Pod writes, and of claim writes.
     pod_expectations: Expectations,
     claim_expectations: Expectations,
     pending_deletions: PendingDeletions,
-    /// By set, and by revision and number: a Pod that its node refuses is not made again at once each time.
+    /// Back-off by set, and by revision and ordinal: a Pod that the kubelet rejects is not recreated at once each
+    /// time.
     backoff: Backoff,
-    /// Whether max_unavailable_enabled Pods may be replaced at once (`MaxUnavailableStatefulSet`).
+    /// The feature gate `MaxUnavailableStatefulSet`.
     max_unavailable_enabled: bool,
 }
 
@@ -123,7 +123,7 @@ impl Controller for StatefulSetController {
             label: CONTROLLER_REVISION_HASH_LABEL,
         };
         let history = construct_history(&templated, self.revisions.claim(set.as_ref(), &spec.selector).await?);
-        // Of one that goes, what it was is not to come back.
+        // The history of a set that is being deleted must not be recreated.
         let is_deleting = set.metadata.deletion_timestamp.is_some();
         let noted = if is_deleting {
             RevisionSync::Synced
@@ -164,7 +164,7 @@ impl StatefulSetController {
         affected_owners(&self.known, &pod.namespace, pod.controller.as_ref(), |set| is_member(set, pod))
     }
 
-    /// The sets whose Pods have such a claim.
+    /// Returns the keys of the StatefulSets whose Pods use a claim.
     fn stateful_sets_of_claim(&self, claim: &ClaimSummary) -> Vec<String> {
         let has = |set: &StatefulSet| {
             let templates = set.spec.iter().flat_map(|spec| spec.volume_claim_templates.iter().flatten());
@@ -209,7 +209,7 @@ impl StatefulSetController {
         let rolled = if done.is_ok() { plan.rolled } else { 0 };
         let collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
         let reported = self.update_status(set, status::status(set, &snapshot, rolled, collisions)).await;
-        // There is a bigger matter to report than that the status could not be.
+        // An error of the steps is returned before an error of the status.
         done?;
         reported?;
         if snapshot.is_deleting {
@@ -222,7 +222,7 @@ impl StatefulSetController {
         Ok(plan.requeue_after)
     }
 
-    /// The claims of the namespace, if the set has any to do with.
+    /// Returns the claims of the namespace, if the set has claim templates.
     fn claims_of(&self, set: &StatefulSet, spec: &StatefulSetSpec) -> BTreeMap<String, Arc<ClaimSummary>> {
         if spec.volume_claim_templates.as_ref().is_none_or(Vec::is_empty) {
             return BTreeMap::new();
@@ -230,9 +230,9 @@ impl StatefulSetController {
         self.claims.in_namespace(namespace(set)).into_iter().map(|claim| (claim.name.clone(), claim)).collect()
     }
 
-    /// Writes the status, if it is another.
+    /// Writes the status if it has changed.
     async fn update_status(&self, set: &StatefulSet, status: StatefulSetStatus) -> Result<(), kube::Error> {
-        // Conditions are nothing that it writes: others may have (`inconsistentStatus`).
+        // Conditions are owned by other clients (`inconsistentStatus`).
         let conditions = set.status.as_ref().and_then(|status| status.conditions.clone());
         let status = StatefulSetStatus { conditions, ..status };
         if set.status.as_ref() == Some(&status) {
@@ -241,12 +241,12 @@ impl StatefulSetController {
         let mut new = set.clone();
         new.status = Some(status);
         let api: Api<StatefulSet> = Api::namespaced(self.client.clone(), namespace(set));
-        // It has changed, or gone, meanwhile: the watch says so.
+        // If the object has changed or is gone, the watch enqueues it again.
         ignore_not_found_or_conflict(api.replace_status(name(set), &PostParams::default(), &new).await)
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     revisions: SharedInformer<ControllerRevision>,
@@ -277,7 +277,7 @@ pub(crate) fn run(
         max_unavailable_enabled,
     };
     let works = worker::run(controller, events, stop);
-    // What they do at once is large: it lies on the heap.
+    // The future is large, so it is boxed.
     Box::pin(async move {
         futures::join!(watched, works);
     })

@@ -1,4 +1,4 @@
-//! The one way in which controllers learn what happens.
+//! Lists and watches of the controllers.
 
 pub(crate) use api::key::key;
 
@@ -14,17 +14,17 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// No watch is trusted for longer: a new list repairs what it lost.
+/// Interval of relists, which repair missed events.
 const RELIST_INTERVAL: Duration = Duration::from_secs(600);
 
-/// What happened to the objects of a kind.
+/// A watch event, or the end of a list.
 #[derive(Debug)]
 pub(crate) enum WatchEvent<K> {
-    /// It was made or changed, or is just seen again.
+    /// The object was created or updated, or is part of a list.
     Applied(Box<K>),
-    /// It is gone.
+    /// The object was deleted.
     Deleted(Box<K>),
-    /// A list was read to its end: there are these, by [`key`], and no others.
+    /// A list is complete: these [`key`]s exist, and no others.
     Listed(HashSet<String>),
 }
 
@@ -38,7 +38,7 @@ impl<K> WatchEvent<Lean<K>> {
     }
 }
 
-/// Watches a kind as [`watch`] does, past who owns what of its objects.
+/// Like [`watch`], without `managedFields`.
 pub(crate) fn watch_lean<K>(api: Api<Lean<K>>, config: Config) -> BoxStream<'static, WatchEvent<K>>
 where
     K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -46,7 +46,7 @@ where
     watch(api, config).map(WatchEvent::unwrap_lean).boxed()
 }
 
-/// Watches a kind for ever: after an error with a back-off, and anew with a list from time to time.
+/// Watches a kind for ever. Errors are retried with a back-off, and the kind is relisted each [`RELIST_INTERVAL`].
 pub(crate) fn watch<K>(api: Api<K>, config: Config) -> BoxStream<'static, WatchEvent<K>>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -54,7 +54,7 @@ where
     changes(events(api, config))
 }
 
-/// Watches a kind as [`watch`] does until it is not served any more: those that clients define may go.
+/// Like [`watch`], until the kind is no longer served: custom kinds can be removed.
 pub(crate) fn watch_while_served<K>(api: Api<K>, config: Config) -> BoxStream<'static, WatchEvent<K>>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -72,7 +72,7 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let once = move || {
-        // kube's back-off starts anew with each list (its `Init` is no error): one that fails is tried again each second.
+        // kube resets its back-off at each list, because `Init` is no error: a failing list is retried each second.
         let events = watcher(api.clone(), config.clone()).default_backoff();
         events.take_until(tokio::time::sleep(RELIST_INTERVAL))
     };
@@ -115,16 +115,16 @@ mod tests {
     const MAPS: &str = "GET api/v1/namespaces/x/configmaps";
 
     #[tokio::test(start_paused = true)]
-    async fn a_kind_that_is_served_no_longer_is_watched_no_longer() {
+    async fn watch_while_served_ends_with_not_found() {
         let api = FakeApi::new();
         let maps = || Api::<ConfigMap>::namespaced(api.client(), "x");
-        // Another refusal is no end.
+        // Other errors do not end the watch.
         api.refuse(MAPS, 503);
         let mut changes = watch_while_served(maps(), Config::default());
         assert!(matches!(changes.next().await, Some(WatchEvent::Listed(_))));
         (0..9).for_each(|_| api.refuse(MAPS, 404));
         assert!(watch_while_served(maps(), Config::default()).next().await.is_none());
-        // Whoever watches what is always served waits until it is.
+        // `watch` retries a kind that is not served.
         assert!(matches!(watch(maps(), Config::default()).next().await, Some(WatchEvent::Listed(_))));
         assert_eq!(api.refusals(MAPS), 0);
     }

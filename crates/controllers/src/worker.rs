@@ -1,4 +1,4 @@
-//! What all controllers have in common: changes activate keys, keys are reconciled one after the other.
+//! Controller loop: watch events enqueue keys, which are reconciled one after the other.
 
 use crate::clock::saturating_add;
 use futures::FutureExt;
@@ -11,21 +11,21 @@ use tokio_util::sync::CancellationToken;
 
 const BASE_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
-/// No reconciliation is waited for longer.
+/// Reconcile timeout.
 const RECONCILE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A reconciler: it brings what a key stands for towards what it should be.
+/// A reconciler: it drives the observed state of a key's object towards the desired state.
 pub(crate) trait Controller: Send {
-    /// What its watches tell it.
+    /// Input of [`Controller::observe`].
     type Event: Send;
 
-    /// For the log.
+    /// Name in logs.
     const NAME: &'static str;
 
-    /// Folds a change into what is known; returns the keys that it concerns.
+    /// Applies an event to the controller's state. Returns the keys to reconcile.
     fn observe(&mut self, event: Self::Event, now: Instant) -> Vec<String>;
 
-    /// Reconciles a key; returns after how long it wants to be asked again without a change.
+    /// Reconciles a key. Returns the delay after which it is requeued without an event.
     fn reconcile(
         &mut self,
         key: &str,
@@ -33,7 +33,7 @@ pub(crate) trait Controller: Send {
     ) -> impl Future<Output = Result<Option<Duration>, kube::Error>> + Send;
 }
 
-/// Keys that wait for their moment, each at most once.
+/// Work queue: each key is queued at most once, with the time at which it is due.
 #[derive(Debug, Default)]
 struct WorkQueue {
     due: BTreeSet<(Instant, String)>,
@@ -42,7 +42,7 @@ struct WorkQueue {
 }
 
 impl WorkQueue {
-    /// Activates a key; the earlier moment wins.
+    /// Enqueues a key; the earlier due time wins.
     fn add(&mut self, key: String, at: Instant) {
         match self.at.get(&key) {
             Some(known) if *known <= at => return,
@@ -77,7 +77,7 @@ impl WorkQueue {
     }
 }
 
-/// Runs a controller until it is cancelled.
+/// Runs a controller until cancelled.
 pub(crate) async fn run<C: Controller>(
     mut controller: C,
     mut events: BoxStream<'static, C::Event>,
@@ -106,7 +106,7 @@ pub(crate) async fn run<C: Controller>(
 }
 
 async fn reconcile<C: Controller>(controller: &mut C, queue: &mut WorkQueue, key: String) {
-    // A fault of ours in what one object needs is not to be the end of all others of its kind.
+    // A panic for one object must not stop the controller for all others.
     let reconcile = AssertUnwindSafe(controller.reconcile(&key, Instant::now())).catch_unwind();
     let done = tokio::time::timeout(RECONCILE_TIMEOUT, reconcile).await;
     let now = Instant::now();
@@ -133,12 +133,12 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// Whether the API server answered with this code.
+/// Returns whether the API server answered with this HTTP status code.
 pub(crate) fn is_code(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
-/// Gone already, or another object of that name by now: both are what is wanted.
+/// Treats 404 and 409 as success: the object is gone, or was replaced or changed meanwhile.
 pub(crate) fn ignore_not_found_or_conflict<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
     match result {
         Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_there_once_and_its_earliest_moment_wins() {
+    fn work_queue_keeps_a_key_once_at_its_earliest_time() {
         let (mut queue, start) = (WorkQueue::default(), Instant::now());
         let at = |s| start + Duration::from_secs(s);
         queue.add("a".into(), at(5));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_back_off_up_to_half_a_minute() {
+    fn failed_key_backs_off_up_to_30_seconds() {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
         let delays: Vec<u128> = (0..11).map(|_| queue.add_rate_limited("a".into(), now).as_millis()).collect();
         assert_eq!(delays, [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);

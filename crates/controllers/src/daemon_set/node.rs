@@ -1,4 +1,4 @@
-//! On which nodes a DaemonSet has Pods, and what ties a Pod to its node (`pkg/controller/daemon/util`).
+//! Nodes that should run a DaemonSet's Pod, and the node affinity of such a Pod (`pkg/controller/daemon/util`).
 
 use crate::informer::Cached;
 use k8s_openapi::api::apps::v1::DaemonSetSpec;
@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Of a node, only its name, labels and taints.
+/// Summary of a node: name, labels and taints.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct NodeSummary(pub(super) Node);
 
@@ -33,7 +33,8 @@ impl NodeSummary {
     }
 }
 
-/// Whether a Pod should be there, and whether one that is there may stay (`NodeShouldRunDaemonPod`).
+/// Returns whether the node should run a Pod, and whether an existing Pod may continue to run
+/// (`NodeShouldRunDaemonPod`).
 pub(super) fn node_should_run_daemon_pod(spec: &DaemonSetSpec, place: &NodeSummary) -> (bool, bool) {
     let pod = spec.template.spec.clone().unwrap_or_default();
     let named = pod.node_name.as_deref().is_none_or(|name| name.is_empty() || name == place.name());
@@ -46,7 +47,7 @@ pub(super) fn node_should_run_daemon_pod(spec: &DaemonSetSpec, place: &NodeSumma
     (free_of(&["NoSchedule", "NoExecute"]), free_of(&["NoExecute"]))
 }
 
-/// What Pods of DaemonSets tolerate beside what they say: they belong to the node, whatever happens to it.
+/// Returns the Pod's tolerations with the default ones of DaemonSets (`AddOrUpdateDaemonPodTolerations`).
 fn tolerations(pod: &PodSpec) -> Vec<Toleration> {
     let mut all = pod.tolerations.clone().unwrap_or_default();
     let conditions = [
@@ -73,7 +74,7 @@ fn tolerations(pod: &PodSpec) -> Vec<Toleration> {
     all
 }
 
-/// The Pod is for this node and no other (`ReplaceDaemonSetPodNodeNameNodeAffinity`).
+/// Sets the node affinity to one node (`ReplaceDaemonSetPodNodeNameNodeAffinity`).
 pub(super) fn set_node_affinity(pod: &mut PodSpec, node: &str) {
     pod.tolerations = Some(tolerations(pod));
     let is_it = NodeSelectorRequirement {
@@ -87,7 +88,7 @@ pub(super) fn set_node_affinity(pod: &mut PodSpec, node: &str) {
         Some(NodeSelector { node_selector_terms: vec![term] });
 }
 
-/// The node that a Pod is target_node to.
+/// Returns the node that the Pod's node affinity names (`GetTargetNodeName`).
 pub(crate) fn target_node_name(pod: &PodSpec) -> Option<String> {
     let affinity = pod.affinity.as_ref()?.node_affinity.as_ref()?;
     let terms = &affinity.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms;
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_should_be_where_its_selector_and_its_tolerations_let_it() {
+    fn node_runs_a_daemon_pod_by_selector_and_tolerations() {
         let plain = || spec(json!({"containers": []}));
         let taint = |key: &str, effect: &str| json!([{"key": key, "effect": effect}]);
         assert_eq!(node_should_run_daemon_pod(&plain(), &place(json!({}), json!([]))), (true, true));
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_tied_to_its_node() {
+    fn daemon_pod_has_affinity_to_its_node() {
         let mut pod = spec(json!({"containers": [], "hostNetwork": true})).template.spec.unwrap();
         set_node_affinity(&mut pod, "n");
         assert_eq!((target_node_name(&pod).as_deref(), pod.tolerations.as_ref().unwrap().len()), (Some("n"), 7));

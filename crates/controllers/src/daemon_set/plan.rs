@@ -1,4 +1,4 @@
-//! Which Pods a DaemonSet makes and deletes (`podsShouldBeOnNode`, `rollingUpdate`), and what its status says.
+//! Decides which Pods of a DaemonSet to create and delete (`podsShouldBeOnNode`, `rollingUpdate`), and its status.
 
 use super::node::{NodeSummary, node_should_run_daemon_pod};
 use crate::controller_history::CONTROLLER_REVISION_HASH;
@@ -12,29 +12,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A DaemonSet, its Pods by node, and the nodes.
+/// Snapshot of a DaemonSet, its Pods by node, and the nodes.
 pub(super) struct DaemonSetSnapshot<'a> {
     pub(super) spec: &'a DaemonSetSpec,
     pub(super) nodes: &'a [Arc<NodeSummary>],
-    /// The oldest of a node first.
+    /// By node; oldest first.
     pub(super) pods: BTreeMap<String, Vec<Arc<PodSummary>>>,
-    /// What the newest Pods have.
+    /// Hash of the update revision.
     pub(super) hash: &'a str,
     pub(super) now: Timestamp,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// The nodes that get a Pod.
+    /// Nodes to create a Pod for.
     pub(super) create: Vec<String>,
     pub(super) delete: Vec<Arc<PodSummary>>,
-    /// Those of them that have ended, to be told.
+    /// Terminal Pods among [`Self::delete`], for Events.
     pub(super) terminated: Vec<(String, Arc<PodSummary>)>,
     pub(super) requeue_after: Option<Duration>,
 }
 
 impl<'a> DaemonSetSnapshot<'a> {
-    /// `pods` are those that it controls.
+    /// Creates a snapshot. `pods` are those that the set controls.
     pub(super) fn new(
         spec: &'a DaemonSetSpec,
         nodes: &'a [Arc<NodeSummary>],
@@ -49,7 +49,7 @@ impl<'a> DaemonSetSnapshot<'a> {
             }
         }
         for pods in by_node.values_mut() {
-            // Those that are bound are older than those that are not.
+            // Bound Pods are older than unbound ones.
             pods.sort_by(|a, b| (a.node.is_none(), a.created, &a.name).cmp(&(b.node.is_none(), b.created, &b.name)));
         }
         Self { spec, nodes, pods: by_node, hash, now }
@@ -77,7 +77,7 @@ impl<'a> DaemonSetSnapshot<'a> {
         strategy.is_none_or(|s| s.type_.as_deref().unwrap_or("RollingUpdate") == "RollingUpdate")
     }
 
-    /// How many Pods may be too many on their nodes, and how many may be missing.
+    /// Returns `maxSurge` and `maxUnavailable` as numbers.
     fn surge_and_unavailable(&self) -> (i32, i32) {
         let rolling = self.spec.update_strategy.as_ref().and_then(|s| s.rolling_update.clone()).unwrap_or_default();
         let (surge, one) = (rolling.max_surge.unwrap_or(IntOrString::Int(0)), IntOrString::Int(1));
@@ -88,14 +88,14 @@ impl<'a> DaemonSetSnapshot<'a> {
         if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
     }
 
-    /// `pause` says how long a node must wait before a Pod of it that failed is deleted.
+    /// Plans a sync. `backoff` returns the remaining delay before a failed Pod of a node is deleted.
     pub(super) fn plan(&self, mut backoff: impl FnMut(&str) -> Option<Duration>) -> Plan {
         let mut plan = Plan::default();
         let surges = self.surge_and_unavailable().0 > 0;
         for node in self.nodes {
             self.pods_should_be_on_node(node, surges, &mut plan, &mut backoff);
         }
-        // Nobody else removes those that wait for a node that is gone.
+        // No other controller deletes unbound Pods of a node that is gone.
         let there = |name: &String| self.nodes.iter().any(|node| node.name() == name);
         let lost = self.pods.iter().filter(|(node, _)| !there(node)).flat_map(|(_, pods)| pods);
         plan.delete.extend(lost.filter(|pod| pod.node.is_none() && !pod.terminating).cloned());
@@ -142,7 +142,7 @@ impl<'a> DaemonSetSnapshot<'a> {
         }
     }
 
-    /// One of the new beside one of the old, until it is available.
+    /// Keeps one Pod of the update revision, and one old Pod until the new one is available.
     fn prune_surge_pods(&self, running: Vec<Arc<PodSummary>>, plan: &mut Plan) {
         let (new, old): (Vec<_>, Vec<_>) = running.into_iter().partition(|pod| self.is_updated(pod));
         if let (Some(new), Some(old)) = (new.first(), old.first())
@@ -153,7 +153,7 @@ impl<'a> DaemonSetSnapshot<'a> {
         plan.delete.extend(new.into_iter().skip(1).chain(old.into_iter().skip(1)));
     }
 
-    /// The Pods of old templates give way, so many at once as may be missing, or too many.
+    /// Replaces Pods of old revisions within `maxUnavailable` or `maxSurge`.
     fn rolling_update(&self, plan: &mut Plan) {
         let (surge, unavailable) = self.surge_and_unavailable();
         let (mut missing, mut extra, mut candidates, mut certain) = (0, 0, Vec::new(), Vec::new());
@@ -184,7 +184,7 @@ impl<'a> DaemonSetSnapshot<'a> {
         }
     }
 
-    /// `updateDaemonSetStatus`.
+    /// Returns the status (`updateDaemonSetStatus`).
     pub(super) fn status(&self, set: &DaemonSet) -> DaemonSetStatus {
         let before = set.status.clone().unwrap_or_default();
         let mut status = DaemonSetStatus {

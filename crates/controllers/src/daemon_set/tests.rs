@@ -1,4 +1,4 @@
-//! What is decided for a DaemonSet, in upstream's terms.
+//! Tests of what is planned for a DaemonSet.
 
 use super::node::NodeSummary;
 use super::plan::{DaemonSetSnapshot, Plan};
@@ -20,7 +20,7 @@ fn set(spec: Value) -> DaemonSet {
     serde_json::from_value(json!({"metadata": {"name": "d", "generation": 2}, "spec": all})).unwrap()
 }
 
-/// Nodes; one that begins with `x` has a taint that lets nothing come.
+/// Returns nodes. A name that begins with `x` has a taint with effect NoSchedule.
 fn node_summaries(names: &[&str]) -> Vec<Arc<NodeSummary>> {
     let one = |name: &&str| {
         let taints = if name.starts_with('x') { json!([{"key": "a", "effect": "NoExecute"}]) } else { json!([]) };
@@ -30,7 +30,8 @@ fn node_summaries(names: &[&str]) -> Vec<Arc<NodeSummary>> {
     names.iter().map(one).collect()
 }
 
-/// A Pod on a node: of the new template or the old, and what it does: `ready`, `Running`, `Failed`, `Terminating`, `target_node`.
+/// Returns a Pod on a node, of the `new` or `old` template, in a state: `ready`, `Running`, `Failed`, `Terminating`,
+/// or `pending` if it is not bound.
 fn pod(node: &str, template: &str, what: &str) -> Arc<PodSummary> {
     let ready = what == "ready";
     let phase = if matches!(what, "Failed" | "Succeeded") { what } else { "Running" };
@@ -72,7 +73,7 @@ fn check(spec: Value, nodes: &[&str], pods: &[Arc<PodSummary>], expected: &str) 
 }
 
 #[test]
-fn each_node_that_should_have_a_pod_has_one() {
+fn each_eligible_node_gets_one_pod() {
     check(json!({}), &["a", "b", "x"], &[], "make a b delete ");
     check(json!({}), &["a", "b"], &[pod("a", "new", "ready")], "make b delete ");
     check(json!({}), &["a"], &[pod("a", "new", "pending")], "make  delete ");
@@ -83,7 +84,7 @@ fn each_node_that_should_have_a_pod_has_one() {
 }
 
 #[test]
-fn a_pod_that_has_ended_is_deleted_and_one_that_failed_after_a_pause() {
+fn failed_daemon_pod_is_deleted_after_the_backoff() {
     check(json!({}), &["a"], &[pod("a", "new", "Failed")], "make  delete a-new");
     check(json!({}), &["a"], &[pod("a", "new", "Succeeded")], "make  delete a-new");
     let wait = Duration::from_secs(4);
@@ -92,7 +93,7 @@ fn a_pod_that_has_ended_is_deleted_and_one_that_failed_after_a_pause() {
 }
 
 #[test]
-fn a_new_template_comes_to_one_node_after_the_other() {
+fn daemon_rolling_update_respects_max_unavailable() {
     let old = || vec![pod("a", "old", "ready"), pod("b", "old", "ready"), pod("c", "old", "ready")];
     let nodes = ["a", "b", "c"];
     check(json!({}), &nodes, &old(), "make  delete a-old");
@@ -100,14 +101,14 @@ fn a_new_template_comes_to_one_node_after_the_other() {
     check(two, &nodes, &old(), "make  delete a-old b-old");
     let begun = [pod("a", "new", "Running"), pod("b", "old", "ready"), pod("c", "old", "ready")];
     check(json!({}), &nodes, &begun, "make  delete ");
-    // One that is not available is replaced at once, and does not count.
+    // An unavailable Pod is replaced at once, and does not count towards `maxUnavailable`.
     let broken = [pod("a", "new", "Running"), pod("b", "old", "Running"), pod("c", "old", "ready")];
     check(json!({}), &nodes, &broken, "make  delete b-old");
     check(json!({"updateStrategy": {"type": "OnDelete"}}), &nodes, &old(), "make  delete ");
 }
 
 #[test]
-fn with_surge_the_old_go_when_the_new_are_available() {
+fn daemon_surge_keeps_the_old_pod_until_the_new_is_available() {
     let surge =
         || json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}});
     let (a, b) = (pod("a", "old", "ready"), pod("b", "old", "ready"));
@@ -122,7 +123,7 @@ fn status(pods: &[Arc<PodSummary>], nodes: &[&str]) -> DaemonSetStatus {
 }
 
 #[test]
-fn the_status_counts_nodes() {
+fn daemon_set_status_counts_nodes() {
     let pods =
         [pod("a", "new", "ready"), pod("b", "old", "ready"), pod("c", "new", "Running"), pod("x", "new", "ready")];
     let status = status(&pods, &["a", "b", "c", "d", "x"]);

@@ -1,4 +1,4 @@
-//! What is to be done for a Deployment (`syncDeployment`): its ReplicaSets as they shall be, and its status.
+//! Decides the desired ReplicaSets and the status of a Deployment (`syncDeployment`).
 
 use super::limits::is_rolling;
 use super::replica_set::PlannedReplicaSet;
@@ -10,16 +10,17 @@ use std::sync::Arc;
 
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// The ReplicaSets that are to be made, changed or removed.
+    /// ReplicaSets to create, patch or delete.
     pub(super) changed: Vec<PlannedReplicaSet>,
     pub(super) status: DeploymentStatus,
-    /// Which of its ReplicaSets is the newest, counted from the first.
+    /// Value of the Deployment's revision annotation.
     pub(super) revision: Option<String>,
-    /// When to look again without a change.
+    /// When to sync again without an event.
     pub(super) requeue_at: Option<Timestamp>,
 }
 
-/// `sets` are the Deployment's; `old_pods_running` says whether Pods of others than this one still run.
+/// Plans a sync. `sets` are the Deployment's ReplicaSets; `old_pods_running` returns whether Pods of others than the
+/// new ReplicaSet run.
 pub(super) fn plan(
     deployment: &Deployment,
     spec: &DeploymentSpec,
@@ -55,7 +56,7 @@ pub(super) fn plan(
     Plan { changed, status, revision: rollout.revision, requeue_at }
 }
 
-/// The status after the new ReplicaSet could not be made.
+/// Returns the status after the creation of the new ReplicaSet failed.
 pub(super) fn create_error_status(
     deployment: &Deployment,
     spec: &DeploymentSpec,

@@ -1,19 +1,19 @@
-//! A ReplicaSet of a Deployment, as it is and as it shall be.
+//! A ReplicaSet of a Deployment: observed and planned state.
 
 use super::limits::{max_replicas, replicas};
 use k8s_openapi::api::apps::v1::{DeploymentSpec, ReplicaSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Counts the ReplicaSets of a Deployment in the order in which they were its newest.
+/// Annotation: revision of the ReplicaSet within its Deployment.
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
-/// The revisions that it has been before.
+/// Annotation: earlier revisions of the ReplicaSet.
 const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// How many Pods its Deployment should have.
+/// Annotation: `spec.replicas` of the Deployment when it was last scaled.
 const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
-/// How many Pods its Deployment may have.
+/// Annotation: maximum number of Pods of the Deployment when it was last scaled.
 const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
-/// What of a Deployment's annotations is its own.
+/// Annotations that are not copied from the Deployment (`annotationsToSkip`).
 const ANNOTATIONS_TO_SKIP: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -22,16 +22,16 @@ const ANNOTATIONS_TO_SKIP: [&str; 6] = [
     MAX_REPLICAS,
     "deprecated.deployment.rollback.to",
 ];
-/// The history is no longer than this.
+/// Maximum length of [`REVISION_HISTORY`] (`maxRevHistoryLengthInChars`).
 const MAX_REVISION_HISTORY_LEN: usize = 2000;
 
 #[derive(Debug, Clone)]
 pub(super) struct PlannedReplicaSet {
-    /// As it is; nothing of one that is to be made.
+    /// The observed state. `None` if it is to be created.
     pub(super) observed: Option<Arc<ReplicaSet>>,
-    /// As it shall be.
+    /// The planned state.
     pub(super) planned: ReplicaSet,
-    /// Whether it shall be gone.
+    /// Whether it is to be deleted.
     pub(super) deleted: bool,
 }
 
@@ -48,12 +48,12 @@ impl PlannedReplicaSet {
         self.planned.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// How many Pods it shall have.
+    /// Returns the planned `spec.replicas`.
     pub(super) fn spec_replicas(&self) -> i32 {
         self.planned.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0)
     }
 
-    /// How many Pods it has.
+    /// Returns `status.replicas`.
     pub(super) fn status_replicas(&self) -> i32 {
         self.planned.status.as_ref().map_or(0, |status| status.replicas)
     }
@@ -70,12 +70,12 @@ impl PlannedReplicaSet {
         self.planned.status.as_ref().and_then(|status| status.terminating_replicas)
     }
 
-    /// Whether it shall be another than it is.
+    /// Returns whether the planned state differs from the observed state.
     pub(super) fn is_changed(&self) -> bool {
         self.observed.as_ref().is_none_or(|observed| **observed != self.planned)
     }
 
-    /// How many Pods it should have had so far, if that shall change.
+    /// Returns the observed `spec.replicas` if the planned value differs.
     pub(super) fn scales_from(&self) -> Option<i32> {
         let before =
             self.observed.as_ref().map_or(0, |observed| observed.spec.as_ref().and_then(|s| s.replicas).unwrap_or(0));
@@ -94,17 +94,17 @@ impl PlannedReplicaSet {
         self.annotation(REVISION).unwrap_or(0)
     }
 
-    /// How many Pods its Deployment should have had when it was scaled.
+    /// Returns the value of [`DESIRED_REPLICAS`].
     pub(super) fn desired_replicas_annotation(&self) -> Option<i32> {
         self.annotation(DESIRED_REPLICAS)
     }
 
-    /// How many Pods its Deployment might have had when it was scaled.
+    /// Returns the value of [`MAX_REPLICAS`].
     pub(super) fn max_replicas_annotation(&self) -> Option<i32> {
         self.annotation(MAX_REPLICAS)
     }
 
-    /// `scaleReplicaSet`; gives whether its size changes.
+    /// Sets `spec.replicas` and the annotations (`scaleReplicaSet`). Returns whether `spec.replicas` changes.
     pub(super) fn scale(&mut self, size: i32, deployment: &DeploymentSpec) -> bool {
         let changes = self.spec_replicas() != size;
         self.planned.spec.get_or_insert_default().replicas = Some(size);
@@ -112,7 +112,7 @@ impl PlannedReplicaSet {
         changes
     }
 
-    /// `scaleReplicaSetAndRecordEvent`: one that has that size already is left alone.
+    /// Scales unless `spec.replicas` has the value already (`scaleReplicaSetAndRecordEvent`).
     pub(super) fn scale_if_needed(&mut self, size: i32, deployment: &DeploymentSpec) -> bool {
         self.spec_replicas() != size && self.scale(size, deployment)
     }
@@ -124,8 +124,8 @@ impl PlannedReplicaSet {
         self.annotations().insert(MAX_REPLICAS.to_owned(), max.to_string());
     }
 
-    /// `SetNewReplicaSetAnnotations`: those of its Deployment, and its revision; one that was the newest before
-    /// remembers as which.
+    /// Copies the Deployment's annotations and sets the revision; an earlier revision is appended to the history
+    /// (`SetNewReplicaSetAnnotations`).
     pub(super) fn set_new_replica_set_annotations(
         &mut self,
         deployment: Option<&BTreeMap<String, String>>,
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_becomes_the_newest_again_remembers_as_which_it_was_before() {
+    fn revision_history_keeps_earlier_revisions() {
         let mut again = set(&[(REVISION, "1")]);
         again.set_new_replica_set_annotations(None, 3);
         assert_eq!(again.planned.metadata.annotations, Some(annotations(&[(REVISION, "3"), (REVISION_HISTORY, "1")])));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_of_the_deployment_are_copied_but_for_those_that_are_its_own() {
+    fn deployment_annotations_are_copied_except_skipped_ones() {
         let mut new = set(&[]);
         new.set_new_replica_set_annotations(
             Some(&annotations(&[("kubernetes.io/change-cause", "why"), (REVISION, "9"), (MAX_REPLICAS, "1")])),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_history_forgets_its_beginning() {
+    fn long_revision_history_is_truncated() {
         let long: Vec<String> = (1..600).map(|n| n.to_string()).collect();
         let mut old = set(&[(REVISION, "600"), (REVISION_HISTORY, &long.join(","))]);
         old.set_new_replica_set_annotations(None, 601);

@@ -1,4 +1,4 @@
-//! A Deployment and its ReplicaSets while it is decided what they shall be.
+//! Working state of a sync: a Deployment and its planned ReplicaSets.
 
 use super::limits::{max_replicas, replicas};
 use super::replica_set::{PlannedReplicaSet, REVISION};
@@ -15,13 +15,13 @@ use std::sync::Arc;
 pub(super) struct Rollout<'a> {
     pub(super) deployment: &'a Deployment,
     pub(super) spec: &'a DeploymentSpec,
-    /// Oldest first.
+    /// Sorted by age, oldest first.
     pub(super) sets: Vec<PlannedReplicaSet>,
-    /// Which of them has the Deployment's template.
+    /// Index of the ReplicaSet with the Deployment's current template.
     pub(super) new: Option<usize>,
-    /// The status as it is, and what has happened since; what comes of it is another matter.
+    /// The observed status, with conditions that this sync has set.
     pub(super) status: DeploymentStatus,
-    /// The revision that the Deployment shall show, if it is known.
+    /// Value of the Deployment's revision annotation, if known.
     pub(super) revision: Option<String>,
     pub(super) now: Timestamp,
 }
@@ -53,12 +53,12 @@ impl<'a> Rollout<'a> {
         self.sets.get(self.new?)
     }
 
-    /// Those that have other templates: where they are, oldest first.
+    /// Returns the indexes of the ReplicaSets with other templates, oldest first.
     pub(super) fn old_replica_sets(&self) -> Vec<usize> {
         (0..self.sets.len()).filter(|i| Some(*i) != self.new).collect()
     }
 
-    /// How many Pods all these shall have.
+    /// Returns the sum of their planned `spec.replicas`.
     pub(super) fn total_spec_replicas(&self, of: &[usize]) -> i32 {
         saturating_sum(of.iter().map(|i| self.sets[*i].spec_replicas()))
     }
@@ -67,7 +67,7 @@ impl<'a> Rollout<'a> {
         (0..self.sets.len()).collect()
     }
 
-    /// Of these, those that shall have Pods.
+    /// Returns those whose planned `spec.replicas` is not 0.
     pub(super) fn active(&self, of: &[usize]) -> Vec<usize> {
         of.iter().copied().filter(|i| self.sets[*i].spec_replicas() > 0).collect()
     }
@@ -76,7 +76,7 @@ impl<'a> Rollout<'a> {
         self.old_replica_sets().iter().map(|i| self.sets[*i].revision()).max().unwrap_or(0).saturating_add(1)
     }
 
-    /// The ReplicaSet that has the template is the newest from now on, if there is one.
+    /// Updates annotations, revision and `minReadySeconds` of the new ReplicaSet, if it exists.
     pub(super) fn sync_new_replica_set(&mut self) {
         let (Some(new), revision) = (self.new, self.next_revision()) else { return };
         let (annotations, after) = (self.deployment.metadata.annotations.as_ref(), self.spec.min_ready_seconds);
@@ -92,7 +92,7 @@ impl<'a> Rollout<'a> {
         self.set_found_condition(&name);
     }
 
-    /// One that has the template is made, if there is none.
+    /// Creates the new ReplicaSet unless it exists (`getNewReplicaSet`).
     pub(super) fn create_new_replica_set(&mut self) {
         if self.new.is_some() {
             return;
@@ -143,7 +143,7 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// How many Pods the newest may have now (`NewRSNewReplicas`).
+    /// Returns `spec.replicas` of the new ReplicaSet for this step of the rollout (`NewRSNewReplicas`).
     pub(super) fn new_rs_new_replicas(&self) -> i32 {
         let size = self.new_replica_set().map_or(0, PlannedReplicaSet::spec_replicas);
         if !super::limits::is_rolling(self.spec) {
@@ -153,7 +153,7 @@ impl<'a> Rollout<'a> {
         if room <= 0 { size } else { size.saturating_add(room.min(replicas(self.spec).saturating_sub(size))) }
     }
 
-    /// Removes the oldest of the old beyond those that shall be kept, unless they have Pods (`cleanupDeployment`).
+    /// Deletes the oldest old ReplicaSets without Pods beyond `revisionHistoryLimit` (`cleanupDeployment`).
     pub(super) fn cleanup_deployment(&mut self) {
         let Some(limit) = self.spec.revision_history_limit.filter(|limit| *limit != i32::MAX) else { return };
         let alive = |set: &PlannedReplicaSet| set.planned.metadata.deletion_timestamp.is_none();

@@ -1,5 +1,5 @@
-//! What becomes of the ReplicaSets of a Deployment that is scaled, or paused: each keeps its part of all Pods
-//! (`scale`), so that scaling does not hasten a rollout.
+//! Scaling of a Deployment's ReplicaSets outside a rollout step (`scale`): during a rollout they are scaled
+//! proportionally, so that scaling does not advance the rollout.
 
 use super::limits::{is_rolling, max_replicas, replicas};
 use super::replica_set::PlannedReplicaSet;
@@ -7,7 +7,7 @@ use super::rollout::Rollout;
 use std::cmp::{Ordering, Reverse};
 
 impl Rollout<'_> {
-    /// Whether the Deployment has another number of replicas than when its ReplicaSets were scaled.
+    /// Returns whether `spec.replicas` has changed since the ReplicaSets were scaled (`isScalingEvent`).
     pub(super) fn is_scaled(&self) -> bool {
         let active = self.active(&self.all());
         active
@@ -27,7 +27,7 @@ impl Rollout<'_> {
         if let Some(only) = only {
             self.sets[only].scale_if_needed(wanted, self.spec);
         } else if active.is_empty() {
-            // There is none yet.
+            // There is no ReplicaSet to scale.
         } else if self.new_replica_set().is_some_and(|new| is_saturated(new, wanted)) {
             for i in self.active(&old) {
                 self.sets[i].scale_if_needed(0, self.spec);
@@ -41,7 +41,7 @@ impl Rollout<'_> {
         let wanted = replicas(self.spec);
         let allowed = if wanted > 0 { max_replicas(self.spec) } else { 0 };
         let add = allowed.saturating_sub(self.total_spec_replicas(&active));
-        // The larger first; of those of one size the newer are scaled up first, and the older down.
+        // Larger ReplicaSets first. Among equal ones, newer are scaled up first, and older down first.
         match add.cmp(&0) {
             Ordering::Greater => active.sort_by_key(|i| (Reverse(self.sets[*i].spec_replicas()), Reverse(*i))),
             Ordering::Less => active.sort_by_key(|i| (Reverse(self.sets[*i].spec_replicas()), *i)),
@@ -54,7 +54,7 @@ impl Rollout<'_> {
             sizes.push(self.sets[*i].spec_replicas().saturating_add(part));
             added = added.saturating_add(part);
         }
-        // What is left over is the largest's.
+        // The largest ReplicaSet gets the remainder.
         if let Some(largest) = sizes.first_mut() {
             *largest = largest.saturating_add(add.saturating_sub(added)).max(0);
         }
@@ -63,7 +63,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// `GetProportion`.
+    /// Returns the change for one ReplicaSet, within what is left (`GetProportion`).
     fn get_proportion(&self, set: &PlannedReplicaSet, add: i32, added: i32) -> i32 {
         if set.spec_replicas() == 0 || add == 0 || add == added {
             return 0;
@@ -72,7 +72,7 @@ impl Rollout<'_> {
         if add > 0 { fraction.min(allowed) } else { fraction.max(allowed) }
     }
 
-    /// By how many its size must change to keep its part of all (`getReplicaSetFraction`).
+    /// Returns the change that keeps the ReplicaSet's fraction of all Pods (`getReplicaSetFraction`).
     fn replica_set_fraction(&self, set: &PlannedReplicaSet) -> i32 {
         if replicas(self.spec) == 0 {
             return -set.spec_replicas();
@@ -84,13 +84,13 @@ impl Rollout<'_> {
         if before <= 0 {
             return 0;
         }
-        // Rounding to the nearest.
+        // Rounds to the nearest integer.
         let size = (2 * i128::from(set.spec_replicas()) * all + before).div_euclid(2 * before);
         i32::try_from(size).unwrap_or(i32::MAX).saturating_sub(set.spec_replicas())
     }
 }
 
-/// Whether the newest has all the Pods that there should be.
+/// Returns whether the new ReplicaSet has all desired Pods available (`IsSaturated`).
 fn is_saturated(new: &PlannedReplicaSet, wanted: i32) -> bool {
     new.spec_replicas() == wanted
         && new.desired_replicas_annotation() == Some(wanted)

@@ -1,4 +1,4 @@
-//! What the status of a Deployment says: how many Pods there are, and whether they become what they should be.
+//! Status of a Deployment: replica counts, and the conditions `Available`, `Progressing` and `ReplicaFailure`.
 
 use super::limits::{max_unavailable, replicas};
 use super::replica_set::PlannedReplicaSet;
@@ -11,9 +11,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 const PROGRESSING: &str = "Progressing";
 const AVAILABLE: &str = "Available";
 const REPLICA_FAILURE: &str = "ReplicaFailure";
-/// It has taken too long.
+/// The rollout has exceeded its progress deadline.
 const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
-/// It is done.
+/// The rollout is complete.
 const NEW_REPLICA_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
 const DEPLOYMENT_PAUSED: &str = "DeploymentPaused";
 
@@ -21,7 +21,7 @@ pub(super) fn condition<'a>(status: &'a DeploymentStatus, type_: &str) -> Option
     status.conditions.iter().flatten().find(|c| c.type_ == type_)
 }
 
-/// `SetDeploymentCondition`: the same status for the same reason is nothing new.
+/// Sets a condition (`SetDeploymentCondition`). Same status and reason leave it unchanged.
 fn set(status: &mut DeploymentStatus, mut new: DeploymentCondition) {
     let known = condition(status, &new.type_).cloned();
     if known.as_ref().is_some_and(|known| known.status == new.status && known.reason == new.reason) {
@@ -45,13 +45,13 @@ fn is_reason(condition: Option<&DeploymentCondition>, reason: &str) -> bool {
     condition.is_some_and(|c| c.reason.as_deref() == Some(reason))
 }
 
-/// For how long a rollout may make no progress.
+/// Returns `progressDeadlineSeconds`, `None` if unlimited.
 fn deadline(spec: &DeploymentSpec) -> Option<SignedDuration> {
     let seconds = spec.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)?;
     Some(SignedDuration::from_secs(i64::from(seconds)))
 }
 
-/// Whether it is as it should be (`DeploymentComplete`).
+/// Returns whether the rollout is complete (`DeploymentComplete`).
 pub(super) fn is_complete(deployment: &Deployment, spec: &DeploymentSpec, status: &DeploymentStatus) -> bool {
     let wanted = Some(replicas(spec));
     let number = |n: Option<i32>| Some(n.unwrap_or(0));
@@ -61,7 +61,8 @@ pub(super) fn is_complete(deployment: &Deployment, spec: &DeploymentSpec, status
         && status.observed_generation >= deployment.metadata.generation
 }
 
-/// Whether there are more of the new, fewer of the old, or more that can be used (`DeploymentProgressing`).
+/// Returns whether the rollout has progressed: more updated, fewer old, or more ready or available Pods
+/// (`DeploymentProgressing`).
 fn is_progress(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
     let number = |n: Option<i32>| n.unwrap_or(0);
     let old = |s: &DeploymentStatus| number(s.replicas).saturating_sub(number(s.updated_replicas));
@@ -104,7 +105,7 @@ impl Rollout<'_> {
         self.set_progressing("False", "ReplicaSetCreateError", message);
     }
 
-    /// While it is paused, nobody waits for progress (`checkPausedConditions`).
+    /// Sets `Progressing` when the Deployment is paused or resumed (`checkPausedConditions`).
     pub(super) fn check_paused_conditions(&mut self) {
         let known = condition(&self.status, PROGRESSING);
         if is_reason(known, PROGRESS_DEADLINE_EXCEEDED) {
@@ -117,12 +118,12 @@ impl Rollout<'_> {
         }
     }
 
-    /// `calculateStatus`.
+    /// Returns replica counts and `Available` (`calculateStatus`).
     pub(super) fn calculate_status(&self) -> DeploymentStatus {
         let some = |n: i32| Some(n).filter(|n| *n != 0);
         let sum = |of: fn(&PlannedReplicaSet) -> i32| saturating_sum(self.sets.iter().map(of));
         let (available, size) = (sum(PlannedReplicaSet::available_replicas), sum(PlannedReplicaSet::spec_replicas));
-        // One that nobody has looked at yet may have some.
+        // A ReplicaSet that was never synced has an unknown number of terminating Pods.
         let made = || self.sets.iter().filter(|set| set.observed.is_some());
         let mut status = DeploymentStatus {
             observed_generation: self.deployment.metadata.generation,
@@ -147,7 +148,7 @@ impl Rollout<'_> {
         status
     }
 
-    /// The same, and whether it makes progress (`syncRolloutStatus`).
+    /// Returns [`Self::calculate_status`] with `Progressing` and `ReplicaFailure` (`syncRolloutStatus`).
     pub(super) fn rollout_status(&self) -> DeploymentStatus {
         let mut status = self.calculate_status();
         if deadline(self.spec).is_none() {
@@ -179,7 +180,7 @@ impl Rollout<'_> {
                 if known.status == "True" {
                     progress.last_transition_time = known.last_transition_time.clone();
                 }
-                // Told anew, for the deadline counts from here.
+                // Replace the condition, because the deadline is counted from its update time.
                 remove(status, PROGRESSING);
             }
             set(status, progress);
@@ -188,7 +189,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// `DeploymentTimedOut`.
+    /// Returns whether the progress deadline has passed (`DeploymentTimedOut`).
     fn is_timed_out(&self, status: &DeploymentStatus) -> bool {
         match condition(status, PROGRESSING) {
             Some(c) if is_reason(Some(c), NEW_REPLICA_SET_AVAILABLE) => false,
@@ -198,7 +199,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// Why a ReplicaSet cannot make Pods; the newest is asked first.
+    /// Returns the first `ReplicaFailure` condition, the new ReplicaSet's before those of others.
     fn failure(&self) -> Option<DeploymentCondition> {
         let conditions = |set: &PlannedReplicaSet| {
             set.planned.status.as_ref().and_then(|s| s.conditions.clone()).unwrap_or_default()
@@ -221,7 +222,7 @@ fn progress_deadline_at(spec: &DeploymentSpec, progressing: &DeploymentCondition
     since.checked_add(deadline(spec)?).ok()
 }
 
-/// When it will be too late, if nothing happens (`requeueStuckDeployment`).
+/// Returns when the progress deadline passes (`requeueStuckDeployment`).
 pub(super) fn progress_check_at(
     deployment: &Deployment,
     spec: &DeploymentSpec,

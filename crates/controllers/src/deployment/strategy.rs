@@ -1,4 +1,4 @@
-//! How the Pods of old templates give way to those of the new one: bit by bit, or all at once.
+//! Rollout strategies: RollingUpdate and Recreate.
 
 use super::limits::{max_unavailable, replicas};
 use super::rollout::Rollout;
@@ -6,7 +6,7 @@ use super::status::is_complete;
 use crate::int_or_string::saturating_sum;
 
 impl Rollout<'_> {
-    /// `rolloutRolling`: first more of the new, then fewer of the old.
+    /// Scales up the new ReplicaSet, otherwise scales down old ones (`rolloutRolling`).
     pub(super) fn rollout_rolling(&mut self) {
         self.create_new_replica_set();
         if self.reconcile_new_replica_set() || self.reconcile_old_replica_sets() {
@@ -17,8 +17,8 @@ impl Rollout<'_> {
         }
     }
 
-    /// `rolloutRecreate`: none of the new before all of the old are gone. `old_pods_running` says whether Pods of others
-    /// than the newest still run.
+    /// Scales down old ReplicaSets to 0, and creates the new one when no old Pod is left (`rolloutRecreate`).
+    /// `old_pods_running` says whether Pods of other ReplicaSets run.
     pub(super) fn rollout_recreate(&mut self, old_pods_running: bool) {
         let old = self.active(&self.old_replica_sets());
         let mut shrunk = false;
@@ -42,16 +42,16 @@ impl Rollout<'_> {
         let Some(new) = self.new else { return false };
         let (size, wanted) = (self.sets[new].spec_replicas(), replicas(self.spec));
         let size = if size > wanted { wanted } else { self.new_rs_new_replicas() };
-        // One that is made now is told with the size that it has then.
+        // The Event of a creation reports its size.
         self.sets[new].observed.is_some() && self.sets[new].scale_if_needed(size, self.spec)
     }
 
-    /// `reconcileOldReplicaSets`.
+    /// Scales down old ReplicaSets within `maxUnavailable` (`reconcileOldReplicaSets`).
     fn reconcile_old_replica_sets(&mut self) -> bool {
         let Some(new) = self.new_replica_set() else { return false };
         let old = self.active(&self.old_replica_sets());
         let least = replicas(self.spec).saturating_sub(max_unavailable(self.spec));
-        // Those of the new that are not available must not let more of the old go.
+        // Unavailable Pods of the new ReplicaSet must not be replaced by deleting old Pods.
         let missing = new.spec_replicas().saturating_sub(new.available_replicas());
         let excess = self.total_spec_replicas(&self.all()).saturating_sub(least).saturating_sub(missing);
         if old.is_empty() || excess <= 0 {
@@ -62,7 +62,7 @@ impl Rollout<'_> {
         unhealthy || healthy
     }
 
-    /// Those of the old that are not available go first: nobody will miss them.
+    /// Scales down unavailable old Pods first (`cleanupUnhealthyReplicas`).
     fn cleanup_unhealthy_replicas(&mut self, old: &[usize], most: i32) -> bool {
         let mut dropped = 0;
         for i in old {
@@ -76,7 +76,7 @@ impl Rollout<'_> {
         dropped > 0
     }
 
-    /// As many of the others go as there are more available than there must be.
+    /// Scales down available old Pods that exceed the required number (`scaleDownOldReplicaSetsForRollingUpdate`).
     fn scale_down_old_replica_sets(&mut self, old: &[usize], least: i32) -> bool {
         let available = saturating_sum(self.sets.iter().map(super::replica_set::PlannedReplicaSet::available_replicas));
         let mut excess = available.saturating_sub(least);

@@ -1,12 +1,12 @@
-//! Which ReplicaSet is that of a template, and what a new one is called.
+//! Comparison and hash of Pod templates.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use std::collections::BTreeMap;
 
-/// Tells the Pods of a Deployment's ReplicaSets apart.
+/// Label of a ReplicaSet and its Pods: hash of the template.
 pub(super) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// Whether two templates are the same, whatever their hash is called (`EqualIgnoreHash`).
+/// Compares templates, ignoring the hash label (`EqualIgnoreHash`).
 pub(super) fn equal_ignore_hash(one: &PodTemplateSpec, other: &PodTemplateSpec) -> bool {
     without_hash(one) == without_hash(other)
 }
@@ -26,8 +26,8 @@ fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
     template
 }
 
-/// A few letters that stand for a template: FNV of what it says, in letters that make no words. `collisions` is how
-/// often others had the same.
+/// Returns the hash of a template: FNV-1a of its JSON, encoded in letters that form no words (`ComputeHash`).
+/// `collisions` is the owner's `collisionCount`.
 pub(crate) fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let text = serde_json::to_vec(&without_hash(template)).unwrap_or_default();
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_the_same_whatever_their_hash_is_called() {
+    fn templates_are_equal_ignoring_the_hash_label() {
         let plain = template(json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": []}}));
         let hashed = json!({"metadata": {"labels": {"app": "a", POD_TEMPLATE_HASH: "x"}, "creationTimestamp": null}, "spec": {"containers": []}});
         assert!(equal_ignore_hash(&plain, &template(hashed)));
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_template_is_always_the_same_and_another_after_a_collision() {
+    fn template_hash_is_stable_and_differs_after_a_collision() {
         let one = template(json!({"metadata": {"labels": {"app": "a"}}}));
         let name = hash(&one, None);
         assert!(name.len() <= 10 && name.chars().all(|c| c.is_ascii_alphanumeric()), "{name}");

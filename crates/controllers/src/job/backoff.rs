@@ -1,4 +1,4 @@
-//! How long a Job waits after Pods that failed: 10 s, and twice as long after each further one, up to 10 min.
+//! Pod failure back-off of a Job: 10 s, doubled with each failure, at most 10 min.
 
 use crate::pod_summary::PodSummary;
 use jiff::{SignedDuration, Timestamp};
@@ -7,21 +7,21 @@ use std::time::Duration;
 const DEFAULT_BACKOFF: SignedDuration = SignedDuration::from_secs(10);
 const MAX_BACKOFF: SignedDuration = SignedDuration::from_mins(10);
 
-/// The failures since the last success.
+/// Failures since the last success (`backoffRecord`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct BackoffRecord {
     failures: u32,
     last: Option<Timestamp>,
 }
 
-/// When a Pod has ended, as far as that is known.
+/// Returns when a Pod finished, or the best approximation (`getFinishedTime`).
 pub(super) fn finish_time(pod: &PodSummary) -> Timestamp {
     let known = pod.job.as_ref().and_then(|job| job.finished);
     known.or(pod.created).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 impl BackoffRecord {
-    /// The same after these have succeeded and failed (`newBackoffRecord`).
+    /// Returns the record after these Pods have succeeded and failed (`newBackoffRecord`).
     pub(super) fn after(self, succeeded: &[&PodSummary], failed: &[&PodSummary]) -> Self {
         let last_success = succeeded.iter().map(|pod| finish_time(pod)).max();
         let known = if last_success.is_some() { Self::default() } else { self };
@@ -31,12 +31,12 @@ impl BackoffRecord {
         Self { failures: known.failures.saturating_add(u32::try_from(new.count()).unwrap_or(0)), last }
     }
 
-    /// That of an index: how many of its Pods failed, and when the last did.
+    /// Returns the record of an index: its number of failed Pods, and when the last one failed.
     pub(super) fn of_index(failures: i32, last: Timestamp) -> Self {
         Self { failures: u32::try_from(failures).unwrap_or(0), last: Some(last) }
     }
 
-    /// How long there is still to wait.
+    /// Returns the remaining delay (`getRemainingTime`).
     pub(super) fn remaining(self, now: Timestamp) -> Option<Duration> {
         let last = self.last.filter(|_| self.failures > 0)?;
         let delay = DEFAULT_BACKOFF.saturating_mul(2_i32.saturating_pow(self.failures - 1)).min(MAX_BACKOFF);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_wait_10_20_40_seconds_and_so_on_up_to_ten_minutes() {
+    fn job_backoff_doubles_from_10_seconds_to_10_minutes() {
         let waits = |failures| BackoffRecord::of_index(failures, at(0)).remaining(at(0)).map(|left| left.as_secs());
         assert_eq!(
             [0, 1, 2, 3, 6, 7, 30].map(waits),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_begins_the_series_anew() {
+    fn success_resets_the_job_backoff() {
         let twice = BackoffRecord::default().after(&[], &[&ended(5), &ended(3)]);
         assert_eq!(twice, BackoffRecord { failures: 2, last: Some(at(5)) });
         assert_eq!(twice.after(&[], &[&ended(9)]), BackoffRecord { failures: 3, last: Some(at(9)) });

@@ -1,4 +1,4 @@
-//! What is to be done with a Job's Pods (`syncJob`, `manageJob`).
+//! Decides which Pods of a Job to create and delete (`syncJob`, `manageJob`).
 
 use super::backoff::{BackoffRecord, finish_time};
 use super::indexes::Indexes;
@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// No more Pods are made or deleted at once.
+/// Maximum number of Pods that one sync creates or deletes (`MaxPodCreateDeletePerSync`).
 const MAX_POD_CREATE_DELETE_PER_SYNC: i32 = 500;
 pub(super) const FAILURE_TARGET: &str = "FailureTarget";
 pub(super) const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
@@ -21,14 +21,14 @@ pub(super) const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
 #[derive(Debug, PartialEq)]
 pub(super) enum PodAction<'a> {
     Nothing,
-    /// The Job finished: these end with it, and are counted.
+    /// The Job is finished: delete its active Pods, and count them.
     Terminate(Vec<&'a PodSummary>),
-    /// There are too active_count, or it is suspended: these removed, and are not counted.
+    /// Too many Pods are active, or the Job is suspended: delete these without counting them.
     Remove(Vec<&'a PodSummary>),
     Create(Vec<NewPod>),
 }
 
-/// A Pod that is to be made: its index, and how active_count of that index failed before it.
+/// A Pod to create: its index, and the failed Pods of the index before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NewPod {
     pub(super) index: Option<i32>,
@@ -39,9 +39,9 @@ pub(super) struct NewPod {
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) action: PodAction<'a>,
-    /// How the Job ends, if it does.
+    /// The condition that finishes the Job, if it is met.
     pub(super) finished: Option<JobCondition>,
-    /// When to look again without a change.
+    /// Delay of the next sync without an event.
     pub(super) requeue_after: Option<Duration>,
 }
 
@@ -57,7 +57,7 @@ impl JobSnapshot<'_> {
         }
     }
 
-    /// Why the Job ends, if it does.
+    /// Returns the condition that finishes the Job, if it is met.
     fn finished_condition(&self) -> Option<JobCondition> {
         if let Some(met) = condition(&self.status, SUCCESS_CRITERIA_MET) {
             return Some(met.clone());
@@ -96,7 +96,7 @@ impl JobSnapshot<'_> {
         Some(self.condition(SUCCESS_CRITERIA_MET, "True", "SuccessPolicy", &why))
     }
 
-    /// Containers that are restarted count as Pods that fail (`pastBackoffLimitOnFailure`).
+    /// Returns whether container restarts exceed the back-off limit (`pastBackoffLimitOnFailure`).
     fn past_backoff_limit_on_failure(&self) -> bool {
         let policy = self.spec.template.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
         let running = self.pods.iter().filter(|pod| matches!(pod.phase.as_str(), "Running" | "Pending"));
@@ -104,15 +104,15 @@ impl JobSnapshot<'_> {
         policy == Some("OnFailure") && restarts >= self.spec.backoff_limit.unwrap_or(6).max(1)
     }
 
-    /// How long it may still be active.
+    /// Returns the time until the active deadline.
     fn deadline(&self) -> Option<SignedDuration> {
         let seconds = self.spec.active_deadline_seconds.filter(|_| !self.is_suspended())?;
         let start = self.status.start_time.as_ref()?.0;
         Some(SignedDuration::from_secs(seconds).saturating_sub(self.now.duration_since(start)))
     }
 
-    /// The last failed Pod of each index that waits for another one: it stays until that is there, which learns from it
-    /// how active_count there were (`getPodsWithDelayedDeletionPerIndex`).
+    /// Returns the last failed Pod of each index that has no replacement yet. It is kept until the replacement
+    /// exists, which copies its failure count (`getPodsWithDelayedDeletionPerIndex`).
     pub(super) fn pods_with_delayed_deletion_per_index(&self) -> BTreeMap<i32, &PodSummary> {
         let mut last: BTreeMap<i32, &PodSummary> = BTreeMap::new();
         let Some(failed) = self.failed_indexes() else { return last };
@@ -154,7 +154,7 @@ pub(super) fn plan<'a>(snapshot: &JobSnapshot<'a>) -> Plan<'a> {
     Plan { action, finished: None, requeue_after }
 }
 
-/// Pods to be made or deleted, and how long to wait for that.
+/// Returns the Pods to create or delete, and the remaining back-off (`manageJob`).
 fn manage_job<'a>(snapshot: &JobSnapshot<'a>) -> (PodAction<'a>, Option<Duration>) {
     let active = snapshot.active();
     let active_count = count(&active);
@@ -163,7 +163,7 @@ fn manage_job<'a>(snapshot: &JobSnapshot<'a>) -> (PodAction<'a>, Option<Duration
         return (if excess.is_empty() { PodAction::Nothing } else { PodAction::Remove(excess) }, None);
     }
     let desired = match snapshot.spec.completions {
-        // Once one has succeeded, the others may end as they like.
+        // A work queue Job starts no more Pods after the first success.
         None if snapshot.succeeded() > 0 => active_count,
         None => snapshot.parallelism(),
         Some(completions) => completions.saturating_sub(snapshot.succeeded()).min(snapshot.parallelism()).max(0),
@@ -193,7 +193,7 @@ fn manage_job<'a>(snapshot: &JobSnapshot<'a>) -> (PodAction<'a>, Option<Duration
     (PodAction::Create(all), None)
 }
 
-/// Each index waits for itself.
+/// Creates Pods with a back-off for each index (`getPodCreationInfoForIndependentIndexes`).
 fn create_pods_with_delay_per_index<'a>(snapshot: &JobSnapshot<'a>, missing: i32) -> (PodAction<'a>, Option<Duration>) {
     let waiting = snapshot.pods_with_delayed_deletion_per_index();
     let (mut all, mut next) = (Vec::new(), None);
@@ -218,7 +218,7 @@ fn create_pods_with_delay_per_index<'a>(snapshot: &JobSnapshot<'a>, missing: i32
     (if all.is_empty() { PodAction::Nothing } else { PodAction::Create(all) }, next)
 }
 
-/// The first indexes that have no Pod yet (`firstPendingIndexes`).
+/// Returns the first indexes without a Pod (`firstPendingIndexes`).
 fn first_pending_indexes(snapshot: &JobSnapshot<'_>, most: i32) -> Vec<i32> {
     let (active, succeeded, failed) =
         (snapshot.active_indexes(), snapshot.succeeded_indexes(), snapshot.failed_indexes());
@@ -228,7 +228,7 @@ fn first_pending_indexes(snapshot: &JobSnapshot<'_>, most: i32) -> Vec<i32> {
     taken.missing(snapshot.completions()).take(usize::try_from(most).unwrap_or(0)).collect()
 }
 
-/// Those that removed: all whose index the Job does not have or another Pod has too, and `least` at least
+/// Returns the active Pods to delete: those with an invalid or duplicate index, and at least `least`
 /// (`activePodsForRemoval`).
 fn active_pods_for_removal<'a>(
     snapshot: &JobSnapshot<'_>,

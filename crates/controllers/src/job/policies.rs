@@ -1,23 +1,23 @@
-//! What a Job's policies say of Pods that failed, and of indexes that succeeded.
+//! Pod failure policy and success policy of a Job.
 
 use super::indexes::Indexes;
 use crate::pod_summary::{JobPodSummary, PodSummary};
 use k8s_openapi::api::batch::v1::{PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, SuccessPolicy};
 
-/// What a failed Pod means.
+/// Effect of a failed Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FailureAction {
-    /// It counts towards the limit.
+    /// It counts towards the back-off limit.
     Count,
-    /// It does not.
+    /// It does not count.
     Ignore,
-    /// Its index fails, whatever the limit.
+    /// Its index fails, regardless of its back-off limit.
     FailIndex,
-    /// The Job fails, for this reason.
+    /// The Job fails, with this message.
     FailJob(String),
 }
 
-/// `matchPodFailurePolicy`: the first rule that fits decides.
+/// Returns the effect of a failed Pod: the first matching rule applies (`matchPodFailurePolicy`).
 pub(super) fn match_pod_failure_policy(policy: Option<&PodFailurePolicy>, pod: &PodSummary) -> FailureAction {
     let (nothing, name) = (JobPodSummary::default(), format!("{}/{}", pod.namespace, pod.name));
     let part = pod.job.as_deref().unwrap_or(&nothing);
@@ -54,7 +54,7 @@ fn fits(rule: &PodFailurePolicyOnExitCodesRequirement, container: &str, code: i3
     named && code != 0 && if rule.operator == "NotIn" { !listed } else { listed }
 }
 
-/// `matchSuccessPolicy`: why enough of the indexes have succeeded, if they have.
+/// Returns the message of the success policy's first rule that is met (`matchSuccessPolicy`).
 pub(super) fn match_success_policy(
     policy: Option<&SuccessPolicy>,
     completions: i32,
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_fits_a_failed_pod_decides() {
+    fn first_matching_failure_policy_rule_applies() {
         let on = |action: &str, operator: &str, values: &[i32]| json!({"action": action, "onExitCodes": {"operator": operator, "values": values}});
         let rules = json!([on("Ignore", "In", &[3]), on("FailJob", "In", &[4, 5]), on("FailIndex", "NotIn", &[9])]);
         check(rules.clone(), &pod(&[("c", 3)], &[]), FailureAction::Ignore);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_may_ask_for_one_container_or_for_conditions() {
+    fn failure_policy_matches_containers_and_conditions() {
         let named =
             json!([{"action": "FailJob", "onExitCodes": {"containerName": "a", "operator": "In", "values": [1]}}]);
         check(named, &pod(&[("b", 1)], &[]), FailureAction::Count);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_succeeds_early_when_one_rule_is_met() {
+    fn success_policy_is_met_by_one_rule() {
         let met = |rules: Value, done: &str| {
             let policy = serde_json::from_value(json!({"rules": rules})).unwrap();
             match_success_policy(Some(&policy), 10, &Indexes::parse(done, 10))

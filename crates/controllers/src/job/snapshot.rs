@@ -1,4 +1,4 @@
-//! A Job and its Pods, as they are counted.
+//! Snapshot of a Job and its Pods, with derived counts.
 
 use super::backoff::BackoffRecord;
 use super::indexes::Indexes;
@@ -13,13 +13,13 @@ pub(super) struct JobSnapshot<'a> {
     pub(super) job: &'a Job,
     pub(super) spec: &'a JobSpec,
     pub(super) status: JobStatus,
-    /// Those that it controls.
+    /// The Pods that the Job controls.
     pub(super) pods: &'a [Arc<PodSummary>],
     pub(super) backoff: BackoffRecord,
     pub(super) now: Timestamp,
 }
 
-/// What only concerns its Job.
+/// Returns the Job part of a Pod's summary.
 pub(super) fn job_summary(pod: &PodSummary) -> &JobPodSummary {
     const NOTHING: &JobPodSummary = &JobPodSummary {
         tracked: false,
@@ -34,12 +34,12 @@ pub(super) fn job_summary(pod: &PodSummary) -> &JobPodSummary {
     pod.job.as_deref().unwrap_or(NOTHING)
 }
 
-/// A condition that holds.
+/// Returns a condition if it is true.
 pub(super) fn condition<'a>(status: &'a JobStatus, type_: &str) -> Option<&'a JobCondition> {
     status.conditions.iter().flatten().find(|c| c.type_ == type_ && c.status == "True")
 }
 
-/// Whether a Job has ended, well or not.
+/// Returns whether the Job is complete or failed (`IsJobFinished`).
 pub(super) fn is_finished(status: &JobStatus) -> bool {
     condition(status, "Complete").is_some() || condition(status, "Failed").is_some()
 }
@@ -78,7 +78,7 @@ impl<'a> JobSnapshot<'a> {
         self.job.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether Pods are replaced only once they have ended.
+    /// Returns whether Pods are replaced only when they are terminal (`onlyReplaceFailedPods`).
     pub(super) fn only_replace_failed_pods(&self) -> bool {
         self.spec.pod_replacement_policy.as_deref() == Some("Failed") || self.spec.pod_failure_policy.is_some()
     }
@@ -91,7 +91,7 @@ impl<'a> JobSnapshot<'a> {
         self.spec.parallelism.unwrap_or(1)
     }
 
-    /// The index of a Pod, if it is one that the Job has.
+    /// Returns the completion index of a Pod, if it is below `completions`.
     pub(super) fn index(&self, pod: &PodSummary) -> Option<i32> {
         job_summary(pod).index.filter(|index| *index < self.completions())
     }
@@ -104,7 +104,7 @@ impl<'a> JobSnapshot<'a> {
         count(self.pods.iter().filter(|pod| pod.terminating && !pod.is_terminal()))
     }
 
-    /// Whether a Pod counts as failed (`isPodFailed`).
+    /// Returns whether a Pod counts as failed (`isPodFailed`).
     pub(super) fn is_failed(&self, pod: &PodSummary) -> bool {
         let only_when_ended = self.only_replace_failed_pods();
         pod.phase == "Failed" || (!only_when_ended && pod.terminating && pod.phase != "Succeeded")
@@ -122,7 +122,7 @@ impl<'a> JobSnapshot<'a> {
         uncounted(self.status.uncounted_terminated_pods.as_ref().and_then(|u| u.failed.as_ref()), &pod.uid)
     }
 
-    /// Pods that no status has mentioned yet.
+    /// Returns the Pods with the tracking finalizer and a valid index.
     fn uncounted_pods(&self) -> impl Iterator<Item = &'a PodSummary> {
         let valid = |pod: &&PodSummary| job_summary(pod).tracked && (!self.is_indexed() || self.index(pod).is_some());
         self.pods.iter().map(AsRef::as_ref).filter(valid)
@@ -151,7 +151,7 @@ impl<'a> JobSnapshot<'a> {
         self.status.failed.unwrap_or(0).saturating_add(count(waiting.into_iter().flatten()) + count(new))
     }
 
-    /// Those that the status knows.
+    /// Returns the completed indexes of the status.
     pub(super) fn recorded_completed_indexes(&self) -> Indexes {
         Indexes::parse(self.status.completed_indexes.as_deref().unwrap_or(""), self.completions())
     }
@@ -161,7 +161,7 @@ impl<'a> JobSnapshot<'a> {
         Indexes::any_of([&self.recorded_completed_indexes(), &new.filter_map(|pod| self.index(pod)).collect()])
     }
 
-    /// `None` unless indexes fail for themselves.
+    /// Returns the failed indexes; `None` without `backoffLimitPerIndex`.
     pub(super) fn failed_indexes(&self) -> Option<Indexes> {
         let limit = self.spec.backoff_limit_per_index?;
         let known = Indexes::parse(self.status.failed_indexes.as_deref().unwrap_or(""), self.completions());

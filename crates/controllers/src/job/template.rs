@@ -1,4 +1,4 @@
-//! A Pod as a Job's template has it.
+//! Pods of a Job's template.
 
 use super::plan::NewPod;
 use crate::pod_control::pod_from_template;
@@ -9,7 +9,7 @@ use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
 
 const JOB_COMPLETION_INDEX_ENV: &str = "JOB_COMPLETION_INDEX";
-/// Names that begin with more than this leave no room for what makes them unique.
+/// Maximum length of `generateName`: the API server truncates longer ones to append its suffix.
 const MAX_GENERATE_NAME_PREFIX: usize = 58;
 
 pub(super) fn pod(job: &Job, spec: &JobSpec, new: &NewPod) -> Pod {
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_of_an_index_is_told_which_it_is() {
+    fn indexed_pod_has_its_index_in_metadata_and_environment() {
         let job = job("sum");
         let pod = pod(&job, job.spec.as_ref().unwrap(), &NewPod { index: Some(2), failures: 1, ignored: 0 });
         assert_eq!(pod.metadata.generate_name.as_deref(), Some("sum-2-"));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_an_index_is_only_held() {
+    fn pod_without_index_has_only_the_finalizer() {
         let job = job("sum");
         let pod = pod(&job, job.spec.as_ref().unwrap(), &NewPod { index: None, failures: 0, ignored: 0 });
         assert_eq!(pod.metadata.generate_name.as_deref(), Some("sum-"));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_before_the_index() {
+    fn long_job_name_is_truncated_before_the_index() {
         let name = generate_name_with_index(&"x".repeat(63), 12);
         assert!(name.len() == MAX_GENERATE_NAME_PREFIX && name.ends_with("x-12-"), "{name}");
     }

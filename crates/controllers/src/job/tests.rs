@@ -1,4 +1,4 @@
-//! What is decided for a Job, and how its Pods are counted, in upstream's terms.
+//! Tests of what is planned for a Job, and of how its Pods are counted.
 
 use super::backoff::BackoffRecord;
 use super::plan::{Plan, PodAction, plan};
@@ -36,7 +36,8 @@ fn indexed(more: Value) -> Value {
     spec
 }
 
-/// A Pod that is pods_with_finalizer: its phase, and its index if it has one. `Terminating` is one that runs and is deleted.
+/// Returns a Pod with the tracking finalizer, a phase and an index. `Terminating` is a running Pod that is being
+/// deleted.
 fn pod(name: &str, phase: &str, index: Option<i32>) -> PodSummary {
     let ended = matches!(phase, "Succeeded" | "Failed");
     let part = JobPodSummary { tracked: true, index, finished: ended.then(|| at(NOW - 1)), ..JobPodSummary::default() };
@@ -60,7 +61,7 @@ fn of_indexes(all: &[(i32, &str)]) -> Vec<PodSummary> {
     all.iter().map(|(index, phase)| pod(&format!("{index}{phase}"), phase, Some(*index))).collect()
 }
 
-/// What a plan does, in a word and what it is about.
+/// Formats the action of a plan.
 fn line(plan: &Plan<'_>) -> String {
     let names = |pods: &[&PodSummary]| {
         let mut names: Vec<&str> = pods.iter().map(|pod| pod.name.as_str()).collect();
@@ -80,7 +81,7 @@ fn line(plan: &Plan<'_>) -> String {
     format!("{}{}", ends.unwrap_or_default(), action.trim())
 }
 
-/// Decides, and lets all that is to be made or deleted be done.
+/// Plans a sync, and tracks the status as if all planned Pods were created or deleted.
 fn decide<T>(job: &Job, pods: &[PodSummary], look: impl FnOnce(&Plan<'_>, TrackedStatus<'_>) -> T) -> T {
     let pods: Vec<Arc<PodSummary>> = pods.iter().cloned().map(Arc::new).collect();
     let snapshot = JobSnapshot::new(job, job.spec.as_ref().unwrap(), &pods, BackoffRecord::default(), at(NOW));
@@ -100,7 +101,7 @@ fn check(spec: Value, status: Value, pods: &[PodSummary], expected: &str) {
 }
 
 #[test]
-fn as_many_run_at_once_as_may_and_no_more_than_are_missing() {
+fn active_pods_are_limited_by_parallelism_and_completions() {
     check(json!({}), json!({}), &[], "make 2");
     check(json!({}), json!({}), &pods(&[("a", "Running")]), "make 1");
     check(json!({}), json!({"succeeded": 2}), &pods(&[("a", "Running")]), "nothing");
@@ -110,7 +111,7 @@ fn as_many_run_at_once_as_may_and_no_more_than_are_missing() {
 }
 
 #[test]
-fn a_work_queue_begins_no_more_once_one_has_succeeded() {
+fn work_queue_job_starts_no_pods_after_a_success() {
     let queue = || json!({"completions": null});
     check(queue(), json!({}), &[], "make 2");
     check(queue(), json!({"succeeded": 1}), &pods(&[("a", "Running")]), "nothing");
@@ -119,14 +120,14 @@ fn a_work_queue_begins_no_more_once_one_has_succeeded() {
 }
 
 #[test]
-fn a_failed_pod_is_replaced_after_a_pause() {
+fn failed_pod_is_replaced_after_the_backoff() {
     let failed = pods(&[("a", "Failed"), ("b", "Running")]);
     let (action, again) = decide(&job(json!({}), json!({})), &failed, |plan, _| (line(plan), plan.requeue_after));
     assert_eq!((action.as_str(), again.map(|a| a.as_secs())), ("nothing", Some(9)));
 }
 
 #[test]
-fn too_many_failures_fail_the_job() {
+fn job_fails_when_the_backoff_limit_is_exceeded() {
     let status = || json!({"failed": 2});
     let failed = pods(&[("a", "Failed"), ("b", "Running")]);
     check(json!({"backoffLimit": 2}), status(), &failed, "FailureTarget BackoffLimitExceeded: end b");
@@ -139,7 +140,7 @@ fn too_many_failures_fail_the_job() {
 }
 
 #[test]
-fn restarts_count_where_containers_are_restarted() {
+fn container_restarts_count_with_restart_policy_on_failure() {
     let template = json!({"spec": {"restartPolicy": "OnFailure", "containers": []}});
     let mut restarted = pods(&[("a", "Running")]);
     restarted[0].job.as_mut().unwrap().restarts = 2;
@@ -150,7 +151,7 @@ fn restarts_count_where_containers_are_restarted() {
 }
 
 #[test]
-fn a_job_that_is_active_for_too_long_fails() {
+fn job_fails_after_its_active_deadline() {
     let started = || json!({"startTime": at(NOW - 50).to_string()});
     let running = pods(&[("a", "Running"), ("b", "Running")]);
     check(json!({"activeDeadlineSeconds": 50}), started(), &running, "FailureTarget DeadlineExceeded: end a b");
@@ -160,7 +161,7 @@ fn a_job_that_is_active_for_too_long_fails() {
 }
 
 #[test]
-fn a_rule_of_the_failure_policy_fails_the_job_at_once() {
+fn failure_policy_fails_the_job_at_once() {
     let policy = json!({"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]});
     let mut failed = pods(&[("a", "Failed"), ("b", "Running")]);
     failed[0].job.as_mut().unwrap().exits = vec![("c".into(), 42)];
@@ -173,14 +174,14 @@ fn a_rule_of_the_failure_policy_fails_the_job_at_once() {
 }
 
 #[test]
-fn each_index_has_one_pod_until_it_has_succeeded() {
+fn each_index_has_one_pod_until_it_succeeds() {
     check(indexed(json!({})), json!({"completedIndexes": "0,2"}), &of_indexes(&[(1, "Running")]), "make [3, 4]");
     let twice = of_indexes(&[(0, "Running"), (0, "Pending"), (9, "Running")]);
     check(indexed(json!({})), json!({}), &twice, "drop 0Pending 9Running");
 }
 
 #[test]
-fn an_index_fails_for_itself_when_that_is_asked_for() {
+fn index_fails_at_its_backoff_limit_per_index() {
     let limited = |more: Value| {
         let mut spec = indexed(json!({"backoffLimitPerIndex": 1, "backoffLimit": i32::MAX}));
         more.as_object().unwrap().iter().for_each(|(field, value)| spec[field] = value.clone());
@@ -194,7 +195,7 @@ fn an_index_fails_for_itself_when_that_is_asked_for() {
     };
     let rest = of_indexes(&[(1, "Running"), (2, "Running"), (3, "Running"), (4, "Running")]);
     let all = |first: PodSummary| [vec![first], rest.clone()].concat();
-    // The first failure waits, and its Pod stays until there is another.
+    // The first failure is delayed, and its Pod is kept until the replacement exists.
     let young = decide(&job(limited(json!({})), json!({})), &all(failed(0, NOW - 1)), |plan, tracked| {
         (line(plan), tracked.release.len(), tracked.status.failed_indexes)
     });
@@ -204,7 +205,7 @@ fn an_index_fails_for_itself_when_that_is_asked_for() {
     let snapshot = JobSnapshot::new(&job_, job_.spec.as_ref().unwrap(), &pods, BackoffRecord::default(), at(NOW));
     let PodAction::Create(new) = plan(&snapshot).action else { panic!("nothing is made") };
     assert_eq!((new[0].index, new[0].failures, new[0].ignored), (Some(0), 1, 0));
-    // The second is the last.
+    // The second failure reaches the limit.
     let old = decide(&job(limited(json!({})), json!({})), &all(failed(1, NOW - 1)), |plan, tracked| {
         (line(plan), tracked.release.len(), tracked.status.failed_indexes)
     });
@@ -216,7 +217,7 @@ fn an_index_fails_for_itself_when_that_is_asked_for() {
 }
 
 #[test]
-fn enough_indexes_may_be_success() {
+fn success_policy_completes_the_job_early() {
     let policy = json!({"rules": [{"succeededIndexes": "0", "succeededCount": 1}]});
     let spec = indexed(json!({"successPolicy": policy}));
     let some = of_indexes(&[(0, "Succeeded"), (1, "Running")]);
@@ -224,12 +225,12 @@ fn enough_indexes_may_be_success() {
     let (status, end) = decide(&job(spec, json!({})), &some, |_, tracked| (tracked.status, tracked.end.unwrap()));
     assert_eq!(condition(&status, "SuccessCriteriaMet").unwrap().message.as_deref(), Some("Matched rules at index 0"));
     assert_eq!((end.type_.as_str(), end.reason.as_deref()), ("Complete", Some("SuccessPolicy")));
-    // Who still ran did not fail.
+    // Pods that still ran did not fail.
     assert_eq!(status.uncounted_terminated_pods.unwrap().failed, None);
 }
 
 #[test]
-fn a_pod_is_noted_then_released_then_counted() {
+fn terminal_pod_is_recorded_then_released_then_counted() {
     let some = pods(&[("a", "Succeeded"), ("b", "Failed"), ("c", "Running")]);
     let (mut status, released) = decide(&job(json!({}), json!({})), &some, |_, tracked| {
         (tracked.status, tracked.release.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>())
@@ -237,10 +238,10 @@ fn a_pod_is_noted_then_released_then_counted() {
     assert_eq!((status.succeeded, status.failed, released), (None, None, vec!["a".to_owned(), "b".to_owned()]));
     let noted = status.uncounted_terminated_pods.clone().unwrap();
     assert_eq!((noted.succeeded.unwrap(), noted.failed.unwrap()), (vec!["a".to_owned()], vec!["b".to_owned()]));
-    // One of them could not be released yet.
+    // The finalizer of one of them could not be removed yet.
     assert!(!finalize_status(&mut status, None, &HashSet::from(["b", "c"])));
     assert_eq!((status.succeeded, status.failed), (Some(1), None));
-    // What broke off is taken up again, and nobody is counted twice.
+    // Tracking resumes after an interruption, and counts each Pod once.
     let mut again = some.clone();
     again[0].job.as_mut().unwrap().tracked = false;
     let known = serde_json::to_value(&status).unwrap();
@@ -254,11 +255,11 @@ fn a_pod_is_noted_then_released_then_counted() {
 }
 
 #[test]
-fn whoever_runs_when_the_job_fails_has_failed_too() {
+fn running_pods_of_a_failed_job_count_as_failed() {
     let some = pods(&[("a", "Failed"), ("b", "Running")]);
     let (mut status, end) = decide(&job(json!({"backoffLimit": 0}), json!({})), &some, |_, t| (t.status, t.end));
     assert_eq!((status.active, status.terminating), (None, Some(1)));
-    // It has not ended before the last is gone.
+    // The Job is not finished before its last Pod is gone.
     assert!(!finalize_status(&mut status, end.as_ref(), &HashSet::new()));
     assert_eq!(status.failed, Some(2));
     let known = serde_json::to_value(&status).unwrap();
@@ -270,7 +271,7 @@ fn whoever_runs_when_the_job_fails_has_failed_too() {
 }
 
 #[test]
-fn a_job_is_complete_when_all_are_counted() {
+fn job_is_complete_when_all_pods_are_counted() {
     let last = pods(&[("c", "Succeeded")]);
     let (mut status, end) = decide(&job(json!({}), json!({"succeeded": 2})), &last, |_, t| (t.status, t.end));
     assert!(condition(&status, "SuccessCriteriaMet").is_some() && condition(&status, "Complete").is_none());
@@ -281,7 +282,7 @@ fn a_job_is_complete_when_all_are_counted() {
 }
 
 #[test]
-fn of_many_pods_some_are_counted_at_once_and_the_job_ends_after_the_last() {
+fn uncounted_pods_are_limited_per_sync() {
     let names: Vec<String> = (0..600).map(|n| format!("p{n}")).collect();
     let all: Vec<PodSummary> = names.iter().map(|name| pod(name, "Succeeded", None)).collect();
     let many = job(json!({"completions": 600}), json!({}));
@@ -297,7 +298,7 @@ fn of_many_pods_some_are_counted_at_once_and_the_job_ends_after_the_last() {
 }
 
 #[test]
-fn indexes_that_succeeded_are_remembered_without_their_pods() {
+fn completed_indexes_persist_without_their_pods() {
     let some = of_indexes(&[(0, "Succeeded"), (2, "Succeeded"), (1, "Running")]);
     let status = decide(&job(indexed(json!({})), json!({"completedIndexes": "3"})), &some, |_, t| t.status);
     assert_eq!((status.completed_indexes.as_deref(), status.succeeded), (Some("0,2,3"), Some(3)));
@@ -305,7 +306,7 @@ fn indexes_that_succeeded_are_remembered_without_their_pods() {
 }
 
 #[test]
-fn a_pod_that_is_deleted_counts_as_failed_unless_only_those_that_ended_do() {
+fn terminating_pod_fails_unless_only_terminal_ones_count() {
     let ending = pods(&[("a", "Terminating"), ("b", "Running")]);
     let failed =
         |spec: Value| decide(&job(spec, json!({})), &ending, |plan, tracked| (line(plan), tracked.release.len()));
@@ -314,7 +315,7 @@ fn a_pod_that_is_deleted_counts_as_failed_unless_only_those_that_ended_do() {
 }
 
 #[test]
-fn while_it_is_suspended_nothing_runs_and_the_deadline_does_not_count() {
+fn suspended_job_has_no_pods_and_no_deadline() {
     let running = pods(&[("a", "Running")]);
     let suspended = job(json!({"suspend": true}), json!({}));
     let (status, told) = decide(&suspended, &running, |_, tracked| (tracked.status, tracked.events));
@@ -328,7 +329,7 @@ fn while_it_is_suspended_nothing_runs_and_the_deadline_does_not_count() {
 }
 
 #[test]
-fn a_job_that_is_deleted_makes_no_pods_and_holds_none() {
+fn job_being_deleted_creates_no_pods_and_removes_finalizers() {
     let mut ending = job(json!({}), json!({}));
     ending.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(NOW)));
     let (action, released) =

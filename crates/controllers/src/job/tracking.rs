@@ -1,7 +1,7 @@
-//! How a Job counts its Pods, each exactly once (`trackJobStatusAndRemoveFinalizers`).
+//! Counts the Pods of a Job exactly once (`trackJobStatusAndRemoveFinalizers`).
 //!
-//! A Pod that has ended is noted in the status by its UID; once that is written, its finalizer is removed; once that is
-//! done, it is counted, and its UID forgotten. Whatever breaks off in between is taken up again.
+//! The UID of a terminal Pod is written to `uncountedTerminatedPods`; then the Pod's finalizer is removed; then the
+//! Pod is counted and its UID removed. An interrupted sync is resumed from the written status.
 
 use super::plan::{FAILURE_TARGET, Plan, PodAction, SUCCESS_CRITERIA_MET};
 use super::policies::FailureAction;
@@ -11,30 +11,30 @@ use k8s_openapi::api::batch::v1::{JobCondition, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::HashSet;
 
-/// No more UIDs are noted at once: a status stays small.
+/// Maximum number of UIDs in the status (`MaxUncountedPods`).
 const MAX_UNCOUNTED_PODS: usize = 500;
 
-/// What came of a plan.
+/// Result of applying a plan.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Outcome {
-    /// How many Pods were made, or deleted.
+    /// Number of created or deleted Pods.
     pub(super) done: i32,
     pub(super) failed: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct TrackedStatus<'a> {
-    /// To be written before finalizers are removed.
+    /// Status to write before finalizers are removed.
     pub(super) status: JobStatus,
-    /// Their finalizers are to be removed.
+    /// Pods whose finalizers are to be removed.
     pub(super) release: Vec<&'a PodSummary>,
-    /// What the Job is when all are counted.
+    /// Final condition of the Job, once all Pods are counted.
     pub(super) end: Option<JobCondition>,
-    /// What is to be events: a reason and a message.
+    /// Reasons and messages of Events.
     pub(super) events: Vec<(&'static str, &'static str)>,
 }
 
-/// The status after a plan was carried out.
+/// Returns the status after a plan was applied.
 pub(super) fn track_job_status<'a>(snapshot: &JobSnapshot<'a>, plan: &Plan<'a>, outcome: Outcome) -> TrackedStatus<'a> {
     let mut status = snapshot.status.clone();
     if status.start_time.is_none() && !snapshot.is_suspended() {
@@ -53,7 +53,7 @@ pub(super) fn track_job_status<'a>(snapshot: &JobSnapshot<'a>, plan: &Plan<'a>, 
     }
     let mut events = Vec::new();
     let end = match &plan.finished {
-        // Not before all its Pods are on their way out.
+        // All active Pods must be deleted first.
         Some(end) => Some(end.clone()).filter(|_| !outcome.failed),
         None if is_complete(snapshot, active) => {
             let message = "Reached expected number of succeeded pods";
@@ -78,7 +78,7 @@ fn is_complete(snapshot: &JobSnapshot<'_>, active: i32) -> bool {
     active == 0 && snapshot.succeeded() >= snapshot.spec.completions.unwrap_or(1)
 }
 
-/// Whether it is suspended is a condition once it was.
+/// Sets the condition `Suspended` when the Job is suspended, or resumed after that.
 fn update_suspended_condition(
     snapshot: &JobSnapshot<'_>,
     status: &mut JobStatus,
@@ -91,7 +91,7 @@ fn update_suspended_condition(
         }
         (false, Some(true)) => {
             set(status, snapshot.condition("Suspended", "False", "JobResumed", "Job resumed"));
-            // The deadline counts from here.
+            // The active deadline is counted from here.
             status.start_time = Some(Time(snapshot.now));
             Some(("Resumed", "Job resumed"))
         }
@@ -107,7 +107,8 @@ fn set(status: &mut JobStatus, new: JobCondition) {
     }
 }
 
-/// Notes who has ended; gives whose finalizers may go, and whether these are all.
+/// Adds terminal Pods to `uncountedTerminatedPods`. Returns those whose finalizers may be removed, and whether these
+/// are all.
 fn record_uncounted<'a>(
     snapshot: &JobSnapshot<'a>,
     status: &mut JobStatus,
@@ -142,7 +143,7 @@ fn record_uncounted<'a>(
                 indexes.add(index);
             }
         } else if failed || end.is_some_and(|end| end.type_ != SUCCESS_CRITERIA_MET) {
-            // Whoever still runs when the Job fails has failed too.
+            // Pods that still run when the Job fails count as failed.
             if counts && !snapshot.is_uncounted_failure(pod) && snapshot.failure_action(pod) != FailureAction::Ignore {
                 uncounted.failed.get_or_insert_default().push(pod.uid.clone());
                 noted += 1;
@@ -159,7 +160,7 @@ fn record_uncounted<'a>(
     (release, all)
 }
 
-/// Tells that the Job will end; gives what it is then.
+/// Sets the interim condition, `FailureTarget` or `SuccessCriteriaMet`. Returns the final condition.
 fn set_interim_condition(snapshot: &JobSnapshot<'_>, status: &mut JobStatus, end: JobCondition) -> JobCondition {
     let last = match end.type_.as_str() {
         FAILURE_TARGET => "Failed",
@@ -172,7 +173,7 @@ fn set_interim_condition(snapshot: &JobSnapshot<'_>, status: &mut JobStatus, end
     snapshot.condition(last, "True", &end.reason.unwrap_or_default(), &end.message.unwrap_or_default())
 }
 
-/// Counts those that are noted and hold no finalizer any more; `pods_with_finalizer` are the UIDs of those that do.
+/// Counts the recorded Pods that have no finalizer any more; `pods_with_finalizer` are the UIDs of the others.
 fn flush_uncounted(status: &mut JobStatus, pods_with_finalizer: &HashSet<&str>) {
     let some = |n: i32| Some(n).filter(|n| *n != 0);
     let mut uncounted = status.uncounted_terminated_pods.take().unwrap_or_default();
@@ -191,8 +192,8 @@ fn flush_uncounted(status: &mut JobStatus, pods_with_finalizer: &HashSet<&str>) 
     status.uncounted_terminated_pods = Some(uncounted);
 }
 
-/// The status once finalizers are removed; `pods_with_finalizer` are the UIDs of Pods that hold theirs. Gives whether the Job has
-/// ended: not before all are counted and gone.
+/// Updates the status after finalizers were removed; `pods_with_finalizer` are the UIDs of Pods that still have one.
+/// Returns whether the Job is finished, which requires that all Pods are counted and gone.
 pub(super) fn finalize_status(
     status: &mut JobStatus,
     end: Option<&JobCondition>,

@@ -1,4 +1,4 @@
-//! What is kept at a number of Pods: ReplicaSets, and ReplicationControllers as if they were some, as upstream does
+//! Converts ReplicationControllers to ReplicaSets and back, so that both share one controller
 //! (`pkg/controller/replication/conversion.go`).
 
 use crate::informer::Cached;
@@ -15,18 +15,18 @@ use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::fmt::Debug;
 
-/// A kind whose objects can be looked at as ReplicaSets.
+/// A kind that can be converted to a ReplicaSet.
 pub(crate) trait ReplicaSetLike:
     ControllerObject + Cached + Resource<Scope = NamespaceResourceScope> + Clone + Serialize + DeserializeOwned + Debug
 {
-    /// For the log.
+    /// Name in logs.
     const NAME: &'static str;
-    /// Who does it, and tells of it.
+    /// Component of Events.
     const COMPONENT: &'static str;
 
     fn as_replica_set(&self) -> Cow<'_, ReplicaSet>;
 
-    /// The same with another status.
+    /// Returns the object with the status replaced.
     fn with_status(self, status: ReplicaSetStatus) -> Self;
 }
 
@@ -88,7 +88,7 @@ fn to_replica_set_status(status: ReplicationControllerStatus) -> ReplicaSetStatu
     }
 }
 
-/// A ReplicationController does not say how many of its Pods are on their way out.
+/// A ReplicationController's status has no `terminatingReplicas`.
 fn to_replication_controller_status(status: ReplicaSetStatus) -> ReplicationControllerStatus {
     let condition = |c: ReplicaSetCondition| ReplicationControllerCondition {
         last_transition_time: c.last_transition_time,
@@ -113,7 +113,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_replication_controller_is_a_replica_set_and_back() {
+    fn replication_controller_converts_to_replica_set_and_back() {
         let condition = json!({"type": "ReplicaFailure", "status": "True", "reason": "r", "message": "m",
             "lastTransitionTime": "2026-01-01T00:00:00Z"});
         let rc = json!({

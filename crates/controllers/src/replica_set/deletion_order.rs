@@ -1,11 +1,11 @@
-//! Which Pods go first when there are too many (`ActivePodsWithRanks`).
+//! Order in which excess Pods are deleted (`ActivePodsWithRanks`).
 
 use crate::pod_summary::PodSummary;
 use jiff::Timestamp;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// The first that should go of those that are active.
+/// Returns the `count` active Pods to delete first (`getPodsToDelete`).
 pub(crate) fn pods_to_delete(mut active: Vec<&PodSummary>, count: usize) -> Vec<&PodSummary> {
     let mut pods_per_node: HashMap<&str, usize> = HashMap::new();
     for node in active.iter().filter_map(|m| m.node.as_deref()) {
@@ -23,7 +23,7 @@ pub(crate) fn pods_to_delete(mut active: Vec<&PodSummary>, count: usize) -> Vec<
             pod.ready.is_some(),
             pod.deletion_cost,
             Reverse(same_node_rank),
-            // Of those that are ready, the youngest; of those that restart, the worst; then the youngest.
+            // Ready for the shortest time first, then most restarts, then youngest.
             Reverse(pod.ready.unwrap_or(Timestamp::MIN)),
             Reverse(pod.restarts),
             Reverse(pod.created.unwrap_or(Timestamp::MIN)),
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_useful_go_first() {
+    fn excess_pods_are_ranked_for_deletion() {
         let on = |node: &str| PodSummary {
             node: Some(node.to_owned()),
             phase: "Running".to_owned(),

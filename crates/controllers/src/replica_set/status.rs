@@ -1,4 +1,4 @@
-//! What the status of a ReplicaSet says (`calculateStatus`).
+//! Status of a ReplicaSet (`calculateStatus`).
 
 use crate::clock::truncate_to_seconds;
 use crate::pod_summary::PodSummary;
@@ -23,7 +23,7 @@ pub(super) fn calculate_status(
     let active = || claimed.iter().filter(|m| m.active);
     let count =
         |is: &dyn Fn(&PodSummary) -> bool| i32::try_from(active().filter(|m| is(m)).count()).unwrap_or(i32::MAX);
-    // Go leaves zeros out, and so does what is read back.
+    // Go omits zeros, so the stored status has none.
     let some = |n: i32| Some(n).filter(|n| *n != 0);
     let mut conditions = before.conditions.unwrap_or_default();
     match (failure, conditions.iter().any(|c| c.type_ == REPLICA_FAILURE)) {
@@ -49,7 +49,7 @@ pub(super) fn calculate_status(
     }
 }
 
-/// When the next of those that are ready will count as available.
+/// Returns the time until the next ready Pod is available.
 pub(super) fn next_availability(
     claimed: &[Arc<PodSummary>],
     min_ready_seconds: i32,
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_counted_by_what_they_are() {
+    fn status_counts_pods_by_state() {
         let ending = PodSummary { active: false, terminating: true, ..member(Some(1), &[]) };
         let ended = PodSummary { active: false, phase: "Failed".to_owned(), ..member(None, &[]) };
         check(0, &[], [0; 5]);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_until_it_is_over() {
+    fn replica_failure_condition_is_removed_after_success() {
         let (mut set, now) = (set(0), Timestamp::from_second(100).unwrap());
         let spec = set.spec.clone().unwrap();
         let failed = calculate_status(&set, &spec, &[], Some(("FailedCreate", "no room".to_owned())), now);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_to_be_available_is_waited_for() {
+    fn next_availability_is_that_of_the_first_ready_pod() {
         let now = Timestamp::from_second(100).unwrap();
         let claimed = [member(Some(95), &[]), member(Some(92), &[]), member(None, &[])].map(Arc::new);
         assert_eq!(next_availability(&claimed, 10, now), Some(Duration::from_secs(2)));

@@ -1,4 +1,4 @@
-//! Which Pods a StatefulSet makes and deletes, one after the other or all at once (`updateStatefulSet`).
+//! Decides which Pods of a StatefulSet to create, update and delete, one by one or in parallel (`updateStatefulSet`).
 
 use super::identity::{claim_names, identity_matches, name, storage_matches};
 use super::retention::{ClaimSummary, RetentionPolicy};
@@ -13,49 +13,49 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// No more Pods are made at once.
+/// Maximum number of Pods that one sync creates.
 const BURST_REPLICAS: usize = 500;
 
-/// A StatefulSet, its Pods and its claims.
+/// Snapshot of a StatefulSet, its Pods and its claims.
 pub(super) struct StatefulSetSnapshot<'a> {
     pub(super) name: &'a str,
     pub(super) spec: &'a StatefulSetSpec,
-    /// As its Pods and claims name it.
+    /// The owner reference of its Pods and claims.
     pub(super) owner: OwnerReference,
-    /// Whether it is being deleted.
+    /// Whether the set is being deleted.
     pub(super) is_deleting: bool,
-    /// By their numbers.
+    /// By ordinal.
     pub(super) pods: BTreeMap<i64, Arc<PodSummary>>,
-    /// Those of its namespace, by name.
+    /// The claims of the namespace, by name.
     pub(super) claims: BTreeMap<String, Arc<ClaimSummary>>,
-    /// The names of the revision that its Pods had before, and of that which they shall have.
+    /// Names of the current and the update revision.
     pub(super) current: &'a str,
     pub(super) update: &'a str,
-    /// Whether max_unavailable_enabled Pods may be replaced at once (`MaxUnavailableStatefulSet`).
+    /// The feature gate `MaxUnavailableStatefulSet`.
     pub(super) max_unavailable_enabled: bool,
     pub(super) now: Timestamp,
 }
 
-/// What is done, in this order; what fails ends it.
+/// A write. Steps are applied in order, up to the first failure.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
-    /// A Pod is made, with its claims: of the revision that Pods shall have, or of that which they had.
+    /// Creates a Pod with its claims, of the update revision or of the current one.
     CreatePod {
         ordinal: i64,
         updated: bool,
     },
-    /// The claims of a Pod are made that are missing.
+    /// Creates the missing claims of a Pod.
     CreateClaims {
         ordinal: i64,
         pod: Arc<PodSummary>,
     },
-    /// A claim gets other owners, or it is told that it has one that should not be.
+    /// Updates the owner references of a claim, and reports a conflicting controller.
     UpdateClaimOwners {
         claim: String,
         owners: Option<Vec<OwnerReference>>,
         conflict: bool,
     },
-    /// A Pod is told which one it is.
+    /// Updates the identity and the storage of a Pod.
     UpdatePod {
         ordinal: i64,
         pod: Arc<PodSummary>,
@@ -66,14 +66,14 @@ pub(super) enum Step {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
-    /// How many Pods are deleted for the new revision.
+    /// Number of Pods that are deleted for the rolling update.
     pub(super) rolled: i32,
-    /// When to look again without a change.
+    /// Delay of the next sync without an event.
     pub(super) requeue_after: Option<Duration>,
 }
 
 impl StatefulSetSnapshot<'_> {
-    /// Whether each Pod waits for the one before it.
+    /// Returns whether each Pod waits for its predecessor (`OrderedReady`).
     pub(super) fn is_monotonic(&self) -> bool {
         self.spec.pod_management_policy.as_deref() != Some("Parallel")
     }
@@ -82,7 +82,7 @@ impl StatefulSetSnapshot<'_> {
         i64::from(self.spec.replicas.unwrap_or(1).max(0))
     }
 
-    /// The first number, and that after the last.
+    /// Returns the first ordinal, and the one after the last.
     pub(super) fn range(&self) -> (i64, i64) {
         let start = i64::from(self.spec.ordinals.as_ref().and_then(|ordinals| ordinals.start).unwrap_or(0));
         (start, start + self.count())
@@ -98,7 +98,7 @@ impl StatefulSetSnapshot<'_> {
         strategy != Some("OnDelete")
     }
 
-    /// Whether a new Pod of this number has the new revision (`newVersionedStatefulSetPod`).
+    /// Returns whether a new Pod of this ordinal has the update revision (`newVersionedStatefulSetPod`).
     fn uses_update_revision(&self, ordinal: i64) -> bool {
         !self.is_rolling() || ordinal >= self.range().0 + self.partition()
     }
@@ -111,12 +111,12 @@ impl StatefulSetSnapshot<'_> {
         is_ready(pod) && pod.is_available(self.spec.min_ready_seconds.unwrap_or(0), self.now)
     }
 
-    /// Whether it serves, and goes on to.
+    /// Returns whether the Pod is available and not terminating.
     pub(super) fn is_healthy(&self, pod: &PodSummary) -> bool {
         self.is_available(pod) && !pod.terminating
     }
 
-    /// How a claim names a Pod, which may be none yet.
+    /// Returns the owner reference to a Pod, with an empty UID if the Pod does not exist.
     fn pod_owner(&self, ordinal: i64) -> OwnerReference {
         let uid = self.pods.get(&ordinal).map(|pod| pod.uid.clone()).unwrap_or_default();
         OwnerReference {
@@ -128,12 +128,12 @@ impl StatefulSetSnapshot<'_> {
         }
     }
 
-    /// The claims of a number that are there.
+    /// Returns the existing claims of an ordinal.
     fn claims_of(&self, ordinal: i64) -> impl Iterator<Item = &Arc<ClaimSummary>> {
         claim_names(self.name, self.spec, ordinal).into_iter().filter_map(|name| self.claims.get(&name))
     }
 
-    /// `pause` says how long a Pod that has ended waits before it is deleted.
+    /// Plans a sync. `backoff` returns the remaining delay before a terminal Pod is deleted.
     pub(super) fn plan(&self, mut backoff: impl FnMut(i64) -> Option<Duration>) -> Plan {
         let after = self.spec.min_ready_seconds.unwrap_or(0);
         let soon = self.pods.values().filter(|pod| !pod.terminating);
@@ -148,24 +148,24 @@ impl StatefulSetSnapshot<'_> {
         plan
     }
 
-    /// What keeps the next Pods waiting, where they wait for each other.
+    /// Stops the sync at a Pod that is not healthy, if Pods are ordered.
     fn wait_if_monotonic(&self) -> ControlFlow<()> {
         if self.is_monotonic() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Those that there should be, from the first to the last.
+    /// Plans the Pods within the range of ordinals, first to last (`processReplica`).
     fn plan_replicas(&self, plan: &mut Plan, backoff: &mut impl FnMut(i64) -> Option<Duration>) -> ControlFlow<()> {
         let (start, end) = self.range();
         let mut made = 0;
         for ordinal in start..end {
             match self.pods.get(&ordinal) {
-                // It is made again, however it ended, once it is gone.
+                // A terminal Pod is recreated once it is gone, whatever its phase.
                 Some(pod) if pod.is_terminal() => {
                     self.plan_terminated_pod(ordinal, pod, plan, backoff);
                     self.wait_if_monotonic()?;
                 }
                 Some(pod) => self.plan_replica(ordinal, pod, plan)?,
-                // Its claim goes with the Pod that it was made for.
+                // The claim is deleted with the Pod that it was created for.
                 None if self.has_stale_claim(ordinal) => self.wait_if_monotonic()?,
                 None => {
                     plan.steps.push(Step::CreatePod { ordinal, updated: self.uses_update_revision(ordinal) });
@@ -216,7 +216,7 @@ impl StatefulSetSnapshot<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Those that are too many, from the last to the first.
+    /// Plans the deletion of Pods outside the range of ordinals, last to first (`processCondemned`).
     fn plan_condemned(&self, plan: &mut Plan) -> ControlFlow<()> {
         let (start, end) = self.range();
         let outside = || self.pods.iter().filter(move |(ordinal, _)| !(start..end).contains(*ordinal));
@@ -243,13 +243,13 @@ impl StatefulSetSnapshot<'_> {
         RetentionPolicy::from_spec(self.spec).scaled && self.claims_of(ordinal).any(|claim| claim.is_stale(&owner))
     }
 
-    /// Whether claims are missing, or about to be.
+    /// Returns whether claims are missing or terminating.
     fn is_missing_claims(&self, ordinal: i64) -> bool {
         let names = claim_names(self.name, self.spec, ordinal);
         names.iter().any(|name| self.claims.get(name).is_none_or(|claim| claim.terminating))
     }
 
-    /// Claims have the owners that the policy gives them; that somebody else controls one is told of Pods that are `new`.
+    /// Plans the owner references of claims. A conflicting controller is only reported for `new` Pods.
     fn plan_claim_owners(&self, ordinal: i64, condemned: bool, new: bool, plan: &mut Plan) {
         let (policy, pod) = (RetentionPolicy::from_spec(self.spec), self.pod_owner(ordinal));
         for claim in self.claims_of(ordinal) {
@@ -262,12 +262,12 @@ impl StatefulSetSnapshot<'_> {
     }
 }
 
-/// The revision that a Pod was made of.
+/// Returns the name of the Pod's revision.
 pub(super) fn revision(pod: &PodSummary) -> &str {
     pod.labels.get(CONTROLLER_REVISION_HASH).map_or("", String::as_str)
 }
 
-/// Whether it runs and is ready.
+/// Returns whether the Pod is running and ready (`isRunningAndReady`).
 pub(super) fn is_ready(pod: &PodSummary) -> bool {
     pod.phase == "Running" && pod.ready.is_some()
 }

@@ -1,12 +1,11 @@
-//! Who owns the claims of a StatefulSet's Pods, so that they go when they should
-//! (`persistentVolumeClaimRetentionPolicy`, `isClaimOwnerUpToDate`).
+//! Owner references of a StatefulSet's claims (`persistentVolumeClaimRetentionPolicy`, `isClaimOwnerUpToDate`).
 
 use crate::informer::Cached;
 use k8s_openapi::api::apps::v1::StatefulSetSpec;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-/// Of a claim, only who it is and whose.
+/// Summary of a claim: name and owner references.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct ClaimSummary {
     pub(super) namespace: String,
@@ -36,7 +35,7 @@ impl ClaimSummary {
         }
     }
 
-    /// Whether it belongs to another object of this one's name, which has gone.
+    /// Returns whether the claim has a reference to a deleted object of the owner's name (`hasStaleOwnerRef`).
     pub(super) fn is_stale(&self, owner: &OwnerReference) -> bool {
         self.owners.iter().find(|known| is_named(known, owner)).is_some_and(|known| known.uid != owner.uid)
     }
@@ -50,21 +49,21 @@ fn is_named(one: &OwnerReference, other: &OwnerReference) -> bool {
     (&one.api_version, &one.kind, &one.name) == (&other.api_version, &other.kind, &other.name)
 }
 
-/// When claims go.
+/// Retention policy: when claims are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RetentionPolicy {
-    /// With their set.
+    /// With the set (`whenDeleted: Delete`).
     pub(super) deleted: bool,
-    /// With their Pod, when the set is scaled down.
+    /// With the Pod, when the set is scaled down (`whenScaled: Delete`).
     pub(super) scaled: bool,
 }
 
-/// What is to be done with a claim.
+/// Change of a claim's owner references.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct ClaimOwnerUpdate {
-    /// Its owners, if they should be others.
+    /// The new owner references, if they differ.
     pub(super) owners: Option<Vec<OwnerReference>>,
-    /// Whether somebody else controls it, which condemned the policy without effect.
+    /// Whether another object controls the claim: then the policy does not apply.
     pub(super) conflict: bool,
 }
 
@@ -78,12 +77,13 @@ impl RetentionPolicy {
         }
     }
 
-    /// Whether the set and the Pod should own a claim; `condemned`, when the Pod is one too many.
+    /// Returns whether the set, and whether the Pod should own the claim. `condemned` says whether the Pod is to be
+    /// scaled down.
     fn wanted(self, condemned: bool) -> (bool, bool) {
         (self.deleted && !(self.scaled && condemned), self.scaled && condemned)
     }
 
-    /// The owners of a claim that is new.
+    /// Returns the owner references of a new claim.
     pub(super) fn initial_owners(self, set: &OwnerReference) -> Option<Vec<OwnerReference>> {
         self.wanted(false).0.then(|| vec![set.clone()])
     }
@@ -95,7 +95,7 @@ impl RetentionPolicy {
         pod: &OwnerReference,
         condemned: bool,
     ) -> ClaimOwnerUpdate {
-        // Whoever it belongs to has gone: the garbage collector knows what becomes of it.
+        // The garbage collector handles references to deleted owners.
         if claim.is_stale(set) || claim.is_stale(pod) {
             return ClaimOwnerUpdate::default();
         }
@@ -151,7 +151,7 @@ mod tests {
         policy.update_owners(&claim, &set(), &pod(), condemned)
     }
 
-    /// The owners that a claim has in the end, by their UIDs.
+    /// Checks the UIDs of the resulting owner references.
     #[track_caller]
     fn check(policy: RetentionPolicy, condemned: bool, owners: &[OwnerReference], expected: &str) {
         let wanted = update_owners(policy, condemned, owners).owners;
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_belongs_to_whoever_it_should_go_with() {
+    fn claim_owners_follow_the_retention_policy() {
         for condemned in [false, true] {
             check(KEEP, condemned, &[], "");
             check(KEEP, condemned, &[set(), pod()], "");
@@ -182,13 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_does_not_control_a_claim_controls_it_from_now_on() {
+    fn claim_owner_reference_becomes_a_controller() {
         let last = update_owners(WITH_SET, false, &[owner("StatefulSet", "s", false)]).owners;
         assert_eq!(last, Some(vec![set()]));
     }
 
     #[test]
-    fn a_claim_of_somebody_else_stays_his() {
+    fn claim_of_another_controller_keeps_its_owner() {
         let other = OwnerReference { name: "other".into(), ..owner("StatefulSet", "o", true) };
         assert_eq!(
             update_owners(WITH_SET, false, std::slice::from_ref(&other)),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belonged_to_one_that_has_gone_is_left_alone() {
+    fn claim_of_a_deleted_owner_is_not_changed() {
         for gone in [owner("StatefulSet", "old", true), owner("Pod", "old", true)] {
             assert_eq!(update_owners(BOTH, false, std::slice::from_ref(&gone)), ClaimOwnerUpdate::default());
         }

@@ -1,4 +1,4 @@
-//! Which Pods give way to those of a new revision: from the last to the partition, so many at once as may be missing.
+//! Rolling update: deletes Pods of old revisions from the last ordinal to the partition, within `maxUnavailable`.
 
 use super::plan::{Plan, StatefulSetSnapshot, Step};
 use crate::int_or_string::{Rounding, scaled_value};
@@ -6,7 +6,7 @@ use crate::pod_summary::PodSummary;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::sync::Arc;
 
-/// All that there should be are there; none is too many.
+/// Plans the rolling update. The set must have all its replicas and no condemned Pods.
 pub(super) fn roll_out(snapshot: &StatefulSetSnapshot<'_>, plan: &mut Plan) {
     if !snapshot.is_rolling() {
         return;
@@ -16,7 +16,7 @@ pub(super) fn roll_out(snapshot: &StatefulSetSnapshot<'_>, plan: &mut Plan) {
     plan.steps.extend(gone.into_iter().map(Step::DeletePod));
 }
 
-/// The last that has an old revision, if all after it serve.
+/// Returns the last Pod of an old revision, if all Pods after it are healthy.
 fn next_outdated_pod(snapshot: &StatefulSetSnapshot<'_>) -> Vec<Arc<PodSummary>> {
     let (start, end) = snapshot.range();
     let from = start.saturating_add(snapshot.partition());
@@ -30,7 +30,7 @@ fn next_outdated_pod(snapshot: &StatefulSetSnapshot<'_>) -> Vec<Arc<PodSummary>>
     vec![]
 }
 
-/// As many as may be missing beside those that are (`updateStatefulSetAfterInvariantEstablished`).
+/// Returns as many Pods of old revisions as `maxUnavailable` allows (`updateStatefulSetAfterInvariantEstablished`).
 fn pods_to_replace(snapshot: &StatefulSetSnapshot<'_>) -> Vec<Arc<PodSummary>> {
     let (start, end) = snapshot.range();
     let serving = snapshot.pods.range(start..end).filter(|(_, pod)| snapshot.is_healthy(pod)).count();
@@ -43,13 +43,13 @@ fn pods_to_replace(snapshot: &StatefulSetSnapshot<'_>) -> Vec<Arc<PodSummary>> {
     if snapshot.is_monotonic() {
         return old().take(room).cloned().collect();
     }
-    // Those that do not serve are missed by nobody. If they had to wait for themselves to serve, a template that cannot
-    // run could never be put right.
+    // Unhealthy Pods are always replaced. If they had to become healthy first, a template that cannot run could never
+    // be corrected.
     let broken = old().filter(|pod| !snapshot.is_healthy(pod));
     broken.chain(old().filter(|pod| snapshot.is_healthy(pod)).take(room)).cloned().collect()
 }
 
-/// `getStatefulSetMaxUnavailable`.
+/// Returns `maxUnavailable`, at least 1 (`getStatefulSetMaxUnavailable`).
 fn max_unavailable(snapshot: &StatefulSetSnapshot<'_>) -> i32 {
     let rolling = snapshot.spec.update_strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
     let one = IntOrString::Int(1);

@@ -1,4 +1,4 @@
-//! What is decided for a StatefulSet is done, and told (`StatefulPodControl`).
+//! Writes the Pods and claims of a StatefulSet and records Events (`StatefulPodControl`).
 
 use super::identity::{claims, pod, storage_matches, update_identity, update_storage};
 use super::plan::Step;
@@ -16,7 +16,7 @@ use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Resource};
 use tokio::time::Instant;
 
-/// What was written, to be waited for.
+/// Versions of the written objects, for expectations.
 #[derive(Default)]
 struct Writes {
     pods: ExpectedVersion,
@@ -24,7 +24,7 @@ struct Writes {
 }
 
 impl StatefulSetController {
-    /// Takes the steps, up to the first that fails, or that must wait.
+    /// Applies the steps up to the first that fails or has to wait.
     pub(super) async fn apply_steps(
         &mut self,
         key: &str,
@@ -55,17 +55,18 @@ impl StatefulSetController {
                 break;
             }
         }
-        // Whatever fails, what was written is waited for.
+        // Expect the writes whatever fails.
         self.pod_expectations.set(key, writes.pods, now);
         self.claim_expectations.set(key, writes.claims, now);
         match done {
-            // A namespace that goes takes all with it.
+            // The namespace controller deletes the rest.
             Err(e) if is_namespace_terminating(&e) => Ok(()),
             other => other.map(drop),
         }
     }
 
-    /// `SuccessfulCreate`: `create Pod web-0 in StatefulSet web successful`.
+    /// Records an Event such as `SuccessfulCreate`, `create Pod web-0 in StatefulSet web successful`
+    /// (`recordPodEvent`).
     async fn record_pod_event(&self, set: &StatefulSet, verb: &str, pod: &str, failure: Option<&str>) {
         let (set_name, about) = (name(set), set.object_ref(&()));
         let (result, end) = match failure {
@@ -77,7 +78,7 @@ impl StatefulSetController {
         self.control.recorder.record(&about, failure.is_some(), &reason, &message).await;
     }
 
-    /// Makes a Pod, after its claims.
+    /// Creates a Pod after its claims.
     async fn create_pod(
         &self,
         set: &StatefulSet,
@@ -98,7 +99,7 @@ impl StatefulSetController {
                 self.record_pod_event(set, "create", &pod_name, None).await;
                 Ok(true)
             }
-            // Somebody else's Pod has the name: it is tried again.
+            // Another object's Pod has the name: retry with a back-off.
             Err(e) if is_code(&e, 409) => Err(e),
             Err(e) => {
                 self.record_pod_event(set, "create", &pod_name, Some(&error_message(&e))).await;
@@ -107,8 +108,8 @@ impl StatefulSetController {
         }
     }
 
-    /// Makes the claims of a Pod that are missing, for what is to be done to it. Those that are about to go are waited
-    /// for, which is `false`.
+    /// Creates the missing claims of a Pod. Returns `false` if a claim is terminating. `verb` is the action on the
+    /// Pod that a failure is reported for.
     async fn create_claims(
         &self,
         set: &StatefulSet,
@@ -188,7 +189,7 @@ impl StatefulSetController {
         }
         let Some(owners) = owners else { return Ok(true) };
         let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace(set));
-        // One that has gone meanwhile needs no owners; one that has changed is looked at again.
+        // A deleted claim needs no owners. A changed claim is retried after a conflict.
         let Some(mut there) = api.get_opt(claim).await? else { return Ok(true) };
         there.metadata.owner_references = Some(owners.clone());
         let changed = api.replace(claim, &PostParams::default(), &there).await?;
@@ -196,7 +197,7 @@ impl StatefulSetController {
         Ok(true)
     }
 
-    /// A Pod that was adopted is told which one it is. What of it cannot be changed is told each time, as upstream does.
+    /// Updates identity and storage of an adopted Pod. Immutable fields cause an Event at each sync, as upstream.
     async fn update_pod(
         &self,
         set: &StatefulSet,
@@ -245,7 +246,7 @@ impl StatefulSetController {
                 self.record_pod_event(set, "delete", &pod.name, None).await;
                 Ok(true)
             }
-            // Gone already, or another Pod of its name.
+            // The Pod is deleted already, or replaced by another of its name.
             Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(true),
             Err(e) => {
                 self.record_pod_event(set, "delete", &pod.name, Some(&error_message(&e))).await;

@@ -1,10 +1,11 @@
-//! What the status of a StatefulSet says (`updateStatus`, `completeRollingUpdate`).
+//! Status of a StatefulSet (`updateStatus`, `completeRollingUpdate`).
 
 use super::plan::{StatefulSetSnapshot, is_ready, revision};
 use crate::pod_summary::PodSummary;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetStatus};
 
-/// `rolled` Pods were deleted for the new revision, which the Pods do not show yet.
+/// Returns the status. `rolled` is the number of Pods just deleted for the rolling update, which the informer still
+/// shows.
 pub(super) fn status(
     set: &StatefulSet,
     snapshot: &StatefulSetSnapshot<'_>,
@@ -24,7 +25,7 @@ pub(super) fn status(
     if snapshot.is_rolling() && [updated, ready, replicas] == [wanted; 3] {
         (current, name) = (updated, snapshot.update);
     }
-    // Go condemned zeros out, and so does what is read back.
+    // Go omits zeros, so the stored status has none.
     let some = |n: i32| Some(n).filter(|n| *n != 0);
     StatefulSetStatus {
         replicas,

@@ -1,25 +1,27 @@
-//! The Endpoints of a Service, as they shall be (`pkg/controller/endpoint`).
+//! Endpoints of a Service, the predecessor of EndpointSlices (`pkg/controller/endpoint`).
 
-use super::address::{HEADLESS, families, hostname, is_endpoint, is_headless, is_of_family, ports, target};
+use super::service::{
+    HEADLESS, families, hostname, is_headless, is_of_family, pod_reference, ports, should_pod_be_in_endpoints,
+};
 use crate::pod_summary::PodSummary;
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::sync::Arc;
 
-/// Who made them.
+/// Label of Endpoints: the controller that manages them.
 pub(super) const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 pub(super) const MANAGER: &str = "endpoint-controller";
-/// Says that there are more.
-const TRUNCATED: &str = "endpoints.kubernetes.io/over-capacity";
-/// There are no more addresses.
-const MOST: usize = 1000;
+/// Annotation: addresses were truncated.
+const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+/// Maximum number of addresses (`maxCapacity`).
+const MAX_ENDPOINTS: usize = 1000;
 
-/// `pods` are those that the Service selects; gives nothing when all is as it shall be.
+/// Returns the desired Endpoints, `None` if they need no update. `pods` are those that the Service selects.
 pub(super) fn endpoints(
     service: &Service,
     spec: &ServiceSpec,
     pods: &[Arc<PodSummary>],
-    is: Option<&Endpoints>,
+    existing: Option<&Endpoints>,
 ) -> Option<Endpoints> {
     let mut subsets = subsets(service, spec, pods);
     let truncated = truncate(&mut subsets);
@@ -29,7 +31,7 @@ pub(super) fn endpoints(
         labels.insert(HEADLESS.to_owned(), String::new());
     }
     labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
-    let mut shall = is.cloned().unwrap_or_else(|| Endpoints {
+    let mut desired = existing.cloned().unwrap_or_else(|| Endpoints {
         metadata: ObjectMeta {
             name: service.metadata.name.clone(),
             namespace: service.metadata.namespace.clone(),
@@ -37,23 +39,23 @@ pub(super) fn endpoints(
         },
         subsets: None,
     });
-    shall.metadata.labels = Some(labels);
-    let annotations = shall.metadata.annotations.get_or_insert_default();
-    annotations.remove(TRUNCATED);
+    desired.metadata.labels = Some(labels);
+    let annotations = desired.metadata.annotations.get_or_insert_default();
+    annotations.remove(OVER_CAPACITY);
     if truncated {
-        annotations.insert(TRUNCATED.to_owned(), "truncated".to_owned());
+        annotations.insert(OVER_CAPACITY.to_owned(), "truncated".to_owned());
     }
-    shall.metadata.annotations = shall.metadata.annotations.filter(|a| !a.is_empty());
-    shall.subsets = Some(subsets).filter(|subsets| !subsets.is_empty());
-    Some(shall).filter(|shall| is != Some(shall))
+    desired.metadata.annotations = desired.metadata.annotations.filter(|a| !a.is_empty());
+    desired.subsets = Some(subsets).filter(|subsets| !subsets.is_empty());
+    Some(desired).filter(|desired| existing != Some(desired))
 }
 
-/// Addresses with the same ports are together.
+/// Groups addresses by their ports (`RepackSubsets`).
 fn subsets(service: &Service, spec: &ServiceSpec, pods: &[Arc<PodSummary>]) -> Vec<EndpointSubset> {
     let not_ready_too = spec.publish_not_ready_addresses == Some(true);
     let family = families(spec).into_iter().next().unwrap_or_default();
     let mut all: Vec<EndpointSubset> = Vec::new();
-    for pod in pods.iter().filter(|pod| is_endpoint(pod, not_ready_too)) {
+    for pod in pods.iter().filter(|pod| should_pod_be_in_endpoints(pod, not_ready_too)) {
         let Some(ip) = pod.network.ips.iter().find(|ip| is_of_family(ip, &family)) else { continue };
         let ports = endpoint_ports(spec, pod);
         let without = spec.ports.iter().flatten().next().is_none() && is_headless(spec);
@@ -65,7 +67,7 @@ fn subsets(service: &Service, spec: &ServiceSpec, pods: &[Arc<PodSummary>]) -> V
             ip: ip.clone(),
             hostname: hostname(service, pod),
             node_name: pod.node.clone(),
-            target_ref: Some(target(pod)),
+            target_ref: Some(pod_reference(pod)),
         };
         let at = all.iter().position(|subset| subset.ports == ports).unwrap_or_else(|| {
             all.push(EndpointSubset { ports, ..EndpointSubset::default() });
@@ -92,9 +94,9 @@ fn endpoint_ports(spec: &ServiceSpec, pod: &PodSummary) -> Vec<EndpointPort> {
     all.collect()
 }
 
-/// Leaves out what is too much, those that are not ready first; gives whether there was any.
+/// Truncates the addresses to the maximum, ready ones last. Returns whether any were removed (`truncateEndpoints`).
 fn truncate(subsets: &mut Vec<EndpointSubset>) -> bool {
-    let mut room = MOST;
+    let mut room = MAX_ENDPOINTS;
     let mut cut = |list: &mut Option<Vec<EndpointAddress>>| {
         let Some(addresses) = list else { return false };
         let before = addresses.len();

@@ -1,4 +1,4 @@
-//! What the garbage collector reads of objects: their metadata, past who owns what.
+//! Metadata of objects as the garbage collector watches it, without `managedFields`.
 
 use super::Metadata;
 use api::lean::Lean;
@@ -8,17 +8,17 @@ use kube::api::DynamicObject;
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
-/// An object as it is watched.
+/// An object's metadata.
 #[derive(Debug, Clone)]
-pub(super) struct Outline(Metadata);
+pub(super) struct ObjectMetadata(Metadata);
 
-impl<'de> Deserialize<'de> for Outline {
+impl<'de> Deserialize<'de> for ObjectMetadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Lean::deserialize(deserializer).map(|Lean(metadata)| Self(metadata))
     }
 }
 
-impl Resource for Outline {
+impl Resource for ObjectMetadata {
     type DynamicType = <Metadata as Resource>::DynamicType;
     type Scope = <Metadata as Resource>::Scope;
 

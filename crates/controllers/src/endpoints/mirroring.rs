@@ -1,8 +1,7 @@
-//! EndpointSlices of Endpoints that somebody wrote for a Service that selects no Pods
-//! (`pkg/controller/endpointslicemirroring`).
+//! Mirrors Endpoints of Services without a selector to EndpointSlices (`pkg/controller/endpointslicemirroring`).
 
-use super::address::is_of_family;
-use super::slices::{Changes, MANAGED_BY, SERVICE};
+use super::endpoint_slices::{LABEL_SERVICE_NAME, MANAGED_BY, SliceChanges};
+use super::service::is_of_family;
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort as Port, EndpointSubset, Endpoints};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -11,46 +10,51 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(super) const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
-const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
-/// Endpoints in which somebody notes who leads.
-const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
-/// What is said of Endpoints only.
-const OWN: [&str; 2] =
+const LABEL_SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
+/// Annotation of Endpoints that serve as a leader election lock: they are not mirrored.
+const LEADER_ELECTION_ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
+/// Annotations that are not copied to slices.
+const ANNOTATIONS_TO_SKIP: [&str; 2] =
     ["endpoints.kubernetes.io/last-change-trigger-time", "kubectl.kubernetes.io/last-applied-configuration"];
-/// More addresses of a subset are left out.
-const MOST: usize = 1000;
-/// A slice has no more endpoints.
-const MOST_OF_A_SLICE: usize = 100;
+/// Maximum number of mirrored addresses of a subset (`--mirroring-max-endpoints-per-subset`).
+const MAX_ENDPOINTS: usize = 1000;
+/// Maximum number of endpoints of a slice.
+const MAX_ENDPOINTS_PER_SLICE: usize = 100;
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 
-/// What must change so that the slices are as the Endpoints; `existing` are those that were made so before.
-pub(super) fn mirror(endpoints: Option<&Endpoints>, existing: &[Arc<EndpointSlice>]) -> Changes {
-    let (mut changes, mut left) = (Changes::default(), existing.to_vec());
-    for mut shall in endpoints.filter(|e| is_mirrored(e)).map(slices).unwrap_or_default() {
-        let Some(at) = left.iter().position(|is| is.address_type == shall.address_type && is.ports == shall.ports)
+/// Plans the slices that mirror Endpoints. `existing` are the mirrored slices.
+pub(super) fn reconcile_mirrored_slices(
+    endpoints: Option<&Endpoints>,
+    existing: &[Arc<EndpointSlice>],
+) -> SliceChanges {
+    let (mut changes, mut left) = (SliceChanges::default(), existing.to_vec());
+    for mut desired in endpoints.filter(|e| is_mirrored(e)).map(slices).unwrap_or_default() {
+        let Some(at) = left
+            .iter()
+            .position(|existing| existing.address_type == desired.address_type && existing.ports == desired.ports)
         else {
-            changes.make.push(shall);
+            changes.create.push(desired);
             continue;
         };
-        let is = left.swap_remove(at);
-        let is_same = is.endpoints == shall.endpoints
-            && is.metadata.labels == shall.metadata.labels
-            && is.metadata.annotations == shall.metadata.annotations;
+        let observed = left.swap_remove(at);
+        let is_same = observed.endpoints == desired.endpoints
+            && observed.metadata.labels == desired.metadata.labels
+            && observed.metadata.annotations == desired.metadata.annotations;
         if !is_same {
-            let ObjectMeta { labels, annotations, .. } = shall.metadata;
-            shall.metadata = ObjectMeta { labels, annotations, ..is.metadata.clone() };
-            changes.update.push(shall);
+            let ObjectMeta { labels, annotations, .. } = desired.metadata;
+            desired.metadata = ObjectMeta { labels, annotations, ..observed.metadata.clone() };
+            changes.update.push(desired);
         }
     }
-    changes.remove = left;
+    changes.delete = left;
     changes
 }
 
 fn is_mirrored(endpoints: &Endpoints) -> bool {
     let labels = endpoints.metadata.labels.as_ref();
     let annotations = endpoints.metadata.annotations.as_ref();
-    labels.is_none_or(|l| l.get(SKIP).is_none_or(|skip| skip != "true"))
-        && annotations.is_none_or(|a| !a.contains_key(LEADER))
+    labels.is_none_or(|l| l.get(LABEL_SKIP_MIRROR).is_none_or(|skip| skip != "true"))
+        && annotations.is_none_or(|a| !a.contains_key(LEADER_ELECTION_ANNOTATION))
 }
 
 fn slices(endpoints: &Endpoints) -> Vec<EndpointSlice> {
@@ -58,7 +62,7 @@ fn slices(endpoints: &Endpoints) -> Vec<EndpointSlice> {
     for subset in endpoints.subsets.iter().flatten() {
         for family in FAMILIES {
             let of_family = of_subset(subset, family);
-            let pieces = of_family.chunks(MOST_OF_A_SLICE);
+            let pieces = of_family.chunks(MAX_ENDPOINTS_PER_SLICE);
             all.extend(pieces.map(|piece| slice(endpoints, subset, family, piece.to_vec())));
         }
     }
@@ -68,7 +72,7 @@ fn slices(endpoints: &Endpoints) -> Vec<EndpointSlice> {
 fn of_subset(subset: &EndpointSubset, family: &str) -> Vec<Endpoint> {
     let ready = subset.addresses.iter().flatten().map(|a| (a, true));
     let not_ready = subset.not_ready_addresses.iter().flatten().map(|a| (a, false));
-    let all = ready.chain(not_ready).take(MOST).filter(|(address, _)| is_of_family(&address.ip, family));
+    let all = ready.chain(not_ready).take(MAX_ENDPOINTS).filter(|(address, _)| is_of_family(&address.ip, family));
     all.map(|(address, ready)| endpoint(address, ready)).collect()
 }
 
@@ -86,10 +90,10 @@ fn endpoint(address: &EndpointAddress, ready: bool) -> Endpoint {
 fn slice(source: &Endpoints, subset: &EndpointSubset, family: &str, endpoints: Vec<Endpoint>) -> EndpointSlice {
     let name = source.metadata.name.clone().unwrap_or_default();
     let mut labels = source.metadata.labels.clone().unwrap_or_default();
-    labels.insert(SERVICE.to_owned(), name.clone());
+    labels.insert(LABEL_SERVICE_NAME.to_owned(), name.clone());
     labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
     let mut annotations = source.metadata.annotations.clone().unwrap_or_default();
-    annotations.retain(|key, _| !OWN.contains(&key.as_str()));
+    annotations.retain(|key, _| !ANNOTATIONS_TO_SKIP.contains(&key.as_str()));
     let owner = source.controller_owner_ref(&()).map(|mut owner| {
         owner.block_owner_deletion = Some(true);
         owner
@@ -128,19 +132,19 @@ mod tests {
         serde_json::from_value(json!({"metadata": metadata, "subsets": subsets})).unwrap()
     }
 
-    /// What is made, changed and removed, and the slices as they are then.
+    /// Checks how many slices are created, updated and deleted; returns the resulting slices.
     #[track_caller]
     fn check(
         endpoints: Option<&Endpoints>,
         existing: &[Arc<EndpointSlice>],
         counts: [usize; 3],
     ) -> Vec<Arc<EndpointSlice>> {
-        let Changes { make, update, remove } = mirror(endpoints, existing);
-        assert_eq!([make.len(), update.len(), remove.len()], counts);
+        let SliceChanges { create, update, delete } = reconcile_mirrored_slices(endpoints, existing);
+        assert_eq!([create.len(), update.len(), delete.len()], counts);
         let mut left = existing.to_vec();
-        left.retain(|s| !remove.iter().any(|r| Arc::ptr_eq(r, s)));
+        left.retain(|s| !delete.iter().any(|r| Arc::ptr_eq(r, s)));
         left.retain(|s| !update.iter().any(|u| u.metadata.name == s.metadata.name));
-        let named = make.into_iter().enumerate().map(|(i, mut slice)| {
+        let named = create.into_iter().enumerate().map(|(i, mut slice)| {
             slice.metadata.name = Some(format!("web-{i}-{}", slice.address_type));
             slice
         });
@@ -148,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_follow_endpoints_that_somebody_writes() {
+    fn custom_endpoints_are_mirrored_to_slices() {
         let ports = json!([{"port": 80, "protocol": "TCP"}]);
         let subset = |addresses: &Value| json!([{"addresses": addresses, "ports": ports}]);
         let one = endpoints(&json!({"a": "b"}), &subset(&json!([{"ip": "192.0.2.1", "hostname": "h"}])));
@@ -168,12 +172,12 @@ mod tests {
         let slices = check(Some(&both), &slices, [1, 1, 0]);
         check(Some(&one), &slices, [0, 1, 1]);
         check(None, &slices, [0, 0, 2]);
-        let skipped = endpoints(&json!({SKIP: "true"}), &subset(&json!([{"ip": "192.0.2.1"}])));
+        let skipped = endpoints(&json!({LABEL_SKIP_MIRROR: "true"}), &subset(&json!([{"ip": "192.0.2.1"}])));
         check(Some(&skipped), &slices, [0, 0, 2]);
     }
 
     #[test]
-    fn what_is_not_ready_says_so_and_slices_stay_small() {
+    fn mirrored_slices_are_split_and_mark_unready_endpoints() {
         let many: Vec<Value> = (0..150).map(|i| json!({"ip": format!("192.0.2.{i}")})).collect();
         let subsets = json!([{"notReadyAddresses": many, "ports": [{"port": 80}]}]);
         let slices = check(Some(&endpoints(&json!({}), &subsets)), &[], [2, 0, 0]);
