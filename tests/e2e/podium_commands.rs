@@ -73,9 +73,12 @@ fn explain_shows_reason_next_step_and_deadline(cluster: &Cluster) {
             if expected.iter().all(|e| said.contains(e)) { Ok(()) } else { Err(said) }
         });
     };
-    check("crashes", &["is Running", "container c waits, CrashLoopBackOff: back-off 10s restarting", "next check at"]);
-    check("runs", &["is Running", "container c runs since"]);
-    check("imageless", &["is Pending", "container c waits, ErrImageNeverPull"]);
+    check(
+        "crashes",
+        &["is Running", "container c is waiting: CrashLoopBackOff: back-off 10s restarting", "next check at"],
+    );
+    check("runs", &["is Running", "container c is running since"]);
+    check("imageless", &["is Pending", "container c is waiting: ErrImageNeverPull"]);
     check("unscheduled", &["not scheduled", "Unschedulable: 0/1 nodes are available"]);
     check("others", &["not scheduled", "its schedulerName is \"others\""]);
     let (done, said) = podium(cluster, &["explain", "deploy/web"]);

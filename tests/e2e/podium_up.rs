@@ -160,11 +160,11 @@ fn up_names_what_prevents_start() {
         let stderr = String::from_utf8_lossy(&stderr);
         assert!(!status.success() && expected.iter().all(|e| stderr.contains(e)), "{expected:?}: {stderr}");
     };
-    check(&mut up(&cluster.data_dir(), &[]), &["another Podium runs in", "--data-dir"]);
+    check(&mut up(&cluster.data_dir(), &[]), &["another Podium uses this data directory", "--data-dir"]);
     assert!(cluster.data_dir().join("podium.lock").exists(), "files of the other cluster must be kept");
     let mut taken = Command::new(podium_binary());
     taken.args(["up", "--bind", address, "--data-dir"]).arg(&fresh);
-    check(&mut taken, &["cannot listen on", "--bind"]);
+    check(&mut taken, &["failed to listen on", "--bind"]);
     // containerd is hidden from this process only.
     let hidden = "for d in /usr/bin /usr/sbin /usr/local/bin; do \
                   [ ! -e $d/containerd ] || mount --bind /dev/null $d/containerd; done";
@@ -178,12 +178,12 @@ fn up_names_what_prevents_start() {
     check(&mut up(&fresh, &["--feature-gates", "SidecarContainers=false"]), &[locked]);
     let alone = "RestartAllContainersOnContainerExits is enabled, but depends on features that are disabled: [NodeDeclaredFeatures]";
     check(&mut up(&fresh, &["--feature-gates", "RestartAllContainersOnContainerExits=true"]), &[alone]);
-    check(&mut up(&fresh, &["--node-name", "Not a name"]), &["cannot be a node's name"]);
+    check(&mut up(&fresh, &["--node-name", "Not a name"]), &["invalid node name"]);
     let long = format!("{}.example", "a".repeat(63));
-    check(&mut up(&fresh, &["--node-name", &long]), &["cannot be a node's name", "63"]);
-    check(&mut up(&fresh, &["--pod-cidr", "10.0.0.0"]), &["--pod-cidr", "must be an IPv4 block"]);
-    check(&mut up(&fresh, &["--pod-cidr", "10.96.0.0/24"]), &["overlaps with the addresses of Services"]);
-    check(&mut up(&fresh, &["--load-balancer-cidr", "some"]), &["--load-balancer-cidr", "an IPv4 block, or none"]);
+    check(&mut up(&fresh, &["--node-name", &long]), &["invalid node name", "63"]);
+    check(&mut up(&fresh, &["--pod-cidr", "10.0.0.0"]), &["--pod-cidr", "must be an IPv4 CIDR"]);
+    check(&mut up(&fresh, &["--pod-cidr", "10.96.0.0/24"]), &["must not overlap with the Service CIDR"]);
+    check(&mut up(&fresh, &["--load-balancer-cidr", "some"]), &["--load-balancer-cidr", "an IPv4 CIDR or none"]);
     check(&mut up(&fresh, &["--load-balancer-cidr", "127.0.0.0/24"]), &["overlap", "--load-balancer-cidr"]);
     let unmade = dir.path().join("unmade");
     // Another user in a user namespace, which is root to the files, so that it can read the binary.
@@ -193,16 +193,13 @@ fn up_names_what_prevents_start() {
     assert!(!unmade.exists());
     check(&mut up(&fresh, &["--runtime-endpoint", "tcp://127.0.0.1:1"]), &["use unix://"]);
     let nobody = format!("unix://{}", dir.path().join("nobody.sock").display());
-    check(
-        &mut up(&fresh, &["--runtime-endpoint", &nobody]),
-        &["--runtime-endpoint", "no container runtime answers there"],
-    );
+    check(&mut up(&fresh, &["--runtime-endpoint", &nobody]), &["--runtime-endpoint", "no container runtime responds"]);
     let none = ["--max-requests-inflight", "0", "--max-mutating-requests-inflight", "0"];
     check(&mut up(&fresh, &none), &["must add up to something positive"]);
     assert!(!fresh.exists(), "a failed start must leave nothing");
     let theirs = dir.path().join("config");
     std::fs::write(&theirs, "my other clusters").unwrap();
-    check(&mut up(&fresh, &["--kubeconfig", theirs.to_str().unwrap()]), &["did not write", "--kubeconfig"]);
+    check(&mut up(&fresh, &["--kubeconfig", theirs.to_str().unwrap()]), &["was not written by Podium", "--kubeconfig"]);
     assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "my other clusters");
     down(&fresh);
 }
