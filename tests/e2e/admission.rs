@@ -1,18 +1,21 @@
 //! What a namespace gives and allows to its Pods, and what its quotas say is used.
 
-use crate::{Alone, Shared, images};
+use crate::{Alone, Shared, image_pulls};
 use serde_json::json;
 use tests::{Cluster, PASSWORD, Registry, Setup};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a quota says what is used, refuses what is more, and has room when a Pod has ended", a_quota_is_kept),
-    ("a limit range gives a Pod its memory, in its cgroup too", a_limit_range_gives),
-    ("a namespace that enforces restricted takes no other Pods", restricted_pods_only),
+    (
+        "a ResourceQuota tracks usage, denies excess and frees usage of ended Pods",
+        resource_quota_denies_excess_and_frees_ended_pods,
+    ),
+    ("a LimitRange sets a Pod's default memory limit, in its cgroup too", limit_range_sets_default_memory_limit),
+    ("a namespace that enforces restricted refuses all other Pods", restricted_namespace_refuses_other_pods),
 ];
 
 pub(crate) const ALONE: &[Alone] = &[
-    ("with AlwaysPullImages an image is pulled each time, by those who may", images_are_always_pulled),
-    ("with MutatingAdmissionPolicy a policy gives Pods a sidecar that runs", a_policy_gives_a_sidecar),
+    ("AlwaysPullImages pulls every image with the Pod's own credentials", always_pull_images_checks_credentials),
+    ("a MutatingAdmissionPolicy adds a sidecar that runs", mutating_admission_policy_adds_sidecar),
 ];
 
 fn pod(name: &str, command: &str, requests: &str) -> String {
@@ -23,7 +26,7 @@ fn pod(name: &str, command: &str, requests: &str) -> String {
     .to_string()
 }
 
-fn a_quota_is_kept(cluster: &Cluster) {
+fn resource_quota_denies_excess_and_frees_ended_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.run("create quota q --hard=requests.cpu=100m,count/pods=3,count/deployments.apps=1").ok();
     kubectl.wait_value(
@@ -62,7 +65,7 @@ fn a_quota_is_kept(cluster: &Cluster) {
     assert!(described.contains("requests.cpu            0     100m"), "{described}");
 }
 
-fn a_limit_range_gives(cluster: &Cluster) {
+fn limit_range_sets_default_memory_limit(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [
         {"type": "Container", "default": {"memory": "24Mi"}, "max": {"memory": "32Mi"}}]}});
@@ -77,7 +80,7 @@ fn a_limit_range_gives(cluster: &Cluster) {
     kubectl.run("delete pod p --wait=false").ok();
 }
 
-fn restricted_pods_only(cluster: &Cluster) {
+fn restricted_namespace_refuses_other_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
     kubectl.apply(&pod("before", "sleep 100000", "1m"));
@@ -97,24 +100,24 @@ fn restricted_pods_only(cluster: &Cluster) {
     kubectl.run("delete pod before --wait=false").ok();
 }
 
-fn images_are_always_pulled() {
+fn always_pull_images_checks_credentials() {
     let registry = Registry::start();
     let cluster = Setup::default().without_images().args(&["--enable-admission-plugins", "AlwaysPullImages"]).start();
     let kubectl = cluster.kubectl_in("default");
-    let image = images::push(&registry, "private", "1", "hello");
-    images::secret(&kubectl, "mine", registry.host(), PASSWORD);
-    kubectl.apply(&images::pod("owner", &image, "IfNotPresent", &["mine"]));
-    images::ready(&kubectl, "owner");
+    let image = image_pulls::push(&registry, "private", "1", "hello");
+    image_pulls::secret(&kubectl, "mine", registry.host(), PASSWORD);
+    kubectl.apply(&image_pulls::pod("owner", &image, "IfNotPresent", &["mine"]));
+    image_pulls::ready(&kubectl, "owner");
     assert_eq!(kubectl.value("pod/owner", "/spec/containers/0/imagePullPolicy"), "Always");
     // It is there, and yet only for those who may pull it.
-    kubectl.apply(&images::pod("stranger", &image, "Never", &[]));
-    images::waits(&kubectl, "stranger", "ImagePullBackOff");
-    kubectl.apply(&images::pod("friend", &image, "Never", &["mine"]));
-    images::ready(&kubectl, "friend");
-    assert_eq!(images::told(&kubectl, "friend", "Pulling"), [format!("Pulling image {image:?}")]);
+    kubectl.apply(&image_pulls::pod("stranger", &image, "Never", &[]));
+    image_pulls::waits(&kubectl, "stranger", "ImagePullBackOff");
+    kubectl.apply(&image_pulls::pod("friend", &image, "Never", &["mine"]));
+    image_pulls::ready(&kubectl, "friend");
+    assert_eq!(image_pulls::told(&kubectl, "friend", "Pulling"), [format!("Pulling image {image:?}")]);
 }
 
-fn a_policy_gives_a_sidecar() {
+fn mutating_admission_policy_adds_sidecar() {
     let cluster = Setup::default().args(&["--feature-gates", "MutatingAdmissionPolicy=true"]).start();
     let kubectl = cluster.kubectl_in("default");
     let side = "Object{spec: Object.spec{initContainers: [Object.spec.initContainers{name: 'side', image: object.spec.containers[0].image, stdin: true, restartPolicy: 'Always'}]}}";

@@ -6,7 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 use tests::{Setup, wait_for};
 
-pub(crate) const TESTS: &[Alone] = &[("an audit log says who did what, from the first request to the last", says)];
+pub(crate) const TESTS: &[Alone] = &[(
+    "the audit log records each request's user and verb from the first to the last",
+    audit_log_records_every_request,
+)];
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -22,7 +25,7 @@ fn events(log: &Path) -> Vec<Value> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-fn says() {
+fn audit_log_records_every_request() {
     let dir = tempfile::tempdir().unwrap();
     let (policy, log) = (dir.path().join("policy.yaml"), dir.path().join("logs/audit.log"));
     std::fs::write(&policy, POLICY).unwrap();

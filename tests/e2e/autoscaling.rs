@@ -6,9 +6,12 @@ use std::time::Duration;
 use tests::{Cluster, Kubectl, eventually, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("an autoscaler keeps a Deployment within its bounds, and says what it cannot measure", bounds),
-    ("an autoscaler finds the scale of a custom kind, and says what it does not find", custom_kinds),
-    ("what Pods use makes more of them, and fewer once they rest", loads),
+    (
+        "an autoscaler keeps its replica bounds and reports missing metrics",
+        autoscaler_keeps_bounds_and_reports_missing_metrics,
+    ),
+    ("an autoscaler scales a custom resource and reports a missing scale", autoscaler_scales_custom_resource),
+    ("CPU load scales a Deployment up, and idle Pods scale it down", cpu_load_scales_deployment_up_and_down),
 ];
 
 /// A Deployment called `web`, whose containers run a script.
@@ -40,7 +43,7 @@ fn measured(kubectl: &Kubectl, what: &str, expected: i64) {
     });
 }
 
-fn bounds(cluster: &Cluster) {
+fn autoscaler_keeps_bounds_and_reports_missing_metrics(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     deployment(&kubectl, "sleep 100000", &json!({}));
     kubectl.run("autoscale deployment web --cpu-percent=50 --min=2 --max=3").ok();
@@ -69,7 +72,7 @@ fn bounds(cluster: &Cluster) {
     kubectl.run("delete hpa,deployment web").ok();
 }
 
-fn custom_kinds(cluster: &Cluster) {
+fn autoscaler_scales_custom_resource(cluster: &Cluster) {
     let (kubectl, group) = (cluster.kubectl(), "scaled.example.com");
     let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
         "labelSelectorPath": ".status.selector"});
@@ -98,7 +101,7 @@ fn custom_kinds(cluster: &Cluster) {
     kubectl.run(&format!("delete crd foos.{group}")).ok();
 }
 
-fn loads(cluster: &Cluster) {
+fn cpu_load_scales_deployment_up_and_down(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let resources = json!({"requests": {"cpu": "50m"}, "limits": {"cpu": "100m"}});
     deployment(&kubectl, "while [ ! -e /tmp/rest ]; do :; done; sleep 100000", &resources);

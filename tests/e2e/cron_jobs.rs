@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a CronJob starts a Job when its time has come, and notes its end", starts),
-    ("a CronJob keeps as many ended Jobs as it should", keeps),
-    ("a CronJob whose Job still runs starts none, or one in its place", is_busy),
-    ("kubectl runs the Job of a CronJob at once", runs_at_once),
+    ("a CronJob starts a Job on schedule and records its end", cron_job_starts_job_on_schedule),
+    ("a CronJob keeps the finished Jobs of its history limits", cron_job_keeps_history_limits),
+    ("a CronJob obeys its concurrencyPolicy while a Job runs", cron_job_obeys_concurrency_policy),
+    ("kubectl create job --from=cronjob runs a Job at once", job_from_cron_job_runs_at_once),
 ];
 
 /// A CronJob called `tick`, whose Pods run a script.
@@ -59,7 +59,7 @@ fn gone(kubectl: &Kubectl) {
     eventually("all goes with it", || kubectl.run("get jobs,pods -o name").is_ok_and(str::is_empty));
 }
 
-fn starts(cluster: &Cluster) {
+fn cron_job_starts_job_on_schedule(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     cron_job(&kubectl, &json!({"timeZone": "Europe/Berlin"}), "true");
     eventually("a Job is started", || !jobs(&kubectl).is_empty());
@@ -88,7 +88,7 @@ fn starts(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn keeps(cluster: &Cluster) {
+fn cron_job_keeps_history_limits(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let limits = json!({"schedule": "@every 1h", "successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 0});
     cron_job(&kubectl, &limits, "true");
@@ -110,7 +110,7 @@ fn keeps(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn is_busy(cluster: &Cluster) {
+fn cron_job_obeys_concurrency_policy(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     cron_job(&kubectl, &json!({"schedule": "@every 1h", "concurrencyPolicy": "Forbid"}), "sleep 100000");
     came_before(&kubectl, 30);
@@ -127,7 +127,7 @@ fn is_busy(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn runs_at_once(cluster: &Cluster) {
+fn job_from_cron_job_runs_at_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     cron_job(&kubectl, &json!({"schedule": "0 0 1 1 *", "suspend": true}), "true");
     kubectl.run("create job now --from=cronjob/tick").ok();

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use tests::{Cluster, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("kubectl defines a custom kind, and uses its objects as all others", kubectl_uses_a_kind),
-    ("custom objects own and are owned, and go with their namespace", custom_objects_own_and_are_owned),
-    ("kube-rs installs a custom kind, and its operator runs", kube_rs_installs_a_definition),
+    ("kubectl creates a CRD and uses its objects like built-in ones", kubectl_uses_custom_resources),
+    ("custom resources own, are owned, and are deleted with their namespace", custom_resources_are_garbage_collected),
+    ("kube-rs installs a CRD and its operator runs", kube_rs_installs_crd_and_reconciles),
 ];
 
 /// A definition of CronTabs in a group of the test's own.
@@ -54,7 +54,7 @@ fn crontab(group: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": format!("{group}/v1"), "kind": "CronTab", "metadata": {"name": name}, "spec": spec})
 }
 
-fn kubectl_uses_a_kind(cluster: &Cluster) {
+fn kubectl_uses_custom_resources(cluster: &Cluster) {
     let (kubectl, group) = (cluster.kubectl(), "kubectl.example.com");
     let kind = format!("crontabs.{group}");
     kubectl.apply(&definition(group).to_string());
@@ -95,7 +95,7 @@ fn kubectl_uses_a_kind(cluster: &Cluster) {
     assert!(gone.contains("the server doesn't have a resource type") || gone.contains("could not find"), "{gone}");
 }
 
-fn custom_objects_own_and_are_owned(cluster: &Cluster) {
+fn custom_resources_are_garbage_collected(cluster: &Cluster) {
     let (kubectl, group) = (cluster.kubectl(), "owners.example.com");
     let kind = format!("crontabs.{group}");
     kubectl.apply(&definition(group).to_string());
@@ -124,7 +124,7 @@ fn custom_objects_own_and_are_owned(cluster: &Cluster) {
     kubectl.run(&format!("delete crd {kind}")).ok();
 }
 
-fn kube_rs_installs_a_definition(cluster: &Cluster) {
+fn kube_rs_installs_crd_and_reconciles(cluster: &Cluster) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let client = cluster.client(&runtime);
     let namespace = cluster.kubectl().namespace().to_owned();

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a DaemonSet has a Pod on each node, and is rolled out and undone", rolls_out),
-    ("a DaemonSet makes a Pod anew that has ended, and none where it should not be", makes_anew),
+    ("a DaemonSet runs a Pod on each node, rolls out and rolls back", daemon_set_rolls_out_and_back),
+    ("a DaemonSet replaces an ended Pod and removes Pods from excluded nodes", daemon_set_replaces_and_removes_pods),
 ];
 
 fn daemon_set(kubectl: &Kubectl, spec: &Value, container: &Value) {
@@ -45,7 +45,7 @@ fn gone(kubectl: &Kubectl) {
     });
 }
 
-fn rolls_out(cluster: &Cluster) {
+fn daemon_set_rolls_out_and_back(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     daemon_set(&kubectl, &json!({}), &json!({"env": [{"name": "A", "value": "one"}]}));
     rolled_out(&kubectl);
@@ -70,7 +70,7 @@ fn rolls_out(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn makes_anew(cluster: &Cluster) {
+fn daemon_set_replaces_and_removes_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // Its node refuses it.
     let labels = json!({"app": "agent"});

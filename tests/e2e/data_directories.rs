@@ -11,10 +11,10 @@ use std::{
 use tests::{Cluster, Kubectl, eventually, podium_binary};
 
 pub(crate) const TESTS: &[Alone] = &[
-    ("podium run uses no directory that another user has prepared", a_prepared_run_directory_is_not_used),
-    ("a data directory of another user is refused by every command", a_foreign_data_directory_is_refused),
-    ("a used data directory is private, and volumes are not", a_used_data_directory_is_private),
-    ("the administrator's certificate is the same after a restart", an_admin_certificate_is_kept),
+    ("podium run uses no directory that another user created", run_directory_of_another_user_is_not_used),
+    ("every command refuses a data directory of another user", data_directory_of_another_user_is_refused),
+    ("a data directory is private, and its volumes are accessible", data_directory_is_private_but_volumes_are_not),
+    ("the admin certificate is the same after a restart", admin_certificate_is_kept_after_restart),
 ];
 
 /// The user `nobody`.
@@ -42,7 +42,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-fn a_prepared_run_directory_is_not_used() {
+fn run_directory_of_another_user_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let (shared, manifest) = (shared_directory(dir.path()), dir.path().join("manifest.json"));
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
@@ -77,7 +77,7 @@ fn a_prepared_run_directory_is_not_used() {
     assert!(manifest.exists(), "a link was not followed");
 }
 
-fn a_foreign_data_directory_is_refused() {
+fn data_directory_of_another_user_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let shared = shared_directory(dir.path());
     let foreign = shared.join("data");
@@ -144,7 +144,7 @@ fn open_to_others(root: &Path, dir: &Path, found: &mut Vec<String>) -> usize {
 const READER: &str = "cat /config/a/b /secret/s && cat /etc/hosts /etc/resolv.conf > /dev/null && echo x > /empty/f && \
                       echo x > /dev/termination-log && id -u; sleep 100000";
 
-fn a_used_data_directory_is_private() {
+fn data_directory_is_private_but_volumes_are_not() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     let volumes = json!([
@@ -180,7 +180,7 @@ fn a_used_data_directory_is_private() {
     check(&cluster.data_dir());
 }
 
-fn an_admin_certificate_is_kept() {
+fn admin_certificate_is_kept_after_restart() {
     let mut cluster = Cluster::start(&[]);
     let read = |path: PathBuf| -> Value { serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap() };
     let first = read(cluster.kubeconfig());

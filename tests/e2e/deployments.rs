@@ -5,11 +5,14 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a Deployment is rolled out, undone and restarted", rolls_out),
-    ("a Deployment keeps enough of its Pods while it is rolled out", keeps_enough),
-    ("a Deployment that recreates ends the old before it begins the new", recreates),
-    ("a paused Deployment is scaled and not rolled out", pauses),
-    ("a Deployment that makes no progress says so", is_stuck),
+    ("a Deployment rolls out, rolls back and restarts", deployment_rolls_out_back_and_restarts),
+    ("a rolling update keeps maxUnavailable", rolling_update_keeps_max_unavailable),
+    ("a Recreate Deployment ends old Pods before it creates new ones", recreate_ends_old_pods_first),
+    ("a paused Deployment scales but does not roll out", paused_deployment_scales_but_does_not_roll_out),
+    (
+        "a Deployment without progress reports ProgressDeadlineExceeded",
+        stuck_deployment_reports_progress_deadline_exceeded,
+    ),
 ];
 
 fn deployment(kubectl: &Kubectl, spec: &Value, container: &Value) {
@@ -47,7 +50,7 @@ fn gone(kubectl: &Kubectl) {
     });
 }
 
-fn rolls_out(cluster: &Cluster) {
+fn deployment_rolls_out_back_and_restarts(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     deployment(&kubectl, &json!({}), &json!({"env": [{"name": "A", "value": "one"}]}));
     rolled_out(&kubectl);
@@ -79,7 +82,7 @@ fn rolls_out(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn keeps_enough(cluster: &Cluster) {
+fn rolling_update_keeps_max_unavailable(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let strategy = json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
     deployment(&kubectl, &json!({"strategy": strategy}), &json!({"env": [{"name": "A", "value": "one"}]}));
@@ -98,7 +101,7 @@ fn keeps_enough(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn recreates(cluster: &Cluster) {
+fn recreate_ends_old_pods_first(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let recreate = json!({"replicas": 1, "strategy": {"type": "Recreate"}});
     deployment(&kubectl, &recreate, &json!({"env": [{"name": "A", "value": "one"}]}));
@@ -116,7 +119,7 @@ fn recreates(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn pauses(cluster: &Cluster) {
+fn paused_deployment_scales_but_does_not_roll_out(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     deployment(&kubectl, &json!({"replicas": 1}), &json!({"env": [{"name": "A", "value": "one"}]}));
     rolled_out(&kubectl);
@@ -131,7 +134,7 @@ fn pauses(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn is_stuck(cluster: &Cluster) {
+fn stuck_deployment_reports_progress_deadline_exceeded(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"replicas": 1, "progressDeadlineSeconds": 2});
     deployment(&kubectl, &spec, &json!({"readinessProbe": {"exec": {"command": ["false"]}}}));

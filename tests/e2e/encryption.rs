@@ -6,8 +6,10 @@ use serde_json::json;
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 use tests::{Cluster, Kubectl, Setup};
 
-pub(crate) const TESTS: &[Alone] =
-    &[("Secrets are encrypted on the disk, through a rotation of keys and SIGKILL", encrypts_and_rotates)];
+pub(crate) const TESTS: &[Alone] = &[(
+    "Secrets are encrypted at rest, through key rotation and SIGKILL",
+    secrets_are_encrypted_through_rotation_and_sigkill,
+)];
 
 /// Values as kubectl takes them, and as objects have them.
 const OLD: (&str, &str) = ("plain-0c7d41aa-before", "cGxhaW4tMGM3ZDQxYWEtYmVmb3Jl");
@@ -62,7 +64,7 @@ fn create(kubectl: &Kubectl, name: &str, value: &str) {
     kubectl.run(&format!("create secret generic {name} --from-literal=k={value}")).ok();
 }
 
-fn encrypts_and_rotates() {
+fn secrets_are_encrypted_through_rotation_and_sigkill() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("encryption.yaml");
     configure(&path, &["identity"]);

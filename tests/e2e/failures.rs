@@ -10,17 +10,17 @@ use std::{path::Path, time::Duration};
 use tests::{Cluster, Kubectl, Process, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a container without memory is killed and says so", out_of_memory),
-    ("a container that somebody kills has not lacked memory, with a limit or without", somebody_kills),
-    ("a command that does not exist shows its errors and backs off", a_command_that_does_not_exist),
-    ("a missing Secret holds a container back until it appears", a_missing_secret),
-    ("a sandbox that dies is made again, and a Pod that never restarts ends", a_sandbox_dies),
-    ("a node refuses Pods of other systems and ports that are held", a_node_refuses),
+    ("an OOM-killed container reports OOMKilled and 137", oom_killed_container_reports_reason),
+    ("a container killed by SIGKILL is not reported as OOMKilled", sigkilled_container_is_not_oom_killed),
+    ("a missing command reports StartError and backs off", missing_command_reports_error_and_backs_off),
+    ("a missing Secret blocks a container until it is created", missing_secret_blocks_container),
+    ("a dead sandbox is recreated, and fails a Pod under Never", dead_sandbox_is_recreated_unless_never),
+    ("the kubelet rejects Pods with another OS or a used host port", kubelet_rejects_wrong_os_and_used_host_port),
 ];
 
 pub(crate) const ALONE: &[Alone] = &[
-    ("what a node has taken stays, whatever it would refuse after a restart", what_was_taken_stays),
-    ("after a restart of the machine Pods go on by their policy", the_machine_restarts),
+    ("an admitted Pod is not rejected after a restart of Podium", admitted_pod_is_not_rejected_after_restart),
+    ("after a reboot, Pods follow their restartPolicy", pods_follow_restart_policy_after_reboot),
 ];
 
 const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
@@ -45,7 +45,7 @@ fn container(kubectl: &Kubectl, name: &str) -> Value {
     kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0")
 }
 
-fn out_of_memory(cluster: &Cluster) {
+fn oom_killed_container_reports_reason(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let limit = json!({"resources": {"limits": {"memory": "16Mi"}}});
     let eat = "exec dd if=/dev/zero of=/dev/null bs=64M count=1";
@@ -60,7 +60,7 @@ fn out_of_memory(cluster: &Cluster) {
     assert!(kubectl.run("get pod never --no-headers").ok().contains("OOMKilled"));
 }
 
-fn somebody_kills(cluster: &Cluster) {
+fn sigkilled_container_is_not_oom_killed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let limit = json!({"resources": {"limits": {"memory": "64Mi"}}});
     kubectl.apply(&pod("limited", SERVE, &json!({}), &limit).to_string());
@@ -79,7 +79,7 @@ fn somebody_kills(cluster: &Cluster) {
     }
 }
 
-fn a_command_that_does_not_exist(cluster: &Cluster) {
+fn missing_command_reports_error_and_backs_off(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let missing = json!({"command": ["/no/such/program"]});
     kubectl.apply(&pod("p", "", &json!({}), &missing).to_string());
@@ -99,7 +99,7 @@ fn a_command_that_does_not_exist(cluster: &Cluster) {
     assert_eq!((&ended["reason"], &ended["exitCode"]), (&json!("Error"), &json!(127)), "{ended}");
 }
 
-fn a_missing_secret(cluster: &Cluster) {
+fn missing_secret_blocks_container(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let env = json!({"env": [{"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "words", "key": "word"}}}]});
     kubectl.apply(&pod("p", &format!("echo $WORD; {SERVE}"), &json!({}), &env).to_string());
@@ -120,7 +120,7 @@ pub(crate) fn uid(kubectl: &Kubectl, name: &str) -> String {
     kubectl.value(&format!("pod/{name}"), "/metadata/uid").as_str().unwrap().to_owned()
 }
 
-fn a_sandbox_dies(cluster: &Cluster) {
+fn dead_sandbox_is_recreated_unless_never(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("always", SERVE, &json!({}), &json!({})).to_string());
     kubectl.apply(&pod("never", SERVE, &json!({"restartPolicy": "Never"}), &json!({})).to_string());
@@ -163,7 +163,7 @@ fn refused(kubectl: &Kubectl, name: &str, reason: &str, message: &str) {
     assert!(words.contains(&format!("container \"c\" in pod \"{name}\" is not available")), "{words}");
 }
 
-fn a_node_refuses(cluster: &Cluster) {
+fn kubelet_rejects_wrong_os_and_used_host_port(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = node(&kubectl);
     let windows = json!({"nodeName": name, "os": {"name": "windows"}});
@@ -181,7 +181,7 @@ fn a_node_refuses(cluster: &Cluster) {
     kubectl.wait_value("pod/large", "/status/reason", &json!("OutOfmemory"));
 }
 
-fn what_was_taken_stays() {
+fn admitted_pod_is_not_rejected_after_restart() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     let name = node(&kubectl);
@@ -224,7 +224,7 @@ pub(crate) fn take_away(cluster: &mut Cluster, uids: &[String]) {
     }
 }
 
-fn the_machine_restarts() {
+fn pods_follow_restart_policy_after_reboot() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     let volumes = json!([{"name": "m", "emptyDir": {"medium": "Memory"}}, {"name": "v", "emptyDir": {}}]);

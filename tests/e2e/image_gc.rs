@@ -2,15 +2,15 @@
 
 use crate::{
     Alone,
-    images::{pod, ready, saying},
+    image_pulls::{pod, ready, saying},
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, time::Duration};
 use tests::{Cluster, Kubectl, Setup, wait_for};
 
 pub(crate) const TESTS: &[Alone] = &[
-    ("images that nobody uses for too long are removed", old_images_go),
-    ("images that nobody uses are removed when the disk is too full", a_full_disk_is_freed),
+    ("images unused for imageMaximumGCAge are removed", images_unused_for_maximum_age_are_removed),
+    ("unused images are removed above imageGCHighThresholdPercent", unused_images_are_removed_above_high_threshold),
 ];
 
 fn import(cluster: &Cluster, name: &str) {
@@ -42,7 +42,7 @@ fn run(kubectl: &Kubectl, name: &str) {
     ready(kubectl, name);
 }
 
-fn old_images_go() {
+fn images_unused_for_maximum_age_are_removed() {
     let kubelet = json!({"imageMinimumGCAge": "10s", "imageMaximumGCAge": "12s"});
     let cluster = Setup::default().without_images().kubelet(kubelet).start();
     let kubectl = cluster.kubectl_in("default");
@@ -67,7 +67,7 @@ fn told(kubectl: &Kubectl, reason: &str) -> Vec<String> {
     items.map(|e| e["message"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-fn a_full_disk_is_freed() {
+fn unused_images_are_removed_above_high_threshold() {
     // Each disk is fuller than this, and cannot become as empty.
     let kubelet = json!({"imageGCHighThresholdPercent": 1, "imageGCLowThresholdPercent": 0, "imageMinimumGCAge": "1s"});
     let cluster = Setup::default().without_images().kubelet(kubelet).start();

@@ -10,10 +10,10 @@ use std::{fs, path::PathBuf, time::Duration};
 use tests::{Cluster, Kubectl, Process, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("init containers run in turn, are tried again, and hold the app back", they_run_in_turn),
-    ("an init container that fails for ever backs off, and ends a Pod under Never", they_fail),
-    ("a Pod whose sandbox dies starts anew, init containers first", a_sandbox_dies),
-    ("an init container's requests count where they are larger", their_requests_count),
+    ("init containers run in order, are retried and block app containers", init_containers_run_in_order_and_block_app),
+    ("a failing init container backs off, and fails a Pod under Never", failing_init_container_backs_off_or_fails_pod),
+    ("a new sandbox runs the init containers again", new_sandbox_reruns_init_containers),
+    ("the larger requests of init containers count", larger_init_container_requests_count),
 ];
 
 fn container(name: &str, script: &str) -> Value {
@@ -44,7 +44,7 @@ fn condition(kubectl: &Kubectl, name: &str, kind: &str) -> [Value; 3] {
     ["status", "reason", "message"].map(|field| found[field].clone())
 }
 
-fn they_run_in_turn(cluster: &Cluster) {
+fn init_containers_run_in_order_and_block_app(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let first = container("first", "echo first >> /v/log; until [ -f /v/go ]; do sleep 0.1; done");
     let second = container("second", "echo second >> /v/log; [ $(wc -l < /v/log) -ge 3 ]");
@@ -66,7 +66,7 @@ fn they_run_in_turn(cluster: &Cluster) {
     assert_eq!((counts(0), counts(1)), (json!(0), json!(1)));
 }
 
-fn they_fail(cluster: &Cluster) {
+fn failing_init_container_backs_off_or_fails_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let app = container("c", "sleep 100000");
     apply(&kubectl, "loops", "Always", &[container("i", "exit 3")], &app);
@@ -92,7 +92,7 @@ fn processes(kubectl: &Kubectl) -> (Pid, Vec<Pid>) {
     (pause[0].0, others.into_iter().map(|process| process.0).collect())
 }
 
-fn a_sandbox_dies(cluster: &Cluster) {
+fn new_sandbox_reruns_init_containers(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(&kubectl, "p", "Always", &[container("i", "echo i >> /v/log")], &container("c", "cat /v/log; sleep 100000"));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
@@ -110,7 +110,7 @@ fn a_sandbox_dies(cluster: &Cluster) {
     assert_eq!(condition(&kubectl, "p", "PodReadyToStartContainers")[0], "True");
 }
 
-fn their_requests_count(cluster: &Cluster) {
+fn larger_init_container_requests_count(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let asks = |name: &str, cpu: &str, script: &str| {
         let mut c = container(name, script);

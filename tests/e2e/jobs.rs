@@ -6,21 +6,22 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a Job is complete when enough Pods have succeeded", completes),
-    ("an indexed Job tells each Pod which it is", tells_indexes),
-    ("a Job fails when its Pods fail too often", fails),
-    ("a failed Pod of a Job is replaced", replaces),
-    ("the exit code of a Pod fails a Job whose policy says so", fails_by_policy),
-    ("a Job whose policy is met ends the Pods that still run", succeeds_by_policy),
-    ("each index of a Job may fail for itself", fails_per_index),
-    ("a namespace goes in which an index of a Job waits to be tried again", goes_with_its_namespace),
-    ("a Pod of a Job that is deleted is replaced", replaces_deleted),
-    ("a suspended Job runs nothing until it is resumed", suspends),
-    ("a Job that is active for too long fails", is_late),
-    ("a Job goes some time after its end, with its Pods", goes_after_its_end),
+    ("a Job completes after enough Pods have succeeded", job_completes_after_enough_successes),
+    ("an Indexed Job gives each Pod its completion index", indexed_job_gives_pods_their_index),
+    ("a Job fails above its backoffLimit", job_fails_above_backoff_limit),
+    ("a Job replaces a failed Pod", job_replaces_failed_pod),
+    ("a podFailurePolicy fails a Job by exit code", pod_failure_policy_fails_job_by_exit_code),
+    ("a successPolicy ends a Job's remaining Pods", success_policy_ends_remaining_pods),
+    ("backoffLimitPerIndex fails each index by itself", backoff_limit_per_index_fails_indexes_separately),
+    ("a namespace is deleted while an index of a Job backs off", namespace_is_deleted_during_job_backoff),
+    ("a Job replaces a deleted Pod", job_replaces_deleted_pod),
+    ("a suspended Job runs no Pods until it is resumed", suspended_job_runs_no_pods_until_resumed),
+    ("a Job fails after its activeDeadlineSeconds", job_fails_after_active_deadline),
+    ("ttlSecondsAfterFinished deletes a Job and its Pods", ttl_after_finished_deletes_job_and_pods),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[("a Job counts each Pod once, however often Podium is killed", is_killed)];
+pub(crate) const ALONE: &[Alone] =
+    &[("a Job counts each Pod once through repeated SIGKILLs of Podium", job_counts_each_pod_once_through_sigkills)];
 
 fn job(kubectl: &Kubectl, spec: &Value, script: &str) {
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]});
@@ -63,7 +64,7 @@ fn gone(kubectl: &Kubectl) {
     eventually("its Pods go with it", || pods(kubectl).is_empty());
 }
 
-fn completes(cluster: &Cluster) {
+fn job_completes_after_enough_successes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"completions": 3, "parallelism": 2}), "exit 0");
     let complete = ended(&kubectl, "Complete");
@@ -79,7 +80,7 @@ fn completes(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn tells_indexes(cluster: &Cluster) {
+fn indexed_job_gives_pods_their_index(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(
         &kubectl,
@@ -97,7 +98,7 @@ fn tells_indexes(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn fails(cluster: &Cluster) {
+fn job_fails_above_backoff_limit(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"backoffLimit": 0}), "exit 3");
     let failed = ended(&kubectl, "Failed");
@@ -111,7 +112,7 @@ fn fails(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn replaces(cluster: &Cluster) {
+fn job_replaces_failed_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"backoffLimit": 1}), "exit 3");
     ended(&kubectl, "Failed");
@@ -120,7 +121,7 @@ fn replaces(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn fails_by_policy(cluster: &Cluster) {
+fn pod_failure_policy_fails_job_by_exit_code(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let rule = json!({"action": "FailJob", "onExitCodes": {"containerName": "c", "operator": "In", "values": [42]}});
     let spec =
@@ -136,7 +137,7 @@ fn fails_by_policy(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn succeeds_by_policy(cluster: &Cluster) {
+fn success_policy_ends_remaining_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let policy = json!({"rules": [{"succeededIndexes": "0"}]});
     let spec = json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "successPolicy": policy});
@@ -150,7 +151,7 @@ fn succeeds_by_policy(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn fails_per_index(cluster: &Cluster) {
+fn backoff_limit_per_index_fails_indexes_separately(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 0});
     job(&kubectl, &spec, "exit $JOB_COMPLETION_INDEX");
@@ -161,7 +162,7 @@ fn fails_per_index(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn goes_with_its_namespace(cluster: &Cluster) {
+fn namespace_is_deleted_during_job_backoff(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 5});
     job(&kubectl, &spec, "exit 1");
@@ -169,7 +170,7 @@ fn goes_with_its_namespace(cluster: &Cluster) {
     kubectl.run(&format!("delete namespace {} --timeout=90s", kubectl.namespace())).ok();
 }
 
-fn replaces_deleted(cluster: &Cluster) {
+fn job_replaces_deleted_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({}), "sleep 100000");
     eventually("it runs", || status(&kubectl)["ready"] == 1);
@@ -182,7 +183,7 @@ fn replaces_deleted(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn suspends(cluster: &Cluster) {
+fn suspended_job_runs_no_pods_until_resumed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"suspend": true}), "exit 0");
     eventually("it is suspended", || condition(&kubectl, "Suspended")["reason"] == "JobSuspended");
@@ -194,7 +195,7 @@ fn suspends(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn is_late(cluster: &Cluster) {
+fn job_fails_after_active_deadline(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"activeDeadlineSeconds": 2}), "sleep 100000");
     let failed = ended(&kubectl, "Failed");
@@ -205,13 +206,13 @@ fn is_late(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn goes_after_its_end(cluster: &Cluster) {
+fn ttl_after_finished_deletes_job_and_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"ttlSecondsAfterFinished": 1}), "exit 0");
     eventually("it ends, and goes", || kubectl.get("job/work").is_none() && pods(&kubectl).is_empty());
 }
 
-fn is_killed() {
+fn job_counts_each_pod_once_through_sigkills() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"completions": 12, "parallelism": 3}), "sleep 1");

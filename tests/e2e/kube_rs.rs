@@ -20,8 +20,8 @@ use std::{sync::Arc, time::Duration};
 use tests::{Cluster, eventually, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("kube-rs: of two controllers one leads, the other takes over", one_of_two_leads),
-    ("kube-rs: a controller makes, mends and cleans up what belongs to its objects", a_controller_reconciles),
+    ("kube-rs elects one leader, and the other takes over", kube_rs_leader_election_fails_over),
+    ("a kube-rs controller creates, repairs and cleans up its objects", kube_rs_controller_reconciles),
 ];
 
 /// Secrets with this label are copied; what is copied goes with them.
@@ -31,7 +31,7 @@ const ELECTION: &str = "mirror";
 /// For how long a lease is held without being renewed, in seconds.
 const HELD: i32 = 2;
 
-fn a_controller_reconciles(cluster: &Cluster) {
+fn kube_rs_controller_reconciles(cluster: &Cluster) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (client, kubectl) = (cluster.client(&runtime), cluster.kubectl());
     runtime.spawn(reconcile_all(client, kubectl.namespace().to_owned()).for_each(|_| async {}));
@@ -89,7 +89,7 @@ async fn reconcile(secret: Arc<Secret>, client: &Client) -> Result<Action, Final
     .await
 }
 
-fn one_of_two_leads(cluster: &Cluster) {
+fn kube_rs_leader_election_fails_over(cluster: &Cluster) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (client, kubectl) = (cluster.client(&runtime), cluster.kubectl());
     let lease = format!("lease/{ELECTION}");

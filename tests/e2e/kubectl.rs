@@ -5,14 +5,14 @@ use serde_json::json;
 use tests::{Cluster, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("kubectl create makes what its arguments say", create_makes_what_it_is_told),
-    ("kubectl explain knows every kind that is served", explain_knows_every_kind),
-    ("kubectl reads OpenAPI in the older form", the_older_form_is_read),
+    ("kubectl create subcommands create objects from their arguments", create_subcommands_create_objects),
+    ("kubectl explain describes every kind that is served", explain_describes_every_kind),
+    ("kubectl explain reads OpenAPI v2", explain_reads_openapi_v2),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[("kubectl drain empties a node", drain_empties_a_node)];
+pub(crate) const ALONE: &[Alone] = &[("kubectl drain evicts every Pod of a node", drain_evicts_every_pod)];
 
-fn create_makes_what_it_is_told(cluster: &Cluster) {
+fn create_subcommands_create_objects(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), [0xff, 0, 1]).unwrap();
@@ -32,7 +32,7 @@ fn create_makes_what_it_is_told(cluster: &Cluster) {
     kubectl.run(&format!("delete namespace {name} --timeout=60s")).ok();
 }
 
-fn explain_knows_every_kind(cluster: &Cluster) {
+fn explain_describes_every_kind(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let kinds = kubectl.run("api-resources --no-headers").ok();
     assert!(kinds.lines().count() > 5, "{kinds}");
@@ -55,7 +55,7 @@ fn explain_knows_every_kind(cluster: &Cluster) {
     assert!(unknown.contains("field \"nothing\" does not exist"), "{unknown}");
 }
 
-fn the_older_form_is_read(cluster: &Cluster) {
+fn explain_reads_openapi_v2(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let explain = "explain --output=plaintext-openapiv2";
     let port = kubectl.run(&format!("{explain} pod.spec.containers.ports")).ok();
@@ -71,7 +71,7 @@ fn the_older_form_is_read(cluster: &Cluster) {
     assert!(refused.contains("unknown field \"more\""), "{refused}");
 }
 
-fn drain_empties_a_node() {
+fn drain_evicts_every_pod() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl();
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"terminationGracePeriodSeconds": 1,

@@ -12,10 +12,10 @@ use std::{
 use tests::{Cluster, Kubectl, eventually, podium_binary};
 
 pub(crate) const ALONE: &[Alone] = &[
-    ("NetworkPolicies let in whom they allow, and go with their objects", ingress),
-    ("NetworkPolicies let out what they allow, from a Pod's first moment on", egress),
-    ("No Pod begins before the rules of its NetworkPolicies, not even at a boot", first_moment),
-    ("NetworkPolicies act while Podium is down, and nothing of them is left at its end", outlives),
+    ("NetworkPolicies restrict ingress until they are deleted", ingress_is_restricted_until_policy_is_deleted),
+    ("NetworkPolicies restrict egress from a Pod's start on", egress_is_restricted_from_pod_start),
+    ("NetworkPolicies are enforced before a Pod starts, even at boot", policies_are_enforced_before_pod_starts),
+    ("NetworkPolicies act while Podium is down and are removed with the cluster", policies_act_while_podium_is_down),
 ];
 
 /// A Pod that answers on ports 8080, which it calls `web`, and 8081; ready when it answers.
@@ -58,7 +58,7 @@ fn is_open_here(at: &str) -> bool {
     TcpStream::connect_timeout(&at.parse::<SocketAddr>().unwrap(), Duration::from_secs(5)).is_ok()
 }
 
-fn ingress() {
+fn ingress_is_restricted_until_policy_is_deleted() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.run("create namespace bank").ok();
@@ -119,7 +119,7 @@ fn ingress() {
     check("all policies are gone", &all(true));
 }
 
-fn egress() {
+fn egress_is_restricted_from_pod_start() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     ["web", "other", "client"].iter().for_each(|name| apply(&kubectl, name, name));
@@ -164,7 +164,7 @@ const ATTACKERS: usize = 5;
 /// How often each of them tries before it is ready.
 const TRIES: usize = 40;
 
-fn first_moment() {
+fn policies_are_enforced_before_pod_starts() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     let outside = crate::outside::Outside::new();
@@ -210,7 +210,7 @@ fn first_moment() {
     let names = (0..ATTACKERS).map(|n| format!("attacker-{n}")).chain(["friend".to_owned()]);
     let uids: Vec<String> =
         names.map(|name| kubectl.value(&format!("pod/{name}"), "/metadata/uid").as_str().unwrap().to_owned()).collect();
-    let bridge = crate::service_traffic::network(&cluster.data_dir());
+    let bridge = crate::service_proxy::network(&cluster.data_dir());
     crate::failures::take_away(&mut cluster, &uids);
     for table in own_tables(&bridge) {
         let removed = Command::new("nft").args(["delete", "table"]).args(table.split(' ').skip(1)).status().unwrap();
@@ -240,13 +240,13 @@ fn tables(bridge: &str) -> Vec<String> {
     said.lines().filter(|line| line.ends_with(&format!(" {bridge}-policies"))).map(str::to_owned).collect()
 }
 
-fn outlives() {
+fn policies_act_while_podium_is_down() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     ["web", "client"].iter().for_each(|name| apply(&kubectl, name, name));
     let web = format!("{}:8080", ready(&kubectl, "web"));
     ready(&kubectl, "client");
-    let bridge = crate::service_traffic::network(&cluster.data_dir());
+    let bridge = crate::service_proxy::network(&cluster.data_dir());
     assert_eq!(tables(&bridge), Vec::<String>::new(), "without a policy there is no table");
     policy(&kubectl, "deny", &json!({"podSelector": {"matchLabels": {"app": "web"}}}));
     check("denied", &[(&kubectl, "client", &web, false)]);

@@ -6,14 +6,14 @@ use std::time::Duration;
 use tests::{Cluster, Kubectl, Setup, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a node tells what it has, what it is and that it lives", a_node_tells_of_itself),
-    ("a node answers with its Pods, its figures and its configuration", a_node_answers),
-    ("a Pod that takes more of the disk than it may goes", over_their_limits),
+    ("a node reports its capacity, info, conditions and Lease", node_reports_capacity_info_and_lease),
+    ("a node serves its Pods, stats, metrics and configuration", node_serves_pods_stats_and_configz),
+    ("a Pod over its ephemeral-storage limit is evicted", pod_over_ephemeral_storage_limit_is_evicted),
 ];
 
 pub(crate) const ALONE: &[Alone] = &[
-    ("without memory Pods go, and those that ask for none do not come", without_memory),
-    ("without room on the disk Pods go after a while, and none comes", without_room),
+    ("memory pressure evicts Pods and rejects BestEffort Pods", memory_pressure_evicts_and_rejects_pods),
+    ("disk pressure evicts Pods after the grace period and rejects new ones", disk_pressure_evicts_and_rejects_pods),
 ];
 
 fn node(kubectl: &Kubectl) -> String {
@@ -34,7 +34,7 @@ fn pod(name: &str, script: &str, spec: &Value, container: &Value) -> String {
 
 const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
-fn a_node_tells_of_itself(cluster: &Cluster) {
+fn node_reports_capacity_info_and_lease(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = node(&kubectl);
     let drivers = kubectl.wait_value(&format!("csinode/{name}"), "/spec/drivers", &json!([]));
@@ -96,7 +96,7 @@ fn a_node_tells_of_itself(cluster: &Cluster) {
     });
 }
 
-fn a_node_answers(cluster: &Cluster) {
+fn node_serves_pods_stats_and_configz(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let volumes = json!({"volumes": [{"name": "v", "emptyDir": {}}]});
     let mounts =
@@ -193,7 +193,7 @@ fn evicted(kubectl: &Kubectl, name: &str) -> String {
     message
 }
 
-fn over_their_limits(cluster: &Cluster) {
+fn pod_over_ephemeral_storage_limit_is_evicted(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let volumes = json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]});
     let mounts = json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]});
@@ -208,7 +208,7 @@ fn over_their_limits(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/modest", "/status/phase"), "Running");
 }
 
-fn without_memory() {
+fn memory_pressure_evicts_and_rejects_pods() {
     // A machine on which nothing runs at all would have more.
     let cluster = Setup::default().kubelet(json!({"evictionHard": {"memory.available": "99.9%"}})).start();
     let kubectl = cluster.kubectl_in("default");
@@ -244,7 +244,7 @@ fn without_memory() {
     assert!(events.contains(&met) && events.iter().any(|(r, _)| r == "NodeHasInsufficientMemory"), "{events:?}");
 }
 
-fn without_room() {
+fn disk_pressure_evicts_and_rejects_pods() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = Setup::default().kubelet(json!({"evictionHard": {}})).start();
     let kubectl = cluster.kubectl_in("default");
@@ -254,7 +254,7 @@ fn without_room() {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/before").ok();
     // What nobody uses goes before Pods do: an image, and the containers of a Pod that has ended.
     let tar = dir.path().join("idle.tar");
-    test_images::busybox(&tar, &["example.com/idle:1"], &crate::images::saying("idle")).unwrap();
+    test_images::busybox(&tar, &["example.com/idle:1"], &crate::image_pulls::saying("idle")).unwrap();
     cluster.import(&tar);
     let once = json!({"nodeName": node(&kubectl), "restartPolicy": "Never"});
     kubectl.apply(&pod("ended", "echo said", &once, &json!({})));

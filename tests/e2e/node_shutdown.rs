@@ -9,8 +9,8 @@ use tests::{Cluster, Kubectl, Setup, eventually, wait_for};
 use tokio::runtime::Runtime;
 
 pub(crate) const TESTS: &[Alone] = &[
-    ("Pods end before their machine goes down, ordinary ones first", pods_end_first),
-    ("without systemd-logind a node goes down at once, and says so", no_logind),
+    ("graceful node shutdown ends ordinary Pods before critical ones", node_shutdown_ends_ordinary_pods_first),
+    ("without systemd-logind, node shutdown is not graceful and logs so", missing_logind_disables_graceful_shutdown),
 ];
 
 const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
@@ -61,7 +61,7 @@ fn until_not_ready(kubectl: &Kubectl) {
     eventually("the node to say that it goes down", || ready(kubectl) == down);
 }
 
-fn pods_end_first() {
+fn node_shutdown_ends_ordinary_pods_first() {
     let runtime = Runtime::new().unwrap();
     let logind = runtime.block_on(Logind::start(Duration::from_secs(60)));
     let dir = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ fn pods_end_first() {
     terminated(&kubectl, "pod/ordinary");
 }
 
-fn no_logind() {
+fn missing_logind_disables_graceful_shutdown() {
     let dir = tempfile::tempdir().unwrap();
     let nowhere = format!("unix:path={}", dir.path().join("none").display());
     let cluster = node(dir.path(), &nowhere);

@@ -11,8 +11,8 @@ use std::{
 use tests::{Setup, podium_binary};
 
 pub(crate) const ALONE: &[Alone] = &[
-    ("Pods of a class whose handler is crun live and die as those of runc", a_class_has_crun),
-    ("crun can be the runtime of all Pods", crun_is_the_default),
+    ("Pods of the RuntimeClass crun behave like those of runc", crun_class_behaves_like_runc),
+    ("--default-runtime crun runs all Pods with crun", default_runtime_crun_runs_all_pods),
 ];
 
 /// Where both versions of cgroups have controllers, crun starts nothing. It is shown a machine without the second one.
@@ -41,7 +41,7 @@ fn calls(dir: &Path) -> String {
     fs::read_to_string(dir.join("calls")).unwrap_or_default()
 }
 
-fn a_class_has_crun() {
+fn crun_class_behaves_like_runc() {
     let dir = tempfile::tempdir().unwrap();
     noting_crun(dir.path());
     let cluster = Setup::default().env("PATH", &search_path(dir.path())).start();
@@ -84,7 +84,7 @@ fn a_class_has_crun() {
     assert!([" create ", " exec ", " delete "].iter().all(|call| calls.contains(call)), "{calls}");
 }
 
-fn crun_is_the_default() {
+fn default_runtime_crun_runs_all_pods() {
     let dir = tempfile::tempdir().unwrap();
     noting_crun(dir.path());
     let manifest = dir.path().join("pod.yaml");

@@ -6,18 +6,24 @@ use std::time::Duration;
 use tests::{Cluster, Kubectl, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a container is ready when its readiness probe passes", readiness_probes_pass),
-    ("a readiness probe that fails says why and restarts nothing", readiness_probes_fail),
-    ("readiness comes and goes with what the probe finds", readiness_comes_and_goes),
-    ("a container whose liveness probe fails is restarted", liveness_restarts),
-    ("a container that its liveness probe ends runs again although it ends well", one_that_ends_well),
-    ("other probes wait until the startup probe has passed", startup_comes_first),
-    ("a container whose startup probe fails is restarted", startup_restarts),
-    ("a probe's own grace period kills a deaf container", the_probes_own_grace),
-    ("a redirect to another host is a success with a warning", a_redirect_elsewhere),
-    ("a sidecar has all three probes, and its readiness counts", sidecars_are_probed),
-    ("readiness is probed while a Pod ends", readiness_goes_on),
-    ("a probe's command that takes too long ends with all that it started", commands_end_whole),
+    ("a container is ready when its readiness probe passes", readiness_probe_success_makes_ready),
+    ("a failed readiness probe reports its reason and restarts nothing", readiness_failure_is_reported_without_restart),
+    ("readiness follows the results of the probe", readiness_follows_probe_results),
+    (
+        "liveness failure restarts the container after the threshold",
+        liveness_failure_restarts_container_after_threshold,
+    ),
+    (
+        "a container killed by its liveness probe restarts despite exit code 0",
+        liveness_kill_restarts_despite_exit_code_0,
+    ),
+    ("other probes wait until the startup probe has succeeded", startup_probe_delays_other_probes),
+    ("startup probe failure restarts the container", startup_failure_restarts_container),
+    ("terminationGracePeriodSeconds of a probe overrides that of the Pod", probe_grace_period_overrides_pod),
+    ("a redirect to another host is a success with a warning", redirect_to_another_host_is_a_warning),
+    ("a sidecar supports all three probes, and its readiness counts", sidecar_probes_count_for_readiness),
+    ("readiness probes continue while a Pod terminates", readiness_probes_continue_during_termination),
+    ("a timed-out exec probe ends with all its child processes", exec_probe_timeout_kills_process_tree),
 ];
 
 /// Serves `/www` on 8080; `setup` runs before.
@@ -54,7 +60,7 @@ fn container(kubectl: &Kubectl, pod: &str) -> Value {
     kubectl.value(&format!("pod/{pod}"), "/status/containerStatuses/0")
 }
 
-fn readiness_probes_pass(cluster: &Cluster) {
+fn readiness_probe_success_makes_ready(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let handlers = [
         ("exec", json!({"exec": {"command": ["test", "-f", "/www/$(PAGE)"]}})),
@@ -70,7 +76,7 @@ fn readiness_probes_pass(cluster: &Cluster) {
     }
 }
 
-fn readiness_probes_fail(cluster: &Cluster) {
+fn readiness_failure_is_reported_without_restart(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let cases = [
         ("exec", json!({"exec": {"command": ["cat", "/none"]}}), "cat: can't open '/none': No such file or directory"),
@@ -99,7 +105,7 @@ fn readiness_probes_fail(cluster: &Cluster) {
     }
 }
 
-fn readiness_comes_and_goes(cluster: &Cluster) {
+fn readiness_follows_probe_results(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"exec": {"command": ["cat", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
     apply(&kubectl, "p", &serve(""), &json!({"readinessProbe": probe}));
@@ -112,7 +118,7 @@ fn readiness_comes_and_goes(cluster: &Cluster) {
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
 
-fn liveness_restarts(cluster: &Cluster) {
+fn liveness_failure_restarts_container_after_threshold(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"httpGet": {"path": "/alive", "port": "web"}, "periodSeconds": 1, "failureThreshold": 2});
     apply(&kubectl, "p", &serve("touch /www/alive;"), &json!({"livenessProbe": probe}));
@@ -125,7 +131,7 @@ fn liveness_restarts(cluster: &Cluster) {
 }
 
 /// Under OnFailure no end with 0 is followed by another run, but for this one, of which the API must hear.
-fn one_that_ends_well(cluster: &Cluster) {
+fn liveness_kill_restarts_despite_exit_code_0(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe =
         json!({"exec": {"command": ["test", "!", "-e", "/tmp/broken"]}, "periodSeconds": 1, "failureThreshold": 1});
@@ -142,7 +148,7 @@ fn one_that_ends_well(cluster: &Cluster) {
     assert!(status["state"]["running"].is_object(), "{status}");
 }
 
-fn startup_comes_first(cluster: &Cluster) {
+fn startup_probe_delays_other_probes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let file = |path: &str| json!({"exec": {"command": ["cat", path]}, "periodSeconds": 1, "failureThreshold": 1});
     let mut startup = file("/tmp/started");
@@ -162,7 +168,7 @@ fn startup_comes_first(cluster: &Cluster) {
     assert!(events.iter().all(|(_, message)| !message.contains("Liveness")), "{events:?}");
 }
 
-fn startup_restarts(cluster: &Cluster) {
+fn startup_failure_restarts_container(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"tcpSocket": {"port": 9}, "periodSeconds": 1, "failureThreshold": 2});
     apply(&kubectl, "p", &serve(""), &json!({"startupProbe": probe}));
@@ -170,7 +176,7 @@ fn startup_restarts(cluster: &Cluster) {
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
 }
 
-fn the_probes_own_grace(cluster: &Cluster) {
+fn probe_grace_period_overrides_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"exec": {"command": ["cat", "/tmp/alive"]}, "periodSeconds": 1, "failureThreshold": 1,
         "terminationGracePeriodSeconds": 1});
@@ -184,7 +190,7 @@ fn the_probes_own_grace(cluster: &Cluster) {
     kubectl.run("delete pod p --grace-period=0 --force").ok();
 }
 
-fn a_redirect_elsewhere(cluster: &Cluster) {
+fn redirect_to_another_host_is_a_warning(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let answer = "HTTP/1.1 302 Found\\r\\nLocation: http://example.com/\\r\\nContent-Length: 5\\r\\n\\r\\nmoved";
     let script = format!("while :; do printf '{answer}' | nc -l -p 8080; done");
@@ -199,7 +205,7 @@ fn a_redirect_elsewhere(cluster: &Cluster) {
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
 
-fn sidecars_are_probed(cluster: &Cluster) {
+fn sidecar_probes_count_for_readiness(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let file = |path: &str| json!({"exec": {"command": ["cat", path]}, "periodSeconds": 1, "failureThreshold": 1});
     let mut startup = file("/tmp/started");
@@ -226,7 +232,7 @@ fn sidecars_are_probed(cluster: &Cluster) {
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
 
-fn readiness_goes_on(cluster: &Cluster) {
+fn readiness_probes_continue_during_termination(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"exec": {"command": ["cat", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
     let fields = json!({"readinessProbe": probe, "terminationGracePeriodSeconds": 600});
@@ -242,7 +248,7 @@ fn readiness_goes_on(cluster: &Cluster) {
     kubectl.run("delete pod p --grace-period=0 --force").ok();
 }
 
-fn commands_end_whole(cluster: &Cluster) {
+fn exec_probe_timeout_kills_process_tree(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // One that stays, one that leaves, and one that shares nothing with the command but its beginning.
     let script = "sleep 4711 & (sleep 4712 &) & setsid sleep 4713 & sleep 4714; true";

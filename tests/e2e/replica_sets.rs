@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a ReplicaSet replaces a Pod that goes, and scales", replaces_and_scales),
-    ("a ReplicaSet adopts what it selects, and lets go what it does not", adopts_and_releases),
-    ("a ReplicaSet that may not make Pods says why", says_why),
+    ("a ReplicaSet replaces deleted Pods and scales", replica_set_replaces_pods_and_scales),
+    ("a ReplicaSet adopts matching Pods and releases others", replica_set_adopts_and_releases_pods),
+    ("a ReplicaSet reports ReplicaFailure when Pods are forbidden", replica_set_reports_replica_failure),
 ];
 
 fn template(labels: &Value) -> Value {
@@ -33,7 +33,7 @@ fn status(kubectl: &Kubectl) -> [i64; 3] {
         .map(|field| kubectl.value("replicaset/web", &format!("/status/{field}")).as_i64().unwrap_or(0))
 }
 
-fn replaces_and_scales(cluster: &Cluster) {
+fn replica_set_replaces_pods_and_scales(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     set(&kubectl, 2);
     eventually("two Pods are ready", || status(&kubectl) == [2, 2, 2]);
@@ -53,7 +53,7 @@ fn replaces_and_scales(cluster: &Cluster) {
     eventually("its Pods go with it", || pods(&kubectl, "app=web").is_empty());
 }
 
-fn adopts_and_releases(cluster: &Cluster) {
+fn replica_set_adopts_and_releases_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mut pod = template(&json!({"app": "web"}));
     pod["apiVersion"] = json!("v1");
@@ -72,7 +72,7 @@ fn adopts_and_releases(cluster: &Cluster) {
     assert_eq!(pods(&kubectl, "app=other"), ["stray"]);
 }
 
-fn says_why(cluster: &Cluster) {
+fn replica_set_reports_replica_failure(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let labels = json!({"app": "web"});
     let mut template = template(&labels);

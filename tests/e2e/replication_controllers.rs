@@ -4,8 +4,10 @@ use crate::Shared;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
-pub(crate) const TESTS: &[Shared] =
-    &[("a ReplicationController keeps its Pods, scales, adopts and is budgeted", keeps_its_pods)];
+pub(crate) const TESTS: &[Shared] = &[(
+    "a ReplicationController keeps its Pods, scales, adopts and has a budget",
+    replication_controller_keeps_scales_and_adopts,
+)];
 
 fn pods(kubectl: &Kubectl) -> Vec<String> {
     let names = kubectl.run("get pods -l app=web -o name").ok();
@@ -17,7 +19,7 @@ fn counts(kubectl: &Kubectl) -> [i64; 3] {
         .map(|field| kubectl.value("replicationcontroller/web", &format!("/status/{field}")).as_i64().unwrap_or(0))
 }
 
-fn keeps_its_pods(cluster: &Cluster) {
+fn replication_controller_keeps_scales_and_adopts(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let labels = json!({"app": "web"});
     let template = json!({"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 0,

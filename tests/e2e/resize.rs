@@ -6,13 +6,13 @@ use std::path::Path;
 use tests::{Cluster, Kubectl, eventually, pod_cgroup};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a resize changes the cgroups of what runs, and nothing restarts", a_resize_needs_no_restart),
-    ("a resize restarts a container whose policy says so", a_resize_restarts),
-    ("a resize that does not fit waits, and one that never will is told", a_resize_waits),
-    ("memory that is in use is not taken away by a resize", memory_in_use_stays),
-    ("what a resize may not change is refused", wrong_resizes_are_refused),
-    ("a volume that shows what a container has follows a resize", a_volume_follows),
-    ("a Pod with resources of its own shares them among its containers", pod_level_resources),
+    ("a resize changes cgroups without a restart", resize_changes_cgroups_without_restart),
+    ("a resize restarts a container with resizePolicy RestartContainer", resize_restarts_by_resize_policy),
+    ("an unfitting resize is Deferred, and an impossible one Infeasible", unfitting_resize_is_deferred_or_infeasible),
+    ("a resize does not lower the memory limit below current usage", resize_keeps_memory_in_use),
+    ("a resize that changes forbidden fields is refused", invalid_resize_is_refused),
+    ("a downwardAPI volume follows a resize", downward_api_volume_follows_resize),
+    ("pod-level resources are shared among containers", pod_level_resources_are_shared),
 ];
 
 fn amounts(cpu: &str, memory: &str) -> Value {
@@ -70,7 +70,7 @@ fn limits(kubectl: &Kubectl, container: bool) -> (i64, i64) {
     (quota, number(&dir("memory"), ["memory.limit_in_bytes", "memory.max"]))
 }
 
-fn a_resize_needs_no_restart(cluster: &Cluster) {
+fn resize_changes_cgroups_without_restart(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl, &pod("sleep 100000", &amounts("20m", "20Mi"), &amounts("100m", "40Mi"), &json!([])));
     assert_eq!((limits(&kubectl, true), limits(&kubectl, false)), ((10_000, 40 << 20), (10_000, 40 << 20)));
@@ -95,7 +95,7 @@ fn a_resize_needs_no_restart(cluster: &Cluster) {
     kubectl.run("delete pod p").ok();
 }
 
-fn a_volume_follows(cluster: &Cluster) {
+fn downward_api_volume_follows_resize(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mut pod = pod("sleep 100000", &amounts("20m", "20Mi"), &amounts("100m", "40Mi"), &json!([]));
     let field = json!({"containerName": "c", "resource": "requests.cpu", "divisor": "1m"});
@@ -109,7 +109,7 @@ fn a_volume_follows(cluster: &Cluster) {
     kubectl.run("delete pod p").ok();
 }
 
-fn a_resize_restarts(cluster: &Cluster) {
+fn resize_restarts_by_resize_policy(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let policy = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
     let script = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
@@ -127,7 +127,7 @@ fn a_resize_restarts(cluster: &Cluster) {
     kubectl.run("delete pod p").ok();
 }
 
-fn a_resize_waits(cluster: &Cluster) {
+fn unfitting_resize_is_deferred_or_infeasible(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let node = kubectl.run("get nodes -o name").ok().trim().to_owned();
     let capacity = kubectl.value(&node, "/status/allocatable/cpu");
@@ -163,7 +163,7 @@ fn a_resize_waits(cluster: &Cluster) {
     kubectl.run("delete pod p --now").ok();
 }
 
-fn memory_in_use_stays(cluster: &Cluster) {
+fn resize_keeps_memory_in_use(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let script = "dd if=/dev/zero of=/dev/shm/x bs=1M count=30 2>/dev/null; echo full; sleep 100000";
     run(&kubectl, &pod(script, &amounts("10m", "10Mi"), &amounts("500m", "60Mi"), &json!([])));
@@ -183,7 +183,7 @@ fn memory_in_use_stays(cluster: &Cluster) {
     kubectl.run("delete pod p --now").ok();
 }
 
-fn wrong_resizes_are_refused(cluster: &Cluster) {
+fn invalid_resize_is_refused(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl, &pod("sleep 100000", &amounts("10m", "10Mi"), &amounts("50m", "20Mi"), &json!([])));
     for (resources, expected) in [
@@ -207,7 +207,7 @@ fn wrong_resizes_are_refused(cluster: &Cluster) {
     kubectl.run("delete pod p --now").ok();
 }
 
-fn pod_level_resources(cluster: &Cluster) {
+fn pod_level_resources_are_shared(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mut pod = pod("sleep 100000", &json!({"cpu": "10m"}), &json!({}), &json!([]));
     pod["spec"]["resources"] = json!({"limits": amounts("200m", "64Mi")});

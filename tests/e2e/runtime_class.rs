@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a Pod runs with the handler of its class and carries its overhead", a_class_is_used),
-    ("a Pod whose handler the runtime does not know gets no sandbox", an_unknown_handler_is_told),
-    ("a RuntimeClass that is missing is told", a_missing_class_is_told),
+    ("a Pod uses the handler and overhead of its RuntimeClass", pod_uses_handler_and_overhead_of_runtime_class),
+    ("an unknown handler fails sandbox creation", unknown_handler_fails_sandbox_creation),
+    ("a missing RuntimeClass is reported", missing_runtime_class_is_reported),
 ];
 
 /// Makes a class that belongs to this test alone, and gives its name.
@@ -47,7 +47,7 @@ fn no_sandbox(kubectl: &Kubectl, why: &str) {
     assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/state/waiting/reason"), "ContainerCreating");
 }
 
-fn a_class_is_used(cluster: &Cluster) {
+fn pod_uses_handler_and_overhead_of_runtime_class(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = class(&kubectl, "runc", &json!({"overhead": {"podFixed": {"memory": "44Mi", "cpu": "10m"}}}));
     let row = kubectl.run(&format!("get runtimeclass {name} --no-headers")).ok();
@@ -74,7 +74,7 @@ fn a_class_is_used(cluster: &Cluster) {
     kubectl.run("delete pod p").ok();
 }
 
-fn an_unknown_handler_is_told(cluster: &Cluster) {
+fn unknown_handler_fails_sandbox_creation(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = class(&kubectl, "nobody", &json!({}));
     kubectl.apply(&pod(&name, &json!({})));
@@ -82,7 +82,7 @@ fn an_unknown_handler_is_told(cluster: &Cluster) {
     kubectl.run("delete pod p --timeout=30s").ok();
 }
 
-fn a_missing_class_is_told(cluster: &Cluster) {
+fn missing_runtime_class_is_reported(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let refused = kubectl.args(&["create", "-f", "-"], &pod("nothing", &json!({}))).failed();
     assert!(refused.contains("pods \"p\" is forbidden: pod rejected: RuntimeClass \"nothing\" not found"), "{refused}");

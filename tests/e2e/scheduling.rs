@@ -5,19 +5,19 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, Shell, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a Pod waits for a node with its labels, and takes one that gets them", a_node_selector_waits),
-    ("required node affinity keeps a Pod waiting until a node matches", required_affinity_waits),
-    ("a Pod that asks for more than there is waits, and says for what", too_much_is_told),
-    ("a Pod with scheduling gates waits until the last one is gone", gates_hold_back),
-    ("a Pod with a nodeName needs no scheduler", a_node_name_needs_no_scheduler),
-    ("what others put into a node's capacity is given out, each once", extended_resources_are_given_out),
-    ("a Pod with a claim to a device or to storage waits for it", claims_wait),
-    ("a node refuses a Pod that was put upon it and does not match", a_node_refuses_what_does_not_match),
+    ("nodeSelector keeps a Pod Pending until a node gets the labels", node_selector_keeps_pod_pending),
+    ("required node affinity keeps a Pod Pending until a node matches", required_node_affinity_keeps_pod_pending),
+    ("a Pod that requests too much is Pending with the resource named", insufficient_resources_are_reported),
+    ("scheduling gates block scheduling until all are removed", scheduling_gates_block_scheduling),
+    ("a Pod with a nodeName bypasses the scheduler", node_name_bypasses_scheduler),
+    ("extended resources are allocated once", extended_resources_are_allocated_once),
+    ("a Pod waits for its ResourceClaim or PersistentVolumeClaim", pod_waits_for_its_claims),
+    ("the kubelet rejects a bound Pod that does not match its node", kubelet_rejects_mismatched_pod),
 ];
 
 pub(crate) const ALONE: &[Alone] = &[
-    ("taints keep Pods away that do not tolerate them", taints_keep_pods_away),
-    ("nothing comes to a node that is cordoned", a_cordoned_node_gets_nothing),
+    ("a NoSchedule taint repels Pods without a toleration", no_schedule_taint_repels_pods),
+    ("a cordoned node gets no new Pods", cordoned_node_gets_no_pods),
 ];
 
 fn pod(name: &str, spec: &Value) -> String {
@@ -64,7 +64,7 @@ fn own_label(kubectl: &Kubectl) -> String {
     format!("example.com/{}", kubectl.namespace())
 }
 
-fn a_node_selector_waits(cluster: &Cluster) {
+fn node_selector_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, label) = (node(&kubectl), own_label(&kubectl));
     kubectl.apply(&pod("p", &json!({"nodeSelector": {&label: "ssd"}})));
@@ -82,7 +82,7 @@ fn a_node_selector_waits(cluster: &Cluster) {
     );
 }
 
-fn required_affinity_waits(cluster: &Cluster) {
+fn required_node_affinity_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, label) = (node(&kubectl), own_label(&kubectl));
     let required = |term: Value| json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}});
@@ -111,7 +111,7 @@ fn required_affinity_waits(cluster: &Cluster) {
     kubectl.run(&format!("label node {node} {label}-")).ok();
 }
 
-fn too_much_is_told(cluster: &Cluster) {
+fn insufficient_resources_are_reported(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let asking = |requests: Value| json!({"containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"], "resources": {"requests": requests}}]});
     for (name, requests, reasons) in [
@@ -130,7 +130,7 @@ fn too_much_is_told(cluster: &Cluster) {
     refused(&kubectl, "all", "1 Insufficient cpu", "No preemption victims found for incoming pod");
 }
 
-fn gates_hold_back(cluster: &Cluster) {
+fn scheduling_gates_block_scheduling(cluster: &Cluster) {
     let shell = Shell::new(cluster.kubectl());
     shell.file(
         "pod.json",
@@ -159,7 +159,7 @@ fn gates_hold_back(cluster: &Cluster) {
     assert!(kubectl.events("p").iter().all(|(reason, _)| reason != "FailedScheduling"), "{:?}", kubectl.events("p"));
 }
 
-fn a_node_name_needs_no_scheduler(cluster: &Cluster) {
+fn node_name_bypasses_scheduler(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", &json!({"nodeName": node(&kubectl)})));
     kubectl.apply(&pod("elsewhere", &json!({"nodeName": "elsewhere"})));
@@ -171,7 +171,7 @@ fn a_node_name_needs_no_scheduler(cluster: &Cluster) {
     kubectl.run("delete pod elsewhere --force").ok();
 }
 
-fn a_node_refuses_what_does_not_match(cluster: &Cluster) {
+fn kubelet_rejects_mismatched_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = node(&kubectl);
     let refused = |pod: &str, reason: &str, message: &str| {
@@ -195,7 +195,7 @@ fn a_node_refuses_what_does_not_match(cluster: &Cluster) {
     assert!(message.as_str().unwrap().starts_with(expected), "{message}");
 }
 
-fn taints_keep_pods_away() {
+fn no_schedule_taint_repels_pods() {
     let cluster = Cluster::start(&[]);
     let shell = Shell::new(cluster.kubectl());
     let kubectl = shell.kubectl();
@@ -238,7 +238,7 @@ fn taints_keep_pods_away() {
     ready(kubectl, "other");
 }
 
-fn a_cordoned_node_gets_nothing() {
+fn cordoned_node_gets_no_pods() {
     let cluster = Cluster::start(&[]);
     let shell = Shell::new(cluster.kubectl());
     let kubectl = shell.kubectl();
@@ -277,7 +277,7 @@ fn a_cordoned_node_gets_nothing() {
     ready(kubectl, "after");
 }
 
-fn extended_resources_are_given_out(cluster: &Cluster) {
+fn extended_resources_are_allocated_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, resource) = (node(&kubectl), "example.com/dongle");
     let capacity = |count: &Value| {
@@ -299,7 +299,7 @@ fn extended_resources_are_given_out(cluster: &Cluster) {
     kubectl.wait_value(&format!("node/{node}"), "/status/allocatable/example.com~1dongle", &Value::Null);
 }
 
-fn claims_wait(cluster: &Cluster) {
+fn pod_waits_for_its_claims(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", &json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]})));
     let expected = "0/1 nodes are available: resourceclaim.resource.k8s.io \"mine\" not found.";

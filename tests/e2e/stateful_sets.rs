@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a StatefulSet makes its Pods in turn, and takes them back in reverse", comes_and_goes_in_turn),
-    ("a StatefulSet is rolled out from the last Pod to the first, undone and restarted", rolls_out),
-    ("a StatefulSet below its partition stays as it was", keeps_below_its_partition),
-    ("a parallel StatefulSet waits for none of its Pods", waits_for_none),
-    ("a Pod of a StatefulSet that is killed or ends comes back under its name", comes_back),
-    ("claims of a StatefulSet are made, kept and given up as its policy says", keeps_claims),
-    ("a StatefulSet takes over what another left behind", takes_over),
-    ("a disruption budget knows how many Pods a StatefulSet should have", is_budgeted),
+    ("a StatefulSet creates Pods in order and deletes them in reverse", stateful_set_scales_in_order),
+    ("a StatefulSet rolls out from the last Pod to the first, and back", stateful_set_rolls_out_in_reverse_and_back),
+    ("a StatefulSet keeps Pods below its partition", stateful_set_keeps_pods_below_partition),
+    ("podManagementPolicy Parallel waits for no Pod", parallel_stateful_set_waits_for_no_pod),
+    ("a Pod of a StatefulSet is recreated under its name", stateful_set_recreates_pod_under_its_name),
+    ("persistentVolumeClaimRetentionPolicy keeps or deletes claims", claim_retention_policy_keeps_or_deletes_claims),
+    ("a StatefulSet adopts the Pods and claims of its predecessor", stateful_set_adopts_orphans),
+    ("a PodDisruptionBudget counts the replicas of a StatefulSet", disruption_budget_counts_stateful_set_replicas),
 ];
 
 fn stateful_set(kubectl: &Kubectl, spec: &Value, container: &Value) {
@@ -69,7 +69,7 @@ fn made(kubectl: &Kubectl) -> Vec<String> {
     list(kubectl, "pods -l app=web").iter().map(|pod| text(&pod["metadata"]["uid"])).collect()
 }
 
-fn comes_and_goes_in_turn(cluster: &Cluster) {
+fn stateful_set_scales_in_order(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // The second is made when the first is ready, and that takes a probe.
     let probe = json!({"readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1}});
@@ -104,7 +104,7 @@ fn comes_and_goes_in_turn(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn rolls_out(cluster: &Cluster) {
+fn stateful_set_rolls_out_in_reverse_and_back(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     stateful_set(&kubectl, &json!({}), &env("one"));
     rolled_out(&kubectl);
@@ -140,7 +140,7 @@ fn rolls_out(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn keeps_below_its_partition(cluster: &Cluster) {
+fn stateful_set_keeps_pods_below_partition(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let partition = |n: u32| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": n}}});
     stateful_set(&kubectl, &partition(1), &env("one"));
@@ -168,7 +168,7 @@ fn keeps_below_its_partition(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn waits_for_none(cluster: &Cluster) {
+fn parallel_stateful_set_waits_for_no_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = |more: &Value| {
         let mut spec = json!({"replicas": 3, "podManagementPolicy": "Parallel"});
@@ -195,7 +195,7 @@ fn waits_for_none(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn comes_back(cluster: &Cluster) {
+fn stateful_set_recreates_pod_under_its_name(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     stateful_set(&kubectl, &json!({}), &json!({}));
     rolled_out(&kubectl);
@@ -223,7 +223,7 @@ fn with_claims(policy: &Value) -> Value {
         "persistentVolumeClaimRetentionPolicy": policy})
 }
 
-fn keeps_claims(cluster: &Cluster) {
+fn claim_retention_policy_keeps_or_deletes_claims(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let claims = || names(&kubectl, "persistentvolumeclaims");
     stateful_set(&kubectl, &with_claims(&json!({"whenScaled": "Delete", "whenDeleted": "Retain"})), &json!({}));
@@ -260,7 +260,7 @@ fn keeps_claims(cluster: &Cluster) {
     eventually("the claims go with the set", || claims().is_empty());
 }
 
-fn takes_over(cluster: &Cluster) {
+fn stateful_set_adopts_orphans(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     stateful_set(&kubectl, &json!({}), &json!({}));
     rolled_out(&kubectl);
@@ -284,7 +284,7 @@ fn takes_over(cluster: &Cluster) {
     gone(&kubectl);
 }
 
-fn is_budgeted(cluster: &Cluster) {
+fn disruption_budget_counts_stateful_set_replicas(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     stateful_set(&kubectl, &json!({"replicas": 2}), &json!({}));
     rolled_out(&kubectl);

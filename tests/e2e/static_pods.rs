@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use tests::{Cluster, Kubectl, Setup, eventually};
 
 pub(crate) const TESTS: &[Alone] = &[
-    ("a manifest in the directory runs, changes and ends with its file", a_manifest_is_a_pod),
-    ("a mirror Pod that is deleted comes again and its static Pod runs on", a_mirror_comes_again),
-    ("static Pods outlive Podium, and a manifest that went meanwhile ends its Pod", static_pods_outlive_podium),
-    ("static Pods end in a terminal phase", static_pods_end),
-    ("a manifest that refers to the API is refused, and named in the log", references_are_refused),
+    ("a static Pod follows its manifest file", static_pod_follows_its_manifest),
+    ("a deleted mirror Pod is recreated and its static Pod keeps running", deleted_mirror_pod_is_recreated),
+    ("static Pods survive a restart, and a removed manifest ends its Pod", static_pods_survive_podium_restart),
+    ("static Pods reach a terminal phase", static_pods_reach_terminal_phase),
+    ("a manifest that refers to API objects is refused and logged", manifest_with_api_references_is_refused),
 ];
 
 /// A cluster with a directory of manifests.
@@ -69,7 +69,7 @@ fn running(kubectl: &Kubectl, pod: &str) {
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s {pod}")).ok();
 }
 
-fn a_manifest_is_a_pod() {
+fn static_pod_follows_its_manifest() {
     let node = Node::new(&[]);
     let (kubectl, pod) = (node.kubectl(), "pod/web-node-1");
     node.write("web.json", &manifest("web", "Always", &forever("one")));
@@ -108,7 +108,7 @@ fn files(dir: &Path) -> usize {
     std::fs::read_dir(dir).map_or(0, |entries| entries.flatten().count())
 }
 
-fn a_mirror_comes_again() {
+fn deleted_mirror_pod_is_recreated() {
     let node = Node::new(&[("p.json", manifest("p", "Always", &forever("here")))]);
     let (kubectl, pod) = (node.kubectl(), "pod/p-node-1");
     running(&kubectl, pod);
@@ -123,7 +123,7 @@ fn a_mirror_comes_again() {
     }
 }
 
-fn static_pods_outlive_podium() {
+fn static_pods_survive_podium_restart() {
     let mut node = Node::new(&[
         ("stays.json", manifest("stays", "Always", &forever("here"))),
         ("goes.json", manifest("goes", "Always", &forever("there"))),
@@ -144,7 +144,7 @@ fn static_pods_outlive_podium() {
     assert_eq!(after, before, "neither the Pod nor its mirror is made anew");
 }
 
-fn static_pods_end() {
+fn static_pods_reach_terminal_phase() {
     let node = Node::new(&[
         ("good.json", manifest("good", "Never", "exit 0")),
         ("bad.json", manifest("bad", "Never", "exit 3")),
@@ -166,7 +166,7 @@ fn static_pods_end() {
     }
 }
 
-fn references_are_refused() {
+fn manifest_with_api_references_is_refused() {
     let mut secret = manifest("secret", "Always", "sleep 1000");
     secret["spec"]["volumes"] = json!([{"name": "v", "secret": {"secretName": "s"}}]);
     let node = Node::new(&[("secret.json", secret), ("good.json", manifest("good", "Always", &forever("here")))]);

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl};
 
 pub(crate) const TESTS: &[Alone] = &[
-    ("the signal of the Pod stops a container, else that of its image", signals_of_pod_and_image),
-    ("a stop signal that is ignored is followed by SIGKILL and comes once", an_ignored_signal),
-    ("without its feature a stop signal is dropped and the image's counts", without_the_feature),
+    ("stopSignal of the Pod overrides that of its image", pod_stop_signal_overrides_image),
+    ("an ignored stop signal is sent once and followed by SIGKILL", ignored_stop_signal_is_followed_by_sigkill),
+    ("without its feature gate stopSignal is dropped", stop_signal_is_dropped_without_feature_gate),
 ];
 
 const GATE: [&str; 2] = ["--feature-gates", "ContainerStopSignals=true"];
@@ -60,7 +60,7 @@ fn buried(kubectl: &Kubectl, name: &str) -> Value {
     code
 }
 
-fn signals_of_pod_and_image() {
+fn pod_stop_signal_overrides_image() {
     let cluster = cluster(&GATE);
     let kubectl = cluster.kubectl_in("default");
     let cases = [
@@ -76,7 +76,7 @@ fn signals_of_pod_and_image() {
     }
 }
 
-fn an_ignored_signal() {
+fn ignored_stop_signal_is_followed_by_sigkill() {
     let cluster = cluster(&GATE);
     let kubectl = cluster.kubectl_in("default");
     let script = "trap 'echo signal' USR1; trap 'exit 3' TERM; touch /ready; while :; do sleep 0.05; done";
@@ -90,7 +90,7 @@ fn an_ignored_signal() {
     assert_eq!(buried(&kubectl, "p"), json!(137));
 }
 
-fn without_the_feature() {
+fn stop_signal_is_dropped_without_feature_gate() {
     let cluster = cluster(&[]);
     let kubectl = cluster.kubectl_in("default");
     start(&kubectl, &pod("p", WITH_SIGNAL, Some("SIGUSR1"), TRAPS));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tests::{Cluster, Kubectl, wait_for};
 
 pub(crate) const TESTS: &[Alone] =
-    &[("a full store refuses clients, keeps the node going and recovers by itself", a_full_store_recovers)];
+    &[("a full store refuses clients, keeps the node running and recovers", full_store_refuses_writes_and_recovers)];
 
 const LIMIT: Duration = Duration::from_secs(90);
 /// A new cluster takes some 400 kB of it.
@@ -27,7 +27,7 @@ fn wait_for_change(kubectl: &Kubectl, object: &str, pointer: &str) {
     });
 }
 
-fn a_full_store_recovers() {
+fn full_store_refuses_writes_and_recovers() {
     let cluster = Cluster::start(&["--node-name", "n", "--quota-backend-bytes", QUOTA]);
     let kubectl = cluster.kubectl_in("default");
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "Never",

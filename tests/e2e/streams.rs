@@ -16,16 +16,16 @@ use tests::{Cluster, Kubectl, wait_for};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("exec carries output, errors and exit codes", exec_carries_output_errors_and_exit_codes),
-    ("exec carries input until it ends, whole", exec_carries_input_until_it_ends),
-    ("exec ends with its command, whatever that left unread", exec_ends_with_its_command),
-    ("exec gives a terminal its size, and its new size", exec_gives_a_terminal_its_size),
-    ("exec names what is not there", exec_names_what_is_not_there),
-    ("attach joins the container's own process", attach_joins_the_containers_process),
-    ("kubectl run --rm -i ends with the container's exit code", run_ends_with_the_exit_code),
-    ("cp copies a file there and back, unchanged", cp_copies_there_and_back),
-    ("port-forward reaches a port on the Pod's loopback", port_forward_reaches_the_loopback),
-    ("port-forward tells that a port is closed", port_forward_tells_of_a_closed_port),
+    ("exec carries stdout, stderr and exit codes", exec_carries_stdout_stderr_and_exit_codes),
+    ("exec carries all of stdin until EOF", exec_carries_stdin_until_eof),
+    ("exec ends with its command despite unread stdin", exec_ends_with_its_command),
+    ("exec sets and resizes the terminal", exec_sets_and_resizes_terminal),
+    ("exec names a missing Pod, container or command", exec_names_missing_target),
+    ("attach connects to the container's process", attach_connects_to_container_process),
+    ("kubectl run --rm -i exits with the container's exit code", run_exits_with_container_exit_code),
+    ("cp copies a file in both directions unchanged", cp_copies_in_both_directions),
+    ("port-forward reaches a port on the Pod's loopback", port_forward_reaches_pod_loopback),
+    ("port-forward reports a closed port", port_forward_reports_closed_port),
     ("kube-rs executes, writes, and forwards ports", kube_rs_executes_and_forwards),
 ];
 
@@ -51,7 +51,7 @@ fn both_ways(cluster: &Cluster) -> [Kubectl; 2] {
     [kubectl.without_websockets(), kubectl]
 }
 
-fn exec_carries_output_errors_and_exit_codes(cluster: &Cluster) {
+fn exec_carries_stdout_stderr_and_exit_codes(cluster: &Cluster) {
     both_ways(cluster).iter().for_each(carries_output_errors_and_exit_codes);
 }
 
@@ -62,7 +62,7 @@ fn carries_output_errors_and_exit_codes(kubectl: &Kubectl) {
     assert!(outcome.stderr.starts_with("err\n") && outcome.stderr.contains("exit code 42"), "{}", outcome.stderr);
 }
 
-fn exec_carries_input_until_it_ends(cluster: &Cluster) {
+fn exec_carries_stdin_until_eof(cluster: &Cluster) {
     let large = "0123456789abcde\n".repeat(200_000);
     for kubectl in both_ways(cluster) {
         assert_eq!(kubectl.args(&["exec", "-i", "p", "--", "cat"], "one\ntwo\n").ok(), "one\ntwo\n");
@@ -96,7 +96,7 @@ fn ends_with_its_command(kubectl: &Kubectl) {
     });
 }
 
-fn exec_gives_a_terminal_its_size(cluster: &Cluster) {
+fn exec_sets_and_resizes_terminal(cluster: &Cluster) {
     both_ways(cluster).iter().for_each(gives_a_terminal_its_size);
 }
 
@@ -118,7 +118,7 @@ fn gives_a_terminal_its_size(kubectl: &Kubectl) {
     assert_eq!(output.status.code(), Some(5), "{text}");
 }
 
-fn exec_names_what_is_not_there(cluster: &Cluster) {
+fn exec_names_missing_target(cluster: &Cluster) {
     let kubectl = ready(cluster);
     let check = |line: &str, expected: &str| {
         let said = kubectl.run(line).failed();
@@ -142,7 +142,7 @@ fn exec_names_what_is_not_there(cluster: &Cluster) {
     }
 }
 
-fn attach_joins_the_containers_process(cluster: &Cluster) {
+fn attach_connects_to_container_process(cluster: &Cluster) {
     both_ways(cluster).iter().for_each(joins_the_containers_process);
 }
 
@@ -159,7 +159,7 @@ fn joins_the_containers_process(kubectl: &Kubectl) {
     assert!(kubectl.run("logs p").ok().contains("got a word"));
 }
 
-fn run_ends_with_the_exit_code(cluster: &Cluster) {
+fn run_exits_with_container_exit_code(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let args = ["run", "r", "--rm", "-i", "--restart=Never", "--image", test_images::BUSYBOX, "--", "sh", "-c"];
     let outcome = kubectl.args(&[&args[..], &["read line; echo got $line; exit 3"]].concat(), "a word\n");
@@ -171,7 +171,7 @@ fn run_ends_with_the_exit_code(cluster: &Cluster) {
     });
 }
 
-fn cp_copies_there_and_back(cluster: &Cluster) {
+fn cp_copies_in_both_directions(cluster: &Cluster) {
     let kubectl = ready(cluster);
     let dir = tempfile::tempdir().unwrap();
     let (there, back) = (dir.path().join("there"), dir.path().join("back"));
@@ -207,7 +207,7 @@ pub(crate) fn get(port: u16) -> String {
     text
 }
 
-fn port_forward_reaches_the_loopback(cluster: &Cluster) {
+fn port_forward_reaches_pod_loopback(cluster: &Cluster) {
     let kubectl = ready(cluster);
     let (mut child, port) = forwarded(&kubectl, 8080);
     std::thread::scope(|scope| {
@@ -221,7 +221,7 @@ fn port_forward_reaches_the_loopback(cluster: &Cluster) {
     child.wait().unwrap();
 }
 
-fn port_forward_tells_of_a_closed_port(cluster: &Cluster) {
+fn port_forward_reports_closed_port(cluster: &Cluster) {
     let kubectl = ready(cluster);
     let (mut child, port) = forwarded(&kubectl, 9999);
     assert_eq!(get(port), "");

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use tests::{Cluster, Kubectl, Process, eventually, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a Pod that ends is shown as Terminating with its grace period", a_pod_is_terminating),
-    ("every process of a Pod ends with it, in a shared process namespace too", every_process_ends),
-    ("a Pod may come beside its namesake that was deleted by force", a_namesake_may_come),
+    ("a deleted Pod is shown as Terminating with its grace period", deleted_pod_is_terminating_with_grace_period),
+    ("all processes of a Pod end, in a shared process namespace too", all_processes_of_pod_end),
+    ("a Pod can be recreated after a forced deletion of the same name", same_name_pod_runs_after_forced_deletion),
 ];
 pub(crate) const ALONE: &[Alone] = &[
-    ("a grace period goes on when Podium is killed in it", grace_outlives_podium),
-    ("a grace period goes on when containerd is killed in it", grace_outlives_containerd),
+    ("a grace period continues through a SIGKILL of Podium", grace_period_survives_podium_sigkill),
+    ("a grace period continues through a SIGKILL of containerd", grace_period_survives_containerd_sigkill),
 ];
 
 /// Does not end at SIGTERM, and says that it came.
@@ -38,7 +38,7 @@ fn processes(marker: &str) -> usize {
     Process::all().filter(|process| process.command().contains(marker)).count()
 }
 
-fn a_pod_is_terminating(cluster: &Cluster) {
+fn deleted_pod_is_terminating_with_grace_period(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &pod("p", DEAF, json!({"terminationGracePeriodSeconds": 40})));
     kubectl.run("delete pod p --wait=false").ok();
@@ -55,7 +55,7 @@ fn a_pod_is_terminating(cluster: &Cluster) {
     kubectl.run("delete pod p --grace-period=1 --timeout=30s").ok();
 }
 
-fn every_process_ends(cluster: &Cluster) {
+fn all_processes_of_pod_end(cluster: &Cluster) {
     for share in [false, true] {
         let kubectl = cluster.kubectl();
         let marker = format!("left-behind-{share}");
@@ -73,7 +73,7 @@ fn every_process_ends(cluster: &Cluster) {
     }
 }
 
-fn a_namesake_may_come(cluster: &Cluster) {
+fn same_name_pod_runs_after_forced_deletion(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let deaf = format!("{DEAF} # namesake-{}", kubectl.namespace());
     start(&kubectl, &pod("p", &deaf, json!({})));
@@ -109,7 +109,7 @@ fn ends_in_time(kubectl: &Kubectl, begin: Instant) {
     assert!(took < GRACE + Duration::from_secs(30), "{took:?}");
 }
 
-fn grace_outlives_podium() {
+fn grace_period_survives_podium_sigkill() {
     let mut cluster = Cluster::start(&[]);
     let begin = ending(&cluster.kubectl_in("default"));
     cluster.kill(Signal::SIGKILL);
@@ -117,7 +117,7 @@ fn grace_outlives_podium() {
     ends_in_time(&cluster.kubectl_in("default"), begin);
 }
 
-fn grace_outlives_containerd() {
+fn grace_period_survives_containerd_sigkill() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     let begin = ending(&kubectl);

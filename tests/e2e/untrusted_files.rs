@@ -11,10 +11,10 @@ use std::{
 use tests::{Cluster, Kubectl, Setup, eventually};
 
 pub(crate) const ALONE: &[Alone] = &[
-    ("an enormous termination message costs Podium no memory", an_enormous_message),
-    ("a message from an enormous log costs Podium no memory", an_enormous_log),
-    ("the last line of an enormous log costs Podium no memory", the_tail_of_an_enormous_log),
-    ("a termination message that is a link or a FIFO is not read", a_replaced_message),
+    ("a huge termination message does not grow Podium's memory", huge_termination_message_uses_no_memory),
+    ("a message from a huge log does not grow Podium's memory", message_from_huge_log_uses_no_memory),
+    ("tailing a huge log does not grow Podium's memory", tail_of_huge_log_uses_no_memory),
+    ("a termination message that is a symlink or a FIFO is not read", symlink_or_fifo_termination_message_is_not_read),
 ];
 
 const ENORMOUS: u64 = 1 << 30;
@@ -50,7 +50,7 @@ fn message(kubectl: &Kubectl) -> String {
     kubectl.value("pod/p", &format!("{terminated}/message")).as_str().unwrap_or_default().to_owned()
 }
 
-fn an_enormous_message() {
+fn huge_termination_message_uses_no_memory() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl();
     let before = peak_memory(&cluster);
@@ -90,7 +90,7 @@ fn open_log(cluster: &Cluster, kubectl: &Kubectl, uid: &str) -> File {
     OpenOptions::new().append(true).open(cluster.data_dir().join(log)).unwrap()
 }
 
-fn the_tail_of_an_enormous_log() {
+fn tail_of_huge_log_uses_no_memory() {
     let cluster = without_rotation();
     let kubectl = cluster.kubectl();
     let before = peak_memory(&cluster);
@@ -108,7 +108,7 @@ fn the_tail_of_an_enormous_log() {
     assert_peak_since(&cluster, before);
 }
 
-fn an_enormous_log() {
+fn message_from_huge_log_uses_no_memory() {
     let cluster = without_rotation();
     let kubectl = cluster.kubectl();
     let before = peak_memory(&cluster);
@@ -125,7 +125,7 @@ fn message_file(cluster: &Cluster, uid: &str) -> PathBuf {
     cluster.data_dir().join(format!("kubelet/pods/{uid}/containers/c/0.termination"))
 }
 
-fn a_replaced_message() {
+fn symlink_or_fifo_termination_message_is_not_read() {
     let cluster = Cluster::start(&[]);
     let link: fn(&PathBuf) = |file| symlink("/etc/hostname", file).unwrap();
     let fifo: fn(&PathBuf) = |file| nix::unistd::mkfifo(file, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();

@@ -1,4 +1,4 @@
-//! Who is asked about writes: webhooks on the node and in a Pod (`tests/src/bin/hooked.rs`), and policies.
+//! Who is asked about writes: webhooks on the node and in a Pod (`tests/src/bin/webhook_server.rs`), and policies.
 
 use crate::Shared;
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -10,9 +10,9 @@ use std::{
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a webhook changes what kubectl writes, and another refuses it", webhooks_by_url),
-    ("a Pod behind a Service admits and converts what kubectl writes", webhooks_in_a_pod),
-    ("a policy refuses what kubectl writes, where it is bound", a_policy_refuses),
+    ("webhooks by URL mutate and reject what kubectl writes", webhooks_by_url_mutate_and_reject),
+    ("a webhook behind a Service admits and converts what kubectl writes", webhook_behind_service_admits_and_converts),
+    ("a bound ValidatingAdmissionPolicy refuses what kubectl writes", validating_admission_policy_refuses),
 ];
 
 /// A certificate that stands for itself, and its key, in PEM.
@@ -36,7 +36,7 @@ impl Hook {
             std::fs::write(dir.path().join(name), text).unwrap();
             dir.path().join(name)
         });
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hooked"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_webhook_server"));
         let mut process = command.arg("127.0.0.1:0").args(files).stdout(Stdio::piped()).spawn().unwrap();
         let mut port = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut port).unwrap();
@@ -91,7 +91,7 @@ fn check(kubectl: &Kubectl) {
     assert!(dry.ok().contains("hooked: \"yes\""));
 }
 
-fn webhooks_by_url(cluster: &Cluster) {
+fn webhooks_by_url_mutate_and_reject(cluster: &Cluster) {
     let (kubectl, hook) = (cluster.kubectl(), Hook::new());
     kubectl.apply(&configuration(&kubectl, "Mutating", &hook.config("/change")).to_string());
     kubectl.apply(&configuration(&kubectl, "Validating", &hook.config("/check")).to_string());
@@ -107,21 +107,24 @@ fn webhooks_by_url(cluster: &Cluster) {
     kubectl.args(&["create", "-f", "-"], &config_map("late", &json!({}))).ok();
 }
 
-fn webhooks_in_a_pod(cluster: &Cluster) {
+fn webhook_behind_service_admits_and_converts(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
     let (certificate, key) = certificate(&[format!("hook.{namespace}.svc")]);
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hook"}, "type": "kubernetes.io/tls",
         "stringData": {"tls.crt": certificate, "tls.key": key}});
     kubectl.apply(&secret.to_string());
-    let of_the_node =
-        [("server", env!("CARGO_BIN_EXE_hooked"), "/hooked"), ("lib", "/lib", "/lib"), ("lib64", "/lib64", "/lib64")];
+    let of_the_node = [
+        ("server", env!("CARGO_BIN_EXE_webhook_server"), "/webhook-server"),
+        ("lib", "/lib", "/lib"),
+        ("lib64", "/lib64", "/lib64"),
+    ];
     let mut mounts = of_the_node.map(|(name, _, at)| json!({"name": name, "mountPath": at, "readOnly": true})).to_vec();
     let mut volumes = of_the_node.map(|(name, from, _)| json!({"name": name, "hostPath": {"path": from}})).to_vec();
     mounts.push(json!({"name": "tls", "mountPath": "/tls"}));
     volumes.push(json!({"name": "tls", "secret": {"secretName": "hook"}}));
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "volumeMounts": mounts,
-        "command": ["/hooked", "0.0.0.0:9443", "/tls/tls.crt", "/tls/tls.key"],
+        "command": ["/webhook-server", "0.0.0.0:9443", "/tls/tls.crt", "/tls/tls.key"],
         "ports": [{"name": "https", "containerPort": 9443}],
         "readinessProbe": {"tcpSocket": {"port": "https"}, "periodSeconds": 1}});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "hook", "labels": {"app": "hook"}},
@@ -172,7 +175,7 @@ fn converts(kubectl: &Kubectl, config: &Value) {
     kubectl.run("delete crd timers.converted.example.com").ok();
 }
 
-fn a_policy_refuses(cluster: &Cluster) {
+fn validating_admission_policy_refuses(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
     let group = "admissionregistration.k8s.io/v1";

@@ -145,7 +145,7 @@ const WRITERS: [(&str, &str); 19] = [
     ("network/src/state.rs", "a lock, mode 0600"),
     ("podium/src/data_dir.rs", "the lock, which `files` opens"),
     ("podium/src/oom_score.rs", "the kernel's files"),
-    ("podium/src/storage.rs", "volumes"),
+    ("podium/src/local_volumes.rs", "volumes"),
     ("store/src/engine/fjall/directory.rs", "its own directory, mode 0700"),
 ];
 

@@ -12,7 +12,7 @@ pub(crate) use approving::run as approving;
 pub(crate) use cleaner::run as cleaner;
 pub(crate) use signing::run as signing;
 
-use crate::cache::{Cache, Seen, key};
+use crate::informer::{CacheEvent, SharedInformer, key};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use std::fmt;
@@ -56,13 +56,13 @@ impl fmt::Debug for Signer {
 
 /// The keys of the requests with which something may be to be done now, of those that concern a controller.
 fn changed(
-    requests: &Cache<CertificateSigningRequest>,
-    seen: Seen<CertificateSigningRequest>,
+    requests: &SharedInformer<CertificateSigningRequest>,
+    seen: CacheEvent<CertificateSigningRequest>,
     concerns: impl Fn(&CertificateSigningRequest) -> bool,
 ) -> Vec<String> {
     let changed = match seen {
-        Seen::One { after, .. } => after.into_iter().collect(),
-        Seen::All => requests.all(),
+        CacheEvent::Changed { after, .. } => after.into_iter().collect(),
+        CacheEvent::Resync => requests.all(),
     };
     changed.iter().filter(|request| concerns(request)).map(|request| key(request.as_ref())).collect()
 }

@@ -9,13 +9,13 @@ use std::{fmt, sync::Arc};
 #[derive(Clone)]
 pub struct Clients {
     shared: Client,
-    of: Arc<dyn Fn(&str) -> Client + Send + Sync>,
+    for_service_account: Arc<dyn Fn(&str) -> Client + Send + Sync>,
 }
 
 impl Clients {
     /// One that watches for all, and those of service accounts in `kube-system` by their names.
-    pub fn new(shared: Client, of: impl Fn(&str) -> Client + Send + Sync + 'static) -> Self {
-        Self { shared, of: Arc::new(of) }
+    pub fn new(shared: Client, for_service_account: impl Fn(&str) -> Client + Send + Sync + 'static) -> Self {
+        Self { shared, for_service_account: Arc::new(for_service_account) }
     }
 
     /// Lists and watches.
@@ -24,8 +24,8 @@ impl Clients {
     }
 
     /// What a controller does otherwise.
-    pub(crate) fn of(&self, account: &str) -> Client {
-        (self.of)(account)
+    pub(crate) fn for_service_account(&self, account: &str) -> Client {
+        (self.for_service_account)(account)
     }
 }
 

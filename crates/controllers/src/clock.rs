@@ -36,16 +36,16 @@ impl Clock {
 }
 
 /// That much later. Spans that clients write may be longer than a clock of the machine goes: then in thirty years.
-pub(crate) fn after(now: Instant, by: Duration) -> Instant {
-    now.checked_add(by.min(FAR)).unwrap_or(now)
+pub(crate) fn saturating_add(now: Instant, by: Duration) -> Instant {
+    now.checked_add(by.min(MAX_DELAY)).unwrap_or(now)
 }
 
 /// To the second, as the API keeps times.
-pub(crate) fn whole_seconds(time: Timestamp) -> Timestamp {
+pub(crate) fn truncate_to_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+const MAX_DELAY: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

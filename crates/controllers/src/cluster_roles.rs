@@ -2,8 +2,8 @@
 //! (`pkg/controller/clusterroleaggregation`).
 
 use crate::clients::Clients;
-use crate::watch::{Change, key, watch};
-use crate::worker::{self, Controller, unless_gone};
+use crate::watch::{WatchEvent, key, watch};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use api::selector::Selector;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::Api;
@@ -51,15 +51,15 @@ fn gathered(roles: &BTreeMap<String, ClusterRole>, name: &str) -> Option<Vec<Pol
 }
 
 impl Controller for Aggregation {
-    type Event = Change<ClusterRole>;
+    type Event = WatchEvent<ClusterRole>;
 
     const NAME: &'static str = "cluster-role-aggregation";
 
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
         match event {
-            Change::Set(role) => drop(self.roles.insert(key(&role.metadata), *role)),
-            Change::Gone(role) => drop(self.roles.remove(&key(&role.metadata))),
-            Change::Listed(names) => self.roles.retain(|name, _| names.contains(name)),
+            WatchEvent::Applied(role) => drop(self.roles.insert(key(&role.metadata), *role)),
+            WatchEvent::Deleted(role) => drop(self.roles.remove(&key(&role.metadata))),
+            WatchEvent::Listed(names) => self.roles.retain(|name, _| names.contains(name)),
         }
         self.aggregated()
     }
@@ -70,14 +70,14 @@ impl Controller for Aggregation {
         if has != rules {
             let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
             let patched = self.api.patch(name, &params, &Patch::Merge(json!({"rules": rules}))).await;
-            unless_gone(patched)?;
+            ignore_not_found_or_conflict(patched)?;
         }
         Ok(None)
     }
 }
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
-    let api: Api<ClusterRole> = Api::all(clients.of("clusterrole-aggregation-controller"));
+    let api: Api<ClusterRole> = Api::all(clients.for_service_account("clusterrole-aggregation-controller"));
     let events = watch(Api::all(clients.shared()), Config::default());
     worker::run(Aggregation { api, roles: BTreeMap::new() }, events, stop).await;
 }

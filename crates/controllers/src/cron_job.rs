@@ -8,14 +8,14 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
 use crate::clock::Clock;
-use crate::members::controller;
-use crate::pod_control::{concerned, is_ending, said};
-use crate::recorder::Recorder;
+use crate::event_recorder::EventRecorder;
+use crate::expectations::{Expectations, ExpectedVersion};
+use crate::informer::{CacheEvent, SharedInformer, key};
+use crate::pod_control::{affected_owners, error_message, is_namespace_terminating};
+use crate::pod_summary::controller_of;
 use crate::worker::{self, Controller, is_code};
-use crate::written::{Revision, Written};
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::batch::v1::{CronJob, CronJobStatus, Job};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -32,19 +32,19 @@ use tokio_util::sync::CancellationToken;
 const COMPONENT: &str = "cronjob-controller";
 
 enum Event {
-    CronJob(Seen<CronJob>),
-    Job(Seen<Job>),
+    CronJob(CacheEvent<CronJob>),
+    Job(CacheEvent<Job>),
 }
 
 struct CronJobs {
     client: Client,
-    recorder: Recorder,
+    recorder: EventRecorder,
     clock: Clock,
-    known: Cache<CronJob>,
-    jobs: Cache<Job>,
+    known: SharedInformer<CronJob>,
+    jobs: SharedInformer<Job>,
     /// Writes of Jobs, and of CronJobs.
-    made: Written,
-    reported: Written,
+    pod_expectations: Expectations,
+    status_expectations: Expectations,
     /// Those whose schedule has changed since they were reconciled.
     changed: HashSet<String>,
 }
@@ -55,49 +55,53 @@ impl Controller for CronJobs {
 
     fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
         match event {
-            Event::CronJob(Seen::One { before, after: Some(cron) }) => {
+            Event::CronJob(CacheEvent::Changed { before, after: Some(cron) }) => {
                 let when = |cron: &CronJob| cron.spec.as_ref().map(|s| (s.schedule.clone(), s.time_zone.clone()));
                 if before.is_some_and(|before| when(&before) != when(&cron)) {
                     self.changed.insert(key(cron.as_ref()));
                 }
                 vec![key(cron.as_ref())]
             }
-            Event::CronJob(Seen::One { before, .. }) => {
+            Event::CronJob(CacheEvent::Changed { before, .. }) => {
                 for gone in before.iter().map(|cron| key(cron.as_ref())) {
-                    self.made.forget(&gone);
-                    self.reported.forget(&gone);
+                    self.pod_expectations.delete(&gone);
+                    self.status_expectations.delete(&gone);
                     self.changed.remove(&gone);
                 }
                 vec![]
             }
-            Event::Job(seen @ Seen::One { .. }) => {
-                let owned = seen.both().filter_map(|job| Some((job, owner(job)?)));
+            Event::Job(seen @ CacheEvent::Changed { .. }) => {
+                let owned = seen.objects().filter_map(|job| Some((job, owner(job)?)));
                 let keys = owned.flat_map(|(job, owner)| {
-                    concerned(&self.known, job.metadata.namespace.as_deref().unwrap_or_default(), Some(owner), |_| {
-                        false
-                    })
+                    affected_owners(
+                        &self.known,
+                        job.metadata.namespace.as_deref().unwrap_or_default(),
+                        Some(owner),
+                        |_| false,
+                    )
                 });
                 keys.collect()
             }
-            Event::CronJob(Seen::All) | Event::Job(Seen::All) => self.known.keys(),
+            Event::CronJob(CacheEvent::Resync) | Event::Job(CacheEvent::Resync) => self.known.keys(),
         }
     }
 
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(cron) = self.known.at(key).filter(|_| self.jobs.listed()) else { return Ok(None) };
+        let Some(cron) = self.known.get_by_key(key).filter(|_| self.jobs.has_synced()) else { return Ok(None) };
         let Some(spec) = cron.spec.as_ref() else { return Ok(None) };
-        let outstanding = self.made.outstanding(key, self.jobs.revision(), now);
-        let outstanding = outstanding.or_else(|| self.reported.outstanding(key, self.known.revision(), now));
-        if outstanding.is_some() {
-            return Ok(outstanding);
+        let remaining_wait = self.pod_expectations.remaining_wait(key, self.jobs.resource_version(), now);
+        let remaining_wait =
+            remaining_wait.or_else(|| self.status_expectations.remaining_wait(key, self.known.resource_version(), now));
+        if remaining_wait.is_some() {
+            return Ok(remaining_wait);
         }
         let mut jobs = self.jobs.in_namespace(namespace(&cron));
         jobs.retain(|job| owner(job).is_some_and(|owner| Some(&owner.uid) == cron.metadata.uid.as_ref()));
         let mut status = cron.status.clone().unwrap_or_default();
-        let mut written = Revision::default();
+        let mut expected = ExpectedVersion::default();
         for old in excess(spec, &jobs) {
             // That one could not be deleted is no reason to start none.
-            if self.delete(&cron, &old.object_ref(&()), &mut written).await.is_ok() {
+            if self.delete(&cron, &old.object_ref(&()), &mut expected).await.is_ok() {
                 drop_active(&mut status, old.metadata.uid.as_deref().unwrap_or_default());
             }
         }
@@ -106,20 +110,20 @@ impl Controller for CronJobs {
         let facts = Facts { cron: &cron, spec, jobs: &jobs, missing: &missing, changed, zone, now: self.clock.now() };
         let mut plan = facts.plan(status);
         for told in &plan.told {
-            self.recorder.tell(&cron.object_ref(&()), told.warning, told.reason, &told.message).await;
+            self.recorder.record(&cron.object_ref(&()), told.warning, told.reason, &told.message).await;
         }
         let started = match &plan.start {
-            Some(start) => self.start(&cron, start, &mut plan.status, &mut written).await,
+            Some(start) => self.start(&cron, start, &mut plan.status, &mut expected).await,
             None => Ok(()),
         };
-        self.made.note(key, written, now);
+        self.pod_expectations.set(key, expected, now);
         self.report(key, &cron, plan.status, now).await?;
         started.map(|()| plan.again)
     }
 }
 
 fn owner(job: &Job) -> Option<&OwnerReference> {
-    controller(job.metadata.owner_references.as_deref()?).filter(|owner| owner.kind == "CronJob")
+    controller_of(job.metadata.owner_references.as_deref()?).filter(|owner| owner.kind == "CronJob")
 }
 
 fn namespace(cron: &CronJob) -> &str {
@@ -150,19 +154,26 @@ impl CronJobs {
     }
 
     /// Deletes a Job with its Pods, and tells so.
-    async fn delete(&self, cron: &CronJob, job: &ObjectReference, written: &mut Revision) -> Result<(), kube::Error> {
+    async fn delete(
+        &self,
+        cron: &CronJob,
+        job: &ObjectReference,
+        expected: &mut ExpectedVersion,
+    ) -> Result<(), kube::Error> {
         let (about, name) = (cron.object_ref(&()), job.name.as_deref().unwrap_or_default());
         match self.api(cron).delete(name, &DeleteParams::background()).await {
             Ok(deleted) => {
                 if let Some(last) = deleted.left() {
-                    written.saw(&last.metadata);
+                    expected.observe(&last.metadata);
                 }
-                self.recorder.tell(&about, false, "SuccessfulDelete", &format!("Deleted job {name}")).await;
+                self.recorder.record(&about, false, "SuccessfulDelete", &format!("Deleted job {name}")).await;
                 Ok(())
             }
             Err(e) if is_code(&e, 404) => Ok(()),
             Err(e) => {
-                self.recorder.tell(&about, true, "FailedDelete", &format!("Deleted job: {}", said(&e))).await;
+                self.recorder
+                    .record(&about, true, "FailedDelete", &format!("Deleted job: {}", error_message(&e)))
+                    .await;
                 Err(e)
             }
         }
@@ -174,21 +185,21 @@ impl CronJobs {
         cron: &CronJob,
         start: &Start,
         status: &mut CronJobStatus,
-        written: &mut Revision,
+        expected: &mut ExpectedVersion,
     ) -> Result<(), kube::Error> {
         for job in &start.instead_of {
-            self.delete(cron, job, written).await?;
+            self.delete(cron, job, expected).await?;
             drop_active(status, job.uid.as_deref().unwrap_or_default());
         }
         let (about, job) = (cron.object_ref(&()), template::job(cron, start.at));
         let made = match self.api(cron).create(&PostParams::default(), &job).await {
             Ok(made) => {
                 let name = made.metadata.name.as_deref().unwrap_or_default();
-                self.recorder.tell(&about, false, "SuccessfulCreate", &format!("Created job {name}")).await;
+                self.recorder.record(&about, false, "SuccessfulCreate", &format!("Created job {name}")).await;
                 made
             }
             // A namespace that goes takes all with it.
-            Err(e) if is_ending(&e) => return Ok(()),
+            Err(e) if is_namespace_terminating(&e) => return Ok(()),
             Err(e) if is_code(&e, 409) => {
                 // It was made before, and could not be noted; or it is somebody else's.
                 let there = self.api(cron).get_opt(job.metadata.name.as_deref().unwrap_or_default()).await?;
@@ -201,12 +212,12 @@ impl CronJobs {
                 there
             }
             Err(e) => {
-                let message = format!("Error creating job: {}", said(&e));
-                self.recorder.tell(&about, true, "FailedCreate", &message).await;
+                let message = format!("Error creating job: {}", error_message(&e));
+                self.recorder.record(&about, true, "FailedCreate", &message).await;
                 return Err(e);
             }
         };
-        written.saw(&made.metadata);
+        expected.observe(&made.metadata);
         let started = ObjectReference { resource_version: made.resource_version(), ..made.object_ref(&()) };
         status.active.get_or_insert_default().push(started);
         status.last_schedule_time = Some(Time(start.at));
@@ -230,9 +241,9 @@ impl CronJobs {
         let name = cron.metadata.name.as_deref().unwrap_or_default();
         match api.replace_status(name, &PostParams::default(), &new).await {
             Ok(reported) => {
-                let mut written = Revision::default();
-                written.saw(&reported.metadata);
-                self.reported.note(key, written, now);
+                let mut expected = ExpectedVersion::default();
+                expected.observe(&reported.metadata);
+                self.status_expectations.set(key, expected, now);
                 Ok(())
             }
             // It has changed, or gone, meanwhile: the watch says so.
@@ -245,22 +256,22 @@ impl CronJobs {
 /// It hears of changes from now on, not only once it runs.
 pub(crate) fn run(
     clients: Clients,
-    jobs: Cache<Job>,
+    jobs: SharedInformer<Job>,
     clock: Clock,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let known = Cache::<CronJob>::new();
-    let events = stream::select(known.changes().map(Event::CronJob), jobs.changes().map(Event::Job)).boxed();
-    let watched = known.clone().follow(Api::all(clients.shared()), |cron| cron, stop.clone());
-    let client = clients.of("cronjob-controller");
+    let known = SharedInformer::<CronJob>::new();
+    let events = stream::select(known.subscribe().map(Event::CronJob), jobs.subscribe().map(Event::Job)).boxed();
+    let watched = known.clone().run(Api::all(clients.shared()), |cron| cron, stop.clone());
+    let client = clients.for_service_account("cronjob-controller");
     let controller = CronJobs {
-        recorder: Recorder::new(client.clone(), COMPONENT),
+        recorder: EventRecorder::new(client.clone(), COMPONENT),
         client,
         clock,
         known,
         jobs,
-        made: Written::default(),
-        reported: Written::default(),
+        pod_expectations: Expectations::default(),
+        status_expectations: Expectations::default(),
         changed: HashSet::new(),
     };
     let works = worker::run(controller, events, stop);

@@ -1,10 +1,10 @@
 //! The claims of ephemeral volumes are made for their Pods, and go with them (`pkg/controller/volume/ephemeral`, KEP-1698).
 
-use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
-use crate::members::Member;
-use crate::pod_control::said;
-use crate::recorder::Recorder;
+use crate::event_recorder::EventRecorder;
+use crate::informer::{CacheEvent, SharedInformer, key};
+use crate::pod_control::error_message;
+use crate::pod_summary::PodSummary;
 use crate::worker::{self, Controller, is_code};
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Volume};
@@ -16,20 +16,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 enum Event {
-    Pod(Seen<Member>),
-    Claim(Seen<PersistentVolumeClaim>),
+    Pod(CacheEvent<PodSummary>),
+    Claim(CacheEvent<PersistentVolumeClaim>),
 }
 
 /// Makes claims.
 struct Ephemeral {
     client: Client,
-    recorder: Recorder,
-    pods: Cache<Member>,
-    claims: Cache<PersistentVolumeClaim>,
+    recorder: EventRecorder,
+    pods: SharedInformer<PodSummary>,
+    claims: SharedInformer<PersistentVolumeClaim>,
 }
 
-fn needs_claims(pod: &Member) -> bool {
-    pod.active && !pod.own_claims.is_empty()
+fn needs_claims(pod: &PodSummary) -> bool {
+    pod.active && !pod.ephemeral_claims.is_empty()
 }
 
 impl Ephemeral {
@@ -37,7 +37,9 @@ impl Ephemeral {
     fn whose(&self, claim: &PersistentVolumeClaim) -> Vec<String> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         let pods = self.pods.in_namespace(&namespace).into_iter();
-        pods.filter(|pod| needs_claims(pod) && pod.own_claims.contains(&name)).map(|pod| key(pod.as_ref())).collect()
+        pods.filter(|pod| needs_claims(pod) && pod.ephemeral_claims.contains(&name))
+            .map(|pod| key(pod.as_ref()))
+            .collect()
     }
 
     async fn make(&self, pod: &Pod, volume: &Volume) -> Result<(), kube::Error> {
@@ -54,7 +56,7 @@ impl Ephemeral {
         match claims.create(&PostParams::default(), &claim).await {
             Err(e) if is_code(&e, 409) => Ok(()),
             Err(e) => {
-                let why = format!("create PVC {}: {}", claim.name_any(), said(&e));
+                let why = format!("create PVC {}: {}", claim.name_any(), error_message(&e));
                 self.tell(pod, volume, &why).await;
                 Err(e)
             }
@@ -64,7 +66,7 @@ impl Ephemeral {
 
     async fn tell(&self, pod: &Pod, volume: &Volume, why: &str) {
         let message = format!("ephemeral volume {}: {why}", volume.name);
-        self.recorder.tell(&pod.object_ref(&()), true, "FailedBinding", &message).await;
+        self.recorder.record(&pod.object_ref(&()), true, "FailedBinding", &message).await;
     }
 }
 
@@ -96,10 +98,10 @@ impl Controller for Ephemeral {
 
     fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
         match event {
-            Event::Pod(Seen::One { after: Some(pod), .. }) if needs_claims(&pod) => vec![key(pod.as_ref())],
-            Event::Claim(Seen::One { before: Some(claim), after: None }) => self.whose(&claim),
-            Event::Pod(Seen::One { .. }) | Event::Claim(Seen::One { .. }) => vec![],
-            Event::Pod(Seen::All) | Event::Claim(Seen::All) => {
+            Event::Pod(CacheEvent::Changed { after: Some(pod), .. }) if needs_claims(&pod) => vec![key(pod.as_ref())],
+            Event::Claim(CacheEvent::Changed { before: Some(claim), after: None }) => self.whose(&claim),
+            Event::Pod(CacheEvent::Changed { .. }) | Event::Claim(CacheEvent::Changed { .. }) => vec![],
+            Event::Pod(CacheEvent::Resync) | Event::Claim(CacheEvent::Resync) => {
                 let pods = self.pods.all().into_iter().filter(|pod| needs_claims(pod));
                 pods.map(|pod| key(pod.as_ref())).collect()
             }
@@ -107,10 +109,10 @@ impl Controller for Ephemeral {
     }
 
     async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
-        if !(self.pods.listed() && self.claims.listed()) {
+        if !(self.pods.has_synced() && self.claims.has_synced()) {
             return Ok(None);
         }
-        let Some(member) = self.pods.at(key).filter(|pod| needs_claims(pod)) else { return Ok(None) };
+        let Some(member) = self.pods.get_by_key(key).filter(|pod| needs_claims(pod)) else { return Ok(None) };
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &member.namespace);
         let Some(pod) = pods.get_opt(&member.name).await? else { return Ok(None) };
         if pod.metadata.deletion_timestamp.is_some() {
@@ -126,13 +128,13 @@ impl Controller for Ephemeral {
 /// It hears of changes from now on, not only once it runs.
 pub(crate) fn run(
     clients: Clients,
-    pods: Cache<Member>,
-    claims: Cache<PersistentVolumeClaim>,
+    pods: SharedInformer<PodSummary>,
+    claims: SharedInformer<PersistentVolumeClaim>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let events = stream::select(pods.changes().map(Event::Pod), claims.changes().map(Event::Claim)).boxed();
-    let client = clients.of("ephemeral-volume-controller");
-    let recorder = Recorder::new(client.clone(), "ephemeral_volume");
+    let events = stream::select(pods.subscribe().map(Event::Pod), claims.subscribe().map(Event::Claim)).boxed();
+    let client = clients.for_service_account("ephemeral-volume-controller");
+    let recorder = EventRecorder::new(client.clone(), "ephemeral_volume");
     worker::run(Ephemeral { client, recorder, pods, claims }, events, stop)
 }
 

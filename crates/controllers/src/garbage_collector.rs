@@ -8,8 +8,8 @@ mod kinds;
 mod outline;
 
 use crate::clients::Clients;
-use crate::recorder::Recorder;
-use crate::watch::Change;
+use crate::event_recorder::EventRecorder;
+use crate::watch::WatchEvent;
 use crate::worker::{self, Controller, is_code};
 use graph::{FOREGROUND, Graph, Node, ORPHAN};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -32,7 +32,7 @@ type Metadata = PartialObjectMeta<DynamicObject>;
 
 struct GarbageCollector {
     client: Client,
-    recorder: Recorder,
+    recorder: EventRecorder,
     /// By `group/version` and kind, and whether its objects have a namespace.
     kinds: HashMap<(String, String), (Arc<ApiResource>, bool)>,
     graph: Graph,
@@ -122,14 +122,16 @@ impl Controller for GarbageCollector {
 }
 
 impl GarbageCollector {
-    fn note(&mut self, resource: &Arc<ApiResource>, change: Change<Outline>) -> Vec<String> {
+    fn note(&mut self, resource: &Arc<ApiResource>, change: WatchEvent<Outline>) -> Vec<String> {
         match change {
-            Change::Set(object) => {
+            WatchEvent::Applied(object) => {
                 let Some(uid) = object.meta().uid.clone() else { return Vec::new() };
                 self.graph.set(&uid, resource, object.meta())
             }
-            Change::Gone(object) => object.meta().uid.as_ref().map(|uid| self.graph.remove(uid)).unwrap_or_default(),
-            Change::Listed(names) => {
+            WatchEvent::Deleted(object) => {
+                object.meta().uid.as_ref().map(|uid| self.graph.remove(uid)).unwrap_or_default()
+            }
+            WatchEvent::Listed(names) => {
                 let gone = self.graph.missing(resource, &names);
                 let concerned = gone.iter().flat_map(|uid| self.graph.remove(uid)).collect();
                 if self.settle(resource) { self.graph.all() } else { concerned }
@@ -251,7 +253,7 @@ impl GarbageCollector {
             uid: Some(uid.to_owned()),
             ..ObjectReference::default()
         };
-        self.recorder.tell(&about, true, "OwnerRefInvalidNamespace", &message).await;
+        self.recorder.record(&about, true, "OwnerRefInvalidNamespace", &message).await;
     }
 
     /// The dependents stay, and no longer name it; then it may go.
@@ -331,7 +333,7 @@ async fn served(client: &Client) -> Result<(Discovery, HashSet<String>), kube::E
 }
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
-    let client = clients.of("generic-garbage-collector");
+    let client = clients.for_service_account("generic-garbage-collector");
     let mut pause = Duration::from_millis(100);
     let (discovery, foreign) = loop {
         match served(&client).await {
@@ -349,7 +351,7 @@ pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let kinds = known.iter().flat_map(|served| served.names().map(|name| (name, served.what()))).collect();
     let unlisted = known.iter().map(|served| of(&served.resource)).collect();
     let events = kinds::events(&clients.shared(), known);
-    let recorder = Recorder::new(client.clone(), "garbage-collector-controller");
+    let recorder = EventRecorder::new(client.clone(), "garbage-collector-controller");
     worker::run(
         GarbageCollector { client, recorder, kinds, graph: Graph::default(), unlisted, late: HashSet::new() },
         events,

@@ -16,14 +16,14 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use pod::Measured;
+pub(crate) use pod::PodMetricInputs;
 
-use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
-use crate::clock::{Clock, whole_seconds};
-use crate::members::Member;
-use crate::pod_control::said;
-use crate::recorder::Recorder;
+use crate::clock::{Clock, truncate_to_seconds};
+use crate::event_recorder::EventRecorder;
+use crate::informer::{CacheEvent, SharedInformer, key};
+use crate::pod_control::error_message;
+use crate::pod_summary::PodSummary;
 use crate::worker::{self, Controller, is_code};
 use api::feature_gates::{FeatureGates, Gate};
 use api::selector::Selector;
@@ -63,19 +63,19 @@ const WARMING: Duration = SYNC;
 const AGAIN: Duration = Duration::from_secs(1);
 
 enum Event {
-    Autoscaler(Seen<HorizontalPodAutoscaler>),
+    Autoscaler(CacheEvent<HorizontalPodAutoscaler>),
     /// All Pods were listed once.
     Pods,
 }
 
 struct Autoscalers {
     client: Client,
-    recorder: Recorder,
+    recorder: EventRecorder,
     clock: Clock,
     /// Whether an autoscaler's own tolerances count (`HPAConfigurableTolerance`).
     configurable: bool,
-    known: Cache<HorizontalPodAutoscaler>,
-    pods: Cache<Member>,
+    known: SharedInformer<HorizontalPodAutoscaler>,
+    pods: SharedInformer<PodSummary>,
     targets: Targets,
     /// Which Pods they scale, as far as that is known to any worker.
     selectors: Arc<Mutex<HashMap<String, Selector>>>,
@@ -101,26 +101,26 @@ impl Controller for Autoscalers {
 
     fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
         let mut keys = match event {
-            Event::Autoscaler(Seen::One { before, after: Some(after) }) => {
+            Event::Autoscaler(CacheEvent::Changed { before, after: Some(after) }) => {
                 // What only its status says is our own.
                 let same = before.is_some_and(|b| b.spec == after.spec && b.metadata.uid == after.metadata.uid);
                 if same { vec![] } else { vec![key(after.as_ref())] }
             }
-            Event::Autoscaler(Seen::One { before, after: None }) => {
+            Event::Autoscaler(CacheEvent::Changed { before, after: None }) => {
                 for gone in before.iter().map(|hpa| key(hpa.as_ref())) {
                     self.selectors.lock().remove(&gone);
                     self.histories.remove(&gone);
                 }
                 vec![]
             }
-            Event::Autoscaler(Seen::All) | Event::Pods => self.known.keys(),
+            Event::Autoscaler(CacheEvent::Resync) | Event::Pods => self.known.keys(),
         };
         keys.retain(|key| worker_of(key) == self.worker);
         keys
     }
 
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(hpa) = self.known.at(key).filter(|_| self.pods.listed()) else { return Ok(None) };
+        let Some(hpa) = self.known.get_by_key(key).filter(|_| self.pods.has_synced()) else { return Ok(None) };
         let Some(spec) = hpa.spec.as_ref() else { return Ok(None) };
         let before = hpa.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
         let conditions = Conditions::new(before, self.clock.now());
@@ -139,7 +139,7 @@ impl Controller for Autoscalers {
 impl Autoscalers {
     async fn warn(&mut self, hpa: &HorizontalPodAutoscaler, reason: &str, message: &str) {
         if self.histories.entry(key(hpa)).or_default().may_warn(Instant::now()) {
-            self.recorder.tell(&hpa.object_ref(&()), true, reason, message).await;
+            self.recorder.record(&hpa.object_ref(&()), true, reason, message).await;
         }
     }
 
@@ -229,7 +229,7 @@ impl Autoscalers {
     }
 
     /// The Pods of a scale, if no other autoscaler has them (`validateAndParseSelector`).
-    async fn selected(&mut self, round: &mut Round<'_>, text: &str) -> Result<Vec<Arc<Member>>, String> {
+    async fn selected(&mut self, round: &mut Round<'_>, text: &str) -> Result<Vec<Arc<PodSummary>>, String> {
         if text.is_empty() {
             let said = "selector is required";
             self.warn(round.hpa, "SelectorRequired", said).await;
@@ -260,7 +260,7 @@ impl Autoscalers {
     }
 
     /// The autoscalers of a namespace that have any of these Pods.
-    fn who_scales(&self, namespace: &str, pods: &[Arc<Member>]) -> Vec<String> {
+    fn who_scales(&self, namespace: &str, pods: &[Arc<PodSummary>]) -> Vec<String> {
         let here = |key: &str| key.split_once('/').is_some_and(|(of, _)| of == namespace);
         let selectors = self.selectors.lock();
         let all = selectors.iter().filter(|(key, _)| here(key));
@@ -289,13 +289,13 @@ impl Autoscalers {
         let said = format!("the HPA controller was able to update the target scale to {desired}");
         round.conditions.able(true, ("SucceededRescale", &said));
         let said = format!("New size: {desired}; reason: {why}");
-        self.recorder.tell(&round.hpa.object_ref(&()), false, "SuccessfulRescale", &said).await;
+        self.recorder.record(&round.hpa.object_ref(&()), false, "SuccessfulRescale", &said).await;
         if let Some(behavior) = round.spec.behavior.as_ref().map(Behavior::of) {
             let rules = if desired > replicas { &behavior.up } else { &behavior.down };
             let history = self.histories.entry(round.key.to_owned()).or_default();
             history.scaled(replicas, desired, rules.longest(), round.now);
         }
-        let scaled = Time(whole_seconds(self.clock.now()));
+        let scaled = Time(truncate_to_seconds(self.clock.now()));
         Found { desired: Some(desired), scaled: Some(scaled), ..found }
     }
 
@@ -310,13 +310,13 @@ impl Autoscalers {
         let name = hpa.metadata.name.as_deref().unwrap_or_default();
         match api.replace_status(name, &PostParams::default(), &new).await {
             // It has gone meanwhile: the watch says so.
-            Err(e) if !is_code(&e, 404) => self.warn(hpa, "FailedUpdateStatus", &said(&e)).await,
+            Err(e) if !is_code(&e, 404) => self.warn(hpa, "FailedUpdateStatus", &error_message(&e)).await,
             _ => {}
         }
     }
 }
 
-fn selects(selector: &Selector, pod: &Member) -> bool {
+fn selects(selector: &Selector, pod: &PodSummary) -> bool {
     selector.matches(|key| pod.labels.get(key).map(String::as_str))
 }
 
@@ -334,14 +334,14 @@ fn namespace(hpa: &HorizontalPodAutoscaler) -> &str {
 /// It hears of changes from now on, not only once it runs.
 pub(crate) fn run(
     clients: Clients,
-    pods: Cache<Member>,
+    pods: SharedInformer<PodSummary>,
     gates: &FeatureGates,
     clock: Clock,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let known = Cache::<HorizontalPodAutoscaler>::new();
-    let client = clients.of("horizontal-pod-autoscaler");
-    let (recorder, selectors) = (Recorder::new(client.clone(), COMPONENT), Arc::default());
+    let known = SharedInformer::<HorizontalPodAutoscaler>::new();
+    let client = clients.for_service_account("horizontal-pod-autoscaler");
+    let (recorder, selectors) = (EventRecorder::new(client.clone(), COMPONENT), Arc::default());
     let configurable = gates.enabled(Gate::HPAConfigurableTolerance);
     let works: Vec<_> = (0..WORKERS)
         .map(|worker| {
@@ -361,7 +361,7 @@ pub(crate) fn run(
             worker::run(controller, events(&known, &pods), stop.clone())
         })
         .collect();
-    let watched = known.follow(Api::all(clients.shared()), |hpa| hpa, stop);
+    let watched = known.run(Api::all(clients.shared()), |hpa| hpa, stop);
     // What they do at once is large: it lies on the heap.
     Box::pin(async move {
         futures::join!(watched, join_all(works));
@@ -369,11 +369,14 @@ pub(crate) fn run(
 }
 
 /// What a worker hears from now on. Of Pods it hears only that they are known.
-fn events(known: &Cache<HorizontalPodAutoscaler>, pods: &Cache<Member>) -> BoxStream<'static, Event> {
-    let mut changes = pods.changes();
+fn events(
+    known: &SharedInformer<HorizontalPodAutoscaler>,
+    pods: &SharedInformer<PodSummary>,
+) -> BoxStream<'static, Event> {
+    let mut changes = pods.subscribe();
     let listed = stream::once(async move {
-        while changes.next().await.is_some_and(|seen| !matches!(seen, Seen::All)) {}
+        while changes.next().await.is_some_and(|seen| !matches!(seen, CacheEvent::Resync)) {}
         Event::Pods
     });
-    stream::select(known.changes().map(Event::Autoscaler), listed).boxed()
+    stream::select(known.subscribe().map(Event::Autoscaler), listed).boxed()
 }

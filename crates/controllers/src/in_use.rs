@@ -10,8 +10,8 @@ pub(crate) use claim::run as claims;
 pub(crate) use class::run as classes;
 pub(crate) use volume::run as volumes;
 
-use crate::watch::{Change, key};
-use crate::worker::{Controller, unless_gone};
+use crate::watch::{WatchEvent, key};
+use crate::worker::{Controller, ignore_not_found_or_conflict};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PostParams;
 use kube::{Api, Client, Resource};
@@ -43,7 +43,7 @@ pub(crate) trait Guarded: Send + Sync {
 
 /// What concerns the objects.
 pub(crate) enum Event<K> {
-    Object(Change<K>),
+    Object(WatchEvent<K>),
     /// Somebody no longer uses what has these keys.
     Freed(Vec<String>),
     /// Anybody may no longer use anything.
@@ -63,9 +63,9 @@ impl<G: Guarded> InUse<G> {
         Self { client, guarded, waiting: HashSet::new() }
     }
 
-    fn on_object(&mut self, change: Change<G::Object>) -> Vec<String> {
+    fn on_object(&mut self, change: WatchEvent<G::Object>) -> Vec<String> {
         match change {
-            Change::Set(object) => {
+            WatchEvent::Applied(object) => {
                 let key = key(object.meta());
                 match (is_going(object.meta()), is_held::<G>(object.meta())) {
                     (true, true) => {
@@ -80,11 +80,11 @@ impl<G: Guarded> InUse<G> {
                     }
                 }
             }
-            Change::Gone(object) => {
+            WatchEvent::Deleted(object) => {
                 self.waiting.remove(&key(object.meta()));
                 vec![]
             }
-            Change::Listed(keys) => {
+            WatchEvent::Listed(keys) => {
                 self.waiting.retain(|key| keys.contains(key));
                 vec![]
             }
@@ -128,7 +128,7 @@ impl<G: Guarded> Controller for InUse<G> {
             finalizers.push(G::FINALIZER.to_owned());
         }
         // It has changed, or gone, meanwhile: the watch says so.
-        unless_gone(api.replace(name, &PostParams::default(), &object).await)?;
+        ignore_not_found_or_conflict(api.replace(name, &PostParams::default(), &object).await)?;
         Ok(None)
     }
 }

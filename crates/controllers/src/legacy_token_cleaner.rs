@@ -3,7 +3,7 @@
 
 use crate::clients::Clients;
 use crate::clock::Clock;
-use crate::worker::{self, Controller, unless_gone};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use futures::stream::{self, StreamExt};
 use jiff::{SignedDuration, Timestamp, civil::Date, tz::TimeZone};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Says since when the use of tokens is noted.
-const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
+const TRACKING_CONFIG_MAP: &str = "kube-apiserver-legacy-service-account-token-tracking";
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 const TYPE: &str = "kubernetes.io/service-account-token";
@@ -101,12 +101,12 @@ impl Cleaner {
             Fate::Stays => Ok(()),
             Fate::Ends(day) => {
                 let patch = json!({"metadata": {"uid": meta.uid, "labels": {INVALID_SINCE: day}}});
-                unless_gone(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await)
+                ignore_not_found_or_conflict(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await)
             }
             Fate::Goes => {
                 let preconditions = Preconditions { uid: None, resource_version: meta.resource_version.clone() };
                 let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-                unless_gone(api.delete(name, &params).await)
+                ignore_not_found_or_conflict(api.delete(name, &params).await)
             }
         }
     }
@@ -123,7 +123,8 @@ impl Controller for Cleaner {
 
     async fn reconcile(&mut self, _: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let (again, now) = (Some(EVERY), self.clock.now());
-        let tracking = Api::<ConfigMap>::namespaced(self.client.clone(), "kube-system").get_opt(TRACKING).await?;
+        let tracking =
+            Api::<ConfigMap>::namespaced(self.client.clone(), "kube-system").get_opt(TRACKING_CONFIG_MAP).await?;
         let since = tracking.and_then(|map| map.data).and_then(|mut data| data.remove("since")).unwrap_or_default();
         if !is_known(&since, now) {
             return Ok(again);
@@ -150,7 +151,7 @@ impl Controller for Cleaner {
 }
 
 pub(crate) async fn run(clients: Clients, clock: Clock, stop: CancellationToken) {
-    let client = clients.of("legacy-service-account-token-cleaner");
+    let client = clients.for_service_account("legacy-service-account-token-cleaner");
     let first = stream::once(async {}).chain(stream::pending()).boxed();
     worker::run(Cleaner { shared: clients.shared(), client, clock }, first, stop).await;
 }

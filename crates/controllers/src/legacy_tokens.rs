@@ -4,8 +4,8 @@
 //! Who holds the key of the tokens is no affair of the controller: it is given a [`TokenMaker`].
 
 use crate::clients::Clients;
-use crate::watch::{Change, key, watch};
-use crate::worker::{self, Controller, unless_gone};
+use crate::watch::{WatchEvent, key, watch};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use futures::stream::{self, StreamExt};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -56,8 +56,8 @@ impl fmt::Debug for TokenMaker {
 }
 
 enum Event {
-    Secret(Change<Secret>),
-    Account(Change<ServiceAccount>),
+    Secret(WatchEvent<Secret>),
+    Account(WatchEvent<ServiceAccount>),
 }
 
 struct LegacyTokens {
@@ -85,20 +85,20 @@ fn account_of(secret: &Secret) -> String {
 }
 
 impl LegacyTokens {
-    fn on_secret(&mut self, change: Change<Secret>) -> Vec<String> {
+    fn on_secret(&mut self, change: WatchEvent<Secret>) -> Vec<String> {
         match change {
-            Change::Set(secret) => {
+            WatchEvent::Applied(secret) => {
                 let key = key(&secret.metadata);
                 self.secrets.insert(key.clone(), secret);
                 vec![key]
             }
-            Change::Gone(secret) => {
+            WatchEvent::Deleted(secret) => {
                 let key = key(&secret.metadata);
                 self.secrets.remove(&key);
                 self.forsaken.insert(key.clone(), account_of(&secret));
                 vec![key]
             }
-            Change::Listed(keys) => {
+            WatchEvent::Listed(keys) => {
                 let gone = self.secrets.extract_if(|key, _| !keys.contains(key));
                 let gone: Vec<_> = gone.map(|(key, secret)| (key, account_of(&secret))).collect();
                 self.forsaken.extend(gone.iter().cloned());
@@ -107,9 +107,9 @@ impl LegacyTokens {
         }
     }
 
-    fn on_account(&mut self, change: Change<ServiceAccount>) -> Vec<String> {
+    fn on_account(&mut self, change: WatchEvent<ServiceAccount>) -> Vec<String> {
         let account = match change {
-            Change::Set(account) => {
+            WatchEvent::Applied(account) => {
                 let key = key(&account.metadata);
                 let uid = account.metadata.uid.unwrap_or_default();
                 if self.accounts.insert(key.clone(), uid.clone()).is_some_and(|before| before == uid) {
@@ -117,12 +117,12 @@ impl LegacyTokens {
                 }
                 key
             }
-            Change::Gone(account) => {
+            WatchEvent::Deleted(account) => {
                 let key = key(&account.metadata);
                 self.accounts.remove(&key);
                 key
             }
-            Change::Listed(keys) => {
+            WatchEvent::Listed(keys) => {
                 self.accounts.retain(|key, _| keys.contains(key));
                 self.listed = true;
                 return self.secrets.keys().cloned().collect();
@@ -216,14 +216,14 @@ impl Controller for LegacyTokens {
         let Some(uid) = self.uid(namespace, secret).await? else {
             let preconditions = Preconditions { uid: secret.metadata.uid.clone(), resource_version: None };
             let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-            unless_gone(api.delete(name, &params).await)?;
+            ignore_not_found_or_conflict(api.delete(name, &params).await)?;
             return Ok(None);
         };
         if secret.metadata.deletion_timestamp.is_none()
             && let Some(filled) = self.filled(namespace, name, secret, &uid)?
         {
             // It has changed, or gone, meanwhile: the watch says so.
-            unless_gone(api.replace(name, &PostParams::default(), &filled).await)?;
+            ignore_not_found_or_conflict(api.replace(name, &PostParams::default(), &filled).await)?;
         }
         Ok(None)
     }

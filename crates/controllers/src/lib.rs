@@ -9,42 +9,43 @@
 // Numbers of clients go into times: an operator that overflows would panic.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-mod amount;
-mod cache;
+mod backoff;
 mod certificates;
 mod clients;
 mod clock;
 mod cluster_roles;
+mod controller_history;
+mod controller_revisions;
 mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;
 mod endpoints;
 mod ephemeral_volume;
+mod event_recorder;
+mod expectations;
 mod garbage_collector;
-mod going;
-mod history;
 mod horizontal_pod_autoscaler;
 mod in_use;
+mod informer;
+mod int_or_string;
 mod job;
 mod legacy_token_cleaner;
 mod legacy_tokens;
 mod load_balancer;
-mod members;
 mod namespace;
 mod node_lifecycle;
 mod node_taints;
-mod pauses;
+mod pending_deletions;
 mod per_namespace;
 mod persistent_volume;
 mod pod_control;
 mod pod_gc;
-mod recorder;
+mod pod_summary;
 mod replica_set;
 mod resource_quota;
-mod revisions;
 mod root_ca;
-mod selector_words;
+mod selector_format;
 mod service_account;
 mod service_cidrs;
 mod stateful_set;
@@ -52,7 +53,6 @@ mod taint_eviction;
 mod ttl_after_finished;
 mod watch;
 mod worker;
-mod written;
 
 pub use certificates::{Order, Signer};
 pub use clients::Clients;
@@ -61,15 +61,15 @@ pub use legacy_tokens::{Bearer, TokenMaker};
 pub use persistent_volume::{Directories, Provisioner};
 
 use api::feature_gates::{FeatureGates, Gate};
-use cache::Cache;
 use futures::{FutureExt, future::BoxFuture};
+use informer::SharedInformer;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::apps::v1::{ControllerRevision, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, ReplicationController, Service};
 use kube::Api;
-use members::Member;
+use pod_summary::PodSummary;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -128,7 +128,7 @@ async fn run_all(clients: Clients, options: Options, stop: CancellationToken) {
     if let Some(pem) = options.root_ca_pem {
         controllers.spawn(root_ca::run(clients.clone(), pem, stop.clone()));
     }
-    let requests = Cache::<CertificateSigningRequest>::new();
+    let requests = SharedInformer::<CertificateSigningRequest>::new();
     if let Some(signer) = options.signer {
         controllers.spawn(certificates::signing(clients.clone(), signer, requests.clone(), stop.clone()));
     }
@@ -138,20 +138,20 @@ async fn run_all(clients: Clients, options: Options, stop: CancellationToken) {
     controllers.spawn(garbage_collector::run(clients.clone(), stop.clone()));
     controllers.spawn(resource_quota::run(clients.clone(), stop.clone()));
     controllers.spawn(cluster_roles::run(clients.clone(), stop.clone()));
-    let (sets, pods) = (Cache::<ReplicaSet>::new(), Cache::<Member>::new());
+    let (sets, pods) = (SharedInformer::<ReplicaSet>::new(), SharedInformer::<PodSummary>::new());
     controllers.spawn(replica_set::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
-    let replicated = Cache::<ReplicationController>::new();
+    let replicated = SharedInformer::<ReplicationController>::new();
     controllers.spawn(replica_set::run(clients.clone(), replicated.clone(), pods.clone(), stop.clone()));
     controllers.spawn(deployment::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
-    let revisions = Cache::<ControllerRevision>::new();
+    let revisions = SharedInformer::<ControllerRevision>::new();
     controllers.spawn(daemon_set::run(clients.clone(), revisions.clone(), pods.clone(), stop.clone()));
     let several = options.gates.enabled(Gate::MaxUnavailableStatefulSet);
     controllers.spawn(stateful_set::run(clients.clone(), revisions.clone(), pods.clone(), several, stop.clone()));
-    let jobs = Cache::<Job>::new();
+    let jobs = SharedInformer::<Job>::new();
     controllers.spawn(job::run(clients.clone(), jobs.clone(), pods.clone(), stop.clone()));
     controllers.spawn(ttl_after_finished::run(clients.clone(), jobs.clone(), stop.clone()));
     controllers.spawn(cron_job::run(clients.clone(), jobs.clone(), options.clock.clone(), stop.clone()));
-    let services = Cache::<Service>::new();
+    let services = SharedInformer::<Service>::new();
     controllers.spawn(endpoints::run(clients.clone(), services.clone(), pods.clone(), stop.clone()));
     if let Some(pool) = options.load_balancer_pool {
         controllers.spawn(load_balancer::run(clients.clone(), services.clone(), pool, stop.clone()));
@@ -164,7 +164,7 @@ async fn run_all(clients: Clients, options: Options, stop: CancellationToken) {
     controllers.spawn(in_use::claims(clients.clone(), pods.clone(), stop.clone()));
     controllers.spawn(in_use::volumes(clients.clone(), stop.clone()));
     controllers.spawn(in_use::classes(clients.clone(), stop.clone()));
-    let claimed = Cache::<PersistentVolumeClaim>::new();
+    let claimed = SharedInformer::<PersistentVolumeClaim>::new();
     let (made, all) = (options.provisioner, claimed.clone());
     controllers.spawn(persistent_volume::run(clients.clone(), pods.clone(), all, made, stop.clone()));
     controllers.spawn(ephemeral_volume::run(clients.clone(), pods.clone(), claimed.clone(), stop.clone()));
@@ -172,14 +172,14 @@ async fn run_all(clients: Clients, options: Options, stop: CancellationToken) {
     controllers.spawn(legacy_token_cleaner::run(clients.clone(), options.clock, stop.clone()));
     controllers.spawn(taint_eviction::run(clients.clone(), pods.clone(), stop.clone()));
     // Whoever listens has begun to.
-    controllers.spawn(requests.follow(Api::all(clients.shared()), |request| request, stop.clone()));
-    controllers.spawn(revisions.follow(Api::all(clients.shared()), |revision| revision, stop.clone()));
-    controllers.spawn(jobs.follow(Api::all(clients.shared()), |job| job, stop.clone()));
-    controllers.spawn(replicated.follow(Api::all(clients.shared()), |set| set, stop.clone()));
-    controllers.spawn(claimed.follow(Api::all(clients.shared()), |claim| claim, stop.clone()));
-    controllers.spawn(services.follow(Api::all(clients.shared()), |service| service, stop.clone()));
-    controllers.spawn(sets.follow(Api::all(clients.shared()), |set| set, stop.clone()));
-    controllers.spawn(pods.follow(Api::all(clients.shared()), Member::of, stop.clone()));
+    controllers.spawn(requests.run(Api::all(clients.shared()), |request| request, stop.clone()));
+    controllers.spawn(revisions.run(Api::all(clients.shared()), |revision| revision, stop.clone()));
+    controllers.spawn(jobs.run(Api::all(clients.shared()), |job| job, stop.clone()));
+    controllers.spawn(replicated.run(Api::all(clients.shared()), |set| set, stop.clone()));
+    controllers.spawn(claimed.run(Api::all(clients.shared()), |claim| claim, stop.clone()));
+    controllers.spawn(services.run(Api::all(clients.shared()), |service| service, stop.clone()));
+    controllers.spawn(sets.run(Api::all(clients.shared()), |set| set, stop.clone()));
+    controllers.spawn(pods.run(Api::all(clients.shared()), PodSummary::from_pod, stop.clone()));
     controllers.spawn(node_lifecycle::run(clients, stop));
     while let Some(ended) = controllers.join_next().await {
         if let Err(e) = ended {

@@ -4,11 +4,11 @@
 //! Whoever else gives addresses (MetalLB, say) is not disturbed: a Service that has one keeps it, and one with a
 //! `loadBalancerClass` is another's.
 
-use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
-use crate::pod_control::said;
-use crate::recorder::Recorder;
-use crate::worker::{self, Controller, unless_gone};
+use crate::event_recorder::EventRecorder;
+use crate::informer::{CacheEvent, SharedInformer, key};
+use crate::pod_control::error_message;
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use futures::stream::StreamExt;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
@@ -22,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 
 struct LoadBalancers {
     client: Client,
-    recorder: Recorder,
+    recorder: EventRecorder,
     pool: Ipv4Net,
-    services: Cache<Service>,
+    services: SharedInformer<Service>,
     /// What was given, whether the watch has shown it or not.
     given: HashMap<String, Ipv4Addr>,
 }
@@ -89,29 +89,29 @@ impl LoadBalancers {
 
     async fn give(&self, service: &Service, ip: Ipv4Addr) -> Result<(), kube::Error> {
         let about = service.object_ref(&());
-        self.recorder.tell(&about, false, "EnsuringLoadBalancer", "Ensuring load balancer").await;
+        self.recorder.record(&about, false, "EnsuringLoadBalancer", "Ensuring load balancer").await;
         let mut new = service.clone();
         let ingress = LoadBalancerIngress { ip: Some(ip.to_string()), ..LoadBalancerIngress::default() };
         new.status.get_or_insert_default().load_balancer = Some(LoadBalancerStatus { ingress: Some(vec![ingress]) });
         let api: Api<Service> = Api::namespaced(self.client.clone(), &service.namespace().unwrap_or_default());
         api.replace_status(&service.name_any(), &PostParams::default(), &new).await?;
-        self.recorder.tell(&about, false, "EnsuredLoadBalancer", "Ensured load balancer").await;
+        self.recorder.record(&about, false, "EnsuredLoadBalancer", "Ensured load balancer").await;
         Ok(())
     }
 
     async fn tell_failure(&self, service: &Service, why: &str) {
         let message = format!("Error syncing load balancer: failed to ensure load balancer: {why}");
-        self.recorder.tell(&service.object_ref(&()), true, "SyncLoadBalancerFailed", &message).await;
+        self.recorder.record(&service.object_ref(&()), true, "SyncLoadBalancerFailed", &message).await;
     }
 }
 
 impl Controller for LoadBalancers {
-    type Event = Seen<Service>;
+    type Event = CacheEvent<Service>;
 
     const NAME: &'static str = "service-lb-controller";
 
-    fn observe(&mut self, event: Seen<Service>, _now: Instant) -> Vec<String> {
-        let Seen::One { before, after } = event else { return self.waiting() };
+    fn observe(&mut self, event: CacheEvent<Service>, _now: Instant) -> Vec<String> {
+        let CacheEvent::Changed { before, after } = event else { return self.waiting() };
         let had = before.as_ref().is_some_and(|service| addresses(service).next().is_some());
         let has = after.as_ref().is_some_and(|service| addresses(service).next().is_some());
         let own = before.iter().chain(&after).last().filter(|s| wants(s) || had).map(|s| key(s.as_ref()));
@@ -124,15 +124,15 @@ impl Controller for LoadBalancers {
     }
 
     async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(service) = self.services.at(key).filter(|s| self.services.listed() && wants(s)) else {
+        let Some(service) = self.services.get_by_key(key).filter(|s| self.services.has_synced() && wants(s)) else {
             return Ok(None);
         };
         match choose(&service, self.pool, &self.taken(key)) {
             Ok(Some(ip)) => {
                 // Before it is written: it may be there though the answer is lost.
                 self.given.insert(key.to_owned(), ip);
-                if let Err(e) = unless_gone(self.give(&service, ip).await) {
-                    self.tell_failure(&service, &said(&e)).await;
+                if let Err(e) = ignore_not_found_or_conflict(self.give(&service, ip).await) {
+                    self.tell_failure(&service, &error_message(&e)).await;
                     return Err(e);
                 }
             }
@@ -150,13 +150,13 @@ impl Controller for LoadBalancers {
 /// It hears of changes from now on, not only once it runs.
 pub(crate) fn run(
     clients: Clients,
-    services: Cache<Service>,
+    services: SharedInformer<Service>,
     pool: Ipv4Net,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let events = services.changes().boxed();
-    let client = clients.of("service-controller");
-    let recorder = Recorder::new(client.clone(), "service-controller");
+    let events = services.subscribe().boxed();
+    let client = clients.for_service_account("service-controller");
+    let recorder = EventRecorder::new(client.clone(), "service-controller");
     worker::run(LoadBalancers { client, recorder, pool, services, given: HashMap::new() }, events, stop)
 }
 

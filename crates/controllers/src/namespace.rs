@@ -4,7 +4,7 @@
 mod discovered;
 
 use crate::clients::Clients;
-use crate::watch::{Change, key, watch};
+use crate::watch::{WatchEvent, key, watch};
 use crate::worker::{self, Controller, is_code};
 use discovered::Discovered;
 use futures::future::join_all;
@@ -50,13 +50,13 @@ struct Terminating {
 }
 
 impl Controller for Namespaces {
-    type Event = Change<Namespace>;
+    type Event = WatchEvent<Namespace>;
 
     const NAME: &'static str = "namespace";
 
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
         match event {
-            Change::Set(namespace) => {
+            WatchEvent::Applied(namespace) => {
                 let name = key(&namespace.metadata);
                 if worker_of(&name) != self.worker {
                     return vec![];
@@ -69,11 +69,11 @@ impl Controller for Namespaces {
                 self.terminating.insert(name.clone(), Terminating { namespace: *namespace, looks });
                 vec![name]
             }
-            Change::Gone(namespace) => {
+            WatchEvent::Deleted(namespace) => {
                 self.terminating.remove(&key(&namespace.metadata));
                 vec![]
             }
-            Change::Listed(names) => {
+            WatchEvent::Listed(names) => {
                 self.terminating.retain(|name, _| names.contains(name));
                 vec![]
             }
@@ -287,7 +287,7 @@ async fn delete_all(
 }
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
-    let client = clients.of("namespace-controller");
+    let client = clients.for_service_account("namespace-controller");
     let discovered = Arc::new(Discovered::new(client.clone()));
     let workers = (0..WORKERS).map(|worker| {
         let events = watch(Api::all(clients.shared()), Config::default());

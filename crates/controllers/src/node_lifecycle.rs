@@ -5,9 +5,9 @@
 //! different machines are never compared.
 
 use crate::clients::Clients;
+use crate::event_recorder::EventRecorder;
 use crate::node_taints::{condition, wanted};
-use crate::recorder::Recorder;
-use crate::watch::{Change, key, watch};
+use crate::watch::{WatchEvent, key, watch};
 use crate::worker::{self, Controller, is_code};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
@@ -40,7 +40,7 @@ const OLD_LABELS: [(&str, &str); 2] =
 
 struct NodeLifecycle {
     client: Client,
-    recorder: Recorder,
+    recorder: EventRecorder,
     nodes: HashMap<String, Node>,
     /// The uids of nodes of which it was told that they came.
     registered: HashMap<String, String>,
@@ -56,14 +56,14 @@ struct Beat {
 }
 
 enum Event {
-    Node(Change<Node>),
-    Lease(Change<Lease>),
+    Node(WatchEvent<Node>),
+    Lease(WatchEvent<Lease>),
 }
 
 impl NodeLifecycle {
-    fn on_node(&mut self, change: Change<Node>, now: Instant) -> Vec<String> {
+    fn on_node(&mut self, change: WatchEvent<Node>, now: Instant) -> Vec<String> {
         match change {
-            Change::Set(mut node) => {
+            WatchEvent::Applied(mut node) => {
                 let name = key(&node.metadata);
                 let heartbeat = ready(&node).and_then(|c| c.last_heartbeat_time.as_ref()).map(|t| t.0);
                 let beat = self.beats.entry(name.clone()).or_default();
@@ -80,13 +80,13 @@ impl NodeLifecycle {
                 self.nodes.insert(name.clone(), *node);
                 vec![name]
             }
-            Change::Gone(node) => {
+            WatchEvent::Deleted(node) => {
                 let name = key(&node.metadata);
                 self.nodes.remove(&name);
                 self.beats.remove(&name);
                 vec![name]
             }
-            Change::Listed(names) => {
+            WatchEvent::Listed(names) => {
                 let gone = self.nodes.keys().filter(|name| !names.contains(*name)).cloned().collect();
                 self.nodes.retain(|name, _| names.contains(name));
                 self.beats.retain(|name, _| names.contains(name));
@@ -102,8 +102,8 @@ impl NodeLifecycle {
     }
 
     /// A Lease activates nothing: whoever waits for silence looks at the last beat when his time comes.
-    fn on_lease(&mut self, change: Change<Lease>, now: Instant) {
-        let Change::Set(lease) = change else {
+    fn on_lease(&mut self, change: WatchEvent<Lease>, now: Instant) {
+        let WatchEvent::Applied(lease) = change else {
             return;
         };
         let renewed = lease.spec.and_then(|s| s.renew_time).map(|t| t.0);
@@ -127,7 +127,7 @@ impl NodeLifecycle {
         if condition(node, "Ready") == Some("True") {
             let uid = node.metadata.uid.as_deref().unwrap_or_default();
             let message = format!("Node {name} status is now: NodeNotReady");
-            self.recorder.tell(&about(&name, uid), false, "NodeNotReady", &message).await;
+            self.recorder.record(&about(&name, uid), false, "NodeNotReady", &message).await;
         }
         self.mark_pods_not_ready(&name).await
     }
@@ -142,11 +142,11 @@ impl NodeLifecycle {
         if let Some(before) = known {
             self.registered.remove(name);
             let message = format!("Removing Node {name} from Controller");
-            self.recorder.tell(&about(name, &before), false, "RemovingNode", &message).await;
+            self.recorder.record(&about(name, &before), false, "RemovingNode", &message).await;
         }
         if let Some(uid) = uid {
             let message = format!("Registered Node {name} in Controller");
-            self.recorder.tell(&about(name, &uid), false, "RegisteredNode", &message).await;
+            self.recorder.record(&about(name, &uid), false, "RegisteredNode", &message).await;
             self.registered.insert(name.to_owned(), uid);
         }
     }
@@ -171,7 +171,7 @@ impl NodeLifecycle {
                 Err(e) if !is_code(&e, 404) && !is_code(&e, 409) => return Err(e),
                 _ => {}
             }
-            self.recorder.tell(&pod.object_ref(&()), true, "NodeNotReady", "Node is not ready").await;
+            self.recorder.record(&pod.object_ref(&()), true, "NodeNotReady", "Node is not ready").await;
         }
         Ok(())
     }
@@ -296,8 +296,8 @@ fn silent(node: &Node, now: Timestamp) -> Vec<NodeCondition> {
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let nodes = watch(Api::all(clients.shared()), Config::default()).map(Event::Node);
     let leases = watch(Api::namespaced(clients.shared(), LEASES), Config::default()).map(Event::Lease);
-    let client = clients.of("node-controller");
-    let recorder = Recorder::new(client.clone(), "node-controller");
+    let client = clients.for_service_account("node-controller");
+    let recorder = EventRecorder::new(client.clone(), "node-controller");
     let registered = HashMap::new();
     let controller = NodeLifecycle { client, recorder, nodes: HashMap::new(), registered, beats: HashMap::new() };
     worker::run(controller, stream::select(nodes, leases).boxed(), stop).await;

@@ -1,7 +1,7 @@
 //! What every namespace must have: one object of a fixed name.
 
 use crate::clients::Clients;
-use crate::watch::{Change, key, watch};
+use crate::watch::{WatchEvent, key, watch};
 use crate::worker::{Controller, is_code};
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::NamespaceResourceScope;
@@ -56,8 +56,8 @@ pub(crate) struct PerNamespace<T: InEachNamespace> {
 }
 
 pub(crate) enum Event<K> {
-    Namespace(Change<Namespace>),
-    Object(Change<K>),
+    Namespace(WatchEvent<Namespace>),
+    Object(WatchEvent<K>),
 }
 
 impl<T: InEachNamespace> PerNamespace<T> {
@@ -72,21 +72,25 @@ impl<T: InEachNamespace> PerNamespace<T> {
         stream::select(namespaces, objects).boxed()
     }
 
-    fn on_object(&mut self, change: Change<T::Object>) -> Vec<String> {
+    fn on_object(&mut self, change: WatchEvent<T::Object>) -> Vec<String> {
         match change {
-            Change::Set(object) | Change::Gone(object) if object.meta().name.as_deref() != Some(T::NAME) => vec![],
-            Change::Set(object) => {
+            WatchEvent::Applied(object) | WatchEvent::Deleted(object)
+                if object.meta().name.as_deref() != Some(T::NAME) =>
+            {
+                vec![]
+            }
+            WatchEvent::Applied(object) => {
                 let namespace = object.meta().namespace.clone().unwrap_or_default();
                 let right = self.what.is_right(&object);
                 self.have.insert(namespace.clone(), (!right).then_some(object));
                 if right { vec![] } else { vec![namespace] }
             }
-            Change::Gone(object) => {
+            WatchEvent::Deleted(object) => {
                 let namespace = object.meta().namespace.clone().unwrap_or_default();
                 self.have.remove(&namespace);
                 vec![namespace]
             }
-            Change::Listed(keys) => {
+            WatchEvent::Listed(keys) => {
                 self.listed = true;
                 self.have.retain(|namespace, _| keys.contains(&format!("{namespace}/{}", T::NAME)));
                 self.namespaces.iter().filter(|n| !self.have.contains_key(*n)).cloned().collect()
@@ -102,7 +106,7 @@ impl<T: InEachNamespace> Controller for PerNamespace<T> {
 
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
         match event {
-            Event::Namespace(Change::Set(namespace)) => {
+            Event::Namespace(WatchEvent::Applied(namespace)) => {
                 let name = key(&namespace.metadata);
                 if namespace.metadata.deletion_timestamp.is_some() {
                     self.namespaces.remove(&name);
@@ -110,11 +114,11 @@ impl<T: InEachNamespace> Controller for PerNamespace<T> {
                 }
                 if self.namespaces.insert(name.clone()) { vec![name] } else { vec![] }
             }
-            Event::Namespace(Change::Gone(namespace)) => {
+            Event::Namespace(WatchEvent::Deleted(namespace)) => {
                 self.namespaces.remove(&key(&namespace.metadata));
                 vec![]
             }
-            Event::Namespace(Change::Listed(names)) => {
+            Event::Namespace(WatchEvent::Listed(names)) => {
                 self.namespaces.retain(|name| names.contains(name));
                 vec![]
             }

@@ -17,10 +17,10 @@ mod volume;
 
 pub use provision::{Directories, Provisioner};
 
-use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
-use crate::members::Member;
-use crate::recorder::Recorder;
+use crate::event_recorder::EventRecorder;
+use crate::informer::{CacheEvent, SharedInformer, key};
+use crate::pod_summary::PodSummary;
 use crate::worker::{self, Controller};
 use api::claim::{BIND_COMPLETED, annotation, class_of_claim, reference, volume_name};
 use futures::stream::{self, StreamExt};
@@ -33,19 +33,19 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 enum Event {
-    Claim(Seen<PersistentVolumeClaim>),
-    Volume(Seen<PersistentVolume>),
-    Class(Seen<StorageClass>),
+    Claim(CacheEvent<PersistentVolumeClaim>),
+    Volume(CacheEvent<PersistentVolume>),
+    Class(CacheEvent<StorageClass>),
 }
 
 /// Binds claims and volumes, and does with volumes what is to be done when their claims are gone.
 struct Binder {
     client: Client,
-    recorder: Recorder,
-    claims: Cache<PersistentVolumeClaim>,
-    volumes: Cache<PersistentVolume>,
-    classes: Cache<StorageClass>,
-    pods: Cache<Member>,
+    recorder: EventRecorder,
+    claims: SharedInformer<PersistentVolumeClaim>,
+    volumes: SharedInformer<PersistentVolume>,
+    classes: SharedInformer<StorageClass>,
+    pods: SharedInformer<PodSummary>,
     provisioner: Option<Provisioner>,
 }
 
@@ -104,7 +104,7 @@ impl Binder {
     }
 
     fn has_seen_all(&self) -> bool {
-        self.claims.listed() && self.volumes.listed() && self.classes.listed()
+        self.claims.has_synced() && self.volumes.has_synced() && self.classes.has_synced()
     }
 }
 
@@ -119,22 +119,28 @@ impl Controller for Binder {
             return vec![];
         }
         match event {
-            Event::Claim(seen @ Seen::One { .. }) => seen.both().flat_map(|claim| self.of_claim(claim)).collect(),
-            Event::Volume(seen @ Seen::One { .. }) => seen.both().flat_map(|volume| self.of_volume(volume)).collect(),
-            Event::Class(Seen::One { .. }) => {
+            Event::Claim(seen @ CacheEvent::Changed { .. }) => {
+                seen.objects().flat_map(|claim| self.of_claim(claim)).collect()
+            }
+            Event::Volume(seen @ CacheEvent::Changed { .. }) => {
+                seen.objects().flat_map(|volume| self.of_volume(volume)).collect()
+            }
+            Event::Class(CacheEvent::Changed { .. }) => {
                 let waiting = self.claims.all().into_iter().filter(|claim| is_unbound(claim));
                 waiting.map(|claim| key(claim.as_ref())).collect()
             }
-            Event::Claim(Seen::All) | Event::Volume(Seen::All) | Event::Class(Seen::All) => self.all(),
+            Event::Claim(CacheEvent::Resync) | Event::Volume(CacheEvent::Resync) | Event::Class(CacheEvent::Resync) => {
+                self.all()
+            }
         }
     }
 
     async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
         if key.contains('/') {
-            let Some(claim) = self.claims.at(key) else { return Ok(None) };
+            let Some(claim) = self.claims.get_by_key(key) else { return Ok(None) };
             return self.claim(&claim).await;
         }
-        let Some(volume) = self.volumes.at(key) else { return Ok(None) };
+        let Some(volume) = self.volumes.get_by_key(key) else { return Ok(None) };
         Box::pin(self.volume(&volume)).await
     }
 }
@@ -142,22 +148,22 @@ impl Controller for Binder {
 /// It hears of changes from now on, not only once it runs.
 pub(crate) fn run(
     clients: Clients,
-    pods: Cache<Member>,
-    claims: Cache<PersistentVolumeClaim>,
+    pods: SharedInformer<PodSummary>,
+    claims: SharedInformer<PersistentVolumeClaim>,
     provisioner: Option<Provisioner>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let (volumes, classes) = (Cache::new(), Cache::new());
+    let (volumes, classes) = (SharedInformer::new(), SharedInformer::new());
     let events = stream::select_all([
-        claims.changes().map(Event::Claim).boxed(),
-        volumes.changes().map(Event::Volume).boxed(),
-        classes.changes().map(Event::Class).boxed(),
+        claims.subscribe().map(Event::Claim).boxed(),
+        volumes.subscribe().map(Event::Volume).boxed(),
+        classes.subscribe().map(Event::Class).boxed(),
     ]);
     let all = clients.shared();
-    let client = clients.of("persistent-volume-binder");
-    let recorder = Recorder::new(client.clone(), "persistentvolume-controller");
-    let follow_volumes = volumes.clone().follow(Api::all(all.clone()), |volume| volume, stop.clone());
-    let follow_classes = classes.clone().follow(Api::all(all), |class| class, stop.clone());
+    let client = clients.for_service_account("persistent-volume-binder");
+    let recorder = EventRecorder::new(client.clone(), "persistentvolume-controller");
+    let follow_volumes = volumes.clone().run(Api::all(all.clone()), |volume| volume, stop.clone());
+    let follow_classes = classes.clone().run(Api::all(all), |class| class, stop.clone());
     let binder = Binder { client, recorder, claims, volumes, classes, pods, provisioner };
     async move {
         tokio::join!(follow_volumes, follow_classes, worker::run(binder, events.boxed(), stop));
@@ -165,9 +171,11 @@ pub(crate) fn run(
 }
 
 /// The first Pod by name that uses the claim and is on no node yet.
-fn waiting_pod(pods: &Cache<Member>, claim: &PersistentVolumeClaim) -> Option<Arc<Member>> {
+fn waiting_pod(pods: &SharedInformer<PodSummary>, claim: &PersistentVolumeClaim) -> Option<Arc<PodSummary>> {
     let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let uses = |pod: &Member| pod.claims.iter().map(|(_, claim)| claim).chain(&pod.own_claims).any(|used| used == name);
+    let uses = |pod: &PodSummary| {
+        pod.claims.iter().map(|(_, claim)| claim).chain(&pod.ephemeral_claims).any(|used| used == name)
+    };
     let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
     pods.in_namespace(namespace).into_iter().find(|pod| pod.active && pod.node.is_none() && uses(pod))
 }

@@ -3,11 +3,11 @@
 //!
 //! Upstream looks every 20 s; here each rule is activated by the change that can make it true.
 
-use crate::cache::{Cache, Seen};
 use crate::clients::Clients;
-use crate::members::Member;
-use crate::watch::{Change, key, watch};
-use crate::worker::{self, Controller, unless_gone};
+use crate::informer::{CacheEvent, SharedInformer};
+use crate::pod_summary::PodSummary;
+use crate::watch::{WatchEvent, key, watch};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -30,7 +30,7 @@ const ORPHANS: &str = "Pods of nodes that are gone or out of service";
 struct PodGc {
     client: Client,
     threshold: usize,
-    pods: Cache<Member>,
+    pods: SharedInformer<PodSummary>,
     /// The nodes, and whether each is out of service.
     nodes: HashMap<String, bool>,
     nodes_listed: bool,
@@ -39,13 +39,13 @@ struct PodGc {
 }
 
 enum Event {
-    Pod(Seen<Member>),
-    Node(Change<Node>),
+    Pod(CacheEvent<PodSummary>),
+    Node(WatchEvent<Node>),
 }
 
 impl PodGc {
-    fn on_pod(&self, seen: &Seen<Member>) -> Vec<String> {
-        let Seen::One { after, .. } = seen else {
+    fn on_pod(&self, seen: &CacheEvent<PodSummary>) -> Vec<String> {
+        let CacheEvent::Changed { after, .. } = seen else {
             return [UNSCHEDULED, ENDED, ORPHANS].map(str::to_owned).to_vec();
         };
         let Some(pod) = after else { return vec![] };
@@ -56,25 +56,25 @@ impl PodGc {
         let rules = [
             (UNSCHEDULED, pod.terminating && pod.node.is_none()),
             (ORPHANS, orphaned),
-            (ENDED, pod.ended() && self.excess() > 0),
+            (ENDED, pod.is_terminal() && self.excess() > 0),
         ];
         rules.into_iter().filter(|(_, holds)| *holds).map(|(rule, _)| rule.to_owned()).collect()
     }
 
-    fn on_node(&mut self, change: Change<Node>) -> Vec<String> {
+    fn on_node(&mut self, change: WatchEvent<Node>) -> Vec<String> {
         match change {
-            Change::Set(node) => {
+            WatchEvent::Applied(node) => {
                 let name = key(&node.metadata);
                 self.missing.remove(&name);
                 let out_of_service = is_out_of_service(&node);
                 self.nodes.insert(name, out_of_service);
                 if out_of_service { vec![ORPHANS.to_owned()] } else { vec![] }
             }
-            Change::Gone(node) => {
+            WatchEvent::Deleted(node) => {
                 self.nodes.remove(&key(&node.metadata));
                 vec![ORPHANS.to_owned()]
             }
-            Change::Listed(names) => {
+            WatchEvent::Listed(names) => {
                 self.nodes.retain(|name, _| names.contains(name));
                 self.nodes_listed = true;
                 vec![ORPHANS.to_owned()]
@@ -87,13 +87,13 @@ impl PodGc {
         if self.threshold == 0 || self.pods.len() <= self.threshold {
             return 0;
         }
-        self.pods.all().iter().filter(|pod| pod.ended()).count().saturating_sub(self.threshold)
+        self.pods.all().iter().filter(|pod| pod.is_terminal()).count().saturating_sub(self.threshold)
     }
 
     async fn remove_ended(&self) -> Result<(), kube::Error> {
-        let mut ended: Vec<Arc<Member>> = self.pods.all().into_iter().filter(|pod| pod.ended()).collect();
+        let mut ended: Vec<Arc<PodSummary>> = self.pods.all().into_iter().filter(|pod| pod.is_terminal()).collect();
         ended.sort_by(|a, b| {
-            let order = |pod: &Member| (!pod.evicted, pod.created);
+            let order = |pod: &PodSummary| (!pod.evicted, pod.created);
             order(a).cmp(&order(b)).then_with(|| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)))
         });
         for pod in ended.into_iter().take(self.excess()) {
@@ -139,17 +139,17 @@ impl PodGc {
     }
 
     /// A Pod that is removed without having ended has failed: whoever counts on it must see that first.
-    async fn fail_and_delete(&self, pod: &Member, orphan: bool) -> Result<(), kube::Error> {
+    async fn fail_and_delete(&self, pod: &PodSummary, orphan: bool) -> Result<(), kube::Error> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         let mut status = json!({});
-        if !pod.ended() {
+        if !pod.is_terminal() {
             status["phase"] = "Failed".into();
             if orphan {
                 let why = ("DeletionByPodGC", "PodGC: node no longer exists");
                 status["conditions"] = json!([pod.disruption_target(Some(why))]);
             }
             let patch = Patch::Strategic(json!({ "metadata": { "uid": pod.uid }, "status": status }));
-            unless_gone(api.patch_status(&pod.name, &PatchParams::default(), &patch).await)?;
+            ignore_not_found_or_conflict(api.patch_status(&pod.name, &PatchParams::default(), &patch).await)?;
         }
         tracing::info!(namespace = pod.namespace, name = pod.name, orphan, "is removed");
         let at_once = DeleteParams {
@@ -157,7 +157,7 @@ impl PodGc {
             preconditions: Some(Preconditions { uid: Some(pod.uid.clone()), resource_version: None }),
             ..Default::default()
         };
-        unless_gone(api.delete(&pod.name, &at_once).await)
+        ignore_not_found_or_conflict(api.delete(&pod.name, &at_once).await)
     }
 }
 
@@ -192,13 +192,13 @@ fn is_out_of_service(node: &Node) -> bool {
 /// It hears of changes from now on, not only once it runs.
 pub(crate) fn run(
     clients: Clients,
-    pods: Cache<Member>,
+    pods: SharedInformer<PodSummary>,
     threshold: usize,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
     let nodes = watch(Api::all(clients.shared()), Config::default()).map(Event::Node);
-    let events = stream::select(pods.changes().map(Event::Pod), nodes).boxed();
-    let client = clients.of("pod-garbage-collector");
+    let events = stream::select(pods.subscribe().map(Event::Pod), nodes).boxed();
+    let client = clients.for_service_account("pod-garbage-collector");
     let controller =
         PodGc { client, threshold, pods, nodes: HashMap::new(), nodes_listed: false, missing: HashMap::new() };
     worker::run(controller, events, stop)

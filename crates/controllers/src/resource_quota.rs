@@ -4,8 +4,8 @@
 //! watched; where there are some, the kinds that they count, by metadata only.
 
 use crate::clients::Clients;
-use crate::watch::{Change, watch, watch_while_served};
-use crate::worker::{self, Controller, unless_gone};
+use crate::watch::{WatchEvent, watch, watch_while_served};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use admission::quota::{self, Kind, Object};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
@@ -33,7 +33,7 @@ const MISSING: Duration = Duration::from_secs(30);
 type Name = (String, String);
 
 enum Event {
-    Quota(Change<ResourceQuota>),
+    Quota(WatchEvent<ResourceQuota>),
     /// Something that is counted in this namespace.
     Counted(String),
 }
@@ -61,21 +61,21 @@ impl Controller for Quotas {
         let place =
             |meta: &ObjectMeta| (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
         match event {
-            Event::Quota(Change::Set(quota)) => {
+            Event::Quota(WatchEvent::Applied(quota)) => {
                 let (namespace, name) = place(&quota.metadata);
                 let mut quota = *quota;
                 quota.metadata.managed_fields = None;
                 self.namespaces.entry(namespace.clone()).or_default().quotas.insert(name, quota);
                 vec![namespace]
             }
-            Event::Quota(Change::Gone(quota)) => {
+            Event::Quota(WatchEvent::Deleted(quota)) => {
                 let (namespace, name) = place(&quota.metadata);
                 if let Some(known) = self.namespaces.get_mut(&namespace) {
                     known.quotas.remove(&name);
                 }
                 vec![namespace]
             }
-            Event::Quota(Change::Listed(keys)) => {
+            Event::Quota(WatchEvent::Listed(keys)) => {
                 for (namespace, known) in &mut self.namespaces {
                     known.quotas.retain(|name, _| keys.contains(&format!("{namespace}/{name}")));
                 }
@@ -196,11 +196,11 @@ async fn tell(client: &Client, namespace: &str, quota: &ResourceQuota, objects: 
     let status = Some(ResourceQuotaStatus { hard: Some(hard), used: Some(used) });
     let told = ResourceQuota { status, ..quota.clone() };
     // It has changed, or gone, meanwhile: the watch says so.
-    unless_gone(api.replace_status(name, &PostParams::default(), &told).await)
+    ignore_not_found_or_conflict(api.replace_status(name, &PostParams::default(), &told).await)
 }
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
-    let client = clients.of("resourcequota-controller");
+    let client = clients.for_service_account("resourcequota-controller");
     let (changed, counted) = mpsc::unbounded_channel();
     let counted = stream::unfold(counted, |mut counted| async move { Some((counted.recv().await?, counted)) });
     let quotas = watch(Api::<ResourceQuota>::all(clients.shared()), Config::default()).map(Event::Quota);

@@ -47,7 +47,7 @@ impl InEachNamespace for RootCa {
 }
 
 pub(crate) async fn run(clients: Clients, pem: String, stop: CancellationToken) {
-    let controller = PerNamespace::new(clients.of("root-ca-cert-publisher"), RootCa { pem });
+    let controller = PerNamespace::new(clients.for_service_account("root-ca-cert-publisher"), RootCa { pem });
     let events = controller.events(&clients);
     worker::run(controller, events, stop).await;
 }

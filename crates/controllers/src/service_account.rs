@@ -34,7 +34,8 @@ impl InEachNamespace for DefaultServiceAccount {
 }
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
-    let controller = PerNamespace::new(clients.of("service-account-controller"), DefaultServiceAccount);
+    let controller =
+        PerNamespace::new(clients.for_service_account("service-account-controller"), DefaultServiceAccount);
     let events = controller.events(&clients);
     worker::run(controller, events, stop).await;
 }

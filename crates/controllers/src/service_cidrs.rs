@@ -2,8 +2,8 @@
 //! (`pkg/controller/servicecidrs`).
 
 use crate::clients::Clients;
-use crate::watch::{Change, key, watch, watch_lean};
-use crate::worker::{self, Controller, unless_gone};
+use crate::watch::{WatchEvent, key, watch, watch_lean};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use futures::stream::{self, StreamExt};
 use ipnet::IpNet;
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
@@ -25,7 +25,7 @@ const OF_SERVICES: (&str, &str) = ("ipaddress.kubernetes.io/managed-by", "ipallo
 const GRACE: Duration = Duration::from_secs(10);
 
 enum Event {
-    Range(Change<ServiceCIDR>),
+    Range(WatchEvent<ServiceCIDR>),
     /// An address is gone, or something else may have changed for those that wait.
     Freed,
 }
@@ -107,7 +107,7 @@ impl ServiceCidrs {
             observed_generation: None,
         });
         let name = name(&range.metadata).to_owned();
-        unless_gone(self.ranges().replace_status(&name, &PostParams::default(), &range).await)?;
+        ignore_not_found_or_conflict(self.ranges().replace_status(&name, &PostParams::default(), &range).await)?;
         Ok(())
     }
 }
@@ -120,7 +120,7 @@ impl Controller for ServiceCidrs {
     fn observe(&mut self, event: Event, now: Instant) -> Vec<String> {
         let all = |going: &HashMap<String, Instant>| going.keys().cloned().collect::<Vec<_>>();
         match event {
-            Event::Range(Change::Set(range)) => {
+            Event::Range(WatchEvent::Applied(range)) => {
                 let key = key(&range.metadata);
                 if range.metadata.deletion_timestamp.is_some() {
                     self.going.entry(key.clone()).or_insert(now);
@@ -128,11 +128,11 @@ impl Controller for ServiceCidrs {
                 // One that is new may hold the addresses of those that go.
                 all(&self.going).into_iter().chain([key]).collect()
             }
-            Event::Range(Change::Gone(range)) => {
+            Event::Range(WatchEvent::Deleted(range)) => {
                 self.going.remove(&key(&range.metadata));
                 vec![]
             }
-            Event::Range(Change::Listed(keys)) => {
+            Event::Range(WatchEvent::Listed(keys)) => {
                 self.going.retain(|key, _| keys.contains(key));
                 vec![]
             }
@@ -147,7 +147,7 @@ impl Controller for ServiceCidrs {
             if !held {
                 range.metadata.finalizers.get_or_insert_default().push(FINALIZER.to_owned());
                 // The watch shows it, and then it is told that it is ready.
-                unless_gone(self.ranges().replace(key, &PostParams::default(), &range).await)?;
+                ignore_not_found_or_conflict(self.ranges().replace(key, &PostParams::default(), &range).await)?;
                 return Ok(None);
             }
             self.tell(range, true).await?;
@@ -165,7 +165,7 @@ impl Controller for ServiceCidrs {
             return Ok(Some(left));
         }
         range.metadata.finalizers.iter_mut().for_each(|all| all.retain(|finalizer| finalizer != FINALIZER));
-        unless_gone(self.ranges().replace(key, &PostParams::default(), &range).await)?;
+        ignore_not_found_or_conflict(self.ranges().replace(key, &PostParams::default(), &range).await)?;
         Ok(None)
     }
 }
@@ -174,10 +174,11 @@ pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let ranges = watch_lean(Api::all(clients.shared()), Config::default()).map(Event::Range);
     let addresses = watch::<IPAddress>(Api::all(clients.shared()), Config::default());
     // An address that comes keeps nothing from going that it has not kept before: who waits looks again anyway.
-    let freed =
-        addresses.filter_map(|change| async move { (!matches!(change, Change::Set(_))).then_some(Event::Freed) });
+    let freed = addresses
+        .filter_map(|change| async move { (!matches!(change, WatchEvent::Applied(_))).then_some(Event::Freed) });
     let events = stream::select(ranges, freed).boxed();
-    let controller = ServiceCidrs { client: clients.of("service-cidrs-controller"), going: HashMap::new() };
+    let controller =
+        ServiceCidrs { client: clients.for_service_account("service-cidrs-controller"), going: HashMap::new() };
     worker::run(controller, events, stop).await;
 }
 

@@ -3,12 +3,12 @@
 //!
 //! How long a Pod tolerates a taint counts from when this controller first sees both, as upstream.
 
-use crate::cache::{self, Cache, Seen};
 use crate::clients::Clients;
-use crate::members::Member;
-use crate::recorder::Recorder;
-use crate::watch::{Change, key, watch};
-use crate::worker::{self, Controller, unless_gone};
+use crate::event_recorder::EventRecorder;
+use crate::informer::{self, CacheEvent, SharedInformer};
+use crate::pod_summary::PodSummary;
+use crate::watch::{WatchEvent, key, watch};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use api::taint;
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
@@ -25,8 +25,8 @@ const COMPONENT: &str = "taint-eviction-controller";
 
 struct TaintEviction {
     client: Client,
-    recorder: Recorder,
-    pods: Cache<Member>,
+    recorder: EventRecorder,
+    pods: SharedInformer<PodSummary>,
     /// The taints of nodes that end Pods; nodes without any are left out.
     taints: HashMap<String, Vec<Taint>>,
     /// Pods that go unless something changes, since when.
@@ -36,8 +36,8 @@ struct TaintEviction {
 }
 
 enum Event {
-    Pod(Seen<Member>),
-    Node(Change<Node>),
+    Pod(CacheEvent<PodSummary>),
+    Node(WatchEvent<Node>),
 }
 
 /// For how long these taints are tolerated; `None` for ever.
@@ -54,8 +54,8 @@ fn patience(taints: &[Taint], tolerations: &[Toleration]) -> Option<Duration> {
 }
 
 impl TaintEviction {
-    fn on_pod(&mut self, seen: &Seen<Member>) -> Vec<String> {
-        let Seen::One { before, after } = seen else {
+    fn on_pod(&mut self, seen: &CacheEvent<PodSummary>) -> Vec<String> {
+        let CacheEvent::Changed { before, after } = seen else {
             let there: HashSet<String> = self.pods.keys().into_iter().collect();
             self.doomed.retain(|key, _| there.contains(key));
             self.deleted.retain(|key, _| there.contains(key));
@@ -63,10 +63,10 @@ impl TaintEviction {
             return tainted.iter().flat_map(|node| self.on(node)).collect();
         };
         let Some(pod) = after.as_ref().filter(|pod| pod.node.is_some() && !pod.terminating) else {
-            before.iter().for_each(|pod| self.forget(&cache::key(pod.as_ref())));
+            before.iter().for_each(|pod| self.forget(&informer::key(pod.as_ref())));
             return vec![];
         };
-        let name = cache::key(pod.as_ref());
+        let name = informer::key(pod.as_ref());
         let tainted = pod.node.as_ref().is_some_and(|node| self.taints.contains_key(node));
         let concerned = tainted || self.doomed.contains_key(&name);
         if concerned && self.deleted.get(&name) != Some(&pod.uid) { vec![name] } else { vec![] }
@@ -75,7 +75,7 @@ impl TaintEviction {
     /// The Pods on a node.
     fn on(&self, node: &str) -> Vec<String> {
         let all = self.pods.all().into_iter().filter(|pod| pod.node.as_deref() == Some(node));
-        all.map(|pod| cache::key(pod.as_ref())).collect()
+        all.map(|pod| informer::key(pod.as_ref())).collect()
     }
 
     fn forget(&mut self, pod: &str) {
@@ -83,15 +83,15 @@ impl TaintEviction {
         self.deleted.remove(pod);
     }
 
-    fn on_node(&mut self, change: Change<Node>) -> Vec<String> {
+    fn on_node(&mut self, change: WatchEvent<Node>) -> Vec<String> {
         match change {
-            Change::Set(node) => {
+            WatchEvent::Applied(node) => {
                 let all = node.spec.and_then(|s| s.taints).unwrap_or_default();
                 self.set_taints(&key(&node.metadata), all.into_iter().filter(|t| t.effect == "NoExecute").collect())
             }
             // Its Pods are garbage, and not this controller's.
-            Change::Gone(node) => self.set_taints(&key(&node.metadata), vec![]),
-            Change::Listed(names) => {
+            WatchEvent::Deleted(node) => self.set_taints(&key(&node.metadata), vec![]),
+            WatchEvent::Listed(names) => {
                 let gone: Vec<String> = self.taints.keys().filter(|name| !names.contains(*name)).cloned().collect();
                 gone.iter().flat_map(|name| self.set_taints(name, vec![])).collect()
             }
@@ -112,22 +112,22 @@ impl TaintEviction {
     }
 
     /// The condition first: whoever counts on the Pod sees why it goes.
-    async fn evict(&self, pod: &Member) -> Result<(), kube::Error> {
-        let (name, key) = (pod.name.as_str(), cache::key(pod));
+    async fn evict(&self, pod: &PodSummary) -> Result<(), kube::Error> {
+        let (name, key) = (pod.name.as_str(), informer::key(pod));
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         self.record(pod, &format!("Marking for deletion Pod {key}")).await;
         tracing::info!(pod = key, node = pod.node, "goes for a taint that it does not tolerate");
         let why = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
         let condition = pod.disruption_target(Some(why));
         let status = json!({ "metadata": { "uid": pod.uid }, "status": { "conditions": [condition] } });
-        unless_gone(api.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await)?;
+        ignore_not_found_or_conflict(api.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await)?;
         let same = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
         let params = DeleteParams { preconditions: Some(same), ..DeleteParams::default() };
-        unless_gone(api.delete(name, &params).await)
+        ignore_not_found_or_conflict(api.delete(name, &params).await)
     }
 
-    async fn record(&self, pod: &Member, message: &str) {
-        self.recorder.tell(&pod.reference(), false, "TaintManagerEviction", message).await;
+    async fn record(&self, pod: &PodSummary, message: &str) {
+        self.recorder.record(&pod.reference(), false, "TaintManagerEviction", message).await;
     }
 }
 
@@ -144,7 +144,8 @@ impl Controller for TaintEviction {
     }
 
     async fn reconcile(&mut self, name: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let there = self.pods.at(name).filter(|pod| !pod.terminating && self.deleted.get(name) != Some(&pod.uid));
+        let there =
+            self.pods.get_by_key(name).filter(|pod| !pod.terminating && self.deleted.get(name) != Some(&pod.uid));
         let Some(pod) = there else { return Ok(None) };
         let taints = pod.node.as_ref().and_then(|node| self.taints.get(node)).map(Vec::as_slice).unwrap_or_default();
         let Some(patience) = patience(taints, &pod.tolerations) else {
@@ -166,13 +167,17 @@ impl Controller for TaintEviction {
 }
 
 /// It hears of changes from now on, not only once it runs.
-pub(crate) fn run(clients: Clients, pods: Cache<Member>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
+pub(crate) fn run(
+    clients: Clients,
+    pods: SharedInformer<PodSummary>,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send {
     let nodes = watch(Api::all(clients.shared()), Config::default()).map(Event::Node);
-    let events = stream::select(pods.changes().map(Event::Pod), nodes).boxed();
+    let events = stream::select(pods.subscribe().map(Event::Pod), nodes).boxed();
     // As upstream: it has the rights of the controller that taints.
-    let client = clients.of("node-controller");
+    let client = clients.for_service_account("node-controller");
     let controller = TaintEviction {
-        recorder: Recorder::new(client.clone(), COMPONENT),
+        recorder: EventRecorder::new(client.clone(), COMPONENT),
         client,
         pods,
         taints: HashMap::new(),

@@ -15,39 +15,39 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 /// No watch is trusted for longer: a new list repairs what it lost.
-const RELIST: Duration = Duration::from_secs(600);
+const RELIST_INTERVAL: Duration = Duration::from_secs(600);
 
 /// What happened to the objects of a kind.
 #[derive(Debug)]
-pub(crate) enum Change<K> {
+pub(crate) enum WatchEvent<K> {
     /// It was made or changed, or is just seen again.
-    Set(Box<K>),
+    Applied(Box<K>),
     /// It is gone.
-    Gone(Box<K>),
+    Deleted(Box<K>),
     /// A list was read to its end: there are these, by [`key`], and no others.
     Listed(HashSet<String>),
 }
 
-impl<K> Change<Lean<K>> {
-    fn bare(self) -> Change<K> {
+impl<K> WatchEvent<Lean<K>> {
+    fn unwrap_lean(self) -> WatchEvent<K> {
         match self {
-            Self::Set(object) => Change::Set(Box::new(object.0)),
-            Self::Gone(object) => Change::Gone(Box::new(object.0)),
-            Self::Listed(keys) => Change::Listed(keys),
+            Self::Applied(object) => WatchEvent::Applied(Box::new(object.0)),
+            Self::Deleted(object) => WatchEvent::Deleted(Box::new(object.0)),
+            Self::Listed(keys) => WatchEvent::Listed(keys),
         }
     }
 }
 
 /// Watches a kind as [`watch`] does, past who owns what of its objects.
-pub(crate) fn watch_lean<K>(api: Api<Lean<K>>, config: Config) -> BoxStream<'static, Change<K>>
+pub(crate) fn watch_lean<K>(api: Api<Lean<K>>, config: Config) -> BoxStream<'static, WatchEvent<K>>
 where
     K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    watch(api, config).map(Change::bare).boxed()
+    watch(api, config).map(WatchEvent::unwrap_lean).boxed()
 }
 
 /// Watches a kind for ever: after an error with a back-off, and anew with a list from time to time.
-pub(crate) fn watch<K>(api: Api<K>, config: Config) -> BoxStream<'static, Change<K>>
+pub(crate) fn watch<K>(api: Api<K>, config: Config) -> BoxStream<'static, WatchEvent<K>>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -55,14 +55,14 @@ where
 }
 
 /// Watches a kind as [`watch`] does until it is not served any more: those that clients define may go.
-pub(crate) fn watch_while_served<K>(api: Api<K>, config: Config) -> BoxStream<'static, Change<K>>
+pub(crate) fn watch_while_served<K>(api: Api<K>, config: Config) -> BoxStream<'static, WatchEvent<K>>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    changes(events(api, config).take_while(|event| std::future::ready(!event.as_ref().is_err_and(is_unserved))))
+    changes(events(api, config).take_while(|event| std::future::ready(!event.as_ref().is_err_and(is_not_served))))
 }
 
-fn is_unserved(error: &watcher::Error) -> bool {
+fn is_not_served(error: &watcher::Error) -> bool {
     let (watcher::Error::InitialListFailed(why) | watcher::Error::WatchStartFailed(why)) = error else { return false };
     matches!(why, kube::Error::Api(status) if status.is_not_found())
 }
@@ -74,14 +74,14 @@ where
     let once = move || {
         // kube's back-off starts anew with each list (its `Init` is no error): one that fails is tried again each second.
         let events = watcher(api.clone(), config.clone()).default_backoff();
-        events.take_until(tokio::time::sleep(RELIST))
+        events.take_until(tokio::time::sleep(RELIST_INTERVAL))
     };
     stream::repeat_with(once).flatten()
 }
 
 fn changes<K>(
     events: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
-) -> BoxStream<'static, Change<K>>
+) -> BoxStream<'static, WatchEvent<K>>
 where
     K: Resource + Send + 'static,
 {
@@ -93,11 +93,11 @@ where
         }
         Ok(Event::InitApply(object)) => {
             seen.insert(key(object.meta()));
-            Some(Change::Set(Box::new(object)))
+            Some(WatchEvent::Applied(Box::new(object)))
         }
-        Ok(Event::InitDone) => Some(Change::Listed(std::mem::take(&mut seen))),
-        Ok(Event::Apply(object)) => Some(Change::Set(Box::new(object))),
-        Ok(Event::Delete(object)) => Some(Change::Gone(Box::new(object))),
+        Ok(Event::InitDone) => Some(WatchEvent::Listed(std::mem::take(&mut seen))),
+        Ok(Event::Apply(object)) => Some(WatchEvent::Applied(Box::new(object))),
+        Ok(Event::Delete(object)) => Some(WatchEvent::Deleted(Box::new(object))),
         Err(e) => {
             tracing::warn!("a watch is interrupted: {e}");
             None
@@ -121,11 +121,11 @@ mod tests {
         // Another refusal is no end.
         api.refuse(MAPS, 503);
         let mut changes = watch_while_served(maps(), Config::default());
-        assert!(matches!(changes.next().await, Some(Change::Listed(_))));
+        assert!(matches!(changes.next().await, Some(WatchEvent::Listed(_))));
         (0..9).for_each(|_| api.refuse(MAPS, 404));
         assert!(watch_while_served(maps(), Config::default()).next().await.is_none());
         // Whoever watches what is always served waits until it is.
-        assert!(matches!(watch(maps(), Config::default()).next().await, Some(Change::Listed(_))));
+        assert!(matches!(watch(maps(), Config::default()).next().await, Some(WatchEvent::Listed(_))));
         assert_eq!(api.refusals(MAPS), 0);
     }
 }

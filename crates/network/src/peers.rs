@@ -54,12 +54,13 @@ mod tests {
 
     #[test]
     fn peers_outside_the_node_are_not_served() {
-        let peers = NodePeers::new("10.244.0.0/24".parse().expect("a CIDR"));
+        // Addresses for documentation: another Podium on this machine has some of 10.244.0.0/16.
+        let peers = NodePeers::new("203.0.113.0/25".parse().expect("a CIDR"));
         let contains = |peer: &str| peers.contains(peer.parse().expect("an address"));
-        for peer in ["10.244.0.1", "10.244.0.77", "127.0.0.1", "::ffff:10.244.0.5", "::1"] {
+        for peer in ["203.0.113.1", "203.0.113.77", "127.0.0.1", "::ffff:203.0.113.5", "::1"] {
             assert!(contains(peer), "{peer}");
         }
-        for peer in ["10.244.1.1", "192.0.2.7", "2001:db8::1"] {
+        for peer in ["203.0.113.129", "198.51.100.7", "2001:db8::1"] {
             assert!(!contains(peer), "{peer}");
         }
         let all =

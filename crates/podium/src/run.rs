@@ -1,30 +1,30 @@
 //! `podium run`: a throwaway cluster for some manifests, and what happens in it.
 
-mod ending;
-mod goal;
-mod leftovers;
+mod completion;
+mod image_pulls;
 mod manifests;
-mod pulls;
-mod show;
+mod progress;
+mod run_dirs;
+mod teardown;
 mod timeline;
 
 use crate::{
     api_address::ApiAddress,
     cli::RunArgs,
-    cluster::{Access, Cluster},
+    cluster::{ApiServerOptions, Cluster},
     data_dir::DataDir,
-    image, told,
+    format_error, image,
     up::{StopSignals, destroy, stop_signals},
 };
 use anyhow::{Context, Result, anyhow};
-use goal::Goal;
+use completion::Goal;
 use kube::{
     Client, Resource,
     core::{DynamicObject, GroupVersionKind},
     discovery,
 };
 use manifests::Manifest;
-use show::{Screen, Show};
+use progress::{Screen, Show};
 use std::{path::Path, time::Duration};
 use timeline::Mood;
 
@@ -43,15 +43,15 @@ pub(crate) async fn run(args: RunArgs) -> Result<i32> {
         std::fs::File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
     }
     let screen = Screen::new();
-    let parent = leftovers::parent();
-    for (path, error) in leftovers::remove(&parent).await {
+    let parent = run_dirs::parent();
+    for (path, error) in run_dirs::remove(&parent).await {
         let what = format!("what an earlier run left in {}", path.display());
         match error {
             None => screen.say("run", &format!("removed {what}"), Mood::Neutral),
             Some(error) => screen.say("run", &format!("could not remove {what}: {error}"), Mood::Bad),
         }
     }
-    let dir = leftovers::create(&parent)?;
+    let dir = run_dirs::create(&parent)?;
     let lock = dir.lock()?;
     let code = in_cluster(&dir, &args, &manifests, screen).await;
     let removed = destroy(&dir).await;
@@ -64,7 +64,8 @@ pub(crate) async fn run(args: RunArgs) -> Result<i32> {
 async fn in_cluster(dir: &DataDir, args: &RunArgs, manifests: &[Manifest], screen: Screen) -> Result<i32> {
     let mut stop = stop_signals()?;
     let cluster =
-        Cluster::start(dir, &ApiAddress::loopback(), &dir.kubeconfig(), &args.node, Access::default()).await?;
+        Cluster::start(dir, &ApiAddress::loopback(), &dir.kubeconfig(), &args.node, ApiServerOptions::default())
+            .await?;
     screen.say("api", &format!("serves at {}", cluster.url), Mood::Good);
     let prepared = tokio::select! {
         done = prepare(&cluster, dir, args, screen) => done.map(|()| true),
@@ -110,13 +111,13 @@ async fn watched(
         }
     };
     let ended = tokio::select! {
-        ended = Box::pin(ending::end_all(&cluster.client)) => ended,
+        ended = Box::pin(teardown::end_all(&cluster.client)) => ended,
         // Who asks twice does not want to wait.
         () = stop.wait() => Err(anyhow!("interrupted again")),
         never = show.go_on() => match never {},
     };
     if let Err(error) = ended {
-        screen.say("run", &format!("Pods could not be ended in order: {}", told(&error)), Mood::Bad);
+        screen.say("run", &format!("Pods could not be ended in order: {}", format_error(&error)), Mood::Bad);
     }
     show.last_words().await;
     code

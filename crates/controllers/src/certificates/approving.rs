@@ -2,9 +2,9 @@
 
 use super::requested::{KUBELET_CLIENT, Requested};
 use super::{changed, condition, has, issued};
-use crate::cache::{Cache, Seen};
 use crate::clients::Clients;
-use crate::worker::{self, Controller, unless_gone};
+use crate::informer::{CacheEvent, SharedInformer};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
 use kube::api::PostParams;
@@ -18,7 +18,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 
 struct Approving {
     client: Client,
-    requests: Cache<CertificateSigningRequest>,
+    requests: SharedInformer<CertificateSigningRequest>,
 }
 
 /// Whether it may be one to be approved here.
@@ -67,12 +67,12 @@ impl Approving {
         let name = request.metadata.name.as_deref().unwrap_or_default();
         let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());
         // It has changed, or gone, meanwhile: the watch says so.
-        unless_gone(api.replace_subresource("approval", name, &PostParams::default(), &new).await)
+        ignore_not_found_or_conflict(api.replace_subresource("approval", name, &PostParams::default(), &new).await)
     }
 }
 
 impl Controller for Approving {
-    type Event = Seen<CertificateSigningRequest>;
+    type Event = CacheEvent<CertificateSigningRequest>;
 
     const NAME: &'static str = "certificatesigningrequest-approving";
 
@@ -81,7 +81,7 @@ impl Controller for Approving {
     }
 
     async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(request) = self.requests.at(key).filter(|request| is_open(request)) else { return Ok(None) };
+        let Some(request) = self.requests.get_by_key(key).filter(|request| is_open(request)) else { return Ok(None) };
         let requested = Requested::read(&request.spec.request.0);
         let Some(requested) = requested.ok().filter(|requested| requested.refusal(&request.spec).is_ok()) else {
             return Ok(None);
@@ -101,9 +101,9 @@ impl Controller for Approving {
 /// It hears of changes from now on, not only once it runs.
 pub(crate) fn run(
     clients: Clients,
-    requests: Cache<CertificateSigningRequest>,
+    requests: SharedInformer<CertificateSigningRequest>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let events = requests.changes();
-    worker::run(Approving { client: clients.of("certificate-controller"), requests }, events, stop)
+    let events = requests.subscribe();
+    worker::run(Approving { client: clients.for_service_account("certificate-controller"), requests }, events, stop)
 }

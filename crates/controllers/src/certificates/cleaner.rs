@@ -3,9 +3,9 @@
 //! Upstream looks every hour; here each has its moment.
 
 use super::{changed, conditions, has, issued};
-use crate::cache::{Cache, Seen};
 use crate::clients::Clients;
-use crate::worker::{self, Controller, unless_gone};
+use crate::informer::{CacheEvent, SharedInformer};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::api::{DeleteParams, Preconditions};
@@ -22,7 +22,7 @@ const PENDING: SignedDuration = SignedDuration::from_hours(24);
 
 struct Cleaner {
     client: Client,
-    requests: Cache<CertificateSigningRequest>,
+    requests: SharedInformer<CertificateSigningRequest>,
 }
 
 /// When the certificate ends.
@@ -47,7 +47,7 @@ fn due(request: &CertificateSigningRequest) -> Option<Timestamp> {
 }
 
 impl Controller for Cleaner {
-    type Event = Seen<CertificateSigningRequest>;
+    type Event = CacheEvent<CertificateSigningRequest>;
 
     const NAME: &'static str = "certificatesigningrequest-cleaner";
 
@@ -56,7 +56,7 @@ impl Controller for Cleaner {
     }
 
     async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(request) = self.requests.at(key) else { return Ok(None) };
+        let Some(request) = self.requests.get_by_key(key) else { return Ok(None) };
         let Some(due) = due(&request) else { return Ok(None) };
         let left = Duration::try_from(due.duration_since(Timestamp::now())).unwrap_or_default();
         if !left.is_zero() {
@@ -67,7 +67,9 @@ impl Controller for Cleaner {
             resource_version: request.metadata.resource_version.clone(),
         };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        unless_gone(Api::<CertificateSigningRequest>::all(self.client.clone()).delete(key, &params).await)?;
+        ignore_not_found_or_conflict(
+            Api::<CertificateSigningRequest>::all(self.client.clone()).delete(key, &params).await,
+        )?;
         Ok(None)
     }
 }
@@ -75,11 +77,11 @@ impl Controller for Cleaner {
 /// It hears of changes from now on, not only once it runs.
 pub(crate) fn run(
     clients: Clients,
-    requests: Cache<CertificateSigningRequest>,
+    requests: SharedInformer<CertificateSigningRequest>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let events = requests.changes();
-    worker::run(Cleaner { client: clients.of("certificate-controller"), requests }, events, stop)
+    let events = requests.subscribe();
+    worker::run(Cleaner { client: clients.for_service_account("certificate-controller"), requests }, events, stop)
 }
 
 #[cfg(test)]

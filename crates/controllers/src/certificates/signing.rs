@@ -2,9 +2,9 @@
 
 use super::requested::{Requested, SIGNERS};
 use super::{Order, Signer, changed, condition, conditions, has, issued};
-use crate::cache::{Cache, Seen};
 use crate::clients::Clients;
-use crate::worker::{self, Controller, unless_gone};
+use crate::informer::{CacheEvent, SharedInformer};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -26,7 +26,7 @@ const SHORT: SignedDuration = SignedDuration::from_hours(8);
 struct Signing {
     client: Client,
     signer: Signer,
-    requests: Cache<CertificateSigningRequest>,
+    requests: SharedInformer<CertificateSigningRequest>,
 }
 
 /// Whether it is to be signed here.
@@ -68,7 +68,7 @@ impl Signing {
 }
 
 impl Controller for Signing {
-    type Event = Seen<CertificateSigningRequest>;
+    type Event = CacheEvent<CertificateSigningRequest>;
 
     const NAME: &'static str = "certificatesigningrequest-signing";
 
@@ -77,11 +77,11 @@ impl Controller for Signing {
     }
 
     async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(request) = self.requests.at(key).filter(|request| is_due(request)) else { return Ok(None) };
+        let Some(request) = self.requests.get_by_key(key).filter(|request| is_due(request)) else { return Ok(None) };
         let signed = self.signed(&request).map_err(|why| kube::Error::Service(why.into()))?;
         let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());
         // It has changed, or gone, meanwhile: the watch says so.
-        unless_gone(api.replace_status(key, &PostParams::default(), &signed).await)?;
+        ignore_not_found_or_conflict(api.replace_status(key, &PostParams::default(), &signed).await)?;
         Ok(None)
     }
 }
@@ -90,11 +90,15 @@ impl Controller for Signing {
 pub(crate) fn run(
     clients: Clients,
     signer: Signer,
-    requests: Cache<CertificateSigningRequest>,
+    requests: SharedInformer<CertificateSigningRequest>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let events = requests.changes();
-    worker::run(Signing { client: clients.of("certificate-controller"), signer, requests }, events, stop)
+    let events = requests.subscribe();
+    worker::run(
+        Signing { client: clients.for_service_account("certificate-controller"), signer, requests },
+        events,
+        stop,
+    )
 }
 
 #[cfg(test)]

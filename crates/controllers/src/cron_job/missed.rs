@@ -101,7 +101,7 @@ mod tests {
         check(hourly, "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z", Some("2026-01-01T01:00:00Z"), 0, Some(3600));
         check(hourly, "2026-01-01T00:10:00Z", "2026-01-01T05:30:00Z", Some("2026-01-01T05:00:00Z"), 5, Some(1800));
         check(hourly, "2026-01-01T00:10:00Z", "2026-02-01T00:00:00Z", Some("2026-02-01T00:00:00Z"), 744, Some(3600));
-        // Pauses that differ: a night, then four hours.
+        // Backoff that differ: a night, then four hours.
         let days = "30 6-16/4 * * 1-5";
         check(days, "2026-01-01T16:30:00Z", "2026-01-05T07:00:00Z", Some("2026-01-05T06:30:00Z"), 19, Some(12_600));
         check("@every 7s", "2026-01-01T00:00:00Z", "2026-01-01T00:00:30Z", Some("2026-01-01T00:00:28Z"), 4, Some(5));

@@ -1,6 +1,6 @@
 //! A Job as a CronJob's template has it.
 
-use crate::pod_control::owner;
+use crate::pod_control::new_controller_ref;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
@@ -27,7 +27,7 @@ pub(super) fn job(cron: &CronJob, at: Timestamp) -> Job {
             name: Some(name(cron, at)),
             labels: meta.labels,
             annotations: Some(annotations),
-            owner_references: Some(vec![owner(cron)]),
+            owner_references: Some(vec![new_controller_ref(cron)]),
             ..ObjectMeta::default()
         },
         spec: template.spec,

@@ -1,8 +1,8 @@
 //! What is decided for a DaemonSet, in upstream's terms.
 
-use super::place::Place;
-use super::plan::{Facts, Plan};
-use crate::members::Member;
+use super::node::NodeSummary;
+use super::plan::{DaemonSetSnapshot, Plan};
+use crate::pod_summary::PodSummary;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetStatus};
 use serde_json::{Value, json};
@@ -21,48 +21,53 @@ fn set(spec: Value) -> DaemonSet {
 }
 
 /// Nodes; one that begins with `x` has a taint that lets nothing come.
-fn places(names: &[&str]) -> Vec<Arc<Place>> {
+fn node_summaries(names: &[&str]) -> Vec<Arc<NodeSummary>> {
     let one = |name: &&str| {
         let taints = if name.starts_with('x') { json!([{"key": "a", "effect": "NoExecute"}]) } else { json!([]) };
         let node = json!({"metadata": {"name": name}, "spec": {"taints": taints}});
-        Arc::new(Place::of(serde_json::from_value(node).unwrap()))
+        Arc::new(NodeSummary::from_node(serde_json::from_value(node).unwrap()))
     };
     names.iter().map(one).collect()
 }
 
-/// A Pod on a node: of the new template or the old, and what it does: `ready`, `Running`, `Failed`, `Terminating`, `tied`.
-fn pod(node: &str, template: &str, what: &str) -> Arc<Member> {
+/// A Pod on a node: of the new template or the old, and what it does: `ready`, `Running`, `Failed`, `Terminating`, `target_node`.
+fn pod(node: &str, template: &str, what: &str) -> Arc<PodSummary> {
     let ready = what == "ready";
     let phase = if matches!(what, "Failed" | "Succeeded") { what } else { "Running" };
-    let tied = what == "tied";
-    Arc::new(Member {
+    let target_node = what == "pending";
+    Arc::new(PodSummary {
         name: format!("{node}-{template}"),
         uid: format!("{node}-{template}-{what}"),
         labels: [("controller-revision-hash".to_owned(), template.to_owned())].into(),
-        node: (!tied).then(|| node.to_owned()),
-        tied: tied.then(|| node.to_owned()),
+        node: (!target_node).then(|| node.to_owned()),
+        target_node: target_node.then(|| node.to_owned()),
         phase: phase.to_owned(),
         terminating: what == "Terminating",
         ready: ready.then(|| Timestamp::from_second(NOW - 5).unwrap()),
         created: Some(Timestamp::from_second(NOW - if template == "old" { 100 } else { 10 }).unwrap()),
-        ..Member::default()
+        ..PodSummary::default()
     })
 }
 
-fn decide<T>(set: &DaemonSet, nodes: &[&str], pods: &[Arc<Member>], look: impl FnOnce(&Facts<'_>) -> T) -> T {
-    let places = places(nodes);
+fn decide<T>(
+    set: &DaemonSet,
+    nodes: &[&str],
+    pods: &[Arc<PodSummary>],
+    look: impl FnOnce(&DaemonSetSnapshot<'_>) -> T,
+) -> T {
+    let nodes = node_summaries(nodes);
     let now = Timestamp::from_second(NOW).unwrap();
-    look(&Facts::new(set.spec.as_ref().unwrap(), &places, pods, "new", now))
+    look(&DaemonSetSnapshot::new(set.spec.as_ref().unwrap(), &nodes, pods, "new", now))
 }
 
 fn line(plan: &Plan) -> String {
     let deleted: Vec<&str> = plan.delete.iter().map(|pod| pod.name.as_str()).collect();
-    format!("make {} delete {}", plan.make.join(" "), deleted.join(" "))
+    format!("make {} delete {}", plan.create.join(" "), deleted.join(" "))
 }
 
 #[track_caller]
-fn check(spec: Value, nodes: &[&str], pods: &[Arc<Member>], expected: &str) {
-    let plan = decide(&set(spec), nodes, pods, |facts| facts.plan(|_| None));
+fn check(spec: Value, nodes: &[&str], pods: &[Arc<PodSummary>], expected: &str) {
+    let plan = decide(&set(spec), nodes, pods, |snapshot| snapshot.plan(|_| None));
     assert_eq!(line(&plan), expected);
 }
 
@@ -70,11 +75,11 @@ fn check(spec: Value, nodes: &[&str], pods: &[Arc<Member>], expected: &str) {
 fn each_node_that_should_have_a_pod_has_one() {
     check(json!({}), &["a", "b", "x"], &[], "make a b delete ");
     check(json!({}), &["a", "b"], &[pod("a", "new", "ready")], "make b delete ");
-    check(json!({}), &["a"], &[pod("a", "new", "tied")], "make  delete ");
+    check(json!({}), &["a"], &[pod("a", "new", "pending")], "make  delete ");
     check(json!({}), &["x"], &[pod("x", "new", "ready")], "make  delete x-new");
     check(json!({}), &["a"], &[pod("a", "old", "ready"), pod("a", "new", "ready")], "make  delete a-new");
     check(json!({}), &["a"], &[pod("a", "new", "Terminating")], "make  delete ");
-    check(json!({}), &["a"], &[pod("gone", "new", "tied"), pod("a", "new", "ready")], "make  delete gone-new");
+    check(json!({}), &["a"], &[pod("gone", "new", "pending"), pod("a", "new", "ready")], "make  delete gone-new");
 }
 
 #[test]
@@ -82,8 +87,8 @@ fn a_pod_that_has_ended_is_deleted_and_one_that_failed_after_a_pause() {
     check(json!({}), &["a"], &[pod("a", "new", "Failed")], "make  delete a-new");
     check(json!({}), &["a"], &[pod("a", "new", "Succeeded")], "make  delete a-new");
     let wait = Duration::from_secs(4);
-    let plan = decide(&set(json!({})), &["a"], &[pod("a", "new", "Failed")], |facts| facts.plan(|_| Some(wait)));
-    assert_eq!((line(&plan).as_str(), plan.again, plan.ended.len()), ("make  delete ", Some(wait), 0));
+    let plan = decide(&set(json!({})), &["a"], &[pod("a", "new", "Failed")], |snapshot| snapshot.plan(|_| Some(wait)));
+    assert_eq!((line(&plan).as_str(), plan.requeue_after, plan.terminated.len()), ("make  delete ", Some(wait), 0));
 }
 
 #[test]
@@ -111,9 +116,9 @@ fn with_surge_the_old_go_when_the_new_are_available() {
     check(surge(), &["a", "b"], &[a, pod("a", "new", "ready"), b], "make  delete a-old");
 }
 
-fn status(pods: &[Arc<Member>], nodes: &[&str]) -> DaemonSetStatus {
+fn status(pods: &[Arc<PodSummary>], nodes: &[&str]) -> DaemonSetStatus {
     let set = set(json!({"minReadySeconds": 3}));
-    decide(&set, nodes, pods, |facts| facts.status(&set))
+    decide(&set, nodes, pods, |snapshot| snapshot.status(&set))
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! How many Pods more or less than it should have a Deployment may have while it is rolled out.
 
-use crate::amount::{Rounded, scaled};
+use crate::int_or_string::{Rounding, scaled_value};
 use k8s_openapi::api::apps::v1::DeploymentSpec;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -17,8 +17,8 @@ pub(super) fn is_rolling(spec: &DeploymentSpec) -> bool {
 fn surge_and_unavailable(spec: &DeploymentSpec) -> (i32, i32) {
     let rolling = spec.strategy.as_ref().and_then(|s| s.rolling_update.clone()).unwrap_or_default();
     let quarter = || IntOrString::String("25%".to_owned());
-    let surge = scaled(&rolling.max_surge.unwrap_or_else(quarter), replicas(spec), Rounded::Up);
-    let unavailable = scaled(&rolling.max_unavailable.unwrap_or_else(quarter), replicas(spec), Rounded::Down);
+    let surge = scaled_value(&rolling.max_surge.unwrap_or_else(quarter), replicas(spec), Rounding::Up);
+    let unavailable = scaled_value(&rolling.max_unavailable.unwrap_or_else(quarter), replicas(spec), Rounding::Down);
     if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
 }
 
@@ -28,7 +28,7 @@ pub(super) fn max_surge(spec: &DeploymentSpec) -> i32 {
 }
 
 /// How many it may have at once.
-pub(super) fn most(spec: &DeploymentSpec) -> i32 {
+pub(super) fn max_replicas(spec: &DeploymentSpec) -> i32 {
     replicas(spec).saturating_add(max_surge(spec))
 }
 

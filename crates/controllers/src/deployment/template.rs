@@ -4,10 +4,10 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use std::collections::BTreeMap;
 
 /// Tells the Pods of a Deployment's ReplicaSets apart.
-pub(super) const HASH: &str = "pod-template-hash";
+pub(super) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// Whether two templates are the same, whatever their hash is called (`EqualIgnoreHash`).
-pub(super) fn same(one: &PodTemplateSpec, other: &PodTemplateSpec) -> bool {
+pub(super) fn equal_ignore_hash(one: &PodTemplateSpec, other: &PodTemplateSpec) -> bool {
     without_hash(one) == without_hash(other)
 }
 
@@ -16,7 +16,7 @@ fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
     if let Some(meta) = &mut template.metadata {
         let empty = |map: &BTreeMap<String, String>| map.is_empty();
         if let Some(labels) = &mut meta.labels {
-            labels.remove(HASH);
+            labels.remove(POD_TEMPLATE_HASH);
         }
         meta.labels = meta.labels.take().filter(|map| !empty(map));
         meta.annotations = meta.annotations.take().filter(|map| !empty(map));
@@ -49,11 +49,14 @@ mod tests {
     #[test]
     fn templates_are_the_same_whatever_their_hash_is_called() {
         let plain = template(json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": []}}));
-        let hashed = json!({"metadata": {"labels": {"app": "a", HASH: "x"}, "creationTimestamp": null}, "spec": {"containers": []}});
-        assert!(same(&plain, &template(hashed)));
+        let hashed = json!({"metadata": {"labels": {"app": "a", POD_TEMPLATE_HASH: "x"}, "creationTimestamp": null}, "spec": {"containers": []}});
+        assert!(equal_ignore_hash(&plain, &template(hashed)));
         let other = json!({"metadata": {"labels": {"app": "b"}}, "spec": {"containers": []}});
-        assert!(!same(&plain, &template(other)));
-        assert!(same(&template(json!({})), &template(json!({"metadata": {"labels": {HASH: "x"}}}))));
+        assert!(!equal_ignore_hash(&plain, &template(other)));
+        assert!(equal_ignore_hash(
+            &template(json!({})),
+            &template(json!({"metadata": {"labels": {POD_TEMPLATE_HASH: "x"}}}))
+        ));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is decided for a Deployment, in upstream's terms.
 
 use super::plan::{Plan, plan};
-use super::set::Set;
+use super::replica_set::PlannedReplicaSet;
 use super::status::condition;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -41,22 +41,22 @@ fn set(image: &str, age: i64, size: i32, available: i32) -> ReplicaSet {
     serde_json::from_value(json!({"metadata": meta, "spec": spec, "status": status})).unwrap()
 }
 
-fn decide(deployment: &Deployment, sets: &[ReplicaSet], old_pods_run: bool) -> Plan {
+fn decide(deployment: &Deployment, sets: &[ReplicaSet], old_pods_running: bool) -> Plan {
     let sets: Vec<Arc<ReplicaSet>> = sets.iter().cloned().map(Arc::new).collect();
     let now = Timestamp::from_second(NOW).unwrap();
-    plan(deployment, deployment.spec.as_ref().unwrap(), &sets, |_| old_pods_run, now)
+    plan(deployment, deployment.spec.as_ref().unwrap(), &sets, |_| old_pods_running, now)
 }
 
 /// The sizes that change, with the names of the ReplicaSets.
 fn sizes(plan: &Plan) -> Vec<String> {
-    let line = |set: &Set| {
-        let verb = if set.is.is_none() { "make " } else { "" };
-        let name = if set.is.is_none() { "new" } else { set.name().trim_start_matches("web-") };
-        let from = set.scales_from().unwrap_or(set.size());
-        if set.gone { format!("remove {name}") } else { format!("{verb}{name} {from}>{}", set.size()) }
+    let line = |set: &PlannedReplicaSet| {
+        let verb = if set.observed.is_none() { "make " } else { "" };
+        let name = if set.observed.is_none() { "new" } else { set.name().trim_start_matches("web-") };
+        let from = set.scales_from().unwrap_or(set.spec_replicas());
+        if set.deleted { format!("remove {name}") } else { format!("{verb}{name} {from}>{}", set.spec_replicas()) }
     };
-    let told = |set: &&Set| set.gone || set.is.is_none() || set.scales_from().is_some();
-    plan.changes.iter().filter(told).map(line).collect()
+    let told = |set: &&PlannedReplicaSet| set.deleted || set.observed.is_none() || set.scales_from().is_some();
+    plan.changed.iter().filter(told).map(line).collect()
 }
 
 #[track_caller]
@@ -73,7 +73,7 @@ fn progressing(plan: &Plan) -> (String, String) {
 fn a_new_deployment_gets_a_replica_set_with_all_its_pods() {
     let plan = decide(&deployment(json!({})), &[], false);
     assert_eq!(sizes(&plan), ["make new 0>10"]);
-    let made = &plan.changes[0].shall;
+    let made = &plan.changed[0].planned;
     let hash = &made.metadata.labels.as_ref().unwrap()["pod-template-hash"];
     assert_eq!(made.metadata.name.as_deref(), Some(format!("web-{hash}").as_str()));
     let spec = made.spec.as_ref().unwrap();
@@ -99,7 +99,7 @@ fn more_than_can_be_counted_is_as_many_as_can_be() {
     let many = || json!({"replicas": most, "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": most, "maxUnavailable": most}}});
     let plan = decide(&deployment(many()), &[], false);
     assert_eq!(
-        plan.changes[0].shall.metadata.annotations.as_ref().unwrap()["deployment.kubernetes.io/max-replicas"],
+        plan.changed[0].planned.metadata.annotations.as_ref().unwrap()["deployment.kubernetes.io/max-replicas"],
         most.to_string()
     );
     for sets in [
@@ -141,7 +141,7 @@ fn a_template_that_was_there_before_becomes_the_newest_again() {
     let plan = decide(&deployment(json!({})), &[new, old], false);
     assert_eq!(sizes(&plan), ["new 0>3"]);
     assert_eq!(plan.revision.as_deref(), Some("3"));
-    let annotations = plan.changes[0].shall.metadata.annotations.as_ref().unwrap();
+    let annotations = plan.changed[0].planned.metadata.annotations.as_ref().unwrap();
     assert_eq!(annotations["deployment.kubernetes.io/revision-history"], "1");
 }
 
@@ -177,7 +177,7 @@ fn while_it_is_paused_it_is_scaled_and_not_rolled_out() {
     let paused = |replicas: i32| json!({"paused": true, "replicas": replicas});
     let plan = decide(&deployment(paused(10)), &[set("old", 9, 10, 10)], false);
     assert_eq!((sizes(&plan), progressing(&plan)), (vec![], ("Unknown".into(), "DeploymentPaused".into())));
-    assert_eq!(plan.again, None);
+    assert_eq!(plan.requeue_at, None);
     check(paused(12), &[set("old", 9, 10, 10)], &["old 10>12"]);
     let midway = [set("old", 9, 8, 8), set("new", 1, 5, 0)];
     let mut resumed = deployment(json!({}));
@@ -228,7 +228,7 @@ fn a_rollout_that_makes_no_progress_in_time_is_told() {
     let sets = [set("old", 9, 8, 8), set("new", 1, 5, 0)];
     let first = decide(&stuck, &sets, false);
     assert_eq!(progressing(&first), ("True".into(), "ReplicaSetUpdated".into()));
-    assert_eq!(first.again, Some(Timestamp::from_second(NOW + 61).unwrap()));
+    assert_eq!(first.requeue_at, Some(Timestamp::from_second(NOW + 61).unwrap()));
     stuck.status = Some(first.status);
     let age = |d: &mut Deployment, seconds: i64| {
         let conditions = d.status.as_mut().unwrap().conditions.as_mut().unwrap();
@@ -243,7 +243,7 @@ fn a_rollout_that_makes_no_progress_in_time_is_told() {
     assert_eq!(progressing(&late), ("False".into(), "ProgressDeadlineExceeded".into()));
     let message = condition(&late.status, "Progressing").unwrap().message.clone().unwrap();
     assert_eq!(message, "ReplicaSet \"web-new\" has timed out progressing.");
-    assert_eq!(late.again, None);
+    assert_eq!(late.requeue_at, None);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_rollout_that_is_done_is_told_once() {
     let sets = [set("old", 9, 0, 0), set("new", 1, 10, 10)];
     let plan = decide(&done, &sets, false);
     assert_eq!(progressing(&plan), ("True".into(), "NewReplicaSetAvailable".into()));
-    assert_eq!(plan.again, None);
+    assert_eq!(plan.requeue_at, None);
     done.status = Some(plan.status.clone());
     assert_eq!(decide(&done, &sets, false).status, plan.status);
 }

@@ -1,8 +1,8 @@
 //! What the status of a PodDisruptionBudget says (`trySync`).
 
-use crate::amount::{Rounded, scaled};
-use crate::clock::whole_seconds;
-use crate::members::Member;
+use crate::clock::truncate_to_seconds;
+use crate::int_or_string::{Rounding, scaled_value};
+use crate::pod_summary::PodSummary;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -23,7 +23,7 @@ pub(super) fn needs_scale(spec: &PodDisruptionBudgetSpec) -> bool {
 pub(super) struct Counted {
     pub(super) status: PodDisruptionBudgetStatus,
     /// Pods that were evicted and did not go.
-    pub(super) stayed: Vec<Arc<Member>>,
+    pub(super) stayed: Vec<Arc<PodSummary>>,
     /// When the next of those that were evicted is counted again.
     pub(super) again: Option<Timestamp>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Counted {
 pub(super) fn count(
     budget: &PodDisruptionBudget,
     spec: &PodDisruptionBudgetSpec,
-    pods: &[Arc<Member>],
+    pods: &[Arc<PodSummary>],
     scale: i32,
     now: Timestamp,
 ) -> Counted {
@@ -78,12 +78,12 @@ pub(super) fn failed(budget: &PodDisruptionBudget, why: String, now: Timestamp) 
 }
 
 /// How many there should be, and how many of them must be healthy.
-fn wanted(spec: &PodDisruptionBudgetSpec, pods: &[Arc<Member>], scale: i32) -> (i32, i32) {
+fn wanted(spec: &PodDisruptionBudgetSpec, pods: &[Arc<PodSummary>], scale: i32) -> (i32, i32) {
     let all = i32::try_from(pods.len()).unwrap_or(i32::MAX);
     match (&spec.max_unavailable, &spec.min_available) {
-        (Some(most), _) => (scale, scale.saturating_sub(scaled(most, scale, Rounded::Up)).max(0)),
+        (Some(most), _) => (scale, scale.saturating_sub(scaled_value(most, scale, Rounding::Up)).max(0)),
         (None, Some(IntOrString::Int(least))) => (all, *least),
-        (None, Some(least)) => (scale, scaled(least, scale, Rounded::Up)),
+        (None, Some(least)) => (scale, scaled_value(least, scale, Rounding::Up)),
         (None, None) => (0, 0),
     }
 }
@@ -99,7 +99,7 @@ fn tell(status: &mut PodDisruptionBudgetStatus, value: &str, reason: &str, messa
         reason: reason.to_owned(),
         message,
         observed_generation,
-        last_transition_time: since.unwrap_or_else(|| Time(whole_seconds(now))),
+        last_transition_time: since.unwrap_or_else(|| Time(truncate_to_seconds(now))),
     });
 }
 
@@ -114,8 +114,9 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn pods(ready: usize, others: usize) -> Vec<Arc<Member>> {
-        let pod = |n: usize| Member { name: format!("p{n}"), ready: (n < ready).then(|| at(1)), ..Member::default() };
+    fn pods(ready: usize, others: usize) -> Vec<Arc<PodSummary>> {
+        let pod =
+            |n: usize| PodSummary { name: format!("p{n}"), ready: (n < ready).then(|| at(1)), ..PodSummary::default() };
         (0..ready + others).map(|n| Arc::new(pod(n))).collect()
     }
 
@@ -130,7 +131,7 @@ mod tests {
 
     /// Expected, desired, healthy, allowed.
     #[track_caller]
-    fn check(spec: Value, pods: &[Arc<Member>], scale: i32, expected: [i32; 4]) {
+    fn check(spec: Value, pods: &[Arc<PodSummary>], scale: i32, expected: [i32; 4]) {
         let budget = budget(spec, Value::Null);
         let status = count(&budget, budget.spec.as_ref().unwrap(), pods, scale, at(NOW)).status;
         let got = [status.expected_pods, status.desired_healthy, status.current_healthy, status.disruptions_allowed];
@@ -158,7 +159,7 @@ mod tests {
         let evicted = |second: i64| json!({"p0": at(second).to_string(), "gone": at(second).to_string()});
         let status = |second| json!({"currentHealthy": 3, "desiredHealthy": 1, "disruptionsAllowed": 2, "expectedPods": 3, "disruptedPods": evicted(second)});
         let mut all = pods(3, 0);
-        all[2] = Arc::new(Member { terminating: true, ..(*all[2]).clone() });
+        all[2] = Arc::new(PodSummary { terminating: true, ..(*all[2]).clone() });
         let young = budget(json!({"minAvailable": 1}), status(NOW - 100));
         let counted = count(&young, young.spec.as_ref().unwrap(), &all, 0, at(NOW));
         assert_eq!((counted.status.current_healthy, counted.status.disruptions_allowed), (1, 0));

@@ -1,6 +1,6 @@
 //! What a Service says of a Pod: whether it is one of its own, and where and how it is reached.
 
-use crate::members::Member;
+use crate::pod_summary::PodSummary;
 use k8s_openapi::api::core::v1::{ObjectReference, Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -17,14 +17,14 @@ pub(super) fn has_endpoints(spec: &ServiceSpec) -> bool {
 }
 
 /// Whether the Service selects these labels.
-pub(super) fn selects(spec: &ServiceSpec, pod: &Member) -> bool {
+pub(super) fn selects(spec: &ServiceSpec, pod: &PodSummary) -> bool {
     let mut wanted = spec.selector.iter().flatten();
     has_endpoints(spec) && wanted.all(|(name, value)| pod.labels.get(name) == Some(value))
 }
 
 /// Whether a Pod can be an endpoint at all (`ShouldPodBeInEndpoints`).
-pub(super) fn is_endpoint(pod: &Member, with_terminating: bool) -> bool {
-    !pod.ended() && !pod.place.ips.is_empty() && (with_terminating || !pod.terminating)
+pub(super) fn is_endpoint(pod: &PodSummary, with_terminating: bool) -> bool {
+    !pod.is_terminal() && !pod.network.ips.is_empty() && (with_terminating || !pod.terminating)
 }
 
 pub(super) fn is_of_family(ip: &str, family: &str) -> bool {
@@ -38,13 +38,13 @@ pub(super) fn families(spec: &ServiceSpec) -> Vec<String> {
 }
 
 /// The ports of a Service that a Pod has, each with its number there (`FindPort`).
-pub(super) fn ports<'a>(spec: &'a ServiceSpec, pod: &Member) -> Vec<(&'a ServicePort, i32)> {
+pub(super) fn ports<'a>(spec: &'a ServiceSpec, pod: &PodSummary) -> Vec<(&'a ServicePort, i32)> {
     let number = |port: &ServicePort| {
         let protocol = port.protocol.as_deref().unwrap_or("TCP");
         match &port.target_port {
             Some(IntOrString::Int(number)) => Some(*number),
             Some(IntOrString::String(name)) => {
-                let mut all = pod.place.ports.iter();
+                let mut all = pod.network.ports.iter();
                 all.find(|(known, its, _)| known == name && its == protocol).map(|(_, _, number)| *number)
             }
             None => Some(port.port),
@@ -54,12 +54,12 @@ pub(super) fn ports<'a>(spec: &'a ServiceSpec, pod: &Member) -> Vec<(&'a Service
 }
 
 /// The name that a Pod has below that of its Service.
-pub(super) fn hostname(service: &Service, pod: &Member) -> Option<String> {
-    let subdomain = pod.place.subdomain.as_deref();
-    pod.place.hostname.clone().filter(|_| subdomain.is_some() && subdomain == service.metadata.name.as_deref())
+pub(super) fn hostname(service: &Service, pod: &PodSummary) -> Option<String> {
+    let subdomain = pod.network.subdomain.as_deref();
+    pod.network.hostname.clone().filter(|_| subdomain.is_some() && subdomain == service.metadata.name.as_deref())
 }
 
-pub(super) fn target(pod: &Member) -> ObjectReference {
+pub(super) fn target(pod: &PodSummary) -> ObjectReference {
     ObjectReference {
         kind: Some("Pod".to_owned()),
         namespace: Some(pod.namespace.clone()),

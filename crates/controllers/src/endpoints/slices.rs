@@ -4,8 +4,8 @@
 //! goes to everybody who watches.
 
 use super::address::{HEADLESS, families, hostname, is_endpoint, is_headless, is_of_family, ports, target};
-use crate::members::Member;
-use crate::pod_control::owner;
+use crate::pod_control::new_controller_ref;
+use crate::pod_summary::PodSummary;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -38,7 +38,7 @@ struct Slice {
 pub(super) fn slices(
     service: &Service,
     spec: &ServiceSpec,
-    pods: &[Arc<Member>],
+    pods: &[Arc<PodSummary>],
     existing: &[Arc<EndpointSlice>],
 ) -> Changes {
     let mut changes = Changes::default();
@@ -56,7 +56,7 @@ pub(super) fn slices(
 fn of_a_family(
     service: &Service,
     spec: &ServiceSpec,
-    pods: &[Arc<Member>],
+    pods: &[Arc<PodSummary>],
     existing: Vec<Arc<EndpointSlice>>,
     family: &str,
     changes: &mut Changes,
@@ -162,7 +162,7 @@ fn shall(service: &Service, spec: &ServiceSpec, family: &str, ports: &[EndpointP
         None => ObjectMeta {
             generate_name: Some(format!("{name}-")),
             namespace: service.metadata.namespace.clone(),
-            owner_references: Some(vec![owner(service)]),
+            owner_references: Some(vec![new_controller_ref(service)]),
             labels: Some(labels),
             ..ObjectMeta::default()
         },
@@ -177,11 +177,11 @@ fn shall(service: &Service, spec: &ServiceSpec, family: &str, ports: &[EndpointP
     shall
 }
 
-fn endpoint(service: &Service, spec: &ServiceSpec, pod: &Member, family: &str) -> Endpoint {
+fn endpoint(service: &Service, spec: &ServiceSpec, pod: &PodSummary, family: &str) -> Endpoint {
     let serving = pod.ready.is_some();
     let ready = spec.publish_not_ready_addresses == Some(true) || (serving && !pod.terminating);
     Endpoint {
-        addresses: pod.place.ips.iter().filter(|ip| is_of_family(ip, family)).cloned().collect(),
+        addresses: pod.network.ips.iter().filter(|ip| is_of_family(ip, family)).cloned().collect(),
         conditions: Some(EndpointConditions {
             ready: Some(ready),
             serving: Some(serving),
@@ -194,7 +194,7 @@ fn endpoint(service: &Service, spec: &ServiceSpec, pod: &Member, family: &str) -
     }
 }
 
-fn endpoint_ports(spec: &ServiceSpec, pod: &Member) -> Vec<EndpointPort> {
+fn endpoint_ports(spec: &ServiceSpec, pod: &PodSummary) -> Vec<EndpointPort> {
     let all = ports(spec, pod).into_iter().map(|(port, number)| EndpointPort {
         name: Some(port.name.clone().unwrap_or_default()),
         port: Some(number),

@@ -1,7 +1,7 @@
 //! The Endpoints of a Service, as they shall be (`pkg/controller/endpoint`).
 
 use super::address::{HEADLESS, families, hostname, is_endpoint, is_headless, is_of_family, ports, target};
-use crate::members::Member;
+use crate::pod_summary::PodSummary;
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const MOST: usize = 1000;
 pub(super) fn endpoints(
     service: &Service,
     spec: &ServiceSpec,
-    pods: &[Arc<Member>],
+    pods: &[Arc<PodSummary>],
     is: Option<&Endpoints>,
 ) -> Option<Endpoints> {
     let mut subsets = subsets(service, spec, pods);
@@ -49,12 +49,12 @@ pub(super) fn endpoints(
 }
 
 /// Addresses with the same ports are together.
-fn subsets(service: &Service, spec: &ServiceSpec, pods: &[Arc<Member>]) -> Vec<EndpointSubset> {
+fn subsets(service: &Service, spec: &ServiceSpec, pods: &[Arc<PodSummary>]) -> Vec<EndpointSubset> {
     let not_ready_too = spec.publish_not_ready_addresses == Some(true);
     let family = families(spec).into_iter().next().unwrap_or_default();
     let mut all: Vec<EndpointSubset> = Vec::new();
     for pod in pods.iter().filter(|pod| is_endpoint(pod, not_ready_too)) {
-        let Some(ip) = pod.place.ips.iter().find(|ip| is_of_family(ip, &family)) else { continue };
+        let Some(ip) = pod.network.ips.iter().find(|ip| is_of_family(ip, &family)) else { continue };
         let ports = endpoint_ports(spec, pod);
         let without = spec.ports.iter().flatten().next().is_none() && is_headless(spec);
         if ports.is_empty() && !without {
@@ -82,7 +82,7 @@ fn subsets(service: &Service, spec: &ServiceSpec, pods: &[Arc<Member>]) -> Vec<E
     all
 }
 
-fn endpoint_ports(spec: &ServiceSpec, pod: &Member) -> Vec<EndpointPort> {
+fn endpoint_ports(spec: &ServiceSpec, pod: &PodSummary) -> Vec<EndpointPort> {
     let all = ports(spec, pod).into_iter().map(|(port, number)| EndpointPort {
         name: port.name.clone().filter(|name| !name.is_empty()),
         port: number,

@@ -2,7 +2,7 @@
 
 use super::slices::{Changes, slices};
 use super::subsets::endpoints;
-use crate::members::{Member, Place};
+use crate::pod_summary::{PodNetwork, PodSummary};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -19,8 +19,8 @@ fn service(spec: Value) -> Service {
     serde_json::from_value(json!({"metadata": meta, "spec": all})).unwrap()
 }
 
-fn pod(number: usize, ready: bool) -> Arc<Member> {
-    Arc::new(Member {
+fn pod(number: usize, ready: bool) -> Arc<PodSummary> {
+    Arc::new(PodSummary {
         namespace: "x".into(),
         name: format!("p{number}"),
         uid: format!("u{number:03}"),
@@ -28,18 +28,18 @@ fn pod(number: usize, ready: bool) -> Arc<Member> {
         active: true,
         node: Some("n".into()),
         ready: ready.then_some(Timestamp::UNIX_EPOCH),
-        place: Place { ips: vec![format!("10.0.{}.{}", number / 200, number % 200)], ..Place::default() },
-        ..Member::default()
+        network: PodNetwork { ips: vec![format!("10.0.{}.{}", number / 200, number % 200)], ..PodNetwork::default() },
+        ..PodSummary::default()
     })
 }
 
-fn changed(pod: &Arc<Member>, change: impl FnOnce(&mut Member)) -> Arc<Member> {
+fn changed(pod: &Arc<PodSummary>, change: impl FnOnce(&mut PodSummary)) -> Arc<PodSummary> {
     let mut pod = (**pod).clone();
     change(&mut pod);
     Arc::new(pod)
 }
 
-fn decide(service: &Service, pods: &[Arc<Member>], existing: &[EndpointSlice]) -> Changes {
+fn decide(service: &Service, pods: &[Arc<PodSummary>], existing: &[EndpointSlice]) -> Changes {
     let existing: Vec<_> = existing.iter().cloned().map(Arc::new).collect();
     slices(service, service.spec.as_ref().unwrap(), pods, &existing)
 }
@@ -66,7 +66,7 @@ fn counts(changes: &Changes) -> [usize; 3] {
 }
 
 /// The conditions of a Pod's endpoint: ready, serving, terminating.
-fn conditions(service: &Service, pod: &Arc<Member>) -> [Option<bool>; 3] {
+fn conditions(service: &Service, pod: &Arc<PodSummary>) -> [Option<bool>; 3] {
     let changes = decide(service, std::slice::from_ref(pod), &[]);
     let conditions = changes.make[0].endpoints[0].conditions.clone().unwrap();
     [conditions.ready, conditions.serving, conditions.terminating]
@@ -88,7 +88,7 @@ fn a_pod_that_ends_is_not_ready_and_serves_as_its_probe_says() {
 #[test]
 fn a_slice_says_whose_it_is_and_how_its_pods_are_reached() {
     let named = changed(&pod(1, true), |pod| {
-        (pod.place.hostname, pod.place.subdomain) = (Some("h".into()), Some("web".into()));
+        (pod.network.hostname, pod.network.subdomain) = (Some("h".into()), Some("web".into()));
     });
     let slice = decide(&service(json!({})), &[named], &[]).make.remove(0);
     let labels = serde_json::to_value(&slice.metadata.labels).unwrap();
@@ -109,7 +109,7 @@ fn a_slice_says_whose_it_is_and_how_its_pods_are_reached() {
 
 #[test]
 fn pods_without_an_address_and_those_that_have_ended_are_no_endpoints() {
-    let nowhere = changed(&pod(1, false), |pod| pod.place.ips.clear());
+    let nowhere = changed(&pod(1, false), |pod| pod.network.ips.clear());
     let ended = changed(&pod(2, false), |pod| pod.phase = "Succeeded".into());
     let changes = decide(&service(json!({})), &[nowhere, ended], &[]);
     assert_eq!((counts(&changes), changes.make[0].endpoints.len()), ([1, 0, 0], 0));
@@ -128,7 +128,7 @@ fn a_service_without_an_address_is_marked_and_needs_no_ports() {
 fn pods_that_call_a_port_by_other_numbers_are_in_other_slices() {
     let by_name = service(json!({"ports": [{"name": "http", "port": 80, "targetPort": "web", "protocol": "TCP"}]}));
     let at =
-        |number, port| changed(&pod(number, true), |pod| pod.place.ports = vec![("web".into(), "TCP".into(), port)]);
+        |number, port| changed(&pod(number, true), |pod| pod.network.ports = vec![("web".into(), "TCP".into(), port)]);
     let changes = decide(&by_name, &[at(1, 8080), at(2, 9090), at(3, 8080), pod(4, true)], &[]);
     let told: Vec<(usize, Option<i32>)> = changes
         .make
@@ -183,7 +183,7 @@ fn labels_of_the_service_are_followed() {
     assert_eq!(changes.update[0].metadata.labels.as_ref().unwrap()["tier"], "back");
 }
 
-fn subsets(service: &Service, pods: &[Arc<Member>], is: Option<&Endpoints>) -> Option<Endpoints> {
+fn subsets(service: &Service, pods: &[Arc<PodSummary>], is: Option<&Endpoints>) -> Option<Endpoints> {
     endpoints(service, service.spec.as_ref().unwrap(), pods, is)
 }
 

@@ -4,7 +4,7 @@
 pub(super) mod aggregated;
 
 use super::Outline;
-use crate::watch::{Change, watch};
+use crate::watch::{WatchEvent, watch};
 use aggregated::Told;
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -33,7 +33,7 @@ pub(super) const LISTED_WITHIN: Duration = Duration::from_secs(30);
 /// What the garbage collector sees.
 #[derive(Debug)]
 pub(super) enum Event {
-    Object(Arc<ApiResource>, Change<Outline>),
+    Object(Arc<ApiResource>, WatchEvent<Outline>),
     /// There is a new kind, whose objects were not listed yet.
     Served(Served),
     /// A kind ought to have been listed by now.
@@ -141,10 +141,10 @@ struct Aggregated {
 }
 
 enum Seen {
-    Object(Arc<ApiResource>, Change<Outline>),
+    Object(Arc<ApiResource>, WatchEvent<Outline>),
     Late(Arc<ApiResource>),
-    Definition(Change<CustomResourceDefinition>),
-    Service(Change<APIService>),
+    Definition(WatchEvent<CustomResourceDefinition>),
+    Service(WatchEvent<APIService>),
     /// What another server serves now in this version.
     Kinds(String, Vec<Served>),
 }
@@ -203,9 +203,9 @@ impl Watches {
         self.all.push(seen.take_until(async move { end.cancelled().await }).boxed());
     }
 
-    fn define(&mut self, change: Change<CustomResourceDefinition>) -> Vec<Event> {
+    fn define(&mut self, change: WatchEvent<CustomResourceDefinition>) -> Vec<Event> {
         match change {
-            Change::Set(definition) => {
+            WatchEvent::Applied(definition) => {
                 let name = definition.metadata.name.clone().unwrap_or_default();
                 let now = Served::defined(&definition);
                 if self.defined.get(&name).map(|known| &known.told) == now.as_ref() {
@@ -226,8 +226,8 @@ impl Watches {
                 events.push(Event::Served(told));
                 events
             }
-            Change::Gone(definition) => self.forget(&definition.metadata.name.unwrap_or_default()),
-            Change::Listed(names) => {
+            WatchEvent::Deleted(definition) => self.forget(&definition.metadata.name.unwrap_or_default()),
+            WatchEvent::Listed(names) => {
                 let gone: Vec<String> = self.defined.keys().filter(|name| !names.contains(*name)).cloned().collect();
                 gone.iter().flat_map(|name| self.forget(name)).collect()
             }
@@ -238,7 +238,7 @@ impl Watches {
         self.defined.remove(name).map(|known| ended((known.watched, known.end))).into_iter().collect()
     }
 
-    fn hear(&mut self, change: &Change<APIService>) -> Vec<Event> {
+    fn hear(&mut self, change: &WatchEvent<APIService>) -> Vec<Event> {
         match Told::by(change) {
             Told::Look(version) => {
                 let looking = CancellationToken::new();
@@ -331,10 +331,10 @@ mod tests {
             "status": {"acceptedNames": names, "conditions": [{"type": "Established", "status": "True", "lastTransitionTime": null}]},
         }))
         .unwrap();
-        let named = watches.define(Change::Set(Box::new(definition.clone())));
+        let named = watches.define(WatchEvent::Applied(Box::new(definition.clone())));
         assert!(matches!(named.as_slice(), [Event::Named(served)] if served.versions.len() == 2), "{named:?}");
-        assert!(watches.define(Change::Set(Box::new(definition.clone()))).is_empty());
-        let gone = watches.define(Change::Gone(Box::new(definition)));
+        assert!(watches.define(WatchEvent::Applied(Box::new(definition.clone()))).is_empty());
+        let gone = watches.define(WatchEvent::Deleted(Box::new(definition)));
         assert!(matches!(gone.as_slice(), [Event::Unserved(served)] if served.resource == resource("v1")), "{gone:?}");
     }
 

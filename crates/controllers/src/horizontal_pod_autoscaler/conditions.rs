@@ -1,6 +1,6 @@
 //! The conditions of an autoscaler (`setCondition`).
 
-use crate::clock::whole_seconds;
+use crate::clock::truncate_to_seconds;
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -17,7 +17,7 @@ pub(super) struct Conditions {
 
 impl Conditions {
     pub(super) fn new(all: Vec<HorizontalPodAutoscalerCondition>, now: Timestamp) -> Self {
-        Self { all, now: whole_seconds(now) }
+        Self { all, now: truncate_to_seconds(now) }
     }
 
     pub(super) fn into_list(self) -> Option<Vec<HorizontalPodAutoscalerCondition>> {

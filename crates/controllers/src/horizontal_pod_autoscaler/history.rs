@@ -4,16 +4,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Numbers, and when they were noted.
-type Noted = Vec<(i32, Instant)>;
+type TimedValues = Vec<(i32, Instant)>;
 
 /// What is remembered of one autoscaler.
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// How many replicas its metrics called for.
-    recommended: Noted,
+    recommended: TimedValues,
     /// How many were added, and how many removed.
-    added: Noted,
-    removed: Noted,
+    added: TimedValues,
+    removed: TimedValues,
     /// How many warnings may still be told, and when that was counted.
     warnings: Option<(f64, Instant)>,
 }
@@ -67,9 +67,9 @@ impl History {
 
     /// How many there were before what was added and removed within that time (`getReplicasChangePerPeriod`).
     pub(super) fn at_start(&self, replicas: i32, period: Duration, now: Instant) -> i32 {
-        let within = |noted: &Noted| {
+        let within = |noted: &TimedValues| {
             let lately = noted.iter().filter(|(_, at)| age(*at, now) < period);
-            crate::amount::total(lately.map(|(change, _)| *change))
+            crate::int_or_string::saturating_sum(lately.map(|(change, _)| *change))
         };
         replicas.saturating_sub(within(&self.added)).saturating_add(within(&self.removed))
     }

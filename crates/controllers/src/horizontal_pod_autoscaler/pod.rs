@@ -10,7 +10,7 @@ type Thousandths = Box<[(Box<str>, i64)]>;
 
 /// What an autoscaler must know of a Pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Measured {
+pub(crate) struct PodMetricInputs {
     pub(super) started: Option<Timestamp>,
     pub(super) readiness: Option<Readiness>,
     /// What its containers ask for, app containers first, then sidecars.
@@ -26,7 +26,7 @@ pub(crate) struct Readiness {
     pub(super) since: Timestamp,
 }
 
-impl Measured {
+impl PodMetricInputs {
     pub(crate) fn of(spec: &PodSpec, status: &PodStatus) -> Self {
         let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready");
         let asks = |of: ContainerKind| {
@@ -88,7 +88,7 @@ mod tests {
     #[track_caller]
     fn check(spec: Value, of_container: Option<&str>, expected: Result<i64, &str>) {
         let spec: PodSpec = serde_json::from_value(spec).unwrap();
-        let measured = Measured::of(&spec, &PodStatus::default());
+        let measured = PodMetricInputs::of(&spec, &PodStatus::default());
         assert_eq!(measured.request("p", of_container, "cpu"), expected.map_err(str::to_owned));
     }
 

@@ -1,9 +1,9 @@
 //! Claims to storage stay while a Pod that is on a node has them for a volume, whether it has ended or not.
 
 use super::{Event, Guarded, InUse};
-use crate::cache::{Cache, Seen};
 use crate::clients::Clients;
-use crate::members::{Member, controller};
+use crate::informer::{CacheEvent, SharedInformer};
+use crate::pod_summary::{PodSummary, controller_of};
 use crate::watch::watch;
 use crate::worker;
 use futures::stream::{self, StreamExt};
@@ -14,31 +14,31 @@ use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
 struct Claims {
-    pods: Cache<Member>,
+    pods: SharedInformer<PodSummary>,
 }
 
 /// Whether the Pod uses the claim. Its kubelet sees it only once it is on a node, and starts none whose claim goes.
-fn uses(pod: &Member, claim: &PersistentVolumeClaim) -> bool {
+fn uses(pod: &PodSummary, claim: &PersistentVolumeClaim) -> bool {
     let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let owner = controller(claim.metadata.owner_references.as_deref().unwrap_or_default());
+    let owner = controller_of(claim.metadata.owner_references.as_deref().unwrap_or_default());
     let is_its_own = || owner.is_some_and(|owner| owner.uid == pod.uid);
     pod.node.is_some()
         && (pod.claims.iter().any(|(_, used)| used == name)
-            || (!pod.is_shut_down && pod.own_claims.iter().any(|made| made == name) && is_its_own()))
+            || (!pod.is_shut_down && pod.ephemeral_claims.iter().any(|made| made == name) && is_its_own()))
 }
 
 /// The keys of claims that a Pod may use.
-fn used(pod: &Member) -> Vec<String> {
+fn used(pod: &PodSummary) -> Vec<String> {
     if pod.node.is_none() {
         return vec![];
     }
-    let own = pod.own_claims.iter().filter(|_| !pod.is_shut_down);
+    let own = pod.ephemeral_claims.iter().filter(|_| !pod.is_shut_down);
     pod.claims.iter().map(|(_, claim)| claim).chain(own).map(|claim| format!("{}/{claim}", pod.namespace)).collect()
 }
 
 /// The keys of claims that a Pod used before, and does not any more.
-fn freed(seen: &Seen<Member>) -> Option<Vec<String>> {
-    let Seen::One { before, after } = seen else { return None };
+fn freed(seen: &CacheEvent<PodSummary>) -> Option<Vec<String>> {
+    let CacheEvent::Changed { before, after } = seen else { return None };
     let still = after.as_ref().map(|pod| used(pod)).unwrap_or_default();
     let before = before.as_ref().map(|pod| used(pod)).unwrap_or_default();
     Some(before.into_iter().filter(|claim| !still.contains(claim)).collect())
@@ -62,16 +62,20 @@ impl Guarded for Claims {
         }
         // A Pod that was made just now may not have been seen.
         let all = Api::<Pod>::namespaced(client.clone(), namespace).list(&ListParams::default()).await?;
-        Ok(all.items.into_iter().any(|pod| uses(&Member::of(pod), claim)))
+        Ok(all.items.into_iter().any(|pod| uses(&PodSummary::from_pod(pod), claim)))
     }
 }
 
 /// It hears of changes from now on, not only once it runs.
-pub(crate) fn run(clients: Clients, pods: Cache<Member>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
+pub(crate) fn run(
+    clients: Clients,
+    pods: SharedInformer<PodSummary>,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send {
     let claims = watch(Api::all(clients.shared()), Config::default()).map(Event::Object);
-    let freed = pods.changes().map(|seen| freed(&seen).map_or(Event::All, Event::Freed));
+    let freed = pods.subscribe().map(|seen| freed(&seen).map_or(Event::All, Event::Freed));
     let events = stream::select(claims, freed).boxed();
-    worker::run(InUse::new(clients.of("pvc-protection-controller"), Claims { pods }), events, stop)
+    worker::run(InUse::new(clients.for_service_account("pvc-protection-controller"), Claims { pods }), events, stop)
 }
 
 #[cfg(test)]
@@ -80,7 +84,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::sync::Arc;
 
-    fn pod(change: &Value) -> Member {
+    fn pod(change: &Value) -> PodSummary {
         let mut pod = json!({
             "metadata": {"name": "p", "namespace": "x", "uid": "1"},
             "spec": {"nodeName": "n", "containers": [], "volumes": [
@@ -90,7 +94,7 @@ mod tests {
             let (part, field) = path.split_once('.').unwrap();
             pod[part][field] = value.clone();
         }
-        Member::of(serde_json::from_value(pod).unwrap())
+        PodSummary::from_pod(serde_json::from_value(pod).unwrap())
     }
 
     #[track_caller]
@@ -119,7 +123,7 @@ mod tests {
     fn what_a_pod_no_longer_uses_is_told() {
         let one = |before: Option<Value>, after: Option<Value>| {
             let pod = |change: Value| Arc::new(pod(&change));
-            freed(&Seen::One { before: before.map(pod), after: after.map(pod) }).unwrap()
+            freed(&CacheEvent::Changed { before: before.map(pod), after: after.map(pod) }).unwrap()
         };
         assert_eq!(one(Some(json!({})), None), ["x/c", "x/p-b"]);
         assert_eq!(one(Some(json!({})), Some(json!({"status.phase": "Failed"}))), [""; 0]);

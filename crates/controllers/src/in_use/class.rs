@@ -56,7 +56,12 @@ pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let volumes = watch::<PersistentVolume>(Api::all(clients.shared()), Config::default()).map(|_| Event::All);
     let claims = watch::<PersistentVolumeClaim>(Api::all(clients.shared()), Config::default()).map(|_| Event::All);
     let events = stream::select(classes, stream::select(volumes, claims)).boxed();
-    worker::run(InUse::new(clients.of("volumeattributesclass-protection-controller"), Classes), events, stop).await;
+    worker::run(
+        InUse::new(clients.for_service_account("volumeattributesclass-protection-controller"), Classes),
+        events,
+        stop,
+    )
+    .await;
 }
 
 #[cfg(test)]

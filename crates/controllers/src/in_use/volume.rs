@@ -30,5 +30,5 @@ impl Guarded for Volumes {
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let volumes = watch(Api::all(clients.shared()), Config::default()).map(Event::Object).boxed();
-    worker::run(InUse::new(clients.of("pv-protection-controller"), Volumes), volumes, stop).await;
+    worker::run(InUse::new(clients.for_service_account("pv-protection-controller"), Volumes), volumes, stop).await;
 }

@@ -1,10 +1,10 @@
 //! What is decided for a Job, and how its Pods are counted, in upstream's terms.
 
-use super::backoff::Backoff;
-use super::facts::{Facts, condition};
-use super::plan::{Plan, Todo, plan};
-use super::track::{Outcome, Tracked, settle, track};
-use crate::members::{JobPart, Member};
+use super::backoff::BackoffRecord;
+use super::plan::{Plan, PodAction, plan};
+use super::snapshot::{JobSnapshot, condition};
+use super::tracking::{Outcome, TrackedStatus, finalize_status, track_job_status};
+use crate::pod_summary::{JobPodSummary, PodSummary};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
@@ -36,11 +36,11 @@ fn indexed(more: Value) -> Value {
     spec
 }
 
-/// A Pod that is held: its phase, and its index if it has one. `Terminating` is one that runs and is deleted.
-fn pod(name: &str, phase: &str, index: Option<i32>) -> Member {
+/// A Pod that is pods_with_finalizer: its phase, and its index if it has one. `Terminating` is one that runs and is deleted.
+fn pod(name: &str, phase: &str, index: Option<i32>) -> PodSummary {
     let ended = matches!(phase, "Succeeded" | "Failed");
-    let part = JobPart { tracked: true, index, finished: ended.then(|| at(NOW - 1)), ..JobPart::default() };
-    Member {
+    let part = JobPodSummary { tracked: true, index, finished: ended.then(|| at(NOW - 1)), ..JobPodSummary::default() };
+    PodSummary {
         namespace: "x".into(),
         name: name.into(),
         uid: name.into(),
@@ -48,54 +48,54 @@ fn pod(name: &str, phase: &str, index: Option<i32>) -> Member {
         terminating: phase == "Terminating",
         phase: if phase == "Terminating" { "Running".into() } else { phase.into() },
         job: Some(Box::new(part)),
-        ..Member::default()
+        ..PodSummary::default()
     }
 }
 
-fn pods(all: &[(&str, &str)]) -> Vec<Member> {
+fn pods(all: &[(&str, &str)]) -> Vec<PodSummary> {
     all.iter().map(|(name, phase)| pod(name, phase, None)).collect()
 }
 
-fn of_indexes(all: &[(i32, &str)]) -> Vec<Member> {
+fn of_indexes(all: &[(i32, &str)]) -> Vec<PodSummary> {
     all.iter().map(|(index, phase)| pod(&format!("{index}{phase}"), phase, Some(*index))).collect()
 }
 
 /// What a plan does, in a word and what it is about.
 fn line(plan: &Plan<'_>) -> String {
-    let names = |pods: &[&Member]| {
+    let names = |pods: &[&PodSummary]| {
         let mut names: Vec<&str> = pods.iter().map(|pod| pod.name.as_str()).collect();
         names.sort_unstable();
         names.join(" ")
     };
-    let ends = plan.ends.as_ref().map(|end| format!("{} {}: ", end.type_, end.reason.as_deref().unwrap_or("")));
-    let todo = match &plan.todo {
-        Todo::Nothing => "nothing".to_owned(),
-        Todo::End(pods) => format!("end {}", names(pods)),
-        Todo::Drop(pods) => format!("drop {}", names(pods)),
-        Todo::Make(new) if new.iter().any(|n| n.index.is_some()) => {
+    let ends = plan.finished.as_ref().map(|end| format!("{} {}: ", end.type_, end.reason.as_deref().unwrap_or("")));
+    let action = match &plan.action {
+        PodAction::Nothing => "nothing".to_owned(),
+        PodAction::Terminate(pods) => format!("end {}", names(pods)),
+        PodAction::Remove(pods) => format!("drop {}", names(pods)),
+        PodAction::Create(new) if new.iter().any(|n| n.index.is_some()) => {
             format!("make {:?}", new.iter().filter_map(|n| n.index).collect::<Vec<_>>())
         }
-        Todo::Make(new) => format!("make {}", new.len()),
+        PodAction::Create(new) => format!("make {}", new.len()),
     };
-    format!("{}{}", ends.unwrap_or_default(), todo.trim())
+    format!("{}{}", ends.unwrap_or_default(), action.trim())
 }
 
 /// Decides, and lets all that is to be made or deleted be done.
-fn decide<T>(job: &Job, pods: &[Member], look: impl FnOnce(&Plan<'_>, Tracked<'_>) -> T) -> T {
-    let pods: Vec<Arc<Member>> = pods.iter().cloned().map(Arc::new).collect();
-    let facts = Facts::new(job, job.spec.as_ref().unwrap(), &pods, Backoff::default(), at(NOW));
-    let plan = plan(&facts);
-    let done = match &plan.todo {
-        Todo::Nothing => 0,
-        Todo::End(pods) | Todo::Drop(pods) => pods.len(),
-        Todo::Make(new) => new.len(),
+fn decide<T>(job: &Job, pods: &[PodSummary], look: impl FnOnce(&Plan<'_>, TrackedStatus<'_>) -> T) -> T {
+    let pods: Vec<Arc<PodSummary>> = pods.iter().cloned().map(Arc::new).collect();
+    let snapshot = JobSnapshot::new(job, job.spec.as_ref().unwrap(), &pods, BackoffRecord::default(), at(NOW));
+    let plan = plan(&snapshot);
+    let done = match &plan.action {
+        PodAction::Nothing => 0,
+        PodAction::Terminate(pods) | PodAction::Remove(pods) => pods.len(),
+        PodAction::Create(new) => new.len(),
     };
-    let tracked = track(&facts, &plan, Outcome { done: i32::try_from(done).unwrap(), failed: false });
+    let tracked = track_job_status(&snapshot, &plan, Outcome { done: i32::try_from(done).unwrap(), failed: false });
     look(&plan, tracked)
 }
 
 #[track_caller]
-fn check(spec: Value, status: Value, pods: &[Member], expected: &str) {
+fn check(spec: Value, status: Value, pods: &[PodSummary], expected: &str) {
     assert_eq!(decide(&job(spec, status), pods, |plan, _| line(plan)), expected);
 }
 
@@ -121,8 +121,8 @@ fn a_work_queue_begins_no_more_once_one_has_succeeded() {
 #[test]
 fn a_failed_pod_is_replaced_after_a_pause() {
     let failed = pods(&[("a", "Failed"), ("b", "Running")]);
-    let (todo, again) = decide(&job(json!({}), json!({})), &failed, |plan, _| (line(plan), plan.again));
-    assert_eq!((todo.as_str(), again.map(|a| a.as_secs())), ("nothing", Some(9)));
+    let (action, again) = decide(&job(json!({}), json!({})), &failed, |plan, _| (line(plan), plan.requeue_after));
+    assert_eq!((action.as_str(), again.map(|a| a.as_secs())), ("nothing", Some(9)));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_job_that_is_active_for_too_long_fails() {
     let started = || json!({"startTime": at(NOW - 50).to_string()});
     let running = pods(&[("a", "Running"), ("b", "Running")]);
     check(json!({"activeDeadlineSeconds": 50}), started(), &running, "FailureTarget DeadlineExceeded: end a b");
-    let again = decide(&job(json!({"activeDeadlineSeconds": 60}), started()), &running, |plan, _| plan.again);
+    let again = decide(&job(json!({"activeDeadlineSeconds": 60}), started()), &running, |plan, _| plan.requeue_after);
     assert_eq!(again.map(|a| a.as_secs()), Some(10));
     check(json!({"activeDeadlineSeconds": 50, "suspend": true}), started(), &running, "drop a b");
 }
@@ -193,7 +193,7 @@ fn an_index_fails_for_itself_when_that_is_asked_for() {
         pod
     };
     let rest = of_indexes(&[(1, "Running"), (2, "Running"), (3, "Running"), (4, "Running")]);
-    let all = |first: Member| [vec![first], rest.clone()].concat();
+    let all = |first: PodSummary| [vec![first], rest.clone()].concat();
     // The first failure waits, and its Pod stays until there is another.
     let young = decide(&job(limited(json!({})), json!({})), &all(failed(0, NOW - 1)), |plan, tracked| {
         (line(plan), tracked.release.len(), tracked.status.failed_indexes)
@@ -201,8 +201,8 @@ fn an_index_fails_for_itself_when_that_is_asked_for() {
     assert_eq!(young, ("nothing".into(), 0, Some(String::new())));
     let pods = [Arc::new(failed(0, NOW - 10))];
     let job_ = job(limited(json!({"completions": 1})), json!({}));
-    let facts = Facts::new(&job_, job_.spec.as_ref().unwrap(), &pods, Backoff::default(), at(NOW));
-    let Todo::Make(new) = plan(&facts).todo else { panic!("nothing is made") };
+    let snapshot = JobSnapshot::new(&job_, job_.spec.as_ref().unwrap(), &pods, BackoffRecord::default(), at(NOW));
+    let PodAction::Create(new) = plan(&snapshot).action else { panic!("nothing is made") };
     assert_eq!((new[0].index, new[0].failures, new[0].ignored), (Some(0), 1, 0));
     // The second is the last.
     let old = decide(&job(limited(json!({})), json!({})), &all(failed(1, NOW - 1)), |plan, tracked| {
@@ -238,7 +238,7 @@ fn a_pod_is_noted_then_released_then_counted() {
     let noted = status.uncounted_terminated_pods.clone().unwrap();
     assert_eq!((noted.succeeded.unwrap(), noted.failed.unwrap()), (vec!["a".to_owned()], vec!["b".to_owned()]));
     // One of them could not be released yet.
-    assert!(!settle(&mut status, None, &HashSet::from(["b", "c"])));
+    assert!(!finalize_status(&mut status, None, &HashSet::from(["b", "c"])));
     assert_eq!((status.succeeded, status.failed), (Some(1), None));
     // What broke off is taken up again, and nobody is counted twice.
     let mut again = some.clone();
@@ -248,7 +248,7 @@ fn a_pod_is_noted_then_released_then_counted() {
         (tracked.status, tracked.release.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>())
     });
     assert_eq!(released, ["b"]);
-    settle(&mut status, None, &HashSet::from(["c"]));
+    finalize_status(&mut status, None, &HashSet::from(["c"]));
     assert_eq!((status.succeeded, status.failed), (Some(1), Some(1)));
     assert_eq!(status.uncounted_terminated_pods, Some(Default::default()));
 }
@@ -259,11 +259,11 @@ fn whoever_runs_when_the_job_fails_has_failed_too() {
     let (mut status, end) = decide(&job(json!({"backoffLimit": 0}), json!({})), &some, |_, t| (t.status, t.end));
     assert_eq!((status.active, status.terminating), (None, Some(1)));
     // It has not ended before the last is gone.
-    assert!(!settle(&mut status, end.as_ref(), &HashSet::new()));
+    assert!(!finalize_status(&mut status, end.as_ref(), &HashSet::new()));
     assert_eq!(status.failed, Some(2));
     let known = serde_json::to_value(&status).unwrap();
     let (mut status, end) = decide(&job(json!({"backoffLimit": 0}), known), &[], |_, t| (t.status, t.end));
-    assert!(settle(&mut status, end.as_ref(), &HashSet::new()));
+    assert!(finalize_status(&mut status, end.as_ref(), &HashSet::new()));
     let failed = condition(&status, "Failed").unwrap();
     assert_eq!(failed.message.as_deref(), Some("Job has reached the specified backoff limit"));
     assert_eq!((status.failed, status.completion_time), (Some(2), None));
@@ -274,7 +274,7 @@ fn a_job_is_complete_when_all_are_counted() {
     let last = pods(&[("c", "Succeeded")]);
     let (mut status, end) = decide(&job(json!({}), json!({"succeeded": 2})), &last, |_, t| (t.status, t.end));
     assert!(condition(&status, "SuccessCriteriaMet").is_some() && condition(&status, "Complete").is_none());
-    assert!(settle(&mut status, end.as_ref(), &HashSet::new()));
+    assert!(finalize_status(&mut status, end.as_ref(), &HashSet::new()));
     let complete = condition(&status, "Complete").unwrap();
     assert_eq!(complete.message.as_deref(), Some("Reached expected number of succeeded pods"));
     assert_eq!((status.succeeded, status.completion_time.unwrap().0), (Some(3), at(NOW)));
@@ -283,16 +283,16 @@ fn a_job_is_complete_when_all_are_counted() {
 #[test]
 fn of_many_pods_some_are_counted_at_once_and_the_job_ends_after_the_last() {
     let names: Vec<String> = (0..600).map(|n| format!("p{n}")).collect();
-    let all: Vec<Member> = names.iter().map(|name| pod(name, "Succeeded", None)).collect();
+    let all: Vec<PodSummary> = names.iter().map(|name| pod(name, "Succeeded", None)).collect();
     let many = job(json!({"completions": 600}), json!({}));
     let (mut status, released, end) =
         decide(&many, &all, |_, tracked| (tracked.status, tracked.release.len(), tracked.end));
     assert!(released == 500 && end.is_none() && condition(&status, "SuccessCriteriaMet").is_some());
-    settle(&mut status, None, &names[500..].iter().map(String::as_str).collect());
+    finalize_status(&mut status, None, &names[500..].iter().map(String::as_str).collect());
     assert_eq!(status.succeeded, Some(500));
     let known = serde_json::to_value(&status).unwrap();
     let (mut status, end) = decide(&job(json!({"completions": 600}), known), &all[500..], |_, t| (t.status, t.end));
-    assert!(settle(&mut status, end.as_ref(), &HashSet::new()));
+    assert!(finalize_status(&mut status, end.as_ref(), &HashSet::new()));
     assert_eq!(status.succeeded, Some(600));
 }
 
@@ -317,12 +317,12 @@ fn a_pod_that_is_deleted_counts_as_failed_unless_only_those_that_ended_do() {
 fn while_it_is_suspended_nothing_runs_and_the_deadline_does_not_count() {
     let running = pods(&[("a", "Running")]);
     let suspended = job(json!({"suspend": true}), json!({}));
-    let (status, told) = decide(&suspended, &running, |_, tracked| (tracked.status, tracked.told));
+    let (status, told) = decide(&suspended, &running, |_, tracked| (tracked.status, tracked.events));
     assert_eq!(told, [("Suspended", "Job suspended")]);
     assert_eq!((status.start_time.clone(), status.active), (None, None));
     assert_eq!(condition(&status, "Suspended").unwrap().reason.as_deref(), Some("JobSuspended"));
     let resumed = job(json!({}), serde_json::to_value(&status).unwrap());
-    let (status, told) = decide(&resumed, &[], |_, tracked| (tracked.status, tracked.told));
+    let (status, told) = decide(&resumed, &[], |_, tracked| (tracked.status, tracked.events));
     assert_eq!(told, [("Resumed", "Job resumed")]);
     assert_eq!(status.start_time.map(|t| t.0), Some(at(NOW)));
 }
@@ -331,7 +331,7 @@ fn while_it_is_suspended_nothing_runs_and_the_deadline_does_not_count() {
 fn a_job_that_is_deleted_makes_no_pods_and_holds_none() {
     let mut ending = job(json!({}), json!({}));
     ending.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(NOW)));
-    let (todo, released) =
+    let (action, released) =
         decide(&ending, &pods(&[("a", "Running")]), |plan, tracked| (line(plan), tracked.release.len()));
-    assert_eq!((todo.as_str(), released), ("nothing", 1));
+    assert_eq!((action.as_str(), released), ("nothing", 1));
 }

@@ -38,7 +38,7 @@ impl Binder {
     }
 
     pub(super) async fn tell<K: Resource<DynamicType = ()>>(&self, of: &K, told: &Told) {
-        self.recorder.tell(&of.object_ref(&()), told.warning, told.reason, &told.message).await;
+        self.recorder.record(&of.object_ref(&()), told.warning, told.reason, &told.message).await;
     }
 
     /// Brings a claim forward.

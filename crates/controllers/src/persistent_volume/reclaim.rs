@@ -16,7 +16,7 @@ const NO_RECYCLER: &str = "No recycler plugin found for the volume!";
 impl Binder {
     /// Brings a volume forward.
     pub(super) async fn volume(&self, volume: &Arc<PersistentVolume>) -> Again {
-        let claim = claim_key(volume).and_then(|key| self.claims.at(&key));
+        let claim = claim_key(volume).and_then(|key| self.claims.get_by_key(&key));
         let written = match volume::plan(volume, claim.as_deref()) {
             volume::Step::Phase(phase) => self.write_phase(volume.as_ref().clone(), phase, None).await.map(drop),
             volume::Step::Claim => match &claim {

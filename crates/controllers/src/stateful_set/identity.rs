@@ -1,8 +1,8 @@
 //! Who the Pods of a StatefulSet are: each has a number, and a name, a host name, labels and claims that follow from it.
 
-use crate::history::HASH;
-use crate::members::Member;
-use crate::pod_control::pod_of;
+use crate::controller_history::CONTROLLER_REVISION_HASH;
+use crate::pod_control::pod_from_template;
+use crate::pod_summary::PodSummary;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodSpec, PodTemplateSpec, Volume,
@@ -54,27 +54,27 @@ pub(super) fn claims(set: &str, spec: &StatefulSetSpec, ordinal: i64) -> Vec<Per
 pub(super) fn pod(set: &StatefulSet, template: &PodTemplateSpec, revision: &str, ordinal: i64) -> Pod {
     let spec = set.spec.clone().unwrap_or_default();
     let set_name = set.metadata.name.as_deref().unwrap_or_default();
-    let mut pod = pod_of(set, template, String::new());
+    let mut pod = pod_from_template(set, template, String::new());
     pod.metadata.generate_name = None;
     pod.metadata.name = Some(name(set_name, ordinal));
-    identify(&mut pod.metadata, set_name, ordinal);
-    pod.metadata.labels.get_or_insert_default().insert(HASH.to_owned(), revision.to_owned());
+    update_identity(&mut pod.metadata, set_name, ordinal);
+    pod.metadata.labels.get_or_insert_default().insert(CONTROLLER_REVISION_HASH.to_owned(), revision.to_owned());
     let inner = pod.spec.get_or_insert_default();
     inner.hostname = Some(name(set_name, ordinal));
     inner.subdomain = spec.service_name.clone().filter(|service| !service.is_empty());
-    mount(inner, set_name, &spec, ordinal);
+    update_storage(inner, set_name, &spec, ordinal);
     pod
 }
 
 /// The labels that say which Pod it is.
-pub(super) fn identify(meta: &mut ObjectMeta, set: &str, ordinal: i64) {
+pub(super) fn update_identity(meta: &mut ObjectMeta, set: &str, ordinal: i64) {
     let labels = meta.labels.get_or_insert_default();
     labels.insert(POD_NAME.to_owned(), name(set, ordinal));
     labels.insert(INDEX.to_owned(), ordinal.to_string());
 }
 
 /// The Pod's claims become its volumes; those of the template that are called so give way.
-pub(super) fn mount(pod: &mut PodSpec, set: &str, spec: &StatefulSetSpec, ordinal: i64) {
+pub(super) fn update_storage(pod: &mut PodSpec, set: &str, spec: &StatefulSetSpec, ordinal: i64) {
     let claimed = |template: &PersistentVolumeClaim| Volume {
         name: template.metadata.name.clone().unwrap_or_default(),
         persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
@@ -91,12 +91,12 @@ pub(super) fn mount(pod: &mut PodSpec, set: &str, spec: &StatefulSetSpec, ordina
 }
 
 /// Whether a Pod is told which one it is (`identityMatches`).
-pub(super) fn is_itself(pod: &Member) -> bool {
+pub(super) fn identity_matches(pod: &PodSummary) -> bool {
     pod.labels.get(POD_NAME) == Some(&pod.name)
 }
 
 /// Whether a Pod has its claims (`storageMatches`).
-pub(super) fn has_claims(pod: &Member, set: &str, spec: &StatefulSetSpec, ordinal: i64) -> bool {
+pub(super) fn storage_matches(pod: &PodSummary, set: &str, spec: &StatefulSetSpec, ordinal: i64) -> bool {
     let has = |template: &PersistentVolumeClaim| {
         let volume = template.metadata.name.as_deref().unwrap_or_default();
         let claim = claim_name(template, set, ordinal);
@@ -160,10 +160,10 @@ mod tests {
         let claim = claims("web", spec, 1).remove(0);
         assert_eq!(claim.metadata.name.as_deref(), Some("data-web-1"));
         assert_eq!(serde_json::to_value(claim.metadata.labels).unwrap(), json!({"a": "b", "app": "web"}));
-        let made = Member::of(made);
-        assert!(is_itself(&made) && has_claims(&made, "web", spec, 1));
-        assert!(!has_claims(&made, "web", spec, 2));
-        assert!(!has_claims(&Member { claims: vec![], ..made.clone() }, "web", spec, 1));
-        assert!(!is_itself(&Member { labels: [].into(), ..made }));
+        let made = PodSummary::from_pod(made);
+        assert!(identity_matches(&made) && storage_matches(&made, "web", spec, 1));
+        assert!(!storage_matches(&made, "web", spec, 2));
+        assert!(!storage_matches(&PodSummary { claims: vec![], ..made.clone() }, "web", spec, 1));
+        assert!(!identity_matches(&PodSummary { labels: [].into(), ..made }));
     }
 }

@@ -1,9 +1,9 @@
 //! What is decided for a StatefulSet, in upstream's terms.
 
-use super::plan::{Facts, Plan, Step};
-use super::retention::Claim;
+use super::plan::{Plan, StatefulSetSnapshot, Step};
+use super::retention::ClaimSummary;
 use super::status::status;
-use crate::members::Member;
+use crate::pod_summary::PodSummary;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -25,7 +25,7 @@ fn set(spec: Value) -> StatefulSet {
 
 /// Pods in words: `0` is ready and has the new revision, `0:old` the old one; then what it does: `ready`, `Running`,
 /// `Pending`, `Failed`, `Succeeded`, and with `-` after it while it terminates.
-fn pods(words: &str) -> Vec<(i64, Arc<Member>)> {
+fn pods(words: &str) -> Vec<(i64, Arc<PodSummary>)> {
     let one = |word: &str| {
         let ends = word.ends_with('-');
         let mut parts = word.trim_end_matches('-').split(':');
@@ -35,7 +35,7 @@ fn pods(words: &str) -> Vec<(i64, Arc<Member>)> {
         let name = format!("web-{ordinal}");
         let mut labels = vec![("statefulset.kubernetes.io/pod-name", name.as_str())];
         labels.push(("controller-revision-hash", template));
-        let pod = Member {
+        let pod = PodSummary {
             labels: labels.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
             uid: format!("uid-{ordinal}"),
             phase: if what == "ready" { "Running" } else { what }.to_owned(),
@@ -43,7 +43,7 @@ fn pods(words: &str) -> Vec<(i64, Arc<Member>)> {
             terminating: ends,
             claims: vec![("data".to_owned(), format!("data-web-{ordinal}"))],
             name: name.clone(),
-            ..Member::default()
+            ..PodSummary::default()
         };
         (ordinal, Arc::new(pod))
     };
@@ -61,34 +61,39 @@ fn owner() -> OwnerReference {
     }
 }
 
-fn decide<T>(set: &StatefulSet, words: &str, claims: &[Claim], look: impl FnOnce(&Facts<'_>) -> T) -> T {
-    look(&Facts {
+fn decide<T>(
+    set: &StatefulSet,
+    words: &str,
+    claims: &[ClaimSummary],
+    look: impl FnOnce(&StatefulSetSnapshot<'_>) -> T,
+) -> T {
+    look(&StatefulSetSnapshot {
         name: "web",
         spec: set.spec.as_ref().unwrap(),
         owner: owner(),
-        ending: set.metadata.deletion_timestamp.is_some(),
+        is_deleting: set.metadata.deletion_timestamp.is_some(),
         pods: pods(words).into_iter().collect(),
         claims: claims.iter().map(|claim| (claim.name.clone(), Arc::new(claim.clone()))).collect(),
         current: "old",
         update: "new",
-        several: true,
+        max_unavailable_enabled: true,
         now: Timestamp::from_second(NOW).unwrap(),
     })
 }
 
-fn plan(facts: &Facts<'_>) -> Plan {
-    facts.plan(|_| None)
+fn plan(snapshot: &StatefulSetSnapshot<'_>) -> Plan {
+    snapshot.plan(|_| None)
 }
 
 /// `+` is made (`old`, when of the old revision), `-` deleted, `=` repaired, `claims` made; a claim with its owners.
 fn line(plan: &Plan) -> String {
     let step = |step: &Step| match step {
-        Step::Make { ordinal, updated: true } => format!("+{ordinal}"),
-        Step::Make { ordinal, updated: false } => format!("+{ordinal}:old"),
-        Step::Delete(pod) => format!("-{}", pod.name.trim_start_matches("web-")),
-        Step::Repair { ordinal, .. } => format!("={ordinal}"),
-        Step::Claims { ordinal, .. } => format!("claims:{ordinal}"),
-        Step::Keep { claim, owners, .. } => {
+        Step::CreatePod { ordinal, updated: true } => format!("+{ordinal}"),
+        Step::CreatePod { ordinal, updated: false } => format!("+{ordinal}:old"),
+        Step::DeletePod(pod) => format!("-{}", pod.name.trim_start_matches("web-")),
+        Step::UpdatePod { ordinal, .. } => format!("={ordinal}"),
+        Step::CreateClaims { ordinal, .. } => format!("claims:{ordinal}"),
+        Step::UpdateClaimOwners { claim, owners, .. } => {
             let owners: Vec<&str> = owners.iter().flatten().map(|owner| owner.kind.as_str()).collect();
             format!("{claim}>{}", owners.join(","))
         }
@@ -122,7 +127,7 @@ fn a_pod_counts_when_it_has_been_ready_for_long_enough() {
     check(json!({"minReadySeconds": 5}), "0", "+1");
     check(json!({"minReadySeconds": 8}), "0", "");
     let plan = decide(&set(json!({"minReadySeconds": 8})), "0", &[], plan);
-    assert_eq!(plan.again, Some(Duration::from_secs(3)));
+    assert_eq!(plan.requeue_after, Some(Duration::from_secs(3)));
 }
 
 #[test]
@@ -137,8 +142,8 @@ fn a_pod_that_has_ended_is_deleted_and_made_again_when_it_is_gone() {
 fn a_pod_that_has_ended_again_and_again_waits_before_it_is_deleted() {
     let waits = |spec: Value, pods: &str| {
         let pause = |ordinal| (ordinal == 0).then_some(Duration::from_secs(4));
-        let plan = decide(&set(spec), pods, &[], |facts| facts.plan(pause));
-        (line(&plan), plan.again.map(|again| again.as_secs()))
+        let plan = decide(&set(spec), pods, &[], |snapshot| snapshot.plan(pause));
+        (line(&plan), plan.requeue_after.map(|again| again.as_secs()))
     };
     assert_eq!(waits(json!({}), "0::Failed 1 2"), (String::new(), Some(4)));
     assert_eq!(waits(json!({}), "0::Failed- 1 2"), (String::new(), None));
@@ -213,15 +218,15 @@ fn without_the_feature_one_is_replaced_at_a_time() {
     let check = |spec: Value, pods: &str, expected: &str| {
         let set = set(spec);
         let mut plan = Plan::default();
-        decide(&set, pods, &[], |facts| {
-            let facts = Facts {
-                several: false,
-                owner: facts.owner.clone(),
-                pods: facts.pods.clone(),
-                claims: facts.claims.clone(),
-                ..*facts
+        decide(&set, pods, &[], |snapshot| {
+            let snapshot = StatefulSetSnapshot {
+                max_unavailable_enabled: false,
+                owner: snapshot.owner.clone(),
+                pods: snapshot.pods.clone(),
+                claims: snapshot.claims.clone(),
+                ..*snapshot
             };
-            plan = facts.plan(|_| None);
+            plan = snapshot.plan(|_| None);
         });
         assert_eq!(line(&plan), expected);
     };
@@ -236,24 +241,25 @@ fn without_the_feature_one_is_replaced_at_a_time() {
 #[test]
 fn a_pod_that_was_adopted_is_told_which_one_it_is() {
     let set = set(json!({}));
-    let plan = decide(&set, "0 1 2", &[], |facts| {
-        let mut pods = facts.pods.clone();
+    let plan = decide(&set, "0 1 2", &[], |snapshot| {
+        let mut pods = snapshot.pods.clone();
         Arc::make_mut(pods.get_mut(&1).unwrap()).labels.remove("statefulset.kubernetes.io/pod-name");
-        Facts { pods, owner: facts.owner.clone(), claims: facts.claims.clone(), ..*facts }.plan(|_| None)
+        StatefulSetSnapshot { pods, owner: snapshot.owner.clone(), claims: snapshot.claims.clone(), ..*snapshot }
+            .plan(|_| None)
     });
     assert_eq!(line(&plan), "=1");
 }
 
-fn claim(ordinal: i64, kind: &str, uid: &str) -> Claim {
+fn claim(ordinal: i64, kind: &str, uid: &str) -> ClaimSummary {
     let (api_version, name) =
         if kind == "Pod" { ("v1", format!("web-{ordinal}")) } else { ("apps/v1", "web".to_owned()) };
     let by = OwnerReference { api_version: api_version.into(), kind: kind.into(), name, uid: uid.into(), ..owner() };
     let owners = if kind.is_empty() { vec![] } else { vec![by] };
-    Claim { name: format!("data-web-{ordinal}"), owners, ..Claim::default() }
+    ClaimSummary { name: format!("data-web-{ordinal}"), owners, ..ClaimSummary::default() }
 }
 
 #[track_caller]
-fn check_claims(policy: [&str; 2], replicas: i32, pods: &str, claims: &[Claim], expected: &str) {
+fn check_claims(policy: [&str; 2], replicas: i32, pods: &str, claims: &[ClaimSummary], expected: &str) {
     let policy = json!({"whenDeleted": policy[0], "whenScaled": policy[1]});
     let templates = json!([{"metadata": {"name": "data"}, "spec": {}}]);
     let set = set(json!({"replicas": replicas, "persistentVolumeClaimRetentionPolicy": policy,
@@ -283,7 +289,7 @@ fn claims_that_are_missing_are_made_for_a_pod_that_waits_for_them() {
     let keep = ["Retain", "Retain"];
     check_claims(keep, 1, "0::Pending", &[], "claims:0");
     check_claims(keep, 1, "0::Pending", &[claim(0, "", "")], "");
-    check_claims(keep, 1, "0::Pending", &[Claim { terminating: true, ..claim(0, "", "") }], "claims:0");
+    check_claims(keep, 1, "0::Pending", &[ClaimSummary { terminating: true, ..claim(0, "", "") }], "claims:0");
     check_claims(keep, 1, "0", &[], "");
 }
 
@@ -305,7 +311,7 @@ fn as_many_as_a_client_may_ask_for_are_made_bit_by_bit() {
 #[track_caller]
 fn check_status(spec: Value, pods: &str, expected: (i32, [i32; 4], &str)) {
     let set = set(spec);
-    let status = decide(&set, pods, &[], |facts| status(&set, facts, plan(facts).rolled, 1));
+    let status = decide(&set, pods, &[], |snapshot| status(&set, snapshot, plan(snapshot).rolled, 1));
     let number = |n: Option<i32>| n.unwrap_or(0);
     let counts = [
         number(status.ready_replicas),

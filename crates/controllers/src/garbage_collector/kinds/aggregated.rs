@@ -2,7 +2,7 @@
 //! an APIService changes, and from time to time, as upstream's `garbagecollector.Sync` does.
 
 use super::{Seen, Served, can_be_collected};
-use crate::watch::Change;
+use crate::watch::WatchEvent;
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
@@ -55,14 +55,14 @@ pub(super) enum Told {
 }
 
 impl Told {
-    pub(super) fn by(change: &Change<APIService>) -> Self {
+    pub(super) fn by(change: &WatchEvent<APIService>) -> Self {
         match change {
-            Change::Set(service) => match version_of(service).filter(|_| is_available(service)) {
+            WatchEvent::Applied(service) => match version_of(service).filter(|_| is_available(service)) {
                 Some(version) => Self::Look(version),
                 None => Self::Nothing,
             },
-            Change::Gone(service) => version_of(service).map_or(Self::Nothing, Self::Gone),
-            Change::Listed(_) => Self::Nothing,
+            WatchEvent::Deleted(service) => version_of(service).map_or(Self::Nothing, Self::Gone),
+            WatchEvent::Listed(_) => Self::Nothing,
         }
     }
 }
@@ -114,10 +114,13 @@ mod tests {
         };
         let foreign = json!({"group": "g", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1, "service": {"name": "s"}});
         let own = json!({"group": "g", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1});
-        let look = |spec: &serde_json::Value, available| Told::by(&Change::Set(service(spec.clone(), available)));
+        let look =
+            |spec: &serde_json::Value, available| Told::by(&WatchEvent::Applied(service(spec.clone(), available)));
         assert!(matches!(look(&foreign, "True"), Told::Look(version) if version == "g/v1"));
         assert!(matches!(look(&foreign, "False"), Told::Nothing), "what it served stays known");
         assert!(matches!(look(&own, "True"), Told::Nothing));
-        assert!(matches!(Told::by(&Change::Gone(service(foreign, "True"))), Told::Gone(version) if version == "g/v1"));
+        assert!(
+            matches!(Told::by(&WatchEvent::Deleted(service(foreign, "True"))), Told::Gone(version) if version == "g/v1")
+        );
     }
 }

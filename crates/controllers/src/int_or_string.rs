@@ -1,0 +1,46 @@
+//! Numbers that may be parts of another (`intstr.GetScaledValueFromIntOrPercent`).
+
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+/// Where a part of a number that is no whole number goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    Up,
+    Down,
+}
+
+/// The number itself, or the percentage of `total`; nothing else is let in by validation, and counts as 0.
+pub(crate) fn scaled_value(amount: &IntOrString, total: i32, rounding: Rounding) -> i32 {
+    let percent = match amount {
+        IntOrString::Int(number) => return *number,
+        IntOrString::String(text) => text.strip_suffix('%').and_then(|p| p.parse::<i64>().ok()).unwrap_or(0),
+    };
+    let hundredfold = percent.saturating_mul(i64::from(total));
+    let part = match rounding {
+        Rounding::Up => hundredfold.saturating_add(99).div_euclid(100),
+        Rounding::Down => hundredfold.div_euclid(100),
+    };
+    i32::try_from(part).unwrap_or(i32::MAX)
+}
+
+/// The sum of numbers that clients may have written: as much as there can be, where it is more.
+pub(crate) fn saturating_sum(numbers: impl Iterator<Item = i32>) -> i32 {
+    numbers.fold(0, i32::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_are_rounded_as_they_are_asked_to() {
+        let percent = |p: &str, total, rounding| scaled_value(&IntOrString::String(p.to_owned()), total, rounding);
+        assert_eq!(percent("25%", 10, Rounding::Up), 3);
+        assert_eq!(percent("25%", 10, Rounding::Down), 2);
+        assert_eq!(percent("0%", 10, Rounding::Up), 0);
+        assert_eq!(percent("100%", 7, Rounding::Down), 7);
+        assert_eq!(scaled_value(&IntOrString::Int(4), 10, Rounding::Up), 4);
+        assert_eq!(percent("9223372036854775807%", i32::MAX, Rounding::Up), i32::MAX);
+        assert_eq!(saturating_sum([i32::MAX, i32::MAX].into_iter()), i32::MAX);
+    }
+}
