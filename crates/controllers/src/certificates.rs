@@ -3,14 +3,14 @@
 //!
 //! Who holds the authority's key is no affair of the controllers: they are given a [`Signer`].
 
-mod approving;
+mod approver;
 mod cleaner;
-mod requested;
-mod signing;
+mod csr;
+mod signer;
 
-pub(crate) use approving::run as approving;
+pub(crate) use approver::run as approver;
 pub(crate) use cleaner::run as cleaner;
-pub(crate) use signing::run as signing;
+pub(crate) use signer::run as signer;
 
 use crate::informer::{CacheEvent, SharedInformer, key};
 use jiff::Timestamp;
@@ -55,7 +55,7 @@ impl fmt::Debug for Signer {
 }
 
 /// The keys of the requests with which something may be to be done now, of those that concern a controller.
-fn changed(
+fn affected_requests(
     requests: &SharedInformer<CertificateSigningRequest>,
     seen: CacheEvent<CertificateSigningRequest>,
     concerns: impl Fn(&CertificateSigningRequest) -> bool,
@@ -87,7 +87,7 @@ fn has(request: &CertificateSigningRequest, condition: &str) -> bool {
 }
 
 /// What was issued, if anything was.
-fn issued(request: &CertificateSigningRequest) -> Option<&[u8]> {
+fn certificate_of(request: &CertificateSigningRequest) -> Option<&[u8]> {
     let certificate = request.status.as_ref()?.certificate.as_ref()?;
     Some(certificate.0.as_slice()).filter(|pem| !pem.is_empty())
 }

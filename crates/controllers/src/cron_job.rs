@@ -1,9 +1,9 @@
 //! CronJobs: Jobs that are started again and again, when their time has come (`pkg/controller/cronjob`).
 //!
-//! What is to be done is decided by [`plan`], what time has come by [`missed`]; here it is carried out, and told.
+//! What is to be done is decided by [`plan`], what time has come by [`schedule_times`]; here it is carried out, and told.
 
-mod missed;
 mod plan;
+mod schedule_times;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
-use plan::{Facts, Start, drop_active, excess};
+use plan::{CronJobSnapshot, JobStart, delete_from_active_list, jobs_beyond_history_limits};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,20 +36,20 @@ enum Event {
     Job(CacheEvent<Job>),
 }
 
-struct CronJobs {
+struct CronJobController {
     client: Client,
     recorder: EventRecorder,
     clock: Clock,
     known: SharedInformer<CronJob>,
     jobs: SharedInformer<Job>,
     /// Writes of Jobs, and of CronJobs.
-    pod_expectations: Expectations,
+    job_expectations: Expectations,
     status_expectations: Expectations,
     /// Those whose schedule has changed since they were reconciled.
     changed: HashSet<String>,
 }
 
-impl Controller for CronJobs {
+impl Controller for CronJobController {
     type Event = Event;
     const NAME: &'static str = "CronJobs";
 
@@ -64,7 +64,7 @@ impl Controller for CronJobs {
             }
             Event::CronJob(CacheEvent::Changed { before, .. }) => {
                 for gone in before.iter().map(|cron| key(cron.as_ref())) {
-                    self.pod_expectations.delete(&gone);
+                    self.job_expectations.delete(&gone);
                     self.status_expectations.delete(&gone);
                     self.changed.remove(&gone);
                 }
@@ -89,7 +89,7 @@ impl Controller for CronJobs {
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(cron) = self.known.get_by_key(key).filter(|_| self.jobs.has_synced()) else { return Ok(None) };
         let Some(spec) = cron.spec.as_ref() else { return Ok(None) };
-        let remaining_wait = self.pod_expectations.remaining_wait(key, self.jobs.resource_version(), now);
+        let remaining_wait = self.job_expectations.remaining_wait(key, self.jobs.resource_version(), now);
         let remaining_wait =
             remaining_wait.or_else(|| self.status_expectations.remaining_wait(key, self.known.resource_version(), now));
         if remaining_wait.is_some() {
@@ -99,26 +99,27 @@ impl Controller for CronJobs {
         jobs.retain(|job| owner(job).is_some_and(|owner| Some(&owner.uid) == cron.metadata.uid.as_ref()));
         let mut status = cron.status.clone().unwrap_or_default();
         let mut expected = ExpectedVersion::default();
-        for old in excess(spec, &jobs) {
+        for old in jobs_beyond_history_limits(spec, &jobs) {
             // That one could not be deleted is no reason to start none.
-            if self.delete(&cron, &old.object_ref(&()), &mut expected).await.is_ok() {
-                drop_active(&mut status, old.metadata.uid.as_deref().unwrap_or_default());
+            if self.delete_job(&cron, &old.object_ref(&()), &mut expected).await.is_ok() {
+                delete_from_active_list(&mut status, old.metadata.uid.as_deref().unwrap_or_default());
             }
         }
-        let missing = self.missing(&status, &jobs).await?;
+        let missing = self.missing_active_jobs(&status, &jobs).await?;
         let (zone, changed) = (self.clock.zone(), self.changed.remove(key));
-        let facts = Facts { cron: &cron, spec, jobs: &jobs, missing: &missing, changed, zone, now: self.clock.now() };
-        let mut plan = facts.plan(status);
-        for told in &plan.told {
-            self.recorder.record(&cron.object_ref(&()), told.warning, told.reason, &told.message).await;
+        let snapshot =
+            CronJobSnapshot { cron: &cron, spec, jobs: &jobs, missing: &missing, changed, zone, now: self.clock.now() };
+        let mut plan = snapshot.plan(status);
+        for event in &plan.events {
+            self.recorder.record(&cron.object_ref(&()), event.warning, event.reason, &event.message).await;
         }
         let started = match &plan.start {
-            Some(start) => self.start(&cron, start, &mut plan.status, &mut expected).await,
+            Some(start) => self.start_job(&cron, start, &mut plan.status, &mut expected).await,
             None => Ok(()),
         };
-        self.pod_expectations.set(key, expected, now);
-        self.report(key, &cron, plan.status, now).await?;
-        started.map(|()| plan.again)
+        self.job_expectations.set(key, expected, now);
+        self.update_status(key, &cron, plan.status, now).await?;
+        started.map(|()| plan.requeue_after)
     }
 }
 
@@ -130,14 +131,18 @@ fn namespace(cron: &CronJob) -> &str {
     cron.metadata.namespace.as_deref().unwrap_or_default()
 }
 
-impl CronJobs {
+impl CronJobController {
     fn api(&self, cron: &CronJob) -> Api<Job> {
         Api::namespaced(self.client.clone(), namespace(cron))
     }
 
     /// UIDs of those that were running, and are not there any more. The watch of Jobs may be behind that of CronJobs:
     /// what it does not show is asked for.
-    async fn missing(&self, status: &CronJobStatus, jobs: &[Arc<Job>]) -> Result<HashSet<String>, kube::Error> {
+    async fn missing_active_jobs(
+        &self,
+        status: &CronJobStatus,
+        jobs: &[Arc<Job>],
+    ) -> Result<HashSet<String>, kube::Error> {
         let mut missing = HashSet::new();
         for active in status.active.iter().flatten() {
             let Some(uid) = active.uid.clone() else { continue };
@@ -154,7 +159,7 @@ impl CronJobs {
     }
 
     /// Deletes a Job with its Pods, and tells so.
-    async fn delete(
+    async fn delete_job(
         &self,
         cron: &CronJob,
         job: &ObjectReference,
@@ -180,18 +185,18 @@ impl CronJobs {
     }
 
     /// Starts a Job, after those have gone that give way to it, and notes it in the status.
-    async fn start(
+    async fn start_job(
         &self,
         cron: &CronJob,
-        start: &Start,
+        start: &JobStart,
         status: &mut CronJobStatus,
         expected: &mut ExpectedVersion,
     ) -> Result<(), kube::Error> {
-        for job in &start.instead_of {
-            self.delete(cron, job, expected).await?;
-            drop_active(status, job.uid.as_deref().unwrap_or_default());
+        for job in &start.replaces {
+            self.delete_job(cron, job, expected).await?;
+            delete_from_active_list(status, job.uid.as_deref().unwrap_or_default());
         }
-        let (about, job) = (cron.object_ref(&()), template::job(cron, start.at));
+        let (about, job) = (cron.object_ref(&()), template::job_from_template(cron, start.at));
         let made = match self.api(cron).create(&PostParams::default(), &job).await {
             Ok(made) => {
                 let name = made.metadata.name.as_deref().unwrap_or_default();
@@ -205,7 +210,7 @@ impl CronJobs {
                 let there = self.api(cron).get_opt(job.metadata.name.as_deref().unwrap_or_default()).await?;
                 let mine = |job: &Job| owner(job).map(|owner| &owner.uid) == cron.metadata.uid.as_ref();
                 let Some(there) = there.filter(mine) else { return Ok(()) };
-                if plan::ended(&there).is_some() {
+                if plan::finished_condition(&there).is_some() {
                     status.last_schedule_time = Some(Time(start.at));
                     return Ok(());
                 }
@@ -225,7 +230,7 @@ impl CronJobs {
     }
 
     /// Writes the status, if it is another.
-    async fn report(
+    async fn update_status(
         &mut self,
         key: &str,
         cron: &CronJob,
@@ -264,13 +269,13 @@ pub(crate) fn run(
     let events = stream::select(known.subscribe().map(Event::CronJob), jobs.subscribe().map(Event::Job)).boxed();
     let watched = known.clone().run(Api::all(clients.shared()), |cron| cron, stop.clone());
     let client = clients.for_service_account("cronjob-controller");
-    let controller = CronJobs {
+    let controller = CronJobController {
         recorder: EventRecorder::new(client.clone(), COMPONENT),
         client,
         clock,
         known,
         jobs,
-        pod_expectations: Expectations::default(),
+        job_expectations: Expectations::default(),
         status_expectations: Expectations::default(),
         changed: HashSet::new(),
     };

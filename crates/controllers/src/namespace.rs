@@ -1,12 +1,12 @@
 //! A namespace that is deleted takes its content along: Pods first, then everything else, then its finalizer
 //! (`pkg/controller/namespace/deletion`, with the order of KEP-5080).
 
-mod discovered;
+mod discovery_cache;
 
 use crate::clients::Clients;
 use crate::watch::{WatchEvent, key, watch};
 use crate::worker::{self, Controller, is_code};
-use discovered::Discovered;
+use discovery_cache::DiscoveryCache;
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition};
@@ -26,19 +26,19 @@ use tokio_util::sync::CancellationToken;
 const FINALIZER: &str = "kubernetes";
 
 /// No single event says that content of any kind is gone. While a namespace goes, and only then, it is looked at.
-const FIRST_LOOK: Duration = Duration::from_millis(50);
-const LAST_LOOK: Duration = Duration::from_secs(2);
+const BASE_POLL_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What goes quickly is not reported.
-const QUIET_LOOKS: u32 = 3;
+const UNREPORTED_POLLS: u32 = 3;
 
 /// How many namespaces are looked at at once (upstream's `--concurrent-namespace-syncs`, of which there are ten): one with
 /// much in it, or one whose content nobody can delete, does not keep all others. Each worker has a watch of its own.
 const WORKERS: u64 = 4;
 
-struct Namespaces {
+struct NamespaceController {
     client: Client,
-    discovered: Arc<Discovered>,
+    discovery_cache: Arc<DiscoveryCache>,
     /// Which of the [`WORKERS`] this is.
     worker: u64,
     terminating: HashMap<String, Terminating>,
@@ -46,10 +46,10 @@ struct Namespaces {
 
 struct Terminating {
     namespace: Namespace,
-    looks: u32,
+    polls: u32,
 }
 
-impl Controller for Namespaces {
+impl Controller for NamespaceController {
     type Event = WatchEvent<Namespace>;
 
     const NAME: &'static str = "namespace";
@@ -65,8 +65,8 @@ impl Controller for Namespaces {
                     self.terminating.remove(&name);
                     return vec![];
                 }
-                let looks = self.terminating.get(&name).map_or(0, |t| t.looks);
-                self.terminating.insert(name.clone(), Terminating { namespace: *namespace, looks });
+                let polls = self.terminating.get(&name).map_or(0, |t| t.polls);
+                self.terminating.insert(name.clone(), Terminating { namespace: *namespace, polls });
                 vec![name]
             }
             WatchEvent::Deleted(namespace) => {
@@ -84,14 +84,14 @@ impl Controller for Namespaces {
         let Some(terminating) = self.terminating.get_mut(name) else {
             return Ok(None);
         };
-        let content = self.discovered.content().await?;
+        let content = self.discovery_cache.kinds().await?;
         let mut remaining = delete_content(&self.client, name, &content.kinds).await?;
         remaining.unknown.extend(content.unknown.iter().cloned());
-        if !remaining.is_nothing() {
-            let pause = (FIRST_LOOK * 2_u32.pow(terminating.looks.min(6))).min(LAST_LOOK);
-            terminating.looks += 1;
-            if terminating.looks > QUIET_LOOKS || remaining.is_hindered() {
-                report(&self.client, &terminating.namespace, &remaining).await?;
+        if !remaining.is_empty() {
+            let pause = (BASE_POLL_INTERVAL * 2_u32.pow(terminating.polls.min(6))).min(MAX_POLL_INTERVAL);
+            terminating.polls += 1;
+            if terminating.polls > UNREPORTED_POLLS || remaining.is_blocked() {
+                update_conditions(&self.client, &terminating.namespace, &remaining).await?;
             }
             return Ok(Some(pause));
         }
@@ -132,12 +132,12 @@ struct Remaining {
 }
 
 impl Remaining {
-    fn is_nothing(&self) -> bool {
-        self.resources.is_empty() && !self.is_hindered()
+    fn is_empty(&self) -> bool {
+        self.resources.is_empty() && !self.is_blocked()
     }
 
     /// Whether there is more to it than to wait.
-    fn is_hindered(&self) -> bool {
+    fn is_blocked(&self) -> bool {
         !self.failures.is_empty() || !self.unknown.is_empty()
     }
 
@@ -205,7 +205,7 @@ impl Remaining {
 }
 
 /// Says in the namespace's status what it waits for, if it does not say so already.
-async fn report(client: &Client, namespace: &Namespace, remaining: &Remaining) -> Result<(), kube::Error> {
+async fn update_conditions(client: &Client, namespace: &Namespace, remaining: &Remaining) -> Result<(), kube::Error> {
     let known: Vec<&NamespaceCondition> = namespace.status.iter().flat_map(|s| s.conditions.iter().flatten()).collect();
     let now = Time(Timestamp::now());
     let changed: Vec<NamespaceCondition> = remaining
@@ -226,11 +226,11 @@ async fn report(client: &Client, namespace: &Namespace, remaining: &Remaining) -
         return Ok(());
     }
     let api: Api<Namespace> = Api::all(client.clone());
-    let mut told = namespace.clone();
-    let conditions = told.status.get_or_insert_default().conditions.get_or_insert_default();
+    let mut updated = namespace.clone();
+    let conditions = updated.status.get_or_insert_default().conditions.get_or_insert_default();
     conditions.retain(|known| changed.iter().all(|new| new.type_ != known.type_));
     conditions.extend(changed);
-    match api.replace_status(&key(&namespace.metadata), &PostParams::default(), &told).await {
+    match api.replace_status(&key(&namespace.metadata), &PostParams::default(), &updated).await {
         Err(e) if !is_code(&e, 404) && !is_code(&e, 409) => Err(e),
         _ => Ok(()),
     }
@@ -253,7 +253,7 @@ async fn delete_content(client: &Client, namespace: &str, kinds: &[ApiResource])
                 Err(error) => return Err(error),
             }
         }
-        if !remaining.is_nothing() {
+        if !remaining.is_empty() {
             break;
         }
     }
@@ -288,11 +288,11 @@ async fn delete_all(
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let client = clients.for_service_account("namespace-controller");
-    let discovered = Arc::new(Discovered::new(client.clone()));
+    let discovery_cache = Arc::new(DiscoveryCache::new(client.clone()));
     let workers = (0..WORKERS).map(|worker| {
         let events = watch(Api::all(clients.shared()), Config::default());
-        let (client, discovered) = (client.clone(), Arc::clone(&discovered));
-        let namespaces = Namespaces { client, discovered, worker, terminating: HashMap::new() };
+        let (client, discovery_cache) = (client.clone(), Arc::clone(&discovery_cache));
+        let namespaces = NamespaceController { client, discovery_cache, worker, terminating: HashMap::new() };
         worker::run(namespaces, events, stop.clone())
     });
     join_all(workers).await;

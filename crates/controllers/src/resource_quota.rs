@@ -23,11 +23,11 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// A namespace in which much happens is counted so often, and no more.
-const PAUSE: Duration = Duration::from_millis(100);
+const MIN_COUNT_INTERVAL: Duration = Duration::from_millis(100);
 /// A Pod that should be gone and is not ceases to count; nothing but time tells (upstream's `resyncPeriod`).
-const AGAIN: Duration = Duration::from_secs(300);
+const RESYNC_PERIOD: Duration = Duration::from_secs(300);
 /// A kind that is not served has no objects, and may come (upstream's period of discovery).
-const MISSING: Duration = Duration::from_secs(30);
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The group and the plural name of a kind.
 type Name = (String, String);
@@ -35,7 +35,7 @@ type Name = (String, String);
 enum Event {
     Quota(WatchEvent<ResourceQuota>),
     /// Something that is counted in this namespace.
-    Counted(String),
+    CountedObjectChanged(String),
 }
 
 #[derive(Default)]
@@ -46,30 +46,30 @@ struct Namespace {
     counted: Option<Instant>,
 }
 
-struct Quotas {
+struct ResourceQuotaController {
     client: Client,
     namespaces: HashMap<String, Namespace>,
     changed: mpsc::UnboundedSender<String>,
 }
 
-impl Controller for Quotas {
+impl Controller for ResourceQuotaController {
     type Event = Event;
 
     const NAME: &'static str = "resourcequota";
 
     fn observe(&mut self, event: Event, _: Instant) -> Vec<String> {
-        let place =
+        let namespaced_name =
             |meta: &ObjectMeta| (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
         match event {
             Event::Quota(WatchEvent::Applied(quota)) => {
-                let (namespace, name) = place(&quota.metadata);
+                let (namespace, name) = namespaced_name(&quota.metadata);
                 let mut quota = *quota;
                 quota.metadata.managed_fields = None;
                 self.namespaces.entry(namespace.clone()).or_default().quotas.insert(name, quota);
                 vec![namespace]
             }
             Event::Quota(WatchEvent::Deleted(quota)) => {
-                let (namespace, name) = place(&quota.metadata);
+                let (namespace, name) = namespaced_name(&quota.metadata);
                 if let Some(known) = self.namespaces.get_mut(&namespace) {
                     known.quotas.remove(&name);
                 }
@@ -81,7 +81,7 @@ impl Controller for Quotas {
                 }
                 self.namespaces.keys().cloned().collect()
             }
-            Event::Counted(namespace) => vec![namespace],
+            Event::CountedObjectChanged(namespace) => vec![namespace],
         }
     }
 
@@ -91,10 +91,10 @@ impl Controller for Quotas {
             self.namespaces.remove(namespace);
             return Ok(None);
         }
-        if let Some(left) = known.counted.and_then(|at| PAUSE.checked_sub(now.duration_since(at))) {
+        if let Some(left) = known.counted.and_then(|at| MIN_COUNT_INTERVAL.checked_sub(now.duration_since(at))) {
             return Ok(Some(left));
         }
-        known.watch_what_counts(&self.client, namespace, &self.changed).await?;
+        known.sync_watches(&self.client, namespace, &self.changed).await?;
         known.counted = Some(now);
         let mut objects = Vec::new();
         let mut unserved = Vec::new();
@@ -108,10 +108,10 @@ impl Controller for Quotas {
         }
         known.watched.retain(|name, _| !unserved.contains(name));
         for quota in known.quotas.values() {
-            tell(&self.client, namespace, quota, &objects).await?;
+            update_status(&self.client, namespace, quota, &objects).await?;
         }
         let all_are_served = known.watched.len() == known.counted_kinds().len();
-        Ok(Some(if all_are_served { AGAIN } else { MISSING }))
+        Ok(Some(if all_are_served { RESYNC_PERIOD } else { DISCOVERY_INTERVAL }))
     }
 }
 
@@ -124,7 +124,7 @@ impl Namespace {
     }
 
     /// Begins to watch what has come to count, and ends the watches of what no longer does.
-    async fn watch_what_counts(
+    async fn sync_watches(
         &mut self,
         client: &Client,
         namespace: &str,
@@ -181,7 +181,12 @@ async fn count(
 }
 
 /// Writes the status of a quota, if it says anything else.
-async fn tell(client: &Client, namespace: &str, quota: &ResourceQuota, objects: &[Object]) -> Result<(), kube::Error> {
+async fn update_status(
+    client: &Client,
+    namespace: &str,
+    quota: &ResourceQuota,
+    objects: &[Object],
+) -> Result<(), kube::Error> {
     let hard = quota.spec.as_ref().and_then(|s| s.hard.clone()).unwrap_or_default();
     let used = quota::list(&quota::used(quota, objects));
     let told = |list: Option<&BTreeMap<_, _>>, expected| list.cloned().unwrap_or_default() == expected;
@@ -204,6 +209,6 @@ pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let (changed, counted) = mpsc::unbounded_channel();
     let counted = stream::unfold(counted, |mut counted| async move { Some((counted.recv().await?, counted)) });
     let quotas = watch(Api::<ResourceQuota>::all(clients.shared()), Config::default()).map(Event::Quota);
-    let events = stream::select(quotas, counted.map(Event::Counted)).boxed();
-    worker::run(Quotas { client, namespaces: HashMap::new(), changed }, events, stop).await;
+    let events = stream::select(quotas, counted.map(Event::CountedObjectChanged)).boxed();
+    worker::run(ResourceQuotaController { client, namespaces: HashMap::new(), changed }, events, stop).await;
 }

@@ -30,7 +30,7 @@ struct TaintEviction {
     /// The taints of nodes that end Pods; nodes without any are left out.
     taints: HashMap<String, Vec<Taint>>,
     /// Pods that go unless something changes, since when.
-    doomed: HashMap<String, Instant>,
+    scheduled: HashMap<String, Instant>,
     /// The UIDs of Pods that were deleted here: what is heard of them until that is seen is old.
     deleted: HashMap<String, String>,
 }
@@ -41,7 +41,7 @@ enum Event {
 }
 
 /// For how long these taints are tolerated; `None` for ever.
-fn patience(taints: &[Taint], tolerations: &[Toleration]) -> Option<Duration> {
+fn min_toleration_time(taints: &[Taint], tolerations: &[Toleration]) -> Option<Duration> {
     let mut least = None;
     for taint in taints {
         let Some(toleration) = tolerations.iter().find(|t| taint::tolerates(t, taint)) else {
@@ -57,29 +57,29 @@ impl TaintEviction {
     fn on_pod(&mut self, seen: &CacheEvent<PodSummary>) -> Vec<String> {
         let CacheEvent::Changed { before, after } = seen else {
             let there: HashSet<String> = self.pods.keys().into_iter().collect();
-            self.doomed.retain(|key, _| there.contains(key));
+            self.scheduled.retain(|key, _| there.contains(key));
             self.deleted.retain(|key, _| there.contains(key));
             let tainted = self.taints.keys().cloned().collect::<Vec<_>>();
-            return tainted.iter().flat_map(|node| self.on(node)).collect();
+            return tainted.iter().flat_map(|node| self.pods_on(node)).collect();
         };
         let Some(pod) = after.as_ref().filter(|pod| pod.node.is_some() && !pod.terminating) else {
-            before.iter().for_each(|pod| self.forget(&informer::key(pod.as_ref())));
+            before.iter().for_each(|pod| self.cancel(&informer::key(pod.as_ref())));
             return vec![];
         };
         let name = informer::key(pod.as_ref());
         let tainted = pod.node.as_ref().is_some_and(|node| self.taints.contains_key(node));
-        let concerned = tainted || self.doomed.contains_key(&name);
-        if concerned && self.deleted.get(&name) != Some(&pod.uid) { vec![name] } else { vec![] }
+        let affected = tainted || self.scheduled.contains_key(&name);
+        if affected && self.deleted.get(&name) != Some(&pod.uid) { vec![name] } else { vec![] }
     }
 
     /// The Pods on a node.
-    fn on(&self, node: &str) -> Vec<String> {
+    fn pods_on(&self, node: &str) -> Vec<String> {
         let all = self.pods.all().into_iter().filter(|pod| pod.node.as_deref() == Some(node));
         all.map(|pod| informer::key(pod.as_ref())).collect()
     }
 
-    fn forget(&mut self, pod: &str) {
-        self.doomed.remove(pod);
+    fn cancel(&mut self, pod: &str) {
+        self.scheduled.remove(pod);
         self.deleted.remove(pod);
     }
 
@@ -98,7 +98,7 @@ impl TaintEviction {
         }
     }
 
-    /// Gives the Pods that are concerned.
+    /// Gives the Pods that are affected.
     fn set_taints(&mut self, node: &str, taints: Vec<Taint>) -> Vec<String> {
         let before = if taints.is_empty() {
             self.taints.remove(node)
@@ -108,7 +108,7 @@ impl TaintEviction {
         if before.unwrap_or_default() == taints {
             return vec![];
         }
-        self.on(node)
+        self.pods_on(node)
     }
 
     /// The condition first: whoever counts on the Pod sees why it goes.
@@ -116,7 +116,7 @@ impl TaintEviction {
         let (name, key) = (pod.name.as_str(), informer::key(pod));
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         self.record(pod, &format!("Marking for deletion Pod {key}")).await;
-        tracing::info!(pod = key, node = pod.node, "goes for a taint that it does not tolerate");
+        tracing::info!(pod = key, node = pod.node, "evicting pod for an untolerated taint");
         let why = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
         let condition = pod.disruption_target(Some(why));
         let status = json!({ "metadata": { "uid": pod.uid }, "status": { "conditions": [condition] } });
@@ -148,19 +148,19 @@ impl Controller for TaintEviction {
             self.pods.get_by_key(name).filter(|pod| !pod.terminating && self.deleted.get(name) != Some(&pod.uid));
         let Some(pod) = there else { return Ok(None) };
         let taints = pod.node.as_ref().and_then(|node| self.taints.get(node)).map(Vec::as_slice).unwrap_or_default();
-        let Some(patience) = patience(taints, &pod.tolerations) else {
-            if self.doomed.remove(name).is_some() {
+        let Some(min_toleration_time) = min_toleration_time(taints, &pod.tolerations) else {
+            if self.scheduled.remove(name).is_some() {
                 self.record(&pod, &format!("Cancelling deletion of Pod {name}")).await;
             }
             return Ok(None);
         };
-        let since = *self.doomed.entry(name.to_owned()).or_insert(now);
-        let left = patience.saturating_sub(now.saturating_duration_since(since));
+        let since = *self.scheduled.entry(name.to_owned()).or_insert(now);
+        let left = min_toleration_time.saturating_sub(now.saturating_duration_since(since));
         if !left.is_zero() {
             return Ok(Some(left));
         }
         self.evict(&pod).await?;
-        self.forget(name);
+        self.cancel(name);
         self.deleted.insert(name.to_owned(), pod.uid.clone());
         Ok(None)
     }
@@ -181,7 +181,7 @@ pub(crate) fn run(
         client,
         pods,
         taints: HashMap::new(),
-        doomed: HashMap::new(),
+        scheduled: HashMap::new(),
         deleted: HashMap::new(),
     };
     worker::run(controller, events, stop)
@@ -206,7 +206,7 @@ mod tests {
         let taints: Vec<Taint> = serde_json::from_value(taints.iter().map(taint).collect()).expect("taints");
         let tolerations: Vec<Toleration> =
             serde_json::from_value(tolerations.iter().map(toleration).collect()).expect("tolerations");
-        assert_eq!(patience(&taints, &tolerations), expected.map(Duration::from_secs));
+        assert_eq!(min_toleration_time(&taints, &tolerations), expected.map(Duration::from_secs));
     }
 
     #[test]

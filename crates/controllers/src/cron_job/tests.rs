@@ -1,6 +1,6 @@
 //! What is decided for a CronJob, in upstream's terms.
 
-use super::plan::{Facts, Plan, excess};
+use super::plan::{CronJobSnapshot, Plan, jobs_beyond_history_limits};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
@@ -55,7 +55,7 @@ fn case(now: &'static str) -> Case {
 impl Case {
     fn plan(&self) -> Plan {
         let cron = cron(&self.spec, &self.status);
-        let facts = Facts {
+        let snapshot = CronJobSnapshot {
             cron: &cron,
             spec: cron.spec.as_ref().unwrap(),
             jobs: &self.jobs,
@@ -64,7 +64,7 @@ impl Case {
             zone: &TimeZone::UTC,
             now: at(self.now),
         };
-        facts.plan(cron.status.clone().unwrap_or_default())
+        snapshot.plan(cron.status.clone().unwrap_or_default())
     }
 
     /// The time of the Job that is started, what is told, and in how many seconds it looks again.
@@ -72,9 +72,9 @@ impl Case {
     fn check(&self, started: Option<&str>, told: &[&str], again: Option<u64>) {
         let plan = self.plan();
         assert_eq!(plan.start.map(|start| start.at), started.map(at));
-        let said: Vec<String> = plan.told.iter().map(|t| format!("{}: {}", t.reason, t.message)).collect();
+        let said: Vec<String> = plan.events.iter().map(|t| format!("{}: {}", t.reason, t.message)).collect();
         assert_eq!(said, told);
-        assert_eq!(plan.again, again.map(|seconds| Duration::from_secs(seconds) + Duration::from_millis(100)));
+        assert_eq!(plan.requeue_after, again.map(|seconds| Duration::from_secs(seconds) + Duration::from_millis(100)));
     }
 }
 
@@ -116,7 +116,7 @@ fn changed_schedule_waits_for_its_next_time_and_counts_since_the_last_job() {
     };
     let told = "JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid";
     busy("Forbid").check(None, &[told], Some(3000));
-    assert_eq!(busy("Replace").plan().start.unwrap().instead_of.len(), 1);
+    assert_eq!(busy("Replace").plan().start.unwrap().replaces.len(), 1);
     Case { changed: true, ..busy("Forbid") }.check(None, &[], Some(3000));
 }
 
@@ -156,11 +156,11 @@ fn a_policy_says_what_becomes_of_those_that_still_run() {
         ..case("05:00:00")
     };
     running("Allow").check(Some("05:00:00"), &[], Some(3600));
-    assert!(running("Allow").plan().start.unwrap().instead_of.is_empty());
+    assert!(running("Allow").plan().start.unwrap().replaces.is_empty());
     let told = "JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid";
     running("Forbid").check(None, &[told], Some(3600));
     running("Replace").check(Some("05:00:00"), &[], Some(3600));
-    let gone = running("Replace").plan().start.unwrap().instead_of;
+    let gone = running("Replace").plan().start.unwrap().replaces;
     assert_eq!(gone.iter().map(|job| job.name.as_deref()).collect::<Vec<_>>(), [Some("old")]);
 }
 
@@ -200,7 +200,7 @@ fn the_oldest_that_have_ended_go_when_there_are_too_many() {
     ];
     let check = |limits: Value, expected: &[&str]| {
         let cron = cron(&limits, &json!({}));
-        let gone = excess(cron.spec.as_ref().unwrap(), &jobs);
+        let gone = jobs_beyond_history_limits(cron.spec.as_ref().unwrap(), &jobs);
         assert_eq!(gone.iter().map(|job| job.metadata.name.as_deref().unwrap()).collect::<Vec<_>>(), expected);
     };
     check(json!({"successfulJobsHistoryLimit": 2, "failedJobsHistoryLimit": 1}), &["c", "ee"]);

@@ -1,8 +1,8 @@
 //! Writing what was decided for a volume, and what becomes of it after its claim.
 
-use super::carry_out::{Again, unless_stale};
-use super::provision::FINALIZER;
-use super::{Binder, Told, claim_key, volume};
+use super::binding::{SyncResult, ignore_stale};
+use super::provisioner::FINALIZER;
+use super::{PersistentVolumeController, RecordedEvent, claim_key, volume};
 use crate::worker::is_code;
 use api::claim::{PROVISIONED_BY, annotation, phase, reference};
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -13,23 +13,23 @@ use std::sync::Arc;
 /// Podium starts no Pod to empty a volume; upstream has long advised against it.
 const NO_RECYCLER: &str = "No recycler plugin found for the volume!";
 
-impl Binder {
+impl PersistentVolumeController {
     /// Brings a volume forward.
-    pub(super) async fn volume(&self, volume: &Arc<PersistentVolume>) -> Again {
+    pub(super) async fn sync_volume(&self, volume: &Arc<PersistentVolume>) -> SyncResult {
         let claim = claim_key(volume).and_then(|key| self.claims.get_by_key(&key));
         let written = match volume::plan(volume, claim.as_deref()) {
             volume::Step::Phase(phase) => self.write_phase(volume.as_ref().clone(), phase, None).await.map(drop),
             volume::Step::Claim => match &claim {
-                Some(claim) => return self.claim(claim).await,
+                Some(claim) => return self.sync_claim(claim).await,
                 None => Ok(()),
             },
             volume::Step::Unbind => {
-                let unbound = volume::unbound(volume);
+                let unbound = volume::without_claim(volume);
                 self.volumes().replace(&volume.name_any(), &PostParams::default(), &unbound).await.map(drop)
             }
             volume::Step::Release => Box::pin(self.release(volume)).await,
         };
-        unless_stale(written)
+        ignore_stale(written)
     }
 
     /// The claim of a volume is gone, or has another volume: what the watch has shown is not enough to say so.
@@ -73,7 +73,7 @@ impl Binder {
     async fn delete(&self, volume: PersistentVolume) -> Result<(), kube::Error> {
         const FAILED: &str = "VolumeFailedDelete";
         let name = volume.name_any();
-        let Some(own) = self.provisioner.as_ref().filter(|own| own.made(&volume)) else {
+        let Some(own) = self.provisioner.as_ref().filter(|own| own.provisioned(&volume)) else {
             if annotation(&volume.metadata, PROVISIONED_BY).is_some_and(|by| !by.starts_with("kubernetes.io/")) {
                 // Whoever made it removes it.
                 return Ok(());
@@ -103,7 +103,7 @@ impl Binder {
         let is_told = phase(&volume) == Some("Failed");
         let volume = self.write_phase(volume, "Failed", Some(why)).await?;
         if !is_told {
-            self.tell(&volume, &Told::warning(reason, why)).await;
+            self.record_event(&volume, &RecordedEvent::warning(reason, why)).await;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Tables: a claim or a volume and what is known beside it in, the next step out.
 #![expect(clippy::needless_pass_by_value, reason = "rows of a table read better without references")]
 
-use super::claim::{self, Facts};
+use super::claim::{self, ClaimContext};
 use super::volume;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -62,10 +62,12 @@ fn check_with(
 ) {
     let volumes: Vec<_> = volumes.into_iter().map(Arc::new).collect();
     let classes: Vec<_> = classes.into_iter().map(Arc::new).collect();
-    let step = match claim::plan(&claim, &Facts { volumes: &volumes, classes: &classes, pod }) {
-        claim::Step::Wait(told) => told.map_or("wait".to_owned(), |told| format!("{}: {}", told.reason, told.message)),
-        claim::Step::Lost(told) => format!("{}: {}", told.reason, told.message),
-        claim::Step::Classify(class) => format!("classify {class}"),
+    let step = match claim::plan(&claim, &ClaimContext { volumes: &volumes, classes: &classes, pod }) {
+        claim::Step::Wait(told) => {
+            told.map_or("wait".to_owned(), |event| format!("{}: {}", event.reason, event.message))
+        }
+        claim::Step::Lost(event) => format!("{}: {}", event.reason, event.message),
+        claim::Step::AssignDefaultClass(class) => format!("classify {class}"),
         claim::Step::Bind(volume) => format!("bind {}", volume.metadata.name.as_deref().unwrap_or_default()),
         claim::Step::Provision => "provision".to_owned(),
     };
@@ -171,7 +173,7 @@ fn a_volume_goes_with_its_claim() {
 
 #[test]
 fn a_volume_whose_user_chose_its_claim_stays_kept_for_it() {
-    let unbound = |change: Value| serde_json::to_value(volume::unbound(&volume("v", change))).expect("JSON");
+    let unbound = |change: Value| serde_json::to_value(volume::without_claim(&volume("v", change))).expect("JSON");
     let chosen = unbound(json!({"spec": {"claimRef": of("1")}}));
     assert_eq!(chosen["spec"]["claimRef"], json!({"namespace": "x", "name": "c"}));
     let by_controller = json!({"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}});

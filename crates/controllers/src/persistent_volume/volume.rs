@@ -1,6 +1,6 @@
 //! What is to be done with a volume: pure (`syncVolume`).
 
-use super::provision::FINALIZER;
+use super::provisioner::FINALIZER;
 use api::claim::{BOUND_BY_CONTROLLER, PROVISIONED_BY, annotation, reference, volume_name};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
@@ -33,12 +33,12 @@ pub(super) fn plan(volume: &PersistentVolume, claim: Option<&PersistentVolumeCla
     match volume_name(claim) {
         None => Step::Claim,
         Some(name) if volume.metadata.name.as_deref() == Some(name) => Step::Phase("Bound"),
-        Some(_) if was_made_for_it(volume) => Step::Release,
+        Some(_) if was_provisioned_for_claim(volume) => Step::Release,
         Some(_) => Step::Unbind,
     }
 }
 
-fn was_made_for_it(volume: &PersistentVolume) -> bool {
+fn was_provisioned_for_claim(volume: &PersistentVolume) -> bool {
     annotation(&volume.metadata, PROVISIONED_BY).is_some() && policy(volume) == "Delete"
 }
 
@@ -49,7 +49,7 @@ pub(super) fn policy(volume: &PersistentVolume) -> &str {
 }
 
 /// Without the claim that it was given; kept for it still, if its user wanted so (`unbindVolume`).
-pub(super) fn unbound(volume: &PersistentVolume) -> PersistentVolume {
+pub(super) fn without_claim(volume: &PersistentVolume) -> PersistentVolume {
     let mut volume = volume.clone();
     let by_controller = volume.metadata.annotations.as_mut().and_then(|all| all.remove(BOUND_BY_CONTROLLER)).is_some();
     if let Some(spec) = &mut volume.spec {

@@ -48,12 +48,12 @@ impl Provisioner {
     }
 
     /// Whether it has made this volume.
-    pub(super) fn made(&self, volume: &PersistentVolume) -> bool {
+    pub(super) fn provisioned(&self, volume: &PersistentVolume) -> bool {
         annotation(&volume.metadata, PROVISIONED_BY) == Some(&self.name)
     }
 
     /// What it cannot do for a claim, if it cannot.
-    fn objection(&self, claim: &PersistentVolumeClaim, class: &StorageClass) -> Option<String> {
+    fn unsupported_reason(&self, claim: &PersistentVolumeClaim, class: &StorageClass) -> Option<String> {
         let spec = claim.spec.as_ref()?;
         if let Some(other) = annotation(&claim.metadata, SELECTED_NODE).filter(|node| *node != &*self.node) {
             return Some(format!("volumes of {:?} are on node {:?} only, not on {other:?}", &*self.name, &*self.node));
@@ -86,7 +86,7 @@ impl Provisioner {
         claim: &PersistentVolumeClaim,
         class: &StorageClass,
     ) -> Result<PersistentVolume, String> {
-        if let Some(why) = self.objection(claim, class) {
+        if let Some(why) = self.unsupported_reason(claim, class) {
             return Err(why);
         }
         // Always the same for a claim: whoever is interrupted here comes back to what is made so far.

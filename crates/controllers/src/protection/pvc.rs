@@ -1,6 +1,6 @@
-//! Claims to storage stay while a Pod that is on a node has them for a volume, whether it has ended or not.
+//! PvcProtection to storage stay while a Pod that is on a node has them for a volume, whether it has ended or not.
 
-use super::{Event, Guarded, InUse};
+use super::{Event, Protected, ProtectionController};
 use crate::clients::Clients;
 use crate::informer::{CacheEvent, SharedInformer};
 use crate::pod_summary::{PodSummary, controller_of};
@@ -13,7 +13,7 @@ use kube::runtime::watcher::Config;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
-struct Claims {
+struct PvcProtection {
     pods: SharedInformer<PodSummary>,
 }
 
@@ -28,7 +28,7 @@ fn uses(pod: &PodSummary, claim: &PersistentVolumeClaim) -> bool {
 }
 
 /// The keys of claims that a Pod may use.
-fn used(pod: &PodSummary) -> Vec<String> {
+fn used_claims(pod: &PodSummary) -> Vec<String> {
     if pod.node.is_none() {
         return vec![];
     }
@@ -37,14 +37,14 @@ fn used(pod: &PodSummary) -> Vec<String> {
 }
 
 /// The keys of claims that a Pod used before, and does not any more.
-fn freed(seen: &CacheEvent<PodSummary>) -> Option<Vec<String>> {
+fn released(seen: &CacheEvent<PodSummary>) -> Option<Vec<String>> {
     let CacheEvent::Changed { before, after } = seen else { return None };
-    let still = after.as_ref().map(|pod| used(pod)).unwrap_or_default();
-    let before = before.as_ref().map(|pod| used(pod)).unwrap_or_default();
+    let still = after.as_ref().map(|pod| used_claims(pod)).unwrap_or_default();
+    let before = before.as_ref().map(|pod| used_claims(pod)).unwrap_or_default();
     Some(before.into_iter().filter(|claim| !still.contains(claim)).collect())
 }
 
-impl Guarded for Claims {
+impl Protected for PvcProtection {
     type Object = PersistentVolumeClaim;
 
     const CONTROLLER: &'static str = "persistentvolumeclaim-protection";
@@ -73,9 +73,13 @@ pub(crate) fn run(
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
     let claims = watch(Api::all(clients.shared()), Config::default()).map(Event::Object);
-    let freed = pods.subscribe().map(|seen| freed(&seen).map_or(Event::All, Event::Freed));
-    let events = stream::select(claims, freed).boxed();
-    worker::run(InUse::new(clients.for_service_account("pvc-protection-controller"), Claims { pods }), events, stop)
+    let released = pods.subscribe().map(|seen| released(&seen).map_or(Event::All, Event::Released));
+    let events = stream::select(claims, released).boxed();
+    worker::run(
+        ProtectionController::new(clients.for_service_account("pvc-protection-controller"), PvcProtection { pods }),
+        events,
+        stop,
+    )
 }
 
 #[cfg(test)]
@@ -123,7 +127,7 @@ mod tests {
     fn what_a_pod_no_longer_uses_is_told() {
         let one = |before: Option<Value>, after: Option<Value>| {
             let pod = |change: Value| Arc::new(pod(&change));
-            freed(&CacheEvent::Changed { before: before.map(pod), after: after.map(pod) }).unwrap()
+            released(&CacheEvent::Changed { before: before.map(pod), after: after.map(pod) }).unwrap()
         };
         assert_eq!(one(Some(json!({})), None), ["x/c", "x/p-b"]);
         assert_eq!(one(Some(json!({})), Some(json!({"status.phase": "Failed"}))), [""; 0]);

@@ -2,13 +2,13 @@
 //!
 //! What is common to all is here; who uses what is each kind's to say.
 
-mod claim;
-mod class;
-mod volume;
+mod pv;
+mod pvc;
+mod vac;
 
-pub(crate) use claim::run as claims;
-pub(crate) use class::run as classes;
-pub(crate) use volume::run as volumes;
+pub(crate) use pv::run as pv_protection;
+pub(crate) use pvc::run as pvc_protection;
+pub(crate) use vac::run as vac_protection;
 
 use crate::watch::{WatchEvent, key};
 use crate::worker::{Controller, ignore_not_found_or_conflict};
@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// A kind whose objects are held.
-pub(crate) trait Guarded: Send + Sync {
+pub(crate) trait Protected: Send + Sync {
     /// The kind.
     type Object: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static;
 
@@ -45,62 +45,62 @@ pub(crate) trait Guarded: Send + Sync {
 pub(crate) enum Event<K> {
     Object(WatchEvent<K>),
     /// Somebody no longer uses what has these keys.
-    Freed(Vec<String>),
+    Released(Vec<String>),
     /// Anybody may no longer use anything.
     All,
 }
 
 /// Lets objects go that are being deleted once nobody uses them.
-pub(crate) struct InUse<G> {
+pub(crate) struct ProtectionController<G> {
     client: Client,
-    guarded: G,
+    protected: G,
     /// Those that are being deleted and are held.
-    waiting: HashSet<String>,
+    pending_deletion: HashSet<String>,
 }
 
-impl<G: Guarded> InUse<G> {
-    fn new(client: Client, guarded: G) -> Self {
-        Self { client, guarded, waiting: HashSet::new() }
+impl<G: Protected> ProtectionController<G> {
+    fn new(client: Client, protected: G) -> Self {
+        Self { client, protected, pending_deletion: HashSet::new() }
     }
 
     fn on_object(&mut self, change: WatchEvent<G::Object>) -> Vec<String> {
         match change {
             WatchEvent::Applied(object) => {
                 let key = key(object.meta());
-                match (is_going(object.meta()), is_held::<G>(object.meta())) {
+                match (is_deleting(object.meta()), has_finalizer::<G>(object.meta())) {
                     (true, true) => {
-                        self.waiting.insert(key.clone());
+                        self.pending_deletion.insert(key.clone());
                         vec![key]
                     }
                     // From before objects were held as they are made.
                     (false, false) => vec![key],
                     _ => {
-                        self.waiting.remove(&key);
+                        self.pending_deletion.remove(&key);
                         vec![]
                     }
                 }
             }
             WatchEvent::Deleted(object) => {
-                self.waiting.remove(&key(object.meta()));
+                self.pending_deletion.remove(&key(object.meta()));
                 vec![]
             }
             WatchEvent::Listed(keys) => {
-                self.waiting.retain(|key| keys.contains(key));
+                self.pending_deletion.retain(|key| keys.contains(key));
                 vec![]
             }
         }
     }
 }
 
-fn is_going(meta: &ObjectMeta) -> bool {
+fn is_deleting(meta: &ObjectMeta) -> bool {
     meta.deletion_timestamp.is_some()
 }
 
-fn is_held<G: Guarded>(meta: &ObjectMeta) -> bool {
+fn has_finalizer<G: Protected>(meta: &ObjectMeta) -> bool {
     meta.finalizers.iter().flatten().any(|finalizer| finalizer == G::FINALIZER)
 }
 
-impl<G: Guarded> Controller for InUse<G> {
+impl<G: Protected> Controller for ProtectionController<G> {
     type Event = Event<G::Object>;
 
     const NAME: &'static str = G::CONTROLLER;
@@ -108,8 +108,8 @@ impl<G: Guarded> Controller for InUse<G> {
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
         match event {
             Event::Object(change) => self.on_object(change),
-            Event::Freed(keys) => keys.into_iter().filter(|key| self.waiting.contains(key)).collect(),
-            Event::All => self.waiting.iter().cloned().collect(),
+            Event::Released(keys) => keys.into_iter().filter(|key| self.pending_deletion.contains(key)).collect(),
+            Event::All => self.pending_deletion.iter().cloned().collect(),
         }
     }
 
@@ -117,12 +117,12 @@ impl<G: Guarded> Controller for InUse<G> {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         let api = G::api(self.client.clone(), namespace);
         let Some(mut object) = api.get_opt(name).await? else { return Ok(None) };
-        let (going, held) = (is_going(object.meta()), is_held::<G>(object.meta()));
-        if going != held || (going && self.guarded.is_used(&self.client, &object).await?) {
+        let (deleting, protected_by_finalizer) = (is_deleting(object.meta()), has_finalizer::<G>(object.meta()));
+        if deleting != protected_by_finalizer || (deleting && self.protected.is_used(&self.client, &object).await?) {
             return Ok(None);
         }
         let finalizers = object.meta_mut().finalizers.get_or_insert_default();
-        if going {
+        if deleting {
             finalizers.retain(|finalizer| finalizer != G::FINALIZER);
         } else {
             finalizers.push(G::FINALIZER.to_owned());

@@ -1,7 +1,7 @@
 //! Kubelets that may ask for certificates have their requests approved (`pkg/controller/certificates/approver`).
 
-use super::requested::{KUBELET_CLIENT, Requested};
-use super::{changed, condition, has, issued};
+use super::csr::{KUBELET_CLIENT, ParsedCsr};
+use super::{affected_requests, certificate_of, condition, has};
 use crate::clients::Clients;
 use crate::informer::{CacheEvent, SharedInformer};
 use crate::worker::{self, Controller, ignore_not_found_or_conflict};
@@ -14,29 +14,29 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// After so long it is asked again whether somebody may by now.
-const AGAIN: Duration = Duration::from_secs(60);
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-struct Approving {
+struct CsrApprover {
     client: Client,
     requests: SharedInformer<CertificateSigningRequest>,
 }
 
 /// Whether it may be one to be approved here.
-fn is_open(request: &CertificateSigningRequest) -> bool {
+fn is_approvable(request: &CertificateSigningRequest) -> bool {
     request.spec.signer_name == KUBELET_CLIENT
-        && issued(request).is_none()
+        && certificate_of(request).is_none()
         && !has(request, "Approved")
         && !has(request, "Denied")
 }
 
 /// What whoever asks must be allowed, and what is said when they are: first for a certificate of one's own.
-const RIGHTS: [(&str, &str); 2] = [
+const RECOGNIZERS: [(&str, &str); 2] = [
     ("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."),
     ("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."),
 ];
 
-impl Approving {
-    async fn may(&self, spec: &CertificateSigningRequestSpec, right: &str) -> Result<bool, kube::Error> {
+impl CsrApprover {
+    async fn is_allowed(&self, spec: &CertificateSigningRequestSpec, right: &str) -> Result<bool, kube::Error> {
         let attributes = ResourceAttributes {
             group: Some("certificates.k8s.io".to_owned()),
             resource: Some("certificatesigningrequests".to_owned()),
@@ -71,30 +71,32 @@ impl Approving {
     }
 }
 
-impl Controller for Approving {
+impl Controller for CsrApprover {
     type Event = CacheEvent<CertificateSigningRequest>;
 
     const NAME: &'static str = "certificatesigningrequest-approving";
 
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
-        changed(&self.requests, event, is_open)
+        affected_requests(&self.requests, event, is_approvable)
     }
 
     async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(request) = self.requests.get_by_key(key).filter(|request| is_open(request)) else { return Ok(None) };
-        let requested = Requested::read(&request.spec.request.0);
-        let Some(requested) = requested.ok().filter(|requested| requested.refusal(&request.spec).is_ok()) else {
+        let Some(request) = self.requests.get_by_key(key).filter(|request| is_approvable(request)) else {
+            return Ok(None);
+        };
+        let requested = ParsedCsr::parse(&request.spec.request.0);
+        let Some(requested) = requested.ok().filter(|requested| requested.validate(&request.spec).is_ok()) else {
             return Ok(None);
         };
         let own = request.spec.username.as_deref() == Some(&requested.common_name);
-        for (right, message) in RIGHTS.into_iter().filter(|(right, _)| own || *right != "selfnodeclient") {
-            if self.may(&request.spec, right).await? {
+        for (right, message) in RECOGNIZERS.into_iter().filter(|(right, _)| own || *right != "selfnodeclient") {
+            if self.is_allowed(&request.spec, right).await? {
                 self.approve(&request, message).await?;
                 return Ok(None);
             }
         }
         // Nothing tells when somebody is given the right.
-        Ok(Some(AGAIN))
+        Ok(Some(RETRY_INTERVAL))
     }
 }
 
@@ -105,5 +107,5 @@ pub(crate) fn run(
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
     let events = requests.subscribe();
-    worker::run(Approving { client: clients.for_service_account("certificate-controller"), requests }, events, stop)
+    worker::run(CsrApprover { client: clients.for_service_account("certificate-controller"), requests }, events, stop)
 }

@@ -19,9 +19,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-const TYPE: &str = "kubernetes.io/service-account-token";
-const NAME: &str = "kubernetes.io/service-account.name";
-const UID: &str = "kubernetes.io/service-account.uid";
+const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
+const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+const SERVICE_ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
 /// Whom a token stands for, and the Secret that it dies with.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +30,7 @@ pub struct Bearer<'a> {
     pub namespace: &'a str,
     /// The account's name.
     pub account: &'a str,
-    /// The account's UID.
+    /// The account's SERVICE_ACCOUNT_UID.
     pub uid: &'a str,
     /// The Secret's name.
     pub secret: &'a str,
@@ -60,7 +60,7 @@ enum Event {
     Account(WatchEvent<ServiceAccount>),
 }
 
-struct LegacyTokens {
+struct TokenController {
     client: Client,
     maker: TokenMaker,
     root_ca: Option<String>,
@@ -70,7 +70,7 @@ struct LegacyTokens {
     /// Whether all accounts have been seen once.
     listed: bool,
     /// Accounts that may name Secrets which have gone, by the Secrets' keys.
-    forsaken: HashMap<String, String>,
+    deleted_secrets: HashMap<String, String>,
 }
 
 fn annotation<'a>(secret: &'a Secret, name: &str) -> &'a str {
@@ -81,10 +81,10 @@ fn annotation<'a>(secret: &'a Secret, name: &str) -> &'a str {
 /// The key of the account that a Secret names.
 fn account_of(secret: &Secret) -> String {
     let namespace = secret.metadata.namespace.as_deref().unwrap_or_default();
-    format!("{namespace}/{}", annotation(secret, NAME))
+    format!("{namespace}/{}", annotation(secret, SERVICE_ACCOUNT_NAME))
 }
 
-impl LegacyTokens {
+impl TokenController {
     fn on_secret(&mut self, change: WatchEvent<Secret>) -> Vec<String> {
         match change {
             WatchEvent::Applied(secret) => {
@@ -95,13 +95,13 @@ impl LegacyTokens {
             WatchEvent::Deleted(secret) => {
                 let key = key(&secret.metadata);
                 self.secrets.remove(&key);
-                self.forsaken.insert(key.clone(), account_of(&secret));
+                self.deleted_secrets.insert(key.clone(), account_of(&secret));
                 vec![key]
             }
             WatchEvent::Listed(keys) => {
                 let gone = self.secrets.extract_if(|key, _| !keys.contains(key));
                 let gone: Vec<_> = gone.map(|(key, secret)| (key, account_of(&secret))).collect();
-                self.forsaken.extend(gone.iter().cloned());
+                self.deleted_secrets.extend(gone.iter().cloned());
                 gone.into_iter().map(|(key, _)| key).collect()
             }
         }
@@ -132,9 +132,9 @@ impl LegacyTokens {
         naming.map(|(key, _)| key.clone()).collect()
     }
 
-    /// The UID of the account that a Secret is of, if it is there.
+    /// The SERVICE_ACCOUNT_UID of the account that a Secret is of, if it is there.
     async fn uid(&self, namespace: &str, secret: &Secret) -> Result<Option<String>, kube::Error> {
-        let (name, wanted) = (annotation(secret, NAME), annotation(secret, UID));
+        let (name, wanted) = (annotation(secret, SERVICE_ACCOUNT_NAME), annotation(secret, SERVICE_ACCOUNT_UID));
         let fits = |uid: &String| wanted.is_empty() || uid == wanted;
         if let Some(uid) = self.accounts.get(&account_of(secret)).filter(|uid| fits(uid)) {
             return Ok(Some(uid.clone()));
@@ -145,14 +145,20 @@ impl LegacyTokens {
     }
 
     /// The Secret with all that it should hold, unless it holds that already.
-    fn filled(&self, namespace: &str, name: &str, secret: &Secret, uid: &str) -> Result<Option<Secret>, kube::Error> {
+    fn with_token_data(
+        &self,
+        namespace: &str,
+        name: &str,
+        secret: &Secret,
+        uid: &str,
+    ) -> Result<Option<Secret>, kube::Error> {
         let holds = |field: &str| secret.data.as_ref()?.get(field).filter(|data| !data.0.is_empty());
         let other_ca = self.root_ca.as_ref().filter(|ca| holds("ca.crt").is_none_or(|has| has.0 != ca.as_bytes()));
         if other_ca.is_none() && holds("namespace").is_some() && holds("token").is_some() {
             return Ok(None);
         }
         let mut new = secret.clone();
-        let account = annotation(secret, NAME);
+        let account = annotation(secret, SERVICE_ACCOUNT_NAME);
         let (has_namespace, has_token) = (holds("namespace").is_some(), holds("token").is_some());
         let data = new.data.get_or_insert_default();
         let mut put = |field: &str, text: String| drop(data.insert(field.to_owned(), ByteString(text.into_bytes())));
@@ -164,14 +170,14 @@ impl LegacyTokens {
         }
         if !has_token {
             let token = (self.maker.0)(Bearer { namespace, account, uid, secret: name });
-            put("token", token.ok_or_else(|| kube::Error::Service("no token could be made".into()))?);
+            put("token", token.ok_or_else(|| kube::Error::Service("failed to issue token".into()))?);
         }
-        new.metadata.annotations.get_or_insert_default().insert(UID.to_owned(), uid.to_owned());
+        new.metadata.annotations.get_or_insert_default().insert(SERVICE_ACCOUNT_UID.to_owned(), uid.to_owned());
         Ok(Some(new))
     }
 
     /// An account does not name what is no longer there.
-    async fn forsake(&self, account: &str, secret: &str) -> Result<(), kube::Error> {
+    async fn remove_secret_reference(&self, account: &str, secret: &str) -> Result<(), kube::Error> {
         let Some((namespace, name)) = account.split_once('/') else { return Ok(()) };
         if !self.accounts.contains_key(account) {
             return Ok(());
@@ -191,7 +197,7 @@ impl LegacyTokens {
     }
 }
 
-impl Controller for LegacyTokens {
+impl Controller for TokenController {
     type Event = Event;
 
     const NAME: &'static str = "serviceaccount-token";
@@ -206,9 +212,9 @@ impl Controller for LegacyTokens {
     async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some((namespace, name)) = key.split_once('/').filter(|_| self.listed) else { return Ok(None) };
         let Some(secret) = self.secrets.get(key) else {
-            if let Some(account) = self.forsaken.get(key) {
-                self.forsake(account, name).await?;
-                self.forsaken.remove(key);
+            if let Some(account) = self.deleted_secrets.get(key) {
+                self.remove_secret_reference(account, name).await?;
+                self.deleted_secrets.remove(key);
             }
             return Ok(None);
         };
@@ -220,10 +226,10 @@ impl Controller for LegacyTokens {
             return Ok(None);
         };
         if secret.metadata.deletion_timestamp.is_none()
-            && let Some(filled) = self.filled(namespace, name, secret, &uid)?
+            && let Some(with_token_data) = self.with_token_data(namespace, name, secret, &uid)?
         {
             // It has changed, or gone, meanwhile: the watch says so.
-            ignore_not_found_or_conflict(api.replace(name, &PostParams::default(), &filled).await)?;
+            ignore_not_found_or_conflict(api.replace(name, &PostParams::default(), &with_token_data).await)?;
         }
         Ok(None)
     }
@@ -232,11 +238,11 @@ impl Controller for LegacyTokens {
 pub(crate) async fn run(clients: Clients, maker: TokenMaker, root_ca: Option<String>, stop: CancellationToken) {
     // As upstream's, it acts for the whole of the controller manager: it is there before there are other accounts.
     let client = clients.shared();
-    let of_type = Config::default().fields(&format!("type={TYPE}"));
+    let of_type = Config::default().fields(&format!("type={SERVICE_ACCOUNT_TOKEN}"));
     let secrets = watch(Api::all(client.clone()), of_type).map(Event::Secret);
     let accounts = watch(Api::all(client.clone()), Config::default()).map(Event::Account);
     let events = stream::select(secrets, accounts).boxed();
-    let (secrets, accounts, forsaken) = (HashMap::new(), HashMap::new(), HashMap::new());
-    let controller = LegacyTokens { client, maker, root_ca, secrets, accounts, listed: false, forsaken };
+    let (secrets, accounts, deleted_secrets) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let controller = TokenController { client, maker, root_ca, secrets, accounts, listed: false, deleted_secrets };
     worker::run(controller, events, stop).await;
 }

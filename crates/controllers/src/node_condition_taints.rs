@@ -26,10 +26,10 @@ pub(crate) fn condition<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
 
 /// The taints that the node should have, or `None` when it has them. Other taints stay, and so do times. Where no node is
 /// ready it is not the nodes that are at fault, and Pods have nowhere else to go: none has to leave then.
-pub(crate) fn wanted(node: &Node, any_is_ready: bool, now: Timestamp) -> Option<Vec<Taint>> {
+pub(crate) fn desired_taints(node: &Node, any_is_ready: bool, now: Timestamp) -> Option<Vec<Taint>> {
     let spec = node.spec.as_ref();
     let current = spec.and_then(|s| s.taints.as_deref()).unwrap_or_default();
-    let mut ours: Vec<(&str, &str)> = follow(node);
+    let mut ours: Vec<(&str, &str)> = taints_of_conditions(node);
     ours.retain(|(_, effect)| any_is_ready || *effect != NO_EXECUTE);
     let mut taints: Vec<Taint> =
         current.iter().filter(|t| !is_managed(t) || ours.contains(&(&t.key, &t.effect))).cloned().collect();
@@ -44,7 +44,7 @@ pub(crate) fn wanted(node: &Node, any_is_ready: bool, now: Timestamp) -> Option<
     changed.then_some(taints)
 }
 
-fn follow(node: &Node) -> Vec<(&'static str, &'static str)> {
+fn taints_of_conditions(node: &Node) -> Vec<(&'static str, &'static str)> {
     let mut taints = match condition(node, "Ready") {
         Some("True") => vec![],
         Some("Unknown") => vec![(UNREACHABLE, NO_SCHEDULE), (UNREACHABLE, NO_EXECUTE)],
@@ -103,7 +103,7 @@ mod tests {
         }))
         .expect("a node");
         let short = |t: &Taint| format!("{}:{}", t.key.trim_start_matches("node.kubernetes.io/"), t.effect);
-        let got = wanted(&node, others, Timestamp::UNIX_EPOCH)
+        let got = desired_taints(&node, others, Timestamp::UNIX_EPOCH)
             .map_or_else(|| vec!["-".to_owned()], |taints| taints.iter().map(short).collect());
         assert_eq!(got, expected);
     }

@@ -14,7 +14,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 
 /// What there can be in a namespace.
 #[derive(Clone, Default)]
-pub(super) struct Content {
+pub(super) struct NamespacedKinds {
     /// Kinds that can be listed and deleted.
     pub(super) kinds: Arc<[ApiResource]>,
     /// `group/version` of those whose server does not say what it serves.
@@ -22,18 +22,18 @@ pub(super) struct Content {
 }
 
 /// What there was at the last look, and the entity tag by which it is known.
-pub(super) struct Discovered {
+pub(super) struct DiscoveryCache {
     client: Client,
-    known: Mutex<Option<(String, Content)>>,
+    known: Mutex<Option<(String, NamespacedKinds)>>,
 }
 
-impl Discovered {
+impl DiscoveryCache {
     pub(super) fn new(client: Client) -> Self {
         Self { client, known: Mutex::default() }
     }
 
     /// What there is now.
-    pub(super) async fn content(&self) -> Result<Content, Error> {
+    pub(super) async fn kinds(&self) -> Result<NamespacedKinds, Error> {
         let known = self.known.lock().clone();
         // First the tag, then what it stands for: a change between the two is seen at the next look.
         let (tag, groups) = self.groups(known.as_ref().map(|(tag, _)| tag.as_str())).await?;
@@ -46,8 +46,10 @@ impl Discovered {
             capabilities.scope == Scope::Namespaced
                 && ["list", "deletecollection"].iter().all(|verb| capabilities.supports_operation(verb))
         });
-        let content =
-            Content { kinds: deletable.map(|(resource, _)| resource).collect(), unknown: stale(&groups).collect() };
+        let content = NamespacedKinds {
+            kinds: deletable.map(|(resource, _)| resource).collect(),
+            unknown: stale(&groups).collect(),
+        };
         *self.known.lock() = tag.map(|tag| (tag, content.clone()));
         Ok(content)
     }
