@@ -1,4 +1,4 @@
-//! Cluster roles that are made of others have the rules of those that their selectors name
+//! Cluster role aggregation: aggregated ClusterRoles get the rules of those that their selectors match
 //! (`pkg/controller/clusterroleaggregation`).
 
 use crate::clients::Clients;
@@ -19,7 +19,7 @@ const MANAGER: &str = "clusterrole-aggregation-controller";
 
 struct ClusterRoleAggregation {
     api: Api<ClusterRole>,
-    /// By name, which is the order in which rules are aggregated_rules.
+    /// By name, which is the order of the aggregated rules.
     roles: BTreeMap<String, ClusterRole>,
 }
 
@@ -30,7 +30,7 @@ impl ClusterRoleAggregation {
     }
 }
 
-/// The rules that a role is to have, each once; a selector that makes no sense gathers nothing.
+/// Returns the aggregated rules without duplicates. Invalid selectors match nothing.
 fn aggregated_rules(roles: &BTreeMap<String, ClusterRole>, name: &str) -> Option<Vec<PolicyRule>> {
     let selectors = roles.get(name)?.aggregation_rule.as_ref()?.cluster_role_selectors.as_deref().unwrap_or_default();
     let mut rules: Vec<PolicyRule> = Vec::new();

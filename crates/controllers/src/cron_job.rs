@@ -1,6 +1,7 @@
-//! CronJobs: Jobs that are started again and again, when their time has come (`pkg/controller/cronjob`).
+//! CronJob controller (`pkg/controller/cronjob`).
 //!
-//! What is to be done is decided by [`plan`], what time has come by [`schedule_times`]; here it is carried out, and told.
+//! [`plan`] decides which Job to start, [`schedule_times`] which scheduled times have passed; this module writes the
+//! result and records Events.
 
 mod plan;
 mod schedule_times;
@@ -42,10 +43,10 @@ struct CronJobController {
     clock: Clock,
     known: SharedInformer<CronJob>,
     jobs: SharedInformer<Job>,
-    /// Writes of Jobs, and of CronJobs.
+    /// Expectations of Job writes, and of CronJob status writes.
     job_expectations: Expectations,
     status_expectations: Expectations,
-    /// Those whose schedule has changed since they were reconciled.
+    /// CronJobs whose schedule has changed since their last sync.
     changed: HashSet<String>,
 }
 
@@ -100,7 +101,7 @@ impl Controller for CronJobController {
         let mut status = cron.status.clone().unwrap_or_default();
         let mut expected = ExpectedVersion::default();
         for old in jobs_beyond_history_limits(spec, &jobs) {
-            // That one could not be deleted is no reason to start none.
+            // A failed deletion does not prevent the next start.
             if self.delete_job(&cron, &old.object_ref(&()), &mut expected).await.is_ok() {
                 delete_from_active_list(&mut status, old.metadata.uid.as_deref().unwrap_or_default());
             }
@@ -136,8 +137,8 @@ impl CronJobController {
         Api::namespaced(self.client.clone(), namespace(cron))
     }
 
-    /// UIDs of those that were running, and are not there any more. The watch of Jobs may be behind that of CronJobs:
-    /// what it does not show is asked for.
+    /// Returns the UIDs of active Jobs that do not exist. The Job informer may lag behind that of CronJobs, so
+    /// missing Jobs are looked up in the API.
     async fn missing_active_jobs(
         &self,
         status: &CronJobStatus,
@@ -158,7 +159,7 @@ impl CronJobController {
         Ok(missing)
     }
 
-    /// Deletes a Job with its Pods, and tells so.
+    /// Deletes a Job with its Pods and records an Event.
     async fn delete_job(
         &self,
         cron: &CronJob,
@@ -184,7 +185,7 @@ impl CronJobController {
         }
     }
 
-    /// Starts a Job, after those have gone that give way to it, and notes it in the status.
+    /// Starts a Job after deleting those that it replaces, and adds it to the status.
     async fn start_job(
         &self,
         cron: &CronJob,
@@ -203,10 +204,10 @@ impl CronJobController {
                 self.recorder.record(&about, false, "SuccessfulCreate", &format!("Created job {name}")).await;
                 made
             }
-            // A namespace that goes takes all with it.
+            // The namespace controller deletes the rest.
             Err(e) if is_namespace_terminating(&e) => return Ok(()),
             Err(e) if is_code(&e, 409) => {
-                // It was made before, and could not be noted; or it is somebody else's.
+                // The Job was created in an interrupted sync, or belongs to another owner.
                 let there = self.api(cron).get_opt(job.metadata.name.as_deref().unwrap_or_default()).await?;
                 let mine = |job: &Job| owner(job).map(|owner| &owner.uid) == cron.metadata.uid.as_ref();
                 let Some(there) = there.filter(mine) else { return Ok(()) };
@@ -229,7 +230,7 @@ impl CronJobController {
         Ok(())
     }
 
-    /// Writes the status, if it is another.
+    /// Writes the status if it has changed.
     async fn update_status(
         &mut self,
         key: &str,
@@ -251,14 +252,14 @@ impl CronJobController {
                 self.status_expectations.set(key, expected, now);
                 Ok(())
             }
-            // It has changed, or gone, meanwhile: the watch says so.
+            // If the object has changed or is gone, the watch enqueues it again.
             Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
             Err(e) => Err(e),
         }
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     jobs: SharedInformer<Job>,
@@ -280,7 +281,7 @@ pub(crate) fn run(
         changed: HashSet::new(),
     };
     let works = worker::run(controller, events, stop);
-    // What they do at once is large: it lies on the heap.
+    // The future is large, so it is boxed.
     Box::pin(async move {
         futures::join!(watched, works);
     })

@@ -1,4 +1,4 @@
-//! Disruption budgets: how many of some Pods may be evicted now (`pkg/controller/disruption`).
+//! Disruption controller: status of PodDisruptionBudgets (`pkg/controller/disruption`).
 
 mod budget;
 
@@ -28,9 +28,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const COMPONENT: &str = "controllermanager";
-/// A Pod that was to be disrupted and is not being deleted after that is none any more.
+/// Time after which a `DisruptionTarget` condition is cleared if the Pod is not being deleted.
 const STALE_POD_DISRUPTION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
-/// Before the key of a Pod that was to be disrupted.
+/// Prefix of the key of a Pod with a `DisruptionTarget` condition.
 const STALE_POD_KEY_PREFIX: &str = "pod:";
 
 enum Event {
@@ -47,9 +47,9 @@ struct DisruptionController {
     pods: SharedInformer<PodSummary>,
 }
 
-/// Why it is not known how many Pods there should be.
+/// Why the expected number of Pods is unknown.
 enum ExpectedScaleError {
-    /// As upstream says it.
+    /// The message, as upstream's.
     NotComputable(String),
     Request(kube::Error),
 }
@@ -117,7 +117,7 @@ impl Controller for DisruptionController {
         };
         let sync = sync_budget(&budget, spec, &pods, scale, now);
         for pod in &sync.not_deleted {
-            // That it names the namespace twice is upstream's.
+            // Upstream's message contains the namespace twice.
             let namespace = &pod.namespace;
             let message = format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
             self.recorder.record(&pod.reference(), true, "NotDeleted", &message).await;
@@ -133,7 +133,7 @@ fn selects(budget: &PodDisruptionBudget, pod: &PodSummary) -> bool {
 }
 
 impl DisruptionController {
-    /// Pods that several budgets select cannot be evicted (`getPdbForPod`).
+    /// Records an Event for Pods that several budgets select, which cannot be evicted (`getPdbForPod`).
     async fn report_multiple_budgets(&self, budget: &PodDisruptionBudget, pods: &[Arc<PodSummary>]) {
         let all = self.budgets.in_namespace(budget.metadata.namespace.as_deref().unwrap_or_default());
         if all.len() < 2 {
@@ -152,7 +152,7 @@ impl DisruptionController {
         }
     }
 
-    /// How many Pods the controllers of these want (`getExpectedScale`), if that must be known.
+    /// Returns the sum of the scales of the Pods' controllers (`getExpectedScale`), 0 if the budget does not need it.
     async fn expected_scale(
         &self,
         about: &ObjectReference,
@@ -183,7 +183,7 @@ impl DisruptionController {
         Ok(saturating_sum(scales.values().copied()))
     }
 
-    /// The Deployment of a ReplicaSet that has one.
+    /// Returns the Deployment of a ReplicaSet, or the owner itself.
     fn top_controller(&self, namespace: &str, owner: &OwnerReference) -> OwnerReference {
         let set = self.sets.get(namespace, &owner.name).filter(|_| owner.kind == "ReplicaSet");
         let above = set.and_then(|set| controller_of(set.metadata.owner_references.as_deref()?).cloned());
@@ -224,7 +224,7 @@ impl DisruptionController {
         }
     }
 
-    /// Writes the status, if it is another.
+    /// Writes the status if it has changed.
     async fn update_status(
         &self,
         budget: &PodDisruptionBudget,
@@ -238,11 +238,11 @@ impl DisruptionController {
         let namespace = budget.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
         let name = budget.metadata.name.as_deref().unwrap_or_default();
-        // It has changed, or gone, meanwhile: the watch says so.
+        // If the object has changed or is gone, the watch enqueues it again.
         ignore_not_found_or_conflict(api.replace_status(name, &PostParams::default(), &new).await)
     }
 
-    /// A Pod that was to be disrupted some time ago, and is not being deleted, is not to be any more.
+    /// Clears a stale `DisruptionTarget` condition of a Pod that is not being deleted.
     async fn clear_stale_disruption(&self, pod: &str) -> Result<Option<Duration>, kube::Error> {
         let Some(pod) = self.pods.get_by_key(pod).filter(|pod| pod.active) else { return Ok(None) };
         let Some(since) = pod.disruption_target_since else { return Ok(None) };
@@ -261,7 +261,7 @@ impl DisruptionController {
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     sets: SharedInformer<ReplicaSet>,
@@ -275,7 +275,7 @@ pub(crate) fn run(
     let client = clients.for_service_account("disruption-controller");
     let recorder = EventRecorder::new(client.clone(), COMPONENT);
     let works = worker::run(DisruptionController { client, recorder, budgets, sets, pods }, events, stop);
-    // What they do at once is large: it lies on the heap.
+    // The future is large, so it is boxed.
     Box::pin(async move {
         futures::join!(watched, works);
     })

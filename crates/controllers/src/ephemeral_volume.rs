@@ -1,4 +1,5 @@
-//! The claims of ephemeral volumes are made for their Pods, and go with them (`pkg/controller/volume/ephemeral`, KEP-1698).
+//! Ephemeral volume controller: creates the claims of generic ephemeral volumes, owned by their Pods
+//! (`pkg/controller/volume/ephemeral`, KEP-1698).
 
 use crate::clients::Clients;
 use crate::event_recorder::EventRecorder;
@@ -20,7 +21,7 @@ enum Event {
     Claim(CacheEvent<PersistentVolumeClaim>),
 }
 
-/// Makes claims.
+/// Creates claims for Pods.
 struct EphemeralVolumeController {
     client: Client,
     recorder: EventRecorder,
@@ -33,7 +34,7 @@ fn needs_claims(pod: &PodSummary) -> bool {
 }
 
 impl EphemeralVolumeController {
-    /// The Pods that have a claim of this name.
+    /// Returns the keys of the Pods that use a claim of this name.
     fn pods_of_claim(&self, claim: &PersistentVolumeClaim) -> Vec<String> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         let pods = self.pods.in_namespace(&namespace).into_iter();
@@ -46,7 +47,7 @@ impl EphemeralVolumeController {
         let Some(claim) = claim(pod, volume) else { return Ok(()) };
         let namespace = pod.namespace().unwrap_or_default();
         if let Some(known) = self.claims.get(&namespace, &claim.name_any()) {
-            // That of somebody else is left alone.
+            // A claim of another owner is not changed.
             if let Err(why) = api::claim::check_made_for(&known, pod) {
                 self.record_failure(pod, volume, &why).await;
             }
@@ -70,7 +71,7 @@ impl EphemeralVolumeController {
     }
 }
 
-/// The claim that a volume of a Pod describes; nothing for another type of volume.
+/// Returns the claim of an ephemeral volume, `None` for other types.
 fn claim(pod: &Pod, volume: &Volume) -> Option<PersistentVolumeClaim> {
     let template = volume.ephemeral.as_ref()?.volume_claim_template.clone()?;
     let meta = template.metadata.unwrap_or_default();
@@ -125,7 +126,7 @@ impl Controller for EphemeralVolumeController {
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     pods: SharedInformer<PodSummary>,

@@ -1,5 +1,5 @@
-//! Tokens that were once made by themselves, and that nobody has used for a year, no longer hold; those that nobody misses in
-//! another year go (`pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go`).
+//! Legacy token cleaner: marks auto-generated token Secrets as invalid after a year without use, and deletes them
+//! after another year (`pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go`).
 
 use crate::clients::Clients;
 use crate::clock::Clock;
@@ -15,22 +15,22 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Says since when the use of tokens is noted.
+/// ConfigMap with the date since which the use of tokens is tracked.
 const TRACKING_CONFIG_MAP: &str = "kube-apiserver-legacy-service-account-token-tracking";
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
-/// How long nobody must have used a token (`--legacy-service-account-token-clean-up-period`).
+/// Time without use (`--legacy-service-account-token-clean-up-period`).
 const CLEAN_UP_PERIOD: SignedDuration = SignedDuration::from_hours(365 * 24);
-/// How often anybody looks.
+/// Interval of clean-ups.
 const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 const DAY: &str = "%Y-%m-%d";
 
-/// What becomes of a Secret, if its account names it and no Pod does.
+/// Action on a Secret, if its service account references it and no Pod does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CleanUp {
     Keep,
-    /// Its token holds no longer, as from this day.
+    /// Mark its token as invalid since this day.
     MarkInvalid(String),
     Delete,
 }
@@ -43,7 +43,7 @@ fn clean_up(secret: &Secret, now: Timestamp) -> CleanUp {
     }
     let label = |name: &str| meta.labels.as_ref().and_then(|labels| labels.get(name)).map(String::as_str);
     let past = past.strftime(DAY).to_string();
-    // Days are compared as text, like upstream.
+    // Days are compared as text, as upstream.
     if label(LAST_USED).is_some_and(|day| day >= past.as_str()) {
         return CleanUp::Keep;
     }
@@ -54,7 +54,7 @@ fn clean_up(secret: &Secret, now: Timestamp) -> CleanUp {
     }
 }
 
-/// Whether it has been noted for long enough who uses tokens: since the day after that one.
+/// Returns whether the use of tokens has been tracked for the clean-up period, counted from the day after `since`.
 fn is_tracked_long_enough(since: &str, now: Timestamp) -> bool {
     let day = Date::strptime(DAY, since).ok().and_then(|day| day.tomorrow().ok());
     let began = day.and_then(|day| day.to_zoned(TimeZone::UTC).ok());
@@ -62,14 +62,14 @@ fn is_tracked_long_enough(since: &str, now: Timestamp) -> bool {
 }
 
 struct LegacyTokenCleaner {
-    /// Lists, as all controllers do.
+    /// Client for lists.
     shared: Client,
     client: Client,
     clock: Clock,
 }
 
 impl LegacyTokenCleaner {
-    /// Whether the Secret was made for its account: then the account names it.
+    /// Returns whether the Secret was auto-generated: the service account references it.
     async fn is_automatic(&self, namespace: &str, secret: &Secret) -> Result<bool, kube::Error> {
         let annotation = |name: &str| {
             let annotations = secret.metadata.annotations.as_ref();
@@ -88,7 +88,7 @@ impl LegacyTokenCleaner {
         Ok(fits && account.secrets.iter().flatten().any(|named| named.name == secret.metadata.name))
     }
 
-    /// The specs of a namespace's Pods.
+    /// Returns the specs of a namespace's Pods.
     async fn specs(&self, namespace: &str) -> Result<Vec<Value>, kube::Error> {
         let pods = Api::<Pod>::namespaced(self.shared.clone(), namespace).list(&ListParams::default()).await?;
         Ok(pods.items.into_iter().map(|pod| json!(pod.spec)).collect())
@@ -179,7 +179,7 @@ mod tests {
         check(old, json!({INVALID_SINCE: "2025-06-15"}), CleanUp::Keep);
         check(old, json!({INVALID_SINCE: "2025-06-14"}), CleanUp::Delete);
         check(old, json!({INVALID_SINCE: "once"}), ends());
-        // Somebody misses it.
+        // The token was used after it was marked.
         check(old, json!({INVALID_SINCE: "2024-01-01", LAST_USED: "2026-06-01"}), CleanUp::Keep);
     }
 

@@ -1,8 +1,8 @@
-//! Services of type LoadBalancer get an address of a pool of the node's, where there is no cloud that has load balancers
-//! (`k8s.io/cloud-provider/controllers/service`). The node's rules lead its packets to the Service's endpoints.
+//! Load balancer controller: assigns addresses of a node-local pool to Services of type LoadBalancer, without a cloud
+//! provider (`k8s.io/cloud-provider/controllers/service`). The node's Service rules forward their packets.
 //!
-//! Whoever else gives addresses (MetalLB, say) is not disturbed: a Service that has one keeps it, and one with a
-//! `loadBalancerClass` is another's.
+//! Other controllers, such as MetalLB, are not disturbed: existing addresses are kept, and Services with a
+//! `loadBalancerClass` are ignored.
 
 use crate::clients::Clients;
 use crate::event_recorder::EventRecorder;
@@ -25,34 +25,34 @@ struct LoadBalancerController {
     recorder: EventRecorder,
     pool: Ipv4Net,
     services: SharedInformer<Service>,
-    /// What was assigned, whether the watch has shown it or not.
+    /// Assigned addresses, whether or not the informer has observed them.
     assigned: HashMap<String, Ipv4Addr>,
 }
 
-/// Whether a Service wants an address from here.
+/// Returns whether the Service needs an address of this controller.
 fn needs_address(service: &Service) -> bool {
     let spec = service.spec.as_ref();
     service.metadata.deletion_timestamp.is_none()
         && spec.is_some_and(|s| s.type_.as_deref() == Some("LoadBalancer") && s.load_balancer_class.is_none())
 }
 
-/// What a Service has, by its status: addresses and names.
+/// Returns the ingress points of the status.
 fn ingress(service: &Service) -> &[LoadBalancerIngress] {
     let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     status.and_then(|balancer| balancer.ingress.as_deref()).unwrap_or_default()
 }
 
-/// Its IPv4 addresses.
+/// Returns the IPv4 addresses of the status.
 fn addresses(service: &Service) -> impl Iterator<Item = Ipv4Addr> {
     ingress(service).iter().filter_map(|ingress| ingress.ip.as_ref()?.parse().ok())
 }
 
-/// The address that it asks for.
+/// Returns `spec.loadBalancerIP`.
 fn requested_ip(service: &Service) -> Option<&str> {
     service.spec.as_ref()?.load_balancer_ip.as_deref().filter(|ip| !ip.is_empty())
 }
 
-/// Which address of a pool a Service is to get; nothing if it has what it may have.
+/// Chooses an address of the pool; `None` if the Service needs no new one.
 fn allocate(service: &Service, pool: Ipv4Net, taken: &BTreeSet<Ipv4Addr>) -> Result<Option<Ipv4Addr>, String> {
     let own = addresses(service).find(|ip| pool.contains(ip));
     let others = own.is_none() && !ingress(service).is_empty();
@@ -73,7 +73,7 @@ fn allocate(service: &Service, pool: Ipv4Net, taken: &BTreeSet<Ipv4Addr>) -> Res
 }
 
 impl LoadBalancerController {
-    /// What the other Services have, or were assigned.
+    /// Returns the addresses of other Services.
     fn allocated(&self, but: &str) -> BTreeSet<Ipv4Addr> {
         let assigned = self.assigned.iter().filter(|(key, _)| *key != but).map(|(_, ip)| *ip);
         let all = self.services.all();
@@ -81,7 +81,7 @@ impl LoadBalancerController {
         assigned.chain(shown).collect()
     }
 
-    /// Those that wait for an address.
+    /// Returns the keys of Services without an address.
     fn pending(&self) -> Vec<String> {
         let all = self.services.all().into_iter();
         all.filter(|s| needs_address(s) && addresses(s).next().is_none()).map(|s| key(s.as_ref())).collect()
@@ -118,7 +118,7 @@ impl Controller for LoadBalancerController {
         if let Some(own) = own.as_ref().filter(|_| !after.as_ref().is_some_and(|service| needs_address(service))) {
             self.assigned.remove(own);
         }
-        // What one gives back another may wait for.
+        // A released address can be assigned to a pending Service.
         let others = if had && !has { self.pending() } else { vec![] };
         own.into_iter().chain(others).collect()
     }
@@ -130,14 +130,14 @@ impl Controller for LoadBalancerController {
         };
         match allocate(&service, self.pool, &self.allocated(key)) {
             Ok(Some(ip)) => {
-                // Before it is written: it may be there though the answer is lost.
+                // Record before the write, which may succeed although its answer is lost.
                 self.assigned.insert(key.to_owned(), ip);
                 if let Err(e) = ignore_not_found_or_conflict(self.assign(&service, ip).await) {
                     self.record_failure(&service, &error_message(&e)).await;
                     return Err(e);
                 }
             }
-            // What somebody has written there counts.
+            // The address in the status wins.
             Ok(None) => match addresses(&service).find(|ip| self.pool.contains(ip)) {
                 Some(ip) => drop(self.assigned.insert(key.to_owned(), ip)),
                 None => drop(self.assigned.remove(key)),
@@ -148,7 +148,7 @@ impl Controller for LoadBalancerController {
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informer when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     services: SharedInformer<Service>,
@@ -192,7 +192,7 @@ mod tests {
         check("10.9.8.2", json!([]), &["10.9.8.2"], Err("the address 10.9.8.2 is taken"));
         check("10.9.9.2", json!([]), &[], Err("the address 10.9.9.2 is not one of 10.9.8.0/30"));
         check("fd00::1", json!([]), &[], Err("\"fd00::1\" is not an IPv4 address"));
-        // What somebody else has assigned stays.
+        // An address of another controller is kept.
         check("", json!([{"ip": "192.0.2.9"}]), &[], Ok(None));
         check("", json!([{"hostname": "balancer.example.com"}]), &[], Ok(None));
         check("192.0.2.9", json!([{"ip": "192.0.2.9"}]), &[], Ok(None));

@@ -1,4 +1,4 @@
-//! A namespace that is deleted takes its content along: Pods first, then everything else, then its finalizer
+//! Namespace controller: deletes the content of terminating namespaces, Pods first, then removes the finalizer
 //! (`pkg/controller/namespace/deletion`, with the order of KEP-5080).
 
 mod discovery_cache;
@@ -22,24 +22,25 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The finalizer of ours.
+/// The finalizer in `spec.finalizers`.
 const FINALIZER: &str = "kubernetes";
 
-/// No single event says that content of any kind is gone. While a namespace goes, and only then, it is looked at.
+/// Poll interval while a namespace terminates: no single event tells that its content is gone.
 const BASE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What goes quickly is not reported.
+/// Number of polls before remaining content is reported.
 const UNREPORTED_POLLS: u32 = 3;
 
-/// How many namespaces are looked at at once (upstream's `--concurrent-namespace-syncs`, of which there are ten): one with
-/// much in it, or one whose content nobody can delete, does not keep all others. Each worker has a watch of its own.
+/// Number of namespaces that are synced concurrently (upstream's `--concurrent-namespace-syncs`, 10 by default). A
+/// namespace with much content, or content that cannot be deleted, must not block all others. Each worker has its own
+/// watch.
 const WORKERS: u64 = 4;
 
 struct NamespaceController {
     client: Client,
     discovery_cache: Arc<DiscoveryCache>,
-    /// Which of the [`WORKERS`] this is.
+    /// Number of this worker, below [`WORKERS`].
     worker: u64,
     terminating: HashMap<String, Terminating>,
 }
@@ -102,7 +103,7 @@ impl Controller for NamespaceController {
         let api: Api<Namespace> = Api::all(self.client.clone());
         match api.replace_subresource("finalize", name, &PostParams::default(), &namespace).await {
             Ok(_) => Ok(None),
-            // It is gone, or newer than what is known: the watch tells.
+            // The namespace is deleted or has changed: the watch enqueues it again.
             Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(None),
             Err(e) => Err(e),
         }
@@ -120,14 +121,14 @@ fn has_finalizer(namespace: &Namespace) -> bool {
     finalizers.is_some_and(|f| f.iter().any(|f| f == FINALIZER))
 }
 
-/// What is still there, counted: by resource, and by finalizer.
+/// Number of remaining objects by resource, and by finalizer.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Remaining {
     resources: BTreeMap<String, usize>,
     finalizers: BTreeMap<String, usize>,
-    /// Why content could not be deleted.
+    /// Errors of failed deletions.
     failures: BTreeSet<String>,
-    /// Versions of groups of which nobody knows whether something is left.
+    /// API versions whose discovery failed, so that their content is unknown.
     unknown: Vec<String>,
 }
 
@@ -136,7 +137,7 @@ impl Remaining {
         self.resources.is_empty() && !self.is_blocked()
     }
 
-    /// Whether there is more to it than to wait.
+    /// Returns whether deletion or discovery failed.
     fn is_blocked(&self) -> bool {
         !self.failures.is_empty() || !self.unknown.is_empty()
     }
@@ -151,7 +152,7 @@ impl Remaining {
         }
     }
 
-    /// Upstream's conditions and words (`namespace/deletion/status_condition_utils.go`).
+    /// Returns upstream's conditions (`namespace/deletion/status_condition_utils.go`).
     fn conditions(&self) -> [(&'static str, &'static str, &'static str, String); 5] {
         let list = |counts: &BTreeMap<String, usize>, verb: &str| {
             let counts: Vec<_> =
@@ -204,7 +205,7 @@ impl Remaining {
     }
 }
 
-/// Says in the namespace's status what it waits for, if it does not say so already.
+/// Writes the conditions that have changed.
 async fn update_conditions(client: &Client, namespace: &Namespace, remaining: &Remaining) -> Result<(), kube::Error> {
     let known: Vec<&NamespaceCondition> = namespace.status.iter().flat_map(|s| s.conditions.iter().flatten()).collect();
     let now = Time(Timestamp::now());
@@ -236,11 +237,12 @@ async fn update_conditions(client: &Client, namespace: &Namespace, remaining: &R
     }
 }
 
-/// Deletes what is there; returns what is left. Nothing else is touched before the last Pod is gone: a Pod that
-/// shuts down may need its configuration.
+/// Deletes the content and returns what remains. Other kinds are deleted after the last Pod is gone, because
+/// terminating Pods may need their configuration.
 ///
 /// # Errors
-/// When the API does not answer. What it refuses is told with what is left, and keeps nothing else from going.
+///
+/// If the API does not answer. Rejected deletions are part of the result and do not stop others.
 async fn delete_content(client: &Client, namespace: &str, kinds: &[ApiResource]) -> Result<Remaining, kube::Error> {
     let is_pod = |r: &&ApiResource| r.group.is_empty() && r.plural == "pods";
     let (pods, others): (Vec<_>, Vec<_>) = kinds.iter().partition(is_pod);
@@ -260,7 +262,7 @@ async fn delete_content(client: &Client, namespace: &str, kinds: &[ApiResource])
     Ok(remaining)
 }
 
-/// Deletes all objects of a kind; returns (some of) those that are left.
+/// Deletes all objects of a kind; returns some of those that remain.
 async fn delete_all(
     client: &Client,
     namespace: &str,
@@ -270,7 +272,7 @@ async fn delete_all(
     let some = ListParams::default().limit(500);
     let left = match api.list(&some).await {
         Ok(list) => list,
-        // Discovery still shows what is not served any more.
+        // Discovery still lists a resource that is no longer served.
         Err(e) if is_code(&e, 404) || is_code(&e, 405) => return Ok(vec![]),
         Err(e) => return Err(e),
     };

@@ -1,8 +1,8 @@
-//! Notices nodes that are silent, and keeps their taints in step with their conditions
-//! (`pkg/controller/nodelifecycle`). What these taints do to Pods is `taint_eviction`'s.
+//! Node lifecycle controller: monitors heartbeats of nodes, and keeps their taints in line with their conditions
+//! (`pkg/controller/nodelifecycle`). `taint_eviction` evicts Pods by these taints.
 //!
-//! A heartbeat is a change of the node's Lease or of its `Ready` condition, at the moment when it is seen: clocks of
-//! different machines are never compared.
+//! A heartbeat is a change of the node's Lease or `Ready` condition, timed when it is observed: clocks of different
+//! machines are never compared.
 
 use crate::clients::Clients;
 use crate::event_recorder::EventRecorder;
@@ -23,18 +23,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long a node may be silent (`--node-monitor-grace-period`).
+/// Time without heartbeat after which a node is unknown (`--node-monitor-grace-period`).
 const NODE_MONITOR_GRACE_PERIOD: Duration = Duration::from_secs(50);
-/// How long a node that never posted a status may be silent (`--node-startup-grace-period`).
+/// The same for a node that has never posted a status (`--node-startup-grace-period`).
 const NODE_STARTUP_GRACE_PERIOD: Duration = Duration::from_secs(60);
 
-/// Where nodes keep their Leases.
+/// Namespace of node Leases.
 const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// What a silent node's status says nothing true about any more.
+/// Conditions that become unknown without heartbeats.
 const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// Labels that have an older name, and that.
+/// Labels and their deprecated names.
 const DEPRECATED_LABELS: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 
@@ -42,12 +42,12 @@ struct NodeLifecycle {
     client: Client,
     recorder: EventRecorder,
     nodes: HashMap<String, Node>,
-    /// The uids of nodes of which it was told that they came.
+    /// UIDs of the nodes for which `RegisteredNode` was recorded.
     registered: HashMap<String, String>,
     heartbeats: HashMap<String, Heartbeat>,
 }
 
-/// The last sign of life.
+/// The last heartbeat.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Heartbeat {
     at: Option<Instant>,
@@ -67,14 +67,14 @@ impl NodeLifecycle {
                 let name = key(&node.metadata);
                 let ready_heartbeat = ready(&node).and_then(|c| c.last_heartbeat_time.as_ref()).map(|t| t.0);
                 let heartbeat = self.heartbeats.entry(name.clone()).or_default();
-                // The mark that this controller made is no sign of life.
+                // The `Unknown` status that this controller wrote is no heartbeat.
                 if heartbeat.at.is_none()
                     || (heartbeat.ready != ready_heartbeat && condition(&node, "Ready") != Some("Unknown"))
                 {
                     heartbeat.at = Some(now);
                     heartbeat.ready = ready_heartbeat;
                 }
-                // The longest list of a node's status decides nothing here.
+                // The list of images is large and not used here.
                 if let Some(status) = node.status.as_mut() {
                     status.images = None;
                 }
@@ -97,13 +97,13 @@ impl NodeLifecycle {
         }
     }
 
-    /// Whether some node is ready: where none is, the network is at fault, or the cluster is this one node
-    /// (upstream's master disruption mode).
+    /// Returns whether any node is ready. If none is, the network is at fault, or this is the only node (upstream's
+    /// master disruption mode).
     fn any_is_ready(&self) -> bool {
         self.nodes.values().any(|node| condition(node, "Ready") == Some("True"))
     }
 
-    /// A Lease activates nothing: whoever waits for silence looks at the last heartbeat when his time comes.
+    /// Records the heartbeat. It enqueues no key: the node is requeued for the end of its grace period.
     fn on_lease(&mut self, change: WatchEvent<Lease>, now: Instant) {
         let WatchEvent::Applied(lease) = change else {
             return;
@@ -134,7 +134,7 @@ impl NodeLifecycle {
         self.mark_pods_not_ready(&name).await
     }
 
-    /// Tells of nodes that came and went, each once.
+    /// Records `RegisteredNode` and `RemovingNode` once for each node.
     async fn record_registration_events(&mut self, name: &str) {
         let uid = self.nodes.get(name).map(|node| node.metadata.uid.clone().unwrap_or_default());
         let known = self.registered.get(name).cloned();
@@ -153,7 +153,7 @@ impl NodeLifecycle {
         }
     }
 
-    /// Nobody can say any more that these Pods are ready, so that they must not be sent any requests.
+    /// Sets `Ready` of the node's Pods to false, because their state is unknown (`MarkPodsNotReady`).
     async fn mark_pods_not_ready(&self, node: &str) -> Result<(), kube::Error> {
         let all: Api<Pod> = Api::all(self.client.clone());
         let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
@@ -191,7 +191,7 @@ impl NodeLifecycle {
             return Ok(());
         };
         let taints = if taints.is_empty() { json!(null) } else { json!(taints) };
-        // The list is replaced as a whole: what somebody else wrote meanwhile must not get lost.
+        // The patch replaces the list, so the resource version guards concurrent changes.
         let version = json!({ "resourceVersion": node.metadata.resource_version });
         self.patch(node, json!({ "metadata": version, "spec": { "taints": taints } })).await
     }
@@ -199,7 +199,7 @@ impl NodeLifecycle {
     async fn patch(&self, node: &Node, patch: Value) -> Result<(), kube::Error> {
         let api: Api<Node> = Api::all(self.client.clone());
         match api.patch(&key(&node.metadata), &PatchParams::default(), &Patch::Merge(patch)).await {
-            // A newer node is on its way and activates this again.
+            // The watch delivers the newer node and enqueues it again.
             Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
             other => other.map(drop),
         }
@@ -216,7 +216,7 @@ impl Controller for NodeLifecycle {
             Event::Node(change) => {
                 let before = self.any_is_ready();
                 let keys = self.on_node(change, now);
-                // What the first ready node, or the last one, does concerns all.
+                // The first ready node, or the loss of the last one, affects the taints of all.
                 if before == self.any_is_ready() { keys } else { self.nodes.keys().cloned().collect() }
             }
             Event::Lease(change) => {
@@ -235,7 +235,7 @@ impl Controller for NodeLifecycle {
         self.reconcile_node_labels(node).await?;
         let status = condition(node, "Ready");
         if status == Some("Unknown") {
-            // Its next status says more.
+            // The kubelet's next status ends this state.
             return Ok(None);
         }
         let grace = if status.is_none() { NODE_STARTUP_GRACE_PERIOD } else { NODE_MONITOR_GRACE_PERIOD };
@@ -249,7 +249,7 @@ impl Controller for NodeLifecycle {
     }
 }
 
-/// By what Events call a node.
+/// Returns the reference by which Events name a node.
 fn node_reference(name: &str, uid: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
@@ -264,7 +264,7 @@ fn ready(node: &Node) -> Option<&NodeCondition> {
     node.status.iter().flat_map(|s| s.conditions.iter().flatten()).find(|c| c.type_ == "Ready")
 }
 
-/// The older names of a node's labels that do not say what the newer ones do (`reconcileNodeLabels`).
+/// Returns the deprecated labels that differ from the current ones (`reconcileNodeLabels`).
 fn deprecated_labels(node: &Node) -> BTreeMap<String, String> {
     let labels = node.metadata.labels.iter().flatten();
     let named = labels.filter_map(|(name, value)| {
@@ -274,7 +274,7 @@ fn deprecated_labels(node: &Node) -> BTreeMap<String, String> {
     named.filter(|(old, value)| node.metadata.labels.as_ref().and_then(|l| l.get(old)) != Some(value)).collect()
 }
 
-/// What is true of a silent node.
+/// Returns the conditions of a node without heartbeats.
 fn unknown_conditions(node: &Node, now: Timestamp) -> Vec<NodeCondition> {
     let known: Vec<&NodeCondition> = node.status.iter().flat_map(|s| s.conditions.iter().flatten()).collect();
     let unknown = |name: &str| {

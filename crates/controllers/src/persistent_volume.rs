@@ -1,11 +1,10 @@
-//! Claims to storage and volumes find each other (`pkg/controller/volume/persistentvolume`).
+//! Persistent volume controller: binds claims and volumes (`pkg/controller/volume/persistentvolume`).
 //!
-//! What is to be done with a claim or a volume is decided by [`claim`] and [`volume`], which are pure; [`binding`] and
-//! [`reclaim`] write it, one object at a time, the volume first: whatever is interrupted is found again by what is
-//! written so far.
+//! [`claim`] and [`volume`] decide the next step and are pure; [`binding`] and [`reclaim`] write it, one object at a
+//! time, the volume first. An interrupted sync resumes from the written state.
 //!
-//! **Invariant:** a volume is given to another claim, or its data removed, only when the API, and not what a watch has
-//! shown, says that its claim is gone.
+//! **Invariant:** a volume is bound to another claim, or its data deleted, only if the API itself, not a cache, shows
+//! that its claim is gone.
 
 mod binding;
 mod claim;
@@ -38,7 +37,7 @@ enum Event {
     Class(CacheEvent<StorageClass>),
 }
 
-/// Binds claims and volumes, and does with volumes what is to be done when their claims are gone.
+/// Binds claims and volumes, and reclaims released volumes.
 struct PersistentVolumeController {
     client: Client,
     recorder: EventRecorder,
@@ -49,7 +48,7 @@ struct PersistentVolumeController {
     provisioner: Option<Provisioner>,
 }
 
-/// What is told of an object.
+/// An Event to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RecordedEvent {
     warning: bool,
@@ -67,7 +66,7 @@ impl RecordedEvent {
     }
 }
 
-/// The key of the claim that a volume is for.
+/// Returns the key of the claim in `spec.claimRef`.
 fn claim_key(volume: &PersistentVolume) -> Option<String> {
     let to = reference(volume)?;
     Some(format!("{}/{}", to.namespace.as_deref()?, to.name.as_deref()?))
@@ -78,7 +77,7 @@ fn is_unbound(claim: &PersistentVolumeClaim) -> bool {
 }
 
 impl PersistentVolumeController {
-    /// A claim, and the volumes that it is about.
+    /// Returns the keys of a claim and its volumes.
     fn affected_by_claim(&self, claim: &PersistentVolumeClaim) -> Vec<String> {
         let own = key(claim);
         let named = volume_name(claim).map(str::to_owned);
@@ -87,7 +86,7 @@ impl PersistentVolumeController {
         [own.clone()].into_iter().chain(kept).chain(named).collect()
     }
 
-    /// A volume, the claim that it is for, the claims that name it, and those that it may be for now.
+    /// Returns the keys of a volume, its claim, claims that name it, and claims that it may be bound to.
     fn affected_by_volume(&self, volume: &PersistentVolume) -> Vec<String> {
         let (name, class) = (volume.name_any(), api::claim::class_of_volume(volume));
         let is_free = reference(volume).is_none();
@@ -108,7 +107,7 @@ impl PersistentVolumeController {
     }
 }
 
-/// The keys of claims have their namespace before a slash; those of volumes have none.
+/// Keys of claims contain a namespace and a slash; those of volumes do not.
 impl Controller for PersistentVolumeController {
     type Event = Event;
 
@@ -145,7 +144,7 @@ impl Controller for PersistentVolumeController {
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     pods: SharedInformer<PodSummary>,
@@ -170,7 +169,7 @@ pub(crate) fn run(
     }
 }
 
-/// The first Pod by name that uses the claim and is on no node yet.
+/// Returns the first Pod by name that uses the claim and is not scheduled.
 fn unscheduled_pod(pods: &SharedInformer<PodSummary>, claim: &PersistentVolumeClaim) -> Option<Arc<PodSummary>> {
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let uses = |pod: &PodSummary| {

@@ -1,7 +1,7 @@
-//! Removes Pods that nobody else removes (`pkg/controller/podgc`): terminating ones that have no node, ended ones
-//! beyond a threshold, those of a node that is gone, and terminating ones of a node that is out of service.
+//! Pod garbage collector: deletes terminating Pods without a node, terminated Pods beyond a threshold, Pods of
+//! deleted nodes, and terminating Pods of nodes that are out of service (`pkg/controller/podgc`).
 //!
-//! Upstream looks every 20 s; here each rule is activated by the change that can make it true.
+//! Upstream runs every 20 s; here each rule is enqueued by the changes that it depends on.
 
 use crate::clients::Clients;
 use crate::informer::{CacheEvent, SharedInformer};
@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// For how long a node must be missing before its Pods are orphans.
+/// Time for which a node must be missing before its Pods are orphans (`quarantineTime`).
 const QUARANTINE: Duration = Duration::from_secs(40);
 
 const UNSCHEDULED: &str = "unscheduled terminating Pods";
@@ -31,10 +31,10 @@ struct PodGc {
     client: Client,
     threshold: usize,
     pods: SharedInformer<PodSummary>,
-    /// The nodes, and whether each is out of service.
+    /// The nodes, and whether each has the out-of-service taint.
     nodes: HashMap<String, bool>,
     nodes_listed: bool,
-    /// Nodes that Pods name and nobody has seen, since when.
+    /// Unknown nodes that Pods are bound to, and since when.
     missing: HashMap<String, Instant>,
 }
 
@@ -83,7 +83,7 @@ impl PodGc {
     }
 
     fn excess(&self) -> usize {
-        // Not worth counting while there are not even so many Pods.
+        // Count terminated Pods only if there are more Pods than the threshold.
         if self.threshold == 0 || self.pods.len() <= self.threshold {
             return 0;
         }
@@ -110,7 +110,7 @@ impl PodGc {
         Ok(())
     }
 
-    /// Returns when the next node has been missing for long enough.
+    /// Deletes orphaned Pods. Returns the time until the quarantine of the next node ends.
     async fn gc_orphaned(&mut self, now: Instant) -> Result<Option<Duration>, kube::Error> {
         if !self.nodes_listed {
             return Ok(None);
@@ -139,7 +139,7 @@ impl PodGc {
         Ok(next)
     }
 
-    /// A Pod that is removed without having ended has failed: whoever counts on it must see that first.
+    /// Deletes a Pod. A Pod that is not terminal is marked as failed first, for controllers that count it.
     async fn fail_and_delete(&self, pod: &PodSummary, orphan: bool) -> Result<(), kube::Error> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         let mut status = json!({});
@@ -190,7 +190,7 @@ fn is_out_of_service(node: &Node) -> bool {
     !ready && taints.any(|t| t.key == "node.kubernetes.io/out-of-service")
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     pods: SharedInformer<PodSummary>,

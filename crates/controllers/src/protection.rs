@@ -1,6 +1,7 @@
-//! What stores data is held by a finalizer until nobody uses it any more (`pkg/controller/volume/{pvc,pv,vac}protection`).
+//! Protection of claims, volumes and VolumeAttributesClasses: a finalizer keeps them while they are used
+//! (`pkg/controller/volume/{pvc,pv,vac}protection`).
 //!
-//! What is common to all is here; who uses what is each kind's to say.
+//! This module handles the finalizer; each kind decides whether an object is used.
 
 mod pv;
 mod pvc;
@@ -22,39 +23,39 @@ use std::fmt::Debug;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A kind whose objects are held.
+/// A protected kind.
 pub(crate) trait Protected: Send + Sync {
-    /// The kind.
+    /// The kind's type.
     type Object: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static;
 
-    /// The controller's name.
+    /// Name of the controller.
     const CONTROLLER: &'static str;
 
-    /// What holds them.
+    /// The protection finalizer.
     const FINALIZER: &'static str;
 
-    /// Where an object is written whose key has this namespace.
+    /// Returns the API of the objects in a namespace.
     fn api(client: Client, namespace: &str) -> Api<Self::Object>;
 
-    /// Whether somebody uses it still. That nobody does is not to be taken from what may be old.
+    /// Returns whether the object is used. A negative result must not rely on stale caches.
     fn is_used(&self, client: &Client, object: &Self::Object)
     -> impl Future<Output = Result<bool, kube::Error>> + Send;
 }
 
-/// What concerns the objects.
+/// Event of a protection controller.
 pub(crate) enum Event<K> {
     Object(WatchEvent<K>),
-    /// Somebody no longer uses what has these keys.
+    /// The objects with these keys are no longer used by some user.
     Released(Vec<String>),
-    /// Anybody may no longer use anything.
+    /// Any object may no longer be used.
     All,
 }
 
-/// Lets objects go that are being deleted once nobody uses them.
+/// Removes the finalizer of objects that are being deleted and not used.
 pub(crate) struct ProtectionController<G> {
     client: Client,
     protected: G,
-    /// Those that are being deleted and are held.
+    /// Keys of objects that are being deleted and have the finalizer.
     pending_deletion: HashSet<String>,
 }
 
@@ -72,7 +73,7 @@ impl<G: Protected> ProtectionController<G> {
                         self.pending_deletion.insert(key.clone());
                         vec![key]
                     }
-                    // From before objects were held as they are made.
+                    // The object was created before the API server added the finalizer.
                     (false, false) => vec![key],
                     _ => {
                         self.pending_deletion.remove(&key);
@@ -127,7 +128,7 @@ impl<G: Protected> Controller for ProtectionController<G> {
         } else {
             finalizers.push(G::FINALIZER.to_owned());
         }
-        // It has changed, or gone, meanwhile: the watch says so.
+        // If the object has changed or is gone, the watch enqueues it again.
         ignore_not_found_or_conflict(api.replace(name, &PostParams::default(), &object).await)?;
         Ok(None)
     }

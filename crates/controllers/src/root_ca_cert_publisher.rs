@@ -1,4 +1,4 @@
-//! Every namespace has `kube-root-ca.crt`: what its Pods trust the API server by
+//! Root CA publisher: keeps the ConfigMap `kube-root-ca.crt` in every namespace, by which Pods verify the API server
 //! (`pkg/controller/certificates/rootcacertpublisher`).
 
 use crate::clients::Clients;

@@ -1,4 +1,5 @@
-//! Every namespace has the service account `default` (`pkg/controller/serviceaccount/serviceaccounts_controller.go`).
+//! Service account controller: keeps the service account `default` in every namespace
+//! (`pkg/controller/serviceaccount/serviceaccounts_controller.go`).
 
 use crate::clients::Clients;
 use crate::per_namespace::{NamespacedObject, PerNamespace};
@@ -27,7 +28,7 @@ impl NamespacedObject for DefaultServiceAccount {
         object
     }
 
-    /// Whatever its user wrote into it stays.
+    /// Fields that users have set are kept.
     fn is_up_to_date(&self, _: &ServiceAccount) -> bool {
         true
     }

@@ -1,5 +1,5 @@
-//! ServiceCIDRs are ready once somebody has looked at them, and stay while an address would lose its only range
-//! (`pkg/controller/servicecidrs`).
+//! ServiceCIDR controller: sets the condition `Ready`, and keeps ranges while an allocated address is in no other
+//! range (`pkg/controller/servicecidrs`).
 
 use crate::clients::Clients;
 use crate::watch::{WatchEvent, key, watch, watch_lean};
@@ -19,20 +19,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
-/// Addresses that Services have; those that somebody has noted down for another use hold nothing.
+/// Label of addresses that are allocated for Services. Other IPAddresses do not keep a range.
 const MANAGED_BY_IP_ALLOCATOR: (&str, &str) = ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
-/// A range that goes gives no more addresses, but one may be on its way still (`deletionGracePeriod`).
+/// Time before the finalizer is removed, because an address may just be allocated (`deletionGracePeriod`).
 const DELETION_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 enum Event {
     Range(WatchEvent<ServiceCIDR>),
-    /// An address is gone, or something else may have changed for those that wait.
+    /// An address was released, or the relist may have shown other changes.
     Released,
 }
 
 struct ServiceCidrController {
     client: Client,
-    /// Those that are being deleted, since when as far as is known here.
+    /// Ranges that are being deleted, and when that was observed.
     deleting: HashMap<String, Instant>,
 }
 
@@ -45,14 +45,14 @@ fn name(meta: &ObjectMeta) -> &str {
     meta.name.as_deref().unwrap_or_default()
 }
 
-/// Whether a range lies as a whole in others.
+/// Returns whether other ranges contain the whole range.
 fn is_covered(range: &ServiceCIDR, all: &[ServiceCIDR]) -> bool {
     let others = all.iter().filter(|other| name(&other.metadata) != name(&range.metadata));
     let others: Vec<IpNet> = others.flat_map(networks).collect();
     networks(range).iter().all(|net| others.iter().any(|other| other.contains(net)))
 }
 
-/// Whether one of these addresses has no other range than this one.
+/// Returns whether one of the addresses is in no other range.
 fn has_orphans(range: &ServiceCIDR, all: &[ServiceCIDR], addresses: &[IpAddr]) -> bool {
     let (own, others) = all.iter().partition::<Vec<_>, _>(|other| name(&other.metadata) == name(&range.metadata));
     let is_in = |ranges: &[&ServiceCIDR], ip: &IpAddr| {
@@ -66,7 +66,7 @@ impl ServiceCidrController {
         Api::all(self.client.clone())
     }
 
-    /// Whether it may go: then no address is left alone.
+    /// Returns whether no address would be left without a range.
     async fn can_delete(&self, range: &ServiceCIDR) -> Result<bool, kube::Error> {
         let all = self.ranges().list(&ListParams::default()).await?.items;
         if is_covered(range, &all) {
@@ -82,7 +82,7 @@ impl ServiceCidrController {
         Ok(!has_orphans(range, &all, &addresses))
     }
 
-    /// Writes the condition `Ready`, unless it says so already.
+    /// Sets the condition `Ready` unless it is current.
     async fn set_ready_condition(&self, mut range: ServiceCIDR, ready: bool) -> Result<(), kube::Error> {
         let (status, reason, message) = if ready {
             ("True", "", "Kubernetes Service CIDR is ready")
@@ -125,7 +125,7 @@ impl Controller for ServiceCidrController {
                 if range.metadata.deletion_timestamp.is_some() {
                     self.deleting.entry(key.clone()).or_insert(now);
                 }
-                // One that is new may hold the addresses of those that go.
+                // A new range may contain the addresses of those being deleted.
                 all(&self.deleting).into_iter().chain([key]).collect()
             }
             Event::Range(WatchEvent::Deleted(range)) => {
@@ -146,7 +146,7 @@ impl Controller for ServiceCidrController {
         if range.metadata.deletion_timestamp.is_none() {
             if !held {
                 range.metadata.finalizers.get_or_insert_default().push(FINALIZER.to_owned());
-                // The watch shows it, and then it is told that it is ready.
+                // The watch enqueues the range again, and then it becomes ready.
                 ignore_not_found_or_conflict(self.ranges().replace(key, &PostParams::default(), &range).await)?;
                 return Ok(None);
             }
@@ -174,7 +174,7 @@ impl Controller for ServiceCidrController {
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let ranges = watch_lean(Api::all(clients.shared()), Config::default()).map(Event::Range);
     let addresses = watch::<IPAddress>(Api::all(clients.shared()), Config::default());
-    // An address that comes keeps nothing from deleting that it has not kept before: who waits looks again anyway.
+    // A new address cannot unblock a deletion, and ranges within the grace period are requeued anyway.
     let released = addresses
         .filter_map(|change| async move { (!matches!(change, WatchEvent::Applied(_))).then_some(Event::Released) });
     let events = stream::select(ranges, released).boxed();
@@ -215,7 +215,7 @@ mod tests {
         check(&["10.97.0.0/24"], &[&["10.97.0.0/25"]], &["10.97.0.1", "10.97.0.200"], false, true);
         check(&["10.97.0.0/24", "2001:db8::/64"], &[&["10.97.0.0/16"]], &["10.97.0.1"], false, false);
         check(&["10.97.0.0/24", "2001:db8::/64"], &[&["10.97.0.0/16"]], &["2001:db8::1"], false, true);
-        // Bits of a host do not count.
+        // Host bits are ignored.
         check(&["10.97.0.7/24"], &[], &["10.97.0.1"], false, true);
     }
 }

@@ -1,7 +1,7 @@
-//! Deletes running Pods from nodes with a taint of effect `NoExecute` that they do not tolerate, or no longer
-//! (`pkg/controller/tainteviction`).
+//! Taint eviction controller: deletes Pods from nodes with NoExecute taints that they do not tolerate, or no longer
+//! tolerate (`pkg/controller/tainteviction`).
 //!
-//! How long a Pod tolerates a taint counts from when this controller first sees both, as upstream.
+//! As upstream, the toleration time starts when this controller observes the Pod and the taint.
 
 use crate::clients::Clients;
 use crate::event_recorder::EventRecorder;
@@ -27,11 +27,11 @@ struct TaintEviction {
     client: Client,
     recorder: EventRecorder,
     pods: SharedInformer<PodSummary>,
-    /// The taints of nodes that end Pods; nodes without any are left out.
+    /// The NoExecute taints of nodes, without nodes that have none.
     taints: HashMap<String, Vec<Taint>>,
-    /// Pods that go unless something changes, since when.
+    /// Pods with a pending eviction, and since when.
     scheduled: HashMap<String, Instant>,
-    /// The UIDs of Pods that were deleted here: what is heard of them until that is seen is old.
+    /// UIDs of the Pods that were evicted: later events of the informer are outdated.
     deleted: HashMap<String, String>,
 }
 
@@ -40,7 +40,7 @@ enum Event {
     Node(WatchEvent<Node>),
 }
 
-/// For how long these taints are tolerated; `None` for ever.
+/// Returns how long the taints are tolerated, `None` for ever (`getMinTolerationTime`).
 fn min_toleration_time(taints: &[Taint], tolerations: &[Toleration]) -> Option<Duration> {
     let mut least = None;
     for taint in taints {
@@ -72,7 +72,7 @@ impl TaintEviction {
         if affected && self.deleted.get(&name) != Some(&pod.uid) { vec![name] } else { vec![] }
     }
 
-    /// The Pods on a node.
+    /// Returns the keys of the Pods on a node.
     fn pods_on(&self, node: &str) -> Vec<String> {
         let all = self.pods.all().into_iter().filter(|pod| pod.node.as_deref() == Some(node));
         all.map(|pod| informer::key(pod.as_ref())).collect()
@@ -89,7 +89,7 @@ impl TaintEviction {
                 let all = node.spec.and_then(|s| s.taints).unwrap_or_default();
                 self.set_taints(&key(&node.metadata), all.into_iter().filter(|t| t.effect == "NoExecute").collect())
             }
-            // Its Pods are garbage, and not this controller's.
+            // The Pod garbage collector deletes its Pods.
             WatchEvent::Deleted(node) => self.set_taints(&key(&node.metadata), vec![]),
             WatchEvent::Listed(names) => {
                 let gone: Vec<String> = self.taints.keys().filter(|name| !names.contains(*name)).cloned().collect();
@@ -98,7 +98,7 @@ impl TaintEviction {
         }
     }
 
-    /// Gives the Pods that are affected.
+    /// Replaces the taints of a node. Returns the keys of affected Pods.
     fn set_taints(&mut self, node: &str, taints: Vec<Taint>) -> Vec<String> {
         let before = if taints.is_empty() {
             self.taints.remove(node)
@@ -111,7 +111,7 @@ impl TaintEviction {
         self.pods_on(node)
     }
 
-    /// The condition first: whoever counts on the Pod sees why it goes.
+    /// Evicts a Pod. The condition is written first, so that observers see the reason.
     async fn evict(&self, pod: &PodSummary) -> Result<(), kube::Error> {
         let (name, key) = (pod.name.as_str(), informer::key(pod));
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
@@ -166,7 +166,7 @@ impl Controller for TaintEviction {
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     pods: SharedInformer<PodSummary>,
@@ -174,7 +174,7 @@ pub(crate) fn run(
 ) -> impl Future<Output = ()> + Send {
     let nodes = watch(Api::all(clients.shared()), Config::default()).map(Event::Node);
     let events = stream::select(pods.subscribe().map(Event::Pod), nodes).boxed();
-    // As upstream: it has the rights of the controller that taints.
+    // As upstream, it uses the identity of the node lifecycle controller.
     let client = clients.for_service_account("node-controller");
     let controller = TaintEviction {
         recorder: EventRecorder::new(client.clone(), COMPONENT),
@@ -220,7 +220,7 @@ mod tests {
         check(&["a", "b"], &["a", "b:30"], Some(30));
         check(&["a", "b"], &["a:60"], Some(0));
         check(&["a"], &["a:-5"], Some(0));
-        // The first one that matches speaks.
+        // The first matching toleration applies.
         check(&["a"], &["*", "a:60"], None);
         check(&["a"], &["a:60", "*"], Some(60));
     }

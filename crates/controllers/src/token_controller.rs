@@ -1,7 +1,7 @@
-//! Secrets of the type `kubernetes.io/service-account-token` are given a token of the account that they name, and go with it
-//! (`pkg/controller/serviceaccount/tokens_controller.go`).
+//! Token controller: issues tokens for Secrets of type `kubernetes.io/service-account-token`, and deletes these with
+//! their service account (`pkg/controller/serviceaccount/tokens_controller.go`).
 //!
-//! Who holds the key of the tokens is no affair of the controller: it is given a [`TokenMaker`].
+//! The controller has no access to the signing key; it uses a [`TokenMaker`].
 
 use crate::clients::Clients;
 use crate::watch::{WatchEvent, key, watch};
@@ -23,27 +23,27 @@ const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 const SERVICE_ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
-/// Whom a token stands for, and the Secret that it dies with.
+/// Subject of a token, and the Secret that it is bound to.
 #[derive(Debug, Clone, Copy)]
 pub struct Bearer<'a> {
-    /// The account's namespace, which is the Secret's as well.
+    /// Namespace of the service account and the Secret.
     pub namespace: &'a str,
-    /// The account's name.
+    /// Name of the service account.
     pub account: &'a str,
-    /// The account's SERVICE_ACCOUNT_UID.
+    /// UID of the service account.
     pub uid: &'a str,
-    /// The Secret's name.
+    /// Name of the Secret.
     pub secret: &'a str,
 }
 
 type Make = dyn Fn(Bearer<'_>) -> Option<String> + Send + Sync;
 
-/// Whoever makes tokens. Clones are the same.
+/// Issues tokens. Clones share the implementation.
 #[derive(Clone)]
 pub struct TokenMaker(Arc<Make>);
 
 impl TokenMaker {
-    /// One that gives a token, or none when it cannot just now.
+    /// Creates an issuer from a function that returns a token, or `None` if that fails.
     pub fn new(make: impl Fn(Bearer<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }
@@ -67,9 +67,9 @@ struct TokenController {
     secrets: HashMap<String, Box<Secret>>,
     /// UIDs by `namespace/name`.
     accounts: HashMap<String, String>,
-    /// Whether all accounts have been seen once.
+    /// Whether the initial list of the service accounts is complete.
     listed: bool,
-    /// Accounts that may name Secrets which have gone, by the Secrets' keys.
+    /// Service accounts that may reference deleted Secrets, by the keys of the Secrets.
     deleted_secrets: HashMap<String, String>,
 }
 
@@ -78,7 +78,7 @@ fn annotation<'a>(secret: &'a Secret, name: &str) -> &'a str {
     annotations.and_then(|all| all.get(name)).map_or("", String::as_str)
 }
 
-/// The key of the account that a Secret names.
+/// Returns the key of the service account that a Secret names.
 fn account_of(secret: &Secret) -> String {
     let namespace = secret.metadata.namespace.as_deref().unwrap_or_default();
     format!("{namespace}/{}", annotation(secret, SERVICE_ACCOUNT_NAME))
@@ -132,19 +132,19 @@ impl TokenController {
         naming.map(|(key, _)| key.clone()).collect()
     }
 
-    /// The SERVICE_ACCOUNT_UID of the account that a Secret is of, if it is there.
+    /// Returns the UID of the Secret's service account, if it exists.
     async fn uid(&self, namespace: &str, secret: &Secret) -> Result<Option<String>, kube::Error> {
         let (name, wanted) = (annotation(secret, SERVICE_ACCOUNT_NAME), annotation(secret, SERVICE_ACCOUNT_UID));
         let fits = |uid: &String| wanted.is_empty() || uid == wanted;
         if let Some(uid) = self.accounts.get(&account_of(secret)).filter(|uid| fits(uid)) {
             return Ok(Some(uid.clone()));
         }
-        // It may have been made just now.
+        // The watch may not have delivered a new service account yet.
         let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
         Ok(api.get_opt(name).await?.and_then(|account| account.metadata.uid).filter(fits))
     }
 
-    /// The Secret with all that it should hold, unless it holds that already.
+    /// Returns the Secret with token, namespace and CA certificate; `None` if it has them already.
     fn with_token_data(
         &self,
         namespace: &str,
@@ -176,7 +176,7 @@ impl TokenController {
         Ok(Some(new))
     }
 
-    /// An account does not name what is no longer there.
+    /// Removes the reference to a deleted Secret from its service account.
     async fn remove_secret_reference(&self, account: &str, secret: &str) -> Result<(), kube::Error> {
         let Some((namespace, name)) = account.split_once('/') else { return Ok(()) };
         if !self.accounts.contains_key(account) {
@@ -189,7 +189,7 @@ impl TokenController {
             return Ok(());
         }
         object.secrets.iter_mut().for_each(|secrets| secrets.retain(|reference| !is_it(reference)));
-        // A conflict is tried again: nothing else tells of it.
+        // A conflict must be retried: no event enqueues the key again.
         match api.replace(name, &PostParams::default(), &object).await {
             Err(e) if worker::is_code(&e, 404) => Ok(()),
             other => other.map(drop),
@@ -226,17 +226,17 @@ impl Controller for TokenController {
             return Ok(None);
         };
         if secret.metadata.deletion_timestamp.is_none()
-            && let Some(with_token_data) = self.with_token_data(namespace, name, secret, &uid)?
+            && let Some(updated) = self.with_token_data(namespace, name, secret, &uid)?
         {
-            // It has changed, or gone, meanwhile: the watch says so.
-            ignore_not_found_or_conflict(api.replace(name, &PostParams::default(), &with_token_data).await)?;
+            // If the object has changed or is gone, the watch enqueues it again.
+            ignore_not_found_or_conflict(api.replace(name, &PostParams::default(), &updated).await)?;
         }
         Ok(None)
     }
 }
 
 pub(crate) async fn run(clients: Clients, maker: TokenMaker, root_ca: Option<String>, stop: CancellationToken) {
-    // As upstream's, it acts for the whole of the controller manager: it is there before there are other accounts.
+    // As upstream, it uses the controller manager's identity: it runs before service accounts exist.
     let client = clients.shared();
     let of_type = Config::default().fields(&format!("type={SERVICE_ACCOUNT_TOKEN}"));
     let secrets = watch(Api::all(client.clone()), of_type).map(Event::Secret);

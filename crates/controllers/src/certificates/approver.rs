@@ -1,4 +1,5 @@
-//! Kubelets that may ask for certificates have their requests approved (`pkg/controller/certificates/approver`).
+//! Approves client certificate requests of kubelets that are allowed to have them
+//! (`pkg/controller/certificates/approver`).
 
 use super::csr::{KUBELET_CLIENT, ParsedCsr};
 use super::{affected_requests, certificate_of, condition, has};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// After so long it is asked again whether somebody may by now.
+/// Interval of access reviews of a request that is not allowed.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 struct CsrApprover {
@@ -21,7 +22,7 @@ struct CsrApprover {
     requests: SharedInformer<CertificateSigningRequest>,
 }
 
-/// Whether it may be one to be approved here.
+/// Returns whether the request is an undecided one of the kubelet client signer.
 fn is_approvable(request: &CertificateSigningRequest) -> bool {
     request.spec.signer_name == KUBELET_CLIENT
         && certificate_of(request).is_none()
@@ -29,7 +30,7 @@ fn is_approvable(request: &CertificateSigningRequest) -> bool {
         && !has(request, "Denied")
 }
 
-/// What whoever asks must be allowed, and what is said when they are: first for a certificate of one's own.
+/// Subresource to review access to, and message of the approval. The one for the own certificate comes first.
 const RECOGNIZERS: [(&str, &str); 2] = [
     ("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."),
     ("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."),
@@ -66,7 +67,7 @@ impl CsrApprover {
         conditions.push(condition("Approved", "AutoApproved", message.to_owned()));
         let name = request.metadata.name.as_deref().unwrap_or_default();
         let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());
-        // It has changed, or gone, meanwhile: the watch says so.
+        // If the object has changed or is gone, the watch enqueues it again.
         ignore_not_found_or_conflict(api.replace_subresource("approval", name, &PostParams::default(), &new).await)
     }
 }
@@ -95,12 +96,12 @@ impl Controller for CsrApprover {
                 return Ok(None);
             }
         }
-        // Nothing tells when somebody is given the right.
+        // No event tells when access is granted.
         Ok(Some(RETRY_INTERVAL))
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informer when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     requests: SharedInformer<CertificateSigningRequest>,

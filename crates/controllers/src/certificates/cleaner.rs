@@ -1,6 +1,6 @@
-//! Requests go some time after they are settled, or when nobody looks at them (`pkg/controller/certificates/cleaner`).
+//! Deletes old CertificateSigningRequests (`pkg/controller/certificates/cleaner`).
 //!
-//! Upstream looks every hour; here each has its moment.
+//! Upstream checks hourly; here each request is requeued for its expiry.
 
 use super::{affected_requests, certificate_of, conditions, has};
 use crate::clients::Clients;
@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use x509_parser::pem::parse_x509_pem;
 
-/// How long one stays that was signed, denied, or failed.
+/// Time after which approved, denied and failed requests are deleted.
 const SETTLED_EXPIRATION: SignedDuration = SignedDuration::from_hours(1);
-/// How long one stays of which nobody has said anything.
+/// Time after which pending requests are deleted.
 const PENDING_EXPIRATION: SignedDuration = SignedDuration::from_hours(24);
 
 struct CsrCleaner {
@@ -25,14 +25,14 @@ struct CsrCleaner {
     requests: SharedInformer<CertificateSigningRequest>,
 }
 
-/// When the certificate ends.
+/// Returns the end of the certificate's validity.
 fn not_after(pem: &[u8]) -> Option<Timestamp> {
     let (_, pem) = parse_x509_pem(pem).ok()?;
     let certificate = pem.parse_x509().ok()?;
     Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
 }
 
-/// When it goes; `None` for one that stays.
+/// Returns when the request is to be deleted, `None` if it is kept.
 fn expires_at(request: &CertificateSigningRequest) -> Option<Timestamp> {
     let after = |time: Timestamp, lasts: SignedDuration| time.checked_add(lasts).ok();
     if conditions(request).next().is_none() {
@@ -74,7 +74,7 @@ impl Controller for CsrCleaner {
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informer when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     requests: SharedInformer<CertificateSigningRequest>,

@@ -1,4 +1,4 @@
-//! What a request for a certificate says, and whether its signer takes that (`pkg/apis/certificates/helpers.go`).
+//! Parses certificate requests and validates them against their signer (`pkg/apis/certificates/helpers.go`).
 
 use api::certificate::subject_user;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequestSpec;
@@ -8,21 +8,21 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::pem::parse_x509_pem;
 use x509_parser::prelude::FromDer;
 
-/// Clients of the API server.
+/// Client certificates for the API server.
 pub(super) const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
-/// Kubelets as clients of the API server.
+/// Client certificates of kubelets for the API server.
 pub(super) const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-/// Kubelets as servers.
+/// Serving certificates of kubelets.
 const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
-/// Anything, for whoever knows what it is good for. It cannot be asked for in version 1.
+/// Certificates without guarantees. The v1 API does not accept this signer.
 const LEGACY: &str = "kubernetes.io/legacy-unknown";
 
-/// Signers that sign here.
+/// Signers that [`super::signer`] implements.
 pub(super) const SIGNERS: [&str; 4] = [CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY];
 
 const NODE: &str = "system:node:";
 
-/// What a request says.
+/// The validated part of a request.
 #[derive(Debug, Default)]
 pub(super) struct ParsedCsr {
     pub(super) common_name: String,
@@ -36,8 +36,11 @@ pub(super) struct ParsedCsr {
 }
 
 impl ParsedCsr {
+    /// Parses a PKCS#10 request in PEM.
+    ///
     /// # Errors
-    /// When it is none.
+    ///
+    /// If the request is malformed.
     pub(super) fn parse(request: &[u8]) -> Result<Self, String> {
         let failed = |e: &dyn std::fmt::Display| format!("unable to parse csr: {e}");
         let (_, pem) = parse_x509_pem(request).map_err(|e| failed(&e))?;
@@ -62,7 +65,7 @@ impl ParsedCsr {
         Ok(all)
     }
 
-    /// Why a signer does not sign it; upstream's words.
+    /// Returns why the signer rejects the request, with upstream's messages.
     pub(super) fn validate(&self, spec: &CertificateSigningRequestSpec) -> Result<(), String> {
         if let Some(why) = &self.subject_error {
             return Err(why.clone());
@@ -125,7 +128,7 @@ fn client(uses: &[String]) -> Result<(), String> {
     }
 }
 
-/// Only keys of RSA encipher others.
+/// Requires exactly these usages. Key encipherment is optional, because only RSA keys support it.
 fn exactly(uses: &[String], purpose: &str) -> Result<(), String> {
     let uses: BTreeSet<&str> = uses.iter().map(String::as_str).collect();
     let mut wanted = BTreeSet::from(["digital signature", "key encipherment", purpose]);

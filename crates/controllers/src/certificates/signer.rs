@@ -1,4 +1,4 @@
-//! What is approved is signed, by Kubernetes' own signers (`pkg/controller/certificates/signer`).
+//! Signs approved requests of Kubernetes' own signers (`pkg/controller/certificates/signer`).
 
 use super::csr::{ParsedCsr, SIGNERS};
 use super::{Order, Signer, affected_requests, certificate_of, condition, conditions, has};
@@ -15,12 +15,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// No certificate holds for longer (`--cluster-signing-duration`).
+/// Maximum validity (`--cluster-signing-duration`).
 const MAX_DURATION: SignedDuration = SignedDuration::from_hours(8760);
 const MIN_DURATION: SignedDuration = SignedDuration::from_mins(10);
-/// A certificate holds from a moment ago, for clocks that are behind.
+/// Time by which certificates are backdated, for clocks that are behind.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
-/// One that holds for less than this ends no earlier for it.
+/// Certificates with a shorter validity are extended by the backdating.
 const SHORT_DURATION: SignedDuration = SignedDuration::from_hours(8);
 
 struct CsrSigner {
@@ -29,7 +29,7 @@ struct CsrSigner {
     requests: SharedInformer<CertificateSigningRequest>,
 }
 
-/// Whether it is to be signed here.
+/// Returns whether the request is approved and unsigned.
 fn is_due(request: &CertificateSigningRequest) -> bool {
     let failed = conditions(request).any(|c| c.type_ == "Failed" && c.status == "True");
     SIGNERS.contains(&request.spec.signer_name.as_str())
@@ -39,7 +39,7 @@ fn is_due(request: &CertificateSigningRequest) -> bool {
         && !failed
 }
 
-/// From when to when a certificate holds for which so many seconds are asked.
+/// Returns the validity for the requested duration in seconds.
 fn validity(seconds: Option<i32>, now: Timestamp) -> (Timestamp, Timestamp) {
     let asked = seconds.map(|seconds| SignedDuration::from_secs(seconds.into()));
     let lasts = asked.unwrap_or(MAX_DURATION).clamp(MIN_DURATION, MAX_DURATION);
@@ -48,7 +48,7 @@ fn validity(seconds: Option<i32>, now: Timestamp) -> (Timestamp, Timestamp) {
 }
 
 impl CsrSigner {
-    /// The request with its certificate, or with why there will be none.
+    /// Returns the request with its certificate, or with a `Failed` condition.
     fn signed(&self, request: &CertificateSigningRequest) -> Result<CertificateSigningRequest, String> {
         let (spec, now) = (&request.spec, Timestamp::now());
         let mut new = request.clone();
@@ -80,13 +80,13 @@ impl Controller for CsrSigner {
         let Some(request) = self.requests.get_by_key(key).filter(|request| is_due(request)) else { return Ok(None) };
         let signed = self.signed(&request).map_err(|why| kube::Error::Service(why.into()))?;
         let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());
-        // It has changed, or gone, meanwhile: the watch says so.
+        // If the object has changed or is gone, the watch enqueues it again.
         ignore_not_found_or_conflict(api.replace_status(key, &PostParams::default(), &signed).await)?;
         Ok(None)
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informer when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     signer: Signer,

@@ -1,4 +1,4 @@
-//! Which Job a CronJob starts now, if any, and what its status says (`syncCronJob`).
+//! Decides which Job a CronJob starts, and its status (`syncCronJob`).
 
 use super::schedule_times::{NeverScheduled, ScheduleTimes};
 use super::template::job_name;
@@ -12,23 +12,23 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A CronJob and its Jobs.
+/// Snapshot of a CronJob and its Jobs.
 pub(super) struct CronJobSnapshot<'a> {
     pub(super) cron: &'a CronJob,
     pub(super) spec: &'a CronJobSpec,
-    /// Those that it controls.
+    /// The Jobs that the CronJob controls.
     pub(super) jobs: &'a [Arc<Job>],
-    /// UIDs of those that were running, and are not there any more.
+    /// UIDs of active Jobs that no longer exist.
     pub(super) missing: &'a HashSet<String>,
-    /// Whether its schedule has just changed: then it waits for the next time. Whatever brings it up before that counts
-    /// what was missed of the new schedule since the last Job (`updateCronJob`).
+    /// Whether the schedule has just changed: the sync waits for its next time. An earlier sync for another reason
+    /// counts missed times of the new schedule since the last Job (`updateCronJob`).
     pub(super) changed: bool,
-    /// What clocks show where it says nothing.
+    /// Time zone of schedules without `timeZone`.
     pub(super) zone: &'a TimeZone,
     pub(super) now: Timestamp,
 }
 
-/// What is told.
+/// An Event to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RecordedEvent {
     pub(super) warning: bool,
@@ -36,34 +36,34 @@ pub(super) struct RecordedEvent {
     pub(super) message: String,
 }
 
-/// What is to be done.
+/// What a sync does.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// As it is before a Job is started.
+    /// The status before a Job is started.
     pub(super) status: CronJobStatus,
     pub(super) events: Vec<RecordedEvent>,
     pub(super) start: Option<JobStart>,
-    /// When to look again without a change.
+    /// Delay of the next sync without an event.
     pub(super) requeue_after: Option<Duration>,
 }
 
-/// A Job that is started.
+/// A Job to start.
 #[derive(Debug, PartialEq)]
 pub(super) struct JobStart {
-    /// For when it is.
+    /// Its scheduled time.
     pub(super) at: Timestamp,
-    /// Those that give way to it.
+    /// Active Jobs that it replaces.
     pub(super) replaces: Vec<ObjectReference>,
 }
 
-/// How a Job has ended, if it has.
+/// Returns the type of the condition that finished the Job.
 pub(super) fn finished_condition(job: &Job) -> Option<&str> {
     let mut conditions = job.status.as_ref()?.conditions.iter().flatten();
     let end = conditions.find(|c| matches!(c.type_.as_str(), "Complete" | "Failed") && c.status == "True");
     end.map(|condition| condition.type_.as_str())
 }
 
-/// The oldest of those that have ended beyond those that are kept (`cleanupFinishedJobs`).
+/// Returns the oldest finished Jobs beyond the history limits (`cleanupFinishedJobs`).
 pub(super) fn jobs_beyond_history_limits(spec: &CronJobSpec, jobs: &[Arc<Job>]) -> Vec<Arc<Job>> {
     let limits = [("Complete", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)];
     let mut jobs_beyond_history_limits = Vec::new();
@@ -71,7 +71,7 @@ pub(super) fn jobs_beyond_history_limits(spec: &CronJobSpec, jobs: &[Arc<Job>]) 
         let Some(limit) = limit else { continue };
         let mut all: Vec<&Arc<Job>> = jobs.iter().filter(|job| finished_condition(job) == Some(end)).collect();
         let started = |job: &Job| job.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0);
-        // Those that never started come last.
+        // Jobs that never started are last.
         all.sort_by_key(|job| (started(job).is_none(), started(job), job.metadata.name.clone()));
         let count = all.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
         jobs_beyond_history_limits.extend(all.into_iter().take(count).cloned());
@@ -87,7 +87,7 @@ fn uid(job: &Job) -> &str {
     job.metadata.uid.as_deref().unwrap_or_default()
 }
 
-/// The Job is running no more.
+/// Removes a Job from the active list (`deleteFromActiveList`).
 pub(super) fn delete_from_active_list(status: &mut CronJobStatus, uid: &str) {
     let active = status.active.take().unwrap_or_default();
     let left: Vec<_> = active.into_iter().filter(|job| job.uid.as_deref() != Some(uid)).collect();
@@ -95,7 +95,7 @@ pub(super) fn delete_from_active_list(status: &mut CronJobStatus, uid: &str) {
 }
 
 impl CronJobSnapshot<'_> {
-    /// `status` is what is known of it.
+    /// Plans a sync from the current status.
     pub(super) fn plan(&self, status: CronJobStatus) -> Plan {
         let mut plan = Plan { status, events: Vec::new(), start: None, requeue_after: None };
         self.sync_active_jobs(&mut plan);
@@ -113,7 +113,7 @@ impl CronJobSnapshot<'_> {
         plan
     }
 
-    /// What has become of the Jobs.
+    /// Updates the active list and the last successful time.
     fn sync_active_jobs(&self, plan: &mut Plan) {
         for job in self.jobs {
             let name = job.metadata.name.as_deref().unwrap_or_default();
@@ -148,7 +148,7 @@ impl CronJobSnapshot<'_> {
         }
     }
 
-    /// When Jobs are started, unless nothing is to be; what is to be told then.
+    /// Returns time zone and schedule; an error is an Event, or `None` if the CronJob is suspended.
     fn schedule(&self) -> Result<(TimeZone, Schedule), Option<RecordedEvent>> {
         let zone = match self.spec.time_zone.as_deref() {
             None => self.zone.clone(),
@@ -167,7 +167,7 @@ impl CronJobSnapshot<'_> {
         Ok((zone, schedule))
     }
 
-    /// The moment after which times count.
+    /// Returns the time after which scheduled times count.
     fn earliest(&self) -> Timestamp {
         let status = self.cron.status.as_ref();
         let last = status.and_then(|status| status.last_schedule_time.as_ref()).map(|time| time.0);
@@ -179,7 +179,7 @@ impl CronJobSnapshot<'_> {
         let (now, earliest) = (self.now, self.earliest());
         let deadline = self.spec.starting_deadline_seconds.map(SignedDuration::from_secs);
         let latest = deadline.and_then(|deadline| now.checked_sub(deadline).ok());
-        // What is too late is not among what has come: upstream has an event for it (`MissSchedule`) that it never tells.
+        // Times before the starting deadline are skipped. Upstream's Event `MissSchedule` for them is unreachable.
         let come = match times.most_recent(latest.map_or(earliest, |latest| earliest.max(latest)), now) {
             Ok(come) => come,
             Err(NeverScheduled) => {

@@ -1,32 +1,32 @@
-//! Which times of a schedule have come, and when the next one does (`mostRecentScheduleTime`).
+//! Scheduled times that have passed, and the next one (`mostRecentScheduleTime`).
 
 use api::cron::Schedule;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
-/// Clocks of machines differ: that much later than on time nobody looks too early.
+/// Delay after a scheduled time, for clock skew (`nextScheduleDelta`).
 const CLOCK_SKEW_DELTA: SignedDuration = SignedDuration::from_millis(100);
-/// More missed times than these are told.
+/// Number of missed times above which a warning is recorded.
 const MAX_MISSED_TIMES: i64 = 100;
 
-/// A schedule, as clocks of a zone show it.
+/// A schedule in a time zone.
 #[derive(Debug)]
 pub(super) struct ScheduleTimes<'a> {
     pub(super) schedule: &'a Schedule,
     pub(super) zone: &'a TimeZone,
 }
 
-/// What has come since some moment.
+/// The most recent scheduled time since a start time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MostRecentTime {
-    /// The last time that has come.
+    /// The most recent time, if one has passed.
     pub(super) last: Option<Timestamp>,
-    /// How many may have, about.
+    /// Approximate number of missed times.
     pub(super) missed: i64,
 }
 
-/// It never comes: the 31st of February.
+/// The schedule has no time, such as 31 February.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NeverScheduled;
 
@@ -41,7 +41,7 @@ impl ScheduleTimes<'_> {
         self.schedule.next(after, self.zone)
     }
 
-    /// What has come after `since`, up to now.
+    /// Returns the most recent scheduled time after `since` and up to `now`.
     pub(super) fn most_recent(&self, since: Timestamp, now: Timestamp) -> Result<MostRecentTime, NeverScheduled> {
         let first = self.next(since).ok_or(NeverScheduled)?;
         if now < first {
@@ -51,8 +51,8 @@ impl ScheduleTimes<'_> {
         if now < second {
             return Ok(MostRecentTime { last: Some(first), missed: 0 });
         }
-        // How many have been missed is told from the pause between the first two. The last of them is looked for one
-        // pause earlier, for those schedules whose pauses differ.
+        // Estimate the number of missed times from the interval of the first two. Search for the last one from an
+        // interval earlier, because intervals may differ.
         let pause = second.duration_since(first).as_secs().max(1);
         let missed = now.duration_since(first).as_secs() / pause + 1;
         let from = SignedDuration::from_secs((missed - 2).saturating_mul(pause));
@@ -65,7 +65,7 @@ impl ScheduleTimes<'_> {
         Ok(MostRecentTime { last, missed })
     }
 
-    /// How long until the next time (`nextScheduleTimeDuration`).
+    /// Returns the time until the next scheduled time (`nextScheduleTimeDuration`).
     pub(super) fn until_next(&self, since: Timestamp, now: Timestamp) -> Option<Duration> {
         let from = match self.most_recent(since, now) {
             Ok(MostRecentTime { last: Some(last), .. }) => last,

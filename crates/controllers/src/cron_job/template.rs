@@ -1,4 +1,4 @@
-//! A Job as a CronJob's template has it.
+//! Jobs of a CronJob's template.
 
 use crate::pod_control::new_controller_ref;
 use jiff::Timestamp;
@@ -6,15 +6,15 @@ use jiff::tz::TimeZone;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Says for when a Job is.
+/// Annotation of a Job: its scheduled time.
 const CRONJOB_SCHEDULED_TIMESTAMP: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// What the Job for a moment is called: after the minute, so that it is not made twice.
+/// Returns the Job's name, which contains the scheduled minute, so that it is not created twice (`getJobName`).
 pub(super) fn job_name(cron: &CronJob, at: Timestamp) -> String {
     format!("{}-{}", cron.metadata.name.as_deref().unwrap_or_default(), at.as_second() / 60)
 }
 
-/// The Job for a moment.
+/// Returns the Job for a scheduled time (`getJobFromTemplate2`).
 pub(super) fn job_from_template(cron: &CronJob, at: Timestamp) -> Job {
     let spec = cron.spec.clone().unwrap_or_default();
     let zone = spec.time_zone.as_deref().and_then(|zone| TimeZone::get(zone).ok()).unwrap_or(TimeZone::UTC);
@@ -35,7 +35,7 @@ pub(super) fn job_from_template(cron: &CronJob, at: Timestamp) -> Job {
     }
 }
 
-/// As Go shows it (RFC 3339): without an offset it is `Z`.
+/// Formats as Go's RFC 3339: UTC is `Z`.
 fn format_rfc3339(at: Timestamp, zone: TimeZone) -> String {
     let local = at.to_zoned(zone);
     let offset = if local.offset().seconds() == 0 { "Z" } else { "%:z" };

@@ -1,4 +1,4 @@
-//! What the status of a PodDisruptionBudget says (`trySync`).
+//! Status of a PodDisruptionBudget (`trySync`).
 
 use crate::clock::truncate_to_seconds;
 use crate::int_or_string::{Rounding, scaled_value};
@@ -10,11 +10,11 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A Pod that was evicted and is still there after that is sync again.
+/// Time after which an evicted Pod that still exists counts as healthy again (`DeletionTimeout`).
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
-/// Whether the budget must know how many Pods their controllers want.
+/// Returns whether the budget depends on the scale of the Pods' controllers.
 pub(super) fn needs_scale(spec: &PodDisruptionBudgetSpec) -> bool {
     spec.max_unavailable.is_some() || matches!(spec.min_available, Some(IntOrString::String(_)))
 }
@@ -22,13 +22,13 @@ pub(super) fn needs_scale(spec: &PodDisruptionBudgetSpec) -> bool {
 #[derive(Debug)]
 pub(super) struct BudgetSync {
     pub(super) status: PodDisruptionBudgetStatus,
-    /// Pods that were evicted and did not go.
+    /// Evicted Pods that were not deleted in time.
     pub(super) not_deleted: Vec<Arc<PodSummary>>,
-    /// When the next of those that were evicted is sync again.
+    /// When the first entry of `disruptedPods` expires.
     pub(super) requeue_at: Option<Timestamp>,
 }
 
-/// `pods` are those that the budget selects, `scale` how many their controllers want, where it must know.
+/// Computes the status. `pods` are those that the budget selects, `scale` the expected scale if [`needs_scale`].
 pub(super) fn sync_budget(
     budget: &PodDisruptionBudget,
     spec: &PodDisruptionBudgetSpec,
@@ -57,7 +57,7 @@ pub(super) fn sync_budget(
         current_healthy: healthy,
         desired_healthy: desired,
         expected_pods: expected,
-        // While there are no Pods, none of the first may go before it was sync.
+        // Without Pods no disruption is allowed: a first Pod must be counted before it can be evicted.
         disruptions_allowed: if expected > 0 { left.max(0) } else { 0 },
         disrupted_pods: Some(disrupted).filter(|pods| !pods.is_empty()),
         observed_generation: budget.metadata.generation,
@@ -69,7 +69,7 @@ pub(super) fn sync_budget(
     BudgetSync { status, not_deleted, requeue_at }
 }
 
-/// The status when it is not known how many there should be: none may go.
+/// Returns the status if the expected number of Pods is unknown: no disruption is allowed (`failSafe`).
 pub(super) fn failed_status(budget: &PodDisruptionBudget, why: String, now: Timestamp) -> PodDisruptionBudgetStatus {
     let mut status = budget.status.clone().unwrap_or_default();
     status.disruptions_allowed = 0;
@@ -77,7 +77,7 @@ pub(super) fn failed_status(budget: &PodDisruptionBudget, why: String, now: Time
     status
 }
 
-/// How many there should be, and how many of them must be healthy.
+/// Returns the expected number of Pods, and the desired number of healthy ones.
 fn expected_and_desired(spec: &PodDisruptionBudgetSpec, pods: &[Arc<PodSummary>], scale: i32) -> (i32, i32) {
     let all = i32::try_from(pods.len()).unwrap_or(i32::MAX);
     match (&spec.max_unavailable, &spec.min_available) {
@@ -129,7 +129,7 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"generation": 3}, "spec": spec, "status": status})).unwrap()
     }
 
-    /// Expected, desired, healthy, allowed.
+    /// Checks expected, desired and healthy Pods, and allowed disruptions.
     #[track_caller]
     fn check(spec: Value, pods: &[Arc<PodSummary>], scale: i32, expected: [i32; 4]) {
         let budget = budget(spec, Value::Null);

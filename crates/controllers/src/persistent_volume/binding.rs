@@ -1,4 +1,4 @@
-//! Writing what was decided for a claim, its volume first.
+//! Writes the planned step of a claim, its volume first.
 
 use super::claim::{self, ClaimContext};
 use super::provisioner::Provisioner;
@@ -15,12 +15,12 @@ use kube::{Api, Resource, ResourceExt};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How soon what the watch has not shown yet is looked at again.
+/// Delay before a sync with stale input is repeated.
 const SOON: Duration = Duration::from_millis(100);
 
 pub(super) type SyncResult = Result<Option<Duration>, kube::Error>;
 
-/// What others have changed meanwhile is decided upon anew.
+/// Requeues the key if a write met a concurrent change.
 pub(super) fn ignore_stale(result: Result<(), kube::Error>) -> SyncResult {
     match result {
         Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(Some(SOON)),
@@ -41,7 +41,7 @@ impl PersistentVolumeController {
         self.recorder.record(&of.object_ref(&()), event.warning, event.reason, &event.message).await;
     }
 
-    /// Brings a claim forward.
+    /// Syncs a claim.
     pub(super) async fn sync_claim(&self, claim: &Arc<PersistentVolumeClaim>) -> SyncResult {
         let (volumes, classes) = (self.volumes.all(), self.classes.all());
         let pod = unscheduled_pod(&self.pods, claim);
@@ -57,7 +57,7 @@ impl PersistentVolumeController {
         ignore_stale(written)
     }
 
-    /// A claim without a volume. That it is lost is told once.
+    /// Sets the phase of an unbound claim. The loss of a volume is reported once.
     async fn mark_unbound(
         &self,
         claim: &PersistentVolumeClaim,
@@ -87,7 +87,7 @@ impl PersistentVolumeController {
         api.replace_status(&claim.name_any(), &PostParams::default(), &written).await.map(drop)
     }
 
-    /// A class that came after the claim is its class, too (KEP-3333).
+    /// Assigns the default class to an older claim (KEP-3333).
     async fn assign_default_class(&self, claim: &PersistentVolumeClaim, class: String) -> Result<(), kube::Error> {
         let mut claim = claim.clone();
         claim.spec.get_or_insert_default().storage_class_name = Some(class);
@@ -95,7 +95,7 @@ impl PersistentVolumeController {
         api.replace(&claim.name_any(), &PostParams::default(), &claim).await.map(drop)
     }
 
-    /// Writes what is missing of a binding: a reference and a phase on either side.
+    /// Writes the missing parts of a binding: references and phases of volume and claim.
     async fn bind(&self, volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
         let (name, params) = (volume.name_any(), PostParams::default());
         let volume = match bind(volume, claim) {
@@ -108,7 +108,7 @@ impl PersistentVolumeController {
         let spec = volume.spec.unwrap_or_default();
         status.phase = Some("Bound".to_owned());
         status.access_modes = spec.access_modes;
-        // Later it is who makes it grow that tells how large it is.
+        // The capacity is set once: a resize updates it later.
         status.capacity = status.capacity.or(spec.capacity);
         status.current_volume_attributes_class_name =
             status.current_volume_attributes_class_name.or(spec.volume_attributes_class_name);
@@ -152,7 +152,7 @@ impl PersistentVolumeController {
         self.volumes().replace_status(&written.name_any(), &PostParams::default(), &written).await
     }
 
-    /// Has a volume made for a claim, by Podium itself or by whoever else the class names.
+    /// Provisions a volume by Podium's provisioner, or waits for an external one.
     async fn provision(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
         const FAILED: &str = "ProvisioningFailed";
         let name = class_of_claim(claim);
@@ -162,7 +162,7 @@ impl PersistentVolumeController {
         };
         let provisioner = class.provisioner.as_str();
         let own = self.provisioner.as_ref().filter(|own| own.name() == provisioner);
-        // What is in the tree upstream is for clouds.
+        // Upstream's in-tree provisioners are not supported.
         if own.is_none() && (provisioner == NO_PROVISIONER || provisioner.starts_with("kubernetes.io/")) {
             let message = format!("no volume plugin matched name: {provisioner}");
             return self.mark_unbound(claim, "Pending", Some(RecordedEvent::warning(FAILED, message))).await;
@@ -189,7 +189,7 @@ impl PersistentVolumeController {
         }
     }
 
-    /// Another node may do (`rescheduleProvisioning`); its Pod's user is told by the scheduler.
+    /// Clears the selected node, so that the scheduler can choose another (`rescheduleProvisioning`).
     async fn reschedule_provisioning(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
         let mut claim = claim.clone();
         let selected = claim.metadata.annotations.as_mut().and_then(|all| all.remove(SELECTED_NODE));
@@ -221,7 +221,7 @@ impl PersistentVolumeController {
     ) -> Result<(), ProvisionError> {
         let volume = own.make(claim, class).await.map_err(ProvisionError::Unsupported)?;
         match self.volumes().create(&PostParams::default(), &volume).await {
-            // Made before, by who was interrupted then.
+            // Created by an interrupted sync.
             Err(e) if is_code(&e, 409) => return Ok(()),
             made => made.map_err(ProvisionError::Request)?,
         };
@@ -231,9 +231,9 @@ impl PersistentVolumeController {
     }
 }
 
-/// Why no volume was made.
+/// Why provisioning failed.
 enum ProvisionError {
-    /// It cannot be made as it is asked for.
+    /// The request is not supported.
     Unsupported(String),
     Request(kube::Error),
 }

@@ -1,4 +1,4 @@
-//! What is to be done for a claim: pure (`syncClaim`).
+//! Decides the next step for a claim (`syncClaim`); pure.
 
 use super::{RecordedEvent, is_unbound};
 use api::claim::{
@@ -10,26 +10,26 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// What is known beside the claim.
+/// Input besides the claim.
 pub(super) struct ClaimContext<'a> {
     pub(super) volumes: &'a [Arc<PersistentVolume>],
     pub(super) classes: &'a [Arc<StorageClass>],
-    /// A Pod that uses the claim and is on no node yet.
+    /// Name of an unscheduled Pod that uses the claim.
     pub(super) pod: Option<&'a str>,
 }
 
 /// The next step for a claim.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
-    /// It waits.
+    /// The claim stays pending.
     Wait(Option<RecordedEvent>),
-    /// It named no class, and there is one for such claims.
+    /// Set the default class on a claim without a class.
     AssignDefaultClass(String),
-    /// It gets this volume, or has it.
+    /// Bind the claim to this volume, or complete the binding.
     Bind(Arc<PersistentVolume>),
-    /// A volume is to be made.
+    /// Provision a volume.
     Provision,
-    /// The volume that it had is lost, and with it what was in it.
+    /// The claim's volume is lost with its data.
     Lost(RecordedEvent),
 }
 
@@ -64,7 +64,7 @@ fn plan_bound_claim(claim: &PersistentVolumeClaim, context: &ClaimContext<'_>) -
     }
 }
 
-/// Its user has chosen the volume.
+/// Plans a claim whose `spec.volumeName` was set by its user.
 fn plan_prebound_claim(claim: &PersistentVolumeClaim, name: &str, context: &ClaimContext<'_>) -> Step {
     let Some(volume) = volume(context, name) else { return Step::Wait(None) };
     if reference(volume).is_some() && !is_for(volume, claim) {
@@ -110,7 +110,7 @@ fn waits_for_consumer(class: &StorageClass) -> bool {
     class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
 }
 
-/// Of several that are marked the newest, and of several that are as new the first by name.
+/// Returns the newest default class; of equally new ones the first by name.
 fn default_class(classes: &[Arc<StorageClass>]) -> Option<String> {
     const MARK: &str = "storageclass.kubernetes.io/is-default-class";
     let marked = classes.iter().filter(|class| annotation(&class.metadata, MARK) == Some("true"));

@@ -1,4 +1,4 @@
-//! Writing what was decided for a volume, and what becomes of it after its claim.
+//! Writes the planned step of a volume, and reclaims released volumes.
 
 use super::binding::{SyncResult, ignore_stale};
 use super::provisioner::FINALIZER;
@@ -10,11 +10,11 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use std::sync::Arc;
 
-/// Podium starts no Pod to empty a volume; upstream has long advised against it.
+/// There is no recycler, which upstream has deprecated.
 const NO_RECYCLER: &str = "No recycler plugin found for the volume!";
 
 impl PersistentVolumeController {
-    /// Brings a volume forward.
+    /// Syncs a volume.
     pub(super) async fn sync_volume(&self, volume: &Arc<PersistentVolume>) -> SyncResult {
         let claim = claim_key(volume).and_then(|key| self.claims.get_by_key(&key));
         let written = match volume::plan(volume, claim.as_deref()) {
@@ -32,7 +32,7 @@ impl PersistentVolumeController {
         ignore_stale(written)
     }
 
-    /// The claim of a volume is gone, or has another volume: what the watch has shown is not enough to say so.
+    /// Reclaims a volume whose claim is gone or has another volume, after confirming that in the API.
     async fn release(&self, volume: &PersistentVolume) -> Result<(), kube::Error> {
         let name = volume.name_any();
         let claim = match reference(volume) {
@@ -45,7 +45,7 @@ impl PersistentVolumeController {
             return Err(stale());
         }
         let newest = match phase(&newest) {
-            // What has failed stays so for its user to see, while it is tried again.
+            // A failed volume stays failed while the deletion is retried.
             Some("Released" | "Failed") => newest,
             _ => self.write_phase(newest, "Released", None).await?,
         };
@@ -56,7 +56,7 @@ impl PersistentVolumeController {
         }
     }
 
-    /// What is kept is nobody's to hold.
+    /// Removes the finalizer of a retained volume.
     async fn keep(&self, volume: PersistentVolume) -> Result<(), kube::Error> {
         if volume.finalizers().iter().any(|held| held == FINALIZER) {
             self.let_go(volume).await?;
@@ -69,13 +69,13 @@ impl PersistentVolumeController {
         self.volumes().replace(&volume.name_any(), &PostParams::default(), &volume).await
     }
 
-    /// Removes what a volume holds, and the volume.
+    /// Deletes a volume's data, then the volume.
     async fn delete(&self, volume: PersistentVolume) -> Result<(), kube::Error> {
         const FAILED: &str = "VolumeFailedDelete";
         let name = volume.name_any();
         let Some(own) = self.provisioner.as_ref().filter(|own| own.provisioned(&volume)) else {
             if annotation(&volume.metadata, PROVISIONED_BY).is_some_and(|by| !by.starts_with("kubernetes.io/")) {
-                // Whoever made it removes it.
+                // The external provisioner that created it deletes it.
                 return Ok(());
             }
             let why =
@@ -109,7 +109,7 @@ impl PersistentVolumeController {
     }
 }
 
-/// Something has changed meanwhile: as if a write had met it.
+/// Returns a conflict, as if a write had failed.
 fn stale() -> kube::Error {
     let status = kube::core::Status::failure("the claim or its volume has changed", "Conflict").with_code(409);
     kube::Error::Api(Box::new(status))

@@ -1,4 +1,4 @@
-//! Tables: a claim or a volume and what is known beside it in, the next step out.
+//! Table tests: a claim or volume with its context, and the next step.
 #![expect(clippy::needless_pass_by_value, reason = "rows of a table read better without references")]
 
 use super::claim::{self, ClaimContext};
@@ -8,7 +8,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// `change` is merged over the object, two levels deep.
+/// Merges `change` over the object, two levels deep.
 fn changed(mut object: Value, change: Value) -> Value {
     for (part, fields) in change.as_object().expect("an object") {
         match (object[part].as_object_mut(), fields.as_object()) {
@@ -46,7 +46,7 @@ fn of(uid: &str) -> Value {
     json!({"namespace": "x", "name": "c", "uid": uid})
 }
 
-/// The step in one line.
+/// Formats a step.
 #[track_caller]
 fn check(claim: PersistentVolumeClaim, volumes: Vec<PersistentVolume>, classes: Vec<StorageClass>, expected: &str) {
     check_with(claim, volumes, classes, None, expected);

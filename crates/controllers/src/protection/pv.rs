@@ -1,4 +1,4 @@
-//! PvProtection stay while they are bound to a claim.
+//! PersistentVolume protection: volumes are kept while they are bound to a claim.
 
 use super::{Event, Protected, ProtectionController};
 use crate::clients::Clients;

@@ -1,4 +1,4 @@
-//! PvcProtection to storage stay while a Pod that is on a node has them for a volume, whether it has ended or not.
+//! PersistentVolumeClaim protection: claims are kept while a scheduled Pod, terminal or not, uses them.
 
 use super::{Event, Protected, ProtectionController};
 use crate::clients::Clients;
@@ -17,7 +17,8 @@ struct PvcProtection {
     pods: SharedInformer<PodSummary>,
 }
 
-/// Whether the Pod uses the claim. Its kubelet sees it only once it is on a node, and starts none whose claim goes.
+/// Returns whether the Pod uses the claim. Only scheduled Pods count: the kubelet starts no Pod whose claim is being
+/// deleted.
 fn uses(pod: &PodSummary, claim: &PersistentVolumeClaim) -> bool {
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let owner = controller_of(claim.metadata.owner_references.as_deref().unwrap_or_default());
@@ -27,7 +28,7 @@ fn uses(pod: &PodSummary, claim: &PersistentVolumeClaim) -> bool {
             || (!pod.is_shut_down && pod.ephemeral_claims.iter().any(|made| made == name) && is_its_own()))
 }
 
-/// The keys of claims that a Pod may use.
+/// Returns the keys of claims that a Pod may use.
 fn used_claims(pod: &PodSummary) -> Vec<String> {
     if pod.node.is_none() {
         return vec![];
@@ -36,7 +37,7 @@ fn used_claims(pod: &PodSummary) -> Vec<String> {
     pod.claims.iter().map(|(_, claim)| claim).chain(own).map(|claim| format!("{}/{claim}", pod.namespace)).collect()
 }
 
-/// The keys of claims that a Pod used before, and does not any more.
+/// Returns the keys of claims that a Pod no longer uses.
 fn released(seen: &CacheEvent<PodSummary>) -> Option<Vec<String>> {
     let CacheEvent::Changed { before, after } = seen else { return None };
     let still = after.as_ref().map(|pod| used_claims(pod)).unwrap_or_default();
@@ -60,13 +61,13 @@ impl Protected for PvcProtection {
         if self.pods.in_namespace(namespace).iter().any(|pod| uses(pod, claim)) {
             return Ok(true);
         }
-        // A Pod that was made just now may not have been seen.
+        // The informer may not have observed a new Pod yet.
         let all = Api::<Pod>::namespaced(client.clone(), namespace).list(&ListParams::default()).await?;
         Ok(all.items.into_iter().any(|pod| uses(&PodSummary::from_pod(pod), claim)))
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     pods: SharedInformer<PodSummary>,
@@ -117,7 +118,7 @@ mod tests {
         check(json!({"spec.nodeName": ""}), "c", "-", false);
         check(json!({"status.phase": "Succeeded"}), "c", "-", true);
         check(gone.clone(), "c", "-", true);
-        // One that was made for it counts as long as its kubelet has to do with it, and only for the one that it was made for.
+        // The claim of an ephemeral volume counts until the kubelet is done with the Pod, and only for its own Pod.
         check(json!({}), "p-b", "1", true);
         check(json!({}), "p-b", "2", false);
         check(gone, "p-b", "1", false);

@@ -1,4 +1,4 @@
-//! VacProtection of volume attributes stay while a volume has one, or a claim asks for one.
+//! VolumeAttributesClass protection: classes are kept while a volume or a claim uses them.
 
 use super::{Event, Protected, ProtectionController};
 use crate::clients::Clients;
@@ -18,7 +18,7 @@ fn has_class(volume: &PersistentVolume, class: &str) -> bool {
     volume.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref()) == Some(class)
 }
 
-/// Whether a claim asks for the class, has it, or is on its way to it.
+/// Returns whether the claim requests the class, has it, or is being modified to it.
 fn uses_class(claim: &PersistentVolumeClaim, class: &str) -> bool {
     let (spec, status) = (claim.spec.as_ref(), claim.status.as_ref());
     let asked = spec.and_then(|spec| spec.volume_attributes_class_name.as_deref());
@@ -52,7 +52,7 @@ impl Protected for VacProtection {
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let classes = watch(Api::all(clients.shared()), Config::default()).map(Event::Object);
-    // While no class waits, which is most of the time, these concern nothing.
+    // These events have no effect unless a class is pending deletion.
     let volumes = watch::<PersistentVolume>(Api::all(clients.shared()), Config::default()).map(|_| Event::All);
     let claims = watch::<PersistentVolumeClaim>(Api::all(clients.shared()), Config::default()).map(|_| Event::All);
     let events = stream::select(classes, stream::select(volumes, claims)).boxed();
