@@ -1,9 +1,10 @@
-//! CronJobs: Jobs that are started again and again, when their time has come (`pkg/controller/cronjob`).
+//! CronJob controller (`pkg/controller/cronjob`).
 //!
-//! What is to be done is decided by [`plan`], what time has come by [`missed`]; here it is carried out, and told.
+//! [`plan`] decides which Job to start, [`schedule_times`] which scheduled times have passed; this module writes the
+//! result and records Events.
 
-mod missed;
 mod plan;
+mod schedule_times;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
-use plan::{Facts, Start, drop_active, excess};
+use plan::{CronJobSnapshot, JobStart, delete_from_active_list, jobs_beyond_history_limits};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,20 +37,20 @@ enum Event {
     Job(CacheEvent<Job>),
 }
 
-struct CronJobs {
+struct CronJobController {
     client: Client,
     recorder: EventRecorder,
     clock: Clock,
     known: SharedInformer<CronJob>,
     jobs: SharedInformer<Job>,
-    /// Writes of Jobs, and of CronJobs.
-    pod_expectations: Expectations,
+    /// Expectations of Job writes, and of CronJob status writes.
+    job_expectations: Expectations,
     status_expectations: Expectations,
-    /// Those whose schedule has changed since they were reconciled.
+    /// CronJobs whose schedule has changed since their last sync.
     changed: HashSet<String>,
 }
 
-impl Controller for CronJobs {
+impl Controller for CronJobController {
     type Event = Event;
     const NAME: &'static str = "CronJobs";
 
@@ -64,7 +65,7 @@ impl Controller for CronJobs {
             }
             Event::CronJob(CacheEvent::Changed { before, .. }) => {
                 for gone in before.iter().map(|cron| key(cron.as_ref())) {
-                    self.pod_expectations.delete(&gone);
+                    self.job_expectations.delete(&gone);
                     self.status_expectations.delete(&gone);
                     self.changed.remove(&gone);
                 }
@@ -89,7 +90,7 @@ impl Controller for CronJobs {
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(cron) = self.known.get_by_key(key).filter(|_| self.jobs.has_synced()) else { return Ok(None) };
         let Some(spec) = cron.spec.as_ref() else { return Ok(None) };
-        let remaining_wait = self.pod_expectations.remaining_wait(key, self.jobs.resource_version(), now);
+        let remaining_wait = self.job_expectations.remaining_wait(key, self.jobs.resource_version(), now);
         let remaining_wait =
             remaining_wait.or_else(|| self.status_expectations.remaining_wait(key, self.known.resource_version(), now));
         if remaining_wait.is_some() {
@@ -99,26 +100,27 @@ impl Controller for CronJobs {
         jobs.retain(|job| owner(job).is_some_and(|owner| Some(&owner.uid) == cron.metadata.uid.as_ref()));
         let mut status = cron.status.clone().unwrap_or_default();
         let mut expected = ExpectedVersion::default();
-        for old in excess(spec, &jobs) {
-            // That one could not be deleted is no reason to start none.
-            if self.delete(&cron, &old.object_ref(&()), &mut expected).await.is_ok() {
-                drop_active(&mut status, old.metadata.uid.as_deref().unwrap_or_default());
+        for old in jobs_beyond_history_limits(spec, &jobs) {
+            // A failed deletion does not prevent the next start.
+            if self.delete_job(&cron, &old.object_ref(&()), &mut expected).await.is_ok() {
+                delete_from_active_list(&mut status, old.metadata.uid.as_deref().unwrap_or_default());
             }
         }
-        let missing = self.missing(&status, &jobs).await?;
+        let missing = self.missing_active_jobs(&status, &jobs).await?;
         let (zone, changed) = (self.clock.zone(), self.changed.remove(key));
-        let facts = Facts { cron: &cron, spec, jobs: &jobs, missing: &missing, changed, zone, now: self.clock.now() };
-        let mut plan = facts.plan(status);
-        for told in &plan.told {
-            self.recorder.record(&cron.object_ref(&()), told.warning, told.reason, &told.message).await;
+        let snapshot =
+            CronJobSnapshot { cron: &cron, spec, jobs: &jobs, missing: &missing, changed, zone, now: self.clock.now() };
+        let mut plan = snapshot.plan(status);
+        for event in &plan.events {
+            self.recorder.record(&cron.object_ref(&()), event.warning, event.reason, &event.message).await;
         }
         let started = match &plan.start {
-            Some(start) => self.start(&cron, start, &mut plan.status, &mut expected).await,
+            Some(start) => self.start_job(&cron, start, &mut plan.status, &mut expected).await,
             None => Ok(()),
         };
-        self.pod_expectations.set(key, expected, now);
-        self.report(key, &cron, plan.status, now).await?;
-        started.map(|()| plan.again)
+        self.job_expectations.set(key, expected, now);
+        self.update_status(key, &cron, plan.status, now).await?;
+        started.map(|()| plan.requeue_after)
     }
 }
 
@@ -130,14 +132,18 @@ fn namespace(cron: &CronJob) -> &str {
     cron.metadata.namespace.as_deref().unwrap_or_default()
 }
 
-impl CronJobs {
+impl CronJobController {
     fn api(&self, cron: &CronJob) -> Api<Job> {
         Api::namespaced(self.client.clone(), namespace(cron))
     }
 
-    /// UIDs of those that were running, and are not there any more. The watch of Jobs may be behind that of CronJobs:
-    /// what it does not show is asked for.
-    async fn missing(&self, status: &CronJobStatus, jobs: &[Arc<Job>]) -> Result<HashSet<String>, kube::Error> {
+    /// Returns the UIDs of active Jobs that do not exist. The Job informer may lag behind that of CronJobs, so
+    /// missing Jobs are looked up in the API.
+    async fn missing_active_jobs(
+        &self,
+        status: &CronJobStatus,
+        jobs: &[Arc<Job>],
+    ) -> Result<HashSet<String>, kube::Error> {
         let mut missing = HashSet::new();
         for active in status.active.iter().flatten() {
             let Some(uid) = active.uid.clone() else { continue };
@@ -153,8 +159,8 @@ impl CronJobs {
         Ok(missing)
     }
 
-    /// Deletes a Job with its Pods, and tells so.
-    async fn delete(
+    /// Deletes a Job with its Pods and records an Event.
+    async fn delete_job(
         &self,
         cron: &CronJob,
         job: &ObjectReference,
@@ -179,33 +185,33 @@ impl CronJobs {
         }
     }
 
-    /// Starts a Job, after those have gone that give way to it, and notes it in the status.
-    async fn start(
+    /// Starts a Job after deleting those that it replaces, and adds it to the status.
+    async fn start_job(
         &self,
         cron: &CronJob,
-        start: &Start,
+        start: &JobStart,
         status: &mut CronJobStatus,
         expected: &mut ExpectedVersion,
     ) -> Result<(), kube::Error> {
-        for job in &start.instead_of {
-            self.delete(cron, job, expected).await?;
-            drop_active(status, job.uid.as_deref().unwrap_or_default());
+        for job in &start.replaces {
+            self.delete_job(cron, job, expected).await?;
+            delete_from_active_list(status, job.uid.as_deref().unwrap_or_default());
         }
-        let (about, job) = (cron.object_ref(&()), template::job(cron, start.at));
+        let (about, job) = (cron.object_ref(&()), template::job_from_template(cron, start.at));
         let made = match self.api(cron).create(&PostParams::default(), &job).await {
             Ok(made) => {
                 let name = made.metadata.name.as_deref().unwrap_or_default();
                 self.recorder.record(&about, false, "SuccessfulCreate", &format!("Created job {name}")).await;
                 made
             }
-            // A namespace that goes takes all with it.
+            // The namespace controller deletes the rest.
             Err(e) if is_namespace_terminating(&e) => return Ok(()),
             Err(e) if is_code(&e, 409) => {
-                // It was made before, and could not be noted; or it is somebody else's.
+                // The Job was created in an interrupted sync, or belongs to another owner.
                 let there = self.api(cron).get_opt(job.metadata.name.as_deref().unwrap_or_default()).await?;
                 let mine = |job: &Job| owner(job).map(|owner| &owner.uid) == cron.metadata.uid.as_ref();
                 let Some(there) = there.filter(mine) else { return Ok(()) };
-                if plan::ended(&there).is_some() {
+                if plan::finished_condition(&there).is_some() {
                     status.last_schedule_time = Some(Time(start.at));
                     return Ok(());
                 }
@@ -224,8 +230,8 @@ impl CronJobs {
         Ok(())
     }
 
-    /// Writes the status, if it is another.
-    async fn report(
+    /// Writes the status if it has changed.
+    async fn update_status(
         &mut self,
         key: &str,
         cron: &CronJob,
@@ -246,14 +252,14 @@ impl CronJobs {
                 self.status_expectations.set(key, expected, now);
                 Ok(())
             }
-            // It has changed, or gone, meanwhile: the watch says so.
+            // If the object has changed or is gone, the watch enqueues it again.
             Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
             Err(e) => Err(e),
         }
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     jobs: SharedInformer<Job>,
@@ -264,18 +270,18 @@ pub(crate) fn run(
     let events = stream::select(known.subscribe().map(Event::CronJob), jobs.subscribe().map(Event::Job)).boxed();
     let watched = known.clone().run(Api::all(clients.shared()), |cron| cron, stop.clone());
     let client = clients.for_service_account("cronjob-controller");
-    let controller = CronJobs {
+    let controller = CronJobController {
         recorder: EventRecorder::new(client.clone(), COMPONENT),
         client,
         clock,
         known,
         jobs,
-        pod_expectations: Expectations::default(),
+        job_expectations: Expectations::default(),
         status_expectations: Expectations::default(),
         changed: HashSet::new(),
     };
     let works = worker::run(controller, events, stop);
-    // What they do at once is large: it lies on the heap.
+    // The future is large, so it is boxed.
     Box::pin(async move {
         futures::join!(watched, works);
     })

@@ -1,4 +1,5 @@
-//! The claims of ephemeral volumes are made for their Pods, and go with them (`pkg/controller/volume/ephemeral`, KEP-1698).
+//! Ephemeral volume controller: creates the claims of generic ephemeral volumes, owned by their Pods
+//! (`pkg/controller/volume/ephemeral`, KEP-1698).
 
 use crate::clients::Clients;
 use crate::event_recorder::EventRecorder;
@@ -20,8 +21,8 @@ enum Event {
     Claim(CacheEvent<PersistentVolumeClaim>),
 }
 
-/// Makes claims.
-struct Ephemeral {
+/// Creates claims for Pods.
+struct EphemeralVolumeController {
     client: Client,
     recorder: EventRecorder,
     pods: SharedInformer<PodSummary>,
@@ -32,9 +33,9 @@ fn needs_claims(pod: &PodSummary) -> bool {
     pod.active && !pod.ephemeral_claims.is_empty()
 }
 
-impl Ephemeral {
-    /// The Pods that have a claim of this name.
-    fn whose(&self, claim: &PersistentVolumeClaim) -> Vec<String> {
+impl EphemeralVolumeController {
+    /// Returns the keys of the Pods that use a claim of this name.
+    fn pods_of_claim(&self, claim: &PersistentVolumeClaim) -> Vec<String> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         let pods = self.pods.in_namespace(&namespace).into_iter();
         pods.filter(|pod| needs_claims(pod) && pod.ephemeral_claims.contains(&name))
@@ -42,13 +43,13 @@ impl Ephemeral {
             .collect()
     }
 
-    async fn make(&self, pod: &Pod, volume: &Volume) -> Result<(), kube::Error> {
+    async fn create_claim(&self, pod: &Pod, volume: &Volume) -> Result<(), kube::Error> {
         let Some(claim) = claim(pod, volume) else { return Ok(()) };
         let namespace = pod.namespace().unwrap_or_default();
         if let Some(known) = self.claims.get(&namespace, &claim.name_any()) {
-            // That of somebody else is left alone.
+            // A claim of another owner is not changed.
             if let Err(why) = api::claim::check_made_for(&known, pod) {
-                self.tell(pod, volume, &why).await;
+                self.record_failure(pod, volume, &why).await;
             }
             return Ok(());
         }
@@ -57,29 +58,29 @@ impl Ephemeral {
             Err(e) if is_code(&e, 409) => Ok(()),
             Err(e) => {
                 let why = format!("create PVC {}: {}", claim.name_any(), error_message(&e));
-                self.tell(pod, volume, &why).await;
+                self.record_failure(pod, volume, &why).await;
                 Err(e)
             }
             Ok(_) => Ok(()),
         }
     }
 
-    async fn tell(&self, pod: &Pod, volume: &Volume, why: &str) {
+    async fn record_failure(&self, pod: &Pod, volume: &Volume, why: &str) {
         let message = format!("ephemeral volume {}: {why}", volume.name);
         self.recorder.record(&pod.object_ref(&()), true, "FailedBinding", &message).await;
     }
 }
 
-/// The claim that a volume of a Pod describes; nothing for another type of volume.
+/// Returns the claim of an ephemeral volume, `None` for other types.
 fn claim(pod: &Pod, volume: &Volume) -> Option<PersistentVolumeClaim> {
     let template = volume.ephemeral.as_ref()?.volume_claim_template.clone()?;
-    let marks = template.metadata.unwrap_or_default();
+    let meta = template.metadata.unwrap_or_default();
     Some(PersistentVolumeClaim {
         metadata: ObjectMeta {
             name: api::claim::name_of(pod.metadata.name.as_deref()?, volume),
             namespace: pod.metadata.namespace.clone(),
-            annotations: marks.annotations,
-            labels: marks.labels,
+            annotations: meta.annotations,
+            labels: meta.labels,
             owner_references: Some(vec![OwnerReference {
                 block_owner_deletion: Some(true),
                 ..pod.controller_owner_ref(&())?
@@ -91,7 +92,7 @@ fn claim(pod: &Pod, volume: &Volume) -> Option<PersistentVolumeClaim> {
     })
 }
 
-impl Controller for Ephemeral {
+impl Controller for EphemeralVolumeController {
     type Event = Event;
 
     const NAME: &'static str = "ephemeral-volume";
@@ -99,7 +100,7 @@ impl Controller for Ephemeral {
     fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
         match event {
             Event::Pod(CacheEvent::Changed { after: Some(pod), .. }) if needs_claims(&pod) => vec![key(pod.as_ref())],
-            Event::Claim(CacheEvent::Changed { before: Some(claim), after: None }) => self.whose(&claim),
+            Event::Claim(CacheEvent::Changed { before: Some(claim), after: None }) => self.pods_of_claim(&claim),
             Event::Pod(CacheEvent::Changed { .. }) | Event::Claim(CacheEvent::Changed { .. }) => vec![],
             Event::Pod(CacheEvent::Resync) | Event::Claim(CacheEvent::Resync) => {
                 let pods = self.pods.all().into_iter().filter(|pod| needs_claims(pod));
@@ -112,20 +113,20 @@ impl Controller for Ephemeral {
         if !(self.pods.has_synced() && self.claims.has_synced()) {
             return Ok(None);
         }
-        let Some(member) = self.pods.get_by_key(key).filter(|pod| needs_claims(pod)) else { return Ok(None) };
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &member.namespace);
-        let Some(pod) = pods.get_opt(&member.name).await? else { return Ok(None) };
+        let Some(summary) = self.pods.get_by_key(key).filter(|pod| needs_claims(pod)) else { return Ok(None) };
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &summary.namespace);
+        let Some(pod) = pods.get_opt(&summary.name).await? else { return Ok(None) };
         if pod.metadata.deletion_timestamp.is_some() {
             return Ok(None);
         }
         for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
-            self.make(&pod, volume).await?;
+            self.create_claim(&pod, volume).await?;
         }
         Ok(None)
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     pods: SharedInformer<PodSummary>,
@@ -135,7 +136,7 @@ pub(crate) fn run(
     let events = stream::select(pods.subscribe().map(Event::Pod), claims.subscribe().map(Event::Claim)).boxed();
     let client = clients.for_service_account("ephemeral-volume-controller");
     let recorder = EventRecorder::new(client.clone(), "ephemeral_volume");
-    worker::run(Ephemeral { client, recorder, pods, claims }, events, stop)
+    worker::run(EphemeralVolumeController { client, recorder, pods, claims }, events, stop)
 }
 
 #[cfg(test)]

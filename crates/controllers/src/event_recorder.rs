@@ -31,7 +31,7 @@ impl EventRecorder {
     /// Records an Event about an object. Failures are logged and otherwise ignored.
     pub(crate) async fn record(&self, object: &ObjectReference, warning: bool, reason: &str, message: &str) {
         if let Err(e) = self.write(object, if warning { "Warning" } else { "Normal" }, reason, message).await {
-            tracing::debug!(component = self.component, reason, message, "could not be recorded: {e}");
+            tracing::debug!(component = self.component, reason, message, error = %e, "failed to record event");
         }
     }
 

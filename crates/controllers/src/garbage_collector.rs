@@ -82,7 +82,7 @@ impl Controller for GarbageCollector {
                 tracing::warn!(
                     version = kind.0,
                     kind = kind.1,
-                    "was not listed within {INITIAL_SYNC_TIMEOUT:?}: the garbage collector goes on without it"
+                    "failed to list kind within {INITIAL_SYNC_TIMEOUT:?}, continuing garbage collection without it"
                 );
                 self.timed_out.insert(kind);
                 self.graph.candidates()
@@ -197,7 +197,7 @@ impl GarbageCollector {
         } else {
             PropagationPolicy::Background
         };
-        tracing::debug!(kind = node.resource().kind, name = node.name, "goes: its owners are gone");
+        tracing::debug!(kind = node.resource().kind, name = node.name, "deleting object without owners");
         let preconditions = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
         let params = DeleteParams {
             propagation_policy: Some(policy),
@@ -360,7 +360,7 @@ pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let (discovery, foreign) = loop {
         match discover(&client).await {
             Ok(found) => break found,
-            Err(e) => tracing::warn!("the garbage collector does not know what is served: {e}"),
+            Err(e) => tracing::warn!(error = %e, "failed to discover served kinds"),
         }
         tokio::select! {
             () = stop.cancelled() => return,

@@ -9,14 +9,14 @@ mod conditions;
 mod history;
 mod metrics;
 mod normalize;
-mod plan;
-mod pod;
+mod pod_metric_inputs;
 mod proposal;
-mod target;
+mod scale_target;
+mod status;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use pod::PodMetricInputs;
+pub(crate) use pod_metric_inputs::PodMetricInputs;
 
 use crate::clients::Clients;
 use crate::clock::{Clock, truncate_to_seconds};
@@ -43,24 +43,24 @@ use kube::discovery::ApiResource;
 use kube::{Api, Client, Resource};
 use normalize::Bounds;
 use parking_lot::Mutex;
-use plan::{Course, Found, status};
 use proposal::{Computed, compute};
+use scale_target::Targets;
+use status::{Observation, ScalingMode, status};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
-use target::Targets;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const COMPONENT: &str = "horizontal-pod-autoscaler";
 /// Upstream's `--horizontal-pod-autoscaler-sync-period`.
-const SYNC: Duration = Duration::from_secs(15);
+const SYNC_PERIOD: Duration = Duration::from_secs(15);
 /// How many are looked at at once (`--concurrent-horizontal-pod-autoscaler-syncs`): each worker has autoscalers of its own.
 const WORKERS: u64 = 5;
 /// So long after a start what is not measured yet is asked for again before anybody is told: kubelets were started, too.
-const WARMING: Duration = SYNC;
-const AGAIN: Duration = Duration::from_secs(1);
+const WARM_UP: Duration = SYNC_PERIOD;
+const WARM_UP_RETRY: Duration = Duration::from_secs(1);
 
 enum Event {
     Autoscaler(CacheEvent<HorizontalPodAutoscaler>),
@@ -68,7 +68,7 @@ enum Event {
     Pods,
 }
 
-struct Autoscalers {
+struct HorizontalController {
     client: Client,
     recorder: EventRecorder,
     clock: Clock,
@@ -85,17 +85,17 @@ struct Autoscalers {
 }
 
 /// An autoscaler, and what is found out about it meanwhile.
-struct Round<'a> {
+struct Sync<'a> {
     key: &'a str,
     hpa: &'a HorizontalPodAutoscaler,
     spec: &'a HorizontalPodAutoscalerSpec,
     conditions: Conditions,
     now: Instant,
     /// Nothing is to be told of it: what it needs is not measured yet.
-    early: bool,
+    warming_up: bool,
 }
 
-impl Controller for Autoscalers {
+impl Controller for HorizontalController {
     type Event = Event;
     const NAME: &'static str = "HorizontalPodAutoscalers";
 
@@ -124,92 +124,92 @@ impl Controller for Autoscalers {
         let Some(spec) = hpa.spec.as_ref() else { return Ok(None) };
         let before = hpa.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
         let conditions = Conditions::new(before, self.clock.now());
-        let mut round = Round { key, hpa: &hpa, spec, conditions, now, early: false };
-        let found = self.scale(&mut round).await;
-        if round.early {
-            return Ok(Some(AGAIN));
+        let mut sync = Sync { key, hpa: &hpa, spec, conditions, now, warming_up: false };
+        let found = self.reconcile_autoscaler(&mut sync).await;
+        if sync.warming_up {
+            return Ok(Some(WARM_UP_RETRY));
         }
-        let status = status(&hpa, found, round.conditions);
-        self.report(&hpa, status).await;
+        let status = status(&hpa, found, sync.conditions);
+        self.update_status(&hpa, status).await;
         // Whatever failed has been told, and is tried again then.
-        Ok(Some(SYNC))
+        Ok(Some(SYNC_PERIOD))
     }
 }
 
-impl Autoscalers {
+impl HorizontalController {
     async fn warn(&mut self, hpa: &HorizontalPodAutoscaler, reason: &str, message: &str) {
-        if self.histories.entry(key(hpa)).or_default().may_warn(Instant::now()) {
+        if self.histories.entry(key(hpa)).or_default().allow_warning(Instant::now()) {
             self.recorder.record(&hpa.object_ref(&()), true, reason, message).await;
         }
     }
 
     /// Brings a scale towards what it should be; nothing is found where it cannot be read.
-    async fn scale(&mut self, round: &mut Round<'_>) -> Option<Found> {
-        let (resource, scale) = match self.targets.scale(namespace(round.hpa), &round.spec.scale_target_ref).await {
+    async fn reconcile_autoscaler(&mut self, sync: &mut Sync<'_>) -> Option<Observation> {
+        let (resource, scale) = match self.targets.scale(namespace(sync.hpa), &sync.spec.scale_target_ref).await {
             Ok(found) => found,
             Err(why) => {
-                self.warn(round.hpa, "FailedGetScale", &why).await;
+                self.warn(sync.hpa, "FailedGetScale", &why).await;
                 let message = format!("the HPA controller was unable to get the target's current scale: {why}");
-                round.conditions.able(false, ("FailedGetScale", &message));
+                sync.conditions.set_able_to_scale(false, ("FailedGetScale", &message));
                 return None;
             }
         };
         let got = "the HPA controller was able to get the target's current scale";
-        round.conditions.able(true, ("SucceededGetScale", got));
+        sync.conditions.set_able_to_scale(true, ("SucceededGetScale", got));
         let replicas = scale.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0);
-        self.histories.entry(round.key.to_owned()).or_default().begin(replicas, round.now);
-        let bounds = Bounds::of(round.spec, replicas);
-        let mut found = Found { current: replicas, desired: Some(replicas), ..Found::default() };
-        let (desired, why) = match bounds.course() {
-            Course::Disabled => {
+        self.histories.entry(sync.key.to_owned()).or_default().record_initial_recommendation(replicas, sync.now);
+        let bounds = Bounds::of(sync.spec, replicas);
+        let mut found = Observation { current: replicas, desired: Some(replicas), ..Observation::default() };
+        let (desired, why) = match bounds.mode() {
+            ScalingMode::Disabled => {
                 let why = "scaling is disabled since the replica count of the target is zero";
-                round.conditions.active(false, ("ScalingDisabled", why));
+                sync.conditions.set_scaling_active(false, ("ScalingDisabled", why));
                 return Some(found);
             }
-            Course::Bound(desired, why) => (desired, why.to_owned()),
-            Course::Measure => {
-                let (computed, wanted) = self.measure(round, &scale, bounds).await;
+            ScalingMode::OutOfBounds(desired, why) => (desired, why.to_owned()),
+            ScalingMode::ByMetrics => {
+                let (computed, wanted) = self.compute_replicas(sync, &scale, bounds).await;
                 found.metrics = computed.map(|computed| computed.statuses);
                 let Some((desired, why)) = wanted else {
-                    return Some(Found { desired: None, ..found });
+                    return Some(Observation { desired: None, ..found });
                 };
-                let behavior = round.spec.behavior.as_ref().map(Behavior::of);
-                let history = self.histories.entry(round.key.to_owned()).or_default();
-                let conditions = &mut round.conditions;
-                (bounds.normalize(desired, behavior.as_ref(), history, conditions, round.now), why)
+                let behavior = sync.spec.behavior.as_ref().map(Behavior::of);
+                let history = self.histories.entry(sync.key.to_owned()).or_default();
+                let conditions = &mut sync.conditions;
+                (bounds.normalize(desired, behavior.as_ref(), history, conditions, sync.now), why)
             }
         };
         if desired == replicas {
             return Some(found);
         }
-        Some(self.carry_out(round, (&resource, scale), (replicas, desired), &why, found).await)
+        Some(self.update_scale(sync, (&resource, scale), (replicas, desired), &why, found).await)
     }
 
     /// What metrics call for, and why; that is told where it is not known.
-    async fn measure(
+    async fn compute_replicas(
         &mut self,
-        round: &mut Round<'_>,
+        sync: &mut Sync<'_>,
         scale: &Scale,
         bounds: Bounds,
     ) -> (Option<Computed>, Option<(i32, String)>) {
         let text = scale.status.as_ref().and_then(|status| status.selector.as_deref()).unwrap_or_default();
-        let pods = match self.selected(round, text).await {
+        let pods = match self.selected_pods(sync, text).await {
             Ok(pods) => pods,
             Err(why) => {
-                self.warn(round.hpa, "FailedComputeMetricsReplicas", &why).await;
+                self.warn(sync.hpa, "FailedComputeMetricsReplicas", &why).await;
                 return (None, None);
             }
         };
-        let (namespace, specs) = (namespace(round.hpa), round.spec.metrics.as_deref().unwrap_or_default());
+        let (namespace, specs) = (namespace(sync.hpa), sync.spec.metrics.as_deref().unwrap_or_default());
         let read = specs.iter().map(|spec| metrics::read(&self.client, &self.targets, spec, namespace, text));
         let readings = join_all(read).await;
         let usage = |spec: &MetricSpec| matches!(spec.type_.as_str(), "Resource" | "ContainerResource");
         let lacks = specs.iter().zip(&readings).any(|(spec, reading)| usage(spec) && reading.is_err());
-        round.early = lacks && Instant::now().saturating_duration_since(self.started) < WARMING;
-        if round.early {
+        sync.warming_up = lacks && Instant::now().saturating_duration_since(self.started) < WARM_UP;
+        if sync.warming_up {
             return (None, None);
         }
-        let behavior = round.spec.behavior.as_ref().filter(|_| self.configurable);
+        let behavior = sync.spec.behavior.as_ref().filter(|_| self.configurable);
         let calculator = Calculator {
             replicas: bounds.replicas,
             current: scale.status.as_ref().map_or(0, |status| status.replicas),
@@ -217,50 +217,51 @@ impl Autoscalers {
             tolerances: behavior.map_or_else(Tolerances::default, |behavior| tolerances(Some(behavior))),
             now: self.clock.now(),
         };
-        let computed = compute(specs, readings, &calculator, namespace, &mut round.conditions);
+        let computed = compute(specs, readings, &calculator, namespace, &mut sync.conditions);
         for (reason, message) in &computed.told {
-            self.warn(round.hpa, reason, message).await;
+            self.warn(sync.hpa, reason, message).await;
         }
         let wanted = bounds.wanted(&computed);
         if let (None, Some(why)) = (&wanted, &computed.error) {
-            self.warn(round.hpa, "FailedComputeMetricsReplicas", why).await;
+            self.warn(sync.hpa, "FailedComputeMetricsReplicas", why).await;
         }
         (Some(computed), wanted)
     }
 
     /// The Pods of a scale, if no other autoscaler has them (`validateAndParseSelector`).
-    async fn selected(&mut self, round: &mut Round<'_>, text: &str) -> Result<Vec<Arc<PodSummary>>, String> {
+    async fn selected_pods(&mut self, sync: &mut Sync<'_>, text: &str) -> Result<Vec<Arc<PodSummary>>, String> {
         if text.is_empty() {
             let said = "selector is required";
-            self.warn(round.hpa, "SelectorRequired", said).await;
-            round.conditions.active(false, ("InvalidSelector", "the HPA target's scale is missing a selector"));
+            self.warn(sync.hpa, "SelectorRequired", said).await;
+            sync.conditions
+                .set_scaling_active(false, ("InvalidSelector", "the HPA target's scale is missing a selector"));
             return Err(said.to_owned());
         }
         let selector = match Selector::parse(text) {
             Ok(selector) => selector,
             Err(e) => {
                 let said = format!("couldn't convert selector into a corresponding internal selector object: {e}");
-                self.warn(round.hpa, "InvalidSelector", &said).await;
-                round.conditions.active(false, ("InvalidSelector", &said));
+                self.warn(sync.hpa, "InvalidSelector", &said).await;
+                sync.conditions.set_scaling_active(false, ("InvalidSelector", &said));
                 return Err(said);
             }
         };
-        let mut pods = self.pods.in_namespace(namespace(round.hpa));
+        let mut pods = self.pods.in_namespace(namespace(sync.hpa));
         pods.retain(|pod| selects(&selector, pod));
-        self.selectors.lock().insert(round.key.to_owned(), selector);
-        let others = self.who_scales(namespace(round.hpa), &pods);
+        self.selectors.lock().insert(sync.key.to_owned(), selector);
+        let others = self.autoscalers_of(namespace(sync.hpa), &pods);
         if others.len() > 1 {
             let others = others.join(" ");
             let said = format!("pods by selector {text} are controlled by multiple HPAs: [{others}]");
-            self.warn(round.hpa, "AmbiguousSelector", &said).await;
-            round.conditions.active(false, ("AmbiguousSelector", &said));
+            self.warn(sync.hpa, "AmbiguousSelector", &said).await;
+            sync.conditions.set_scaling_active(false, ("AmbiguousSelector", &said));
             return Err(said);
         }
         Ok(pods)
     }
 
     /// The autoscalers of a namespace that have any of these Pods.
-    fn who_scales(&self, namespace: &str, pods: &[Arc<PodSummary>]) -> Vec<String> {
+    fn autoscalers_of(&self, namespace: &str, pods: &[Arc<PodSummary>]) -> Vec<String> {
         let here = |key: &str| key.split_once('/').is_some_and(|(of, _)| of == namespace);
         let selectors = self.selectors.lock();
         let all = selectors.iter().filter(|(key, _)| here(key));
@@ -270,37 +271,37 @@ impl Autoscalers {
         keys
     }
 
-    async fn carry_out(
+    async fn update_scale(
         &mut self,
-        round: &mut Round<'_>,
+        sync: &mut Sync<'_>,
         (resource, mut scale): (&ApiResource, Scale),
         (replicas, desired): (i32, i32),
         why: &str,
-        found: Found,
-    ) -> Found {
+        found: Observation,
+    ) -> Observation {
         scale.spec.get_or_insert_default().replicas = Some(desired);
-        if let Err(e) = self.targets.update(namespace(round.hpa), resource, &scale).await {
+        if let Err(e) = self.targets.update(namespace(sync.hpa), resource, &scale).await {
             let said = format!("New size: {desired}; reason: {why}; error: {e}");
-            self.warn(round.hpa, "FailedRescale", &said).await;
+            self.warn(sync.hpa, "FailedRescale", &said).await;
             let said = format!("the HPA controller was unable to update the target scale: {e}");
-            round.conditions.able(false, ("FailedUpdateScale", &said));
-            return Found { desired: None, ..found };
+            sync.conditions.set_able_to_scale(false, ("FailedUpdateScale", &said));
+            return Observation { desired: None, ..found };
         }
         let said = format!("the HPA controller was able to update the target scale to {desired}");
-        round.conditions.able(true, ("SucceededRescale", &said));
+        sync.conditions.set_able_to_scale(true, ("SucceededRescale", &said));
         let said = format!("New size: {desired}; reason: {why}");
-        self.recorder.record(&round.hpa.object_ref(&()), false, "SuccessfulRescale", &said).await;
-        if let Some(behavior) = round.spec.behavior.as_ref().map(Behavior::of) {
+        self.recorder.record(&sync.hpa.object_ref(&()), false, "SuccessfulRescale", &said).await;
+        if let Some(behavior) = sync.spec.behavior.as_ref().map(Behavior::of) {
             let rules = if desired > replicas { &behavior.up } else { &behavior.down };
-            let history = self.histories.entry(round.key.to_owned()).or_default();
-            history.scaled(replicas, desired, rules.longest(), round.now);
+            let history = self.histories.entry(sync.key.to_owned()).or_default();
+            history.record_scale_event(replicas, desired, rules.longest_policy_period(), sync.now);
         }
         let scaled = Time(truncate_to_seconds(self.clock.now()));
-        Found { desired: Some(desired), scaled: Some(scaled), ..found }
+        Observation { desired: Some(desired), scaled: Some(scaled), ..found }
     }
 
     /// Writes the status, if it is another.
-    async fn report(&mut self, hpa: &HorizontalPodAutoscaler, status: HorizontalPodAutoscalerStatus) {
+    async fn update_status(&mut self, hpa: &HorizontalPodAutoscaler, status: HorizontalPodAutoscalerStatus) {
         if hpa.status.clone().unwrap_or_default() == status {
             return;
         }
@@ -345,7 +346,7 @@ pub(crate) fn run(
     let configurable = gates.enabled(Gate::HPAConfigurableTolerance);
     let works: Vec<_> = (0..WORKERS)
         .map(|worker| {
-            let controller = Autoscalers {
+            let controller = HorizontalController {
                 recorder: recorder.clone(),
                 targets: Targets::new(client.clone()),
                 client: client.clone(),

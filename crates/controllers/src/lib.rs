@@ -13,7 +13,7 @@ mod backoff;
 mod certificates;
 mod clients;
 mod clock;
-mod cluster_roles;
+mod cluster_role_aggregation;
 mod controller_history;
 mod controller_revisions;
 mod cron_job;
@@ -26,30 +26,30 @@ mod event_recorder;
 mod expectations;
 mod garbage_collector;
 mod horizontal_pod_autoscaler;
-mod in_use;
 mod informer;
 mod int_or_string;
 mod job;
 mod legacy_token_cleaner;
-mod legacy_tokens;
 mod load_balancer;
 mod namespace;
+mod node_condition_taints;
 mod node_lifecycle;
-mod node_taints;
 mod pending_deletions;
 mod per_namespace;
 mod persistent_volume;
 mod pod_control;
 mod pod_gc;
 mod pod_summary;
+mod protection;
 mod replica_set;
 mod resource_quota;
-mod root_ca;
+mod root_ca_cert_publisher;
 mod selector_format;
 mod service_account;
-mod service_cidrs;
+mod service_cidr;
 mod stateful_set;
 mod taint_eviction;
+mod token_controller;
 mod ttl_after_finished;
 mod watch;
 mod worker;
@@ -57,8 +57,8 @@ mod worker;
 pub use certificates::{Order, Signer};
 pub use clients::Clients;
 pub use clock::Clock;
-pub use legacy_tokens::{Bearer, TokenMaker};
 pub use persistent_volume::{Directories, Provisioner};
+pub use token_controller::{Bearer, TokenMaker};
 
 use api::feature_gates::{FeatureGates, Gate};
 use futures::{FutureExt, future::BoxFuture};
@@ -125,21 +125,21 @@ async fn run_all(clients: Clients, options: Options, stop: CancellationToken) {
     let mut controllers = JoinSet::new();
     controllers.spawn(service_account::run(clients.clone(), stop.clone()));
     if let Some(maker) = options.token_maker {
-        controllers.spawn(legacy_tokens::run(clients.clone(), maker, options.root_ca_pem.clone(), stop.clone()));
+        controllers.spawn(token_controller::run(clients.clone(), maker, options.root_ca_pem.clone(), stop.clone()));
     }
     if let Some(pem) = options.root_ca_pem {
-        controllers.spawn(root_ca::run(clients.clone(), pem, stop.clone()));
+        controllers.spawn(root_ca_cert_publisher::run(clients.clone(), pem, stop.clone()));
     }
     let requests = SharedInformer::<CertificateSigningRequest>::new();
     if let Some(signer) = options.signer {
-        controllers.spawn(certificates::signing(clients.clone(), signer, requests.clone(), stop.clone()));
+        controllers.spawn(certificates::signer(clients.clone(), signer, requests.clone(), stop.clone()));
     }
-    controllers.spawn(certificates::approving(clients.clone(), requests.clone(), stop.clone()));
+    controllers.spawn(certificates::approver(clients.clone(), requests.clone(), stop.clone()));
     controllers.spawn(certificates::cleaner(clients.clone(), requests.clone(), stop.clone()));
     controllers.spawn(namespace::run(clients.clone(), stop.clone()));
     controllers.spawn(garbage_collector::run(clients.clone(), stop.clone()));
     controllers.spawn(resource_quota::run(clients.clone(), stop.clone()));
-    controllers.spawn(cluster_roles::run(clients.clone(), stop.clone()));
+    controllers.spawn(cluster_role_aggregation::run(clients.clone(), stop.clone()));
     let (sets, pods) = (SharedInformer::<ReplicaSet>::new(), SharedInformer::<PodSummary>::new());
     controllers.spawn(replica_set::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
     let replicated = SharedInformer::<ReplicationController>::new();
@@ -163,14 +163,14 @@ async fn run_all(clients: Clients, options: Options, stop: CancellationToken) {
     controllers.spawn(horizontal_pod_autoscaler::run(clients.clone(), pods.clone(), gates, clock, stop.clone()));
     let threshold = options.terminated_pod_gc_threshold;
     controllers.spawn(pod_gc::run(clients.clone(), pods.clone(), threshold, stop.clone()));
-    controllers.spawn(in_use::claims(clients.clone(), pods.clone(), stop.clone()));
-    controllers.spawn(in_use::volumes(clients.clone(), stop.clone()));
-    controllers.spawn(in_use::classes(clients.clone(), stop.clone()));
+    controllers.spawn(protection::pvc_protection(clients.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(protection::pv_protection(clients.clone(), stop.clone()));
+    controllers.spawn(protection::vac_protection(clients.clone(), stop.clone()));
     let claimed = SharedInformer::<PersistentVolumeClaim>::new();
     let (made, all) = (options.provisioner, claimed.clone());
     controllers.spawn(persistent_volume::run(clients.clone(), pods.clone(), all, made, stop.clone()));
     controllers.spawn(ephemeral_volume::run(clients.clone(), pods.clone(), claimed.clone(), stop.clone()));
-    controllers.spawn(service_cidrs::run(clients.clone(), stop.clone()));
+    controllers.spawn(service_cidr::run(clients.clone(), stop.clone()));
     controllers.spawn(legacy_token_cleaner::run(clients.clone(), options.clock, stop.clone()));
     controllers.spawn(taint_eviction::run(clients.clone(), pods.clone(), stop.clone()));
     // Start the informers after all controllers have subscribed.
@@ -185,7 +185,7 @@ async fn run_all(clients: Clients, options: Options, stop: CancellationToken) {
     controllers.spawn(node_lifecycle::run(clients, stop));
     while let Some(ended) = controllers.join_next().await {
         if let Err(e) = ended {
-            tracing::error!("a controller ended: {e}");
+            tracing::error!(error = %e, "controller task failed");
         }
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The object to keep in each namespace.
-pub(crate) trait InEachNamespace: Send + Sync {
+pub(crate) trait NamespacedObject: Send + Sync {
     /// The object's kind.
     type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -38,19 +38,19 @@ pub(crate) trait InEachNamespace: Send + Sync {
     fn desired(&self) -> Self::Object;
 
     /// Returns the existing object with the desired fields; its other fields are kept.
-    fn corrected(&self, object: Self::Object) -> Self::Object;
+    fn merge_desired(&self, object: Self::Object) -> Self::Object;
 
     /// Returns whether the object needs no update.
-    fn is_right(&self, object: &Self::Object) -> bool;
+    fn is_up_to_date(&self, object: &Self::Object) -> bool;
 }
 
 /// Creates and updates the object in every namespace that is not terminating.
-pub(crate) struct PerNamespace<T: InEachNamespace> {
+pub(crate) struct PerNamespace<T: NamespacedObject> {
     client: Client,
-    what: T,
+    object: T,
     namespaces: HashSet<String>,
     /// Namespaces that have the object; with the object if it must be updated.
-    have: HashMap<String, Option<Box<T::Object>>>,
+    existing: HashMap<String, Option<Box<T::Object>>>,
     /// Whether the initial list of the objects is complete.
     listed: bool,
 }
@@ -60,9 +60,9 @@ pub(crate) enum Event<K> {
     Object(WatchEvent<K>),
 }
 
-impl<T: InEachNamespace> PerNamespace<T> {
-    pub(crate) fn new(client: Client, what: T) -> Self {
-        Self { client, what, namespaces: HashSet::new(), have: HashMap::new(), listed: false }
+impl<T: NamespacedObject> PerNamespace<T> {
+    pub(crate) fn new(client: Client, object: T) -> Self {
+        Self { client, object, namespaces: HashSet::new(), existing: HashMap::new(), listed: false }
     }
 
     pub(crate) fn events(&self, clients: &Clients) -> BoxStream<'static, Event<T::Object>> {
@@ -81,25 +81,25 @@ impl<T: InEachNamespace> PerNamespace<T> {
             }
             WatchEvent::Applied(object) => {
                 let namespace = object.meta().namespace.clone().unwrap_or_default();
-                let right = self.what.is_right(&object);
-                self.have.insert(namespace.clone(), (!right).then_some(object));
+                let right = self.object.is_up_to_date(&object);
+                self.existing.insert(namespace.clone(), (!right).then_some(object));
                 if right { vec![] } else { vec![namespace] }
             }
             WatchEvent::Deleted(object) => {
                 let namespace = object.meta().namespace.clone().unwrap_or_default();
-                self.have.remove(&namespace);
+                self.existing.remove(&namespace);
                 vec![namespace]
             }
             WatchEvent::Listed(keys) => {
                 self.listed = true;
-                self.have.retain(|namespace, _| keys.contains(&format!("{namespace}/{}", T::NAME)));
-                self.namespaces.iter().filter(|n| !self.have.contains_key(*n)).cloned().collect()
+                self.existing.retain(|namespace, _| keys.contains(&format!("{namespace}/{}", T::NAME)));
+                self.namespaces.iter().filter(|n| !self.existing.contains_key(*n)).cloned().collect()
             }
         }
     }
 }
 
-impl<T: InEachNamespace> Controller for PerNamespace<T> {
+impl<T: NamespacedObject> Controller for PerNamespace<T> {
     type Event = Event<T::Object>;
 
     const NAME: &'static str = T::CONTROLLER;
@@ -127,20 +127,20 @@ impl<T: InEachNamespace> Controller for PerNamespace<T> {
     }
 
     async fn reconcile(&mut self, namespace: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let have = self.have.get(namespace);
+        let existing = self.existing.get(namespace);
         // Before the initial list is complete, most creations would fail with 409. The list enqueues the rest.
-        if !self.listed || !self.namespaces.contains(namespace) || matches!(have, Some(None)) {
+        if !self.listed || !self.namespaces.contains(namespace) || matches!(existing, Some(None)) {
             return Ok(None);
         }
         let api: Api<T::Object> = Api::namespaced(self.client.clone(), namespace);
         let params = PostParams::default();
-        let written = match have.cloned().flatten() {
-            Some(wrong) => api.replace(T::NAME, &params, &self.what.corrected(*wrong)).await,
-            None => api.create(&params, &self.what.desired()).await,
+        let written = match existing.cloned().flatten() {
+            Some(outdated) => api.replace(T::NAME, &params, &self.object.merge_desired(*outdated)).await,
+            None => api.create(&params, &self.object.desired()).await,
         };
         match written {
             Ok(_) => {
-                self.have.insert(namespace.to_owned(), None);
+                self.existing.insert(namespace.to_owned(), None);
                 Ok(None)
             }
             // The namespace is terminating or deleted, or another client was faster: the watches enqueue the key

@@ -1,4 +1,4 @@
-//! Removes Jobs some time after they have ended, if they say so (`pkg/controller/ttlafterfinished`).
+//! TTL controller: deletes finished Jobs after `ttlSecondsAfterFinished` (`pkg/controller/ttlafterfinished`).
 
 use crate::clients::Clients;
 use crate::informer::{CacheEvent, SharedInformer, key};
@@ -17,7 +17,7 @@ struct TtlAfterFinished {
     jobs: SharedInformer<Job>,
 }
 
-/// How long a Job that has ended stays; `None` for ever.
+/// Returns the time until a finished Job is deleted, `None` if it is kept (`timeLeft`).
 fn left(job: &Job, now: Timestamp) -> Option<Duration> {
     let seconds = job.spec.as_ref()?.ttl_seconds_after_finished?;
     if job.metadata.deletion_timestamp.is_some() {
@@ -50,7 +50,7 @@ impl Controller for TtlAfterFinished {
             Some(_) => {
                 let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
                 let api: Api<Job> = Api::namespaced(self.client.clone(), namespace);
-                // Somebody may have given it more time: then it is another version, and the watch tells.
+                // The TTL may have been extended: the precondition on the resource version prevents the deletion.
                 let preconditions = Preconditions {
                     uid: job.metadata.uid.clone(),
                     resource_version: job.metadata.resource_version.clone(),
@@ -65,7 +65,7 @@ impl Controller for TtlAfterFinished {
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informer when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     jobs: SharedInformer<Job>,

@@ -99,7 +99,7 @@ where
         Ok(Event::Apply(object)) => Some(WatchEvent::Applied(Box::new(object))),
         Ok(Event::Delete(object)) => Some(WatchEvent::Deleted(Box::new(object))),
         Err(e) => {
-            tracing::warn!("a watch is interrupted: {e}");
+            tracing::warn!(error = %e, "watch failed, retrying");
             None
         }
     });

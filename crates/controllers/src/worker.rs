@@ -119,11 +119,11 @@ async fn reconcile<C: Controller>(controller: &mut C, queue: &mut WorkQueue, key
             return;
         }
         Ok(Ok(Err(e))) => e.to_string(),
-        Ok(Err(_)) => "it panicked".to_owned(),
-        Err(_) => format!("not done within {} s", RECONCILE_TIMEOUT.as_secs()),
+        Ok(Err(_)) => "reconcile panicked".to_owned(),
+        Err(_) => format!("reconcile timed out after {} s", RECONCILE_TIMEOUT.as_secs()),
     };
     let delay = queue.add_rate_limited(key.clone(), now);
-    tracing::warn!(controller = C::NAME, key, ?delay, "is tried again: {reason}");
+    tracing::warn!(controller = C::NAME, key, ?delay, error = reason, "reconcile failed, requeueing");
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -20,7 +20,7 @@ fn set(spec: Value) -> DaemonSet {
     serde_json::from_value(json!({"metadata": {"name": "d", "generation": 2}, "spec": all})).unwrap()
 }
 
-/// Returns nodes. A name that begins with `x` has a taint with effect NoSchedule.
+/// Returns nodes. A name that begins with `x` has a taint with effect NoExecute.
 fn node_summaries(names: &[&str]) -> Vec<Arc<NodeSummary>> {
     let one = |name: &&str| {
         let taints = if name.starts_with('x') { json!([{"key": "a", "effect": "NoExecute"}]) } else { json!([]) };

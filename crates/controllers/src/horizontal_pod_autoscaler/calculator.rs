@@ -3,7 +3,7 @@
 //! The rule is `ceil(replicas * measured / wanted)`. Pods of which nothing was measured, and those that are not ready yet,
 //! are counted so that they rather keep the number as it is: none is ever scaled in the other direction for them.
 
-use super::pod::PodMetricInputs;
+use super::pod_metric_inputs::PodMetricInputs;
 use crate::pod_summary::PodSummary;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};

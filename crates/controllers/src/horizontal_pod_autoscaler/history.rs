@@ -25,14 +25,14 @@ const NEXT_WARNING: Duration = Duration::from_secs(300);
 
 impl History {
     /// When nothing is known, what there is was right (`recordInitialRecommendation`).
-    pub(super) fn begin(&mut self, replicas: i32, now: Instant) {
+    pub(super) fn record_initial_recommendation(&mut self, replicas: i32, now: Instant) {
         if self.recommended.is_empty() {
             self.recommended.push((replicas, now));
         }
     }
 
     /// Whether a warning may be told.
-    pub(super) fn may_warn(&mut self, now: Instant) -> bool {
+    pub(super) fn allow_warning(&mut self, now: Instant) -> bool {
         let left = self.warnings.map_or(WARNINGS, |(left, counted)| {
             (left + age(counted, now).as_secs_f64() / NEXT_WARNING.as_secs_f64()).min(WARNINGS)
         });
@@ -58,7 +58,7 @@ impl History {
     }
 
     /// That there were so many, and are so many now (`storeScaleEvent`); `longest` is what policies look back to.
-    pub(super) fn scaled(&mut self, before: i32, after: i32, longest: Duration, now: Instant) {
+    pub(super) fn record_scale_event(&mut self, before: i32, after: i32, longest: Duration, now: Instant) {
         let change = after.saturating_sub(before);
         let noted = if change > 0 { &mut self.added } else { &mut self.removed };
         noted.retain(|(_, at)| age(*at, now) <= longest);
@@ -66,7 +66,7 @@ impl History {
     }
 
     /// How many there were before what was added and removed within that time (`getReplicasChangePerPeriod`).
-    pub(super) fn at_start(&self, replicas: i32, period: Duration, now: Instant) -> i32 {
+    pub(super) fn replicas_at_period_start(&self, replicas: i32, period: Duration, now: Instant) -> i32 {
         let within = |noted: &TimedValues| {
             let lately = noted.iter().filter(|(_, at)| age(*at, now) < period);
             crate::int_or_string::saturating_sum(lately.map(|(change, _)| *change))

@@ -72,11 +72,11 @@ pub(super) fn compute(
     match (&desired, failures.first()) {
         (Some((_, metric)), _) => {
             let message = format!("the HPA was able to successfully calculate a replica count from {metric}");
-            conditions.active(true, ("ValidMetricFound", &message));
+            conditions.set_scaling_active(true, ("ValidMetricFound", &message));
         }
         (None, Some(first)) => {
             let message = format!("the HPA was unable to compute the replica count: {}", first.said);
-            conditions.active(false, (first.reason, &message));
+            conditions.set_scaling_active(false, (first.reason, &message));
         }
         (None, None) => {}
     }

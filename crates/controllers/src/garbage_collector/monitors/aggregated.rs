@@ -36,7 +36,7 @@ pub(super) fn discover_periodically(client: &Client, version: String) -> BoxStre
         let kinds = match answer {
             Ok(Ok(list)) => Some(kinds(&version, &list)),
             Ok(Err(error)) => {
-                tracing::debug!(version, %error, "a server does not say what it serves");
+                tracing::debug!(version, %error, "failed to discover the kinds of an aggregated server");
                 None
             }
             Err(_) => None,

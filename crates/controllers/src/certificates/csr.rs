@@ -1,4 +1,4 @@
-//! What a request for a certificate says, and whether its signer takes that (`pkg/apis/certificates/helpers.go`).
+//! Parses certificate requests and validates them against their signer (`pkg/apis/certificates/helpers.go`).
 
 use api::certificate::subject_user;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequestSpec;
@@ -8,23 +8,23 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::pem::parse_x509_pem;
 use x509_parser::prelude::FromDer;
 
-/// Clients of the API server.
+/// Client certificates for the API server.
 pub(super) const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
-/// Kubelets as clients of the API server.
+/// Client certificates of kubelets for the API server.
 pub(super) const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-/// Kubelets as servers.
+/// Serving certificates of kubelets.
 const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
-/// Anything, for whoever knows what it is good for. It cannot be asked for in version 1.
+/// Certificates without guarantees. The v1 API does not accept this signer.
 const LEGACY: &str = "kubernetes.io/legacy-unknown";
 
-/// Signers that sign here.
+/// Signers that [`super::signer`] implements.
 pub(super) const SIGNERS: [&str; 4] = [CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY];
 
 const NODE: &str = "system:node:";
 
-/// What a request says.
+/// The validated part of a request.
 #[derive(Debug, Default)]
-pub(super) struct Requested {
+pub(super) struct ParsedCsr {
     pub(super) common_name: String,
     /// Why the subject identifies no user.
     subject_error: Option<String>,
@@ -35,10 +35,13 @@ pub(super) struct Requested {
     uris: usize,
 }
 
-impl Requested {
+impl ParsedCsr {
+    /// Parses a PKCS#10 request in PEM.
+    ///
     /// # Errors
-    /// When it is none.
-    pub(super) fn read(request: &[u8]) -> Result<Self, String> {
+    ///
+    /// If the request is malformed.
+    pub(super) fn parse(request: &[u8]) -> Result<Self, String> {
         let failed = |e: &dyn std::fmt::Display| format!("unable to parse csr: {e}");
         let (_, pem) = parse_x509_pem(request).map_err(|e| failed(&e))?;
         let (_, parsed) = X509CertificationRequest::from_der(&pem.contents).map_err(|e| failed(&e))?;
@@ -62,8 +65,8 @@ impl Requested {
         Ok(all)
     }
 
-    /// Why a signer does not sign it; upstream's words.
-    pub(super) fn refusal(&self, spec: &CertificateSigningRequestSpec) -> Result<(), String> {
+    /// Returns why the signer rejects the request, with upstream's messages.
+    pub(super) fn validate(&self, spec: &CertificateSigningRequestSpec) -> Result<(), String> {
         if let Some(why) = &self.subject_error {
             return Err(why.clone());
         }
@@ -125,7 +128,7 @@ fn client(uses: &[String]) -> Result<(), String> {
     }
 }
 
-/// Only keys of RSA encipher others.
+/// Requires exactly these usages. Key encipherment is optional, because only RSA keys support it.
 fn exactly(uses: &[String], purpose: &str) -> Result<(), String> {
     let uses: BTreeSet<&str> = uses.iter().map(String::as_str).collect();
     let mut wanted = BTreeSet::from(["digital signature", "key encipherment", purpose]);
@@ -139,24 +142,24 @@ fn exactly(uses: &[String], purpose: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn node() -> Requested {
+    fn node() -> ParsedCsr {
         let (common_name, organizations) = ("system:node:n".to_owned(), vec!["system:nodes".to_owned()]);
-        Requested { common_name, organizations, ..Requested::default() }
+        ParsedCsr { common_name, organizations, ..ParsedCsr::default() }
     }
 
     #[track_caller]
-    fn check(signer: &str, requested: &Requested, uses: &str, expected: Result<(), &str>) {
+    fn check(signer: &str, requested: &ParsedCsr, uses: &str, expected: Result<(), &str>) {
         let spec = CertificateSigningRequestSpec {
             signer_name: signer.to_owned(),
             usages: Some(uses.split(',').map(str::to_owned).collect()),
             ..CertificateSigningRequestSpec::default()
         };
-        assert_eq!(requested.refusal(&spec), expected.map_err(str::to_owned));
+        assert_eq!(requested.validate(&spec), expected.map_err(str::to_owned));
     }
 
     #[test]
     fn a_client_is_a_client() {
-        let any = Requested::default();
+        let any = ParsedCsr::default();
         check(CLIENT, &any, "client auth", Ok(()));
         check(CLIENT, &any, "client auth,digital signature,key encipherment", Ok(()));
         check(CLIENT, &any, "client auth,server auth", Err("invalid usage for client certificate: server auth"));
@@ -173,13 +176,13 @@ mod tests {
         let words = "usages did not match [client auth digital signature key encipherment]";
         check(KUBELET_CLIENT, &node(), "client auth", Err(words));
         for (requested, why) in [
-            (Requested { organizations: vec![], ..node() }, "subject organization is not system:nodes"),
-            (Requested { dns: 1, ..node() }, "DNS subjectAltNames are not allowed"),
-            (Requested { emails: 1, ..node() }, "Email subjectAltNames are not allowed"),
-            (Requested { ips: 1, ..node() }, "IP subjectAltNames are not allowed"),
-            (Requested { uris: 1, ..node() }, "URI subjectAltNames are not allowed"),
+            (ParsedCsr { organizations: vec![], ..node() }, "subject organization is not system:nodes"),
+            (ParsedCsr { dns: 1, ..node() }, "DNS subjectAltNames are not allowed"),
+            (ParsedCsr { emails: 1, ..node() }, "Email subjectAltNames are not allowed"),
+            (ParsedCsr { ips: 1, ..node() }, "IP subjectAltNames are not allowed"),
+            (ParsedCsr { uris: 1, ..node() }, "URI subjectAltNames are not allowed"),
             (
-                Requested { common_name: "n".to_owned(), ..node() },
+                ParsedCsr { common_name: "n".to_owned(), ..node() },
                 "subject common name does not begin with system:node:",
             ),
         ] {
@@ -191,11 +194,11 @@ mod tests {
     fn a_kubelet_that_serves_says_where() {
         let uses = "digital signature,server auth";
         check(KUBELET_SERVING, &node(), uses, Err("DNS or IP subjectAltName is required"));
-        let named = || Requested { dns: 1, ..node() };
+        let named = || ParsedCsr { dns: 1, ..node() };
         check(KUBELET_SERVING, &named(), uses, Ok(()));
-        check(KUBELET_SERVING, &Requested { ips: 1, ..node() }, uses, Ok(()));
+        check(KUBELET_SERVING, &ParsedCsr { ips: 1, ..node() }, uses, Ok(()));
         let words = "usages did not match [digital signature key encipherment server auth]";
         check(KUBELET_SERVING, &named(), "client auth", Err(words));
-        check(KUBELET_SERVING, &Requested { uris: 1, ..named() }, uses, Err("URI subjectAltNames are not allowed"));
+        check(KUBELET_SERVING, &ParsedCsr { uris: 1, ..named() }, uses, Err("URI subjectAltNames are not allowed"));
     }
 }

@@ -1,14 +1,15 @@
-//! What stores data is held by a finalizer until nobody uses it any more (`pkg/controller/volume/{pvc,pv,vac}protection`).
+//! Protection of claims, volumes and VolumeAttributesClasses: a finalizer keeps them while they are used
+//! (`pkg/controller/volume/{pvc,pv,vac}protection`).
 //!
-//! What is common to all is here; who uses what is each kind's to say.
+//! This module handles the finalizer; each kind decides whether an object is used.
 
-mod claim;
-mod class;
-mod volume;
+mod pv;
+mod pvc;
+mod vac;
 
-pub(crate) use claim::run as claims;
-pub(crate) use class::run as classes;
-pub(crate) use volume::run as volumes;
+pub(crate) use pv::run as pv_protection;
+pub(crate) use pvc::run as pvc_protection;
+pub(crate) use vac::run as vac_protection;
 
 use crate::watch::{WatchEvent, key};
 use crate::worker::{Controller, ignore_not_found_or_conflict};
@@ -22,85 +23,85 @@ use std::fmt::Debug;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A kind whose objects are held.
-pub(crate) trait Guarded: Send + Sync {
-    /// The kind.
+/// A protected kind.
+pub(crate) trait Protected: Send + Sync {
+    /// The kind's type.
     type Object: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static;
 
-    /// The controller's name.
+    /// Name of the controller.
     const CONTROLLER: &'static str;
 
-    /// What holds them.
+    /// The protection finalizer.
     const FINALIZER: &'static str;
 
-    /// Where an object is written whose key has this namespace.
+    /// Returns the API of the objects in a namespace.
     fn api(client: Client, namespace: &str) -> Api<Self::Object>;
 
-    /// Whether somebody uses it still. That nobody does is not to be taken from what may be old.
+    /// Returns whether the object is used. A negative result must not rely on stale caches.
     fn is_used(&self, client: &Client, object: &Self::Object)
     -> impl Future<Output = Result<bool, kube::Error>> + Send;
 }
 
-/// What concerns the objects.
+/// Event of a protection controller.
 pub(crate) enum Event<K> {
     Object(WatchEvent<K>),
-    /// Somebody no longer uses what has these keys.
-    Freed(Vec<String>),
-    /// Anybody may no longer use anything.
+    /// The objects with these keys are no longer used by some user.
+    Released(Vec<String>),
+    /// Any object may no longer be used.
     All,
 }
 
-/// Lets objects go that are being deleted once nobody uses them.
-pub(crate) struct InUse<G> {
+/// Removes the finalizer of objects that are being deleted and not used.
+pub(crate) struct ProtectionController<G> {
     client: Client,
-    guarded: G,
-    /// Those that are being deleted and are held.
-    waiting: HashSet<String>,
+    protected: G,
+    /// Keys of objects that are being deleted and have the finalizer.
+    pending_deletion: HashSet<String>,
 }
 
-impl<G: Guarded> InUse<G> {
-    fn new(client: Client, guarded: G) -> Self {
-        Self { client, guarded, waiting: HashSet::new() }
+impl<G: Protected> ProtectionController<G> {
+    fn new(client: Client, protected: G) -> Self {
+        Self { client, protected, pending_deletion: HashSet::new() }
     }
 
     fn on_object(&mut self, change: WatchEvent<G::Object>) -> Vec<String> {
         match change {
             WatchEvent::Applied(object) => {
                 let key = key(object.meta());
-                match (is_going(object.meta()), is_held::<G>(object.meta())) {
+                match (is_deleting(object.meta()), has_finalizer::<G>(object.meta())) {
                     (true, true) => {
-                        self.waiting.insert(key.clone());
+                        self.pending_deletion.insert(key.clone());
                         vec![key]
                     }
-                    // From before objects were held as they are made.
+                    // The object was created before the API server added the finalizer.
                     (false, false) => vec![key],
                     _ => {
-                        self.waiting.remove(&key);
+                        self.pending_deletion.remove(&key);
                         vec![]
                     }
                 }
             }
             WatchEvent::Deleted(object) => {
-                self.waiting.remove(&key(object.meta()));
+                self.pending_deletion.remove(&key(object.meta()));
                 vec![]
             }
             WatchEvent::Listed(keys) => {
-                self.waiting.retain(|key| keys.contains(key));
+                self.pending_deletion.retain(|key| keys.contains(key));
                 vec![]
             }
         }
     }
 }
 
-fn is_going(meta: &ObjectMeta) -> bool {
+fn is_deleting(meta: &ObjectMeta) -> bool {
     meta.deletion_timestamp.is_some()
 }
 
-fn is_held<G: Guarded>(meta: &ObjectMeta) -> bool {
+fn has_finalizer<G: Protected>(meta: &ObjectMeta) -> bool {
     meta.finalizers.iter().flatten().any(|finalizer| finalizer == G::FINALIZER)
 }
 
-impl<G: Guarded> Controller for InUse<G> {
+impl<G: Protected> Controller for ProtectionController<G> {
     type Event = Event<G::Object>;
 
     const NAME: &'static str = G::CONTROLLER;
@@ -108,8 +109,8 @@ impl<G: Guarded> Controller for InUse<G> {
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
         match event {
             Event::Object(change) => self.on_object(change),
-            Event::Freed(keys) => keys.into_iter().filter(|key| self.waiting.contains(key)).collect(),
-            Event::All => self.waiting.iter().cloned().collect(),
+            Event::Released(keys) => keys.into_iter().filter(|key| self.pending_deletion.contains(key)).collect(),
+            Event::All => self.pending_deletion.iter().cloned().collect(),
         }
     }
 
@@ -117,17 +118,17 @@ impl<G: Guarded> Controller for InUse<G> {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         let api = G::api(self.client.clone(), namespace);
         let Some(mut object) = api.get_opt(name).await? else { return Ok(None) };
-        let (going, held) = (is_going(object.meta()), is_held::<G>(object.meta()));
-        if going != held || (going && self.guarded.is_used(&self.client, &object).await?) {
+        let (deleting, protected_by_finalizer) = (is_deleting(object.meta()), has_finalizer::<G>(object.meta()));
+        if deleting != protected_by_finalizer || (deleting && self.protected.is_used(&self.client, &object).await?) {
             return Ok(None);
         }
         let finalizers = object.meta_mut().finalizers.get_or_insert_default();
-        if going {
+        if deleting {
             finalizers.retain(|finalizer| finalizer != G::FINALIZER);
         } else {
             finalizers.push(G::FINALIZER.to_owned());
         }
-        // It has changed, or gone, meanwhile: the watch says so.
+        // If the object has changed or is gone, the watch enqueues it again.
         ignore_not_found_or_conflict(api.replace(name, &PostParams::default(), &object).await)?;
         Ok(None)
     }

@@ -1,8 +1,8 @@
-//! Writing what was decided for a claim, its volume first.
+//! Writes the planned step of a claim, its volume first.
 
-use super::claim::{self, Facts};
-use super::provision::Provisioner;
-use super::{Binder, Told, waiting_pod};
+use super::claim::{self, ClaimContext};
+use super::provisioner::Provisioner;
+use super::{PersistentVolumeController, RecordedEvent, unscheduled_pod};
 use crate::worker::is_code;
 use api::claim::{
     BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, PROVISIONERS, SELECTED_NODE, annotation, bind, class_of_claim,
@@ -15,20 +15,20 @@ use kube::{Api, Resource, ResourceExt};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How soon what the watch has not shown yet is looked at again.
+/// Delay before a sync with stale input is repeated.
 const SOON: Duration = Duration::from_millis(100);
 
-pub(super) type Again = Result<Option<Duration>, kube::Error>;
+pub(super) type SyncResult = Result<Option<Duration>, kube::Error>;
 
-/// What others have changed meanwhile is decided upon anew.
-pub(super) fn unless_stale(result: Result<(), kube::Error>) -> Again {
+/// Requeues the key if a write met a concurrent change.
+pub(super) fn ignore_stale(result: Result<(), kube::Error>) -> SyncResult {
     match result {
         Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(Some(SOON)),
         other => other.map(|()| None),
     }
 }
 
-impl Binder {
+impl PersistentVolumeController {
     pub(super) fn claims_of(&self, namespace: Option<String>) -> Api<PersistentVolumeClaim> {
         Api::namespaced(self.client.clone(), namespace.as_deref().unwrap_or_default())
     }
@@ -37,31 +37,37 @@ impl Binder {
         Api::all(self.client.clone())
     }
 
-    pub(super) async fn tell<K: Resource<DynamicType = ()>>(&self, of: &K, told: &Told) {
-        self.recorder.record(&of.object_ref(&()), told.warning, told.reason, &told.message).await;
+    pub(super) async fn record_event<K: Resource<DynamicType = ()>>(&self, of: &K, event: &RecordedEvent) {
+        self.recorder.record(&of.object_ref(&()), event.warning, event.reason, &event.message).await;
     }
 
-    /// Brings a claim forward.
-    pub(super) async fn claim(&self, claim: &Arc<PersistentVolumeClaim>) -> Again {
+    /// Syncs a claim.
+    pub(super) async fn sync_claim(&self, claim: &Arc<PersistentVolumeClaim>) -> SyncResult {
         let (volumes, classes) = (self.volumes.all(), self.classes.all());
-        let pod = waiting_pod(&self.pods, claim);
-        let facts = Facts { volumes: &volumes, classes: &classes, pod: pod.as_ref().map(|pod| pod.name.as_str()) };
-        let written = match claim::plan(claim, &facts) {
-            claim::Step::Wait(told) => self.waits(claim, "Pending", told).await,
-            claim::Step::Lost(told) => self.waits(claim, "Lost", Some(told)).await,
-            claim::Step::Classify(class) => self.classify(claim, class).await,
+        let pod = unscheduled_pod(&self.pods, claim);
+        let context =
+            ClaimContext { volumes: &volumes, classes: &classes, pod: pod.as_ref().map(|pod| pod.name.as_str()) };
+        let written = match claim::plan(claim, &context) {
+            claim::Step::Wait(told) => self.mark_unbound(claim, "Pending", told).await,
+            claim::Step::Lost(told) => self.mark_unbound(claim, "Lost", Some(told)).await,
+            claim::Step::AssignDefaultClass(class) => self.assign_default_class(claim, class).await,
             claim::Step::Bind(volume) => self.bind(&volume, claim).await,
             claim::Step::Provision => self.provision(claim).await,
         };
-        unless_stale(written)
+        ignore_stale(written)
     }
 
-    /// A claim without a volume. That it is lost is told once.
-    async fn waits(&self, claim: &PersistentVolumeClaim, phase: &str, told: Option<Told>) -> Result<(), kube::Error> {
+    /// Sets the phase of an unbound claim. The loss of a volume is reported once.
+    async fn mark_unbound(
+        &self,
+        claim: &PersistentVolumeClaim,
+        phase: &str,
+        told: Option<RecordedEvent>,
+    ) -> Result<(), kube::Error> {
         let status = claim.status.clone().unwrap_or_default();
         let changed = status.phase.as_deref() != Some(phase);
         if let Some(told) = told.filter(|_| changed || phase == "Pending") {
-            self.tell(claim, &told).await;
+            self.record_event(claim, &told).await;
         }
         if !changed && status.access_modes.is_none() && status.capacity.is_none() {
             return Ok(());
@@ -81,15 +87,15 @@ impl Binder {
         api.replace_status(&claim.name_any(), &PostParams::default(), &written).await.map(drop)
     }
 
-    /// A class that came after the claim is its class, too (KEP-3333).
-    async fn classify(&self, claim: &PersistentVolumeClaim, class: String) -> Result<(), kube::Error> {
+    /// Assigns the default class to an older claim (KEP-3333).
+    async fn assign_default_class(&self, claim: &PersistentVolumeClaim, class: String) -> Result<(), kube::Error> {
         let mut claim = claim.clone();
         claim.spec.get_or_insert_default().storage_class_name = Some(class);
         let api = self.claims_of(claim.namespace());
         api.replace(&claim.name_any(), &PostParams::default(), &claim).await.map(drop)
     }
 
-    /// Writes what is missing of a binding: a reference and a phase on either side.
+    /// Writes the missing parts of a binding: references and phases of volume and claim.
     async fn bind(&self, volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
         let (name, params) = (volume.name_any(), PostParams::default());
         let volume = match bind(volume, claim) {
@@ -102,7 +108,7 @@ impl Binder {
         let spec = volume.spec.unwrap_or_default();
         status.phase = Some("Bound".to_owned());
         status.access_modes = spec.access_modes;
-        // Later it is who makes it grow that tells how large it is.
+        // The capacity is set once: a resize updates it later.
         status.capacity = status.capacity.or(spec.capacity);
         status.current_volume_attributes_class_name =
             status.current_volume_attributes_class_name.or(spec.volume_attributes_class_name);
@@ -146,31 +152,31 @@ impl Binder {
         self.volumes().replace_status(&written.name_any(), &PostParams::default(), &written).await
     }
 
-    /// Has a volume made for a claim, by Podium itself or by whoever else the class names.
+    /// Provisions a volume by Podium's provisioner, or waits for an external one.
     async fn provision(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
         const FAILED: &str = "ProvisioningFailed";
         let name = class_of_claim(claim);
         let Some(class) = self.classes.get("", name) else {
             let message = format!("storageclass.storage.k8s.io {name:?} not found");
-            return self.waits(claim, "Pending", Some(Told::warning(FAILED, message))).await;
+            return self.mark_unbound(claim, "Pending", Some(RecordedEvent::warning(FAILED, message))).await;
         };
         let provisioner = class.provisioner.as_str();
         let own = self.provisioner.as_ref().filter(|own| own.name() == provisioner);
-        // What is in the tree upstream is for clouds.
+        // Upstream's in-tree provisioners are not supported.
         if own.is_none() && (provisioner == NO_PROVISIONER || provisioner.starts_with("kubernetes.io/")) {
             let message = format!("no volume plugin matched name: {provisioner}");
-            return self.waits(claim, "Pending", Some(Told::warning(FAILED, message))).await;
+            return self.mark_unbound(claim, "Pending", Some(RecordedEvent::warning(FAILED, message))).await;
         }
-        let claim = self.name_provisioner(claim, provisioner).await?;
+        let claim = self.set_provisioner_annotations(claim, provisioner).await?;
         match own {
-            Some(own) => match self.make(own, &claim, &class).await {
+            Some(own) => match self.create_volume(own, &claim, &class).await {
                 Ok(()) => Ok(()),
-                Err(Unmade::Refused(why)) => {
+                Err(ProvisionError::Unsupported(why)) => {
                     let message = format!("Failed to provision volume with StorageClass {name:?}: {why}");
-                    self.waits(&claim, "Pending", Some(Told::warning(FAILED, message))).await?;
-                    self.give_up(&claim).await
+                    self.mark_unbound(&claim, "Pending", Some(RecordedEvent::warning(FAILED, message))).await?;
+                    self.reschedule_provisioning(&claim).await
                 }
-                Err(Unmade::Failed(error)) => Err(error),
+                Err(ProvisionError::Request(error)) => Err(error),
             },
             None => {
                 let message = format!(
@@ -178,13 +184,13 @@ impl Binder {
                      the system administrator. If volume creation is delayed, please verify that the provisioner is \
                      running and correctly registered."
                 );
-                self.waits(&claim, "Pending", Some(Told::normal("ExternalProvisioning", message))).await
+                self.mark_unbound(&claim, "Pending", Some(RecordedEvent::normal("ExternalProvisioning", message))).await
             }
         }
     }
 
-    /// Another node may do (`rescheduleProvisioning`); its Pod's user is told by the scheduler.
-    async fn give_up(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
+    /// Clears the selected node, so that the scheduler can choose another (`rescheduleProvisioning`).
+    async fn reschedule_provisioning(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
         let mut claim = claim.clone();
         let selected = claim.metadata.annotations.as_mut().and_then(|all| all.remove(SELECTED_NODE));
         if selected.is_none() {
@@ -193,7 +199,7 @@ impl Binder {
         self.claims_of(claim.namespace()).replace(&claim.name_any(), &PostParams::default(), &claim).await.map(drop)
     }
 
-    async fn name_provisioner(
+    async fn set_provisioner_annotations(
         &self,
         claim: &PersistentVolumeClaim,
         provisioner: &str,
@@ -207,22 +213,27 @@ impl Binder {
         self.claims_of(claim.namespace()).replace(&claim.name_any(), &PostParams::default(), &claim).await
     }
 
-    async fn make(&self, own: &Provisioner, claim: &PersistentVolumeClaim, class: &StorageClass) -> Result<(), Unmade> {
-        let volume = own.make(claim, class).await.map_err(Unmade::Refused)?;
+    async fn create_volume(
+        &self,
+        own: &Provisioner,
+        claim: &PersistentVolumeClaim,
+        class: &StorageClass,
+    ) -> Result<(), ProvisionError> {
+        let volume = own.make(claim, class).await.map_err(ProvisionError::Unsupported)?;
         match self.volumes().create(&PostParams::default(), &volume).await {
-            // Made before, by who was interrupted then.
+            // Created by an interrupted sync.
             Err(e) if is_code(&e, 409) => return Ok(()),
-            made => made.map_err(Unmade::Failed)?,
+            made => made.map_err(ProvisionError::Request)?,
         };
         let message = format!("Successfully provisioned volume {} using {}", volume.name_any(), own.name());
-        self.tell(claim, &Told::normal("ProvisioningSucceeded", message)).await;
+        self.record_event(claim, &RecordedEvent::normal("ProvisioningSucceeded", message)).await;
         Ok(())
     }
 }
 
-/// Why no volume was made.
-enum Unmade {
-    /// It cannot be made as it is asked for.
-    Refused(String),
-    Failed(kube::Error),
+/// Why provisioning failed.
+enum ProvisionError {
+    /// The request is not supported.
+    Unsupported(String),
+    Request(kube::Error),
 }

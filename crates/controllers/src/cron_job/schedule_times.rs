@@ -1,58 +1,58 @@
-//! Which times of a schedule have come, and when the next one does (`mostRecentScheduleTime`).
+//! Scheduled times that have passed, and the next one (`mostRecentScheduleTime`).
 
 use api::cron::Schedule;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
-/// Clocks of machines differ: that much later than on time nobody looks too early.
-const LATER: SignedDuration = SignedDuration::from_millis(100);
-/// More missed times than these are told.
-const MANY: i64 = 100;
+/// Delay after a scheduled time, for clock skew (`nextScheduleDelta`).
+const CLOCK_SKEW_DELTA: SignedDuration = SignedDuration::from_millis(100);
+/// Number of missed times above which a warning is recorded.
+const MAX_MISSED_TIMES: i64 = 100;
 
-/// A schedule, as clocks of a zone show it.
+/// A schedule in a time zone.
 #[derive(Debug)]
-pub(super) struct Times<'a> {
+pub(super) struct ScheduleTimes<'a> {
     pub(super) schedule: &'a Schedule,
     pub(super) zone: &'a TimeZone,
 }
 
-/// What has come since some moment.
+/// The most recent scheduled time since a start time.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Come {
-    /// The last time that has come.
+pub(super) struct MostRecentTime {
+    /// The most recent time, if one has passed.
     pub(super) last: Option<Timestamp>,
-    /// How many may have, about.
+    /// Approximate number of missed times.
     pub(super) missed: i64,
 }
 
-/// It never comes: the 31st of February.
+/// The schedule has no time, such as 31 February.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Never;
+pub(super) struct NeverScheduled;
 
-impl Come {
-    pub(super) fn too_many(&self) -> bool {
-        self.missed > MANY
+impl MostRecentTime {
+    pub(super) fn has_too_many_missed(&self) -> bool {
+        self.missed > MAX_MISSED_TIMES
     }
 }
 
-impl Times<'_> {
+impl ScheduleTimes<'_> {
     fn next(&self, after: Timestamp) -> Option<Timestamp> {
         self.schedule.next(after, self.zone)
     }
 
-    /// What has come after `since`, up to now.
-    pub(super) fn come(&self, since: Timestamp, now: Timestamp) -> Result<Come, Never> {
-        let first = self.next(since).ok_or(Never)?;
+    /// Returns the most recent scheduled time after `since` and up to `now`.
+    pub(super) fn most_recent(&self, since: Timestamp, now: Timestamp) -> Result<MostRecentTime, NeverScheduled> {
+        let first = self.next(since).ok_or(NeverScheduled)?;
         if now < first {
-            return Ok(Come { last: None, missed: 0 });
+            return Ok(MostRecentTime { last: None, missed: 0 });
         }
-        let second = self.next(first).ok_or(Never)?;
+        let second = self.next(first).ok_or(NeverScheduled)?;
         if now < second {
-            return Ok(Come { last: Some(first), missed: 0 });
+            return Ok(MostRecentTime { last: Some(first), missed: 0 });
         }
-        // How many have been missed is told from the pause between the first two. The last of them is looked for one
-        // pause earlier, for those schedules whose pauses differ.
+        // Estimate the number of missed times from the interval of the first two. Search for the last one from an
+        // interval earlier, because intervals may differ.
         let pause = second.duration_since(first).as_secs().max(1);
         let missed = now.duration_since(first).as_secs() / pause + 1;
         let from = SignedDuration::from_secs((missed - 2).saturating_mul(pause));
@@ -62,17 +62,17 @@ impl Times<'_> {
             last = Some(next);
             at = next;
         }
-        Ok(Come { last, missed })
+        Ok(MostRecentTime { last, missed })
     }
 
-    /// How long until the next time (`nextScheduleTimeDuration`).
+    /// Returns the time until the next scheduled time (`nextScheduleTimeDuration`).
     pub(super) fn until_next(&self, since: Timestamp, now: Timestamp) -> Option<Duration> {
-        let from = match self.come(since, now) {
-            Ok(Come { last: Some(last), .. }) => last,
-            Ok(Come { last: None, missed: 0 }) => since,
-            Ok(Come { last: None, .. }) | Err(Never) => now,
+        let from = match self.most_recent(since, now) {
+            Ok(MostRecentTime { last: Some(last), .. }) => last,
+            Ok(MostRecentTime { last: None, missed: 0 }) => since,
+            Ok(MostRecentTime { last: None, .. }) | Err(NeverScheduled) => now,
         };
-        let left = self.next(from)?.duration_since(now).saturating_add(LATER);
+        let left = self.next(from)?.duration_since(now).saturating_add(CLOCK_SKEW_DELTA);
         Some(Duration::try_from(left).unwrap_or_default().max(Duration::from_millis(10)))
     }
 }
@@ -88,8 +88,8 @@ mod tests {
     #[track_caller]
     fn check(schedule: &str, since: &str, now: &str, last: Option<&str>, missed: i64, left: Option<u64>) {
         let schedule = Schedule::parse(schedule).unwrap();
-        let times = Times { schedule: &schedule, zone: &TimeZone::UTC };
-        assert_eq!(times.come(at(since), at(now)), Ok(Come { last: last.map(at), missed }));
+        let times = ScheduleTimes { schedule: &schedule, zone: &TimeZone::UTC };
+        assert_eq!(times.most_recent(at(since), at(now)), Ok(MostRecentTime { last: last.map(at), missed }));
         let left = left.map(|seconds| Duration::from_secs(seconds) + Duration::from_millis(100));
         assert_eq!(times.until_next(at(since), at(now)), left);
     }
@@ -101,7 +101,7 @@ mod tests {
         check(hourly, "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z", Some("2026-01-01T01:00:00Z"), 0, Some(3600));
         check(hourly, "2026-01-01T00:10:00Z", "2026-01-01T05:30:00Z", Some("2026-01-01T05:00:00Z"), 5, Some(1800));
         check(hourly, "2026-01-01T00:10:00Z", "2026-02-01T00:00:00Z", Some("2026-02-01T00:00:00Z"), 744, Some(3600));
-        // Backoff that differ: a night, then four hours.
+        // Intervals that differ: a night, then four hours.
         let days = "30 6-16/4 * * 1-5";
         check(days, "2026-01-01T16:30:00Z", "2026-01-05T07:00:00Z", Some("2026-01-05T06:30:00Z"), 19, Some(12_600));
         check("@every 7s", "2026-01-01T00:00:00Z", "2026-01-01T00:00:30Z", Some("2026-01-01T00:00:28Z"), 4, Some(5));
@@ -110,18 +110,18 @@ mod tests {
     #[test]
     fn more_than_a_hundred_are_too_many() {
         let schedule = Schedule::parse("* * * * *").unwrap();
-        let times = Times { schedule: &schedule, zone: &TimeZone::UTC };
-        let come = |now: &str| times.come(at("2026-01-01T00:00:00Z"), at(now)).unwrap();
-        assert!(!come("2026-01-01T01:40:00Z").too_many());
-        assert!(come("2026-01-01T01:41:00Z").too_many());
+        let times = ScheduleTimes { schedule: &schedule, zone: &TimeZone::UTC };
+        let come = |now: &str| times.most_recent(at("2026-01-01T00:00:00Z"), at(now)).unwrap();
+        assert!(!come("2026-01-01T01:40:00Z").has_too_many_missed());
+        assert!(come("2026-01-01T01:41:00Z").has_too_many_missed());
     }
 
     #[test]
     fn what_never_comes_is_said_to() {
         let schedule = Schedule::parse("59 23 31 2 *").unwrap();
-        let times = Times { schedule: &schedule, zone: &TimeZone::UTC };
+        let times = ScheduleTimes { schedule: &schedule, zone: &TimeZone::UTC };
         let since = at("2026-01-01T00:00:00Z");
-        assert_eq!(times.come(since, since), Err(Never));
+        assert_eq!(times.most_recent(since, since), Err(NeverScheduled));
         assert_eq!(times.until_next(since, since), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Cluster roles that are made of others have the rules of those that their selectors name
+//! Cluster role aggregation: aggregated ClusterRoles get the rules of those that their selectors match
 //! (`pkg/controller/clusterroleaggregation`).
 
 use crate::clients::Clients;
@@ -17,21 +17,21 @@ use tokio_util::sync::CancellationToken;
 
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
-struct Aggregation {
+struct ClusterRoleAggregation {
     api: Api<ClusterRole>,
-    /// By name, which is the order in which rules are gathered.
+    /// By name, which is the order of the aggregated rules.
     roles: BTreeMap<String, ClusterRole>,
 }
 
-impl Aggregation {
-    fn aggregated(&self) -> Vec<String> {
+impl ClusterRoleAggregation {
+    fn aggregated_roles(&self) -> Vec<String> {
         let made_of_others = self.roles.iter().filter(|(_, role)| role.aggregation_rule.is_some());
         made_of_others.map(|(name, _)| name.clone()).collect()
     }
 }
 
-/// The rules that a role is to have, each once; a selector that makes no sense gathers nothing.
-fn gathered(roles: &BTreeMap<String, ClusterRole>, name: &str) -> Option<Vec<PolicyRule>> {
+/// Returns the aggregated rules without duplicates. Invalid selectors match nothing.
+fn aggregated_rules(roles: &BTreeMap<String, ClusterRole>, name: &str) -> Option<Vec<PolicyRule>> {
     let selectors = roles.get(name)?.aggregation_rule.as_ref()?.cluster_role_selectors.as_deref().unwrap_or_default();
     let mut rules: Vec<PolicyRule> = Vec::new();
     for selector in selectors.iter().filter_map(|s| Selector::from_object(s).ok()) {
@@ -50,7 +50,7 @@ fn gathered(roles: &BTreeMap<String, ClusterRole>, name: &str) -> Option<Vec<Pol
     Some(rules)
 }
 
-impl Controller for Aggregation {
+impl Controller for ClusterRoleAggregation {
     type Event = WatchEvent<ClusterRole>;
 
     const NAME: &'static str = "cluster-role-aggregation";
@@ -61,11 +61,11 @@ impl Controller for Aggregation {
             WatchEvent::Deleted(role) => drop(self.roles.remove(&key(&role.metadata))),
             WatchEvent::Listed(names) => self.roles.retain(|name, _| names.contains(name)),
         }
-        self.aggregated()
+        self.aggregated_roles()
     }
 
     async fn reconcile(&mut self, name: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(rules) = gathered(&self.roles, name) else { return Ok(None) };
+        let Some(rules) = aggregated_rules(&self.roles, name) else { return Ok(None) };
         let has = self.roles.get(name).and_then(|role| role.rules.clone()).unwrap_or_default();
         if has != rules {
             let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
@@ -79,7 +79,7 @@ impl Controller for Aggregation {
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let api: Api<ClusterRole> = Api::all(clients.for_service_account("clusterrole-aggregation-controller"));
     let events = watch(Api::all(clients.shared()), Config::default());
-    worker::run(Aggregation { api, roles: BTreeMap::new() }, events, stop).await;
+    worker::run(ClusterRoleAggregation { api, roles: BTreeMap::new() }, events, stop).await;
 }
 
 #[cfg(test)]
@@ -110,7 +110,7 @@ mod tests {
                 "aggregationRule": {"clusterRoleSelectors": selectors}}),
         ];
         let verbs = |all: &[serde_json::Value], name: &str| {
-            let rules = gathered(&roles(all), name)?;
+            let rules = aggregated_rules(&roles(all), name)?;
             Some(rules.into_iter().flat_map(|rule| rule.verbs).collect::<Vec<_>>().join(" "))
         };
         assert_eq!(verbs(&all, "a").as_deref(), Some("list get watch"));

@@ -1,6 +1,6 @@
-//! Claims to storage stay while a Pod that is on a node has them for a volume, whether it has ended or not.
+//! PersistentVolumeClaim protection: claims are kept while a scheduled Pod, terminal or not, uses them.
 
-use super::{Event, Guarded, InUse};
+use super::{Event, Protected, ProtectionController};
 use crate::clients::Clients;
 use crate::informer::{CacheEvent, SharedInformer};
 use crate::pod_summary::{PodSummary, controller_of};
@@ -13,11 +13,12 @@ use kube::runtime::watcher::Config;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
-struct Claims {
+struct PvcProtection {
     pods: SharedInformer<PodSummary>,
 }
 
-/// Whether the Pod uses the claim. Its kubelet sees it only once it is on a node, and starts none whose claim goes.
+/// Returns whether the Pod uses the claim. Only scheduled Pods count: the kubelet starts no Pod whose claim is being
+/// deleted.
 fn uses(pod: &PodSummary, claim: &PersistentVolumeClaim) -> bool {
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let owner = controller_of(claim.metadata.owner_references.as_deref().unwrap_or_default());
@@ -27,8 +28,8 @@ fn uses(pod: &PodSummary, claim: &PersistentVolumeClaim) -> bool {
             || (!pod.is_shut_down && pod.ephemeral_claims.iter().any(|made| made == name) && is_its_own()))
 }
 
-/// The keys of claims that a Pod may use.
-fn used(pod: &PodSummary) -> Vec<String> {
+/// Returns the keys of claims that a Pod may use.
+fn used_claims(pod: &PodSummary) -> Vec<String> {
     if pod.node.is_none() {
         return vec![];
     }
@@ -36,15 +37,15 @@ fn used(pod: &PodSummary) -> Vec<String> {
     pod.claims.iter().map(|(_, claim)| claim).chain(own).map(|claim| format!("{}/{claim}", pod.namespace)).collect()
 }
 
-/// The keys of claims that a Pod used before, and does not any more.
-fn freed(seen: &CacheEvent<PodSummary>) -> Option<Vec<String>> {
+/// Returns the keys of claims that a Pod no longer uses.
+fn released(seen: &CacheEvent<PodSummary>) -> Option<Vec<String>> {
     let CacheEvent::Changed { before, after } = seen else { return None };
-    let still = after.as_ref().map(|pod| used(pod)).unwrap_or_default();
-    let before = before.as_ref().map(|pod| used(pod)).unwrap_or_default();
+    let still = after.as_ref().map(|pod| used_claims(pod)).unwrap_or_default();
+    let before = before.as_ref().map(|pod| used_claims(pod)).unwrap_or_default();
     Some(before.into_iter().filter(|claim| !still.contains(claim)).collect())
 }
 
-impl Guarded for Claims {
+impl Protected for PvcProtection {
     type Object = PersistentVolumeClaim;
 
     const CONTROLLER: &'static str = "persistentvolumeclaim-protection";
@@ -60,22 +61,26 @@ impl Guarded for Claims {
         if self.pods.in_namespace(namespace).iter().any(|pod| uses(pod, claim)) {
             return Ok(true);
         }
-        // A Pod that was made just now may not have been seen.
+        // The informer may not have observed a new Pod yet.
         let all = Api::<Pod>::namespaced(client.clone(), namespace).list(&ListParams::default()).await?;
         Ok(all.items.into_iter().any(|pod| uses(&PodSummary::from_pod(pod), claim)))
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     pods: SharedInformer<PodSummary>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
     let claims = watch(Api::all(clients.shared()), Config::default()).map(Event::Object);
-    let freed = pods.subscribe().map(|seen| freed(&seen).map_or(Event::All, Event::Freed));
-    let events = stream::select(claims, freed).boxed();
-    worker::run(InUse::new(clients.for_service_account("pvc-protection-controller"), Claims { pods }), events, stop)
+    let released = pods.subscribe().map(|seen| released(&seen).map_or(Event::All, Event::Released));
+    let events = stream::select(claims, released).boxed();
+    worker::run(
+        ProtectionController::new(clients.for_service_account("pvc-protection-controller"), PvcProtection { pods }),
+        events,
+        stop,
+    )
 }
 
 #[cfg(test)]
@@ -113,7 +118,7 @@ mod tests {
         check(json!({"spec.nodeName": ""}), "c", "-", false);
         check(json!({"status.phase": "Succeeded"}), "c", "-", true);
         check(gone.clone(), "c", "-", true);
-        // One that was made for it counts as long as its kubelet has to do with it, and only for the one that it was made for.
+        // The claim of an ephemeral volume counts until the kubelet is done with the Pod, and only for its own Pod.
         check(json!({}), "p-b", "1", true);
         check(json!({}), "p-b", "2", false);
         check(gone, "p-b", "1", false);
@@ -123,7 +128,7 @@ mod tests {
     fn what_a_pod_no_longer_uses_is_told() {
         let one = |before: Option<Value>, after: Option<Value>| {
             let pod = |change: Value| Arc::new(pod(&change));
-            freed(&CacheEvent::Changed { before: before.map(pod), after: after.map(pod) }).unwrap()
+            released(&CacheEvent::Changed { before: before.map(pod), after: after.map(pod) }).unwrap()
         };
         assert_eq!(one(Some(json!({})), None), ["x/c", "x/p-b"]);
         assert_eq!(one(Some(json!({})), Some(json!({"status.phase": "Failed"}))), [""; 0]);

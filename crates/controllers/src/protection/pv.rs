@@ -1,6 +1,6 @@
-//! Volumes stay while they are bound to a claim.
+//! PersistentVolume protection: volumes are kept while they are bound to a claim.
 
-use super::{Event, Guarded, InUse};
+use super::{Event, Protected, ProtectionController};
 use crate::clients::Clients;
 use crate::watch::watch;
 use crate::worker;
@@ -10,9 +10,9 @@ use kube::runtime::watcher::Config;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
-struct Volumes;
+struct PvProtection;
 
-impl Guarded for Volumes {
+impl Protected for PvProtection {
     type Object = PersistentVolume;
 
     const CONTROLLER: &'static str = "persistentvolume-protection";
@@ -30,5 +30,10 @@ impl Guarded for Volumes {
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let volumes = watch(Api::all(clients.shared()), Config::default()).map(Event::Object).boxed();
-    worker::run(InUse::new(clients.for_service_account("pv-protection-controller"), Volumes), volumes, stop).await;
+    worker::run(
+        ProtectionController::new(clients.for_service_account("pv-protection-controller"), PvProtection),
+        volumes,
+        stop,
+    )
+    .await;
 }

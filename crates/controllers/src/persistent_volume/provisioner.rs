@@ -1,7 +1,6 @@
-//! Volumes that are directories of the node, made for a claim and removed after it.
+//! Provisioner of node-local volumes: a directory for each claim.
 //!
-//! What Podium runs on one node has one place for data. The controllers decide; who makes and removes directories is told
-//! to them as [`Directories`].
+//! The controller decides; [`Directories`] creates and deletes the directories.
 
 use api::claim::{BOUND_BY_CONTROLLER, PROVISIONED_BY, SELECTED_NODE, annotation, bind, requested};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -11,25 +10,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, io};
 
-/// Keeps a volume in the API until its directory is removed, however it is deleted (KEP-2644).
+/// Finalizer that keeps the volume until its directory is deleted (KEP-2644).
 pub(super) const FINALIZER: &str = "kubernetes.io/pv-controller";
 
-/// Where the data of volumes is. What it does may take its time.
+/// Storage of the volumes' directories. Methods may block.
 pub trait Directories: Send + Sync {
-    /// Makes the directory of a volume, which everybody may write to; it may be there already.
+    /// Creates the directory of a volume, writable for everyone, unless it exists.
     ///
     /// # Errors
-    /// When it cannot be made.
+    ///
+    /// If the directory cannot be created.
     fn make(&self, volume: &str) -> io::Result<PathBuf>;
 
-    /// Removes the directory of a volume, which the API says is here, with everything in it; it may be gone already.
+    /// Deletes the directory of a volume, which is at `path` according to the API, unless it is gone.
     ///
     /// # Errors
-    /// When it is somewhere else, or something of it stays.
+    ///
+    /// If the directory is elsewhere, or cannot be deleted completely.
     fn remove(&self, volume: &str, path: &Path) -> io::Result<()>;
 }
 
-/// Makes volumes for the claims of its classes. Clones are the same.
+/// Provisions volumes for claims of its classes. Clones share the directories.
 #[derive(Clone)]
 pub struct Provisioner {
     name: Arc<str>,
@@ -38,7 +39,7 @@ pub struct Provisioner {
 }
 
 impl Provisioner {
-    /// One that classes call by this name, with directories on this node.
+    /// Creates a provisioner by the name that classes use, for directories on a node.
     pub fn new(name: &str, node: &str, directories: impl Directories + 'static) -> Self {
         Self { name: name.into(), node: node.into(), directories: Arc::new(directories) }
     }
@@ -47,13 +48,13 @@ impl Provisioner {
         &self.name
     }
 
-    /// Whether it has made this volume.
-    pub(super) fn made(&self, volume: &PersistentVolume) -> bool {
+    /// Returns whether this provisioner created the volume.
+    pub(super) fn provisioned(&self, volume: &PersistentVolume) -> bool {
         annotation(&volume.metadata, PROVISIONED_BY) == Some(&self.name)
     }
 
-    /// What it cannot do for a claim, if it cannot.
-    fn objection(&self, claim: &PersistentVolumeClaim, class: &StorageClass) -> Option<String> {
+    /// Returns why the claim cannot be provisioned.
+    fn unsupported_reason(&self, claim: &PersistentVolumeClaim, class: &StorageClass) -> Option<String> {
         let spec = claim.spec.as_ref()?;
         if let Some(other) = annotation(&claim.metadata, SELECTED_NODE).filter(|node| *node != &*self.node) {
             return Some(format!("volumes of {:?} are on node {:?} only, not on {other:?}", &*self.name, &*self.node));
@@ -77,19 +78,20 @@ impl Provisioner {
             .then(|| format!("{:?} does not support data sources", &*self.name))
     }
 
-    /// Makes the volume of a claim on the disk, and what the API is to know of it.
+    /// Creates the directory of a claim's volume, and returns the volume object.
     ///
     /// # Errors
-    /// Why there is none.
+    ///
+    /// The reason for the claim's Event.
     pub(super) async fn make(
         &self,
         claim: &PersistentVolumeClaim,
         class: &StorageClass,
     ) -> Result<PersistentVolume, String> {
-        if let Some(why) = self.objection(claim, class) {
+        if let Some(why) = self.unsupported_reason(claim, class) {
             return Err(why);
         }
-        // Always the same for a claim: whoever is interrupted here comes back to what is made so far.
+        // The name is derived from the claim, so that an interrupted provisioning is resumed.
         let name = format!("pvc-{}", claim.metadata.uid.as_deref().unwrap_or_default());
         let directories = Arc::clone(&self.directories);
         let made = blocking(&name, move |name| directories.make(name)).await;
@@ -126,10 +128,11 @@ impl Provisioner {
         bind(&volume, claim)
     }
 
-    /// Removes the data of a volume that it has made.
+    /// Deletes the data of a volume.
     ///
     /// # Errors
-    /// When something of it stays.
+    ///
+    /// If the data cannot be deleted completely.
     pub(super) async fn remove(&self, volume: &PersistentVolume) -> io::Result<()> {
         let local = volume.spec.as_ref().and_then(|spec| spec.local.as_ref());
         let path = PathBuf::from(local.map(|local| local.path.as_str()).unwrap_or_default());

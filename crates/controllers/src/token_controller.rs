@@ -1,7 +1,7 @@
-//! Secrets of the type `kubernetes.io/service-account-token` are given a token of the account that they name, and go with it
-//! (`pkg/controller/serviceaccount/tokens_controller.go`).
+//! Token controller: issues tokens for Secrets of type `kubernetes.io/service-account-token`, and deletes these with
+//! their service account (`pkg/controller/serviceaccount/tokens_controller.go`).
 //!
-//! Who holds the key of the tokens is no affair of the controller: it is given a [`TokenMaker`].
+//! The controller has no access to the signing key; it uses a [`TokenMaker`].
 
 use crate::clients::Clients;
 use crate::watch::{WatchEvent, key, watch};
@@ -19,31 +19,31 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-const TYPE: &str = "kubernetes.io/service-account-token";
-const NAME: &str = "kubernetes.io/service-account.name";
-const UID: &str = "kubernetes.io/service-account.uid";
+const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
+const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+const SERVICE_ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
-/// Whom a token stands for, and the Secret that it dies with.
+/// Subject of a token, and the Secret that it is bound to.
 #[derive(Debug, Clone, Copy)]
 pub struct Bearer<'a> {
-    /// The account's namespace, which is the Secret's as well.
+    /// Namespace of the service account and the Secret.
     pub namespace: &'a str,
-    /// The account's name.
+    /// Name of the service account.
     pub account: &'a str,
-    /// The account's UID.
+    /// UID of the service account.
     pub uid: &'a str,
-    /// The Secret's name.
+    /// Name of the Secret.
     pub secret: &'a str,
 }
 
 type Make = dyn Fn(Bearer<'_>) -> Option<String> + Send + Sync;
 
-/// Whoever makes tokens. Clones are the same.
+/// Issues tokens. Clones share the implementation.
 #[derive(Clone)]
 pub struct TokenMaker(Arc<Make>);
 
 impl TokenMaker {
-    /// One that gives a token, or none when it cannot just now.
+    /// Creates an issuer from a function that returns a token, or `None` if that fails.
     pub fn new(make: impl Fn(Bearer<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }
@@ -60,17 +60,17 @@ enum Event {
     Account(WatchEvent<ServiceAccount>),
 }
 
-struct LegacyTokens {
+struct TokenController {
     client: Client,
     maker: TokenMaker,
     root_ca: Option<String>,
     secrets: HashMap<String, Box<Secret>>,
     /// UIDs by `namespace/name`.
     accounts: HashMap<String, String>,
-    /// Whether all accounts have been seen once.
+    /// Whether the initial list of the service accounts is complete.
     listed: bool,
-    /// Accounts that may name Secrets which have gone, by the Secrets' keys.
-    forsaken: HashMap<String, String>,
+    /// Service accounts that may reference deleted Secrets, by the keys of the Secrets.
+    deleted_secrets: HashMap<String, String>,
 }
 
 fn annotation<'a>(secret: &'a Secret, name: &str) -> &'a str {
@@ -78,13 +78,13 @@ fn annotation<'a>(secret: &'a Secret, name: &str) -> &'a str {
     annotations.and_then(|all| all.get(name)).map_or("", String::as_str)
 }
 
-/// The key of the account that a Secret names.
+/// Returns the key of the service account that a Secret names.
 fn account_of(secret: &Secret) -> String {
     let namespace = secret.metadata.namespace.as_deref().unwrap_or_default();
-    format!("{namespace}/{}", annotation(secret, NAME))
+    format!("{namespace}/{}", annotation(secret, SERVICE_ACCOUNT_NAME))
 }
 
-impl LegacyTokens {
+impl TokenController {
     fn on_secret(&mut self, change: WatchEvent<Secret>) -> Vec<String> {
         match change {
             WatchEvent::Applied(secret) => {
@@ -95,13 +95,13 @@ impl LegacyTokens {
             WatchEvent::Deleted(secret) => {
                 let key = key(&secret.metadata);
                 self.secrets.remove(&key);
-                self.forsaken.insert(key.clone(), account_of(&secret));
+                self.deleted_secrets.insert(key.clone(), account_of(&secret));
                 vec![key]
             }
             WatchEvent::Listed(keys) => {
                 let gone = self.secrets.extract_if(|key, _| !keys.contains(key));
                 let gone: Vec<_> = gone.map(|(key, secret)| (key, account_of(&secret))).collect();
-                self.forsaken.extend(gone.iter().cloned());
+                self.deleted_secrets.extend(gone.iter().cloned());
                 gone.into_iter().map(|(key, _)| key).collect()
             }
         }
@@ -132,27 +132,33 @@ impl LegacyTokens {
         naming.map(|(key, _)| key.clone()).collect()
     }
 
-    /// The UID of the account that a Secret is of, if it is there.
+    /// Returns the UID of the Secret's service account, if it exists.
     async fn uid(&self, namespace: &str, secret: &Secret) -> Result<Option<String>, kube::Error> {
-        let (name, wanted) = (annotation(secret, NAME), annotation(secret, UID));
+        let (name, wanted) = (annotation(secret, SERVICE_ACCOUNT_NAME), annotation(secret, SERVICE_ACCOUNT_UID));
         let fits = |uid: &String| wanted.is_empty() || uid == wanted;
         if let Some(uid) = self.accounts.get(&account_of(secret)).filter(|uid| fits(uid)) {
             return Ok(Some(uid.clone()));
         }
-        // It may have been made just now.
+        // The watch may not have delivered a new service account yet.
         let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
         Ok(api.get_opt(name).await?.and_then(|account| account.metadata.uid).filter(fits))
     }
 
-    /// The Secret with all that it should hold, unless it holds that already.
-    fn filled(&self, namespace: &str, name: &str, secret: &Secret, uid: &str) -> Result<Option<Secret>, kube::Error> {
+    /// Returns the Secret with token, namespace and CA certificate; `None` if it has them already.
+    fn with_token_data(
+        &self,
+        namespace: &str,
+        name: &str,
+        secret: &Secret,
+        uid: &str,
+    ) -> Result<Option<Secret>, kube::Error> {
         let holds = |field: &str| secret.data.as_ref()?.get(field).filter(|data| !data.0.is_empty());
         let other_ca = self.root_ca.as_ref().filter(|ca| holds("ca.crt").is_none_or(|has| has.0 != ca.as_bytes()));
         if other_ca.is_none() && holds("namespace").is_some() && holds("token").is_some() {
             return Ok(None);
         }
         let mut new = secret.clone();
-        let account = annotation(secret, NAME);
+        let account = annotation(secret, SERVICE_ACCOUNT_NAME);
         let (has_namespace, has_token) = (holds("namespace").is_some(), holds("token").is_some());
         let data = new.data.get_or_insert_default();
         let mut put = |field: &str, text: String| drop(data.insert(field.to_owned(), ByteString(text.into_bytes())));
@@ -164,14 +170,14 @@ impl LegacyTokens {
         }
         if !has_token {
             let token = (self.maker.0)(Bearer { namespace, account, uid, secret: name });
-            put("token", token.ok_or_else(|| kube::Error::Service("no token could be made".into()))?);
+            put("token", token.ok_or_else(|| kube::Error::Service("failed to issue token".into()))?);
         }
-        new.metadata.annotations.get_or_insert_default().insert(UID.to_owned(), uid.to_owned());
+        new.metadata.annotations.get_or_insert_default().insert(SERVICE_ACCOUNT_UID.to_owned(), uid.to_owned());
         Ok(Some(new))
     }
 
-    /// An account does not name what is no longer there.
-    async fn forsake(&self, account: &str, secret: &str) -> Result<(), kube::Error> {
+    /// Removes the reference to a deleted Secret from its service account.
+    async fn remove_secret_reference(&self, account: &str, secret: &str) -> Result<(), kube::Error> {
         let Some((namespace, name)) = account.split_once('/') else { return Ok(()) };
         if !self.accounts.contains_key(account) {
             return Ok(());
@@ -183,7 +189,7 @@ impl LegacyTokens {
             return Ok(());
         }
         object.secrets.iter_mut().for_each(|secrets| secrets.retain(|reference| !is_it(reference)));
-        // A conflict is tried again: nothing else tells of it.
+        // A conflict must be retried: no event enqueues the key again.
         match api.replace(name, &PostParams::default(), &object).await {
             Err(e) if worker::is_code(&e, 404) => Ok(()),
             other => other.map(drop),
@@ -191,7 +197,7 @@ impl LegacyTokens {
     }
 }
 
-impl Controller for LegacyTokens {
+impl Controller for TokenController {
     type Event = Event;
 
     const NAME: &'static str = "serviceaccount-token";
@@ -206,9 +212,9 @@ impl Controller for LegacyTokens {
     async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some((namespace, name)) = key.split_once('/').filter(|_| self.listed) else { return Ok(None) };
         let Some(secret) = self.secrets.get(key) else {
-            if let Some(account) = self.forsaken.get(key) {
-                self.forsake(account, name).await?;
-                self.forsaken.remove(key);
+            if let Some(account) = self.deleted_secrets.get(key) {
+                self.remove_secret_reference(account, name).await?;
+                self.deleted_secrets.remove(key);
             }
             return Ok(None);
         };
@@ -220,23 +226,23 @@ impl Controller for LegacyTokens {
             return Ok(None);
         };
         if secret.metadata.deletion_timestamp.is_none()
-            && let Some(filled) = self.filled(namespace, name, secret, &uid)?
+            && let Some(updated) = self.with_token_data(namespace, name, secret, &uid)?
         {
-            // It has changed, or gone, meanwhile: the watch says so.
-            ignore_not_found_or_conflict(api.replace(name, &PostParams::default(), &filled).await)?;
+            // If the object has changed or is gone, the watch enqueues it again.
+            ignore_not_found_or_conflict(api.replace(name, &PostParams::default(), &updated).await)?;
         }
         Ok(None)
     }
 }
 
 pub(crate) async fn run(clients: Clients, maker: TokenMaker, root_ca: Option<String>, stop: CancellationToken) {
-    // As upstream's, it acts for the whole of the controller manager: it is there before there are other accounts.
+    // As upstream, it uses the controller manager's identity: it runs before service accounts exist.
     let client = clients.shared();
-    let of_type = Config::default().fields(&format!("type={TYPE}"));
+    let of_type = Config::default().fields(&format!("type={SERVICE_ACCOUNT_TOKEN}"));
     let secrets = watch(Api::all(client.clone()), of_type).map(Event::Secret);
     let accounts = watch(Api::all(client.clone()), Config::default()).map(Event::Account);
     let events = stream::select(secrets, accounts).boxed();
-    let (secrets, accounts, forsaken) = (HashMap::new(), HashMap::new(), HashMap::new());
-    let controller = LegacyTokens { client, maker, root_ca, secrets, accounts, listed: false, forsaken };
+    let (secrets, accounts, deleted_secrets) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let controller = TokenController { client, maker, root_ca, secrets, accounts, listed: false, deleted_secrets };
     worker::run(controller, events, stop).await;
 }

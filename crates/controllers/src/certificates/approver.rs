@@ -1,7 +1,8 @@
-//! Kubelets that may ask for certificates have their requests approved (`pkg/controller/certificates/approver`).
+//! Approves client certificate requests of kubelets that are allowed to have them
+//! (`pkg/controller/certificates/approver`).
 
-use super::requested::{KUBELET_CLIENT, Requested};
-use super::{changed, condition, has, issued};
+use super::csr::{KUBELET_CLIENT, ParsedCsr};
+use super::{affected_requests, certificate_of, condition, has};
 use crate::clients::Clients;
 use crate::informer::{CacheEvent, SharedInformer};
 use crate::worker::{self, Controller, ignore_not_found_or_conflict};
@@ -13,30 +14,30 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// After so long it is asked again whether somebody may by now.
-const AGAIN: Duration = Duration::from_secs(60);
+/// Interval of access reviews of a request that is not allowed.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-struct Approving {
+struct CsrApprover {
     client: Client,
     requests: SharedInformer<CertificateSigningRequest>,
 }
 
-/// Whether it may be one to be approved here.
-fn is_open(request: &CertificateSigningRequest) -> bool {
+/// Returns whether the request is an undecided one of the kubelet client signer.
+fn is_approvable(request: &CertificateSigningRequest) -> bool {
     request.spec.signer_name == KUBELET_CLIENT
-        && issued(request).is_none()
+        && certificate_of(request).is_none()
         && !has(request, "Approved")
         && !has(request, "Denied")
 }
 
-/// What whoever asks must be allowed, and what is said when they are: first for a certificate of one's own.
-const RIGHTS: [(&str, &str); 2] = [
+/// Subresource to review access to, and message of the approval. The one for the own certificate comes first.
+const RECOGNIZERS: [(&str, &str); 2] = [
     ("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."),
     ("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."),
 ];
 
-impl Approving {
-    async fn may(&self, spec: &CertificateSigningRequestSpec, right: &str) -> Result<bool, kube::Error> {
+impl CsrApprover {
+    async fn is_allowed(&self, spec: &CertificateSigningRequestSpec, right: &str) -> Result<bool, kube::Error> {
         let attributes = ResourceAttributes {
             group: Some("certificates.k8s.io".to_owned()),
             resource: Some("certificatesigningrequests".to_owned()),
@@ -66,44 +67,46 @@ impl Approving {
         conditions.push(condition("Approved", "AutoApproved", message.to_owned()));
         let name = request.metadata.name.as_deref().unwrap_or_default();
         let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());
-        // It has changed, or gone, meanwhile: the watch says so.
+        // If the object has changed or is gone, the watch enqueues it again.
         ignore_not_found_or_conflict(api.replace_subresource("approval", name, &PostParams::default(), &new).await)
     }
 }
 
-impl Controller for Approving {
+impl Controller for CsrApprover {
     type Event = CacheEvent<CertificateSigningRequest>;
 
     const NAME: &'static str = "certificatesigningrequest-approving";
 
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
-        changed(&self.requests, event, is_open)
+        affected_requests(&self.requests, event, is_approvable)
     }
 
     async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(request) = self.requests.get_by_key(key).filter(|request| is_open(request)) else { return Ok(None) };
-        let requested = Requested::read(&request.spec.request.0);
-        let Some(requested) = requested.ok().filter(|requested| requested.refusal(&request.spec).is_ok()) else {
+        let Some(request) = self.requests.get_by_key(key).filter(|request| is_approvable(request)) else {
+            return Ok(None);
+        };
+        let requested = ParsedCsr::parse(&request.spec.request.0);
+        let Some(requested) = requested.ok().filter(|requested| requested.validate(&request.spec).is_ok()) else {
             return Ok(None);
         };
         let own = request.spec.username.as_deref() == Some(&requested.common_name);
-        for (right, message) in RIGHTS.into_iter().filter(|(right, _)| own || *right != "selfnodeclient") {
-            if self.may(&request.spec, right).await? {
+        for (right, message) in RECOGNIZERS.into_iter().filter(|(right, _)| own || *right != "selfnodeclient") {
+            if self.is_allowed(&request.spec, right).await? {
                 self.approve(&request, message).await?;
                 return Ok(None);
             }
         }
-        // Nothing tells when somebody is given the right.
-        Ok(Some(AGAIN))
+        // No event tells when access is granted.
+        Ok(Some(RETRY_INTERVAL))
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informer when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     requests: SharedInformer<CertificateSigningRequest>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
     let events = requests.subscribe();
-    worker::run(Approving { client: clients.for_service_account("certificate-controller"), requests }, events, stop)
+    worker::run(CsrApprover { client: clients.for_service_account("certificate-controller"), requests }, events, stop)
 }

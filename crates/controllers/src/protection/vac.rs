@@ -1,6 +1,6 @@
-//! Classes of volume attributes stay while a volume has one, or a claim asks for one.
+//! VolumeAttributesClass protection: classes are kept while a volume or a claim uses them.
 
-use super::{Event, Guarded, InUse};
+use super::{Event, Protected, ProtectionController};
 use crate::clients::Clients;
 use crate::watch::watch;
 use crate::worker;
@@ -12,14 +12,14 @@ use kube::runtime::watcher::Config;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
-struct Classes;
+struct VacProtection;
 
-fn is_of(volume: &PersistentVolume, class: &str) -> bool {
+fn has_class(volume: &PersistentVolume, class: &str) -> bool {
     volume.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref()) == Some(class)
 }
 
-/// Whether a claim asks for the class, has it, or is on its way to it.
-fn asks_for(claim: &PersistentVolumeClaim, class: &str) -> bool {
+/// Returns whether the claim requests the class, has it, or is being modified to it.
+fn uses_class(claim: &PersistentVolumeClaim, class: &str) -> bool {
     let (spec, status) = (claim.spec.as_ref(), claim.status.as_ref());
     let asked = spec.and_then(|spec| spec.volume_attributes_class_name.as_deref());
     let has = status.and_then(|status| status.current_volume_attributes_class_name.as_deref());
@@ -28,7 +28,7 @@ fn asks_for(claim: &PersistentVolumeClaim, class: &str) -> bool {
     [asked, has, wanted].contains(&Some(class))
 }
 
-impl Guarded for Classes {
+impl Protected for VacProtection {
     type Object = VolumeAttributesClass;
 
     const CONTROLLER: &'static str = "volumeattributesclass-protection";
@@ -42,22 +42,25 @@ impl Guarded for Classes {
     async fn is_used(&self, client: &Client, class: &VolumeAttributesClass) -> Result<bool, kube::Error> {
         let (name, all) = (class.metadata.name.as_deref().unwrap_or_default(), ListParams::default());
         let volumes = Api::<PersistentVolume>::all(client.clone()).list(&all).await?;
-        if volumes.items.iter().any(|volume| is_of(volume, name)) {
+        if volumes.items.iter().any(|volume| has_class(volume, name)) {
             return Ok(true);
         }
         let claims = Api::<PersistentVolumeClaim>::all(client.clone()).list(&all).await?;
-        Ok(claims.items.iter().any(|claim| asks_for(claim, name)))
+        Ok(claims.items.iter().any(|claim| uses_class(claim, name)))
     }
 }
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let classes = watch(Api::all(clients.shared()), Config::default()).map(Event::Object);
-    // While no class waits, which is most of the time, these concern nothing.
+    // These events have no effect unless a class is pending deletion.
     let volumes = watch::<PersistentVolume>(Api::all(clients.shared()), Config::default()).map(|_| Event::All);
     let claims = watch::<PersistentVolumeClaim>(Api::all(clients.shared()), Config::default()).map(|_| Event::All);
     let events = stream::select(classes, stream::select(volumes, claims)).boxed();
     worker::run(
-        InUse::new(clients.for_service_account("volumeattributesclass-protection-controller"), Classes),
+        ProtectionController::new(
+            clients.for_service_account("volumeattributesclass-protection-controller"),
+            VacProtection,
+        ),
         events,
         stop,
     )
@@ -71,7 +74,7 @@ mod tests {
 
     #[track_caller]
     fn check(claim: Value, expected: bool) {
-        assert_eq!(asks_for(&serde_json::from_value(claim).unwrap(), "fast"), expected);
+        assert_eq!(uses_class(&serde_json::from_value(claim).unwrap(), "fast"), expected);
     }
 
     #[test]

@@ -10,13 +10,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// How many there should be is known so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Course {
+pub(super) enum ScalingMode {
     /// Somebody has scaled to nothing: nobody else scales.
     Disabled,
     /// The bounds say it.
-    Bound(i32, &'static str),
+    OutOfBounds(i32, &'static str),
     /// Metrics say it.
-    Measure,
+    ByMetrics,
 }
 
 impl Bounds {
@@ -24,15 +24,15 @@ impl Bounds {
         Self { replicas, least: spec.min_replicas.unwrap_or(1), most: spec.max_replicas }
     }
 
-    pub(super) fn course(self) -> Course {
+    pub(super) fn mode(self) -> ScalingMode {
         if self.replicas == 0 && self.least != 0 {
-            Course::Disabled
+            ScalingMode::Disabled
         } else if self.replicas > self.most {
-            Course::Bound(self.most, "Current number of replicas above Spec.MaxReplicas")
+            ScalingMode::OutOfBounds(self.most, "Current number of replicas above Spec.MaxReplicas")
         } else if self.replicas < self.least {
-            Course::Bound(self.least, "Current number of replicas below Spec.MinReplicas")
+            ScalingMode::OutOfBounds(self.least, "Current number of replicas below Spec.MinReplicas")
         } else {
-            Course::Measure
+            ScalingMode::ByMetrics
         }
     }
 
@@ -51,7 +51,7 @@ impl Bounds {
 
 /// How many there are, should be, and what was measured.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Found {
+pub(super) struct Observation {
     pub(super) current: i32,
     /// What it was before, if that is not known now.
     pub(super) desired: Option<i32>,
@@ -63,7 +63,7 @@ pub(super) struct Found {
 /// The status; of an object that could not be read only the conditions are new.
 pub(super) fn status(
     hpa: &HorizontalPodAutoscaler,
-    found: Option<Found>,
+    found: Option<Observation>,
     conditions: Conditions,
 ) -> HorizontalPodAutoscalerStatus {
     let before = hpa.status.clone().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What there can be in a namespace. It is asked for at every look, for clients define new kinds at any time, and read
-//! only when it has changed.
+//! Namespaced kinds, discovered anew at each poll because custom kinds may be added, but only read if their entity
+//! tag has changed.
 
 use http::header::{ACCEPT, ETAG, IF_NONE_MATCH};
 use kube::client::Body;
@@ -9,33 +9,33 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// The form of discovery whose entity tag tells of changes.
+/// Media type of aggregated discovery, whose entity tag changes with the served kinds.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// What there can be in a namespace.
+/// The namespaced kinds.
 #[derive(Clone, Default)]
-pub(super) struct Content {
+pub(super) struct NamespacedKinds {
     /// Kinds that can be listed and deleted.
     pub(super) kinds: Arc<[ApiResource]>,
-    /// `group/version` of those whose server does not say what it serves.
+    /// `group/version` of aggregated servers whose discovery failed.
     pub(super) unknown: Arc<[String]>,
 }
 
-/// What there was at the last look, and the entity tag by which it is known.
-pub(super) struct Discovered {
+/// The last discovered kinds and their entity tag.
+pub(super) struct DiscoveryCache {
     client: Client,
-    known: Mutex<Option<(String, Content)>>,
+    known: Mutex<Option<(String, NamespacedKinds)>>,
 }
 
-impl Discovered {
+impl DiscoveryCache {
     pub(super) fn new(client: Client) -> Self {
         Self { client, known: Mutex::default() }
     }
 
-    /// What there is now.
-    pub(super) async fn content(&self) -> Result<Content, Error> {
+    /// Returns the kinds that are currently served.
+    pub(super) async fn kinds(&self) -> Result<NamespacedKinds, Error> {
         let known = self.known.lock().clone();
-        // First the tag, then what it stands for: a change between the two is seen at the next look.
+        // Read the tag before the kinds: a change in between is found at the next poll.
         let (tag, groups) = self.groups(known.as_ref().map(|(tag, _)| tag.as_str())).await?;
         if let Some((_, content)) = known.filter(|(known, _)| tag.as_ref() == Some(known)) {
             return Ok(content);
@@ -46,14 +46,16 @@ impl Discovered {
             capabilities.scope == Scope::Namespaced
                 && ["list", "deletecollection"].iter().all(|verb| capabilities.supports_operation(verb))
         });
-        let content =
-            Content { kinds: deletable.map(|(resource, _)| resource).collect(), unknown: stale(&groups).collect() };
+        let content = NamespacedKinds {
+            kinds: deletable.map(|(resource, _)| resource).collect(),
+            unknown: stale(&groups).collect(),
+        };
         *self.known.lock() = tag.map(|tag| (tag, content.clone()));
         Ok(content)
     }
 
-    /// The tag of what is served now, and all groups unless that is known; a server that gives no tag is asked for
-    /// everything each time.
+    /// Returns the current entity tag, and the groups unless `known` is current. Without a tag, discovery is repeated
+    /// each time.
     async fn groups(&self, known: Option<&str>) -> Result<(Option<String>, Value), Error> {
         let request = http::Request::get("/apis").header(ACCEPT, AGGREGATED);
         let request = known.into_iter().fold(request, |request, tag| request.header(IF_NONE_MATCH, tag));
@@ -64,7 +66,7 @@ impl Discovered {
     }
 }
 
-/// The versions that are out of date.
+/// Returns the API versions with stale discovery.
 fn stale(groups: &Value) -> impl Iterator<Item = String> {
     fn list<'a>(of: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
         of[name].as_array().into_iter().flatten()

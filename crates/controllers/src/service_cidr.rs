@@ -1,5 +1,5 @@
-//! ServiceCIDRs are ready once somebody has looked at them, and stay while an address would lose its only range
-//! (`pkg/controller/servicecidrs`).
+//! ServiceCIDR controller: sets the condition `Ready`, and keeps ranges while an allocated address is in no other
+//! range (`pkg/controller/servicecidrs`).
 
 use crate::clients::Clients;
 use crate::watch::{WatchEvent, key, watch, watch_lean};
@@ -19,21 +19,21 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
-/// Addresses that Services have; those that somebody has noted down for another use hold nothing.
-const OF_SERVICES: (&str, &str) = ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
-/// A range that goes gives no more addresses, but one may be on its way still (`deletionGracePeriod`).
-const GRACE: Duration = Duration::from_secs(10);
+/// Label of addresses that are allocated for Services. Other IPAddresses do not keep a range.
+const MANAGED_BY_IP_ALLOCATOR: (&str, &str) = ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
+/// Time before the finalizer is removed, because an address may just be allocated (`deletionGracePeriod`).
+const DELETION_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 enum Event {
     Range(WatchEvent<ServiceCIDR>),
-    /// An address is gone, or something else may have changed for those that wait.
-    Freed,
+    /// An address was released, or the relist may have shown other changes.
+    Released,
 }
 
-struct ServiceCidrs {
+struct ServiceCidrController {
     client: Client,
-    /// Those that are being deleted, since when as far as is known here.
-    going: HashMap<String, Instant>,
+    /// Ranges that are being deleted, and when that was observed.
+    deleting: HashMap<String, Instant>,
 }
 
 fn networks(range: &ServiceCIDR) -> Vec<IpNet> {
@@ -45,14 +45,14 @@ fn name(meta: &ObjectMeta) -> &str {
     meta.name.as_deref().unwrap_or_default()
 }
 
-/// Whether a range lies as a whole in others.
+/// Returns whether other ranges contain the whole range.
 fn is_covered(range: &ServiceCIDR, all: &[ServiceCIDR]) -> bool {
     let others = all.iter().filter(|other| name(&other.metadata) != name(&range.metadata));
     let others: Vec<IpNet> = others.flat_map(networks).collect();
     networks(range).iter().all(|net| others.iter().any(|other| other.contains(net)))
 }
 
-/// Whether one of these addresses has no other range than this one.
+/// Returns whether one of the addresses is in no other range.
 fn has_orphans(range: &ServiceCIDR, all: &[ServiceCIDR], addresses: &[IpAddr]) -> bool {
     let (own, others) = all.iter().partition::<Vec<_>, _>(|other| name(&other.metadata) == name(&range.metadata));
     let is_in = |ranges: &[&ServiceCIDR], ip: &IpAddr| {
@@ -61,20 +61,20 @@ fn has_orphans(range: &ServiceCIDR, all: &[ServiceCIDR], addresses: &[IpAddr]) -
     addresses.iter().any(|ip| is_in(&own, ip) && !is_in(&others, ip))
 }
 
-impl ServiceCidrs {
+impl ServiceCidrController {
     fn ranges(&self) -> Api<ServiceCIDR> {
         Api::all(self.client.clone())
     }
 
-    /// Whether it may go: then no address is left alone.
-    async fn may_go(&self, range: &ServiceCIDR) -> Result<bool, kube::Error> {
+    /// Returns whether no address would be left without a range.
+    async fn can_delete(&self, range: &ServiceCIDR) -> Result<bool, kube::Error> {
         let all = self.ranges().list(&ListParams::default()).await?.items;
         if is_covered(range, &all) {
             return Ok(true);
         }
         let listed = Api::<IPAddress>::all(self.client.clone()).list(&ListParams::default()).await?;
         let of_services = |address: &&IPAddress| {
-            let (label, allocator) = OF_SERVICES;
+            let (label, allocator) = MANAGED_BY_IP_ALLOCATOR;
             address.metadata.labels.as_ref().and_then(|labels| labels.get(label)).is_some_and(|by| by == allocator)
         };
         let addresses = listed.items.iter().filter(of_services).filter_map(|ip| name(&ip.metadata).parse().ok());
@@ -82,8 +82,8 @@ impl ServiceCidrs {
         Ok(!has_orphans(range, &all, &addresses))
     }
 
-    /// Writes the condition `Ready`, unless it says so already.
-    async fn tell(&self, mut range: ServiceCIDR, ready: bool) -> Result<(), kube::Error> {
+    /// Sets the condition `Ready` unless it is current.
+    async fn set_ready_condition(&self, mut range: ServiceCIDR, ready: bool) -> Result<(), kube::Error> {
         let (status, reason, message) = if ready {
             ("True", "", "Kubernetes Service CIDR is ready")
         } else {
@@ -112,31 +112,31 @@ impl ServiceCidrs {
     }
 }
 
-impl Controller for ServiceCidrs {
+impl Controller for ServiceCidrController {
     type Event = Event;
 
     const NAME: &'static str = "service-cidr-controller";
 
     fn observe(&mut self, event: Event, now: Instant) -> Vec<String> {
-        let all = |going: &HashMap<String, Instant>| going.keys().cloned().collect::<Vec<_>>();
+        let all = |deleting: &HashMap<String, Instant>| deleting.keys().cloned().collect::<Vec<_>>();
         match event {
             Event::Range(WatchEvent::Applied(range)) => {
                 let key = key(&range.metadata);
                 if range.metadata.deletion_timestamp.is_some() {
-                    self.going.entry(key.clone()).or_insert(now);
+                    self.deleting.entry(key.clone()).or_insert(now);
                 }
-                // One that is new may hold the addresses of those that go.
-                all(&self.going).into_iter().chain([key]).collect()
+                // A new range may contain the addresses of those being deleted.
+                all(&self.deleting).into_iter().chain([key]).collect()
             }
             Event::Range(WatchEvent::Deleted(range)) => {
-                self.going.remove(&key(&range.metadata));
+                self.deleting.remove(&key(&range.metadata));
                 vec![]
             }
             Event::Range(WatchEvent::Listed(keys)) => {
-                self.going.retain(|key, _| keys.contains(key));
+                self.deleting.retain(|key, _| keys.contains(key));
                 vec![]
             }
-            Event::Freed => all(&self.going),
+            Event::Released => all(&self.deleting),
         }
     }
 
@@ -146,21 +146,22 @@ impl Controller for ServiceCidrs {
         if range.metadata.deletion_timestamp.is_none() {
             if !held {
                 range.metadata.finalizers.get_or_insert_default().push(FINALIZER.to_owned());
-                // The watch shows it, and then it is told that it is ready.
+                // The watch enqueues the range again, and then it becomes ready.
                 ignore_not_found_or_conflict(self.ranges().replace(key, &PostParams::default(), &range).await)?;
                 return Ok(None);
             }
-            self.tell(range, true).await?;
+            self.set_ready_condition(range, true).await?;
             return Ok(None);
         }
         if !held {
             return Ok(None);
         }
-        if !self.may_go(&range).await? {
-            self.tell(range, false).await?;
+        if !self.can_delete(&range).await? {
+            self.set_ready_condition(range, false).await?;
             return Ok(None);
         }
-        let left = GRACE.saturating_sub(now.duration_since(*self.going.entry(key.to_owned()).or_insert(now)));
+        let left = DELETION_GRACE_PERIOD
+            .saturating_sub(now.duration_since(*self.deleting.entry(key.to_owned()).or_insert(now)));
         if !left.is_zero() {
             return Ok(Some(left));
         }
@@ -173,12 +174,14 @@ impl Controller for ServiceCidrs {
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let ranges = watch_lean(Api::all(clients.shared()), Config::default()).map(Event::Range);
     let addresses = watch::<IPAddress>(Api::all(clients.shared()), Config::default());
-    // An address that comes keeps nothing from going that it has not kept before: who waits looks again anyway.
-    let freed = addresses
-        .filter_map(|change| async move { (!matches!(change, WatchEvent::Applied(_))).then_some(Event::Freed) });
-    let events = stream::select(ranges, freed).boxed();
-    let controller =
-        ServiceCidrs { client: clients.for_service_account("service-cidrs-controller"), going: HashMap::new() };
+    // A new address cannot unblock a deletion, and ranges within the grace period are requeued anyway.
+    let released = addresses
+        .filter_map(|change| async move { (!matches!(change, WatchEvent::Applied(_))).then_some(Event::Released) });
+    let events = stream::select(ranges, released).boxed();
+    let controller = ServiceCidrController {
+        client: clients.for_service_account("service-cidrs-controller"),
+        deleting: HashMap::new(),
+    };
     worker::run(controller, events, stop).await;
 }
 
@@ -212,7 +215,7 @@ mod tests {
         check(&["10.97.0.0/24"], &[&["10.97.0.0/25"]], &["10.97.0.1", "10.97.0.200"], false, true);
         check(&["10.97.0.0/24", "2001:db8::/64"], &[&["10.97.0.0/16"]], &["10.97.0.1"], false, false);
         check(&["10.97.0.0/24", "2001:db8::/64"], &[&["10.97.0.0/16"]], &["2001:db8::1"], false, true);
-        // Bits of a host do not count.
+        // Host bits are ignored.
         check(&["10.97.0.7/24"], &[], &["10.97.0.1"], false, true);
     }
 }

@@ -1,8 +1,8 @@
-//! Every namespace has `kube-root-ca.crt`: what its Pods trust the API server by
+//! Root CA publisher: keeps the ConfigMap `kube-root-ca.crt` in every namespace, by which Pods verify the API server
 //! (`pkg/controller/certificates/rootcacertpublisher`).
 
 use crate::clients::Clients;
-use crate::per_namespace::{InEachNamespace, PerNamespace};
+use crate::per_namespace::{NamespacedObject, PerNamespace};
 use crate::worker;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -15,7 +15,7 @@ struct RootCa {
     pem: String,
 }
 
-impl InEachNamespace for RootCa {
+impl NamespacedObject for RootCa {
     type Object = ConfigMap;
 
     const CONTROLLER: &'static str = "root-ca-certificate-publisher";
@@ -37,11 +37,11 @@ impl InEachNamespace for RootCa {
         }
     }
 
-    fn corrected(&self, object: ConfigMap) -> ConfigMap {
+    fn merge_desired(&self, object: ConfigMap) -> ConfigMap {
         ConfigMap { data: self.desired().data, ..object }
     }
 
-    fn is_right(&self, object: &ConfigMap) -> bool {
+    fn is_up_to_date(&self, object: &ConfigMap) -> bool {
         object.data.as_ref().is_some_and(|d| d.get(FILE) == Some(&self.pem))
     }
 }

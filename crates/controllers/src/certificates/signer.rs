@@ -1,7 +1,7 @@
-//! What is approved is signed, by Kubernetes' own signers (`pkg/controller/certificates/signer`).
+//! Signs approved requests of Kubernetes' own signers (`pkg/controller/certificates/signer`).
 
-use super::requested::{Requested, SIGNERS};
-use super::{Order, Signer, changed, condition, conditions, has, issued};
+use super::csr::{ParsedCsr, SIGNERS};
+use super::{Order, Signer, affected_requests, certificate_of, condition, conditions, has};
 use crate::clients::Clients;
 use crate::informer::{CacheEvent, SharedInformer};
 use crate::worker::{self, Controller, ignore_not_found_or_conflict};
@@ -15,45 +15,45 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// No certificate holds for longer (`--cluster-signing-duration`).
-const LONGEST: SignedDuration = SignedDuration::from_hours(8760);
-const SHORTEST: SignedDuration = SignedDuration::from_mins(10);
-/// A certificate holds from a moment ago, for clocks that are behind.
-const BACKDATED: SignedDuration = SignedDuration::from_mins(5);
-/// One that holds for less than this ends no earlier for it.
-const SHORT: SignedDuration = SignedDuration::from_hours(8);
+/// Maximum validity (`--cluster-signing-duration`).
+const MAX_DURATION: SignedDuration = SignedDuration::from_hours(8760);
+const MIN_DURATION: SignedDuration = SignedDuration::from_mins(10);
+/// Time by which certificates are backdated, for clocks that are behind.
+const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
+/// Certificates with a shorter validity are extended by the backdating.
+const SHORT_DURATION: SignedDuration = SignedDuration::from_hours(8);
 
-struct Signing {
+struct CsrSigner {
     client: Client,
     signer: Signer,
     requests: SharedInformer<CertificateSigningRequest>,
 }
 
-/// Whether it is to be signed here.
+/// Returns whether the request is approved and unsigned.
 fn is_due(request: &CertificateSigningRequest) -> bool {
     let failed = conditions(request).any(|c| c.type_ == "Failed" && c.status == "True");
     SIGNERS.contains(&request.spec.signer_name.as_str())
-        && issued(request).is_none()
+        && certificate_of(request).is_none()
         && has(request, "Approved")
         && !has(request, "Denied")
         && !failed
 }
 
-/// From when to when a certificate holds for which so many seconds are asked.
+/// Returns the validity for the requested duration in seconds.
 fn validity(seconds: Option<i32>, now: Timestamp) -> (Timestamp, Timestamp) {
     let asked = seconds.map(|seconds| SignedDuration::from_secs(seconds.into()));
-    let lasts = asked.unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
-    let after_now = if lasts < SHORT { lasts } else { lasts.saturating_sub(BACKDATED) };
-    (now.saturating_sub(BACKDATED).unwrap_or(now), now.saturating_add(after_now).unwrap_or(now))
+    let lasts = asked.unwrap_or(MAX_DURATION).clamp(MIN_DURATION, MAX_DURATION);
+    let after_now = if lasts < SHORT_DURATION { lasts } else { lasts.saturating_sub(BACKDATE) };
+    (now.saturating_sub(BACKDATE).unwrap_or(now), now.saturating_add(after_now).unwrap_or(now))
 }
 
-impl Signing {
-    /// The request with its certificate, or with why there will be none.
+impl CsrSigner {
+    /// Returns the request with its certificate, or with a `Failed` condition.
     fn signed(&self, request: &CertificateSigningRequest) -> Result<CertificateSigningRequest, String> {
         let (spec, now) = (&request.spec, Timestamp::now());
         let mut new = request.clone();
         let status = new.status.get_or_insert_default();
-        if let Err(message) = Requested::read(&spec.request.0)?.refusal(spec) {
+        if let Err(message) = ParsedCsr::parse(&spec.request.0)?.validate(spec) {
             let mut failed = condition("Failed", "SignerValidationFailure", message);
             failed.last_update_time = Some(Time(now));
             status.conditions.get_or_insert_default().push(failed);
@@ -67,26 +67,26 @@ impl Signing {
     }
 }
 
-impl Controller for Signing {
+impl Controller for CsrSigner {
     type Event = CacheEvent<CertificateSigningRequest>;
 
     const NAME: &'static str = "certificatesigningrequest-signing";
 
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
-        changed(&self.requests, event, is_due)
+        affected_requests(&self.requests, event, is_due)
     }
 
     async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(request) = self.requests.get_by_key(key).filter(|request| is_due(request)) else { return Ok(None) };
         let signed = self.signed(&request).map_err(|why| kube::Error::Service(why.into()))?;
         let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());
-        // It has changed, or gone, meanwhile: the watch says so.
+        // If the object has changed or is gone, the watch enqueues it again.
         ignore_not_found_or_conflict(api.replace_status(key, &PostParams::default(), &signed).await)?;
         Ok(None)
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informer when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     signer: Signer,
@@ -95,7 +95,7 @@ pub(crate) fn run(
 ) -> impl Future<Output = ()> + Send {
     let events = requests.subscribe();
     worker::run(
-        Signing { client: clients.for_service_account("certificate-controller"), signer, requests },
+        CsrSigner { client: clients.for_service_account("certificate-controller"), signer, requests },
         events,
         stop,
     )

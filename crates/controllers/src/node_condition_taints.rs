@@ -1,4 +1,4 @@
-//! The taints that follow from a node's conditions: pure.
+//! Taints of a node's conditions; pure functions.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Taint};
@@ -10,7 +10,7 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Conditions that keep Pods away while they are `True`.
+/// Conditions that add a NoSchedule taint while they are `True`.
 const PRESSURES: [(&str, &str); 4] = [
     ("MemoryPressure", "node.kubernetes.io/memory-pressure"),
     ("DiskPressure", "node.kubernetes.io/disk-pressure"),
@@ -18,18 +18,18 @@ const PRESSURES: [(&str, &str); 4] = [
     ("NetworkUnavailable", "node.kubernetes.io/network-unavailable"),
 ];
 
-/// The status of a node's condition, if it has it.
+/// Returns the status of a node's condition.
 pub(crate) fn condition<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
     let mut conditions = node.status.iter().flat_map(|s| s.conditions.iter().flatten());
     conditions.find(|c| c.type_ == name).map(|c| c.status.as_str())
 }
 
-/// The taints that the node should have, or `None` when it has them. Other taints stay, and so do times. Where no node is
-/// ready it is not the nodes that are at fault, and Pods have nowhere else to go: none has to leave then.
-pub(crate) fn wanted(node: &Node, any_is_ready: bool, now: Timestamp) -> Option<Vec<Taint>> {
+/// Returns the node's desired taints, `None` if it has them. Other taints and existing timestamps are kept. Without
+/// any ready node no NoExecute taint is added: the network may be at fault, and Pods could run nowhere else.
+pub(crate) fn desired_taints(node: &Node, any_is_ready: bool, now: Timestamp) -> Option<Vec<Taint>> {
     let spec = node.spec.as_ref();
     let current = spec.and_then(|s| s.taints.as_deref()).unwrap_or_default();
-    let mut ours: Vec<(&str, &str)> = follow(node);
+    let mut ours: Vec<(&str, &str)> = taints_of_conditions(node);
     ours.retain(|(_, effect)| any_is_ready || *effect != NO_EXECUTE);
     let mut taints: Vec<Taint> =
         current.iter().filter(|t| !is_managed(t) || ours.contains(&(&t.key, &t.effect))).cloned().collect();
@@ -44,12 +44,12 @@ pub(crate) fn wanted(node: &Node, any_is_ready: bool, now: Timestamp) -> Option<
     changed.then_some(taints)
 }
 
-fn follow(node: &Node) -> Vec<(&'static str, &'static str)> {
+fn taints_of_conditions(node: &Node) -> Vec<(&'static str, &'static str)> {
     let mut taints = match condition(node, "Ready") {
         Some("True") => vec![],
         Some("Unknown") => vec![(UNREACHABLE, NO_SCHEDULE), (UNREACHABLE, NO_EXECUTE)],
         Some(_) => vec![(NOT_READY, NO_SCHEDULE), (NOT_READY, NO_EXECUTE)],
-        // It has just registered: nothing runs there yet that would have to go.
+        // A newly registered node runs no Pods to evict.
         None => vec![(NOT_READY, NO_SCHEDULE)],
     };
     let pressed = PRESSURES.iter().filter(|(name, _)| condition(node, name) == Some("True"));
@@ -60,7 +60,7 @@ fn follow(node: &Node) -> Vec<(&'static str, &'static str)> {
     taints
 }
 
-/// Whether this taint is nobody else's business.
+/// Returns whether this controller manages the taint.
 fn is_managed(taint: &Taint) -> bool {
     match taint.effect.as_str() {
         NO_EXECUTE => [NOT_READY, UNREACHABLE].contains(&taint.key.as_str()),
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// `conditions` are `Type=Status`, taints are `key:Effect` without their prefix; `-` stands for no change.
+    /// `conditions` are `Type=Status`, taints are `key:Effect` without prefix; `-` means no change.
     #[track_caller]
     fn check(conditions: &[&str], unschedulable: bool, taints: &[&str], expected: &[&str]) {
         check_among(true, conditions, unschedulable, taints, expected);
@@ -103,7 +103,7 @@ mod tests {
         }))
         .expect("a node");
         let short = |t: &Taint| format!("{}:{}", t.key.trim_start_matches("node.kubernetes.io/"), t.effect);
-        let got = wanted(&node, others, Timestamp::UNIX_EPOCH)
+        let got = desired_taints(&node, others, Timestamp::UNIX_EPOCH)
             .map_or_else(|| vec!["-".to_owned()], |taints| taints.iter().map(short).collect());
         assert_eq!(got, expected);
     }
