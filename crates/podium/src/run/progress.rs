@@ -1,9 +1,9 @@
-//! What is shown while Pods run: their timeline, events and logs, one line each.
+//! Progress output of a run: the timeline, Events and logs of Pods, one line each.
 
 use super::{
-    completion::Ended,
-    image_pulls::{self, Pulls},
-    timeline::{Line, Mood, Timeline, display_name},
+    completion::FinishedKey,
+    image_pulls::{self, ImagePullEvents},
+    timeline::{Line, Severity, Timeline, display_name},
 };
 use crate::print::print_line;
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt, stream::BoxStream};
@@ -24,189 +24,190 @@ use std::{
 };
 use tokio::{sync::mpsc, task::JoinSet};
 
-/// How long the logs of Pods that have ended may take to be read to their end.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Timeout for the remaining logs of terminated Pods.
+const LOG_DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Prints lines with the time since the start.
 #[derive(Clone, Copy)]
-pub(super) struct Screen {
+pub(super) struct Printer {
     start: Instant,
     color: bool,
 }
 
-impl Screen {
-    /// The clock starts now; colours are for terminals.
+impl Printer {
+    /// Starts the clock. Only a terminal gets colours.
     pub(super) fn new() -> Self {
         Self { start: Instant::now(), color: std::io::IsTerminal::is_terminal(&std::io::stdout()) }
     }
 
-    fn line(self, line: &Line) {
+    fn print_line(self, line: &Line) {
         let ms = self.start.elapsed().as_millis();
-        let (on, off) = match (self.color, line.mood) {
-            (true, Mood::Good) => ("\x1b[32m", "\x1b[0m"),
-            (true, Mood::Bad) => ("\x1b[31m", "\x1b[0m"),
+        let (on, off) = match (self.color, line.severity) {
+            (true, Severity::Success) => ("\x1b[32m", "\x1b[0m"),
+            (true, Severity::Failure) => ("\x1b[31m", "\x1b[0m"),
             _ => ("", ""),
         };
         print_line!("{ms:>7} ms  {:<24} {on}{}{off}", line.subject, line.text);
     }
 
-    pub(super) fn say(self, subject: &str, text: &str, mood: Mood) {
-        self.line(&Line { subject: subject.to_owned(), text: text.to_owned(), mood });
+    pub(super) fn print(self, subject: &str, text: &str, severity: Severity) {
+        self.print_line(&Line { subject: subject.to_owned(), text: text.to_owned(), severity });
     }
 }
 
-/// Everything that happens in a cluster, as it happens.
-pub(super) struct Show {
+/// Watches a cluster and prints its Pods, Jobs, Events and logs.
+pub(super) struct ClusterTimeline {
     client: Client,
-    pub(super) screen: Screen,
+    pub(super) printer: Printer,
     pods: BoxStream<'static, watcher::Result<Watched<Pod>>>,
     jobs: BoxStream<'static, watcher::Result<Watched<Job>>>,
     events: BoxStream<'static, watcher::Result<Watched<Event>>>,
     log: mpsc::Sender<(String, String)>,
     lines: mpsc::Receiver<(String, String)>,
     timeline: Timeline,
-    pulls: Pulls,
-    /// Ids of containers whose log is followed.
-    followed: BTreeSet<String>,
-    followers: JoinSet<()>,
-    /// Pods and Jobs that have ended, and whether they succeeded.
-    pub(super) ended: BTreeMap<Ended, bool>,
+    pull_events: ImagePullEvents,
+    /// IDs of containers whose log is streamed.
+    streamed: BTreeSet<String>,
+    log_tasks: JoinSet<()>,
+    /// Finished Pods and Jobs, and whether they succeeded.
+    pub(super) finished: BTreeMap<FinishedKey, bool>,
 }
 
-impl Show {
-    pub(super) fn new(client: &Client, screen: Screen) -> Self {
+impl ClusterTimeline {
+    pub(super) fn new(client: &Client, printer: Printer) -> Self {
         let (log, lines) = mpsc::channel(256);
         Self {
             client: client.clone(),
-            screen,
+            printer,
             pods: watcher(Api::all(client.clone()), watcher::Config::default()).boxed(),
             jobs: watcher(Api::all(client.clone()), watcher::Config::default()).boxed(),
             events: watcher(Api::all(client.clone()), watcher::Config::default()).boxed(),
             log,
             lines,
             timeline: Timeline::default(),
-            pulls: Pulls::default(),
-            followed: BTreeSet::new(),
-            followers: JoinSet::new(),
-            ended: BTreeMap::new(),
+            pull_events: ImagePullEvents::default(),
+            streamed: BTreeSet::new(),
+            log_tasks: JoinSet::new(),
+            finished: BTreeMap::new(),
         }
     }
 
-    /// Shows the next thing that happens.
-    pub(super) async fn step(&mut self) {
+    /// Waits for the next event or log line and prints it.
+    pub(super) async fn next(&mut self) {
         tokio::select! {
             Some(event) = self.pods.next() => match event {
-                Ok(Watched::Apply(pod) | Watched::InitApply(pod)) => self.pod(&pod),
-                Ok(Watched::Delete(pod)) => self.screen.line(&self.timeline.removed(&pod)),
+                Ok(Watched::Apply(pod) | Watched::InitApply(pod)) => self.handle_pod(&pod),
+                Ok(Watched::Delete(pod)) => self.printer.print_line(&self.timeline.removed(&pod)),
                 _ => {}
             },
             Some(event) = self.jobs.next() => if let Ok(Watched::Apply(job) | Watched::InitApply(job)) = event {
-                self.job(&job);
+                self.handle_job(&job);
             },
             Some(event) = self.events.next() => if let Ok(Watched::Apply(event)) = event {
-                self.event(&event);
+                self.handle_event(&event);
             },
-            Some((subject, text)) = self.lines.recv() => self.screen.say(&subject, &format!("| {text}"), Mood::Neutral),
+            Some((subject, text)) = self.lines.recv() => self.printer.print(&subject, &format!("| {text}"), Severity::Info),
         }
     }
 
-    /// Shows what happens for as long as it is polled.
-    pub(super) async fn go_on(&mut self) -> Infallible {
+    /// Prints events and log lines until it is dropped.
+    pub(super) async fn run(&mut self) -> Infallible {
         loop {
-            self.step().await;
+            self.next().await;
         }
     }
 
-    /// Shows what the logs still hold.
-    pub(super) async fn last_words(&mut self) {
+    /// Prints the remaining log lines.
+    pub(super) async fn drain_logs(&mut self) {
         let all = async {
             loop {
                 tokio::select! {
                     biased;
                     Some((subject, text)) = self.lines.recv() => {
-                        self.screen.say(&subject, &format!("| {text}"), Mood::Neutral);
+                        self.printer.print(&subject, &format!("| {text}"), Severity::Info);
                     }
-                    done = self.followers.join_next() => if done.is_none() && self.lines.is_empty() {
+                    done = self.log_tasks.join_next() => if done.is_none() && self.lines.is_empty() {
                         return;
                     },
                 }
             }
         };
-        let _ = tokio::time::timeout(LAST_WORDS, all).await;
+        let _ = tokio::time::timeout(LOG_DRAIN_TIMEOUT, all).await;
     }
 
-    fn pod(&mut self, pod: &Pod) {
-        self.timeline.observe(pod).iter().for_each(|line| self.screen.line(line));
-        self.follow_logs(pod);
+    fn handle_pod(&mut self, pod: &Pod) {
+        self.timeline.observe(pod).iter().for_each(|line| self.printer.print_line(line));
+        self.stream_logs(pod);
         if api::pod::is_terminal(pod) {
-            self.ended.insert(place("Pod", &pod.metadata), api::pod::phase(pod) == "Succeeded");
-        } else if let Some(why) = image_pulls::never_starts(pod) {
-            self.give_up(pod, &why);
+            self.finished.insert(object_key("Pod", &pod.metadata), api::pod::phase(pod) == "Succeeded");
+        } else if let Some(reason) = image_pulls::permanent_image_failure(pod) {
+            self.mark_failed(pod, &reason);
         }
     }
 
-    /// A Pod that never starts has failed, and so has its Job, which would wait for it.
-    fn give_up(&mut self, pod: &Pod, why: &str) {
+    /// Marks a Pod that can never start, and the Job that owns it, as failed. The Job would wait for the Pod.
+    fn mark_failed(&mut self, pod: &Pod, reason: &str) {
         let owners = pod.metadata.owner_references.iter().flatten().filter(|owner| owner.kind == "Job");
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();
         let jobs = owners.map(|owner| ("Job", namespace.clone(), owner.name.clone())).collect::<Vec<_>>();
-        for place in jobs.into_iter().chain([place("Pod", &pod.metadata)]) {
-            if !self.ended.contains_key(&place) {
-                let subject = format!("{}/{}", place.0.to_lowercase(), display_name(Some(&place.1), Some(&place.2)));
-                self.screen.say(&subject, &format!("will never start, {why}"), Mood::Bad);
-                self.ended.insert(place, false);
+        for key in jobs.into_iter().chain([object_key("Pod", &pod.metadata)]) {
+            if !self.finished.contains_key(&key) {
+                let subject = format!("{}/{}", key.0.to_lowercase(), display_name(Some(&key.1), Some(&key.2)));
+                self.printer.print(&subject, &format!("will never start: {reason}"), Severity::Failure);
+                self.finished.insert(key, false);
             }
         }
     }
 
-    fn job(&mut self, job: &Job) {
+    fn handle_job(&mut self, job: &Job) {
         let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
         let is = |wanted| conditions.into_iter().flatten().any(|c| c.type_ == wanted && c.status == "True");
         let (complete, failed) = (is("Complete"), is("Failed"));
-        if (complete || failed) && self.ended.insert(place("Job", &job.metadata), complete).is_none() {
+        if (complete || failed) && self.finished.insert(object_key("Job", &job.metadata), complete).is_none() {
             let subject =
                 format!("job/{}", display_name(job.metadata.namespace.as_deref(), job.metadata.name.as_deref()));
-            let (text, mood) = if complete { ("Complete", Mood::Good) } else { ("Failed", Mood::Bad) };
-            self.screen.say(&subject, text, mood);
+            let (text, severity) =
+                if complete { ("Complete", Severity::Success) } else { ("Failed", Severity::Failure) };
+            self.printer.print(&subject, text, severity);
         }
     }
 
-    fn event(&mut self, event: &Event) {
-        let mood = if event.type_.as_deref() == Some("Warning") { Mood::Bad } else { Mood::Neutral };
-        let about = &event.involved_object;
+    fn handle_event(&mut self, event: &Event) {
+        let severity = if event.type_.as_deref() == Some("Warning") { Severity::Failure } else { Severity::Info };
+        let object = &event.involved_object;
         let subject = format!(
             "{}/{}",
-            about.kind.as_deref().unwrap_or_default().to_lowercase(),
-            display_name(about.namespace.as_deref(), about.name.as_deref())
+            object.kind.as_deref().unwrap_or_default().to_lowercase(),
+            display_name(object.namespace.as_deref(), object.name.as_deref())
         );
-        if let Some(text) = self.pulls.text(&subject, event) {
-            self.screen.say(&subject, &text, mood);
+        if let Some(text) = self.pull_events.text(&subject, event) {
+            self.printer.print(&subject, &text, severity);
         }
     }
 
-    /// Follows the log of each container that was started, once.
-    fn follow_logs(&mut self, pod: &Pod) {
+    /// Streams the log of each started container once.
+    fn stream_logs(&mut self, pod: &Pod) {
         let status = pod.status.as_ref();
         let init = status.and_then(|s| s.init_container_statuses.as_ref());
         let app = status.and_then(|s| s.container_statuses.as_ref());
         for container in [init, app].into_iter().flatten().flatten() {
             let Some(id) = container.container_id.clone() else { continue };
-            if self.followed.insert(id) {
-                self.follow_log(pod, &container.name);
+            if self.streamed.insert(id) {
+                self.stream_log(pod, &container.name);
             }
         }
     }
 
-    fn follow_log(&mut self, pod: &Pod, container: &str) {
+    fn stream_log(&mut self, pod: &Pod, container: &str) {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let (name, log) = (pod.metadata.name.clone().unwrap_or_default(), self.log.clone());
         let params = LogParams { container: Some(container.to_owned()), follow: true, ..LogParams::default() };
         let subject = format!("pod/{name} {container}");
-        self.followers.spawn(async move {
+        self.log_tasks.spawn(async move {
             let stream = match api.log_stream(&name, &params).await {
                 Ok(stream) => stream,
-                Err(error) => return tracing::warn!(%error, subject, "a log could not be followed"),
+                Err(error) => return tracing::warn!(%error, subject, "failed to stream the container log"),
             };
             let mut lines = stream.lines();
             while let Ok(Some(line)) = lines.try_next().await {
@@ -218,6 +219,6 @@ impl Show {
     }
 }
 
-fn place(kind: &'static str, meta: &ObjectMeta) -> Ended {
+fn object_key(kind: &'static str, meta: &ObjectMeta) -> FinishedKey {
     (kind, meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! Directories of `podium run`: each run makes one, and removes those of earlier runs that were killed.
+//! Data directories of `podium run`: each run creates one, and removes those of earlier runs that were killed.
 
 use crate::{data_dir::DataDir, up::destroy};
 use anyhow::{Result, bail};
@@ -9,24 +9,24 @@ use std::{
 };
 
 const PREFIX: &str = "podium-run-";
-/// Where runs are kept. Not below /run: that is often mounted `noexec`, and holds no more than a part of the memory.
+/// Default parent of the data directories. /run is often mounted `noexec`, and is limited to a part of the memory.
 const PARENT: &str = "/var/lib/podium-run";
-/// How many names are tried when an earlier process with the same id has left something.
-const NAMES: usize = 100;
+/// Maximum number of names tried if an earlier process with the same PID left a directory.
+const MAX_NAMES: usize = 100;
 
-/// The directory in which runs are kept: `TMPDIR`, if nobody but the caller and root may write there.
+/// Returns the parent of the data directories: `TMPDIR`, if only the caller and root may write to it.
 pub(super) fn parent() -> PathBuf {
     let temporary = std::env::var_os("TMPDIR").map(PathBuf::from);
     temporary.filter(|path| DataDir::is_private(path)).unwrap_or_else(|| PARENT.into())
 }
 
-/// Makes a directory for this process, which was not there before.
+/// Creates a new data directory for this process.
 ///
 /// # Errors
-/// When the directory cannot be made, or somebody else could replace a part of its path.
+/// If the directory cannot be created, or another user could replace a component of its path.
 pub(super) fn create(parent: &Path) -> Result<DataDir> {
     let pid = std::process::id();
-    for number in 0..NAMES {
+    for number in 0..MAX_NAMES {
         let name = if number == 0 { format!("{PREFIX}{pid}") } else { format!("{PREFIX}{pid}-{number}") };
         if let Some(dir) = DataDir::create(parent, &name)? {
             return Ok(dir);
@@ -35,15 +35,15 @@ pub(super) fn create(parent: &Path) -> Result<DataDir> {
     bail!("failed to create a data directory in {}: all names are taken", parent.display())
 }
 
-/// Removes what killed runs have left, also in `/tmp`, where earlier versions kept them. Gives the directories, each with the
-/// error, if it could not be removed.
-pub(super) async fn remove(parent: &Path) -> Vec<(PathBuf, Option<String>)> {
+/// Removes the data directories of killed runs, also in `/tmp`, where earlier versions created them. Returns the
+/// directories, each with the error if its removal failed.
+pub(super) async fn remove_abandoned(parent: &Path) -> Vec<(PathBuf, Option<String>)> {
     let mut parents = vec![parent.to_path_buf(), std::env::temp_dir()];
     parents.dedup();
     let mut removed = Vec::new();
     for path in parents.iter().flat_map(|parent| abandoned(parent)) {
         let Ok(dir) = DataDir::new(&path) else { continue };
-        // Whoever holds it lives, whatever its number says.
+        // A held lock means that the process is alive, whatever the PID in the name.
         let Ok(lock) = dir.lock() else { continue };
         let error = destroy(&dir).await.err().map(|e| crate::format_error(&e));
         drop(lock);
@@ -52,25 +52,25 @@ pub(super) async fn remove(parent: &Path) -> Vec<(PathBuf, Option<String>)> {
     removed
 }
 
-/// Directories of this user, which nobody else can read, and whose process is gone.
+/// Returns the directories of this user that only the user can read and whose process has exited.
 fn abandoned(parent: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| {
         let name = entry.file_name();
         let pid = name.to_str().and_then(pid_of);
-        let gone = pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
-        gone && is_own(&entry.path()) && DataDir::new(&entry.path()).is_ok_and(|dir| dir.was_used())
+        let has_exited = pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+        has_exited && is_own(&entry.path()) && DataDir::new(&entry.path()).is_ok_and(|dir| dir.was_used())
     });
     ours.map(|entry| entry.path()).collect()
 }
 
-/// The process that made the directory of this name.
+/// Returns the PID of the process that created the directory of this name.
 fn pid_of(name: &str) -> Option<u32> {
     let rest = name.strip_prefix(PREFIX)?;
     rest.split_once('-').map_or(rest, |(pid, _)| pid).parse().ok()
 }
 
-/// Whether this is a directory of the caller, no link, and closed to everybody else.
+/// Whether the path is a directory, not a link, that belongs to the caller and has no permissions for others.
 fn is_own(path: &Path) -> bool {
     let me = nix::unistd::geteuid().as_raw();
     fs::symlink_metadata(path).is_ok_and(|m| m.is_dir() && m.uid() == me && m.mode() & 0o077 == 0)
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, chown};
 
-    fn used(path: &Path, mode: u32) {
+    fn create_used(path: &Path, mode: u32) {
         fs::create_dir(path).unwrap();
         fs::write(path.join("podium.lock"), "").unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -90,12 +90,12 @@ mod tests {
     #[test]
     fn abandoned_directory_is_private_and_its_process_is_gone() {
         let dir = tempfile::tempdir().unwrap();
-        // No process has so large a number.
+        // 4194304 is the kernel's largest PID, so no process has these PIDs.
         let names = ["podium-run-4194399", "podium-run-4194399-1", "podium-run-1", "podium-run-x", "other-4194399"];
         for name in names {
-            used(&dir.path().join(name), 0o700);
+            create_used(&dir.path().join(name), 0o700);
         }
-        used(&dir.path().join("podium-run-4194396"), 0o755);
+        create_used(&dir.path().join("podium-run-4194396"), 0o755);
         fs::create_dir(dir.path().join("podium-run-4194398")).unwrap();
         std::os::unix::fs::symlink(dir.path().join(names[0]), dir.path().join("podium-run-4194397")).unwrap();
         let mut found = abandoned(dir.path());
@@ -104,12 +104,12 @@ mod tests {
     }
 
     #[test]
-    fn directory_made_beforehand_is_not_used() {
+    fn existing_run_directory_is_not_reused() {
         let dir = tempfile::tempdir().unwrap();
         let parent = dir.path().canonicalize().unwrap().join("runs");
         let own = parent.join(format!("{PREFIX}{}", std::process::id()));
         assert_eq!(create(&parent).unwrap().root(), own);
-        fs::write(own.join("ca.crt"), "an authority of somebody else").unwrap();
+        fs::write(own.join("ca.crt"), "CA of another user").unwrap();
         let second = create(&parent).unwrap();
         assert_ne!(second.root(), own);
         assert!(fs::read_dir(second.root()).unwrap().next().is_none());

@@ -1,4 +1,4 @@
-//! The end of a run: every Pod ends gracefully, and nobody makes it again.
+//! Teardown of a run: deletes the workloads and terminates all Pods gracefully.
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::{
@@ -14,31 +14,33 @@ use kube::{
 use serde::de::DeserializeOwned;
 use std::{fmt::Debug, time::Duration};
 
-/// A Pod that says nothing of it has so long, in seconds.
-const GRACE: i64 = 30;
-/// What a Pod may take beyond its grace.
-const MARGIN: Duration = Duration::from_secs(10);
+/// Default termination grace period of a Pod, in seconds.
+const DEFAULT_GRACE_PERIOD: i64 = 30;
+/// Time for the deletion of a Pod beyond its grace period.
+const DELETION_MARGIN: Duration = Duration::from_secs(10);
 
-/// Ends everything and waits for that.
-pub(super) async fn end_all(client: &Client) -> Result<()> {
-    // Those who make others first.
-    end::<CronJob>(client).await?;
-    end::<Deployment>(client).await?;
-    end::<DaemonSet>(client).await?;
-    end::<StatefulSet>(client).await?;
-    end::<ReplicaSet>(client).await?;
-    end::<ReplicationController>(client).await?;
-    end::<Job>(client).await?;
+/// Deletes all workloads and waits until all Pods are deleted.
+pub(super) async fn delete_workloads(client: &Client) -> Result<()> {
+    // Owners are deleted before their dependents, so that nothing is recreated.
+    delete_all::<CronJob>(client).await?;
+    delete_all::<Deployment>(client).await?;
+    delete_all::<DaemonSet>(client).await?;
+    delete_all::<StatefulSet>(client).await?;
+    delete_all::<ReplicaSet>(client).await?;
+    delete_all::<ReplicationController>(client).await?;
+    delete_all::<Job>(client).await?;
     let pods = list::<Pod>(client).await?;
-    let longest =
-        pods.iter().filter_map(|pod| pod.spec.as_ref()?.termination_grace_period_seconds).fold(GRACE, i64::max);
-    let limit = Duration::from_secs(u64::try_from(longest).unwrap_or_default()) + MARGIN;
-    tokio::time::timeout(limit, end_pods(client)).await.context("Pods did not end in time")?
+    let longest = pods
+        .iter()
+        .filter_map(|pod| pod.spec.as_ref()?.termination_grace_period_seconds)
+        .fold(DEFAULT_GRACE_PERIOD, i64::max);
+    let limit = Duration::from_secs(u64::try_from(longest).unwrap_or_default()) + DELETION_MARGIN;
+    tokio::time::timeout(limit, delete_pods(client)).await.context("timed out waiting for the Pods to terminate")?
 }
 
-/// A controller may have been about to make one more: until none is left, whoever is there is ended.
-async fn end_pods(client: &Client) -> Result<()> {
-    while !end::<Pod>(client).await? {
+/// Deletes Pods until none is left: a controller may still create Pods after its object is deleted.
+async fn delete_pods(client: &Client) -> Result<()> {
+    while !delete_all::<Pod>(client).await? {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Ok(())
@@ -51,8 +53,8 @@ where
     Ok(Api::<K>::all(client.clone()).list(&ListParams::default()).await?.items)
 }
 
-/// Deletes all of a kind that are not being deleted. Gives whether there are none at all.
-async fn end<K>(client: &Client) -> Result<bool>
+/// Deletes all objects of a kind that are not being deleted yet. Returns whether there are no objects of the kind.
+async fn delete_all<K>(client: &Client) -> Result<bool>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
 {
