@@ -48,7 +48,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<i32> {
         let path = path.display();
         match error {
             None => {
-                printer.print("run", &format!("removed the data directory of an earlier run: {path}"), Severity::Info)
+                printer.print("run", &format!("removed the data directory of an earlier run: {path}"), Severity::Info);
             }
             Some(error) => {
                 let text = format!("failed to remove the data directory of an earlier run: {path}: {error}");
