@@ -112,7 +112,7 @@ fn run_cleans_up_after_a_killed_run() {
     let output = command(dir.path(), "echo it works", "60s").output().unwrap();
     let (code, text) = outcome(dir.path(), &output);
     assert_eq!(code, 0, "{text}");
-    assert!(text.contains(&format!("removed the data directory of an earlier run in {}", left.display())), "{text}");
+    assert!(text.contains(&format!("removed the data directory of an earlier run: {}", left.display())), "{text}");
 }
 
 /// Returns whether a line has this object and this text.
