@@ -1,18 +1,21 @@
-//! What a namespace gives and allows to its Pods, and what its quotas say is used.
+//! Admission: ResourceQuota, LimitRange, Pod Security Standards, AlwaysPullImages, mutating policies.
 
-use crate::{Alone, Shared, images};
+use crate::{OwnCluster, Shared, image_pulls};
 use serde_json::json;
-use tests::{Cluster, PASSWORD, Registry, Setup};
+use tests::{Cluster, ClusterBuilder, PASSWORD, Registry};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a quota says what is used, refuses what is more, and has room when a Pod has ended", a_quota_is_kept),
-    ("a limit range gives a Pod its memory, in its cgroup too", a_limit_range_gives),
-    ("a namespace that enforces restricted takes no other Pods", restricted_pods_only),
+    (
+        "a ResourceQuota tracks usage, denies excess and frees usage of ended Pods",
+        resource_quota_denies_excess_and_frees_ended_pods,
+    ),
+    ("a LimitRange sets a Pod's default memory limit, in its cgroup too", limit_range_sets_default_memory_limit),
+    ("a namespace that enforces restricted refuses all other Pods", restricted_namespace_refuses_other_pods),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[
-    ("with AlwaysPullImages an image is pulled each time, by those who may", images_are_always_pulled),
-    ("with MutatingAdmissionPolicy a policy gives Pods a sidecar that runs", a_policy_gives_a_sidecar),
+pub(crate) const ALONE: &[OwnCluster] = &[
+    ("AlwaysPullImages pulls every image with the Pod's own credentials", always_pull_images_checks_credentials),
+    ("a MutatingAdmissionPolicy adds a sidecar that runs", mutating_admission_policy_adds_sidecar),
 ];
 
 fn pod(name: &str, command: &str, requests: &str) -> String {
@@ -23,7 +26,7 @@ fn pod(name: &str, command: &str, requests: &str) -> String {
     .to_string()
 }
 
-fn a_quota_is_kept(cluster: &Cluster) {
+fn resource_quota_denies_excess_and_frees_ended_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.run("create quota q --hard=requests.cpu=100m,count/pods=3,count/deployments.apps=1").ok();
     kubectl.wait_value(
@@ -31,7 +34,7 @@ fn a_quota_is_kept(cluster: &Cluster) {
         "/status/used",
         &json!({"requests.cpu": "0", "count/pods": "0", "count/deployments.apps": "0"}),
     );
-    // The overhead of its class counts.
+    // The overhead of the RuntimeClass counts.
     let class = format!("{}-heavy", kubectl.namespace());
     let object = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": class}, "handler": "runc",
         "overhead": {"podFixed": {"cpu": "20m"}}});
@@ -39,10 +42,10 @@ fn a_quota_is_kept(cluster: &Cluster) {
     let heavy = format!("\"spec\":{{\"runtimeClassName\":\"{class}\",");
     kubectl.apply(&pod("long", "sleep 100000", "40m").replace("\"spec\":{", &heavy));
     kubectl.wait_value("quota/q", "/status/used/requests.cpu", &json!("60m"));
-    let told = kubectl.args(&["apply", "-f", "-"], &pod("more", "sleep 100000", "60m")).failed();
+    let output = kubectl.args(&["apply", "-f", "-"], &pod("more", "sleep 100000", "60m")).failed();
     let why = "pods \"more\" is forbidden: exceeded quota: q, requested: requests.cpu=60m, used: requests.cpu=60m, limited: requests.cpu=100m";
-    assert!(told.contains(why), "{told}");
-    // A Pod that has ended holds its place among all, and no CPU.
+    assert!(output.contains(why), "{output}");
+    // An ended Pod counts for `count/pods` but not for CPU.
     kubectl.apply(&pod("short", "true", "40m"));
     kubectl.wait_value("pod/short", "/status/phase", &json!("Succeeded"));
     kubectl.wait_value(
@@ -56,13 +59,13 @@ fn a_quota_is_kept(cluster: &Cluster) {
     kubectl.run("create deployment d --image=none.example/none --replicas=0").ok();
     kubectl.wait_value("quota/q", "/status/used/count~1deployments.apps", &json!("1"));
     kubectl.run(&format!("delete runtimeclass {class}")).ok();
-    let told = kubectl.run("create deployment e --image=none.example/none --replicas=0").failed();
-    assert!(told.contains("exceeded quota: q, requested: count/deployments.apps=1"), "{told}");
+    let output = kubectl.run("create deployment e --image=none.example/none --replicas=0").failed();
+    assert!(output.contains("exceeded quota: q, requested: count/deployments.apps=1"), "{output}");
     let described = kubectl.run("describe quota q").ok();
     assert!(described.contains("requests.cpu            0     100m"), "{described}");
 }
 
-fn a_limit_range_gives(cluster: &Cluster) {
+fn limit_range_sets_default_memory_limit(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [
         {"type": "Container", "default": {"memory": "24Mi"}, "max": {"memory": "32Mi"}}]}});
@@ -72,20 +75,20 @@ fn a_limit_range_gives(cluster: &Cluster) {
     let limit = "cat /sys/fs/cgroup/memory.max 2>/dev/null || cat /sys/fs/cgroup/memory/memory.limit_in_bytes";
     assert_eq!(kubectl.args(&["exec", "p", "--", "sh", "-c", limit], "").ok().trim(), (24 << 20).to_string());
     let large = pod("large", "true", "1m").replace("\"requests\"", "\"limits\":{\"memory\":\"64Mi\"},\"requests\"");
-    let told = kubectl.args(&["create", "-f", "-"], &large).failed();
-    assert!(told.contains("is forbidden: maximum memory usage per Container is 32Mi, but limit is 64Mi"), "{told}");
+    let output = kubectl.args(&["create", "-f", "-"], &large).failed();
+    assert!(output.contains("is forbidden: maximum memory usage per Container is 32Mi, but limit is 64Mi"), "{output}");
     kubectl.run("delete pod p --wait=false").ok();
 }
 
-fn restricted_pods_only(cluster: &Cluster) {
+fn restricted_namespace_refuses_other_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
     kubectl.apply(&pod("before", "sleep 100000", "1m"));
-    let told = kubectl.run(&format!("label ns {namespace} pod-security.kubernetes.io/enforce=restricted")).ok();
-    assert!(told.contains("labeled"), "{told}");
-    let told = kubectl.run("run p --image=busybox:1.28 --restart=Never").failed();
+    let output = kubectl.run(&format!("label ns {namespace} pod-security.kubernetes.io/enforce=restricted")).ok();
+    assert!(output.contains("labeled"), "{output}");
+    let output = kubectl.run("run p --image=busybox:1.28 --restart=Never").failed();
     let why = "pods \"p\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \"p\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities";
-    assert!(told.contains(why), "{told}");
+    assert!(output.contains(why), "{output}");
     let context = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
     let hardened = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
         "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
@@ -97,25 +100,26 @@ fn restricted_pods_only(cluster: &Cluster) {
     kubectl.run("delete pod before --wait=false").ok();
 }
 
-fn images_are_always_pulled() {
+fn always_pull_images_checks_credentials() {
     let registry = Registry::start();
-    let cluster = Setup::default().without_images().args(&["--enable-admission-plugins", "AlwaysPullImages"]).start();
+    let cluster =
+        ClusterBuilder::default().without_images().args(&["--enable-admission-plugins", "AlwaysPullImages"]).start();
     let kubectl = cluster.kubectl_in("default");
-    let image = images::push(&registry, "private", "1", "hello");
-    images::secret(&kubectl, "mine", registry.host(), PASSWORD);
-    kubectl.apply(&images::pod("owner", &image, "IfNotPresent", &["mine"]));
-    images::ready(&kubectl, "owner");
+    let image = image_pulls::push(&registry, "private", "1", "hello");
+    image_pulls::secret(&kubectl, "mine", registry.host(), PASSWORD);
+    kubectl.apply(&image_pulls::pod("owner", &image, "IfNotPresent", &["mine"]));
+    image_pulls::ready(&kubectl, "owner");
     assert_eq!(kubectl.value("pod/owner", "/spec/containers/0/imagePullPolicy"), "Always");
-    // It is there, and yet only for those who may pull it.
-    kubectl.apply(&images::pod("stranger", &image, "Never", &[]));
-    images::waits(&kubectl, "stranger", "ImagePullBackOff");
-    kubectl.apply(&images::pod("friend", &image, "Never", &["mine"]));
-    images::ready(&kubectl, "friend");
-    assert_eq!(images::told(&kubectl, "friend", "Pulling"), [format!("Pulling image {image:?}")]);
+    // The image is present, but needs the Pod's own credentials.
+    kubectl.apply(&image_pulls::pod("stranger", &image, "Never", &[]));
+    image_pulls::wait_for_waiting_reason(&kubectl, "stranger", "ImagePullBackOff");
+    kubectl.apply(&image_pulls::pod("friend", &image, "Never", &["mine"]));
+    image_pulls::ready(&kubectl, "friend");
+    assert_eq!(image_pulls::event_messages(&kubectl, "friend", "Pulling"), [format!("Pulling image {image:?}")]);
 }
 
-fn a_policy_gives_a_sidecar() {
-    let cluster = Setup::default().args(&["--feature-gates", "MutatingAdmissionPolicy=true"]).start();
+fn mutating_admission_policy_adds_sidecar() {
+    let cluster = ClusterBuilder::default().args(&["--feature-gates", "MutatingAdmissionPolicy=true"]).start();
     let kubectl = cluster.kubectl_in("default");
     let side = "Object{spec: Object.spec{initContainers: [Object.spec.initContainers{name: 'side', image: object.spec.containers[0].image, stdin: true, restartPolicy: 'Always'}]}}";
     let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]});
@@ -134,8 +138,8 @@ fn a_policy_gives_a_sidecar() {
     kubectl.apply(&pod("p", "sleep 100000", "1m"));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod -l side=yes").ok();
     assert_eq!(kubectl.value("pod/p", "/status/initContainerStatuses/0/ready"), json!(true));
-    let told = kubectl.run("get mutatingadmissionpolicies --no-headers").ok();
-    let cells: Vec<&str> = told.split_whitespace().take(3).collect();
+    let output = kubectl.run("get mutatingadmissionpolicies --no-headers").ok();
+    let cells: Vec<&str> = output.split_whitespace().take(3).collect();
     assert_eq!(cells, ["side", "2", "<unset>"]);
     assert!(kubectl.run("explain mutatingadmissionpolicy.spec.mutations").ok().contains("patchType"));
 }

@@ -1,12 +1,15 @@
 //! The audit log of a cluster.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
-use tests::{Setup, wait_for};
+use tests::{ClusterBuilder, wait_for};
 
-pub(crate) const TESTS: &[Alone] = &[("an audit log says who did what, from the first request to the last", says)];
+pub(crate) const TESTS: &[OwnCluster] = &[(
+    "the audit log records each request's user and verb from the first to the last",
+    audit_log_records_every_request,
+)];
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -18,16 +21,17 @@ rules:
 
 fn events(log: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
-    // The last line may be on its way.
+    // The last line may be incomplete.
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-fn says() {
+fn audit_log_records_every_request() {
     let dir = tempfile::tempdir().unwrap();
     let (policy, log) = (dir.path().join("policy.yaml"), dir.path().join("logs/audit.log"));
     std::fs::write(&policy, POLICY).unwrap();
     let (policy, path) = (policy.to_str().unwrap(), log.to_str().unwrap());
-    let mut cluster = Setup::default().args(&["--audit-policy-file", policy, "--audit-log-path", path]).start();
+    let mut cluster =
+        ClusterBuilder::default().args(&["--audit-policy-file", policy, "--audit-log-path", path]).start();
     let kubectl = cluster.kubectl_in("default");
     kubectl.run("create secret generic s --from-literal=k=hidden").ok();
     kubectl.run("create configmap m --from-literal=k=shown").ok();
@@ -44,8 +48,8 @@ fn says() {
         let is_admin = |e: &Value| e["user"]["username"] == "kubernetes-admin";
         events(&log).into_iter().filter(|e| is_admin(e) && about(e) == wanted).collect::<Vec<_>>()
     };
-    // A GET with WebSockets, a POST with SPDY; and there is a second one where kubectl 1.32 dropped the output of the first.
-    let exec = wait_for("the session's end is noted", Duration::from_secs(60), || {
+    // WebSockets use GET, SPDY uses POST. kubectl 1.32 may need a second request when it lost the output of the first.
+    let exec = wait_for("the end of the session in the log", Duration::from_secs(60), || {
         let mut all = [of("get", "pods", "exec"), of("create", "pods", "exec")].concat();
         let first = all.first().map_or(Value::Null, |e| e["auditID"].clone());
         all.retain(|e| e["auditID"] == first);
@@ -60,7 +64,7 @@ fn says() {
     let [map] = of("create", "configmaps", "").try_into().unwrap();
     assert_eq!((&map["level"], &map["requestObject"]["data"]), (&json!("Request"), &json!({"k": "shown"})));
     kubectl.run("delete configmap m").ok();
-    cluster.kill(nix::sys::signal::Signal::SIGTERM);
+    cluster.stop_podium(nix::sys::signal::Signal::SIGTERM);
     assert_eq!(of("delete", "configmaps", "").len(), 1, "what was done last is written before the end");
     assert!(!std::fs::read_to_string(&log).unwrap().contains("hidden"));
 

@@ -1,4 +1,4 @@
-//! Autoscalers: as many replicas as what is measured calls for.
+//! HorizontalPodAutoscalers.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -6,12 +6,15 @@ use std::time::Duration;
 use tests::{Cluster, Kubectl, eventually, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("an autoscaler keeps a Deployment within its bounds, and says what it cannot measure", bounds),
-    ("an autoscaler finds the scale of a custom kind, and says what it does not find", custom_kinds),
-    ("what Pods use makes more of them, and fewer once they rest", loads),
+    (
+        "an autoscaler keeps its replica bounds and reports missing metrics",
+        autoscaler_keeps_bounds_and_reports_missing_metrics,
+    ),
+    ("an autoscaler scales a custom resource and reports a missing scale", autoscaler_scales_custom_resource),
+    ("CPU load scales a Deployment up, and idle Pods scale it down", cpu_load_scales_deployment_up_and_down),
 ];
 
-/// A Deployment called `web`, whose containers run a script.
+/// Applies a Deployment `web` whose containers run a script.
 fn deployment(kubectl: &Kubectl, script: &str, resources: &Value) {
     let labels = json!({"app": "web"});
     let container =
@@ -32,24 +35,24 @@ fn replicas(kubectl: &Kubectl) -> Value {
     kubectl.value("deployment/web", "/spec/replicas")
 }
 
-/// Waits for a number of replicas that metrics call for, which are measured for a while before they count.
-fn measured(kubectl: &Kubectl, what: &str, expected: i64) {
+/// Waits for a number of replicas that depends on metrics, which take a while.
+fn wait_for_replicas(kubectl: &Kubectl, what: &str, expected: i64) {
     wait_for(what, Duration::from_secs(180), || match replicas(kubectl) {
         found if found == expected => Ok(()),
         found => Err(format!("{found}, {}", condition(kubectl, "ScalingActive"))),
     });
 }
 
-fn bounds(cluster: &Cluster) {
+fn autoscaler_keeps_bounds_and_reports_missing_metrics(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     deployment(&kubectl, "sleep 100000", &json!({}));
     kubectl.run("autoscale deployment web --cpu-percent=50 --min=2 --max=3").ok();
-    eventually("there are as many as there must be", || replicas(&kubectl) == 2);
-    eventually("it is told", || {
+    eventually("minReplicas replicas", || replicas(&kubectl) == 2);
+    eventually("the Events", || {
         let said = "New size: 2; reason: Current number of replicas below Spec.MinReplicas";
         kubectl.events("web").contains(&("SuccessfulRescale".to_owned(), said.to_owned()))
     });
-    eventually("what cannot be measured is told", || {
+    eventually("the missing metrics to be reported", || {
         condition(&kubectl, "ScalingActive")["reason"] == "FailedGetResourceMetric"
     });
     let table = kubectl.run("get hpa web --no-headers").ok();
@@ -60,16 +63,16 @@ fn bounds(cluster: &Cluster) {
         assert!(described.contains(part), "{part:?} is not in {described}");
     }
     kubectl.run("scale deployment web --replicas=9").ok();
-    eventually("there are no more than there may be", || replicas(&kubectl) == 3);
+    eventually("maxReplicas replicas", || replicas(&kubectl) == 3);
     kubectl.run("scale deployment web --replicas=0").ok();
-    eventually("what somebody scaled to nothing stays so", || {
+    eventually("a Deployment scaled to 0 to keep 0 replicas", || {
         condition(&kubectl, "ScalingActive")["reason"] == "ScalingDisabled"
     });
     assert_eq!(replicas(&kubectl), 0);
     kubectl.run("delete hpa,deployment web").ok();
 }
 
-fn custom_kinds(cluster: &Cluster) {
+fn autoscaler_scales_custom_resource(cluster: &Cluster) {
     let (kubectl, group) = (cluster.kubectl(), "scaled.example.com");
     let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
         "labelSelectorPath": ".status.selector"});
@@ -86,27 +89,29 @@ fn custom_kinds(cluster: &Cluster) {
     let unknown = format!(
         "the HPA controller was unable to get the target's current scale: no matches for kind \"Foo\" in group \"{group}\""
     );
-    eventually("there is no such kind", || condition(&kubectl, "AbleToScale")["message"] == json!(unknown));
+    eventually("the missing kind to be reported", || condition(&kubectl, "AbleToScale")["message"] == json!(unknown));
     kubectl.apply(&definition.to_string());
     kubectl.run(&format!("wait --for=condition=Established --timeout=30s crd/foos.{group}")).ok();
     let object =
         json!({"apiVersion": format!("{group}/v1"), "kind": "Foo", "metadata": {"name": "f"}, "spec": {"replicas": 1}});
     kubectl.apply(&object.to_string());
-    eventually("it is found and scaled", || kubectl.value(&format!("foos.{group}/f"), "/spec/replicas") == 4);
-    eventually("it has no selector", || condition(&kubectl, "ScalingActive")["reason"] == "InvalidSelector");
+    eventually("the custom resource to be scaled", || kubectl.value(&format!("foos.{group}/f"), "/spec/replicas") == 4);
+    eventually("the missing selector to be reported", || {
+        condition(&kubectl, "ScalingActive")["reason"] == "InvalidSelector"
+    });
     kubectl.run("delete hpa web").ok();
     kubectl.run(&format!("delete crd foos.{group}")).ok();
 }
 
-fn loads(cluster: &Cluster) {
+fn cpu_load_scales_deployment_up_and_down(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let resources = json!({"requests": {"cpu": "50m"}, "limits": {"cpu": "100m"}});
     deployment(&kubectl, "while [ ! -e /tmp/rest ]; do :; done; sleep 100000", &resources);
     kubectl.run("autoscale deployment web --cpu-percent=50 --min=1 --max=3").ok();
     let at_once = json!({"spec": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}}).to_string();
     kubectl.args(&["patch", "hpa", "web", "--type=merge", "-p", &at_once], "").ok();
-    measured(&kubectl, "more, for what it uses", 3);
-    eventually("it is told", || {
+    wait_for_replicas(&kubectl, "more, for what it uses", 3);
+    eventually("the Events", || {
         let said = "reason: cpu resource utilization (percentage of request) above target";
         kubectl.events("web").iter().any(|(reason, text)| reason == "SuccessfulRescale" && text.ends_with(said))
     });
@@ -115,6 +120,6 @@ fn loads(cluster: &Cluster) {
     for pod in kubectl.run("get pods -l app=web -o name").ok().lines() {
         kubectl.args(&["exec", pod, "--", "touch", "/tmp/rest"], "").ok();
     }
-    measured(&kubectl, "fewer, for they rest", 1);
+    wait_for_replicas(&kubectl, "fewer, for they rest", 1);
     kubectl.run("delete hpa,deployment web").ok();
 }

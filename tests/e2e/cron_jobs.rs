@@ -1,6 +1,6 @@
-//! CronJobs: Jobs that are started when their time has come.
+//! CronJobs.
 //!
-//! No test waits for a minute: `@every 1s` comes soon after its CronJob, and what was missed comes at once.
+//! No test waits for a minute: the schedule `@every 1s` is soon due, and a missed time is due at once.
 
 use crate::Shared;
 use jiff::{SignedDuration, Timestamp};
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a CronJob starts a Job when its time has come, and notes its end", starts),
-    ("a CronJob keeps as many ended Jobs as it should", keeps),
-    ("a CronJob whose Job still runs starts none, or one in its place", is_busy),
-    ("kubectl runs the Job of a CronJob at once", runs_at_once),
+    ("a CronJob starts a Job on schedule and records its end", cron_job_starts_job_on_schedule),
+    ("a CronJob keeps the finished Jobs of its history limits", cron_job_keeps_history_limits),
+    ("a CronJob obeys its concurrencyPolicy while a Job runs", cron_job_obeys_concurrency_policy),
+    ("kubectl create job --from=cronjob runs a Job at once", job_from_cron_job_runs_at_once),
 ];
 
-/// A CronJob called `tick`, whose Pods run a script.
+/// Applies a CronJob `tick` whose Pods run a script.
 fn cron_job(kubectl: &Kubectl, spec: &Value, script: &str) {
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]});
     let pod = json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]});
@@ -42,27 +42,27 @@ fn suspend(kubectl: &Kubectl, suspended: bool) {
     kubectl.args(&["patch", "cronjob", "tick", "-p", &patch], "").ok();
 }
 
-fn told(kubectl: &Kubectl, reason: &str, message: &str) -> bool {
+fn has_event(kubectl: &Kubectl, reason: &str, message: &str) -> bool {
     kubectl.events("tick").iter().any(|(known, text)| known == reason && text.contains(message))
 }
 
-/// With a schedule of once an hour: its time came so many minutes ago, since its last was an hour before that.
-fn came_before(kubectl: &Kubectl, minutes: i64) {
+/// Sets the last schedule time so that an hourly schedule was due this many minutes ago.
+fn set_due(kubectl: &Kubectl, minutes: i64) {
     let last = Timestamp::now() - SignedDuration::from_mins(60 + minutes);
     let last = last.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let patch = json!({"status": {"lastScheduleTime": last}}).to_string();
     kubectl.args(&["patch", "cronjob", "tick", "--subresource=status", "--type=merge", "-p", &patch], "").ok();
 }
 
-fn gone(kubectl: &Kubectl) {
+fn delete_and_wait(kubectl: &Kubectl) {
     kubectl.run("delete cronjob tick").ok();
-    eventually("all goes with it", || kubectl.run("get jobs,pods -o name").is_ok_and(str::is_empty));
+    eventually("the Jobs and Pods to be deleted", || kubectl.run("get jobs,pods -o name").is_ok_and(str::is_empty));
 }
 
-fn starts(cluster: &Cluster) {
+fn cron_job_starts_job_on_schedule(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     cron_job(&kubectl, &json!({"timeZone": "Europe/Berlin"}), "true");
-    eventually("a Job is started", || !jobs(&kubectl).is_empty());
+    eventually("a Job", || !jobs(&kubectl).is_empty());
     suspend(&kubectl, true);
     let name = jobs(&kubectl).remove(0);
     let object = kubectl.get(&format!("job/{name}")).unwrap();
@@ -74,67 +74,71 @@ fn starts(cluster: &Cluster) {
     assert_eq!(object["metadata"]["labels"]["of"], "tick");
     assert_eq!(object["metadata"]["ownerReferences"][0]["kind"], "CronJob");
     kubectl.run(&format!("wait --for=condition=complete job/{name} --timeout=120s")).ok();
-    eventually("its end is noted", || {
+    eventually("the end in the status", || {
         let status = status(&kubectl);
         status["active"].is_null() && status["lastScheduleTime"].is_string() && status["lastSuccessfulTime"].is_string()
     });
-    eventually("it is told", || {
-        told(&kubectl, "SuccessfulCreate", &format!("Created job {name}"))
-            && told(&kubectl, "SawCompletedJob", &format!("Saw completed job: {name}, condition: Complete"))
+    eventually("the Events", || {
+        has_event(&kubectl, "SuccessfulCreate", &format!("Created job {name}"))
+            && has_event(&kubectl, "SawCompletedJob", &format!("Saw completed job: {name}, condition: Complete"))
     });
     let table = kubectl.run("get cronjob tick --no-headers").ok();
     let cells: Vec<&str> = table.split_whitespace().take(6).collect();
     assert_eq!(cells, ["tick", "@every", "1s", "Europe/Berlin", "True", "0"], "{table}");
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }
 
-fn keeps(cluster: &Cluster) {
+fn cron_job_keeps_history_limits(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let limits = json!({"schedule": "@every 1h", "successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 0});
     cron_job(&kubectl, &limits, "true");
-    came_before(&kubectl, 30);
-    eventually("one is started", || jobs(&kubectl).len() == 1);
+    set_due(&kubectl, 30);
+    eventually("one Job", || jobs(&kubectl).len() == 1);
     let first = jobs(&kubectl).remove(0);
     kubectl.run(&format!("wait --for=condition=complete job/{first} --timeout=120s")).ok();
-    came_before(&kubectl, 20);
-    eventually("only the next is left", || jobs(&kubectl).len() == 1 && jobs(&kubectl)[0] != first);
+    set_due(&kubectl, 20);
+    eventually("only the next Job", || jobs(&kubectl).len() == 1 && jobs(&kubectl)[0] != first);
     let next = jobs(&kubectl).remove(0);
-    assert!(told(&kubectl, "SuccessfulDelete", &format!("Deleted job {first}")));
+    assert!(has_event(&kubectl, "SuccessfulDelete", &format!("Deleted job {first}")));
     cron_job(&kubectl, &limits, "false");
-    came_before(&kubectl, 10);
-    eventually("one that fails is started, and goes", || {
-        let told = kubectl.events("tick");
-        let gone = told.iter().filter(|(reason, _)| reason == "SuccessfulDelete").count();
-        gone == 2 && jobs(&kubectl) == [next.clone()]
+    set_due(&kubectl, 10);
+    eventually("a failed Job to be created and deleted", || {
+        let events = kubectl.events("tick");
+        let delete_and_wait = events.iter().filter(|(reason, _)| reason == "SuccessfulDelete").count();
+        delete_and_wait == 2 && jobs(&kubectl) == [next.clone()]
     });
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }
 
-fn is_busy(cluster: &Cluster) {
+fn cron_job_obeys_concurrency_policy(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     cron_job(&kubectl, &json!({"schedule": "@every 1h", "concurrencyPolicy": "Forbid"}), "sleep 100000");
-    came_before(&kubectl, 30);
-    eventually("one is started", || jobs(&kubectl).len() == 1);
-    eventually("it is noted", || status(&kubectl)["active"][0]["name"].is_string());
+    set_due(&kubectl, 30);
+    eventually("one Job", || jobs(&kubectl).len() == 1);
+    eventually("the active Job in the status", || status(&kubectl)["active"][0]["name"].is_string());
     let first = jobs(&kubectl).remove(0);
-    came_before(&kubectl, 20);
-    eventually("none is started beside it", || told(&kubectl, "JobAlreadyActive", "concurrency policy is Forbid"));
+    set_due(&kubectl, 20);
+    eventually("the JobAlreadyActive Event", || {
+        has_event(&kubectl, "JobAlreadyActive", "concurrency policy is Forbid")
+    });
     assert_eq!(jobs(&kubectl), std::slice::from_ref(&first));
     let replace = json!({"spec": {"concurrencyPolicy": "Replace"}}).to_string();
     kubectl.args(&["patch", "cronjob", "tick", "-p", &replace], "").ok();
-    eventually("another takes its place", || jobs(&kubectl).len() == 1 && jobs(&kubectl)[0] != first);
-    eventually("it is noted, too", || status(&kubectl)["active"][0]["name"] == jobs(&kubectl)[0].as_str());
-    gone(&kubectl);
+    eventually("another Job to replace it", || jobs(&kubectl).len() == 1 && jobs(&kubectl)[0] != first);
+    eventually("the new active Job in the status", || {
+        status(&kubectl)["active"][0]["name"] == jobs(&kubectl)[0].as_str()
+    });
+    delete_and_wait(&kubectl);
 }
 
-fn runs_at_once(cluster: &Cluster) {
+fn job_from_cron_job_runs_at_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     cron_job(&kubectl, &json!({"schedule": "0 0 1 1 *", "suspend": true}), "true");
     kubectl.run("create job now --from=cronjob/tick").ok();
     kubectl.run("wait --for=condition=complete job/now --timeout=120s").ok();
     let annotation = kubectl.value("job/now", "/metadata/annotations/cronjob.kubernetes.io~1instantiate");
     assert_eq!(annotation, "manual");
-    eventually("its success is noted", || status(&kubectl)["lastSuccessfulTime"].is_string());
+    eventually("lastSuccessfulTime", || status(&kubectl)["lastSuccessfulTime"].is_string());
     assert_eq!(status(&kubectl)["active"], Value::Null);
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }

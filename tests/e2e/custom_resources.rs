@@ -1,4 +1,4 @@
-//! Kinds that clients define, as kubectl and kube-rs see them.
+//! Custom resources with kubectl and kube-rs.
 
 use crate::Shared;
 use futures::{StreamExt, TryStreamExt};
@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use tests::{Cluster, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("kubectl defines a custom kind, and uses its objects as all others", kubectl_uses_a_kind),
-    ("custom objects own and are owned, and go with their namespace", custom_objects_own_and_are_owned),
-    ("kube-rs installs a custom kind, and its operator runs", kube_rs_installs_a_definition),
+    ("kubectl creates a CRD and uses its objects like built-in ones", kubectl_uses_custom_resources),
+    ("custom resources own, are owned, and are deleted with their namespace", custom_resources_are_garbage_collected),
+    ("kube-rs installs a CRD and its operator runs", kube_rs_installs_crd_and_reconciles),
 ];
 
-/// A definition of CronTabs in a group of the test's own.
+/// Returns a CustomResourceDefinition of CronTabs in the given group.
 fn definition(group: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -54,7 +54,7 @@ fn crontab(group: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": format!("{group}/v1"), "kind": "CronTab", "metadata": {"name": name}, "spec": spec})
 }
 
-fn kubectl_uses_a_kind(cluster: &Cluster) {
+fn kubectl_uses_custom_resources(cluster: &Cluster) {
     let (kubectl, group) = (cluster.kubectl(), "kubectl.example.com");
     let kind = format!("crontabs.{group}");
     kubectl.apply(&definition(group).to_string());
@@ -68,7 +68,7 @@ fn kubectl_uses_a_kind(cluster: &Cluster) {
     assert_eq!(words[1][..2], ["mine", "*"]);
     let object = format!("{kind}/mine");
     assert_eq!(kubectl.value(&object, "/spec/image"), "busybox");
-    // What is applied again is merged with what was applied before.
+    // A second apply is merged with the first.
     kubectl.apply(&crontab(group, "mine", &json!({"cronSpec": "* * * * 5", "replicas": 1})).to_string());
     assert_eq!(kubectl.value(&object, "/spec/cronSpec"), "* * * * 5");
     kubectl.run(&format!("scale {object} --replicas=3")).ok();
@@ -95,7 +95,7 @@ fn kubectl_uses_a_kind(cluster: &Cluster) {
     assert!(gone.contains("the server doesn't have a resource type") || gone.contains("could not find"), "{gone}");
 }
 
-fn custom_objects_own_and_are_owned(cluster: &Cluster) {
+fn custom_resources_are_garbage_collected(cluster: &Cluster) {
     let (kubectl, group) = (cluster.kubectl(), "owners.example.com");
     let kind = format!("crontabs.{group}");
     kubectl.apply(&definition(group).to_string());
@@ -112,7 +112,7 @@ fn custom_objects_own_and_are_owned(cluster: &Cluster) {
         "metadata": {"name": "owned", "ownerReferences": reference("owned")}});
     kubectl.apply(&map.to_string());
     kubectl.run(&format!("delete {kind}/owner")).ok();
-    eventually("what it owned is gone, and what that owned", || {
+    eventually("the dependents to be deleted", || {
         kubectl.get(&format!("{kind}/owned")).is_none() && kubectl.get("configmap/owned").is_none()
     });
     let namespace = format!("{}-custom", kubectl.namespace());
@@ -124,14 +124,14 @@ fn custom_objects_own_and_are_owned(cluster: &Cluster) {
     kubectl.run(&format!("delete crd {kind}")).ok();
 }
 
-fn kube_rs_installs_a_definition(cluster: &Cluster) {
+fn kube_rs_installs_crd_and_reconciles(cluster: &Cluster) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let client = cluster.client(&runtime);
     let namespace = cluster.kubectl().namespace().to_owned();
     runtime.block_on(operate(client, &namespace));
 }
 
-/// What operators' tests do: install, wait, create, watch, write the status, apply, delete.
+/// Runs the steps of an operator's test: install, wait, create, watch, write the status, apply, delete.
 async fn operate(client: Client, namespace: &str) {
     let group = "operator.example.com";
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());

@@ -1,6 +1,6 @@
-//! Data directories that another user of the machine has prepared.
+//! Permissions of data directories, and directories of other users.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -10,17 +10,17 @@ use std::{
 };
 use tests::{Cluster, Kubectl, eventually, podium_binary};
 
-pub(crate) const TESTS: &[Alone] = &[
-    ("podium run uses no directory that another user has prepared", a_prepared_run_directory_is_not_used),
-    ("a data directory of another user is refused by every command", a_foreign_data_directory_is_refused),
-    ("a used data directory is private, and volumes are not", a_used_data_directory_is_private),
-    ("the administrator's certificate is the same after a restart", an_admin_certificate_is_kept),
+pub(crate) const TESTS: &[OwnCluster] = &[
+    ("podium run uses no directory that another user created", run_directory_of_another_user_is_not_used),
+    ("every command refuses a data directory of another user", data_directory_of_another_user_is_refused),
+    ("a data directory is private, and its volumes are accessible", data_directory_is_private_but_volumes_are_not),
+    ("the admin certificate is the same after a restart", admin_certificate_is_kept_after_restart),
 ];
 
-/// The user `nobody`.
+/// UID of the user `nobody`.
 const NOBODY: u32 = 65534;
 
-/// A directory of another user's, with a certificate authority of theirs.
+/// Creates a data directory that another user owns, with their CA.
 fn prepare(dir: &Path) {
     fs::create_dir_all(dir.join("pki")).unwrap();
     fs::write(dir.join("pki/ca.crt"), "not an authority").unwrap();
@@ -30,7 +30,7 @@ fn prepare(dir: &Path) {
     }
 }
 
-/// A directory like `/tmp`, in one that nobody else can reach.
+/// Creates a directory like `/tmp`, inside one that no other user can reach.
 fn shared_directory(dir: &Path) -> PathBuf {
     let shared = dir.join("tmp");
     fs::create_dir(&shared).unwrap();
@@ -42,14 +42,14 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-fn a_prepared_run_directory_is_not_used() {
+fn run_directory_of_another_user_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let (shared, manifest) = (shared_directory(dir.path()), dir.path().join("manifest.json"));
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
     fs::write(&manifest, map.to_string()).unwrap();
     let victim = dir.path().join("victim");
     fs::write(&victim, "precious").unwrap();
-    // The shell's process becomes podium's, so that the name of its directory is known beforehand.
+    // The shell execs podium, so the name of its directory is known before.
     let script = "echo $$ > pid; while [ ! -e go ]; do sleep 0.02; done; exec \"$0\" run manifest.json --timeout 60s";
     let mut command = Command::new("sh");
     command.args(["-c", script]).arg(podium_binary()).current_dir(dir.path()).env("TMPDIR", &shared);
@@ -57,7 +57,7 @@ fn a_prepared_run_directory_is_not_used() {
     let prepared = shared.join(format!("podium-run-{}", child.id()));
     prepare(&prepared);
     std::os::unix::fs::symlink(&victim, prepared.join("podium.lock")).unwrap();
-    // What seems to be left by a run that is over: links, and directories of others.
+    // Entries that look like leftovers of an ended run: symlinks, and directories of other users.
     let left = shared.join("podium-run-4194399");
     prepare(&left);
     fs::write(left.join("podium.lock"), "").unwrap();
@@ -67,17 +67,20 @@ fn a_prepared_run_directory_is_not_used() {
     let output = child.wait_with_output().unwrap();
     let text = text(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    assert!(!text.contains("removed what an earlier run left") && !text.contains("could not remove"), "{text}");
+    assert!(
+        !text.contains("removed the data directory of an earlier run") && !text.contains("failed to remove"),
+        "{text}"
+    );
     for dir in [&prepared, &left] {
         assert_eq!(fs::read_to_string(dir.join("pki/ca.crt")).unwrap(), "not an authority", "{text}");
         assert_eq!(fs::metadata(dir).unwrap().uid(), NOBODY);
         assert_eq!(fs::read_dir(dir).unwrap().count(), 2, "nothing was made there");
     }
     assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
-    assert!(manifest.exists(), "a link was not followed");
+    assert!(manifest.exists(), "a symlink must not be followed");
 }
 
-fn a_foreign_data_directory_is_refused() {
+fn data_directory_of_another_user_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let shared = shared_directory(dir.path());
     let foreign = shared.join("data");
@@ -105,11 +108,11 @@ fn a_foreign_data_directory_is_refused() {
     assert!(!dir.path().join("new").exists());
 }
 
-/// What others may read below a data directory: files for containers, logs, and what containerd and CNI plugins write.
+/// Returns whether other users may read a path: files for containers, logs, and files of containerd and CNI plugins.
 fn is_for_others(path: &Path) -> bool {
     let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
     match parts.as_slice() {
-        // The directories are mode 0711, as containerd makes them.
+        // containerd creates directories with mode 0711.
         ["containerd"] | ["containerd", "root" | "state", ..] | ["network", "ipam", _, ..] => true,
         ["volumes", _, ..] | ["kubelet", "logs", ..] => true,
         ["kubelet", "pods", _, "volumes" | "volume-subpaths", _, ..] => true,
@@ -119,16 +122,16 @@ fn is_for_others(path: &Path) -> bool {
     }
 }
 
-/// The files and directories that group or others have rights to, and how many were looked at.
+/// Collects files and directories with permissions for group or others, and returns the number of entries.
 fn open_to_others(root: &Path, dir: &Path, found: &mut Vec<String>) -> usize {
     let mut count = 0;
     for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
         let path = entry.path();
-        // A file may be gone by now.
+        // The file may have been removed.
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         count += 1;
         let below = path.strip_prefix(root).unwrap();
-        // A socket is reached through its directory.
+        // Access to a socket is limited by its directory.
         let is_checked = metadata.is_dir() || metadata.is_file();
         if is_checked && !is_for_others(below) && metadata.mode() & 0o077 != 0 {
             found.push(format!("{:o} {}", metadata.mode() & 0o7777, below.display()));
@@ -140,11 +143,11 @@ fn open_to_others(root: &Path, dir: &Path, found: &mut Vec<String>) -> usize {
     count
 }
 
-/// A container that does not run as root reads its volumes, hosts and resolvers, and writes to its own.
+/// Script of a non-root container that reads its volumes, hosts and resolv.conf, and writes to its emptyDir.
 const READER: &str = "cat /config/a/b /secret/s && cat /etc/hosts /etc/resolv.conf > /dev/null && echo x > /empty/f && \
                       echo x > /dev/termination-log && id -u; sleep 100000";
 
-fn a_used_data_directory_is_private() {
+fn data_directory_is_private_but_volumes_are_not() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     let volumes = json!([
@@ -165,8 +168,8 @@ fn a_used_data_directory_is_private() {
         kubectl.apply(&object.to_string());
     }
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
-    eventually("the container reads its volumes", || {
-        kubectl.run("logs p").is_ok_and(|said| said == "configured secret 1000\n")
+    eventually("the container to read its volumes", || {
+        kubectl.run("logs p").is_ok_and(|output| output == "configured secret 1000\n")
     });
     let check = |dir: &Path| {
         let mut found = Vec::new();
@@ -174,25 +177,25 @@ fn a_used_data_directory_is_private() {
         assert!(found.is_empty() && count > 50, "{count}: {found:#?}");
     };
     check(&cluster.data_dir());
-    // Files of a start that finds others there.
-    cluster.kill(nix::sys::signal::Signal::SIGTERM);
-    cluster.up();
+    // The files of a second start.
+    cluster.stop_podium(nix::sys::signal::Signal::SIGTERM);
+    cluster.start_podium();
     check(&cluster.data_dir());
 }
 
-fn an_admin_certificate_is_kept() {
+fn admin_certificate_is_kept_after_restart() {
     let mut cluster = Cluster::start(&[]);
     let read = |path: PathBuf| -> Value { serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap() };
     let first = read(cluster.kubeconfig());
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("copy.kubeconfig");
     fs::copy(cluster.kubeconfig(), &copy).unwrap();
-    cluster.kill(nix::sys::signal::Signal::SIGTERM);
-    cluster.up();
+    cluster.stop_podium(nix::sys::signal::Signal::SIGTERM);
+    cluster.start_podium();
     let second = read(cluster.kubeconfig());
     assert_eq!(first["users"], second["users"]);
-    // The port is another one, as the test asks for any.
+    // The port differs, because the test binds port 0.
     let server = second["clusters"][0]["cluster"]["server"].as_str().unwrap();
-    let told = Kubectl::new(copy, "default").run(&format!("auth whoami --server={server}")).ok();
-    assert!(told.contains("kubernetes-admin") && told.contains("system:masters"), "{told}");
+    let printed = Kubectl::new(copy, "default").run(&format!("auth whoami --server={server}")).ok();
+    assert!(printed.contains("kubernetes-admin") && printed.contains("system:masters"), "{printed}");
 }

@@ -1,15 +1,17 @@
-//! Secrets are encrypted on the disk, and keys are rotated.
+//! Encryption at rest and key rotation.
 
-use crate::Alone;
+use crate::OwnCluster;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
-use tests::{Cluster, Kubectl, Setup};
+use tests::{Cluster, ClusterBuilder, Kubectl};
 
-pub(crate) const TESTS: &[Alone] =
-    &[("Secrets are encrypted on the disk, through a rotation of keys and SIGKILL", encrypts_and_rotates)];
+pub(crate) const TESTS: &[OwnCluster] = &[(
+    "Secrets are encrypted at rest, through key rotation and SIGKILL",
+    secrets_are_encrypted_through_rotation_and_sigkill,
+)];
 
-/// Values as kubectl takes them, and as objects have them.
+/// Secret values in plain text, and in base64 as in the object.
 const OLD: (&str, &str) = ("plain-0c7d41aa-before", "cGxhaW4tMGM3ZDQxYWEtYmVmb3Jl");
 const NEW: (&str, &str) = ("plain-93be05f2-behind", "cGxhaW4tOTNiZTA1ZjItYmVoaW5k");
 const KEY_1: &str = "QUVTQ0JDLWtleS1vZi1hLXRlc3QtMzItYnl0ZXMtMDE=";
@@ -31,7 +33,7 @@ fn configure(path: &Path, providers: &[&str]) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// The files of the data directory that hold a text.
+/// Lists the files of the data directory that contain a text.
 fn files_with(cluster: &Cluster, text: &str) -> Vec<String> {
     let mut grep = Command::new("grep");
     grep.args(["-r", "-l", "-a", "-F", "-D", "skip", "-e", text]).arg(cluster.data_dir());
@@ -40,51 +42,51 @@ fn files_with(cluster: &Cluster, text: &str) -> Vec<String> {
 }
 
 #[track_caller]
-fn check_gone(cluster: &Cluster, texts: &[&str]) {
+fn check_absent(cluster: &Cluster, texts: &[&str]) {
     for text in texts {
         assert_eq!(files_with(cluster, text), [""; 0], "{text} is on the disk");
     }
 }
 
-/// What the documentation says: reads all Secrets and writes them again.
+/// Rewrites all Secrets, as the documentation recommends.
 fn rewrite(kubectl: &Kubectl) {
     let all = kubectl.run("get secrets --all-namespaces -o json").ok();
     kubectl.args(&["replace", "-f", "-"], &all).ok();
 }
 
 fn restart(cluster: &mut Cluster, path: &Path, providers: &[&str], signal: Signal) {
-    cluster.kill(signal);
+    cluster.stop_podium(signal);
     configure(path, providers);
-    cluster.up_to_api();
+    cluster.start_api();
 }
 
 fn create(kubectl: &Kubectl, name: &str, value: &str) {
     kubectl.run(&format!("create secret generic {name} --from-literal=k={value}")).ok();
 }
 
-fn encrypts_and_rotates() {
+fn secrets_are_encrypted_through_rotation_and_sigkill() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("encryption.yaml");
     configure(&path, &["identity"]);
     let flag = ["--encryption-provider-config", path.to_str().unwrap()];
-    let mut cluster = Setup::default().args(&flag).without_images().start();
+    let mut cluster = ClusterBuilder::default().args(&flag).without_images().start();
     let kubectl = cluster.kubectl_in("default");
     create(&kubectl, "old", OLD.0);
-    assert!(!files_with(&cluster, OLD.1).is_empty(), "identity encrypts nothing");
+    assert!(!files_with(&cluster, OLD.1).is_empty(), "the identity provider does not encrypt");
 
     restart(&mut cluster, &path, &["aescbc", "identity"], Signal::SIGTERM);
     let kubectl = cluster.kubectl_in("default");
     create(&kubectl, "new", NEW.0);
-    check_gone(&cluster, &[NEW.0, NEW.1]);
+    check_absent(&cluster, &[NEW.0, NEW.1]);
     assert!(!files_with(&cluster, AES).is_empty());
     rewrite(&kubectl);
-    check_gone(&cluster, &[OLD.0, OLD.1, NEW.0, NEW.1]);
+    check_absent(&cluster, &[OLD.0, OLD.1, NEW.0, NEW.1]);
 
     restart(&mut cluster, &path, &["secretbox", "aescbc", "identity"], Signal::SIGTERM);
     let kubectl = cluster.kubectl_in("default");
     assert_eq!(kubectl.value("secret/old", "/data/k"), json!(OLD.1));
     rewrite(&kubectl);
-    check_gone(&cluster, &[AES, OLD.1, NEW.1]);
+    check_absent(&cluster, &[AES, OLD.1, NEW.1]);
 
     restart(&mut cluster, &path, &["secretbox"], Signal::SIGKILL);
     let kubectl = cluster.kubectl_in("default");
@@ -92,11 +94,11 @@ fn encrypts_and_rotates() {
         assert_eq!(kubectl.value(name, "/data/k"), json!(value));
     }
     assert!(!files_with(&cluster, BOX).is_empty());
-    check_gone(&cluster, &[OLD.0, OLD.1, NEW.0, NEW.1, KEY_1, KEY_2]);
-    cluster.kill(Signal::SIGKILL);
+    check_absent(&cluster, &[OLD.0, OLD.1, NEW.0, NEW.1, KEY_1, KEY_2]);
+    cluster.stop_podium(Signal::SIGKILL);
     refuses_to_start_without_the_key(&cluster, &path, &flag);
     configure(&path, &["secretbox"]);
-    cluster.up_to_api();
+    cluster.start_api();
     assert_eq!(cluster.kubectl_in("default").value("secret/old", "/data/k"), json!(OLD.1));
     assert!(!cluster.log().contains(KEY_1) && !cluster.log().contains(KEY_2));
 }

@@ -1,12 +1,12 @@
-//! Environment variables from files that other containers of the Pod write.
+//! Environment variables from files (`fileKeyRef`).
 
 use crate::Shared;
 use serde_json::{Value, json};
 use tests::Cluster;
 
 pub(crate) const TESTS: &[Shared] =
-    &[("a variable comes from a file that an init container wrote", variables_come_from_files)];
-fn variables_come_from_files(cluster: &Cluster) {
+    &[("fileKeyRef reads a variable from a file of an init container", file_key_ref_reads_variable)];
+fn file_key_ref_reads_variable(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let write = "printf \"# made here\\nADDRESS='db.example'\\nWORDS='two\\nlines'\\n\" > /e/config.env";
     let from = |key: &str, file: &str, optional: bool| json!({"fileKeyRef": {"volumeName": "e", "path": file, "key": key, "optional": optional}});

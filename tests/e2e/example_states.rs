@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("one container exits with success", one_container_exits_with_success),
-    ("one container exits with failure", one_container_exits_with_failure),
-    ("one of two containers exits with failure", one_of_two_containers_exits_with_failure),
-    ("both containers exit, one with failure", both_containers_exit_one_with_failure),
-    ("a container runs out of memory", a_container_runs_out_of_memory),
+    ("one container exits with success", single_container_success_follows_restart_policy),
+    ("one container exits with failure", single_container_failure_follows_restart_policy),
+    ("one of two containers exits with failure", one_of_two_failures_follows_restart_policy),
+    ("both containers exit, one with failure", both_exits_follow_restart_policy),
+    ("a container runs out of memory", oom_kill_follows_restart_policy),
 ];
 
-/// What a row of the document says about a Pod.
+/// Expected result of a row of the document.
 enum Expect {
     /// The container is restarted; the phase stays Running.
     Restarts,
@@ -66,7 +66,7 @@ fn container_status(kubectl: &Kubectl, object: &str, container: &str) -> Value {
     statuses.as_array().into_iter().flatten().find(|s| s["name"] == container).cloned().unwrap_or(Value::Null)
 }
 
-fn one_container_exits_with_success(cluster: &Cluster) {
+fn single_container_success_follows_restart_policy(cluster: &Cluster) {
     let rows = [
         ("Always", Expect::Restarts),
         ("OnFailure", Expect::Phase("Succeeded")),
@@ -75,22 +75,22 @@ fn one_container_exits_with_success(cluster: &Cluster) {
     check(cluster, &[("c", "exit 0")], "c", rows);
 }
 
-fn one_container_exits_with_failure(cluster: &Cluster) {
+fn single_container_failure_follows_restart_policy(cluster: &Cluster) {
     let rows = [("Always", Expect::Restarts), ("OnFailure", Expect::Restarts), ("Never", Expect::Phase("Failed"))];
     check(cluster, &[("c", "exit 3")], "c", rows);
 }
 
-fn one_of_two_containers_exits_with_failure(cluster: &Cluster) {
+fn one_of_two_failures_follows_restart_policy(cluster: &Cluster) {
     let rows = [("Always", Expect::Restarts), ("OnFailure", Expect::Restarts), ("Never", Expect::Phase("Running"))];
     check(cluster, &[("one", "exit 3"), ("two", "sleep 1000")], "one", rows);
 }
 
-fn both_containers_exit_one_with_failure(cluster: &Cluster) {
+fn both_exits_follow_restart_policy(cluster: &Cluster) {
     let rows = [("Always", Expect::Restarts), ("OnFailure", Expect::Restarts), ("Never", Expect::Phase("Failed"))];
     check(cluster, &[("one", "exit 3"), ("two", "sleep 1")], "one", rows);
 }
 
-fn a_container_runs_out_of_memory(cluster: &Cluster) {
+fn oom_kill_follows_restart_policy(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let eat = "x=a; while :; do x=$x$x$x$x; done";
     for (policy, restarts) in [("Always", true), ("Never", false)] {

@@ -1,4 +1,4 @@
-//! Every manifest in `examples/` does what its comment says.
+//! The manifests in `examples/` behave as their comments say.
 
 use crate::Shared;
 use serde_json::json;
@@ -7,12 +7,12 @@ use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("every example has a test", every_example_has_a_test),
-    ("examples/hello.yaml says hello and ends", hello),
-    ("examples/retry.yaml succeeds at the third try", retry),
-    ("examples/graceful.yaml finishes before it ends", graceful),
-    ("examples/config.yaml reads its configuration", config),
-    ("examples/rollout.yaml is rolled out behind its Service", rollout),
-    ("examples/parts.yaml does each of its parts", parts),
+    ("examples/hello.yaml prints a line and succeeds", hello_prints_and_succeeds),
+    ("examples/retry.yaml succeeds at the third attempt", retry_succeeds_at_third_attempt),
+    ("examples/graceful.yaml finishes its work before it ends", graceful_finishes_before_it_ends),
+    ("examples/config.yaml reads its ConfigMap", config_reads_its_config_map),
+    ("examples/rollout.yaml rolls out behind its Service", rollout_rolls_out_behind_its_service),
+    ("examples/parts.yaml runs each of its containers", parts_runs_each_container),
 ];
 
 const TESTED: [&str; 6] = ["config.yaml", "graceful.yaml", "hello.yaml", "parts.yaml", "retry.yaml", "rollout.yaml"];
@@ -34,13 +34,13 @@ fn applied(cluster: &Cluster, file: &str) -> Kubectl {
     kubectl
 }
 
-fn hello(cluster: &Cluster) {
+fn hello_prints_and_succeeds(cluster: &Cluster) {
     let kubectl = applied(cluster, "hello.yaml");
     kubectl.wait_value("pod/hello", "/status/phase", &json!("Succeeded"));
     assert_eq!(kubectl.run("logs hello").ok(), "hello from hello\ngood bye\n");
 }
 
-fn rollout(cluster: &Cluster) {
+fn rollout_rolls_out_behind_its_service(cluster: &Cluster) {
     let kubectl = applied(cluster, "rollout.yaml");
     let rolled_out = || kubectl.run("rollout status deployment/rollout --timeout=120s").ok();
     rolled_out();
@@ -54,14 +54,14 @@ fn rollout(cluster: &Cluster) {
         let said = |e: &serde_json::Value| kubectl.run(&format!("exec {} -- wget -qO- localhost:8080", name(e)));
         endpoints.len() == 2 && endpoints.iter().all(|e| said(e).stdout.trim() == word)
     };
-    eventually("both say bye", || says("bye"));
+    eventually("both Pods to print bye", || says("bye"));
     kubectl.run("rollout undo deployment/rollout").ok();
     rolled_out();
-    eventually("both say hello", || says("hello"));
+    eventually("both Pods to print hello", || says("hello"));
     kubectl.run("delete deployment,service rollout").ok();
 }
 
-fn parts(cluster: &Cluster) {
+fn parts_runs_each_container(cluster: &Cluster) {
     let kubectl = applied(cluster, "parts.yaml");
     kubectl.run("wait --for=condition=Complete --timeout=120s job/parts").ok();
     assert_eq!(kubectl.value("job/parts", "/status/completedIndexes"), json!("0-3"));
@@ -71,14 +71,14 @@ fn parts(cluster: &Cluster) {
     assert_eq!(said, ["part 0 of 4", "part 1 of 4", "part 2 of 4", "part 3 of 4"]);
 }
 
-fn retry(cluster: &Cluster) {
+fn retry_succeeds_at_third_attempt(cluster: &Cluster) {
     let kubectl = applied(cluster, "retry.yaml");
     kubectl.wait_value("pod/retry", "/status/phase", &json!("Succeeded"));
     assert_eq!(kubectl.value("pod/retry", "/status/containerStatuses/0/restartCount"), json!(2));
     assert_eq!(kubectl.run("logs retry").ok(), "try 3\n");
 }
 
-fn graceful(cluster: &Cluster) {
+fn graceful_finishes_before_it_ends(cluster: &Cluster) {
     let kubectl = applied(cluster, "graceful.yaml");
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/graceful").ok();
     let mut command = kubectl.command(&["logs", "--follow", "graceful"]);
@@ -88,7 +88,7 @@ fn graceful(cluster: &Cluster) {
     assert_eq!(String::from_utf8_lossy(&said), "serving\nfinishing\ndone\n");
 }
 
-fn config(cluster: &Cluster) {
+fn config_reads_its_config_map(cluster: &Cluster) {
     let kubectl = applied(cluster, "config.yaml");
     kubectl.wait_value("pod/config", "/status/phase", &json!("Succeeded"));
     assert_eq!(kubectl.run("logs config").ok(), "hello, the token has 6 letters\nhello from a file\n6\n");

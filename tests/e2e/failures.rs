@@ -1,6 +1,6 @@
-//! What goes wrong with containers, sandboxes and nodes, as a user sees it.
+//! Failures of containers, sandboxes and nodes.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use nix::{
     mount::{MntFlags, umount2},
     sys::signal::{Signal, kill},
@@ -10,17 +10,17 @@ use std::{path::Path, time::Duration};
 use tests::{Cluster, Kubectl, Process, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a container without memory is killed and says so", out_of_memory),
-    ("a container that somebody kills has not lacked memory, with a limit or without", somebody_kills),
-    ("a command that does not exist shows its errors and backs off", a_command_that_does_not_exist),
-    ("a missing Secret holds a container back until it appears", a_missing_secret),
-    ("a sandbox that dies is made again, and a Pod that never restarts ends", a_sandbox_dies),
-    ("a node refuses Pods of other systems and ports that are held", a_node_refuses),
+    ("an OOM-killed container reports OOMKilled and 137", oom_killed_container_reports_reason),
+    ("a container killed by SIGKILL is not reported as OOMKilled", sigkilled_container_is_not_oom_killed),
+    ("a missing command reports StartError and backs off", missing_command_reports_error_and_backs_off),
+    ("a missing Secret blocks a container until it is created", missing_secret_blocks_container),
+    ("a dead sandbox is recreated, and fails a Pod under Never", dead_sandbox_is_recreated_unless_never),
+    ("the kubelet rejects Pods with another OS or a used host port", kubelet_rejects_wrong_os_and_used_host_port),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[
-    ("what a node has taken stays, whatever it would refuse after a restart", what_was_taken_stays),
-    ("after a restart of the machine Pods go on by their policy", the_machine_restarts),
+pub(crate) const ALONE: &[OwnCluster] = &[
+    ("an admitted Pod is not rejected after a restart of Podium", admitted_pod_is_not_rejected_after_restart),
+    ("after a reboot, Pods follow their restartPolicy", pods_follow_restart_policy_after_reboot),
 ];
 
 const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
@@ -45,7 +45,7 @@ fn container(kubectl: &Kubectl, name: &str) -> Value {
     kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0")
 }
 
-fn out_of_memory(cluster: &Cluster) {
+fn oom_killed_container_reports_reason(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let limit = json!({"resources": {"limits": {"memory": "16Mi"}}});
     let eat = "exec dd if=/dev/zero of=/dev/null bs=64M count=1";
@@ -60,7 +60,7 @@ fn out_of_memory(cluster: &Cluster) {
     assert!(kubectl.run("get pod never --no-headers").ok().contains("OOMKilled"));
 }
 
-fn somebody_kills(cluster: &Cluster) {
+fn sigkilled_container_is_not_oom_killed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let limit = json!({"resources": {"limits": {"memory": "64Mi"}}});
     kubectl.apply(&pod("limited", SERVE, &json!({}), &limit).to_string());
@@ -79,12 +79,12 @@ fn somebody_kills(cluster: &Cluster) {
     }
 }
 
-fn a_command_that_does_not_exist(cluster: &Cluster) {
+fn missing_command_reports_error_and_backs_off(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let missing = json!({"command": ["/no/such/program"]});
     kubectl.apply(&pod("p", "", &json!({}), &missing).to_string());
     let reason = "/status/containerStatuses/0/state/waiting/reason";
-    // A second later it is another: both are looked at in one answer.
+    // The state changes after a second, so both values are read from one response.
     let shown = kubectl.wait_value("pod/p", reason, &json!("RunContainerError"));
     let message = shown["status"]["containerStatuses"][0]["state"]["waiting"]["message"].as_str().unwrap_or_default();
     assert!(message.contains("exec: \"/no/such/program\": stat /no/such/program: no such file"), "{shown}");
@@ -92,14 +92,14 @@ fn a_command_that_does_not_exist(cluster: &Cluster) {
     let last = &shown["status"]["containerStatuses"][0]["lastState"]["terminated"];
     assert_eq!((&last["reason"], &last["exitCode"]), (&json!("StartError"), &json!(128)), "{last}");
     assert!(kubectl.events("p").iter().any(|(reason, m)| reason == "Failed" && m.starts_with("Error: ")));
-    // A shell that finds no command is one that ran.
+    // A shell that does not find a command has started.
     kubectl.apply(&pod("shell", "no-such-command", &json!({"restartPolicy": "Never"}), &json!({})).to_string());
     kubectl.wait_value("pod/shell", "/status/phase", &json!("Failed"));
     let ended = &container(&kubectl, "shell")["state"]["terminated"];
     assert_eq!((&ended["reason"], &ended["exitCode"]), (&json!("Error"), &json!(127)), "{ended}");
 }
 
-fn a_missing_secret(cluster: &Cluster) {
+fn missing_secret_blocks_container(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let env = json!({"env": [{"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "words", "key": "word"}}}]});
     kubectl.apply(&pod("p", &format!("echo $WORD; {SERVE}"), &json!({}), &env).to_string());
@@ -120,11 +120,11 @@ pub(crate) fn uid(kubectl: &Kubectl, name: &str) -> String {
     kubectl.value(&format!("pod/{name}"), "/metadata/uid").as_str().unwrap().to_owned()
 }
 
-fn a_sandbox_dies(cluster: &Cluster) {
+fn dead_sandbox_is_recreated_unless_never(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("always", SERVE, &json!({}), &json!({})).to_string());
     kubectl.apply(&pod("never", SERVE, &json!({"restartPolicy": "Never"}), &json!({})).to_string());
-    // It ends with 0 when it is stopped, and has not succeeded.
+    // It exits with 0 when it is stopped, and the Pod must not be Succeeded.
     kubectl.apply(&pod("failed", SERVE, &json!({"restartPolicy": "OnFailure"}), &json!({})).to_string());
     ["always", "never", "failed"].iter().for_each(|name| ready(&kubectl, name));
     let before = container(&kubectl, "always");
@@ -163,7 +163,7 @@ fn refused(kubectl: &Kubectl, name: &str, reason: &str, message: &str) {
     assert!(words.contains(&format!("container \"c\" in pod \"{name}\" is not available")), "{words}");
 }
 
-fn a_node_refuses(cluster: &Cluster) {
+fn kubelet_rejects_wrong_os_and_used_host_port(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = node(&kubectl);
     let windows = json!({"nodeName": name, "os": {"name": "windows"}});
@@ -181,7 +181,7 @@ fn a_node_refuses(cluster: &Cluster) {
     kubectl.wait_value("pod/large", "/status/reason", &json!("OutOfmemory"));
 }
 
-fn what_was_taken_stays() {
+fn admitted_pod_is_not_rejected_after_restart() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     let name = node(&kubectl);
@@ -190,26 +190,26 @@ fn what_was_taken_stays() {
     kubectl.apply(&pod("before", SERVE, &fast, &json!({})).to_string());
     ready(&kubectl, "before");
     let before = container(&kubectl, "before");
-    cluster.kill(Signal::SIGKILL);
-    cluster.up_to_api();
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_api();
     kubectl.run(&format!("label node {name} disk-")).ok();
     kubectl.apply(&pod("after", SERVE, &fast, &json!({})).to_string());
     let message = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
     refused(&kubectl, "after", "NodeAffinity", message);
-    cluster.kill(Signal::SIGKILL);
-    cluster.up();
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_podium();
     ready(&kubectl, "before");
     assert_eq!(container(&kubectl, "before"), before);
     refused(&kubectl, "after", "NodeAffinity", message);
 }
 
-/// What a restart of the machine takes away: every process, every mount, every cgroup.
-pub(crate) fn take_away(cluster: &mut Cluster, uids: &[String]) {
+/// Simulates a reboot: removes every process, mount and cgroup.
+pub(crate) fn simulate_reboot(cluster: &mut Cluster, uids: &[String]) {
     let containerd = cluster.containerd();
     let marker = cluster.data_dir().display().to_string();
-    cluster.kill(Signal::SIGKILL);
+    cluster.stop_podium(Signal::SIGKILL);
     kill(containerd, Signal::SIGKILL).unwrap();
-    wait_for("every process to go", Duration::from_secs(30), || {
+    wait_for("all processes to end", Duration::from_secs(30), || {
         let shim = |command: &str| command.contains("containerd") && command.contains(&marker);
         let shims = Process::all().filter(|process| shim(&process.command()));
         let all: Vec<Process> = uids.iter().flat_map(|uid| Process::of_pod(uid)).chain(shims).collect();
@@ -224,12 +224,12 @@ pub(crate) fn take_away(cluster: &mut Cluster, uids: &[String]) {
     }
 }
 
-fn the_machine_restarts() {
+fn pods_follow_restart_policy_after_reboot() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     let volumes = json!([{"name": "m", "emptyDir": {"medium": "Memory"}}, {"name": "v", "emptyDir": {}}]);
     let mounts = json!([{"name": "m", "mountPath": "/m"}, {"name": "v", "mountPath": "/v"}]);
-    // Memory is empty after a restart of the machine, and only then.
+    // A tmpfs is empty after a reboot only.
     let script = format!("[ -e /m/f ] && exit 9; touch /m/f; echo start >> /v/starts; {SERVE}");
     let spec = |policy: &str| json!({"restartPolicy": policy, "volumes": volumes});
     for (name, policy) in [("always", "Always"), ("never", "Never")] {
@@ -242,15 +242,15 @@ fn the_machine_restarts() {
     let patch = r#"{"status":{"nodeInfo":{"bootID":"another"}}}"#;
     kubectl.args(&["patch", "node", &name, "--subresource=status", "--type=merge", "-p", patch], "").ok();
     let uids: Vec<String> = ["always", "never"].iter().map(|name| uid(&kubectl, name)).collect();
-    take_away(&mut cluster, &uids);
-    cluster.up();
+    simulate_reboot(&mut cluster, &uids);
+    cluster.start_podium();
     kubectl.wait_value("pod/always", "/status/containerStatuses/0/restartCount", &json!(1));
     ready(&kubectl, "always");
     assert_eq!(kubectl.run("exec always -- cat /v/starts").ok(), "start\nstart\n");
     kubectl.wait_value("pod/never", "/status/phase", &json!("Failed"));
     for (name, at) in [("always", "lastState"), ("never", "state")] {
         let shown = container(&kubectl, name);
-        // What became of it nobody saw: containerd says so.
+        // containerd reports an unknown exit status.
         let ended = &shown[at]["terminated"];
         assert_eq!((&ended["exitCode"], &ended["reason"]), (&json!(255), &json!("Unknown")), "{name}: {shown}");
     }
@@ -258,7 +258,7 @@ fn the_machine_restarts() {
     assert_eq!(kubectl.value("pod/done", "/status/phase"), "Succeeded");
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let expected = format!("Node {name} has been rebooted, boot id: {}", boot.trim());
-    wait_for("the event that tells of it", Duration::from_secs(20), || {
+    wait_for("the Event", Duration::from_secs(20), || {
         let events = kubectl.events(&name);
         if events.contains(&("Rebooted".to_owned(), expected.clone())) { Ok(()) } else { Err(format!("{events:?}")) }
     });

@@ -22,7 +22,7 @@ fn walk(cluster: &Cluster, tool: &str, version: &str) {
         (&format!("helm install one {CHART} {place} --dry-run=server"), 0, "...one says hello in test-..."),
         ("kubectl get all", 0, "No resources found in test-..."),
         (&format!("helm install one {CHART} {place} --wait"), 0, "...STATUS: deployed REVISION: 1 ..."),
-        // The hook ran, and was removed; what was waited for is there.
+        // The hook ran and was deleted, and the awaited objects exist.
         ("kubectl get jobs", 0, "No resources found in test-..."),
         ("kubectl get deployment one", 0, "NAME READY UP-TO-DATE AVAILABLE AGE one 1/1 1 1 ..."),
         (&format!("helm install one {CHART} {place}"), 1, "...a name that is still in use..."),
@@ -40,7 +40,7 @@ fn walk(cluster: &Cluster, tool: &str, version: &str) {
     ]);
     assert_eq!(kubectl.value("configmap/one", "/data/greeting"), json!("hello"));
     assert_eq!(kubectl.value("deployment/one", "/spec/replicas"), json!(1));
-    // What cannot be is told, and leaves a release that can be repaired.
+    // A failed upgrade is reported, and the release can be repaired.
     shell.check(&[
         (&format!("helm upgrade one {CHART} {place} --set replicas=-1"), 1, "...must be greater than or equal to 0..."),
         (&format!("helm upgrade one {CHART} {place} --wait"), 0, "...STATUS: deployed..."),

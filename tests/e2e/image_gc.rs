@@ -1,26 +1,26 @@
-//! Images that nobody uses are removed: after a while, and when the disk fills up.
+//! Image garbage collection by age and by disk usage.
 
 use crate::{
-    Alone,
-    images::{pod, ready, saying},
+    OwnCluster,
+    image_pulls::{pod, printing, ready},
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, time::Duration};
-use tests::{Cluster, Kubectl, Setup, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, wait_for};
 
-pub(crate) const TESTS: &[Alone] = &[
-    ("images that nobody uses for too long are removed", old_images_go),
-    ("images that nobody uses are removed when the disk is too full", a_full_disk_is_freed),
+pub(crate) const TESTS: &[OwnCluster] = &[
+    ("images unused for imageMaximumGCAge are removed", images_unused_for_maximum_age_are_removed),
+    ("unused images are removed above imageGCHighThresholdPercent", unused_images_are_removed_above_high_threshold),
 ];
 
 fn import(cluster: &Cluster, name: &str) {
     let dir = tempfile::tempdir().unwrap();
     let tar = dir.path().join("image.tar");
-    test_images::busybox(&tar, &[&format!("example.com/{name}:1")], &saying(name)).unwrap();
+    test_images::busybox(&tar, &[&format!("example.com/{name}:1")], &printing(name)).unwrap();
     cluster.import(&tar);
 }
 
-/// The images of the tests that are there, and whether the sandbox image is.
+/// Returns the test images on the node, and whether the sandbox image exists.
 fn images(cluster: &Cluster) -> (BTreeSet<String>, bool) {
     let output = cluster.podium(&["image", "ls"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -29,7 +29,7 @@ fn images(cluster: &Cluster) -> (BTreeSet<String>, bool) {
 }
 
 #[track_caller]
-fn until_only(cluster: &Cluster, expected: &[&str]) {
+fn wait_for_images(cluster: &Cluster, expected: &[&str]) {
     let expected: BTreeSet<String> = expected.iter().map(|name| (*name).to_owned()).collect();
     wait_for(&format!("only {expected:?} to be left"), Duration::from_secs(60), || match images(cluster) {
         (left, true) if left == expected => Ok(()),
@@ -42,24 +42,24 @@ fn run(kubectl: &Kubectl, name: &str) {
     ready(kubectl, name);
 }
 
-fn old_images_go() {
+fn images_unused_for_maximum_age_are_removed() {
     let kubelet = json!({"imageMinimumGCAge": "10s", "imageMaximumGCAge": "12s"});
-    let cluster = Setup::default().without_images().kubelet(kubelet).start();
+    let cluster = ClusterBuilder::default().without_images().kubelet_config(kubelet).start();
     let kubectl = cluster.kubectl_in("default");
     for name in ["used", "brief", "idle"] {
         import(&cluster, name);
     }
     run(&kubectl, "used");
     run(&kubectl, "brief");
-    // The look that follows the end of a Pod sees the image that never was used, too.
+    // The garbage collection after the Pod's end also sees the image that was never used.
     kubectl.run("delete pod brief --timeout=30s").ok();
-    until_only(&cluster, &["used"]);
+    wait_for_images(&cluster, &["used"]);
     kubectl.run("delete pod used --timeout=30s").ok();
-    until_only(&cluster, &[]);
+    wait_for_images(&cluster, &[]);
 }
 
-/// The messages of the node's events of this reason.
-fn told(kubectl: &Kubectl, reason: &str) -> Vec<String> {
+/// Returns the messages of the node's Events with this reason.
+fn event_messages(kubectl: &Kubectl, reason: &str) -> Vec<String> {
     let selector = format!("involvedObject.kind=Node,reason={reason}");
     let list = kubectl.args(&["get", "events", "-A", "--field-selector", &selector, "-o", "json"], "").ok();
     let list: Value = serde_json::from_str(&list).unwrap();
@@ -67,10 +67,10 @@ fn told(kubectl: &Kubectl, reason: &str) -> Vec<String> {
     items.map(|e| e["message"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-fn a_full_disk_is_freed() {
-    // Each disk is fuller than this, and cannot become as empty.
+fn unused_images_are_removed_above_high_threshold() {
+    // Every disk exceeds this threshold and cannot get below it.
     let kubelet = json!({"imageGCHighThresholdPercent": 1, "imageGCLowThresholdPercent": 0, "imageMinimumGCAge": "1s"});
-    let cluster = Setup::default().without_images().kubelet(kubelet).start();
+    let cluster = ClusterBuilder::default().without_images().kubelet_config(kubelet).start();
     let kubectl = cluster.kubectl_in("default");
     for name in ["used", "brief"] {
         import(&cluster, name);
@@ -78,14 +78,15 @@ fn a_full_disk_is_freed() {
     }
     import(&cluster, "idle");
     kubectl.run("delete pod brief --timeout=30s").ok();
-    until_only(&cluster, &["used"]);
-    let failed = wait_for("the node to tell", Duration::from_secs(60), || {
-        let (freed, failed) = (told(&kubectl, "FreeDiskSpaceFailed"), told(&kubectl, "ImageGCFailed"));
+    wait_for_images(&cluster, &["used"]);
+    let failed = wait_for("the image GC Events of the node", Duration::from_secs(60), || {
+        let (freed, failed) =
+            (event_messages(&kubectl, "FreeDiskSpaceFailed"), event_messages(&kubectl, "ImageGCFailed"));
         if freed.is_empty() || failed.is_empty() { Err(format!("{freed:?} {failed:?}")) } else { Ok(failed) }
     });
     let start = "Failed to garbage collect required amount of images. Attempted to free ";
     assert!(failed[0].starts_with(start) && failed[0].ends_with(" bytes eligible to free."), "{failed:?}");
-    // The sandbox image is there; and an image that a Pod waits for stays, though nothing runs of it yet.
+    // The sandbox image is kept, and so is an image that a Pod waits for.
     kubectl.apply(&pod("again", "example.com/again:1", "Never", &[]));
     import(&cluster, "again");
     ready(&kubectl, "again");

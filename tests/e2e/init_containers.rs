@@ -1,4 +1,4 @@
-//! Init containers, and what happens to all of them when the sandbox dies.
+//! Init containers, and their rerun after the death of a sandbox.
 
 use crate::{Shared, failures::uid};
 use nix::{
@@ -10,10 +10,10 @@ use std::{fs, path::PathBuf, time::Duration};
 use tests::{Cluster, Kubectl, Process, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("init containers run in turn, are tried again, and hold the app back", they_run_in_turn),
-    ("an init container that fails for ever backs off, and ends a Pod under Never", they_fail),
-    ("a Pod whose sandbox dies starts anew, init containers first", a_sandbox_dies),
-    ("an init container's requests count where they are larger", their_requests_count),
+    ("init containers run in order, are retried and block app containers", init_containers_run_in_order_and_block_app),
+    ("a failing init container backs off, and fails a Pod under Never", failing_init_container_backs_off_or_fails_pod),
+    ("a new sandbox runs the init containers again", new_sandbox_reruns_init_containers),
+    ("the larger requests of init containers count", larger_init_container_requests_count),
 ];
 
 fn container(name: &str, script: &str) -> Value {
@@ -29,7 +29,7 @@ fn apply(kubectl: &Kubectl, name: &str, policy: &str, init: &[Value], app: &Valu
 }
 
 /// Waits for the columns READY and STATUS of `kubectl get`.
-fn until_shown(kubectl: &Kubectl, name: &str, ready: &str, status: &str) {
+fn wait_for_columns(kubectl: &Kubectl, name: &str, ready: &str, status: &str) {
     wait_for(&format!("{name} {ready} {status}"), Duration::from_secs(60), || {
         let row = kubectl.run(&format!("get pod {name} --no-headers")).ok();
         let columns: Vec<_> = row.split_whitespace().skip(1).take(2).collect();
@@ -37,20 +37,20 @@ fn until_shown(kubectl: &Kubectl, name: &str, ready: &str, status: &str) {
     });
 }
 
-/// Status, reason and message of a condition.
+/// Returns status, reason and message of a condition.
 fn condition(kubectl: &Kubectl, name: &str, kind: &str) -> [Value; 3] {
     let all = kubectl.value(&format!("pod/{name}"), "/status/conditions");
     let found = all.as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned().unwrap_or_default();
     ["status", "reason", "message"].map(|field| found[field].clone())
 }
 
-fn they_run_in_turn(cluster: &Cluster) {
+fn init_containers_run_in_order_and_block_app(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let first = container("first", "echo first >> /v/log; until [ -f /v/go ]; do sleep 0.1; done");
     let second = container("second", "echo second >> /v/log; [ $(wc -l < /v/log) -ge 3 ]");
     apply(&kubectl, "p", "OnFailure", &[first, second], &container("c", "cat /v/log; sleep 100000"));
     kubectl.wait_value("pod/p", "/status/initContainerStatuses/0/started", &json!(true));
-    until_shown(&kubectl, "p", "0/1", "Init:0/2");
+    wait_for_columns(&kubectl, "p", "0/1", "Init:0/2");
     let status = kubectl.value("pod/p", "/status");
     let waits = |pointer: &str| status.pointer(&format!("{pointer}/state/waiting/reason")).cloned();
     assert_eq!(waits("/initContainerStatuses/1"), Some(json!("PodInitializing")));
@@ -66,14 +66,14 @@ fn they_run_in_turn(cluster: &Cluster) {
     assert_eq!((counts(0), counts(1)), (json!(0), json!(1)));
 }
 
-fn they_fail(cluster: &Cluster) {
+fn failing_init_container_backs_off_or_fails_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let app = container("c", "sleep 100000");
     apply(&kubectl, "loops", "Always", &[container("i", "exit 3")], &app);
     apply(&kubectl, "never", "Never", &[container("i", "exit 3"), container("j", "exit 0")], &app);
-    until_shown(&kubectl, "loops", "0/1", "Init:CrashLoopBackOff");
+    wait_for_columns(&kubectl, "loops", "0/1", "Init:CrashLoopBackOff");
     assert_eq!(kubectl.value("pod/loops", "/status/phase"), "Pending");
-    until_shown(&kubectl, "never", "0/1", "Init:Error");
+    wait_for_columns(&kubectl, "never", "0/1", "Init:Error");
     kubectl.wait_value("pod/never", "/status/phase", &json!("Failed"));
     let probed = container("i", "exit 0").as_object().cloned().map(|mut i| {
         i.insert("livenessProbe".to_owned(), json!({"exec": {"command": ["true"]}}));
@@ -86,23 +86,23 @@ fn they_fail(cluster: &Cluster) {
     assert!(refused.contains(words), "{refused}");
 }
 
-/// The Pod's processes: the one that holds its namespaces, and others.
+/// Returns the Pod's pause process and its other processes.
 fn processes(kubectl: &Kubectl) -> (Pid, Vec<Pid>) {
     let (pause, others): (Vec<_>, Vec<_>) = Process::of_pod(&uid(kubectl, "p")).partition(|p| p.name() == "pause");
     (pause[0].0, others.into_iter().map(|process| process.0).collect())
 }
 
-fn a_sandbox_dies(cluster: &Cluster) {
+fn new_sandbox_reruns_init_containers(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(&kubectl, "p", "Always", &[container("i", "echo i >> /v/log")], &container("c", "cat /v/log; sleep 100000"));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     let seen = ["wait", "--for=condition=PodReadyToStartContainers=False", "--timeout=60s", "pod/p"];
     let mut lost = kubectl.command(&seen).spawn().unwrap();
     kill(processes(&kubectl).0, Signal::SIGKILL).unwrap();
-    assert!(lost.wait().unwrap().success(), "the condition never said that there is no sandbox");
+    assert!(lost.wait().unwrap().success(), "PodReadyToStartContainers was never False");
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
-    // The volumes are those of the Pod: the first run has left its line.
+    // The volumes are kept: the line of the first run is present.
     assert_eq!(kubectl.run("logs p -c c").ok(), "i\ni\n");
     let events = kubectl.events("p");
     let words = "Pod sandbox changed, it will be killed and re-created.";
@@ -110,7 +110,7 @@ fn a_sandbox_dies(cluster: &Cluster) {
     assert_eq!(condition(&kubectl, "p", "PodReadyToStartContainers")[0], "True");
 }
 
-fn their_requests_count(cluster: &Cluster) {
+fn larger_init_container_requests_count(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let asks = |name: &str, cpu: &str, script: &str| {
         let mut c = container(name, script);
@@ -119,13 +119,13 @@ fn their_requests_count(cluster: &Cluster) {
     };
     apply(&kubectl, "large", "Always", &[asks("i", "1000", "true")], &asks("c", "1m", "true"));
     apply(&kubectl, "p", "Always", &[asks("i", "250m", "true")], &asks("c", "50m", "sleep 100000"));
-    wait_for("the scheduler to refuse it", Duration::from_secs(60), || {
+    wait_for("the Pod to be unschedulable", Duration::from_secs(60), || {
         let words = condition(&kubectl, "large", "PodScheduled")[2].to_string();
         if words.contains("Insufficient cpu") { Ok(()) } else { Err(words) }
     });
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     let groups = fs::read_to_string(format!("/proc/{}/cgroup", processes(&kubectl).1[0])).unwrap();
-    // Version 1 has a line for the controller, version 2 one for all.
+    // Cgroup v1 has a line for the controller, v2 one for all.
     let line = groups.lines().find(|l| l.split(':').nth(1).is_some_and(|c| c.split(',').any(|c| c == "cpu")));
     let (root, file, expected) = match line {
         Some(_) => ("/sys/fs/cgroup/cpu", "cpu.shares", "256"),

@@ -1,26 +1,27 @@
-//! Jobs: Pods that are run until enough of them have ended well.
+//! Jobs.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a Job is complete when enough Pods have succeeded", completes),
-    ("an indexed Job tells each Pod which it is", tells_indexes),
-    ("a Job fails when its Pods fail too often", fails),
-    ("a failed Pod of a Job is replaced", replaces),
-    ("the exit code of a Pod fails a Job whose policy says so", fails_by_policy),
-    ("a Job whose policy is met ends the Pods that still run", succeeds_by_policy),
-    ("each index of a Job may fail for itself", fails_per_index),
-    ("a namespace goes in which an index of a Job waits to be tried again", goes_with_its_namespace),
-    ("a Pod of a Job that is deleted is replaced", replaces_deleted),
-    ("a suspended Job runs nothing until it is resumed", suspends),
-    ("a Job that is active for too long fails", is_late),
-    ("a Job goes some time after its end, with its Pods", goes_after_its_end),
+    ("a Job completes after enough Pods have succeeded", job_completes_after_enough_successes),
+    ("an Indexed Job gives each Pod its completion index", indexed_job_gives_pods_their_index),
+    ("a Job fails above its backoffLimit", job_fails_above_backoff_limit),
+    ("a Job replaces a failed Pod", job_replaces_failed_pod),
+    ("a podFailurePolicy fails a Job by exit code", pod_failure_policy_fails_job_by_exit_code),
+    ("a successPolicy ends a Job's remaining Pods", success_policy_ends_remaining_pods),
+    ("backoffLimitPerIndex fails each index by itself", backoff_limit_per_index_fails_indexes_separately),
+    ("a namespace is deleted while an index of a Job backs off", namespace_is_deleted_during_job_backoff),
+    ("a Job replaces a deleted Pod", job_replaces_deleted_pod),
+    ("a suspended Job runs no Pods until it is resumed", suspended_job_runs_no_pods_until_resumed),
+    ("a Job fails after its activeDeadlineSeconds", job_fails_after_active_deadline),
+    ("ttlSecondsAfterFinished deletes a Job and its Pods", ttl_after_finished_deletes_job_and_pods),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[("a Job counts each Pod once, however often Podium is killed", is_killed)];
+pub(crate) const ALONE: &[OwnCluster] =
+    &[("a Job counts each Pod once through repeated SIGKILLs of Podium", job_counts_each_pod_once_through_sigkills)];
 
 fn job(kubectl: &Kubectl, spec: &Value, script: &str) {
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]});
@@ -51,19 +52,19 @@ fn condition(kubectl: &Kubectl, kind: &str) -> Value {
 
 fn ended(kubectl: &Kubectl, kind: &str) -> Value {
     kubectl.run(&format!("wait --for=condition={kind} job/work --timeout=120s")).ok();
-    // All are counted, and nothing holds them any more.
+    // All Pods are counted and have no finalizer.
     assert_eq!(status(kubectl)["uncountedTerminatedPods"], json!({}));
     let held = |pod: &Value| !pod["metadata"]["finalizers"].is_null();
     assert!(!pods(kubectl).iter().any(held), "{:?}", pods(kubectl));
     condition(kubectl, kind)
 }
 
-fn gone(kubectl: &Kubectl) {
+fn delete_and_wait(kubectl: &Kubectl) {
     kubectl.run("delete job work").ok();
-    eventually("its Pods go with it", || pods(kubectl).is_empty());
+    eventually("its Pods to be deleted", || pods(kubectl).is_empty());
 }
 
-fn completes(cluster: &Cluster) {
+fn job_completes_after_enough_successes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"completions": 3, "parallelism": 2}), "exit 0");
     let complete = ended(&kubectl, "Complete");
@@ -74,12 +75,12 @@ fn completes(cluster: &Cluster) {
     assert_eq!(condition(&kubectl, "SuccessCriteriaMet")["reason"], "CompletionsReached");
     let table = kubectl.run("get job work --no-headers").ok();
     assert!(table.contains("Complete") && table.contains("3/3"), "{table}");
-    let told = kubectl.run("describe job work").ok();
-    assert!(told.contains("SuccessfulCreate") && told.contains("Job completed"), "{told}");
-    gone(&kubectl);
+    let output = kubectl.run("describe job work").ok();
+    assert!(output.contains("SuccessfulCreate") && output.contains("Job completed"), "{output}");
+    delete_and_wait(&kubectl);
 }
 
-fn tells_indexes(cluster: &Cluster) {
+fn indexed_job_gives_pods_their_index(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(
         &kubectl,
@@ -94,10 +95,10 @@ fn tells_indexes(cluster: &Cluster) {
         .collect();
     said.sort();
     assert_eq!(said, ["0 work-0", "1 work-1", "2 work-2"]);
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }
 
-fn fails(cluster: &Cluster) {
+fn job_fails_above_backoff_limit(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"backoffLimit": 0}), "exit 3");
     let failed = ended(&kubectl, "Failed");
@@ -106,26 +107,26 @@ fn fails(cluster: &Cluster) {
         (&json!("BackoffLimitExceeded"), &json!("Job has reached the specified backoff limit"))
     );
     assert_eq!(status(&kubectl)["failed"], 1);
-    let told = kubectl.run("describe job work").ok();
-    assert!(told.contains("BackoffLimitExceeded"), "{told}");
-    gone(&kubectl);
+    let output = kubectl.run("describe job work").ok();
+    assert!(output.contains("BackoffLimitExceeded"), "{output}");
+    delete_and_wait(&kubectl);
 }
 
-fn replaces(cluster: &Cluster) {
+fn job_replaces_failed_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"backoffLimit": 1}), "exit 3");
     ended(&kubectl, "Failed");
     assert_eq!(status(&kubectl)["failed"], 2);
     assert_eq!(pods(&kubectl).len(), 2);
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }
 
-fn fails_by_policy(cluster: &Cluster) {
+fn pod_failure_policy_fails_job_by_exit_code(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let rule = json!({"action": "FailJob", "onExitCodes": {"containerName": "c", "operator": "In", "values": [42]}});
     let spec =
         json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "podFailurePolicy": {"rules": [rule]}});
-    // The second waits until the first has failed.
+    // The second Pod waits until the first has failed.
     job(&kubectl, &spec, "if [ $JOB_COMPLETION_INDEX = 0 ]; then exit 42; else sleep 100000; fi");
     let failed = ended(&kubectl, "Failed");
     assert_eq!(failed["reason"], "PodFailurePolicy");
@@ -133,10 +134,10 @@ fn fails_by_policy(cluster: &Cluster) {
     assert!(why.ends_with("failed with exit code 42 matching FailJob rule at index 0"), "{why}");
     assert_eq!(condition(&kubectl, "FailureTarget")["message"], failed["message"]);
     assert_eq!(status(&kubectl)["failed"], 2);
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }
 
-fn succeeds_by_policy(cluster: &Cluster) {
+fn success_policy_ends_remaining_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let policy = json!({"rules": [{"succeededIndexes": "0"}]});
     let spec = json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "successPolicy": policy});
@@ -147,10 +148,10 @@ fn succeeds_by_policy(cluster: &Cluster) {
         (&json!("SuccessPolicy"), &json!("Matched rules at index 0"))
     );
     assert_eq!((&status(&kubectl)["succeeded"], &status(&kubectl)["failed"]), (&json!(1), &Value::Null));
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }
 
-fn fails_per_index(cluster: &Cluster) {
+fn backoff_limit_per_index_fails_indexes_separately(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 0});
     job(&kubectl, &spec, "exit $JOB_COMPLETION_INDEX");
@@ -158,43 +159,43 @@ fn fails_per_index(cluster: &Cluster) {
     assert_eq!((&failed["reason"], &failed["message"]), (&json!("FailedIndexes"), &json!("Job has failed indexes")));
     let status = status(&kubectl);
     assert_eq!((&status["completedIndexes"], &status["failedIndexes"]), (&json!("0"), &json!("1")));
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }
 
-fn goes_with_its_namespace(cluster: &Cluster) {
+fn namespace_is_deleted_during_job_backoff(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 5});
     job(&kubectl, &spec, "exit 1");
-    eventually("it waits to be tried again", || pods(&kubectl).iter().any(|pod| pod["status"]["phase"] == "Failed"));
+    eventually("a failed Pod", || pods(&kubectl).iter().any(|pod| pod["status"]["phase"] == "Failed"));
     kubectl.run(&format!("delete namespace {} --timeout=90s", kubectl.namespace())).ok();
 }
 
-fn replaces_deleted(cluster: &Cluster) {
+fn job_replaces_deleted_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({}), "sleep 100000");
-    eventually("it runs", || status(&kubectl)["ready"] == 1);
+    eventually("a ready Pod", || status(&kubectl)["ready"] == 1);
     let first = pods(&kubectl)[0]["metadata"]["name"].as_str().unwrap().to_owned();
     kubectl.run(&format!("delete pod {first}")).ok();
-    eventually("another runs, and the first has failed", || {
+    eventually("another Pod, and the failure of the first", || {
         let (all, status) = (pods(&kubectl), status(&kubectl));
         all.len() == 1 && all[0]["metadata"]["name"] != first.as_str() && status["failed"] == 1 && status["ready"] == 1
     });
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }
 
-fn suspends(cluster: &Cluster) {
+fn suspended_job_runs_no_pods_until_resumed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"suspend": true}), "exit 0");
-    eventually("it is suspended", || condition(&kubectl, "Suspended")["reason"] == "JobSuspended");
+    eventually("JobSuspended", || condition(&kubectl, "Suspended")["reason"] == "JobSuspended");
     assert!(pods(&kubectl).is_empty() && status(&kubectl)["startTime"].is_null());
     kubectl.args(&["patch", "job", "work", "-p", r#"{"spec": {"suspend": false}}"#], "").ok();
     ended(&kubectl, "Complete");
-    let told = kubectl.run("describe job work").ok();
-    assert!(told.contains("Job suspended") && told.contains("Job resumed"), "{told}");
-    gone(&kubectl);
+    let output = kubectl.run("describe job work").ok();
+    assert!(output.contains("Job suspended") && output.contains("Job resumed"), "{output}");
+    delete_and_wait(&kubectl);
 }
 
-fn is_late(cluster: &Cluster) {
+fn job_fails_after_active_deadline(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"activeDeadlineSeconds": 2}), "sleep 100000");
     let failed = ended(&kubectl, "Failed");
@@ -202,29 +203,29 @@ fn is_late(cluster: &Cluster) {
         (&failed["reason"], &failed["message"]),
         (&json!("DeadlineExceeded"), &json!("Job was active longer than specified deadline"))
     );
-    gone(&kubectl);
+    delete_and_wait(&kubectl);
 }
 
-fn goes_after_its_end(cluster: &Cluster) {
+fn ttl_after_finished_deletes_job_and_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"ttlSecondsAfterFinished": 1}), "exit 0");
-    eventually("it ends, and goes", || kubectl.get("job/work").is_none() && pods(&kubectl).is_empty());
+    eventually("the Job and its Pods to be deleted", || kubectl.get("job/work").is_none() && pods(&kubectl).is_empty());
 }
 
-fn is_killed() {
+fn job_counts_each_pod_once_through_sigkills() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"completions": 12, "parallelism": 3}), "sleep 1");
     let counted = |kubectl: &Kubectl| status(kubectl)["succeeded"].as_i64().unwrap_or(0);
     for round in 1..=3 {
-        eventually("some are counted", || counted(&kubectl) >= 3 * round);
-        cluster.kill(Signal::SIGKILL);
-        cluster.up();
+        eventually("some Pods to be counted", || counted(&kubectl) >= 3 * round);
+        cluster.stop_podium(Signal::SIGKILL);
+        cluster.start_podium();
     }
     ended(&kubectl, "Complete");
-    // A start that is cut off may be a failure of its Pod: it is one of these, and is replaced.
+    // An interrupted start may fail its Pod, which is then counted as failed and replaced.
     let of = |phase: &str| pods(&kubectl).iter().filter(|pod| pod["status"]["phase"] == phase).count();
-    let told = |field: &str| status(&kubectl)[field].as_u64().unwrap_or(0);
-    assert_eq!((told("succeeded"), of("Succeeded")), (12, 12));
-    assert_eq!(told("failed"), u64::try_from(of("Failed")).unwrap(), "{:?}", pods(&kubectl));
+    let counted = |field: &str| status(&kubectl)[field].as_u64().unwrap_or(0);
+    assert_eq!((counted("succeeded"), of("Succeeded")), (12, 12));
+    assert_eq!(counted("failed"), u64::try_from(of("Failed")).unwrap(), "{:?}", pods(&kubectl));
 }

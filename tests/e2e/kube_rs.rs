@@ -1,4 +1,4 @@
-//! A controller as people write them with kube-rs: two candidates for one lease, a cache from a streamed list, a finalizer, owned objects.
+//! A typical kube-rs controller: leader election, a reflector from a streaming list, a finalizer, owned objects.
 
 use crate::Shared;
 use futures::{Stream, StreamExt};
@@ -20,18 +20,18 @@ use std::{sync::Arc, time::Duration};
 use tests::{Cluster, eventually, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("kube-rs: of two controllers one leads, the other takes over", one_of_two_leads),
-    ("kube-rs: a controller makes, mends and cleans up what belongs to its objects", a_controller_reconciles),
+    ("kube-rs elects one leader, and the other takes over", kube_rs_leader_election_fails_over),
+    ("a kube-rs controller creates, repairs and cleans up its objects", kube_rs_controller_reconciles),
 ];
 
-/// Secrets with this label are copied; what is copied goes with them.
+/// Secrets with this label are copied into owned ConfigMaps.
 const LABEL: &str = "example.com/mirror";
 const FINALIZER: &str = "example.com/mirror";
 const ELECTION: &str = "mirror";
-/// For how long a lease is held without being renewed, in seconds.
-const HELD: i32 = 2;
+/// Lease duration, in seconds.
+const LEASE_DURATION_SECONDS: i32 = 2;
 
-fn a_controller_reconciles(cluster: &Cluster) {
+fn kube_rs_controller_reconciles(cluster: &Cluster) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (client, kubectl) = (cluster.client(&runtime), cluster.kubectl());
     runtime.spawn(reconcile_all(client, kubectl.namespace().to_owned()).for_each(|_| async {}));
@@ -40,17 +40,17 @@ fn a_controller_reconciles(cluster: &Cluster) {
     kubectl.apply(&secret.to_string());
     kubectl.wait_value("configmap/mirror-s", "/data/keys", &json!("a"));
     assert_eq!(kubectl.value("secret/s", "/metadata/finalizers"), json!([FINALIZER]));
-    // What others do to it is mended, for it is watched as well.
+    // The owned ConfigMap is watched too, so foreign changes are reverted.
     kubectl.args(&["patch", "configmap/mirror-s", "--type=merge", "-p", r#"{"data":{"keys":"none"}}"#], "").ok();
     kubectl.wait_value("configmap/mirror-s", "/data/keys", &json!("a"));
     kubectl.run("delete configmap/mirror-s").ok();
     kubectl.wait_value("configmap/mirror-s", "/data/keys", &json!("a"));
     kubectl.args(&["patch", "secret/s", "--type=merge", "-p", r#"{"stringData":{"c":"d"}}"#], "").ok();
     kubectl.wait_value("configmap/mirror-s", "/data/keys", &json!("a,c"));
-    // Its finalizer lets the controller tell that it has seen the end.
+    // The finalizer lets the controller record the deletion.
     kubectl.run("delete secret/s --timeout=60s").ok();
     assert_eq!(kubectl.value("configmap/cleaned", "/data/s"), "yes");
-    eventually("the copy went with its owner", || kubectl.get("configmap/mirror-s").is_none());
+    eventually("the copy to be deleted with its owner", || kubectl.get("configmap/mirror-s").is_none());
 }
 
 fn reconcile_all(client: Client, namespace: String) -> impl Stream {
@@ -89,13 +89,13 @@ async fn reconcile(secret: Arc<Secret>, client: &Client) -> Result<Action, Final
     .await
 }
 
-fn one_of_two_leads(cluster: &Cluster) {
+fn kube_rs_leader_election_fails_over(cluster: &Cluster) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (client, kubectl) = (cluster.client(&runtime), cluster.kubectl());
     let lease = format!("lease/{ELECTION}");
     let candidate = |name: &'static str| {
         let leases = Api::namespaced(client.clone(), kubectl.namespace());
-        runtime.spawn(async move { campaign(&leases, name).await })
+        runtime.spawn(async move { run_leader_election(&leases, name).await })
     };
     let first = candidate("first");
     kubectl.wait_value(&lease, "/spec/holderIdentity", &json!("first"));
@@ -112,22 +112,22 @@ fn one_of_two_leads(cluster: &Cluster) {
     second.abort();
 }
 
-/// Takes a lease that nobody holds, and renews it; who was faster is told by a conflict.
-async fn campaign(leases: &Api<Lease>, name: &str) {
+/// Acquires an expired lease and renews it. A conflict means that the other candidate was faster.
+async fn run_leader_election(leases: &Api<Lease>, name: &str) {
     loop {
         match leases.get_opt(ELECTION).await.unwrap() {
             None => {
                 let metadata = ObjectMeta { name: Some(ELECTION.into()), ..ObjectMeta::default() };
                 let lease = Lease { metadata, spec: Some(held_by(name, 0)) };
-                tell(leases.create(&PostParams::default(), &lease).await);
+                expect_written_or_conflict(leases.create(&PostParams::default(), &lease).await);
             }
             Some(mut lease) => {
                 let spec = lease.spec.take().unwrap_or_default();
                 let transitions = spec.lease_transitions.unwrap_or_default();
                 let mine = spec.holder_identity.as_deref() == Some(name);
-                if mine || is_over(&spec) {
+                if mine || is_expired(&spec) {
                     lease.spec = Some(held_by(name, transitions + i32::from(!mine)));
-                    tell(leases.replace(ELECTION, &PostParams::default(), &lease).await);
+                    expect_written_or_conflict(leases.replace(ELECTION, &PostParams::default(), &lease).await);
                 }
             }
         }
@@ -135,8 +135,8 @@ async fn campaign(leases: &Api<Lease>, name: &str) {
     }
 }
 
-/// Whoever was faster holds it; all else is an error.
-fn tell(written: Result<Lease, Error>) {
+/// Accepts success and conflicts; panics on other errors.
+fn expect_written_or_conflict(written: Result<Lease, Error>) {
     match written {
         Err(Error::Api(status)) if status.code == 409 => {}
         other => drop(other.unwrap()),
@@ -146,14 +146,14 @@ fn tell(written: Result<Lease, Error>) {
 fn held_by(name: &str, transitions: i32) -> LeaseSpec {
     LeaseSpec {
         holder_identity: Some(name.to_owned()),
-        lease_duration_seconds: Some(HELD),
+        lease_duration_seconds: Some(LEASE_DURATION_SECONDS),
         renew_time: Some(MicroTime(k8s_openapi::jiff::Timestamp::now())),
         lease_transitions: Some(transitions),
         ..LeaseSpec::default()
     }
 }
 
-fn is_over(spec: &LeaseSpec) -> bool {
+fn is_expired(spec: &LeaseSpec) -> bool {
     let renewed = spec.renew_time.as_ref().map(|t| t.0.as_second());
-    renewed.is_none_or(|at| k8s_openapi::jiff::Timestamp::now().as_second() - at > i64::from(HELD))
+    renewed.is_none_or(|at| k8s_openapi::jiff::Timestamp::now().as_second() - at > i64::from(LEASE_DURATION_SECONDS))
 }

@@ -1,18 +1,18 @@
-//! kubectl's commands that speak more than JSON: `create` and `drain` send protobuf, `explain` reads OpenAPI.
+//! kubectl commands that use other formats than JSON: `create` and `drain` send protobuf, `explain` reads OpenAPI.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use serde_json::json;
 use tests::{Cluster, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("kubectl create makes what its arguments say", create_makes_what_it_is_told),
-    ("kubectl explain knows every kind that is served", explain_knows_every_kind),
-    ("kubectl reads OpenAPI in the older form", the_older_form_is_read),
+    ("kubectl create subcommands create objects from their arguments", create_subcommands_create_objects),
+    ("kubectl explain describes every kind that is served", explain_describes_every_kind),
+    ("kubectl explain reads OpenAPI v2", explain_reads_openapi_v2),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[("kubectl drain empties a node", drain_empties_a_node)];
+pub(crate) const ALONE: &[OwnCluster] = &[("kubectl drain evicts every Pod of a node", drain_evicts_every_pod)];
 
-fn create_makes_what_it_is_told(cluster: &Cluster) {
+fn create_subcommands_create_objects(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), [0xff, 0, 1]).unwrap();
@@ -32,14 +32,14 @@ fn create_makes_what_it_is_told(cluster: &Cluster) {
     kubectl.run(&format!("delete namespace {name} --timeout=60s")).ok();
 }
 
-fn explain_knows_every_kind(cluster: &Cluster) {
+fn explain_describes_every_kind(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let kinds = kubectl.run("api-resources --no-headers").ok();
     assert!(kinds.lines().count() > 5, "{kinds}");
     for line in kinds.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [resource, .., api_version, _, kind] = words.as_slice() else { panic!("{line}") };
-        // Kinds of other tests come and go.
+        // Other tests create and delete CRDs at the same time.
         if api_version.contains(".example.com/") {
             continue;
         }
@@ -55,7 +55,7 @@ fn explain_knows_every_kind(cluster: &Cluster) {
     assert!(unknown.contains("field \"nothing\" does not exist"), "{unknown}");
 }
 
-fn the_older_form_is_read(cluster: &Cluster) {
+fn explain_reads_openapi_v2(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let explain = "explain --output=plaintext-openapiv2";
     let port = kubectl.run(&format!("{explain} pod.spec.containers.ports")).ok();
@@ -64,14 +64,14 @@ fn the_older_form_is_read(cluster: &Cluster) {
     assert!(deployment.contains("maxSurge\t<string>"), "{deployment}");
     let unknown = kubectl.run(&format!("{explain} pod.spec.nothing")).failed();
     assert!(unknown.contains("field \"nothing\" does not exist"), "{unknown}");
-    // A list is not of any kind that the server checks: what is in it is.
+    // The server validates the items of a List, not the List.
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "listed"}, "data": {"a": "b"}, "more": 1}]});
     let refused = kubectl.args(&["create", "--validate=strict", "-f", "-"], &list.to_string()).failed();
     assert!(refused.contains("unknown field \"more\""), "{refused}");
 }
 
-fn drain_empties_a_node() {
+fn drain_evicts_every_pod() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl();
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"terminationGracePeriodSeconds": 1,
@@ -83,9 +83,9 @@ fn drain_empties_a_node() {
     assert!(drained.contains("pod/p evicted"), "{drained}");
     assert_eq!(kubectl.value(&format!("node/{node}"), "/spec/unschedulable"), json!(true));
     assert!(kubectl.get("pod/p").is_none());
-    // Nothing comes to a node that is cordoned, until it is not.
+    // A cordoned node gets no Pods until it is uncordoned.
     kubectl.apply(&pod.to_string());
-    eventually("the Pod to wait for a node", || {
+    eventually("the Pod to be unschedulable", || {
         kubectl.get("pod/p").is_some_and(|p| p["status"]["conditions"][0]["reason"] == "Unschedulable")
     });
     kubectl.run(&format!("uncordon {node}")).ok();

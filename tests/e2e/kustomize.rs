@@ -5,11 +5,11 @@ use serde_json::json;
 use tests::{Cluster, Shell};
 
 pub(crate) const TESTS: &[Shared] =
-    &[("kustomize applies, compares, prunes and deletes an overlay", an_overlay_is_applied)];
+    &[("kustomize applies, diffs, prunes and deletes an overlay", kustomize_overlay_is_applied_and_pruned)];
 
 const OVERLAY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/kustomize/overlay");
 
-fn an_overlay_is_applied(cluster: &Cluster) {
+fn kustomize_overlay_is_applied_and_pruned(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let shell = Shell::new(kubectl.clone());
     shell.check(&[
@@ -27,7 +27,7 @@ fn an_overlay_is_applied(cluster: &Cluster) {
         ),
         ("kubectl rollout status deployment/staging-sleeper --timeout=90s", 0, "...successfully rolled out"),
         ("kubectl exec deploy/staging-sleeper -- sh -c 'echo $LEVEL $PATCHED'", 0, "debug yes"),
-        // Who applied as a client before applies as the server does now; nothing is lost.
+        // Server-side apply takes over fields of client-side apply.
         (
             &format!("kubectl apply -k {OVERLAY} --server-side"),
             0,

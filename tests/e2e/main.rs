@@ -1,98 +1,98 @@
-//! The whole binary, driven from outside by `kubectl` and by client libraries, with real containers.
+//! End-to-end tests: the `podium` binary with real containers, driven by `kubectl` and client libraries.
 //!
-//! Most tests share one cluster and have a namespace each; tests that kill or reconfigure Podium boot their own.
+//! Most tests share one cluster and have a namespace each. Tests that kill or reconfigure Podium start their own.
 //! The harness is our own (libtest-mimic), because a shared cluster must be torn down after the last test.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
-#![allow(clippy::print_stderr, reason = "a seed is only worth something when it is told")]
+#![allow(clippy::print_stderr, reason = "the seed of a failed test must be printed")]
 
-mod access;
 mod admission;
-mod aggregation;
+mod api_aggregation;
+mod api_proxy;
 mod audit;
+mod authorization;
 mod autoscaling;
-mod certificates;
-mod claims;
-mod clusters;
-mod commands;
-mod companions;
-mod conditions;
-mod configuration;
-mod control_plane;
+mod certificate_signing_requests;
+mod component_identities;
+mod container_config;
+mod container_exits;
+mod container_restart_rules;
+mod control_plane_isolation;
+mod crash_recovery;
 mod cron_jobs;
 mod custom_resources;
 mod daemon_sets;
 mod data_directories;
-mod debug;
 mod deployments;
-mod disruption;
+mod disruption_budgets;
 mod encryption;
-mod endpoints;
+mod endpoint_slices;
 mod env_files;
+mod ephemeral_containers;
 mod example_states;
 mod examples;
-mod exits;
-mod extremes;
+mod external_host;
+mod extreme_values;
 mod failures;
-mod fairness;
-mod garbage;
+mod garbage_collector;
 mod helm;
-mod hooks;
-mod identities;
 mod image_gc;
-mod images;
-mod in_use;
+mod image_pulls;
 mod init_containers;
 mod jobs;
-mod kills;
 mod kube_rs;
 mod kubectl;
+mod kubectl_commands;
+mod kubectl_top;
+mod kubelet_config;
+mod kubelet_preemption;
+mod kubelet_server;
 mod kustomize;
-mod lifecycle;
-mod lost_nodes;
+mod lifecycle_hooks;
+mod malformed_streams;
 mod namespaces;
 mod network_policies;
 mod node;
-mod node_config;
-mod node_https;
 mod node_shutdown;
 mod oci_runtimes;
-mod outside;
-mod owners;
+mod persistent_volume_claims;
+mod pod_affinity;
+mod pod_gc;
+mod pod_lifecycle;
 mod pod_updates;
-mod podium;
-mod preemption;
-mod priorities;
+mod podium_commands;
+mod podium_restart;
+mod podium_run;
+mod podium_up;
+mod priority_and_fairness;
 mod probe_protocols;
 mod probes;
-mod proxies;
+mod protection_finalizers;
 mod python_client;
+mod readiness_gates;
 mod replica_sets;
 mod replication_controllers;
+mod resilience;
 mod resize;
-mod restart;
-mod restart_rules;
 mod retry;
-mod run;
 mod runtime_class;
+mod scheduler_preemption;
 mod scheduling;
 mod security;
-mod service_traffic;
-mod services;
+mod service_account_tokens;
+mod service_env;
+mod service_proxy;
 mod sidecars;
-mod skew;
 mod stateful_sets;
 mod static_pods;
 mod stop_signals;
 mod store_quota;
-mod strangers;
 mod streams;
-mod surprises;
-mod taints;
+mod taint_eviction;
 mod termination;
-mod tokens;
-mod top;
+mod test_users;
 mod untrusted_files;
+mod version_skew;
 mod volumes;
 mod webhooks;
 mod workload;
@@ -105,58 +105,58 @@ use std::{
 };
 use tests::Cluster;
 
-/// A test on the shared cluster.
+/// A test on the shared cluster: name and function.
 pub type Shared = (&'static str, fn(&Cluster));
-/// A test that makes the clusters it needs.
-pub type Alone = (&'static str, fn());
+/// A test that starts its own clusters: name and function.
+pub type OwnCluster = (&'static str, fn());
 
-/// No test takes half as long.
-const LONGEST: Duration = Duration::from_secs(900);
+/// Test timeout, more than twice the duration of the longest test.
+const TEST_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// Booted by the first test that needs it.
-type Lazy = Arc<OnceLock<Cluster>>;
+/// The shared cluster, started by the first test that needs it.
+type SharedCluster = Arc<OnceLock<Cluster>>;
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    // Two cores run the cluster, its containers and the tests; more tests at once only make each other late.
+    // Two cores run the cluster, its containers and the tests: more parallel tests only delay each other.
     arguments.test_threads.get_or_insert(3);
-    let lazy = Lazy::default();
+    let lazy = SharedCluster::default();
     let shared = [
-        access::TESTS,
-        aggregation::TESTS,
+        authorization::TESTS,
+        api_aggregation::TESTS,
         autoscaling::TESTS,
-        certificates::TESTS,
-        claims::TESTS,
-        companions::TESTS,
-        conditions::TESTS,
-        configuration::TESTS,
+        certificate_signing_requests::TESTS,
+        persistent_volume_claims::TESTS,
+        pod_affinity::TESTS,
+        readiness_gates::TESTS,
+        container_config::TESTS,
         cron_jobs::TESTS,
         daemon_sets::TESTS,
-        debug::TESTS,
+        ephemeral_containers::TESTS,
         deployments::TESTS,
-        disruption::TESTS,
-        endpoints::TESTS,
+        disruption_budgets::TESTS,
+        endpoint_slices::TESTS,
         env_files::TESTS,
         example_states::TESTS,
         examples::TESTS,
-        exits::TESTS,
-        extremes::TESTS,
+        container_exits::TESTS,
+        extreme_values::TESTS,
         failures::TESTS,
         helm::TESTS,
-        fairness::TESTS,
-        hooks::TESTS,
-        images::TESTS,
-        in_use::TESTS,
+        priority_and_fairness::TESTS,
+        lifecycle_hooks::TESTS,
+        image_pulls::TESTS,
+        protection_finalizers::TESTS,
         init_containers::TESTS,
         jobs::TESTS,
         pod_updates::TESTS,
-        owners::TESTS,
-        podium::TESTS,
-        priorities::TESTS,
+        garbage_collector::TESTS,
+        podium_commands::TESTS,
+        scheduler_preemption::TESTS,
         probe_protocols::TESTS,
         probes::TESTS,
         python_client::TESTS,
-        proxies::TESTS,
+        api_proxy::TESTS,
         admission::TESTS,
         custom_resources::TESTS,
         replica_sets::TESTS,
@@ -166,93 +166,96 @@ fn main() {
         kube_rs::TESTS,
         kubectl::TESTS,
         kustomize::TESTS,
-        lifecycle::TESTS,
+        pod_lifecycle::TESTS,
         namespaces::TESTS,
         node::TESTS,
-        restart_rules::TESTS,
+        container_restart_rules::TESTS,
         scheduling::TESTS,
         security::TESTS,
-        service_traffic::TESTS,
-        services::TESTS,
+        service_proxy::TESTS,
+        service_env::TESTS,
         sidecars::TESTS,
-        skew::TESTS,
+        version_skew::TESTS,
         stateful_sets::TESTS,
         streams::TESTS,
-        surprises::TESTS,
+        resilience::TESTS,
         termination::TESTS,
-        tokens::TESTS,
+        service_account_tokens::TESTS,
         volumes::TESTS,
         webhooks::TESTS,
     ];
     let alone = [
-        claims::ALONE,
-        clusters::TESTS,
-        control_plane::TESTS,
+        persistent_volume_claims::ALONE,
+        podium_up::TESTS,
+        control_plane_isolation::TESTS,
         data_directories::TESTS,
         encryption::TESTS,
-        exits::ALONE,
+        container_exits::ALONE,
         failures::ALONE,
-        garbage::TESTS,
+        malformed_streams::TESTS,
         image_gc::TESTS,
         admission::ALONE,
         audit::TESTS,
-        identities::TESTS,
-        images::ALONE,
+        component_identities::TESTS,
+        image_pulls::ALONE,
         oci_runtimes::ALONE,
-        podium::ALONE,
+        podium_commands::ALONE,
         jobs::ALONE,
-        kills::TESTS,
+        crash_recovery::TESTS,
         kubectl::ALONE,
-        lost_nodes::TESTS,
+        pod_gc::TESTS,
         network_policies::ALONE,
         node::ALONE,
-        node_config::TESTS,
-        node_https::TESTS,
+        kubelet_config::TESTS,
+        kubelet_server::TESTS,
         node_shutdown::TESTS,
-        preemption::TESTS,
-        restart::TESTS,
-        restart_rules::ALONE,
-        run::TESTS,
+        kubelet_preemption::TESTS,
+        podium_restart::TESTS,
+        container_restart_rules::ALONE,
+        podium_run::TESTS,
         scheduling::ALONE,
         security::ALONE,
-        service_traffic::ALONE,
+        service_proxy::ALONE,
         static_pods::TESTS,
         stop_signals::TESTS,
         store_quota::TESTS,
-        surprises::ALONE,
-        taints::TESTS,
+        resilience::ALONE,
+        taint_eviction::TESTS,
         termination::ALONE,
         untrusted_files::ALONE,
-        top::TESTS,
+        kubectl_top::TESTS,
     ];
-    let shared =
-        shared.into_iter().chain(commands::TESTS.iter().copied()).flatten().map(|test| on_shared(*test, &lazy));
+    let shared = shared
+        .into_iter()
+        .chain(kubectl_commands::TESTS.iter().copied())
+        .flatten()
+        .map(|test| with_shared_cluster(*test, &lazy));
     let alone = alone.into_iter().flatten().map(|(name, test)| Test { name, body: Arc::new(test) });
     let code = retry::run(&arguments, shared.chain(alone).collect());
     drop(lazy);
     std::process::exit(code.into());
 }
 
-fn on_shared((name, test): Shared, lazy: &Lazy) -> Test {
+fn with_shared_cluster((name, test): Shared, lazy: &SharedCluster) -> Test {
     let lazy = Arc::clone(lazy);
     let body = move || {
         let cluster = lazy.get_or_init(|| Cluster::start(&[]));
         test(cluster);
-        // After a test that failed the next one does it.
-        cluster.clear();
+        // A failed test skips this; the next test on the thread does it.
+        cluster.delete_namespaces();
     };
     Test { name, body: Arc::new(body) }
 }
 
-/// A test that hangs is named, and ends the run: a run that never ends tells nothing.
-struct Watched(#[expect(dead_code, reason = "dropped when the test ends")] mpsc::Sender<()>);
+/// Aborts the test run with the test's name when a test exceeds [`TEST_TIMEOUT`].
+struct Watchdog(#[expect(dead_code, reason = "dropped when the test ends")] mpsc::Sender<()>);
 
-impl Watched {
+impl Watchdog {
     fn new(name: &'static str) -> Self {
         let (ended, end) = mpsc::channel();
         std::thread::spawn(move || {
-            if end.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {
-                eprintln!("the test {name:?} did not end within {LONGEST:?}");
+            if end.recv_timeout(TEST_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("the test {name:?} did not end within {TEST_TIMEOUT:?}");
                 std::process::exit(101);
             }
         });

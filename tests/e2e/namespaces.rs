@@ -1,4 +1,4 @@
-//! Namespaces that containers share with each other and with their node, host ports, and mounts that travel.
+//! Linux namespaces shared with other containers or the node, host ports, host names, and mount propagation.
 
 use crate::Shared;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -7,13 +7,13 @@ use std::{io::Read, net::TcpStream, path::Path};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("containers share their processes where the Pod says so", processes),
-    ("a Pod has the namespaces of its node where it says so", of_the_node),
-    ("a host port leads into its Pod, and is had once", host_ports),
-    ("a Pod is called as hostname, subdomain and their switches say", host_names),
-    ("subPathExpr, modes and optional sources of volumes", volumes),
-    ("a hostPath of the wrong type is named", host_paths),
-    ("mounts travel between node and containers as mountPropagation says", mounts_travel),
+    ("shareProcessNamespace shares processes between containers", share_process_namespace_shares_processes),
+    ("hostNetwork, hostPID and hostIPC use the node's namespaces", host_namespaces_are_used),
+    ("a host port reaches its Pod and is exclusive", host_port_reaches_pod_and_is_exclusive),
+    ("hostname, subdomain and setHostnameAsFQDN name a Pod", hostname_fields_name_pod),
+    ("subPathExpr, modes and optional sources of volumes", volumes_support_sub_path_expr_and_modes),
+    ("a hostPath of the wrong type is reported", host_path_of_wrong_type_is_reported),
+    ("mounts propagate as mountPropagation says", mounts_propagate_by_mount_propagation),
 ];
 
 fn container(name: &str, script: &str) -> Value {
@@ -35,7 +35,7 @@ fn exec(kubectl: &Kubectl, script: &str) -> String {
     kubectl.args(&["exec", "p", "-c", "c", "--", "sh", "-c", script], "").ok()
 }
 
-fn processes(cluster: &Cluster) {
+fn share_process_namespace_shares_processes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let two = json!([container("c", "sleep 11111"), container("d", "sleep 22222")]);
     run(&kubectl, json!({"shareProcessNamespace": true, "containers": two}));
@@ -47,7 +47,7 @@ fn processes(cluster: &Cluster) {
     assert!(seen.contains("sleep 11111") && !seen.contains("sleep 22222"), "{seen}");
 }
 
-fn of_the_node(cluster: &Cluster) {
+fn host_namespaces_are_used(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let own = |kind: &str| std::fs::read_link(format!("/proc/self/ns/{kind}")).unwrap().display().to_string();
     let flags = [("net", "hostNetwork"), ("pid", "hostPID"), ("ipc", "hostIPC")];
@@ -65,9 +65,9 @@ fn of_the_node(cluster: &Cluster) {
     }
 }
 
-fn host_ports(cluster: &Cluster) {
+fn host_port_reaches_pod_and_is_exclusive(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    // Of no range from which the kernel chooses, and of this process: nobody else gets what comes in at it.
+    // A port outside of the kernel's ephemeral range, chosen by process ID to avoid conflicts.
     let free = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
     let serve = |name: &str| {
         let mut c = container(name, "while true; do echo hello from $HOSTNAME | nc -l -p 80; done");
@@ -81,7 +81,7 @@ fn host_ports(cluster: &Cluster) {
         let answer = TcpStream::connect((ip.as_str().unwrap(), free)).and_then(|mut s| s.read_to_string(&mut text));
         answer.is_ok() && text == "hello from p\n"
     });
-    // The scheduler would leave it waiting; whoever names the node itself is told by the node.
+    // With a nodeName the kubelet rejects the Pod; the scheduler would leave it Pending.
     let node = kubectl.value("pod/p", "/spec/nodeName");
     apply(&kubectl, "q", json!({"nodeName": node, "containers": [serve("c")]}));
     kubectl.wait_value("pod/q", "/status/reason", &json!("NodePorts"));
@@ -90,7 +90,7 @@ fn host_ports(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/q", "/status/message"), json!(message));
 }
 
-fn host_names(cluster: &Cluster) {
+fn hostname_fields_name_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
     for (spec, expected) in [
@@ -107,7 +107,7 @@ fn host_names(cluster: &Cluster) {
     }
 }
 
-fn volumes(cluster: &Cluster) {
+fn volumes_support_sub_path_expr_and_modes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let config_map =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}, "data": {"a": "1", "b": "2"}});
@@ -124,7 +124,7 @@ fn volumes(cluster: &Cluster) {
     assert_eq!(exec(&kubectl, "stat -L -c '%a' /cm/deep/a /cm/b; cat /cm/deep/a /cm/b; ls /none"), "400\n640\n12");
 }
 
-fn host_paths(cluster: &Cluster) {
+fn host_path_of_wrong_type_is_reported(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let file = cluster.data_dir().join("a-file");
     std::fs::write(&file, "x").unwrap();
@@ -135,7 +135,7 @@ fn host_paths(cluster: &Cluster) {
     apply(&kubectl, "p", json!({"volumes": volumes, "containers": [c]}));
     let expected =
         format!("MountVolume.SetUp failed for volume \"v\" : hostPath type check failed: {path} is not a directory");
-    // Each volume that fails is told.
+    // Each failed volume is reported.
     let other = "MountVolume.SetUp failed for volume \"w\" : configmap \"none\" not found";
     for expected in [expected.as_str(), other] {
         eventually(expected, || {
@@ -144,7 +144,7 @@ fn host_paths(cluster: &Cluster) {
     }
 }
 
-/// A directory of the node whose mounts are shared with whoever binds it.
+/// A directory of the node with shared mount propagation.
 struct SharedDir(tempfile::TempDir);
 
 impl SharedDir {
@@ -162,13 +162,13 @@ impl SharedDir {
 }
 
 impl Drop for SharedDir {
-    /// With all that is mounted in it.
+    /// Unmounts everything below it.
     fn drop(&mut self) {
         let _ = umount2(self.0.path(), MntFlags::MNT_DETACH);
     }
 }
 
-fn mounts_travel(cluster: &Cluster) {
+fn mounts_propagate_by_mount_propagation(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let dir = SharedDir::new();
     let of = |name: &str, propagation: &str, privileged: bool| {

@@ -1,7 +1,6 @@
-//! NetworkPolicies as Pods feel them. On a cluster of their own: where there are some, Pods that have just begun are
-//! held back for a moment.
+//! NetworkPolicies. They use their own clusters, because NetworkPolicies delay the start of other Pods.
 
-use crate::Alone;
+use crate::OwnCluster;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{
@@ -11,14 +10,14 @@ use std::{
 };
 use tests::{Cluster, Kubectl, eventually, podium_binary};
 
-pub(crate) const ALONE: &[Alone] = &[
-    ("NetworkPolicies let in whom they allow, and go with their objects", ingress),
-    ("NetworkPolicies let out what they allow, from a Pod's first moment on", egress),
-    ("No Pod begins before the rules of its NetworkPolicies, not even at a boot", first_moment),
-    ("NetworkPolicies act while Podium is down, and nothing of them is left at its end", outlives),
+pub(crate) const ALONE: &[OwnCluster] = &[
+    ("NetworkPolicies restrict ingress until they are deleted", ingress_is_restricted_until_policy_is_deleted),
+    ("NetworkPolicies restrict egress from a Pod's start on", egress_is_restricted_from_pod_start),
+    ("NetworkPolicies are enforced before a Pod starts, even at boot", policies_are_enforced_before_pod_starts),
+    ("NetworkPolicies act while Podium is down and are removed with the cluster", policies_act_while_podium_is_down),
 ];
 
-/// A Pod that answers on ports 8080, which it calls `web`, and 8081; ready when it answers.
+/// Applies a Pod that serves on ports 8080 (`web`) and 8081, and is ready when it serves.
 fn apply(kubectl: &Kubectl, name: &str, app: &str) {
     let script = "mkdir -p /www; hostname > /www/index.html; httpd -p 8081 -h /www; exec httpd -f -p 8080 -h /www";
     let probe = json!({"httpGet": {"port": 8080}, "periodSeconds": 1});
@@ -39,12 +38,12 @@ fn policy(kubectl: &Kubectl, name: &str, spec: &Value) {
     kubectl.apply(&object.to_string());
 }
 
-/// Whether a Pod gets an answer at an address.
+/// Returns whether a Pod gets a response from an address.
 fn gets(kubectl: &Kubectl, from: &str, at: &str) -> bool {
     kubectl.args(&["exec", from, "--", "timeout", "2", "wget", "-q", "-O", "-", &format!("http://{at}/")], "").code == 0
 }
 
-/// Waits until Pods get answers or do not: a Pod that asks, an address, and whether it is answered.
+/// Waits until each Pod reaches an address or does not. A case is a client Pod, an address, and whether it is reachable.
 #[track_caller]
 fn check(what: &str, cases: &[(&Kubectl, &str, &str, bool)]) {
     for (kubectl, from, at, expected) in cases {
@@ -53,12 +52,12 @@ fn check(what: &str, cases: &[(&Kubectl, &str, &str, bool)]) {
     }
 }
 
-/// Whether this machine reaches an address.
-fn is_open_here(at: &str) -> bool {
+/// Returns whether this machine reaches an address.
+fn is_reachable_from_node(at: &str) -> bool {
     TcpStream::connect_timeout(&at.parse::<SocketAddr>().unwrap(), Duration::from_secs(5)).is_ok()
 }
 
-fn ingress() {
+fn ingress_is_restricted_until_policy_is_deleted() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.run("create namespace bank").ok();
@@ -82,7 +81,7 @@ fn ingress() {
     check("everybody is denied", &all(false));
     check("by way of its Service, too", &[(&kubectl, "friend", &service, false)]);
     check("it reaches itself", &[(&kubectl, "web", &service, true), (&kubectl, "web", web, true)]);
-    assert!(is_open_here(web), "the node reaches its Pods");
+    assert!(is_reachable_from_node(web), "the node must reach its Pods");
     apply(&kubectl, "late", "late");
     ready(&kubectl, "late");
 
@@ -119,7 +118,7 @@ fn ingress() {
     check("all policies are gone", &all(true));
 }
 
-fn egress() {
+fn egress_is_restricted_from_pod_start() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     ["web", "other", "client"].iter().for_each(|name| apply(&kubectl, name, name));
@@ -130,9 +129,9 @@ fn egress() {
     check("nothing goes out", &[(&kubectl, "client", &web, false), (&kubectl, "other", &web, true)]);
     check("but it may be asked", &[(&kubectl, "web", &format!("{}:8080", ready(&kubectl, "client")), true)]);
     let name = kubectl.run("exec client -- nslookup -type=a kubernetes.default.svc.cluster.local").stdout;
-    assert!(name.contains("10.96.0.1"), "the node answers for names: {name}");
+    assert!(name.contains("10.96.0.1"), "the node must resolve names: {name}");
 
-    // It asks in its first moment, when nobody but the kubelet knows of it, and for two seconds.
+    // It connects at once, before its status is published, and for two seconds.
     let script = format!("for i in 1 2 3 4; do timeout 1 wget -q -O - http://{web}/ && exit 1; done; exit 0");
     let early = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "early", "labels": {"app": "client"}},
         "spec": {"restartPolicy": "Never", "containers": [
@@ -159,22 +158,22 @@ fn egress() {
     );
 }
 
-/// Pods that try to reach a forbidden address from their first instruction on.
+/// Number of Pods that try to reach a forbidden address from their start on.
 const ATTACKERS: usize = 5;
-/// How often each of them tries before it is ready.
+/// Number of attempts of each Pod before it is ready.
 const TRIES: usize = 40;
 
-fn first_moment() {
+fn policies_are_enforced_before_pod_starts() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
-    let outside = crate::outside::Outside::new();
+    let outside = crate::external_host::ExternalHost::new();
     let address = outside.address();
     apply(&kubectl, "friend", "friend");
     ready(&kubectl, "friend");
     let connect = |from: &str| {
         kubectl.args(&["exec", from, "--", "timeout", "2", "wget", "-q", "-O", "-", &format!("http://{address}/")], "");
     };
-    eventually("the way is open", || {
+    eventually("the address to be reachable", || {
         connect("friend");
         outside.connections() > 0
     });
@@ -183,7 +182,7 @@ fn first_moment() {
         "n=0; while [ $n -lt {TRIES} ]; do timeout 2 wget -q -O - http://{address}/ & n=$((n+1)); usleep 50000; done; \
          touch /tmp/done; wait; sleep 3600"
     );
-    // In one request with the policy: the first Pods begin as soon as they can.
+    // One request with the policy, so that the Pods start right after it.
     let selector = json!({"matchLabels": {"app": "attacker"}});
     let deny = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "deny"},
         "spec": {"podSelector": selector, "policyTypes": ["Egress"]}});
@@ -206,47 +205,47 @@ fn first_moment() {
     all_done(0);
     assert_eq!(outside.connections(), before, "at the first start");
 
-    // A boot: no process is left, and no rule in the kernel.
+    // A boot: no process and no nftables rule is left.
     let names = (0..ATTACKERS).map(|n| format!("attacker-{n}")).chain(["friend".to_owned()]);
     let uids: Vec<String> =
         names.map(|name| kubectl.value(&format!("pod/{name}"), "/metadata/uid").as_str().unwrap().to_owned()).collect();
-    let bridge = crate::service_traffic::network(&cluster.data_dir());
-    crate::failures::take_away(&mut cluster, &uids);
+    let bridge = crate::service_proxy::network(&cluster.data_dir());
+    crate::failures::simulate_reboot(&mut cluster, &uids);
     for table in own_tables(&bridge) {
         let removed = Command::new("nft").args(["delete", "table"]).args(table.split(' ').skip(1)).status().unwrap();
         assert!(removed.success(), "{table}");
     }
-    cluster.up();
+    cluster.start_podium();
     all_done(1);
     assert_eq!(outside.connections(), before, "after a boot");
     ready(&kubectl, "friend");
-    eventually("others are as free as ever", || {
+    eventually("Pods without a policy to be unrestricted", || {
         connect("friend");
         outside.connections() > before
     });
 }
 
-/// All tables of a data directory's network.
+/// Lists all nftables tables of a data directory's network.
 fn own_tables(bridge: &str) -> Vec<String> {
     let said = Command::new("nft").args(["list", "tables"]).output().unwrap();
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     said.lines().filter(|line| line.contains(bridge)).map(str::to_owned).collect()
 }
 
-/// The tables of a data directory's policies.
+/// Lists the nftables tables of a data directory's NetworkPolicies.
 fn tables(bridge: &str) -> Vec<String> {
     let said = Command::new("nft").args(["list", "tables"]).output().unwrap();
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     said.lines().filter(|line| line.ends_with(&format!(" {bridge}-policies"))).map(str::to_owned).collect()
 }
 
-fn outlives() {
+fn policies_act_while_podium_is_down() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     ["web", "client"].iter().for_each(|name| apply(&kubectl, name, name));
     let web = format!("{}:8080", ready(&kubectl, "web"));
     ready(&kubectl, "client");
-    let bridge = crate::service_traffic::network(&cluster.data_dir());
+    let bridge = crate::service_proxy::network(&cluster.data_dir());
     assert_eq!(tables(&bridge), Vec::<String>::new(), "without a policy there is no table");
     policy(&kubectl, "deny", &json!({"podSelector": {"matchLabels": {"app": "web"}}}));
     check("denied", &[(&kubectl, "client", &web, false)]);
@@ -256,18 +255,18 @@ fn outlives() {
     };
     let before = forwarded();
     assert!(before.contains("drop"), "{before}");
-    cluster.kill(Signal::SIGKILL);
+    cluster.stop_podium(Signal::SIGKILL);
     assert_eq!(forwarded(), before, "while Podium is down");
-    cluster.up();
+    cluster.start_podium();
     check("still denied", &[(&kubectl, "client", &web, false)]);
-    assert!(is_open_here(&web));
+    assert!(is_reachable_from_node(&web));
     kubectl.run("delete networkpolicy deny").ok();
     check("open again", &[(&kubectl, "client", &web, true)]);
     eventually("no table without a policy", || tables(&bridge).is_empty());
     policy(&kubectl, "deny", &json!({"podSelector": {}}));
     eventually("a table again", || !tables(&bridge).is_empty());
     let data_dir = cluster.data_dir();
-    cluster.kill(Signal::SIGTERM);
+    cluster.stop_podium(Signal::SIGTERM);
     let down = Command::new(podium_binary()).args(["down", "--data-dir"]).arg(&data_dir).output().unwrap();
     assert!(down.status.success(), "{down:?}");
     assert_eq!(tables(&bridge), Vec::<String>::new());

@@ -1,19 +1,19 @@
-//! The node: what it says of itself, what it answers, and whom it sends away when it lacks something.
+//! The node: its status, its endpoints, and node-pressure eviction.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, Kubectl, Setup, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a node tells what it has, what it is and that it lives", a_node_tells_of_itself),
-    ("a node answers with its Pods, its figures and its configuration", a_node_answers),
-    ("a Pod that takes more of the disk than it may goes", over_their_limits),
+    ("a node reports its capacity, info, conditions and Lease", node_reports_capacity_info_and_lease),
+    ("a node serves its Pods, stats, metrics and configuration", node_serves_pods_stats_and_configz),
+    ("a Pod over its ephemeral-storage limit is evicted", pod_over_ephemeral_storage_limit_is_evicted),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[
-    ("without memory Pods go, and those that ask for none do not come", without_memory),
-    ("without room on the disk Pods go after a while, and none comes", without_room),
+pub(crate) const ALONE: &[OwnCluster] = &[
+    ("memory pressure evicts Pods and rejects BestEffort Pods", memory_pressure_evicts_and_rejects_pods),
+    ("disk pressure evicts Pods after the grace period and rejects new ones", disk_pressure_evicts_and_rejects_pods),
 ];
 
 fn node(kubectl: &Kubectl) -> String {
@@ -34,7 +34,7 @@ fn pod(name: &str, script: &str, spec: &Value, container: &Value) -> String {
 
 const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
-fn a_node_tells_of_itself(cluster: &Cluster) {
+fn node_reports_capacity_info_and_lease(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = node(&kubectl);
     let drivers = kubectl.wait_value(&format!("csinode/{name}"), "/spec/drivers", &json!([]));
@@ -82,9 +82,9 @@ fn a_node_tells_of_itself(cluster: &Cluster) {
         let images = kubectl.value(&format!("node/{name}"), "/status/images").to_string();
         if images.contains("busybox") { Ok(()) } else { Err(images) }
     });
-    let told = cluster.kubectl_in("default").run("get events -o jsonpath={.items[*].reason}").ok();
+    let reported = cluster.kubectl_in("default").run("get events -o jsonpath={.items[*].reason}").ok();
     for reason in ["Starting", "NodeAllocatableEnforced", "NodeReady"] {
-        assert!(told.split(' ').any(|r| r == reason), "{reason}: {told}");
+        assert!(reported.split(' ').any(|r| r == reason), "{reason}: {reported}");
     }
     let lease = cluster.kubectl_in("kube-node-lease");
     let renewed = lease.value(&format!("lease/{name}"), "/spec/renewTime");
@@ -96,7 +96,7 @@ fn a_node_tells_of_itself(cluster: &Cluster) {
     });
 }
 
-fn a_node_answers(cluster: &Cluster) {
+fn node_serves_pods_stats_and_configz(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let volumes = json!({"volumes": [{"name": "v", "emptyDir": {}}]});
     let mounts =
@@ -124,7 +124,7 @@ fn a_node_answers(cluster: &Cluster) {
     assert_eq!(json("configz")["kubeletconfig"]["nodeStatusUpdateFrequency"], "10s");
     assert_eq!(json("configz")["kubeletconfig"]["fileCheckFrequency"], "20s");
     assert_eq!(json("configz")["kubeletconfig"]["evictionHard"]["memory.available"], "100Mi");
-    // A value, and the moment when it was taken if there is one.
+    // A value, and its timestamp if there is one.
     let sample = |page: &str, metric: &str| -> Vec<f64> {
         let text = raw(page);
         let line = text.lines().find(|l| l.starts_with(metric)).unwrap_or_else(|| panic!("no {metric} in {text}"));
@@ -179,21 +179,21 @@ fn a_node_answers(cluster: &Cluster) {
 
 #[track_caller]
 fn evicted(kubectl: &Kubectl, name: &str) -> String {
-    // What Pods have written is counted once a minute where that takes long.
+    // Disk usage of Pods is measured once a minute where it takes long.
     let status = wait_for(&format!("{name} to be evicted"), Duration::from_secs(120), || {
         let status = kubectl.value(&format!("pod/{name}"), "/status");
         if status["phase"] == "Failed" { Ok(status) } else { Err(status.to_string()) }
     });
     assert_eq!(status["reason"], "Evicted", "{status}");
     let message = status["message"].as_str().unwrap().to_owned();
-    wait_for("the event that tells of it", Duration::from_secs(20), || {
+    wait_for("the Event", Duration::from_secs(20), || {
         let events = kubectl.events(name);
         if events.contains(&("Evicted".to_owned(), message.clone())) { Ok(()) } else { Err(format!("{events:?}")) }
     });
     message
 }
 
-fn over_their_limits(cluster: &Cluster) {
+fn pod_over_ephemeral_storage_limit_is_evicted(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let volumes = json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]});
     let mounts = json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]});
@@ -208,19 +208,20 @@ fn over_their_limits(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/modest", "/status/phase"), "Running");
 }
 
-fn without_memory() {
-    // A machine on which nothing runs at all would have more.
-    let cluster = Setup::default().kubelet(json!({"evictionHard": {"memory.available": "99.9%"}})).start();
+fn memory_pressure_evicts_and_rejects_pods() {
+    // Only an idle machine would have more memory available.
+    let cluster =
+        ClusterBuilder::default().kubelet_config(json!({"evictionHard": {"memory.available": "99.9%"}})).start();
     let kubectl = cluster.kubectl_in("default");
     let name = node(&kubectl);
-    wait_for("the node to lack memory", Duration::from_secs(30), || {
+    wait_for("MemoryPressure", Duration::from_secs(30), || {
         let node = kubectl.get(&format!("node/{name}")).unwrap();
         let conditions = node["status"]["conditions"].as_array().unwrap();
         let memory = conditions.iter().find(|c| c["type"] == "MemoryPressure").unwrap();
         let expected = "kubelet has insufficient memory available";
         let tainted = node["spec"]["taints"].to_string().contains("node.kubernetes.io/memory-pressure");
-        let told = (&memory["status"], &memory["reason"], &memory["message"]);
-        let lacks = told == (&json!("True"), &json!("KubeletHasInsufficientMemory"), &json!(expected));
+        let reported = (&memory["status"], &memory["reason"], &memory["message"]);
+        let lacks = reported == (&json!("True"), &json!("KubeletHasInsufficientMemory"), &json!(expected));
         if lacks && tainted { Ok(()) } else { Err(node.to_string()) }
     });
     let here = json!({"nodeName": name});
@@ -237,24 +238,24 @@ fn without_memory() {
     assert!(used.ends_with(", request is 1Ki, has larger consumption of memory. "), "{message}");
     let conditions = kubectl.value("pod/asking", "/status/conditions");
     let target = conditions.as_array().unwrap().iter().find(|c| c["type"] == "DisruptionTarget").unwrap();
-    let told = (&target["status"], &target["reason"], &target["message"]);
-    assert_eq!(told, (&json!("True"), &json!("TerminationByKubelet"), &json!(message)));
+    let reported = (&target["status"], &target["reason"], &target["message"]);
+    assert_eq!(reported, (&json!("True"), &json!("TerminationByKubelet"), &json!(message)));
     let events = kubectl.events(&name);
     let met = ("EvictionThresholdMet".to_owned(), "Attempting to reclaim memory".to_owned());
     assert!(events.contains(&met) && events.iter().any(|(r, _)| r == "NodeHasInsufficientMemory"), "{events:?}");
 }
 
-fn without_room() {
+fn disk_pressure_evicts_and_rejects_pods() {
     let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Setup::default().kubelet(json!({"evictionHard": {}})).start();
+    let mut cluster = ClusterBuilder::default().kubelet_config(json!({"evictionHard": {}})).start();
     let kubectl = cluster.kubectl_in("default");
     let here = json!({"nodeName": node(&kubectl), "terminationGracePeriodSeconds": 30});
     let script = format!("dd if=/dev/zero of=/f bs=1M count=3; {SERVE}");
     kubectl.apply(&pod("before", &script, &here, &json!({})));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/before").ok();
-    // What nobody uses goes before Pods do: an image, and the containers of a Pod that has ended.
+    // Unused images and dead containers are removed before Pods are evicted.
     let tar = dir.path().join("idle.tar");
-    test_images::busybox(&tar, &["example.com/idle:1"], &crate::images::saying("idle")).unwrap();
+    test_images::busybox(&tar, &["example.com/idle:1"], &crate::image_pulls::printing("idle")).unwrap();
     cluster.import(&tar);
     let once = json!({"nodeName": node(&kubectl), "restartPolicy": "Never"});
     kubectl.apply(&pod("ended", "echo said", &once, &json!({})));
@@ -265,11 +266,11 @@ fn without_room() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     assert!(images(&cluster).contains("example.com/idle"), "{}", images(&cluster));
-    cluster.kill(nix::sys::signal::Signal::SIGKILL);
-    // No disk is ever that empty.
-    cluster.configure(json!({"imageMinimumGCAge": "1ms", "evictionHard": {}, "evictionMaxPodGracePeriod": 5,
+    cluster.stop_podium(nix::sys::signal::Signal::SIGKILL);
+    // No disk has this much space available.
+    cluster.set_kubelet_config(json!({"imageMinimumGCAge": "1ms", "evictionHard": {}, "evictionMaxPodGracePeriod": 5,
         "evictionSoft": {"nodefs.available": "99.9%"}, "evictionSoftGracePeriod": {"nodefs.available": "2s"}}));
-    cluster.up();
+    cluster.start_podium();
     let message = evicted(&kubectl, "before");
     assert!(message.starts_with("The node was low on resource: ephemeral-storage. Threshold quantity: "), "{message}");
     let used = message.split_once(". Container c was using ").unwrap().1;

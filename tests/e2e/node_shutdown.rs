@@ -1,29 +1,29 @@
-//! The machine goes down: Pods end first, group by group (KEP-2000, KEP-2712).
+//! Graceful node shutdown by Pod priority (KEP-2000, KEP-2712).
 
-use crate::Alone;
+use crate::OwnCluster;
 use fake_logind::Logind;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
-use tests::{Cluster, Kubectl, Setup, eventually, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, eventually, wait_for};
 use tokio::runtime::Runtime;
 
-pub(crate) const TESTS: &[Alone] = &[
-    ("Pods end before their machine goes down, ordinary ones first", pods_end_first),
-    ("without systemd-logind a node goes down at once, and says so", no_logind),
+pub(crate) const TESTS: &[OwnCluster] = &[
+    ("graceful node shutdown ends ordinary Pods before critical ones", node_shutdown_ends_ordinary_pods_first),
+    ("without systemd-logind, node shutdown is not graceful and logs so", missing_logind_disables_graceful_shutdown),
 ];
 
 const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
 
-/// A node with manifests in this directory, and logind at this address.
+/// Starts a node with static Pod manifests in this directory, and logind at this address.
 fn node(manifests: &Path, logind: &str) -> Cluster {
     let kubelet = json!({"shutdownGracePeriod": "30s", "shutdownGracePeriodCriticalPods": "10s",
         "staticPodPath": manifests, "fileCheckFrequency": "1h"});
-    let setup = Setup::default().kubelet(kubelet).args(&["--node-name", "node-1"]);
+    let setup = ClusterBuilder::default().kubelet_config(kubelet).args(&["--node-name", "node-1"]);
     setup.env("DBUS_SYSTEM_BUS_ADDRESS", logind).start()
 }
 
-/// Takes its leave for a second.
+/// Returns a Pod that needs a second to terminate.
 fn pod(name: &str, more: &Value) -> Value {
     let script = "trap 'sleep 1; exit 3' TERM; while :; do sleep 0.1; done";
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
@@ -33,11 +33,11 @@ fn pod(name: &str, more: &Value) -> Value {
 }
 
 fn running(kubectl: &Kubectl, name: &str) {
-    eventually("the Pod", || kubectl.get(name).is_some());
+    eventually("the Pod to exist", || kubectl.get(name).is_some());
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s {name}")).ok();
 }
 
-/// Waits until a Pod was ended by the shutdown; gives when its container ended.
+/// Waits until the shutdown has terminated a Pod, and returns its container's finishedAt.
 fn terminated(kubectl: &Kubectl, name: &str) -> String {
     kubectl.wait_value(name, "/status/phase", &json!("Failed"));
     let status = kubectl.value(name, "/status");
@@ -56,12 +56,12 @@ fn ready(kubectl: &Kubectl) -> (Value, Value, Value) {
     (ready["status"].clone(), ready["reason"].clone(), ready["message"].clone())
 }
 
-fn until_not_ready(kubectl: &Kubectl) {
+fn wait_for_not_ready(kubectl: &Kubectl) {
     let down = (json!("False"), json!("KubeletNotReady"), json!("node is shutting down"));
-    eventually("the node to say that it goes down", || ready(kubectl) == down);
+    eventually("the node to report the shutdown", || ready(kubectl) == down);
 }
 
-fn pods_end_first() {
+fn node_shutdown_ends_ordinary_pods_first() {
     let runtime = Runtime::new().unwrap();
     let logind = runtime.block_on(Logind::start(Duration::from_secs(60)));
     let dir = tempfile::tempdir().unwrap();
@@ -76,11 +76,11 @@ fn pods_end_first() {
     assert_eq!(logind.locks(), ["shutdown podium delay"]);
 
     runtime.block_on(logind.prepare(true));
-    until_not_ready(&kubectl);
+    wait_for_not_ready(&kubectl);
     let (ordinary, critical) = (terminated(&kubectl, "pod/ordinary"), terminated(&kubectl, "pod/critical"));
     assert!(ordinary < critical, "{ordinary} {critical}");
     terminated(&kubectl, "pod/fixed-node-1");
-    eventually("the machine to be let go", || logind.locks().is_empty());
+    eventually("the inhibitor lock to be released", || logind.locks().is_empty());
     kubectl.apply(&pod("late", &json!({"nodeName": "node-1"})).to_string());
     kubectl.wait_value("pod/late", "/status/reason", &json!("NodeShutdown"));
     let message = kubectl.value("pod/late", "/status/message");
@@ -91,25 +91,25 @@ fn pods_end_first() {
     let metrics = kubectl.run("get --raw /api/v1/nodes/node-1/proxy/metrics").ok();
     assert!(metrics.contains("kubelet_graceful_shutdown_end_time_seconds 1"), "{metrics}");
 
-    // A Podium that is started meanwhile hears of it, too.
-    cluster.kill(Signal::SIGKILL);
-    cluster.up_to_api();
-    until_not_ready(&kubectl);
+    // A Podium started during the shutdown notices it.
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_api();
+    wait_for_not_ready(&kubectl);
     terminated(&kubectl, "pod/fixed-node-1");
 
     runtime.block_on(logind.prepare(false));
     eventually("the node to be Ready again", || ready(&kubectl).0 == "True");
-    eventually("the lock to be taken again", || logind.locks().len() == 1);
-    // What came from the API has ended for good; what the machine itself is to run runs again.
+    eventually("the inhibitor lock to be acquired again", || logind.locks().len() == 1);
+    // Pods from the API have failed; static Pods run again.
     running(&kubectl, "pod/fixed-node-1");
     terminated(&kubectl, "pod/ordinary");
 }
 
-fn no_logind() {
+fn missing_logind_disables_graceful_shutdown() {
     let dir = tempfile::tempdir().unwrap();
     let nowhere = format!("unix:path={}", dir.path().join("none").display());
     let cluster = node(dir.path(), &nowhere);
-    wait_for("a word about it", Duration::from_secs(30), || {
+    wait_for("the log line", Duration::from_secs(30), || {
         let log = cluster.log();
         if log.contains("Pods will not end before the machine does") { Ok(()) } else { Err(log) }
     });

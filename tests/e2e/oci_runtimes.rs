@@ -1,6 +1,6 @@
-//! `crun` in place of `runc`: for those who ask for it by a RuntimeClass, and for all.
+//! `crun` by RuntimeClass and as the default runtime.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -8,25 +8,25 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use tests::{Setup, podium_binary};
+use tests::{ClusterBuilder, podium_binary};
 
-pub(crate) const ALONE: &[Alone] = &[
-    ("Pods of a class whose handler is crun live and die as those of runc", a_class_has_crun),
-    ("crun can be the runtime of all Pods", crun_is_the_default),
+pub(crate) const ALONE: &[OwnCluster] = &[
+    ("Pods of the RuntimeClass crun behave like those of runc", crun_class_behaves_like_runc),
+    ("--default-runtime crun runs all Pods with crun", default_runtime_crun_runs_all_pods),
 ];
 
-/// Where both versions of cgroups have controllers, crun starts nothing. It is shown a machine without the second one.
-const ONE_VERSION: &str = "mount --make-rprivate /sys/fs/cgroup; umount /sys/fs/cgroup/unified 2>/dev/null";
+/// crun does not start containers where both cgroup versions have controllers. This hides cgroup v2 from it.
+const HIDE_CGROUP_V2: &str = "mount --make-rprivate /sys/fs/cgroup; umount /sys/fs/cgroup/unified 2>/dev/null";
 
-/// A `crun` in this directory that notes how it is called.
-fn noting_crun(dir: &Path) -> PathBuf {
+/// Writes a `crun` wrapper that logs its calls.
+fn write_crun_wrapper(dir: &Path) -> PathBuf {
     let (program, calls) = (dir.join("crun"), dir.join("calls"));
     let real = ["/usr/bin/crun", "/usr/sbin/crun"].into_iter().find(|path| Path::new(path).exists());
     let real = real.expect("crun is installed: `cargo xtask test` does that");
     let calls = calls.display();
     let script = format!(
         "#!/bin/sh\necho \"$*\" >> {calls}\nexec unshare --mount --propagation unchanged \
-         sh -c '{ONE_VERSION}; exec {real} \"$@\"' crun \"$@\"\n"
+         sh -c '{HIDE_CGROUP_V2}; exec {real} \"$@\"' crun \"$@\"\n"
     );
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -41,10 +41,10 @@ fn calls(dir: &Path) -> String {
     fs::read_to_string(dir.join("calls")).unwrap_or_default()
 }
 
-fn a_class_has_crun() {
+fn crun_class_behaves_like_runc() {
     let dir = tempfile::tempdir().unwrap();
-    noting_crun(dir.path());
-    let cluster = Setup::default().env("PATH", &search_path(dir.path())).start();
+    write_crun_wrapper(dir.path());
+    let cluster = ClusterBuilder::default().env("PATH", &search_path(dir.path())).start();
     let kubectl = cluster.kubectl_in("default");
     let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "fast"}, "handler": "crun"});
     kubectl.apply(&class.to_string());
@@ -84,21 +84,21 @@ fn a_class_has_crun() {
     assert!([" create ", " exec ", " delete "].iter().all(|call| calls.contains(call)), "{calls}");
 }
 
-fn crun_is_the_default() {
+fn default_runtime_crun_runs_all_pods() {
     let dir = tempfile::tempdir().unwrap();
-    noting_crun(dir.path());
+    write_crun_wrapper(dir.path());
     let manifest = dir.path().join("pod.yaml");
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "Never",
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["echo", "by crun"]}]}});
     fs::write(&manifest, pod.to_string()).unwrap();
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", &format!("{ONE_VERSION}; exec \"$@\""), "sh"]).arg(podium_binary());
+    command.args(["--mount", "sh", "-c", &format!("{HIDE_CGROUP_V2}; exec \"$@\""), "sh"]).arg(podium_binary());
     let image = dir.path().join("busybox.tar");
     test_images::busybox(&image, &[test_images::BUSYBOX], &test_images::ImageConfig::default()).unwrap();
     command.args(["run", "--default-runtime", "crun", "--timeout", "60s", "--image"]).arg(&image);
-    command.arg("--kubelet-config").arg(tests::kubelet_config_in(dir.path()));
+    command.arg("--kubelet-config").arg(tests::write_kubelet_config(dir.path()));
     let ran = command.arg(&manifest).env("PATH", search_path(dir.path())).output().unwrap();
-    let told = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success() && told.contains("by crun"), "{told}{}", String::from_utf8_lossy(&ran.stderr));
+    let output = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && output.contains("by crun"), "{output}{}", String::from_utf8_lossy(&ran.stderr));
     assert!(calls(dir.path()).contains(" create "));
 }

@@ -1,13 +1,13 @@
-//! What of a Pod may be changed while it runs.
+//! Mutable fields of running Pods.
 
 use crate::Shared;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a running Pod may get tolerations, and keeps those it has", tolerations_are_added),
-    ("a running Pod may get a deadline, and an earlier one", a_deadline_is_set),
-    ("a Pod that is being deleted gets no new finalizer", no_new_finalizer),
+    ("tolerations can be added to a running Pod but not removed", tolerations_can_be_added_but_not_removed),
+    ("activeDeadlineSeconds of a running Pod can be set and shortened", active_deadline_can_be_set_and_shortened),
+    ("a terminating Pod accepts no new finalizer", terminating_pod_accepts_no_new_finalizer),
 ];
 
 fn run(kubectl: &Kubectl) {
@@ -18,7 +18,7 @@ fn run(kubectl: &Kubectl) {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
 }
 
-/// A merge patch is taken, or refused with these words.
+/// Checks that a merge patch is accepted, or refused with this message.
 #[track_caller]
 fn check(kubectl: &Kubectl, patch: &Value, expected: Result<(), &str>) {
     let outcome = kubectl.args(&["patch", "pod", "p", "--type=merge", "-p", &patch.to_string()], "");
@@ -31,7 +31,7 @@ fn check(kubectl: &Kubectl, patch: &Value, expected: Result<(), &str>) {
     }
 }
 
-fn tolerations_are_added(cluster: &Cluster) {
+fn tolerations_can_be_added_but_not_removed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
     let before = kubectl.value("pod/p", "/spec/tolerations");
@@ -47,7 +47,7 @@ fn tolerations_are_added(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/restartCount"), json!(0));
 }
 
-fn a_deadline_is_set(cluster: &Cluster) {
+fn active_deadline_can_be_set_and_shortened(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
     let deadline = |seconds: i64| json!({"spec": {"activeDeadlineSeconds": seconds}});
@@ -61,7 +61,7 @@ fn a_deadline_is_set(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", "/status/reason"), json!("DeadlineExceeded"));
 }
 
-fn no_new_finalizer(cluster: &Cluster) {
+fn terminating_pod_accepts_no_new_finalizer(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
     kubectl.run("delete pod p --wait=false").ok();

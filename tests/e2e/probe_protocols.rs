@@ -1,4 +1,4 @@
-//! Probes by HTTPS and gRPC, of a server in a container: `tests/src/bin/probed.rs`.
+//! HTTPS and gRPC probes of a server in a container: `tests/src/bin/probe_server.rs`.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -6,18 +6,21 @@ use std::time::Duration;
 use tests::{Cluster, Kubectl, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a readiness probe may speak HTTPS, and shows its headers", https),
-    ("a readiness probe may speak gRPC, and name a service", grpc),
-    ("a container whose gRPC service serves no more is restarted", grpc_restarts),
+    ("an HTTPS readiness probe works and sends its headers", https_readiness_probe_sends_headers),
+    ("a gRPC readiness probe works and names its service", grpc_readiness_probe_names_service),
+    ("a gRPC liveness probe that fails restarts the container", grpc_liveness_failure_restarts_container),
 ];
 
-/// A Pod of the server, which comes from the node together with the libraries that it is linked to.
+/// Applies a Pod of the server, which is mounted from the node together with its shared libraries.
 pub(crate) fn apply(kubectl: &Kubectl, name: &str, fields: &Value) {
-    let of_the_node =
-        [("server", env!("CARGO_BIN_EXE_probed"), "/probed"), ("lib", "/lib", "/lib"), ("lib64", "/lib64", "/lib64")];
+    let of_the_node = [
+        ("server", env!("CARGO_BIN_EXE_probe_server"), "/probe-server"),
+        ("lib", "/lib", "/lib"),
+        ("lib64", "/lib64", "/lib64"),
+    ];
     let mounts = of_the_node.map(|(name, _, at)| json!({"name": name, "mountPath": at, "readOnly": true}));
     let volumes = of_the_node.map(|(name, from, _)| json!({"name": name, "hostPath": {"path": from}}));
-    let mut container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["/probed"], "volumeMounts": mounts,
+    let mut container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["/probe-server"], "volumeMounts": mounts,
         "ports": [{"name": "tls", "containerPort": 8443}, {"name": "health", "containerPort": 9090}]});
     container.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
@@ -25,7 +28,7 @@ pub(crate) fn apply(kubectl: &Kubectl, name: &str, fields: &Value) {
     kubectl.apply(&pod.to_string());
 }
 
-/// Probes of these handlers pass, or fail with these words.
+/// Checks that probes with these handlers pass, or fail with this message.
 fn check(cluster: &Cluster, cases: &[(&str, Value, Result<(), &str>)]) {
     let kubectl = cluster.kubectl();
     for (name, handler, _) in cases {
@@ -42,14 +45,14 @@ fn check(cluster: &Cluster, cases: &[(&str, Value, Result<(), &str>)]) {
         let expected = format!("Readiness probe failed: {words}");
         wait_for(&format!("{name}: {expected}"), Duration::from_secs(60), || {
             let events = kubectl.events(name);
-            let told = events.iter().any(|(reason, message)| reason == "Unhealthy" && message.trim() == expected);
-            if told { Ok(()) } else { Err(format!("{events:?}")) }
+            let reported = events.iter().any(|(reason, message)| reason == "Unhealthy" && message.trim() == expected);
+            if reported { Ok(()) } else { Err(format!("{events:?}")) }
         });
         assert_eq!(kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0/ready"), json!(false), "{name}");
     }
 }
 
-fn https(cluster: &Cluster) {
+fn https_readiness_probe_sends_headers(cluster: &Cluster) {
     let word = json!([{"name": "X-Word", "value": "hello"}]);
     let other = json!([{"name": "X-Word", "value": "hello"}, {"name": "Host", "value": "other.example"}]);
     let get = |headers: &Value| json!({"httpGet": {"scheme": "HTTPS", "port": "tls", "httpHeaders": headers}});
@@ -63,7 +66,7 @@ fn https(cluster: &Cluster) {
     );
 }
 
-fn grpc(cluster: &Cluster) {
+fn grpc_readiness_probe_names_service(cluster: &Cluster) {
     let service = |name: &str| json!({"grpc": {"port": 9090, "service": name}});
     let unknown = "error: health rpc probe failed: rpc error: code = NotFound desc = service not registered";
     check(
@@ -77,7 +80,7 @@ fn grpc(cluster: &Cluster) {
     );
 }
 
-fn grpc_restarts(cluster: &Cluster) {
+fn grpc_liveness_failure_restarts_container(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"grpc": {"port": 9090, "service": "down"}, "periodSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 1});
     apply(&kubectl, "p", &json!({"livenessProbe": probe}));

@@ -1,4 +1,4 @@
-//! Probes of real containers: each handler, each kind of probe, and what users see of them.
+//! Probes: each handler, each kind of probe, and their Events.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -6,28 +6,34 @@ use std::time::Duration;
 use tests::{Cluster, Kubectl, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a container is ready when its readiness probe passes", readiness_probes_pass),
-    ("a readiness probe that fails says why and restarts nothing", readiness_probes_fail),
-    ("readiness comes and goes with what the probe finds", readiness_comes_and_goes),
-    ("a container whose liveness probe fails is restarted", liveness_restarts),
-    ("a container that its liveness probe ends runs again although it ends well", one_that_ends_well),
-    ("other probes wait until the startup probe has passed", startup_comes_first),
-    ("a container whose startup probe fails is restarted", startup_restarts),
-    ("a probe's own grace period kills a deaf container", the_probes_own_grace),
-    ("a redirect to another host is a success with a warning", a_redirect_elsewhere),
-    ("a sidecar has all three probes, and its readiness counts", sidecars_are_probed),
-    ("readiness is probed while a Pod ends", readiness_goes_on),
-    ("a probe's command that takes too long ends with all that it started", commands_end_whole),
+    ("a container is ready when its readiness probe passes", readiness_probe_success_makes_ready),
+    ("a failed readiness probe reports its reason and restarts nothing", readiness_failure_is_reported_without_restart),
+    ("readiness follows the results of the probe", readiness_follows_probe_results),
+    (
+        "liveness failure restarts the container after the threshold",
+        liveness_failure_restarts_container_after_threshold,
+    ),
+    (
+        "a container killed by its liveness probe restarts despite exit code 0",
+        liveness_kill_restarts_despite_exit_code_0,
+    ),
+    ("other probes wait until the startup probe has succeeded", startup_probe_delays_other_probes),
+    ("startup probe failure restarts the container", startup_failure_restarts_container),
+    ("terminationGracePeriodSeconds of a probe overrides that of the Pod", probe_grace_period_overrides_pod),
+    ("a redirect to another host is a success with a warning", redirect_to_another_host_is_a_warning),
+    ("a sidecar supports all three probes, and its readiness counts", sidecar_probes_count_for_readiness),
+    ("readiness probes continue while a Pod terminates", readiness_probes_continue_during_termination),
+    ("a timed-out exec probe ends with all its child processes", exec_probe_timeout_kills_process_tree),
 ];
 
-/// Serves `/www` on 8080; `setup` runs before.
+/// Returns a script that runs `setup` and serves `/www` on 8080.
 fn serve(setup: &str) -> String {
     format!(
         "mkdir -p /www; echo ok > /www/index.html; {setup} httpd -p 8080 -h /www; trap 'exit 0' TERM; sleep 100000 & wait"
     )
 }
 
-/// A Pod of one container with these fields, and a port by the name of `web`.
+/// Applies a Pod of one container with these fields and a port `web`.
 fn apply(kubectl: &Kubectl, name: &str, script: &str, fields: &Value) {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
         "terminationGracePeriodSeconds": 2,
@@ -42,8 +48,8 @@ fn apply(kubectl: &Kubectl, name: &str, script: &str, fields: &Value) {
     kubectl.apply(&pod.to_string());
 }
 
-/// Waits for an event whose message has these words.
-fn until_event(kubectl: &Kubectl, pod: &str, reason: &str, words: &str) {
+/// Waits for an Event whose message contains this text.
+fn wait_for_event(kubectl: &Kubectl, pod: &str, reason: &str, words: &str) {
     wait_for(&format!("{pod}: {reason} {words:?}"), Duration::from_secs(60), || {
         let events = kubectl.events(pod);
         if events.iter().any(|(r, m)| r == reason && m.contains(words)) { Ok(()) } else { Err(format!("{events:?}")) }
@@ -54,7 +60,7 @@ fn container(kubectl: &Kubectl, pod: &str) -> Value {
     kubectl.value(&format!("pod/{pod}"), "/status/containerStatuses/0")
 }
 
-fn readiness_probes_pass(cluster: &Cluster) {
+fn readiness_probe_success_makes_ready(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let handlers = [
         ("exec", json!({"exec": {"command": ["test", "-f", "/www/$(PAGE)"]}})),
@@ -70,7 +76,7 @@ fn readiness_probes_pass(cluster: &Cluster) {
     }
 }
 
-fn readiness_probes_fail(cluster: &Cluster) {
+fn readiness_failure_is_reported_without_restart(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let cases = [
         ("exec", json!({"exec": {"command": ["cat", "/none"]}}), "cat: can't open '/none': No such file or directory"),
@@ -93,13 +99,13 @@ fn readiness_probes_fail(cluster: &Cluster) {
         kubectl.wait_value(&format!("pod/{name}"), "/status/phase", &json!("Running"));
         let ip = kubectl.value(&format!("pod/{name}"), "/status/podIP");
         let words = words.replace("IP", ip.as_str().unwrap());
-        until_event(&kubectl, name, "Unhealthy", &format!("Readiness probe failed: {words}"));
+        wait_for_event(&kubectl, name, "Unhealthy", &format!("Readiness probe failed: {words}"));
         let seen = container(&kubectl, name);
         assert_eq!((&seen["ready"], &seen["restartCount"]), (&json!(false), &json!(0)), "{name}");
     }
 }
 
-fn readiness_comes_and_goes(cluster: &Cluster) {
+fn readiness_follows_probe_results(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"exec": {"command": ["cat", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
     apply(&kubectl, "p", &serve(""), &json!({"readinessProbe": probe}));
@@ -112,20 +118,20 @@ fn readiness_comes_and_goes(cluster: &Cluster) {
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
 
-fn liveness_restarts(cluster: &Cluster) {
+fn liveness_failure_restarts_container_after_threshold(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"httpGet": {"path": "/alive", "port": "web"}, "periodSeconds": 1, "failureThreshold": 2});
     apply(&kubectl, "p", &serve("touch /www/alive;"), &json!({"livenessProbe": probe}));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     kubectl.run("exec p -- rm /www/alive").ok();
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
-    until_event(&kubectl, "p", "Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 404");
-    until_event(&kubectl, "p", "Killing", "Container c failed liveness probe, will be restarted");
+    wait_for_event(&kubectl, "p", "Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 404");
+    wait_for_event(&kubectl, "p", "Killing", "Container c failed liveness probe, will be restarted");
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
 }
 
-/// Under OnFailure no end with 0 is followed by another run, but for this one, of which the API must hear.
-fn one_that_ends_well(cluster: &Cluster) {
+/// Under OnFailure an exit with 0 is not followed by a restart, except after a liveness failure.
+fn liveness_kill_restarts_despite_exit_code_0(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe =
         json!({"exec": {"command": ["test", "!", "-e", "/tmp/broken"]}, "periodSeconds": 1, "failureThreshold": 1});
@@ -142,16 +148,16 @@ fn one_that_ends_well(cluster: &Cluster) {
     assert!(status["state"]["running"].is_object(), "{status}");
 }
 
-fn startup_comes_first(cluster: &Cluster) {
+fn startup_probe_delays_other_probes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let file = |path: &str| json!({"exec": {"command": ["cat", path]}, "periodSeconds": 1, "failureThreshold": 1});
     let mut startup = file("/tmp/started");
     startup["failureThreshold"] = json!(300);
-    // The liveness probe would fail at once and kill: it must not run yet.
+    // The liveness probe would fail at once and kill the container, so it must not run yet.
     let fields =
         json!({"startupProbe": startup, "livenessProbe": file("/tmp/alive"), "readinessProbe": file("/tmp/alive")});
     apply(&kubectl, "p", &serve(""), &fields);
-    until_event(&kubectl, "p", "Unhealthy", "Startup probe failed: cat: can't open '/tmp/started'");
+    wait_for_event(&kubectl, "p", "Unhealthy", "Startup probe failed: cat: can't open '/tmp/started'");
     let seen = container(&kubectl, "p");
     assert_eq!((&seen["started"], &seen["ready"], &seen["restartCount"]), (&json!(false), &json!(false), &json!(0)));
     kubectl.args(&["exec", "p", "--", "sh", "-c", "touch /tmp/alive /tmp/started"], "").ok();
@@ -162,15 +168,15 @@ fn startup_comes_first(cluster: &Cluster) {
     assert!(events.iter().all(|(_, message)| !message.contains("Liveness")), "{events:?}");
 }
 
-fn startup_restarts(cluster: &Cluster) {
+fn startup_failure_restarts_container(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"tcpSocket": {"port": 9}, "periodSeconds": 1, "failureThreshold": 2});
     apply(&kubectl, "p", &serve(""), &json!({"startupProbe": probe}));
-    until_event(&kubectl, "p", "Killing", "Container c failed startup probe, will be restarted");
+    wait_for_event(&kubectl, "p", "Killing", "Container c failed startup probe, will be restarted");
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
 }
 
-fn the_probes_own_grace(cluster: &Cluster) {
+fn probe_grace_period_overrides_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"exec": {"command": ["cat", "/tmp/alive"]}, "periodSeconds": 1, "failureThreshold": 1,
         "terminationGracePeriodSeconds": 1});
@@ -178,19 +184,19 @@ fn the_probes_own_grace(cluster: &Cluster) {
     apply(&kubectl, "p", script, &json!({"livenessProbe": probe, "terminationGracePeriodSeconds": 300}));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     kubectl.run("exec p -- rm /tmp/alive").ok();
-    // That of the Pod is longer than this waits.
+    // The grace period of the Pod exceeds this timeout.
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
     assert_eq!(container(&kubectl, "p")["lastState"]["terminated"]["exitCode"], 137);
     kubectl.run("delete pod p --grace-period=0 --force").ok();
 }
 
-fn a_redirect_elsewhere(cluster: &Cluster) {
+fn redirect_to_another_host_is_a_warning(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let answer = "HTTP/1.1 302 Found\\r\\nLocation: http://example.com/\\r\\nContent-Length: 5\\r\\n\\r\\nmoved";
     let script = format!("while :; do printf '{answer}' | nc -l -p 8080; done");
     let probe = json!({"httpGet": {"port": "web"}, "periodSeconds": 1, "failureThreshold": 60});
     apply(&kubectl, "p", &script, &json!({"livenessProbe": probe}));
-    until_event(
+    wait_for_event(
         &kubectl,
         "p",
         "ProbeWarning",
@@ -199,7 +205,7 @@ fn a_redirect_elsewhere(cluster: &Cluster) {
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
 
-fn sidecars_are_probed(cluster: &Cluster) {
+fn sidecar_probes_count_for_readiness(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let file = |path: &str| json!({"exec": {"command": ["cat", path]}, "periodSeconds": 1, "failureThreshold": 1});
     let mut startup = file("/tmp/started");
@@ -211,7 +217,7 @@ fn sidecars_are_probed(cluster: &Cluster) {
             "livenessProbe": file("/tmp/alive")}],
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", serve("")]}]}});
     kubectl.apply(&pod.to_string());
-    until_event(&kubectl, "p", "Unhealthy", "Startup probe failed");
+    wait_for_event(&kubectl, "p", "Unhealthy", "Startup probe failed");
     let status = kubectl.value("pod/p", "/status");
     assert_eq!(status["containerStatuses"][0]["state"]["waiting"]["reason"], "PodInitializing", "{status}");
     kubectl.args(&["exec", "p", "-c", "s", "--", "sh", "-c", "touch /tmp/alive /tmp/started"], "").ok();
@@ -222,11 +228,11 @@ fn sidecars_are_probed(cluster: &Cluster) {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     kubectl.run("exec p -c s -- rm /tmp/alive").ok();
     kubectl.wait_value("pod/p", "/status/initContainerStatuses/0/restartCount", &json!(1));
-    until_event(&kubectl, "p", "Killing", "Init container s failed liveness probe");
+    wait_for_event(&kubectl, "p", "Killing", "Init container s failed liveness probe");
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
 
-fn readiness_goes_on(cluster: &Cluster) {
+fn readiness_probes_continue_during_termination(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"exec": {"command": ["cat", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
     let fields = json!({"readinessProbe": probe, "terminationGracePeriodSeconds": 600});
@@ -242,15 +248,15 @@ fn readiness_goes_on(cluster: &Cluster) {
     kubectl.run("delete pod p --grace-period=0 --force").ok();
 }
 
-fn commands_end_whole(cluster: &Cluster) {
+fn exec_probe_timeout_kills_process_tree(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    // One that stays, one that leaves, and one that shares nothing with the command but its beginning.
+    // A child, a daemonized child, and one in another session.
     let script = "sleep 4711 & (sleep 4712 &) & setsid sleep 4713 & sleep 4714; true";
     let probe = json!({"exec": {"command": ["sh", "-c", script]}, "periodSeconds": 600, "failureThreshold": 10});
     apply(&kubectl, "p", &serve("sleep 4710 &"), &json!({"readinessProbe": probe}));
-    until_event(&kubectl, "p", "Unhealthy", "timed out");
+    wait_for_event(&kubectl, "p", "Unhealthy", "timed out");
     let left = || kubectl.args(&["exec", "p", "--", "sh", "-c", "ps -o args | grep '^sleep 47' | sort"], "").ok();
-    wait_for("all of it to end, and nothing else", Duration::from_secs(20), || {
+    wait_for("all child processes to end, and no others", Duration::from_secs(20), || {
         let left = left();
         if left == "sleep 4710\n" { Ok(()) } else { Err(left) }
     });

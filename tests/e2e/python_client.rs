@@ -5,7 +5,7 @@ use tests::{Cluster, Shell};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("the Python client reads, writes, watches, executes and applies", |cluster| run(cluster, "walk.py")),
-    ("watches and logs come over WebSockets, too", |cluster| run(cluster, "sockets.py")),
+    ("the Python client watches and reads logs over WebSockets", |cluster| run(cluster, "sockets.py")),
 ];
 
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/python");

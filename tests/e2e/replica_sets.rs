@@ -1,13 +1,13 @@
-//! ReplicaSets: as many Pods as there should be, whatever happens to them.
+//! ReplicaSets.
 
 use crate::Shared;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a ReplicaSet replaces a Pod that goes, and scales", replaces_and_scales),
-    ("a ReplicaSet adopts what it selects, and lets go what it does not", adopts_and_releases),
-    ("a ReplicaSet that may not make Pods says why", says_why),
+    ("a ReplicaSet replaces deleted Pods and scales", replica_set_replaces_pods_and_scales),
+    ("a ReplicaSet adopts matching Pods and releases others", replica_set_adopts_and_releases_pods),
+    ("a ReplicaSet reports ReplicaFailure when Pods are forbidden", replica_set_reports_replica_failure),
 ];
 
 fn template(labels: &Value) -> Value {
@@ -22,7 +22,7 @@ fn set(kubectl: &Kubectl, replicas: u32) {
     kubectl.apply(&object.to_string());
 }
 
-/// The names of the Pods with this label.
+/// Returns the names of the Pods with this label.
 fn pods(kubectl: &Kubectl, label: &str) -> Vec<String> {
     let names = kubectl.run(&format!("get pods -l {label} -o name")).ok();
     names.lines().map(|line| line.trim_start_matches("pod/").to_owned()).collect()
@@ -33,27 +33,27 @@ fn status(kubectl: &Kubectl) -> [i64; 3] {
         .map(|field| kubectl.value("replicaset/web", &format!("/status/{field}")).as_i64().unwrap_or(0))
 }
 
-fn replaces_and_scales(cluster: &Cluster) {
+fn replica_set_replaces_pods_and_scales(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     set(&kubectl, 2);
-    eventually("two Pods are ready", || status(&kubectl) == [2, 2, 2]);
+    eventually("two ready Pods", || status(&kubectl) == [2, 2, 2]);
     let before = pods(&kubectl, "app=web");
     assert!(before.len() == 2 && before.iter().all(|name| name.starts_with("web-")), "{before:?}");
     kubectl.run(&format!("delete pod {}", before[0])).ok();
-    eventually("another is there", || {
+    eventually("another Pod", || {
         let now = pods(&kubectl, "app=web");
         now.len() == 2 && now.contains(&before[1]) && !now.contains(&before[0])
     });
-    eventually("and ready", || status(&kubectl) == [2, 2, 2]);
+    eventually("two ready Pods", || status(&kubectl) == [2, 2, 2]);
     kubectl.run("scale replicaset web --replicas=1").ok();
-    eventually("one is left", || pods(&kubectl, "app=web").len() == 1 && status(&kubectl) == [1, 1, 1]);
-    let told = kubectl.run("describe replicaset web").ok();
-    assert!(told.contains("SuccessfulCreate") && told.contains("SuccessfulDelete"), "{told}");
+    eventually("one Pod", || pods(&kubectl, "app=web").len() == 1 && status(&kubectl) == [1, 1, 1]);
+    let output = kubectl.run("describe replicaset web").ok();
+    assert!(output.contains("SuccessfulCreate") && output.contains("SuccessfulDelete"), "{output}");
     kubectl.run("delete replicaset web").ok();
-    eventually("its Pods go with it", || pods(&kubectl, "app=web").is_empty());
+    eventually("its Pods to be deleted", || pods(&kubectl, "app=web").is_empty());
 }
 
-fn adopts_and_releases(cluster: &Cluster) {
+fn replica_set_adopts_and_releases_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mut pod = template(&json!({"app": "web"}));
     pod["apiVersion"] = json!("v1");
@@ -61,18 +61,20 @@ fn adopts_and_releases(cluster: &Cluster) {
     pod["metadata"]["name"] = json!("stray");
     kubectl.apply(&pod.to_string());
     set(&kubectl, 1);
-    eventually("the stray is adopted", || kubectl.value("pod/stray", "/metadata/ownerReferences/0/name") == "web");
+    eventually("the stray Pod to be adopted", || {
+        kubectl.value("pod/stray", "/metadata/ownerReferences/0/name") == "web"
+    });
     assert_eq!(pods(&kubectl, "app=web"), ["stray"]);
     kubectl.run("label pod stray app=other --overwrite").ok();
-    eventually("it is let go, and another takes its place", || {
+    eventually("the Pod to be released and replaced", || {
         kubectl.value("pod/stray", "/metadata/ownerReferences").is_null() && pods(&kubectl, "app=web").len() == 1
     });
     kubectl.run("delete replicaset web").ok();
-    eventually("its Pods go", || pods(&kubectl, "app=web").is_empty());
+    eventually("its Pods to be deleted", || pods(&kubectl, "app=web").is_empty());
     assert_eq!(pods(&kubectl, "app=other"), ["stray"]);
 }
 
-fn says_why(cluster: &Cluster) {
+fn replica_set_reports_replica_failure(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let labels = json!({"app": "web"});
     let mut template = template(&labels);
@@ -80,7 +82,7 @@ fn says_why(cluster: &Cluster) {
     let object = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"},
         "spec": {"selector": {"matchLabels": labels}, "template": template}});
     kubectl.apply(&object.to_string());
-    eventually("it is told", || {
+    eventually("ReplicaFailure", || {
         let condition = kubectl.value("replicaset/web", "/status/conditions/0");
         condition["type"] == "ReplicaFailure"
             && condition["message"].as_str().is_some_and(|m| m.contains("no PriorityClass with name nothing was found"))

@@ -1,11 +1,13 @@
-//! ReplicationControllers: what was there before ReplicaSets, and does the same.
+//! ReplicationControllers.
 
 use crate::Shared;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
-pub(crate) const TESTS: &[Shared] =
-    &[("a ReplicationController keeps its Pods, scales, adopts and is budgeted", keeps_its_pods)];
+pub(crate) const TESTS: &[Shared] = &[(
+    "a ReplicationController keeps its Pods, scales, adopts and has a budget",
+    replication_controller_keeps_scales_and_adopts,
+)];
 
 fn pods(kubectl: &Kubectl) -> Vec<String> {
     let names = kubectl.run("get pods -l app=web -o name").ok();
@@ -17,7 +19,7 @@ fn counts(kubectl: &Kubectl) -> [i64; 3] {
         .map(|field| kubectl.value("replicationcontroller/web", &format!("/status/{field}")).as_i64().unwrap_or(0))
 }
 
-fn keeps_its_pods(cluster: &Cluster) {
+fn replication_controller_keeps_scales_and_adopts(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let labels = json!({"app": "web"});
     let template = json!({"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 0,
@@ -30,29 +32,29 @@ fn keeps_its_pods(cluster: &Cluster) {
     let object = json!({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "web"},
         "spec": {"replicas": 2, "template": template}});
     kubectl.apply(&object.to_string());
-    eventually("two Pods are ready", || counts(&kubectl) == [2, 2, 2]);
+    eventually("two ready Pods", || counts(&kubectl) == [2, 2, 2]);
     let before = pods(&kubectl);
     assert!(before.len() == 2 && before.contains(&"stray".to_owned()), "{before:?}");
     let owner = kubectl.value("pod/stray", "/metadata/ownerReferences/0");
     assert_eq!((&owner["kind"], &owner["apiVersion"]), (&json!("ReplicationController"), &json!("v1")));
 
     kubectl.run("create poddisruptionbudget web --selector=app=web --max-unavailable=50%").ok();
-    eventually("all of them are expected", || {
+    eventually("the disruption budget to expect all Pods", || {
         let status = kubectl.value("poddisruptionbudget/web", "/status");
         (&status["expectedPods"], &status["disruptionsAllowed"]) == (&json!(2), &json!(1))
     });
     kubectl.run("delete pod stray").ok();
-    eventually("another is there", || {
+    eventually("another Pod", || {
         pods(&kubectl).len() == 2 && !pods(&kubectl).contains(&"stray".to_owned()) && counts(&kubectl) == [2, 2, 2]
     });
     kubectl.run("scale replicationcontroller web --replicas=1").ok();
-    eventually("one is left", || pods(&kubectl).len() == 1 && counts(&kubectl) == [1, 1, 1]);
+    eventually("one Pod", || pods(&kubectl).len() == 1 && counts(&kubectl) == [1, 1, 1]);
     let table = kubectl.run("get replicationcontroller web --no-headers").ok();
     assert_eq!(table.split_whitespace().take(4).collect::<Vec<_>>(), ["web", "1", "1", "1"]);
-    let told = kubectl.run("describe replicationcontroller web").ok();
-    assert!(told.contains("Created pod: web-") && told.contains("Deleted pod: web-"), "{told}");
+    let output = kubectl.run("describe replicationcontroller web").ok();
+    assert!(output.contains("Created pod: web-") && output.contains("Deleted pod: web-"), "{output}");
     kubectl.run("delete replicationcontroller web").ok();
-    eventually("its Pods go with it", || pods(&kubectl).is_empty());
+    eventually("its Pods to be deleted", || pods(&kubectl).is_empty());
     let gone: Value = kubectl.get("replicationcontroller/web").unwrap_or_default();
     assert_eq!(gone, Value::Null);
 }

@@ -1,4 +1,4 @@
-//! In-place resize of Pods, and resources of Pods as a whole, on real containers.
+//! In-place resize of Pods, and pod-level resources.
 
 use crate::Shared;
 use serde_json::{Value, json};
@@ -6,13 +6,13 @@ use std::path::Path;
 use tests::{Cluster, Kubectl, eventually, pod_cgroup};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a resize changes the cgroups of what runs, and nothing restarts", a_resize_needs_no_restart),
-    ("a resize restarts a container whose policy says so", a_resize_restarts),
-    ("a resize that does not fit waits, and one that never will is told", a_resize_waits),
-    ("memory that is in use is not taken away by a resize", memory_in_use_stays),
-    ("what a resize may not change is refused", wrong_resizes_are_refused),
-    ("a volume that shows what a container has follows a resize", a_volume_follows),
-    ("a Pod with resources of its own shares them among its containers", pod_level_resources),
+    ("a resize changes cgroups without a restart", resize_changes_cgroups_without_restart),
+    ("a resize restarts a container with resizePolicy RestartContainer", resize_restarts_by_resize_policy),
+    ("an unfitting resize is Deferred, and an impossible one Infeasible", unfitting_resize_is_deferred_or_infeasible),
+    ("a resize does not lower the memory limit below current usage", resize_keeps_memory_in_use),
+    ("a resize that changes forbidden fields is refused", invalid_resize_is_refused),
+    ("a downwardAPI volume follows a resize", downward_api_volume_follows_resize),
+    ("pod-level resources are shared among containers", pod_level_resources_are_shared),
 ];
 
 fn amounts(cpu: &str, memory: &str) -> Value {
@@ -40,8 +40,8 @@ fn resize(kubectl: &Kubectl, resources: &Value) {
 
 const STATUS: &str = "/status/containerStatuses/0";
 
-/// Waits until the container has these requests.
-fn until_resized(kubectl: &Kubectl, requests: &Value) {
+/// Waits until the container has these requests and the resize is complete.
+fn wait_for_resize(kubectl: &Kubectl, requests: &Value) {
     kubectl.wait_value("pod/p", &format!("{STATUS}/resources/requests"), requests);
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/allocatedResources")), *requests);
     eventually("the resize to be complete", || condition(kubectl, "PodResizeInProgress").is_none());
@@ -52,13 +52,13 @@ fn condition(kubectl: &Kubectl, kind: &str) -> Option<Value> {
     conditions.as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned()
 }
 
-/// The number in one of these files of a cgroup, v1 or v2.
+/// Reads the number in one of these files of a cgroup, v1 or v2.
 fn number(dir: &Path, files: [&str; 2]) -> i64 {
     let text = files.iter().find_map(|f| std::fs::read_to_string(dir.join(f)).ok()).unwrap_or_default();
     text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{}: {text:?}", dir.display()))
 }
 
-/// Quota of CPU and limit of memory of the Pod, or of its only container.
+/// Returns CPU quota and memory limit of the Pod, or of its only container.
 fn limits(kubectl: &Kubectl, container: bool) -> (i64, i64) {
     let text = |pointer: &str| kubectl.value("pod/p", pointer).as_str().unwrap().to_owned();
     let (uid, id) = (text("/metadata/uid"), text(&format!("{STATUS}/containerID")));
@@ -70,7 +70,7 @@ fn limits(kubectl: &Kubectl, container: bool) -> (i64, i64) {
     (quota, number(&dir("memory"), ["memory.limit_in_bytes", "memory.max"]))
 }
 
-fn a_resize_needs_no_restart(cluster: &Cluster) {
+fn resize_changes_cgroups_without_restart(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl, &pod("sleep 100000", &amounts("20m", "20Mi"), &amounts("100m", "40Mi"), &json!([])));
     assert_eq!((limits(&kubectl, true), limits(&kubectl, false)), ((10_000, 40 << 20), (10_000, 40 << 20)));
@@ -80,22 +80,22 @@ fn a_resize_needs_no_restart(cluster: &Cluster) {
         (amounts("10m", "20Mi"), amounts("50m", "30Mi"), (5_000, 30 << 20)),
     ] {
         resize(&kubectl, &json!({"requests": requests, "limits": limit}));
-        until_resized(&kubectl, &requests);
+        wait_for_resize(&kubectl, &requests);
         assert_eq!((limits(&kubectl, true), limits(&kubectl, false)), (expected, expected));
     }
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/containerID")), id);
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/restartCount")), 0);
-    let told = |reason: &str| kubectl.events("p").iter().any(|(r, _)| r == reason);
-    eventually("the events of the resize", || told("ResizeStarted") && told("ResizeCompleted"));
+    let has_event = |reason: &str| kubectl.events("p").iter().any(|(r, _)| r == reason);
+    eventually("the Events of the resize", || has_event("ResizeStarted") && has_event("ResizeCompleted"));
     let patch = json!([{"op": "replace", "path": "/spec/containers/0/resources/requests/cpu", "value": "15m"}]);
     kubectl.args(&["patch", "pod", "p", "--subresource=resize", "--type=json", "-p", &patch.to_string()], "").ok();
-    until_resized(&kubectl, &amounts("15m", "20Mi"));
+    wait_for_resize(&kubectl, &amounts("15m", "20Mi"));
     let shown = kubectl.run("get pod p --subresource resize --no-headers").ok();
     assert!(shown.starts_with("p "), "{shown}");
     kubectl.run("delete pod p").ok();
 }
 
-fn a_volume_follows(cluster: &Cluster) {
+fn downward_api_volume_follows_resize(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mut pod = pod("sleep 100000", &amounts("20m", "20Mi"), &amounts("100m", "40Mi"), &json!([]));
     let field = json!({"containerName": "c", "resource": "requests.cpu", "divisor": "1m"});
@@ -105,11 +105,13 @@ fn a_volume_follows(cluster: &Cluster) {
     run(&kubectl, &pod);
     assert_eq!(kubectl.run("exec p -- cat /v/cpu").ok().trim(), "20");
     resize(&kubectl, &json!({"requests": amounts("30m", "20Mi")}));
-    eventually("the file to follow", || kubectl.run("exec p -- cat /v/cpu").is_ok_and(|said| said.trim() == "30"));
+    eventually("the file to be updated", || {
+        kubectl.run("exec p -- cat /v/cpu").is_ok_and(|output| output.trim() == "30")
+    });
     kubectl.run("delete pod p").ok();
 }
 
-fn a_resize_restarts(cluster: &Cluster) {
+fn resize_restarts_by_resize_policy(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let policy = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
     let script = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
@@ -118,7 +120,7 @@ fn a_resize_restarts(cluster: &Cluster) {
     run(&kubectl, &pod);
     resize(&kubectl, &json!({"requests": amounts("10m", "30Mi"), "limits": amounts("100m", "64Mi")}));
     kubectl.wait_value("pod/p", &format!("{STATUS}/restartCount"), &json!(1));
-    until_resized(&kubectl, &amounts("10m", "30Mi"));
+    wait_for_resize(&kubectl, &amounts("10m", "30Mi"));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     assert_eq!((limits(&kubectl, true), limits(&kubectl, false)), ((10_000, 64 << 20), (10_000, 64 << 20)));
     let killing =
@@ -127,7 +129,7 @@ fn a_resize_restarts(cluster: &Cluster) {
     kubectl.run("delete pod p").ok();
 }
 
-fn a_resize_waits(cluster: &Cluster) {
+fn unfitting_resize_is_deferred_or_infeasible(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let node = kubectl.run("get nodes -o name").ok().trim().to_owned();
     let capacity = kubectl.value(&node, "/status/allocatable/cpu");
@@ -135,7 +137,7 @@ fn a_resize_waits(cluster: &Cluster) {
         m if m.ends_with('m') => m.trim_end_matches('m').parse().unwrap(),
         units => units.parse::<i64>().unwrap() * 1000,
     };
-    // Half of the node for a neighbour, and more than half for the Pod.
+    // A neighbour requests half of the node, and the Pod more than half.
     let half = format!("{}m", milli / 2);
     let neighbour = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "neighbour"},
         "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": test_images::BUSYBOX,
@@ -144,38 +146,36 @@ fn a_resize_waits(cluster: &Cluster) {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/neighbour").ok();
     run(&kubectl, &pod("sleep 100000", &json!({"cpu": "1m"}), &json!({}), &json!([])));
     resize(&kubectl, &json!({"requests": {"cpu": "9k"}}));
-    let told = |reason: &str, words: &str| {
+    let has_event = |reason: &str, words: &str| {
         let c = condition(&kubectl, "PodResizePending").unwrap_or_default();
         c["reason"] == reason && c["message"].as_str().is_some_and(|m| m.starts_with(words))
     };
-    eventually("what never fits to be told", || {
-        told("Infeasible", "Node didn't have enough capacity: cpu, requested: 9000000, capacity: ")
+    eventually("Infeasible", || {
+        has_event("Infeasible", "Node didn't have enough capacity: cpu, requested: 9000000, capacity: ")
     });
     let wanted = format!("{}m", milli / 2 + 1);
     resize(&kubectl, &json!({"requests": {"cpu": wanted}}));
-    eventually("what does not fit now to be told", || {
-        told("Deferred", "Node didn't have enough resource: cpu, requested: ")
-    });
+    eventually("Deferred", || has_event("Deferred", "Node didn't have enough resource: cpu, requested: "));
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/allocatedResources")), json!({"cpu": "1m"}));
     kubectl.run("delete pod neighbour").ok();
-    until_resized(&kubectl, &json!({"cpu": wanted}));
+    wait_for_resize(&kubectl, &json!({"cpu": wanted}));
     assert_eq!(condition(&kubectl, "PodResizePending"), None);
     kubectl.run("delete pod p --now").ok();
 }
 
-fn memory_in_use_stays(cluster: &Cluster) {
+fn resize_keeps_memory_in_use(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let script = "dd if=/dev/zero of=/dev/shm/x bs=1M count=30 2>/dev/null; echo full; sleep 100000";
     run(&kubectl, &pod(script, &amounts("10m", "10Mi"), &amounts("500m", "60Mi"), &json!([])));
-    eventually("the memory to be used", || kubectl.run("logs p").is_ok_and(|said| said == "full\n"));
+    eventually("the memory to be used", || kubectl.run("logs p").is_ok_and(|output| output == "full\n"));
     resize(&kubectl, &json!({"limits": {"memory": "20Mi"}}));
-    eventually("the error to be told", || {
+    eventually("the error of the resize", || {
         let c = condition(&kubectl, "PodResizeInProgress").unwrap_or_default();
         let words = "attempting to set container \"c\" memory limit (20971520) below current usage (";
         c["reason"] == "Error" && c["message"].as_str().is_some_and(|m| m.contains(words))
     });
     assert_eq!(limits(&kubectl, true).1, 60 << 20);
-    // It is tried again.
+    // The resize is retried.
     kubectl.run("exec p -- rm /dev/shm/x").ok();
     eventually("the limit to be lower", || limits(&kubectl, true).1 == 20 << 20);
     eventually("the resize to be complete", || condition(&kubectl, "PodResizeInProgress").is_none());
@@ -183,7 +183,7 @@ fn memory_in_use_stays(cluster: &Cluster) {
     kubectl.run("delete pod p --now").ok();
 }
 
-fn wrong_resizes_are_refused(cluster: &Cluster) {
+fn invalid_resize_is_refused(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl, &pod("sleep 100000", &amounts("10m", "10Mi"), &amounts("50m", "20Mi"), &json!([])));
     for (resources, expected) in [
@@ -201,13 +201,13 @@ fn wrong_resizes_are_refused(cluster: &Cluster) {
             kubectl.args(&["patch", "pod", "p", "--subresource", "resize", "-p", &patch(&resources)], "").failed();
         assert!(said.contains(expected), "{said}");
     }
-    // An update of the Pod itself changes no resources.
+    // An update without the resize subresource cannot change resources.
     let said = kubectl.args(&["patch", "pod", "p", "-p", &patch(&json!({"limits": {"cpu": "60m"}}))], "").failed();
     assert!(said.contains("spec: Forbidden: pod updates may not change fields other than"), "{said}");
     kubectl.run("delete pod p --now").ok();
 }
 
-fn pod_level_resources(cluster: &Cluster) {
+fn pod_level_resources_are_shared(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mut pod = pod("sleep 100000", &json!({"cpu": "10m"}), &json!({}), &json!([]));
     pod["spec"]["resources"] = json!({"limits": amounts("200m", "64Mi")});

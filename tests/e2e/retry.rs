@@ -1,6 +1,7 @@
-//! Retries of failed tests: in a run of everything, a test that failed runs once more, alone, at the end.
+//! Retries of failed tests: in a run of all tests, a failed test runs once more at the end, alone.
 //!
-//! A test that then passes is flaky: it is reported with what it said, and does not fail the run. Several of them do.
+//! A test that then passes is flaky: it is reported with its failure message, and does not fail the run. More than
+//! [`MAX_RETRIED`] failed tests fail the run.
 
 use libtest_mimic::{Arguments, Completion, Conclusion, Trial};
 use parking_lot::Mutex;
@@ -11,32 +12,32 @@ use std::{
     sync::Arc,
 };
 
-/// `cargo xtask test` sets it for a run of everything: retries are on, and this file gets a line `flaky: NAME` for each flaky
-/// test. Without it a failed test is a failed test.
+/// Path of the report, which gets a line `flaky: NAME` for each flaky test. `cargo xtask test` sets it for a run of all
+/// tests. Without it failed tests are not retried.
 const FLAKY_REPORT: &str = "PODIUM_FLAKY_REPORT";
 
-/// More failed tests than this in one run are not retried: they share a cause.
+/// Most failed tests that are retried. More of them are likely to share a cause.
 const MAX_RETRIED: usize = 3;
 
-/// A test with everything it needs; it fails by panicking.
+/// A test, which fails by panicking.
 #[derive(Clone)]
 pub(crate) struct Test {
     pub(crate) name: &'static str,
     pub(crate) body: Arc<dyn Fn() + Send + Sync>,
 }
 
-/// A test that failed, and its message.
+/// A failed test and its message.
 struct Failure {
     test: Test,
     message: String,
 }
 
-/// Runs all tests that the arguments select, and gives the exit code.
+/// Runs the selected tests and returns the exit code.
 pub(crate) fn run(arguments: &Arguments, tests: Vec<Test>) -> u8 {
     let report = std::env::var_os(FLAKY_REPORT).map(PathBuf::from);
     let Some(report) = report else { return run_once(arguments, tests) };
     let failures = Arc::new(Mutex::new(Vec::new()));
-    let first = libtest_mimic::run(arguments, tests.into_iter().map(|test| deferring(test, &failures)).collect());
+    let first = libtest_mimic::run(arguments, tests.into_iter().map(|test| deferred_trial(test, &failures)).collect());
     let failures = std::mem::take(&mut *failures.lock());
     if first.has_failed() || failures.len() > MAX_RETRIED {
         for Failure { test, message } in &failures {
@@ -63,8 +64,8 @@ fn run_once(arguments: &Arguments, tests: Vec<Test>) -> u8 {
     if conclusion.has_failed() { 101 } else { 0 }
 }
 
-/// A trial whose failure is recorded for a retry, and shown as ignored so far.
-fn deferring(test: Test, failures: &Arc<Mutex<Vec<Failure>>>) -> Trial {
+/// Returns a trial that records a failure for a retry, and is shown as ignored until then.
+fn deferred_trial(test: Test, failures: &Arc<Mutex<Vec<Failure>>>) -> Trial {
     let failures = Arc::clone(failures);
     Trial::ignorable_test(test.name, move || match attempt(&test) {
         Ok(()) => Ok(Completion::Completed),
@@ -76,7 +77,7 @@ fn deferring(test: Test, failures: &Arc<Mutex<Vec<Failure>>>) -> Trial {
 }
 
 fn attempt(test: &Test) -> Result<(), String> {
-    let _watched = super::Watched::new(test.name);
+    let _watchdog = super::Watchdog::new(test.name);
     catch_unwind(AssertUnwindSafe(|| (test.body)())).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default()

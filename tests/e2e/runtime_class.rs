@@ -1,16 +1,16 @@
-//! RuntimeClasses on real containers: the handler, the overhead, and what is missing.
+//! RuntimeClasses: handlers, overhead, and errors.
 
 use crate::Shared;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a Pod runs with the handler of its class and carries its overhead", a_class_is_used),
-    ("a Pod whose handler the runtime does not know gets no sandbox", an_unknown_handler_is_told),
-    ("a RuntimeClass that is missing is told", a_missing_class_is_told),
+    ("a Pod uses the handler and overhead of its RuntimeClass", pod_uses_handler_and_overhead_of_runtime_class),
+    ("an unknown handler fails sandbox creation", unknown_handler_fails_sandbox_creation),
+    ("a missing RuntimeClass is reported", missing_runtime_class_is_reported),
 ];
 
-/// Makes a class that belongs to this test alone, and gives its name.
+/// Creates a RuntimeClass for this test, and returns its name.
 fn class(kubectl: &Kubectl, handler: &str, more: &Value) -> String {
     let name = format!("{}-{handler}", kubectl.namespace());
     let mut class =
@@ -33,21 +33,21 @@ fn pod(class: &str, spec: &Value) -> String {
     pod.to_string()
 }
 
-/// Waits for a Warning that a sandbox could not be made, which ends like this.
-fn no_sandbox(kubectl: &Kubectl, why: &str) {
+/// Waits for a FailedCreatePodSandBox Event whose message ends with this text.
+fn wait_for_sandbox_error(kubectl: &Kubectl, why: &str) {
     eventually(&format!("FailedCreatePodSandBox: {why}"), || {
-        let told = |(reason, text): &(String, String)| {
+        let is_expected = |(reason, text): &(String, String)| {
             reason == "FailedCreatePodSandBox"
                 && text.starts_with("Failed to create pod sandbox: ")
                 && text.ends_with(why)
         };
-        kubectl.events("p").iter().any(told)
+        kubectl.events("p").iter().any(is_expected)
     });
     assert_eq!(kubectl.value("pod/p", "/status/phase"), "Pending");
     assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/state/waiting/reason"), "ContainerCreating");
 }
 
-fn a_class_is_used(cluster: &Cluster) {
+fn pod_uses_handler_and_overhead_of_runtime_class(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = class(&kubectl, "runc", &json!({"overhead": {"podFixed": {"memory": "44Mi", "cpu": "10m"}}}));
     let row = kubectl.run(&format!("get runtimeclass {name} --no-headers")).ok();
@@ -56,7 +56,7 @@ fn a_class_is_used(cluster: &Cluster) {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     assert_eq!(kubectl.value("pod/p", "/spec/overhead"), json!({"memory": "44Mi", "cpu": "10m"}));
     assert_eq!(kubectl.value("pod/p", "/status/qosClass"), "Burstable", "overhead does not count");
-    // The Pod's cgroup holds what the container may use, and the overhead.
+    // The Pod's cgroup limit is that of the container plus the overhead.
     let uid = kubectl.value("pod/p", "/metadata/uid");
     let group = tests::pod_cgroup("memory", uid.as_str().unwrap());
     let limit =
@@ -74,25 +74,25 @@ fn a_class_is_used(cluster: &Cluster) {
     kubectl.run("delete pod p").ok();
 }
 
-fn an_unknown_handler_is_told(cluster: &Cluster) {
+fn unknown_handler_fails_sandbox_creation(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = class(&kubectl, "nobody", &json!({}));
     kubectl.apply(&pod(&name, &json!({})));
-    no_sandbox(&kubectl, "no runtime for \"nobody\" is configured");
+    wait_for_sandbox_error(&kubectl, "no runtime for \"nobody\" is configured");
     kubectl.run("delete pod p --timeout=30s").ok();
 }
 
-fn a_missing_class_is_told(cluster: &Cluster) {
+fn missing_runtime_class_is_reported(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let refused = kubectl.args(&["create", "-f", "-"], &pod("nothing", &json!({}))).failed();
     assert!(refused.contains("pods \"p\" is forbidden: pod rejected: RuntimeClass \"nothing\" not found"), "{refused}");
-    // One that goes while its Pod waits for a node.
+    // A class that is deleted while its Pod is Pending.
     let name = class(&kubectl, "runc", &json!({}));
     kubectl.apply(&pod(&name, &json!({"schedulingGates": [{"name": "x.io/wait"}]})));
     kubectl.run(&format!("delete runtimeclass {name}")).ok();
     kubectl.args(&["patch", "pod", "p", "--type=merge", "-p", r#"{"spec":{"schedulingGates":null}}"#], "").ok();
-    no_sandbox(&kubectl, &format!("runtimeclasses.node.k8s.io {name:?} not found"));
-    // It is tried again, and runs once the class is there.
+    wait_for_sandbox_error(&kubectl, &format!("runtimeclasses.node.k8s.io {name:?} not found"));
+    // The Pod is retried, and runs when the class is created.
     class(&kubectl, "runc", &json!({}));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
     kubectl.run("delete pod p").ok();

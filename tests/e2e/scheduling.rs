@@ -1,23 +1,23 @@
-//! Which node a Pod gets, and what a user reads while it gets none.
+//! Scheduling, and its Events and conditions for unschedulable Pods.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, Shell, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a Pod waits for a node with its labels, and takes one that gets them", a_node_selector_waits),
-    ("required node affinity keeps a Pod waiting until a node matches", required_affinity_waits),
-    ("a Pod that asks for more than there is waits, and says for what", too_much_is_told),
-    ("a Pod with scheduling gates waits until the last one is gone", gates_hold_back),
-    ("a Pod with a nodeName needs no scheduler", a_node_name_needs_no_scheduler),
-    ("what others put into a node's capacity is given out, each once", extended_resources_are_given_out),
-    ("a Pod with a claim to a device or to storage waits for it", claims_wait),
-    ("a node refuses a Pod that was put upon it and does not match", a_node_refuses_what_does_not_match),
+    ("nodeSelector keeps a Pod Pending until a node gets the labels", node_selector_keeps_pod_pending),
+    ("required node affinity keeps a Pod Pending until a node matches", required_node_affinity_keeps_pod_pending),
+    ("a Pod that requests too much is Pending with the resource named", insufficient_resources_are_reported),
+    ("scheduling gates block scheduling until all are removed", scheduling_gates_block_scheduling),
+    ("a Pod with a nodeName bypasses the scheduler", node_name_bypasses_scheduler),
+    ("extended resources are allocated once", extended_resources_are_allocated_once),
+    ("a Pod waits for its ResourceClaim or PersistentVolumeClaim", pod_waits_for_its_claims),
+    ("the kubelet rejects a bound Pod that does not match its node", kubelet_rejects_mismatched_pod),
 ];
 
-pub(crate) const ALONE: &[Alone] = &[
-    ("taints keep Pods away that do not tolerate them", taints_keep_pods_away),
-    ("nothing comes to a node that is cordoned", a_cordoned_node_gets_nothing),
+pub(crate) const ALONE: &[OwnCluster] = &[
+    ("a NoSchedule taint repels Pods without a toleration", no_schedule_taint_repels_pods),
+    ("a cordoned node gets no new Pods", cordoned_node_gets_no_pods),
 ];
 
 fn pod(name: &str, spec: &Value) -> String {
@@ -30,19 +30,20 @@ fn pod(name: &str, spec: &Value) -> String {
     pod.to_string()
 }
 
-/// Waits until the scheduler has found no node, and has told so in the Pod's condition and in an event.
-fn refused(kubectl: &Kubectl, name: &str, reasons: &str, preemption: &str) {
+/// Waits until the Pod is Unschedulable, in its condition and in an Event.
+fn wait_for_unschedulable(kubectl: &Kubectl, name: &str, reasons: &str, preemption: &str) {
     let expected = format!(
         "0/1 nodes are available: {reasons}. no new claims to deallocate, preemption: 0/1 nodes are available: 1 {preemption}."
     );
     wait_for(&format!("{name} to wait for a node"), std::time::Duration::from_secs(60), || {
         let conditions = kubectl.value(&format!("pod/{name}"), "/status/conditions");
         let scheduled = conditions.as_array().into_iter().flatten().find(|c| c["type"] == "PodScheduled").cloned();
-        let told = kubectl.events(name).iter().any(|(reason, text)| reason == "FailedScheduling" && *text == expected);
+        let reported =
+            kubectl.events(name).iter().any(|(reason, text)| reason == "FailedScheduling" && *text == expected);
         let same =
             |c: &Value| c["status"] == "False" && c["reason"] == "Unschedulable" && c["message"] == expected.as_str();
         let seen = || Err(format!("{conditions} {:?}", kubectl.events(name)));
-        if told && scheduled.as_ref().is_some_and(same) { Ok(()) } else { seen() }
+        if reported && scheduled.as_ref().is_some_and(same) { Ok(()) } else { seen() }
     });
     let row = kubectl.run(&format!("get pod {name} --no-headers")).ok();
     assert_eq!(row.split_whitespace().take(4).collect::<Vec<_>>(), [name, "0/1", "Pending", "0"]);
@@ -59,20 +60,20 @@ fn node(kubectl: &Kubectl) -> String {
 const HOPELESS: &str = "Preemption is not helpful for scheduling";
 const AFFINITY: &str = "1 node(s) didn't match Pod's node affinity/selector";
 
-/// A label of the node that belongs to this test alone.
+/// Returns a node label that only this test uses.
 fn own_label(kubectl: &Kubectl) -> String {
     format!("example.com/{}", kubectl.namespace())
 }
 
-fn a_node_selector_waits(cluster: &Cluster) {
+fn node_selector_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, label) = (node(&kubectl), own_label(&kubectl));
     kubectl.apply(&pod("p", &json!({"nodeSelector": {&label: "ssd"}})));
-    refused(&kubectl, "p", AFFINITY, HOPELESS);
+    wait_for_unschedulable(&kubectl, "p", AFFINITY, HOPELESS);
     kubectl.run(&format!("label node {node} {label}=hdd")).ok();
     kubectl.run(&format!("label node {node} {label}=ssd --overwrite")).ok();
     ready(&kubectl, "p");
-    // It stays, though the node no longer matches.
+    // A bound Pod stays, though the node no longer matches.
     kubectl.run(&format!("label node {node} {label}-")).ok();
     assert_eq!(kubectl.value("pod/p", "/status/phase"), "Running");
     let (reason, text) = kubectl.events("p").into_iter().find(|(reason, _)| reason == "Scheduled").unwrap();
@@ -82,7 +83,7 @@ fn a_node_selector_waits(cluster: &Cluster) {
     );
 }
 
-fn required_affinity_waits(cluster: &Cluster) {
+fn required_node_affinity_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, label) = (node(&kubectl), own_label(&kubectl));
     let required = |term: Value| json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}});
@@ -100,18 +101,18 @@ fn required_affinity_waits(cluster: &Cluster) {
     ready(&kubectl, "absent");
     ready(&kubectl, "named");
     for waits in ["in", "exists", "more"] {
-        refused(&kubectl, waits, AFFINITY, HOPELESS);
+        wait_for_unschedulable(&kubectl, waits, AFFINITY, HOPELESS);
     }
     kubectl.run(&format!("label node {node} {label}=7")).ok();
     ready(&kubectl, "exists");
     ready(&kubectl, "more");
-    refused(&kubectl, "in", AFFINITY, HOPELESS);
+    wait_for_unschedulable(&kubectl, "in", AFFINITY, HOPELESS);
     kubectl.run(&format!("label node {node} {label}=b --overwrite")).ok();
     ready(&kubectl, "in");
     kubectl.run(&format!("label node {node} {label}-")).ok();
 }
 
-fn too_much_is_told(cluster: &Cluster) {
+fn insufficient_resources_are_reported(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let asking = |requests: Value| json!({"containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"], "resources": {"requests": requests}}]});
     for (name, requests, reasons) in [
@@ -120,17 +121,17 @@ fn too_much_is_told(cluster: &Cluster) {
         ("disk", json!({"ephemeral-storage": "100Pi"}), "1 Insufficient ephemeral-storage"),
     ] {
         kubectl.apply(&pod(name, &asking(requests)));
-        refused(&kubectl, name, reasons, HOPELESS);
+        wait_for_unschedulable(&kubectl, name, reasons, HOPELESS);
     }
-    // What would fit, if others were not there: others that are not to be preempted.
+    // A Pod that would fit without others, which must not be preempted.
     let cpu = kubectl.value(&format!("node/{}", node(&kubectl)), "/status/allocatable/cpu");
     kubectl.apply(&pod("little", &asking(json!({"cpu": "1m"}))));
     ready(&kubectl, "little");
     kubectl.apply(&pod("all", &asking(json!({"cpu": cpu}))));
-    refused(&kubectl, "all", "1 Insufficient cpu", "No preemption victims found for incoming pod");
+    wait_for_unschedulable(&kubectl, "all", "1 Insufficient cpu", "No preemption victims found for incoming pod");
 }
 
-fn gates_hold_back(cluster: &Cluster) {
+fn scheduling_gates_block_scheduling(cluster: &Cluster) {
     let shell = Shell::new(cluster.kubectl());
     shell.file(
         "pod.json",
@@ -159,22 +160,22 @@ fn gates_hold_back(cluster: &Cluster) {
     assert!(kubectl.events("p").iter().all(|(reason, _)| reason != "FailedScheduling"), "{:?}", kubectl.events("p"));
 }
 
-fn a_node_name_needs_no_scheduler(cluster: &Cluster) {
+fn node_name_bypasses_scheduler(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", &json!({"nodeName": node(&kubectl)})));
     kubectl.apply(&pod("elsewhere", &json!({"nodeName": "elsewhere"})));
     ready(&kubectl, "p");
     assert!(kubectl.events("p").iter().all(|(reason, _)| reason != "Scheduled"), "{:?}", kubectl.events("p"));
-    // Nobody runs it.
+    // No kubelet runs it.
     assert_eq!(kubectl.value("pod/elsewhere", "/status/phase"), "Pending");
     assert_eq!(kubectl.value("pod/elsewhere", "/status/containerStatuses"), Value::Null);
     kubectl.run("delete pod elsewhere --force").ok();
 }
 
-fn a_node_refuses_what_does_not_match(cluster: &Cluster) {
+fn kubelet_rejects_mismatched_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = node(&kubectl);
-    let refused = |pod: &str, reason: &str, message: &str| {
+    let wait_for_unschedulable = |pod: &str, reason: &str, message: &str| {
         kubectl.wait_value(&format!("pod/{pod}"), "/status/phase", &json!("Failed"));
         let status = kubectl.value(&format!("pod/{pod}"), "/status");
         assert_eq!((&status["reason"], &status["message"]), (&json!(reason), &json!(message)), "{status}");
@@ -182,7 +183,7 @@ fn a_node_refuses_what_does_not_match(cluster: &Cluster) {
         assert!(row.contains(reason), "{row}");
     };
     kubectl.apply(&pod("label", &json!({"nodeName": name, "nodeSelector": {own_label(&kubectl): "x"}})));
-    refused(
+    wait_for_unschedulable(
         "label",
         "NodeAffinity",
         "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
@@ -195,7 +196,7 @@ fn a_node_refuses_what_does_not_match(cluster: &Cluster) {
     assert!(message.as_str().unwrap().starts_with(expected), "{message}");
 }
 
-fn taints_keep_pods_away() {
+fn no_schedule_taint_repels_pods() {
     let cluster = Cluster::start(&[]);
     let shell = Shell::new(cluster.kubectl());
     let kubectl = shell.kubectl();
@@ -226,9 +227,9 @@ fn taints_keep_pods_away() {
         ready(kubectl, runs);
     }
     for waits in ["none", "other"] {
-        refused(kubectl, waits, "1 node(s) had untolerated taint(s)", HOPELESS);
+        wait_for_unschedulable(kubectl, waits, "1 node(s) had untolerated taint(s)", HOPELESS);
     }
-    // One that need not be kept away stays no longer, and a mere preference holds nobody back.
+    // A removed taint repels no Pod, and PreferNoSchedule does not block scheduling.
     shell.check(&[
         (&line("kubectl taint nodes NODE disk:NoSchedule-"), 0, &line("node/NODE untainted")),
         (&line("kubectl taint nodes NODE disk-"), 1, "error: taint \"disk\" not found"),
@@ -238,7 +239,7 @@ fn taints_keep_pods_away() {
     ready(kubectl, "other");
 }
 
-fn a_cordoned_node_gets_nothing() {
+fn cordoned_node_gets_no_pods() {
     let cluster = Cluster::start(&[]);
     let shell = Shell::new(cluster.kubectl());
     let kubectl = shell.kubectl();
@@ -266,7 +267,7 @@ fn a_cordoned_node_gets_nothing() {
         "daemon",
         &json!({"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}),
     ));
-    refused(kubectl, "after", "1 node(s) were unschedulable", HOPELESS);
+    wait_for_unschedulable(kubectl, "after", "1 node(s) were unschedulable", HOPELESS);
     ready(kubectl, "daemon");
     assert_eq!(kubectl.value("pod/before", "/status/phase"), "Running");
     shell.check(&[
@@ -277,7 +278,7 @@ fn a_cordoned_node_gets_nothing() {
     ready(kubectl, "after");
 }
 
-fn extended_resources_are_given_out(cluster: &Cluster) {
+fn extended_resources_are_allocated_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, resource) = (node(&kubectl), "example.com/dongle");
     let capacity = |count: &Value| {
@@ -291,7 +292,12 @@ fn extended_resources_are_given_out(cluster: &Cluster) {
     kubectl.apply(&pod("first", &asking));
     ready(&kubectl, "first");
     kubectl.apply(&pod("second", &asking));
-    refused(&kubectl, "second", "1 Insufficient example.com/dongle", "No preemption victims found for incoming pod");
+    wait_for_unschedulable(
+        &kubectl,
+        "second",
+        "1 Insufficient example.com/dongle",
+        "No preemption victims found for incoming pod",
+    );
     kubectl.run("delete pod first").ok();
     ready(&kubectl, "second");
     kubectl.run("delete pod second").ok();
@@ -299,14 +305,14 @@ fn extended_resources_are_given_out(cluster: &Cluster) {
     kubectl.wait_value(&format!("node/{node}"), "/status/allocatable/example.com~1dongle", &Value::Null);
 }
 
-fn claims_wait(cluster: &Cluster) {
+fn pod_waits_for_its_claims(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", &json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]})));
     let expected = "0/1 nodes are available: resourceclaim.resource.k8s.io \"mine\" not found.";
-    wait_for("the claim to be told", std::time::Duration::from_secs(60), || {
+    wait_for("the Event about the claim", std::time::Duration::from_secs(60), || {
         let events = kubectl.events("p");
-        let told = events.iter().any(|(reason, text)| reason == "FailedScheduling" && text == expected);
-        if told { Ok(()) } else { Err(format!("{events:?}")) }
+        let reported = events.iter().any(|(reason, text)| reason == "FailedScheduling" && text == expected);
+        if reported { Ok(()) } else { Err(format!("{events:?}")) }
     });
     assert_eq!(kubectl.value("pod/p", "/status/phase"), "Pending");
     kubectl.run("delete pod p").ok();

@@ -1,23 +1,28 @@
-//! Who the processes of containers are and what they may do, as the processes themselves see it.
+//! Security contexts, seccomp, sysctls and AppArmor.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, Setup, eventually};
+use tests::{Cluster, ClusterBuilder, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a process has the user, groups and rights of its security context", identity),
-    ("runAsNonRoot refuses root with upstream's words", non_root),
-    ("a file system can be read-only, and its volumes belong to the fsGroup", file_systems),
-    ("system calls are those of the seccomp profile", seccomp),
-    ("kernel parameters are set, and those that the node does not allow are refused", sysctls),
-    ("AppArmor profiles are enforced where there is AppArmor, else such a Pod is refused", apparmor),
-    ("what the node cannot give is refused with a reason", refused),
+    ("a securityContext sets user, groups and capabilities", security_context_sets_user_groups_capabilities),
+    ("runAsNonRoot refuses root with upstream's message", run_as_non_root_refuses_root),
+    ("readOnlyRootFilesystem and fsGroup are applied", read_only_root_and_fs_group_are_applied),
+    ("seccomp profiles restrict system calls", seccomp_profile_restricts_system_calls),
+    ("safe sysctls are set and forbidden sysctls are rejected", safe_sysctls_are_set_and_others_rejected),
+    (
+        "AppArmor profiles are enforced, or the Pod is rejected without AppArmor",
+        apparmor_is_enforced_or_pod_is_rejected,
+    ),
+    ("unsupported security fields are rejected with a reason", unsupported_security_fields_are_rejected),
 ];
 
-pub(crate) const ALONE: &[Alone] =
-    &[("a node allows unsafe kernel parameters and default seccomp by its configuration", configured)];
+pub(crate) const ALONE: &[OwnCluster] = &[(
+    "KubeletConfiguration allows unsafe sysctls and sets seccompDefault",
+    kubelet_config_allows_sysctls_and_default_seccomp,
+)];
 
-/// A Pod that runs these commands and ends.
+/// Returns a Pod that runs this script and exits.
 fn pod(script: &str, spec: &Value, context: &Value) -> Value {
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
         "securityContext": context});
@@ -32,12 +37,12 @@ fn pod(script: &str, spec: &Value, context: &Value) -> Value {
     pod
 }
 
-/// What the commands print in a Pod with this spec and security context.
+/// Returns the output of a script in a Pod with this spec and security context.
 fn output(kubectl: &Kubectl, script: &str, spec: Value, context: Value) -> String {
     printed(kubectl, &pod(script, &spec, &context))
 }
 
-/// What this Pod prints before it ends.
+/// Returns the output of a Pod after its end.
 fn printed(kubectl: &Kubectl, pod: &Value) -> String {
     kubectl.apply(&pod.to_string());
     eventually("the Pod to end", || {
@@ -53,16 +58,16 @@ fn check(kubectl: &Kubectl, script: &str, spec: Value, context: Value, expected:
     assert_eq!(output(kubectl, script, spec, context), expected);
 }
 
-fn identity(cluster: &Cluster) {
+fn security_context_sets_user_groups_capabilities(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let who = "id -u; id -g; id -G; grep -E 'NoNewPrivs' /proc/self/status | cut -f2";
     let pod = json!({"securityContext": {"runAsUser": 1000, "runAsGroup": 3000, "fsGroup": 2000, "supplementalGroups": [4000]}});
     check(&kubectl, who, pod.clone(), json!({}), "1000\n3000\n3000 2000 4000\n0\n");
     let own = json!({"runAsUser": 7, "allowPrivilegeEscalation": false});
     check(&kubectl, who, pod, own, "7\n3000\n3000 2000 4000\n1\n");
-    // A group without a user: the image's user, which is root.
+    // A group without a user runs as the image's user, which is root.
     check(&kubectl, "id -u; id -g", json!({}), json!({"runAsGroup": 5}), "0\n5\n");
-    // An image's own group is kept, too.
+    // The group of the image's user is kept too.
     let dir = tempfile::tempdir().unwrap();
     let config = test_images::ImageConfig { user: Some("1000:2000".to_owned()), ..Default::default() };
     test_images::busybox(&dir.path().join("own.tar"), &["docker.io/library/own-user:1"], &config).unwrap();
@@ -80,7 +85,7 @@ fn identity(cluster: &Cluster) {
     assert_eq!(all & (1 << 21), 1 << 21, "a privileged process is an administrator of the system: {all:x}");
 }
 
-fn non_root(cluster: &Cluster) {
+fn run_as_non_root_refuses_root(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("id -u", &json!({"securityContext": {"runAsNonRoot": true}}), &json!({})).to_string());
     let waiting = "/status/containerStatuses/0/state/waiting";
@@ -94,7 +99,7 @@ fn non_root(cluster: &Cluster) {
     check(&kubectl, "id -u", spec, json!({}), "65534\n");
 }
 
-fn file_systems(cluster: &Cluster) {
+fn read_only_root_and_fs_group_are_applied(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let script = "touch /x 2>/dev/null && echo written || echo refused; touch /v/x && stat -c '%g %a' /v /v/x";
     let spec = json!({"securityContext": {"fsGroup": 2345, "runAsUser": 1000, "fsGroupChangePolicy": "OnRootMismatch"},
@@ -106,7 +111,7 @@ fn file_systems(cluster: &Cluster) {
     check(&kubectl, script, memory, json!({}), "1\n1024\n");
 }
 
-fn seccomp(cluster: &Cluster) {
+fn seccomp_profile_restricts_system_calls(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mode = "grep Seccomp: /proc/self/status | cut -f2";
     check(&kubectl, mode, json!({}), json!({}), "0\n");
@@ -123,7 +128,7 @@ fn seccomp(cluster: &Cluster) {
     check(&kubectl, "mkdir /x 2>/dev/null && echo made || echo refused", json!({}), local, "refused\n");
 }
 
-fn sysctls(cluster: &Cluster) {
+fn safe_sysctls_are_set_and_others_rejected(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let of = |name: &str, value: &str| json!({"securityContext": {"sysctls": [{"name": name, "value": value}]}});
     let read = "cat /proc/sys/net/ipv4/ip_unprivileged_port_start";
@@ -134,7 +139,7 @@ fn sysctls(cluster: &Cluster) {
     assert_eq!(message, json!("Pod was rejected: forbidden sysctl: \"net.core.somaxconn\" not allowlisted"));
 }
 
-fn refused(cluster: &Cluster) {
+fn unsupported_security_fields_are_rejected(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let strict = json!({"securityContext": {"supplementalGroupsPolicy": "Strict"}});
     kubectl.apply(&pod("id", &strict, &json!({})).to_string());
@@ -147,16 +152,16 @@ fn refused(cluster: &Cluster) {
     });
 }
 
-fn configured() {
+fn kubelet_config_allows_sysctls_and_default_seccomp() {
     let kubelet = json!({"seccompDefault": true, "allowedUnsafeSysctls": ["net.core.*"]});
-    let cluster = Setup::default().kubelet(kubelet).start();
+    let cluster = ClusterBuilder::default().kubelet_config(kubelet).start();
     let kubectl = cluster.kubectl();
     let spec = json!({"securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "9"}]}});
     let script = "cat /proc/sys/net/core/somaxconn; grep Seccomp: /proc/self/status | cut -f2";
     check(&kubectl, script, spec, json!({}), "9\n2\n");
 }
 
-fn apparmor(cluster: &Cluster) {
+fn apparmor_is_enforced_or_pod_is_rejected(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let profile = json!({"appArmorProfile": {"type": "RuntimeDefault"}});
     kubectl.apply(&pod("cat /proc/self/attr/current", &json!({}), &profile).to_string());
@@ -172,7 +177,7 @@ fn apparmor(cluster: &Cluster) {
         let why = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
         assert!(status["message"].as_str().unwrap().contains(why), "{status}");
     }
-    // Who wants no profile runs anywhere.
+    // A Pod with Unconfined runs on every node.
     kubectl.run("delete pod p --wait").ok();
     assert_eq!(output(&kubectl, "echo free", json!({}), json!({"appArmorProfile": {"type": "Unconfined"}})), "free\n");
 }

@@ -1,14 +1,17 @@
-//! Sidecars: init containers with `restartPolicy: Always` (KEP-753).
+//! Sidecar containers: init containers with `restartPolicy: Always` (KEP-753).
 
 use crate::Shared;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a sidecar starts before what comes after it, and does not keep the Pod alive", sidecars_do_not_keep_a_pod_alive),
-    ("a sidecar that ends is restarted, even under Never", a_sidecar_is_restarted),
+    (
+        "a sidecar starts before later containers and does not keep the Pod alive",
+        sidecar_starts_first_and_does_not_keep_pod_alive,
+    ),
+    ("a sidecar that exits is restarted, even under Never", exited_sidecar_is_restarted_under_never),
     ("sidecars end after the main containers, in reverse order", sidecars_end_in_reverse_order),
-    ("sidecars that wait in vain get their signal when the grace is over", sidecars_wait_in_vain),
+    ("sidecars get their stop signal when the grace period is over", sidecars_are_signaled_after_grace_period),
 ];
 
 fn container(name: &str, script: &str) -> Value {
@@ -29,12 +32,12 @@ fn apply(kubectl: &Kubectl, init: &[Value], main: &Value) {
     kubectl.apply(&pod.to_string());
 }
 
-/// Ends in order when it is told to, and says so.
+/// Returns a script that exits at SIGTERM and logs it.
 fn serving(name: &str) -> String {
     format!("trap 'echo {name} ended >> /v/log; exit 0' TERM; echo {name} began >> /v/log; while :; do sleep 0.1; done")
 }
 
-fn sidecars_do_not_keep_a_pod_alive(cluster: &Cluster) {
+fn sidecar_starts_first_and_does_not_keep_pod_alive(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let init = [sidecar("s", &serving("s")), container("i", "echo i >> /v/log")];
     apply(&kubectl, &init, &container("c", "cat /v/log; sleep 2"));
@@ -47,7 +50,7 @@ fn sidecars_do_not_keep_a_pod_alive(cluster: &Cluster) {
     assert_eq!((&s["name"], &s["state"]["terminated"]["exitCode"]), (&json!("s"), &json!(0)));
 }
 
-fn a_sidecar_is_restarted(cluster: &Cluster) {
+fn exited_sidecar_is_restarted_under_never(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(&kubectl, &[sidecar("s", "echo again; sleep 1; exit 3")], &container("c", "sleep 100000"));
     kubectl.wait_value("pod/p", "/status/initContainerStatuses/0/restartCount", &json!(2));
@@ -58,7 +61,7 @@ fn a_sidecar_is_restarted(cluster: &Cluster) {
 
 fn sidecars_end_in_reverse_order(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    // The last to end tells what the log holds.
+    // The container that exits last prints the shared log.
     let first = "trap 'echo one ended >> /v/log; cat /v/log; exit 0' TERM; echo one began >> /v/log; while :; do sleep 0.1; done";
     apply(&kubectl, &[sidecar("one", first), sidecar("two", &serving("two"))], &container("c", &serving("c")));
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
@@ -69,7 +72,7 @@ fn sidecars_end_in_reverse_order(cluster: &Cluster) {
     assert_eq!(said, "one began\ntwo began\nc began\nc ended\ntwo ended\none ended\n");
 }
 
-fn sidecars_wait_in_vain(cluster: &Cluster) {
+fn sidecars_are_signaled_after_grace_period(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let last_words = "trap 'echo ended; exit 0' TERM; while :; do sleep 0.1; done";
     apply(&kubectl, &[sidecar("s", last_words)], &container("c", "trap '' TERM; while :; do sleep 1; done"));

@@ -1,20 +1,20 @@
-//! Static Pods: manifests in a directory of the node, shown in the API by mirror Pods.
+//! Static Pods and their mirror Pods.
 
-use crate::Alone;
+use crate::OwnCluster;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use tests::{Cluster, Kubectl, Setup, eventually};
+use tests::{Cluster, ClusterBuilder, Kubectl, eventually};
 
-pub(crate) const TESTS: &[Alone] = &[
-    ("a manifest in the directory runs, changes and ends with its file", a_manifest_is_a_pod),
-    ("a mirror Pod that is deleted comes again and its static Pod runs on", a_mirror_comes_again),
-    ("static Pods outlive Podium, and a manifest that went meanwhile ends its Pod", static_pods_outlive_podium),
-    ("static Pods end in a terminal phase", static_pods_end),
-    ("a manifest that refers to the API is refused, and named in the log", references_are_refused),
+pub(crate) const TESTS: &[OwnCluster] = &[
+    ("a static Pod follows its manifest file", static_pod_follows_its_manifest),
+    ("a deleted mirror Pod is recreated and its static Pod keeps running", deleted_mirror_pod_is_recreated),
+    ("static Pods survive a restart, and a removed manifest ends its Pod", static_pods_survive_podium_restart),
+    ("static Pods reach a terminal phase", static_pods_reach_terminal_phase),
+    ("a manifest that refers to API objects is refused and logged", manifest_with_api_references_is_refused),
 ];
 
-/// A cluster with a directory of manifests.
+/// A cluster with a directory of static Pod manifests.
 struct Node {
     cluster: Cluster,
     dir: tempfile::TempDir,
@@ -27,7 +27,7 @@ impl Node {
             std::fs::write(dir.path().join(name), manifest.to_string()).unwrap();
         }
         let kubelet = json!({"staticPodPath": dir.path(), "fileCheckFrequency": "1h"});
-        let cluster = Setup::default().kubelet(kubelet).args(&["--node-name", "node-1"]).start();
+        let cluster = ClusterBuilder::default().kubelet_config(kubelet).args(&["--node-name", "node-1"]).start();
         Self { cluster, dir }
     }
 
@@ -58,18 +58,18 @@ fn forever(word: &str) -> String {
     format!("trap 'exit 0' TERM; echo {word}; while :; do sleep 0.1; done")
 }
 
-/// The UID of the static Pod, and the id of its container.
+/// Returns the UID of the static Pod and the ID of its container.
 fn identity(kubectl: &Kubectl, pod: &str) -> (Value, Value) {
     let hash = kubectl.value(pod, "/metadata/annotations/kubernetes.io~1config.hash");
     (hash, kubectl.value(pod, "/status/containerStatuses/0/containerID"))
 }
 
 fn running(kubectl: &Kubectl, pod: &str) {
-    eventually("the mirror", || kubectl.get(pod).is_some());
+    eventually("the mirror Pod", || kubectl.get(pod).is_some());
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s {pod}")).ok();
 }
 
-fn a_manifest_is_a_pod() {
+fn static_pod_follows_its_manifest() {
     let node = Node::new(&[]);
     let (kubectl, pod) = (node.kubectl(), "pod/web-node-1");
     node.write("web.json", &manifest("web", "Always", &forever("one")));
@@ -85,30 +85,30 @@ fn a_manifest_is_a_pod() {
         (&json!("Node"), &json!("node-1"), &json!(true))
     );
     assert_eq!(owner["uid"], kubectl.value("node/node-1", "/metadata/uid"));
-    // The kubelet observes its manifest, which has no generation.
+    // A manifest has no generation, so observedGeneration is unset.
     assert_eq!((&mirror["status"]["observedGeneration"], &mirror["metadata"]["generation"]), (&Value::Null, &json!(1)));
-    // All that one does with a Pod works through its mirror.
+    // Logs, exec and others work through the mirror Pod.
     assert_eq!(kubectl.run("logs web-node-1").ok(), "one\n");
     assert_eq!(kubectl.args(&["exec", "web-node-1", "--", "echo", "hello"], "").ok(), "hello\n");
     let described = kubectl.run("describe pod web-node-1").ok();
     assert!(described.contains("Controlled By:  Node/node-1") && described.contains("Started"), "{described}");
-    // Another manifest is another Pod, after the end of the first.
+    // A changed manifest is another Pod, which starts after the end of the first.
     let before = identity(&kubectl, pod);
     node.write("web.json", &manifest("web", "Always", &forever("two")));
-    eventually("the new one to run", || kubectl.get(pod).is_some() && kubectl.run("logs web-node-1").stdout == "two\n");
+    eventually("the new Pod to run", || kubectl.get(pod).is_some() && kubectl.run("logs web-node-1").stdout == "two\n");
     assert_ne!(identity(&kubectl, pod).0, before.0);
-    // Without a manifest there is no Pod, and nothing is left of it.
+    // Removing the manifest removes the Pod and its files.
     node.remove("web.json");
     kubectl.run(&format!("wait --for=delete --timeout=30s {pod}")).ok();
     let pods = node.cluster.data_dir().join("kubelet/pods");
-    eventually("its files to go", || files(&pods) == 0);
+    eventually("its files to be removed", || files(&pods) == 0);
 }
 
 fn files(dir: &Path) -> usize {
     std::fs::read_dir(dir).map_or(0, |entries| entries.flatten().count())
 }
 
-fn a_mirror_comes_again() {
+fn deleted_mirror_pod_is_recreated() {
     let node = Node::new(&[("p.json", manifest("p", "Always", &forever("here")))]);
     let (kubectl, pod) = (node.kubectl(), "pod/p-node-1");
     running(&kubectl, pod);
@@ -116,14 +116,14 @@ fn a_mirror_comes_again() {
     for flags in ["", "--grace-period=0 --force"] {
         let uid = kubectl.value(pod, "/metadata/uid");
         kubectl.run(&format!("delete {pod} --timeout=30s {flags}")).ok();
-        eventually("another mirror", || kubectl.get(pod).is_some_and(|p| p["metadata"]["uid"] != uid));
+        eventually("another mirror Pod", || kubectl.get(pod).is_some_and(|p| p["metadata"]["uid"] != uid));
         running(&kubectl, pod);
         assert_eq!(identity(&kubectl, pod), before, "the static Pod ran on");
         assert_eq!(kubectl.value(pod, "/status/containerStatuses/0/restartCount"), json!(0));
     }
 }
 
-fn static_pods_outlive_podium() {
+fn static_pods_survive_podium_restart() {
     let mut node = Node::new(&[
         ("stays.json", manifest("stays", "Always", &forever("here"))),
         ("goes.json", manifest("goes", "Always", &forever("there"))),
@@ -133,10 +133,10 @@ fn static_pods_outlive_podium() {
         running(&kubectl, pod);
     }
     let before = (identity(&kubectl, "pod/stays-node-1"), kubectl.value("pod/stays-node-1", "/metadata/uid"));
-    node.cluster.kill(Signal::SIGKILL);
+    node.cluster.stop_podium(Signal::SIGKILL);
     node.remove("goes.json");
     node.write("comes.json", &manifest("comes", "Always", &forever("new")));
-    node.cluster.up();
+    node.cluster.start_podium();
     let kubectl = node.kubectl();
     running(&kubectl, "pod/comes-node-1");
     kubectl.run("wait --for=delete --timeout=30s pod/goes-node-1").ok();
@@ -144,7 +144,7 @@ fn static_pods_outlive_podium() {
     assert_eq!(after, before, "neither the Pod nor its mirror is made anew");
 }
 
-fn static_pods_end() {
+fn static_pods_reach_terminal_phase() {
     let node = Node::new(&[
         ("good.json", manifest("good", "Never", "exit 0")),
         ("bad.json", manifest("bad", "Never", "exit 3")),
@@ -152,13 +152,13 @@ fn static_pods_end() {
     let kubectl = node.kubectl();
     for (name, phase) in [("good", "Succeeded"), ("bad", "Failed")] {
         let pod = format!("pod/{name}-node-1");
-        eventually("the mirror", || kubectl.get(&pod).is_some());
+        eventually("the mirror Pod", || kubectl.get(&pod).is_some());
         kubectl.wait_value(&pod, "/status/phase", &json!(phase));
-        // A mirror that is made again shows the same end: nothing runs twice.
+        // A recreated mirror Pod shows the same end, because the Pod does not run twice.
         let id = kubectl.value(&pod, "/status/containerStatuses/0/containerID");
         let uid = kubectl.value(&pod, "/metadata/uid");
         kubectl.run(&format!("delete {pod} --timeout=30s")).ok();
-        eventually("another mirror", || kubectl.get(&pod).is_some_and(|p| p["metadata"]["uid"] != uid));
+        eventually("another mirror Pod", || kubectl.get(&pod).is_some_and(|p| p["metadata"]["uid"] != uid));
         kubectl.wait_value(&pod, "/status/phase", &json!(phase));
         assert_eq!(kubectl.value(&pod, "/status/containerStatuses/0/containerID"), id);
         node.remove(&format!("{name}.json"));
@@ -166,7 +166,7 @@ fn static_pods_end() {
     }
 }
 
-fn references_are_refused() {
+fn manifest_with_api_references_is_refused() {
     let mut secret = manifest("secret", "Always", "sleep 1000");
     secret["spec"]["volumes"] = json!([{"name": "v", "secret": {"secretName": "s"}}]);
     let node = Node::new(&[("secret.json", secret), ("good.json", manifest("good", "Always", &forever("here")))]);

@@ -1,19 +1,19 @@
-//! Stop signals, of images and of Pods (KEP-4960), on real containers: the exit code says which one came.
+//! Stop signals of images and Pods (KEP-4960). The exit code tells which signal arrived.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl};
 
-pub(crate) const TESTS: &[Alone] = &[
-    ("the signal of the Pod stops a container, else that of its image", signals_of_pod_and_image),
-    ("a stop signal that is ignored is followed by SIGKILL and comes once", an_ignored_signal),
-    ("without its feature a stop signal is dropped and the image's counts", without_the_feature),
+pub(crate) const TESTS: &[OwnCluster] = &[
+    ("stopSignal of the Pod overrides that of its image", pod_stop_signal_overrides_image),
+    ("an ignored stop signal is sent once and followed by SIGKILL", ignored_stop_signal_is_followed_by_sigkill),
+    ("without its feature gate stopSignal is dropped", stop_signal_is_dropped_without_feature_gate),
 ];
 
 const GATE: [&str; 2] = ["--feature-gates", "ContainerStopSignals=true"];
 /// An image with a `STOPSIGNAL`.
 const WITH_SIGNAL: &str = "docker.io/library/stop-signal:1";
-/// Exit codes by signal.
+/// Script that exits with a code per signal.
 const TRAPS: &str = "trap 'exit 3' TERM; trap 'exit 4' USR1; trap 'exit 5' USR2; trap 'exit 6' 37; touch /ready; while :; do sleep 0.05; done";
 
 fn cluster(args: &[&str]) -> Cluster {
@@ -26,7 +26,7 @@ fn cluster(args: &[&str]) -> Cluster {
     cluster
 }
 
-/// The finalizer keeps the object until its end was looked at.
+/// Returns a Pod with a finalizer, which keeps the object until its end has been checked.
 fn pod(name: &str, image: &str, signal: Option<&str>, script: &str) -> Value {
     let ready = json!({"exec": {"command": ["test", "-e", "/ready"]}, "periodSeconds": 1});
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "finalizers": ["example.com/look"]},
@@ -44,14 +44,14 @@ fn start(kubectl: &Kubectl, pod: &Value) {
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
 }
 
-/// The exit code, and the signal that the status showed.
+/// Returns the exit code, and the stop signal in the status.
 fn end(kubectl: &Kubectl, name: &str) -> (Value, Value) {
     let shown = kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0/stopSignal");
     kubectl.run(&format!("delete pod {name} --wait=false")).ok();
-    (buried(kubectl, name), shown)
+    (remove_finalizer(kubectl, name), shown)
 }
 
-fn buried(kubectl: &Kubectl, name: &str) -> Value {
+fn remove_finalizer(kubectl: &Kubectl, name: &str) -> Value {
     let pod = format!("pod/{name}");
     kubectl.wait_value(&pod, "/status/phase", &json!("Failed"));
     let code = kubectl.value(&pod, "/status/containerStatuses/0/state/terminated/exitCode");
@@ -60,7 +60,7 @@ fn buried(kubectl: &Kubectl, name: &str) -> Value {
     code
 }
 
-fn signals_of_pod_and_image() {
+fn pod_stop_signal_overrides_image() {
     let cluster = cluster(&GATE);
     let kubectl = cluster.kubectl_in("default");
     let cases = [
@@ -76,21 +76,21 @@ fn signals_of_pod_and_image() {
     }
 }
 
-fn an_ignored_signal() {
+fn ignored_stop_signal_is_followed_by_sigkill() {
     let cluster = cluster(&GATE);
     let kubectl = cluster.kubectl_in("default");
     let script = "trap 'echo signal' USR1; trap 'exit 3' TERM; touch /ready; while :; do sleep 0.05; done";
     start(&kubectl, &pod("p", test_images::BUSYBOX, Some("SIGUSR1"), script));
     kubectl.run("delete pod p --wait=false --grace-period=600").ok();
-    tests::eventually("the signal to come", || kubectl.run("logs p").is_ok_and(|said| said.contains("signal")));
-    // A shorter grace takes effect at once, and sends no second signal.
+    tests::eventually("the signal to arrive", || kubectl.run("logs p").is_ok_and(|output| output.contains("signal")));
+    // A shorter grace period takes effect at once, and sends no second signal.
     kubectl.run("delete pod p --wait=false --grace-period=2").ok();
     kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
     assert_eq!(kubectl.run("logs p").ok().lines().filter(|l| *l == "signal").count(), 1);
-    assert_eq!(buried(&kubectl, "p"), json!(137));
+    assert_eq!(remove_finalizer(&kubectl, "p"), json!(137));
 }
 
-fn without_the_feature() {
+fn stop_signal_is_dropped_without_feature_gate() {
     let cluster = cluster(&[]);
     let kubectl = cluster.kubectl_in("default");
     start(&kubectl, &pod("p", WITH_SIGNAL, Some("SIGUSR1"), TRAPS));
@@ -99,5 +99,5 @@ fn without_the_feature() {
     let shown = kubectl.run("get pod p -o jsonpath={.status.containerStatuses[0].stopSignal}").ok();
     assert_eq!(shown, "");
     kubectl.run("delete pod p --wait=false").ok();
-    assert_eq!(buried(&kubectl, "p"), json!(5));
+    assert_eq!(remove_finalizer(&kubectl, "p"), json!(5));
 }

@@ -1,15 +1,15 @@
-//! A client that fills the store.
+//! The storage quota: a client that fills the store.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tests::{Cluster, Kubectl, wait_for};
 
-pub(crate) const TESTS: &[Alone] =
-    &[("a full store refuses clients, keeps the node going and recovers by itself", a_full_store_recovers)];
+pub(crate) const TESTS: &[OwnCluster] =
+    &[("a full store refuses clients, keeps the node running and recovers", full_store_refuses_writes_and_recovers)];
 
 const LIMIT: Duration = Duration::from_secs(90);
-/// A new cluster takes some 400 kB of it.
+/// Quota in bytes. A new cluster needs about 400 kB.
 const QUOTA: &str = "4000000";
 
 fn create(kubectl: &Kubectl, name: &str) -> tests::Outcome {
@@ -18,7 +18,7 @@ fn create(kubectl: &Kubectl, name: &str) -> tests::Outcome {
     kubectl.args(&["create", "-f", "-"], &map.to_string())
 }
 
-/// The value in the newest state of the cluster, until it is another than before.
+/// Waits until a value of an object changes.
 fn wait_for_change(kubectl: &Kubectl, object: &str, pointer: &str) {
     let before = kubectl.value(object, pointer);
     wait_for(&format!("{pointer} of {object} to change"), LIMIT, || match kubectl.value(object, pointer) {
@@ -27,7 +27,7 @@ fn wait_for_change(kubectl: &Kubectl, object: &str, pointer: &str) {
     });
 }
 
-fn a_full_store_recovers() {
+fn full_store_refuses_writes_and_recovers() {
     let cluster = Cluster::start(&["--node-name", "n", "--quota-backend-bytes", QUOTA]);
     let kubectl = cluster.kubectl_in("default");
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "Never",
@@ -49,7 +49,7 @@ fn a_full_store_recovers() {
         });
     };
     has_event("StoreQuotaExceeded");
-    // The node goes on: its Lease, and the status of its Pods.
+    // The node still updates its Lease and the status of its Pods.
     let node = cluster.kubectl_in("kube-node-lease");
     wait_for_change(&node, "lease/n", "/spec/renewTime");
     kubectl.run("exec p -- touch /end").ok();

@@ -1,4 +1,4 @@
-//! Streams into containers: exec, attach, cp and port-forward, with kubectl and with kube-rs.
+//! Streams: exec, attach, cp and port-forward with kubectl and kube-rs.
 
 use crate::Shared;
 use kube::{
@@ -16,20 +16,20 @@ use tests::{Cluster, Kubectl, wait_for};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("exec carries output, errors and exit codes", exec_carries_output_errors_and_exit_codes),
-    ("exec carries input until it ends, whole", exec_carries_input_until_it_ends),
-    ("exec ends with its command, whatever that left unread", exec_ends_with_its_command),
-    ("exec gives a terminal its size, and its new size", exec_gives_a_terminal_its_size),
-    ("exec names what is not there", exec_names_what_is_not_there),
-    ("attach joins the container's own process", attach_joins_the_containers_process),
-    ("kubectl run --rm -i ends with the container's exit code", run_ends_with_the_exit_code),
-    ("cp copies a file there and back, unchanged", cp_copies_there_and_back),
-    ("port-forward reaches a port on the Pod's loopback", port_forward_reaches_the_loopback),
-    ("port-forward tells that a port is closed", port_forward_tells_of_a_closed_port),
+    ("exec carries stdout, stderr and exit codes", exec_carries_stdout_stderr_and_exit_codes),
+    ("exec carries all of stdin until EOF", exec_carries_stdin_until_eof),
+    ("exec ends with its command despite unread stdin", exec_ends_with_its_command),
+    ("exec sets and resizes the terminal", exec_sets_and_resizes_terminal),
+    ("exec names a missing Pod, container or command", exec_names_missing_target),
+    ("attach connects to the container's process", attach_connects_to_container_process),
+    ("kubectl run --rm -i exits with the container's exit code", run_exits_with_container_exit_code),
+    ("cp copies a file in both directions unchanged", cp_copies_in_both_directions),
+    ("port-forward reaches a port on the Pod's loopback", port_forward_reaches_pod_loopback),
+    ("port-forward reports a closed port", port_forward_reports_closed_port),
     ("kube-rs executes, writes, and forwards ports", kube_rs_executes_and_forwards),
 ];
 
-/// Repeats its input, and serves a greeting on a port of its loopback only.
+/// Script that echoes its input, and serves a greeting on a port of loopback only.
 const SCRIPT: &str = "mkdir -p /www; echo greetings > /www/index.html; httpd -p 127.0.0.1:8080 -h /www; \
                       while read line; do echo got $line; done; sleep 100000 & wait";
 
@@ -45,13 +45,13 @@ fn ready(cluster: &Cluster) -> Kubectl {
     kubectl
 }
 
-/// Over WebSockets, and over SPDY as older clients do.
+/// Returns kubectl with WebSockets, and with SPDY like older clients.
 fn both_ways(cluster: &Cluster) -> [Kubectl; 2] {
     let kubectl = ready(cluster);
     [kubectl.without_websockets(), kubectl]
 }
 
-fn exec_carries_output_errors_and_exit_codes(cluster: &Cluster) {
+fn exec_carries_stdout_stderr_and_exit_codes(cluster: &Cluster) {
     both_ways(cluster).iter().for_each(carries_output_errors_and_exit_codes);
 }
 
@@ -62,7 +62,7 @@ fn carries_output_errors_and_exit_codes(kubectl: &Kubectl) {
     assert!(outcome.stderr.starts_with("err\n") && outcome.stderr.contains("exit code 42"), "{}", outcome.stderr);
 }
 
-fn exec_carries_input_until_it_ends(cluster: &Cluster) {
+fn exec_carries_stdin_until_eof(cluster: &Cluster) {
     let large = "0123456789abcde\n".repeat(200_000);
     for kubectl in both_ways(cluster) {
         assert_eq!(kubectl.args(&["exec", "-i", "p", "--", "cat"], "one\ntwo\n").ok(), "one\ntwo\n");
@@ -71,7 +71,7 @@ fn exec_carries_input_until_it_ends(cluster: &Cluster) {
     }
 }
 
-/// containerd would wait until somebody reads what the command did not.
+/// containerd would wait until the unread input is consumed.
 fn exec_ends_with_its_command(cluster: &Cluster) {
     both_ways(cluster).iter().for_each(ends_with_its_command);
 }
@@ -84,7 +84,7 @@ fn ends_with_its_command(kubectl: &Kubectl) {
     }
     let outcome = kubectl.args(&["exec", "-i", "p", "--", "sh", "-c", "echo enough; exit 7"], &large);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (7, "enough\n"));
-    // Several at once, in one container: each ends, none takes away what another has yet to say.
+    // Several at once in one container: each ends, and none loses output of another.
     std::thread::scope(|all| {
         for size in (1..=6).map(|n| n * 100_000) {
             let (kubectl, large) = (&kubectl, &large);
@@ -96,7 +96,7 @@ fn ends_with_its_command(kubectl: &Kubectl) {
     });
 }
 
-fn exec_gives_a_terminal_its_size(cluster: &Cluster) {
+fn exec_sets_and_resizes_terminal(cluster: &Cluster) {
     both_ways(cluster).iter().for_each(gives_a_terminal_its_size);
 }
 
@@ -118,7 +118,7 @@ fn gives_a_terminal_its_size(kubectl: &Kubectl) {
     assert_eq!(output.status.code(), Some(5), "{text}");
 }
 
-fn exec_names_what_is_not_there(cluster: &Cluster) {
+fn exec_names_missing_target(cluster: &Cluster) {
     let kubectl = ready(cluster);
     let check = |line: &str, expected: &str| {
         let said = kubectl.run(line).failed();
@@ -142,12 +142,12 @@ fn exec_names_what_is_not_there(cluster: &Cluster) {
     }
 }
 
-fn attach_joins_the_containers_process(cluster: &Cluster) {
+fn attach_connects_to_container_process(cluster: &Cluster) {
     both_ways(cluster).iter().for_each(joins_the_containers_process);
 }
 
 fn joins_the_containers_process(kubectl: &Kubectl) {
-    let mut child = piped(kubectl.command(&["attach", "-i", "p"]));
+    let mut child = spawn_piped(kubectl.command(&["attach", "-i", "p"]));
     let mut output = BufReader::new(child.stdout.take().unwrap());
     child.stdin.as_mut().unwrap().write_all(b"a word\n").unwrap();
     let mut line = String::new();
@@ -155,11 +155,11 @@ fn joins_the_containers_process(kubectl: &Kubectl) {
     assert_eq!(line, "got a word\n");
     child.kill().unwrap();
     child.wait().unwrap();
-    // Another attachment finds the input still open, for stdinOnce is not set.
+    // Without stdinOnce the input is still open for another attach.
     assert!(kubectl.run("logs p").ok().contains("got a word"));
 }
 
-fn run_ends_with_the_exit_code(cluster: &Cluster) {
+fn run_exits_with_container_exit_code(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let args = ["run", "r", "--rm", "-i", "--restart=Never", "--image", test_images::BUSYBOX, "--", "sh", "-c"];
     let outcome = kubectl.args(&[&args[..], &["read line; echo got $line; exit 3"]].concat(), "a word\n");
@@ -171,7 +171,7 @@ fn run_ends_with_the_exit_code(cluster: &Cluster) {
     });
 }
 
-fn cp_copies_there_and_back(cluster: &Cluster) {
+fn cp_copies_in_both_directions(cluster: &Cluster) {
     let kubectl = ready(cluster);
     let dir = tempfile::tempdir().unwrap();
     let (there, back) = (dir.path().join("there"), dir.path().join("back"));
@@ -183,14 +183,15 @@ fn cp_copies_there_and_back(cluster: &Cluster) {
     assert!(std::fs::read(&back).unwrap() == bytes, "the copy differs");
 }
 
-pub(crate) fn piped(mut command: Command) -> Child {
+pub(crate) fn spawn_piped(mut command: Command) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("kubectl starts")
 }
 
-/// A `kubectl port-forward` and the local port it chose.
-pub(crate) fn forwarded(kubectl: &Kubectl, port: u16) -> (Child, u16) {
-    let mut child = piped(kubectl.command(&["port-forward", "pod/p", &format!(":{port}"), "--address", "127.0.0.1"]));
+/// Starts `kubectl port-forward` and returns the local port.
+pub(crate) fn start_port_forward(kubectl: &Kubectl, port: u16) -> (Child, u16) {
+    let mut child =
+        spawn_piped(kubectl.command(&["port-forward", "pod/p", &format!(":{port}"), "--address", "127.0.0.1"]));
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let local = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()).and_then(|p| p.parse().ok());
@@ -202,14 +203,14 @@ pub(crate) fn get(port: u16) -> String {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut text = String::new();
-    // A connection that is refused behind the tunnel may be reset.
+    // A connection that is refused in the Pod may be reset.
     let _ = stream.read_to_string(&mut text);
     text
 }
 
-fn port_forward_reaches_the_loopback(cluster: &Cluster) {
+fn port_forward_reaches_pod_loopback(cluster: &Cluster) {
     let kubectl = ready(cluster);
-    let (mut child, port) = forwarded(&kubectl, 8080);
+    let (mut child, port) = start_port_forward(&kubectl, 8080);
     std::thread::scope(|scope| {
         let many: Vec<_> = (0..20).map(|_| scope.spawn(|| get(port))).collect();
         for answer in many {
@@ -221,9 +222,9 @@ fn port_forward_reaches_the_loopback(cluster: &Cluster) {
     child.wait().unwrap();
 }
 
-fn port_forward_tells_of_a_closed_port(cluster: &Cluster) {
+fn port_forward_reports_closed_port(cluster: &Cluster) {
     let kubectl = ready(cluster);
-    let (mut child, port) = forwarded(&kubectl, 9999);
+    let (mut child, port) = start_port_forward(&kubectl, 9999);
     assert_eq!(get(port), "");
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();

@@ -1,23 +1,24 @@
-//! The end of a Pod, step by step (seeds 000 and 003, "Pod termination flow"), with kills in the middle.
+//! Pod termination (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-flow), with kills of
+//! Podium and containerd in between.
 
-use crate::{Alone, Shared};
+use crate::{OwnCluster, Shared};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tests::{Cluster, Kubectl, Process, eventually, wait_for};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a Pod that ends is shown as Terminating with its grace period", a_pod_is_terminating),
-    ("every process of a Pod ends with it, in a shared process namespace too", every_process_ends),
-    ("a Pod may come beside its namesake that was deleted by force", a_namesake_may_come),
+    ("a deleted Pod is shown as Terminating with its grace period", deleted_pod_is_terminating_with_grace_period),
+    ("all processes of a Pod end, in a shared process namespace too", all_processes_of_pod_end),
+    ("a Pod can be recreated after a forced deletion of the same name", same_name_pod_runs_after_forced_deletion),
 ];
-pub(crate) const ALONE: &[Alone] = &[
-    ("a grace period goes on when Podium is killed in it", grace_outlives_podium),
-    ("a grace period goes on when containerd is killed in it", grace_outlives_containerd),
+pub(crate) const ALONE: &[OwnCluster] = &[
+    ("a grace period continues through a SIGKILL of Podium", grace_period_survives_podium_sigkill),
+    ("a grace period continues through a SIGKILL of containerd", grace_period_survives_containerd_sigkill),
 ];
 
-/// Does not end at SIGTERM, and says that it came.
-const DEAF: &str = "trap 'echo term' TERM; echo ready; while :; do sleep 0.1; done";
+/// Script that ignores SIGTERM and logs it.
+const IGNORE_SIGTERM: &str = "trap 'echo term' TERM; echo ready; while :; do sleep 0.1; done";
 
 fn pod(name: &str, script: &str, spec: Value) -> Value {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [
@@ -26,23 +27,25 @@ fn pod(name: &str, script: &str, spec: Value) -> Value {
     pod
 }
 
-/// Creates it and waits for its first word: its traps are set then.
+/// Creates the Pod and waits for its first line, after which its traps are set.
 fn start(kubectl: &Kubectl, pod: &Value) {
     kubectl.apply(&pod.to_string());
     let name = pod["metadata"]["name"].as_str().unwrap();
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
-    eventually("its first word", || kubectl.run(&format!("logs {name} -c c")).is_ok_and(|said| said.contains("ready")));
+    eventually("the first line of the log", || {
+        kubectl.run(&format!("logs {name} -c c")).is_ok_and(|output| output.contains("ready"))
+    });
 }
 
 fn processes(marker: &str) -> usize {
     Process::all().filter(|process| process.command().contains(marker)).count()
 }
 
-fn a_pod_is_terminating(cluster: &Cluster) {
+fn deleted_pod_is_terminating_with_grace_period(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    start(&kubectl, &pod("p", DEAF, json!({"terminationGracePeriodSeconds": 40})));
+    start(&kubectl, &pod("p", IGNORE_SIGTERM, json!({"terminationGracePeriodSeconds": 40})));
     kubectl.run("delete pod p --wait=false").ok();
-    eventually("the stop signal", || kubectl.run("logs p").is_ok_and(|said| said.contains("term")));
+    eventually("the stop signal", || kubectl.run("logs p").is_ok_and(|output| output.contains("term")));
     let described = kubectl.run("describe pod p").ok();
     let words = ["Terminating (lasts", "Termination Grace Period:  40s", "Stopping container c"];
     assert!(words.iter().all(|w| described.contains(w)), "{described}");
@@ -55,11 +58,11 @@ fn a_pod_is_terminating(cluster: &Cluster) {
     kubectl.run("delete pod p --grace-period=1 --timeout=30s").ok();
 }
 
-fn every_process_ends(cluster: &Cluster) {
+fn all_processes_of_pod_end(cluster: &Cluster) {
     for share in [false, true] {
         let kubectl = cluster.kubectl();
         let marker = format!("left-behind-{share}");
-        // The main process goes at once and leaves a child that hears nothing.
+        // The main process exits at once and leaves a child that ignores signals.
         let script = format!(
             "setsid sh -c \"trap '' TERM HUP; while :; do sleep 0.1; done # {marker}\" & trap 'exit 0' TERM; echo ready; while :; do sleep 0.1; done"
         );
@@ -73,16 +76,16 @@ fn every_process_ends(cluster: &Cluster) {
     }
 }
 
-fn a_namesake_may_come(cluster: &Cluster) {
+fn same_name_pod_runs_after_forced_deletion(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let deaf = format!("{DEAF} # namesake-{}", kubectl.namespace());
-    start(&kubectl, &pod("p", &deaf, json!({})));
+    let ignoring = format!("{IGNORE_SIGTERM} # namesake-{}", kubectl.namespace());
+    start(&kubectl, &pod("p", &ignoring, json!({})));
     let uid = kubectl.value("pod/p", "/metadata/uid");
     kubectl.run("delete pod p --grace-period=0 --force").ok();
-    // The API has forgotten it at once; on the node it has a moment to end.
+    // The API object is removed at once; on the node the Pod may still terminate.
     start(&kubectl, &pod("p", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.1; done", json!({})));
     assert_ne!(kubectl.value("pod/p", "/metadata/uid"), uid);
-    wait_for("the first one to end", Duration::from_secs(20), || match processes(&deaf) {
+    wait_for("the first Pod to end", Duration::from_secs(20), || match processes(&ignoring) {
         0 => Ok(()),
         n => Err(format!("{n} processes")),
     });
@@ -92,35 +95,35 @@ fn a_namesake_may_come(cluster: &Cluster) {
 
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Deletes the Pod, and gives when that was, once the stop signal came.
-fn ending(kubectl: &Kubectl) -> Instant {
-    start(kubectl, &pod("p", DEAF, json!({"terminationGracePeriodSeconds": GRACE.as_secs()})));
+/// Deletes the Pod, waits for the stop signal, and returns the time of the deletion.
+fn begin_deletion(kubectl: &Kubectl) -> Instant {
+    start(kubectl, &pod("p", IGNORE_SIGTERM, json!({"terminationGracePeriodSeconds": GRACE.as_secs()})));
     let begin = Instant::now();
     kubectl.run("delete pod p --wait=false").ok();
-    eventually("the stop signal", || kubectl.run("logs p").is_ok_and(|said| said.contains("term")));
+    eventually("the stop signal", || kubectl.run("logs p").is_ok_and(|output| output.contains("term")));
     begin
 }
 
 #[track_caller]
-fn ends_in_time(kubectl: &Kubectl, begin: Instant) {
+fn check_grace_period(kubectl: &Kubectl, begin: Instant) {
     kubectl.run("wait --for=delete --timeout=60s pod/p").ok();
     let took = begin.elapsed();
-    assert!(took >= GRACE, "it was killed after {took:?}, before its grace was over");
+    assert!(took >= GRACE, "killed after {took:?}, before the end of the grace period");
     assert!(took < GRACE + Duration::from_secs(30), "{took:?}");
 }
 
-fn grace_outlives_podium() {
+fn grace_period_survives_podium_sigkill() {
     let mut cluster = Cluster::start(&[]);
-    let begin = ending(&cluster.kubectl_in("default"));
-    cluster.kill(Signal::SIGKILL);
-    cluster.up();
-    ends_in_time(&cluster.kubectl_in("default"), begin);
+    let begin = begin_deletion(&cluster.kubectl_in("default"));
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_podium();
+    check_grace_period(&cluster.kubectl_in("default"), begin);
 }
 
-fn grace_outlives_containerd() {
+fn grace_period_survives_containerd_sigkill() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
-    let begin = ending(&kubectl);
+    let begin = begin_deletion(&kubectl);
     nix::sys::signal::kill(cluster.containerd(), Signal::SIGKILL).expect("containerd runs");
-    ends_in_time(&kubectl, begin);
+    check_grace_period(&kubectl, begin);
 }

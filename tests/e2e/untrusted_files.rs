@@ -1,6 +1,6 @@
-//! Files that containers write are no way to exhaust Podium's memory, to stop it, or to read the node's files.
+//! Files that containers write cannot exhaust Podium's memory, block it, or expose the node's files.
 
-use crate::Alone;
+use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::{
     fs::{self, File, OpenOptions},
@@ -8,20 +8,20 @@ use std::{
     os::unix::fs::symlink,
     path::PathBuf,
 };
-use tests::{Cluster, Kubectl, Setup, eventually};
+use tests::{Cluster, ClusterBuilder, Kubectl, eventually};
 
-pub(crate) const ALONE: &[Alone] = &[
-    ("an enormous termination message costs Podium no memory", an_enormous_message),
-    ("a message from an enormous log costs Podium no memory", an_enormous_log),
-    ("the last line of an enormous log costs Podium no memory", the_tail_of_an_enormous_log),
-    ("a termination message that is a link or a FIFO is not read", a_replaced_message),
+pub(crate) const ALONE: &[OwnCluster] = &[
+    ("a huge termination message does not grow Podium's memory", huge_termination_message_uses_no_memory),
+    ("a message from a huge log does not grow Podium's memory", message_from_huge_log_uses_no_memory),
+    ("tailing a huge log does not grow Podium's memory", tail_of_huge_log_uses_no_memory),
+    ("a termination message that is a symlink or a FIFO is not read", symlink_or_fifo_termination_message_is_not_read),
 ];
 
-const ENORMOUS: u64 = 1 << 30;
-/// Podium may need this much more memory, in bytes: far less than the file, far more than a debug build's noise.
-const ALLOWANCE: u64 = 200 << 20;
+const HUGE_SIZE: u64 = 1 << 30;
+/// Allowed growth of Podium's memory in bytes: far less than the file, far more than the variance of a debug build.
+const MAX_GROWTH: u64 = 200 << 20;
 
-/// Podium's peak of resident memory, in bytes.
+/// Returns Podium's peak resident memory, in bytes.
 fn peak_memory(cluster: &Cluster) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", cluster.pid())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -31,10 +31,10 @@ fn peak_memory(cluster: &Cluster) -> u64 {
 #[track_caller]
 fn assert_peak_since(cluster: &Cluster, before: u64) {
     let rise = peak_memory(cluster).saturating_sub(before);
-    assert!(rise < ALLOWANCE, "Podium's memory has risen by {} MiB", rise >> 20);
+    assert!(rise < MAX_GROWTH, "Podium's memory has risen by {} MiB", rise >> 20);
 }
 
-/// A Pod that the Pod Security Standard `restricted` allows.
+/// Returns a Pod that the Pod Security Standard `restricted` allows.
 fn pod(script: &str, policy: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
         "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
@@ -46,51 +46,51 @@ fn pod(script: &str, policy: &str) -> Value {
 
 fn message(kubectl: &Kubectl) -> String {
     let terminated = "/status/containerStatuses/0/state/terminated";
-    eventually("the end", || kubectl.value("pod/p", terminated).is_object());
+    eventually("the container to terminate", || kubectl.value("pod/p", terminated).is_object());
     kubectl.value("pod/p", &format!("{terminated}/message")).as_str().unwrap_or_default().to_owned()
 }
 
-fn an_enormous_message() {
+fn huge_termination_message_uses_no_memory() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl();
     let before = peak_memory(&cluster);
-    let sparse = format!("dd if=/dev/null of=/dev/termination-log bs=1 seek={ENORMOUS} count=0");
+    let sparse = format!("dd if=/dev/null of=/dev/termination-log bs=1 seek={HUGE_SIZE} count=0");
     let end = "yes | tr -d '\\n' | head -c 5000 >> /dev/termination-log; printf end >> /dev/termination-log";
     kubectl.apply(&pod(&format!("{sparse}; {end}"), "File").to_string());
     assert_eq!(message(&kubectl), format!("{}end", "y".repeat(4093)));
     let uid = kubectl.value("pod/p", "/metadata/uid");
     let size = fs::metadata(message_file(&cluster, uid.as_str().unwrap())).unwrap().len();
-    assert!(size > ENORMOUS, "the attack was played: {size}");
+    assert!(size > HUGE_SIZE, "the file must be large: {size}");
     assert_peak_since(&cluster, before);
 }
 
-/// Runs until `/tmp/go` is there.
+/// Script that waits until `/tmp/go` exists.
 const WAITS: &str = "echo ready; while [ ! -e /tmp/go ]; do sleep 0.1; done";
 
 fn start_waiting(kubectl: &Kubectl, pod: &Value) {
     kubectl.apply(&pod.to_string());
-    eventually("its first line", || kubectl.run("logs p").is_ok_and(|said| said.contains("ready")));
+    eventually("the first line of the log", || kubectl.run("logs p").is_ok_and(|output| output.contains("ready")));
 }
 
-/// Starts a Pod that waits, does `meanwhile` with its UID, and lets it go on.
+/// Starts a waiting Pod, calls `meanwhile` with its UID, and lets the Pod continue.
 fn start(kubectl: &Kubectl, pod: &Value, meanwhile: impl FnOnce(&str)) {
     start_waiting(kubectl, pod);
     meanwhile(kubectl.value("pod/p", "/metadata/uid").as_str().unwrap());
     kubectl.args(&["exec", "p", "--", "touch", "/tmp/go"], "").ok();
 }
 
-/// A cluster that does not rotate the logs of these tests.
+/// Starts a cluster that does not rotate the logs of these tests.
 fn without_rotation() -> Cluster {
-    Setup::default().kubelet(json!({"containerLogMaxSize": "10Gi"})).start()
+    ClusterBuilder::default().kubelet_config(json!({"containerLogMaxSize": "10Gi"})).start()
 }
 
-/// Opens the log of the container, to write at its end as the runtime does.
+/// Opens the log of the container for appending, as the runtime does.
 fn open_log(cluster: &Cluster, kubectl: &Kubectl, uid: &str) -> File {
     let log = format!("kubelet/logs/{}_p_{uid}/c/0.log", kubectl.namespace());
     OpenOptions::new().append(true).open(cluster.data_dir().join(log)).unwrap()
 }
 
-fn the_tail_of_an_enormous_log() {
+fn tail_of_huge_log_uses_no_memory() {
     let cluster = without_rotation();
     let kubectl = cluster.kubectl();
     let before = peak_memory(&cluster);
@@ -99,7 +99,7 @@ fn the_tail_of_an_enormous_log() {
     let mut log = open_log(&cluster, &kubectl, uid.as_str().unwrap());
     let line = |text: &str| format!("2026-01-01T00:00:00.000000000Z stdout F {text}\n");
     let lines = line(&"x".repeat(1000)).repeat(1000);
-    while log.metadata().unwrap().len() < 2 * ALLOWANCE {
+    while log.metadata().unwrap().len() < 2 * MAX_GROWTH {
         log.write_all(lines.as_bytes()).unwrap();
     }
     log.write_all(line("last").as_bytes()).unwrap();
@@ -108,15 +108,15 @@ fn the_tail_of_an_enormous_log() {
     assert_peak_since(&cluster, before);
 }
 
-fn an_enormous_log() {
+fn message_from_huge_log_uses_no_memory() {
     let cluster = without_rotation();
     let kubectl = cluster.kubectl();
     let before = peak_memory(&cluster);
     let waits = pod(&format!("{WAITS}; echo last; exit 1"), "FallbackToLogsOnError");
     start(&kubectl, &waits, |uid| {
-        open_log(&cluster, &kubectl, uid).set_len(ENORMOUS).unwrap();
+        open_log(&cluster, &kubectl, uid).set_len(HUGE_SIZE).unwrap();
     });
-    // The zeros of the hole are the beginning of the last line for the reader, which is not one of the CRI's.
+    // The zeros of the hole are part of the last line, which makes it an invalid CRI log line.
     assert!(message(&kubectl).ends_with("last\n"), "{}", message(&kubectl));
     assert_peak_since(&cluster, before);
 }
@@ -125,7 +125,7 @@ fn message_file(cluster: &Cluster, uid: &str) -> PathBuf {
     cluster.data_dir().join(format!("kubelet/pods/{uid}/containers/c/0.termination"))
 }
 
-fn a_replaced_message() {
+fn symlink_or_fifo_termination_message_is_not_read() {
     let cluster = Cluster::start(&[]);
     let link: fn(&PathBuf) = |file| symlink("/etc/hostname", file).unwrap();
     let fifo: fn(&PathBuf) = |file| nix::unistd::mkfifo(file, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();

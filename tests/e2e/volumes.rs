@@ -1,14 +1,14 @@
-//! Volumes, names and resolvers of Pods, as their containers see them.
+//! Updates of volumes, subPaths, and DNS configuration of Pods.
 
 use crate::Shared;
 use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a running Pod sees ConfigMaps, Secrets and its labels change", volumes_follow),
-    ("a link in a volume leads no subPath out of it", no_link_leads_out),
-    ("a container waits for the variables of its subPathExpr to have values", sub_paths_need_values),
-    ("a Pod has the resolvers, host name and hosts file of its spec", names_and_resolvers),
+    ("volumes follow changes of ConfigMaps, Secrets and labels", volumes_follow_api_changes),
+    ("a symlink cannot lead a subPath out of its volume", symlink_cannot_escape_sub_path),
+    ("a container waits for the variables of its subPathExpr", sub_path_expr_waits_for_variables),
+    ("dnsConfig, hostname and hostAliases are written to /etc", dns_config_hostname_and_host_aliases_are_written),
 ];
 
 fn run(kubectl: &Kubectl, spec: &Value, container: &Value) {
@@ -21,7 +21,7 @@ fn run(kubectl: &Kubectl, spec: &Value, container: &Value) {
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
 }
 
-fn volumes_follow(cluster: &Cluster) {
+fn volumes_follow_api_changes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let apply = |text: &str| {
         let config_map =
@@ -41,15 +41,15 @@ fn volumes_follow(cluster: &Cluster) {
     assert_eq!(read(), "oneoneoneone");
     let mounts = kubectl.args(&["exec", "p", "--", "cat", "/proc/mounts"], "").ok();
     for secret in ["/all", "/var/run/secrets/kubernetes.io/serviceaccount"] {
-        assert!(mounts.contains(&format!("tmpfs {secret} tmpfs ro")), "what may be secret is on a disk: {mounts}");
+        assert!(mounts.contains(&format!("tmpfs {secret} tmpfs ro")), "a Secret must not be on disk: {mounts}");
     }
     apply("two");
     kubectl.run("label pod p app=two --overwrite").ok();
-    // What is mounted with subPath stays as it was, as upstream's documentation says.
-    eventually("the files to follow", || read() == "twotwotwoone");
+    // A subPath mount is not updated, as upstream documents.
+    eventually("the files to be updated", || read() == "twotwotwoone");
 }
 
-fn no_link_leads_out(cluster: &Cluster) {
+fn symlink_cannot_escape_sub_path(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mount = |name: &str, script: &str, sub: Value| {
         json!({"name": name, "image": test_images::BUSYBOX,
@@ -67,7 +67,7 @@ fn no_link_leads_out(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", "/status/initContainerStatuses/1/state/terminated/exitCode"), json!(0));
 }
 
-fn sub_paths_need_values(cluster: &Cluster) {
+fn sub_path_expr_waits_for_variables(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let dir = json!({"name": "DIR", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['dir']"}}});
     let mounts =
@@ -85,7 +85,7 @@ fn sub_paths_need_values(cluster: &Cluster) {
     assert_eq!(kubectl.args(&["exec", "p", "--", "sh", "-c", script], "").ok(), "x\n");
 }
 
-fn names_and_resolvers(cluster: &Cluster) {
+fn dns_config_hostname_and_host_aliases_are_written(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({
         "hostname": "h", "hostAliases": [{"ip": "192.0.2.9", "hostnames": ["a", "b"]}], "dnsPolicy": "None",

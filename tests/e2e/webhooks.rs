@@ -1,4 +1,4 @@
-//! Who is asked about writes: webhooks on the node and in a Pod (`tests/src/bin/hooked.rs`), and policies.
+//! Admission and conversion webhooks on the node and in a Pod (`tests/src/bin/webhook_server.rs`), and ValidatingAdmissionPolicies.
 
 use crate::Shared;
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -10,25 +10,25 @@ use std::{
 use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
-    ("a webhook changes what kubectl writes, and another refuses it", webhooks_by_url),
-    ("a Pod behind a Service admits and converts what kubectl writes", webhooks_in_a_pod),
-    ("a policy refuses what kubectl writes, where it is bound", a_policy_refuses),
+    ("webhooks by URL mutate and reject what kubectl writes", webhooks_by_url_mutate_and_reject),
+    ("a webhook behind a Service admits and converts what kubectl writes", webhook_behind_service_admits_and_converts),
+    ("a bound ValidatingAdmissionPolicy refuses what kubectl writes", validating_admission_policy_refuses),
 ];
 
-/// A certificate that stands for itself, and its key, in PEM.
+/// Returns a self-signed certificate and its key in PEM.
 fn certificate(names: &[String]) -> (String, String) {
     let made = rcgen::generate_simple_self_signed(names).unwrap();
     (made.cert.pem(), made.signing_key.serialize_pem())
 }
 
-/// A webhook on this machine.
-struct Hook {
+/// A webhook server on this machine.
+struct WebhookServer {
     process: Child,
     port: u16,
     certificate: String,
 }
 
-impl Hook {
+impl WebhookServer {
     fn new() -> Self {
         let (certificate, key) = certificate(&["127.0.0.1".to_owned()]);
         let dir = tempfile::tempdir().unwrap();
@@ -36,7 +36,7 @@ impl Hook {
             std::fs::write(dir.path().join(name), text).unwrap();
             dir.path().join(name)
         });
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hooked"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_webhook_server"));
         let mut process = command.arg("127.0.0.1:0").args(files).stdout(Stdio::piped()).spawn().unwrap();
         let mut port = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut port).unwrap();
@@ -48,14 +48,14 @@ impl Hook {
     }
 }
 
-impl Drop for Hook {
+impl Drop for WebhookServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// A configuration with one webhook, for ConfigMaps of the namespace of the test.
+/// Returns a configuration with one webhook for ConfigMaps in the test's namespace.
 fn configuration(kubectl: &Kubectl, kind: &str, config: &Value) -> Value {
     let namespace = kubectl.namespace();
     json!({
@@ -74,7 +74,7 @@ fn config_map(name: &str, labels: &Value) -> String {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}}).to_string()
 }
 
-/// What two webhooks make of ConfigMaps.
+/// Checks the effect of a mutating and a validating webhook on ConfigMaps.
 fn check(kubectl: &Kubectl) {
     let made = kubectl.args(&["create", "-f", "-"], &config_map("good", &json!({})));
     made.ok();
@@ -91,8 +91,8 @@ fn check(kubectl: &Kubectl) {
     assert!(dry.ok().contains("hooked: \"yes\""));
 }
 
-fn webhooks_by_url(cluster: &Cluster) {
-    let (kubectl, hook) = (cluster.kubectl(), Hook::new());
+fn webhooks_by_url_mutate_and_reject(cluster: &Cluster) {
+    let (kubectl, hook) = (cluster.kubectl(), WebhookServer::new());
     kubectl.apply(&configuration(&kubectl, "Mutating", &hook.config("/change")).to_string());
     kubectl.apply(&configuration(&kubectl, "Validating", &hook.config("/check")).to_string());
     check(&kubectl);
@@ -107,21 +107,24 @@ fn webhooks_by_url(cluster: &Cluster) {
     kubectl.args(&["create", "-f", "-"], &config_map("late", &json!({}))).ok();
 }
 
-fn webhooks_in_a_pod(cluster: &Cluster) {
+fn webhook_behind_service_admits_and_converts(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
     let (certificate, key) = certificate(&[format!("hook.{namespace}.svc")]);
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hook"}, "type": "kubernetes.io/tls",
         "stringData": {"tls.crt": certificate, "tls.key": key}});
     kubectl.apply(&secret.to_string());
-    let of_the_node =
-        [("server", env!("CARGO_BIN_EXE_hooked"), "/hooked"), ("lib", "/lib", "/lib"), ("lib64", "/lib64", "/lib64")];
+    let of_the_node = [
+        ("server", env!("CARGO_BIN_EXE_webhook_server"), "/webhook-server"),
+        ("lib", "/lib", "/lib"),
+        ("lib64", "/lib64", "/lib64"),
+    ];
     let mut mounts = of_the_node.map(|(name, _, at)| json!({"name": name, "mountPath": at, "readOnly": true})).to_vec();
     let mut volumes = of_the_node.map(|(name, from, _)| json!({"name": name, "hostPath": {"path": from}})).to_vec();
     mounts.push(json!({"name": "tls", "mountPath": "/tls"}));
     volumes.push(json!({"name": "tls", "secret": {"secretName": "hook"}}));
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "volumeMounts": mounts,
-        "command": ["/hooked", "0.0.0.0:9443", "/tls/tls.crt", "/tls/tls.key"],
+        "command": ["/webhook-server", "0.0.0.0:9443", "/tls/tls.crt", "/tls/tls.key"],
         "ports": [{"name": "https", "containerPort": 9443}],
         "readinessProbe": {"tcpSocket": {"port": "https"}, "periodSeconds": 1}});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "hook", "labels": {"app": "hook"}},
@@ -132,20 +135,20 @@ fn webhooks_in_a_pod(cluster: &Cluster) {
     kubectl.apply(&service.to_string());
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/hook").ok();
     let at = |path: &str| json!({"service": {"name": "hook", "namespace": namespace, "path": path}, "caBundle": STANDARD.encode(&certificate)});
-    eventually("the Service has an endpoint", || {
-        kubectl.run("get endpointslices -o yaml").is_ok_and(|said| said.contains("port: 9443"))
+    eventually("the Service to have an endpoint", || {
+        kubectl.run("get endpointslices -o yaml").is_ok_and(|output| output.contains("port: 9443"))
     });
     kubectl.apply(&configuration(&kubectl, "Mutating", &at("/change")).to_string());
     kubectl.apply(&configuration(&kubectl, "Validating", &at("/check")).to_string());
     check(&kubectl);
-    converts(&kubectl, &at("/convert"));
+    check_conversion(&kubectl, &at("/convert"));
     for kind in ["mutating", "validating"] {
         kubectl.run(&format!("delete {kind}webhookconfiguration {namespace}")).ok();
     }
 }
 
-/// A kind with two versions, of which the webhook makes one from the other.
-fn converts(kubectl: &Kubectl, config: &Value) {
+/// Checks conversion between two versions of a kind.
+fn check_conversion(kubectl: &Kubectl, config: &Value) {
     let version = |name: &str, field: &str, stored: bool| {
         let spec = json!({"type": "object", "properties": {field: {"type": "string"}}});
         json!({"name": name, "served": true, "storage": stored,
@@ -172,7 +175,7 @@ fn converts(kubectl: &Kubectl, config: &Value) {
     kubectl.run("delete crd timers.converted.example.com").ok();
 }
 
-fn a_policy_refuses(cluster: &Cluster) {
+fn validating_admission_policy_refuses(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
     let group = "admissionregistration.k8s.io/v1";

@@ -1,9 +1,9 @@
-//! A workload as tests want it: its Pods carry `app: NAME`, sleep, and end at once.
+//! Workloads of `apps/v1` for tests: their Pods have the label `app: NAME`, sleep, and end without a grace period.
 
 use serde_json::{Value, json};
 use tests::Kubectl;
 
-/// Applies an object of `apps/v1` with these fields of its spec and of its container; the last of several counts.
+/// Applies an object of `apps/v1` with these fields of its spec and container. A later field overrides an earlier one.
 pub(crate) fn apply(kubectl: &Kubectl, kind: &str, name: &str, specs: &[&Value], container: &Value) {
     let labels = json!({"app": name});
     let mut all = json!({"selector": {"matchLabels": labels}, "template": {

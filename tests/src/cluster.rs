@@ -1,6 +1,6 @@
-//! A Podium of a test's own: its data directory, its port, its containers; all gone when the test ends.
+//! A cluster for tests: a `podium up` process with its own data directory, port and containers, removed on drop.
 
-use crate::{Kubectl, Process, Setup, setup, wait_for};
+use crate::{ClusterBuilder, Kubectl, Process, cluster_builder, wait_for};
 use nix::{sys::signal::Signal, unistd::Pid};
 use serde_json::Value;
 use std::{
@@ -12,27 +12,27 @@ use std::{
     time::Duration,
 };
 
-/// How long a cluster may take to come up on a machine that compiles beside it.
-const BOOT_LIMIT: Duration = Duration::from_secs(60);
+/// Boot timeout. It allows for a machine that compiles at the same time.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 
 thread_local! {
-    /// The namespaces of the tests that this thread ran, until they are removed.
-    static MADE: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    /// Namespaces that tests on this thread created and that are not deleted yet.
+    static NAMESPACES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A running `podium up`.
 #[derive(Debug)]
 pub struct Cluster {
     child: Option<Child>,
-    setup: Setup,
+    builder: ClusterBuilder,
     dir: tempfile::TempDir,
     namespaces: AtomicU32,
 }
 
-/// The binary under test; `cargo xtask test` builds it.
+/// Returns the path of the binary under test, which `cargo xtask test` builds.
 ///
 /// # Panics
-/// When it was not built.
+/// When the binary is not built.
 #[must_use]
 pub fn podium_binary() -> PathBuf {
     let mut dir = std::env::current_exe().expect("this test has a path");
@@ -46,44 +46,44 @@ pub fn podium_binary() -> PathBuf {
 }
 
 impl Cluster {
-    /// Boots a cluster with a busybox image and waits until its node is Ready.
+    /// Starts a cluster with a busybox image and waits until its node is Ready.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// When the cluster does not become ready in time.
     #[must_use]
     pub fn start(args: &[&str]) -> Self {
-        Setup::default().args(args).start()
+        ClusterBuilder::default().args(args).start()
     }
 
-    pub(crate) fn boot_first(setup: Setup) -> Self {
+    pub(crate) fn create(builder: ClusterBuilder) -> Self {
         let dir = tempfile::Builder::new().prefix("podium-e2e-").tempdir().expect("a temporary directory");
-        let images = setup.images;
-        let mut cluster = Self { child: None, setup, dir, namespaces: AtomicU32::new(0) };
-        cluster.up();
+        let images = builder.images;
+        let mut cluster = Self { child: None, builder, dir, namespaces: AtomicU32::new(0) };
+        cluster.start_podium();
         if images {
             cluster.import_busybox();
         }
         cluster
     }
 
-    /// Gives the kubelet a configuration with these fields when Podium comes up the next time.
-    pub fn configure(&mut self, kubelet: Value) {
-        self.setup.kubelet = setup::configuration(kubelet);
+    /// Sets fields of the `KubeletConfiguration` for the next start of Podium.
+    pub fn set_kubelet_config(&mut self, kubelet: Value) {
+        self.builder.kubelet_config = cluster_builder::kubelet_configuration(kubelet);
     }
 
-    /// The data directory.
+    /// Returns the data directory.
     #[must_use]
     pub fn data_dir(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 
-    /// The administrator's kubeconfig.
+    /// Returns the path of the admin kubeconfig.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
         self.data_dir().join("admin.kubeconfig")
     }
 
-    /// What Podium has printed and logged so far.
+    /// Returns everything that Podium has printed and logged so far.
     #[must_use]
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log_file()).unwrap_or_default()
@@ -93,36 +93,36 @@ impl Cluster {
         self.dir.path().join("podium.log")
     }
 
-    /// Starts Podium (again) and waits until the node is Ready.
+    /// Starts or restarts Podium and waits until the node is Ready.
     ///
     /// # Panics
-    /// When it does not come up.
-    pub fn up(&mut self) {
-        self.boot("is Ready");
+    /// When the cluster does not become ready in time.
+    pub fn start_podium(&mut self) {
+        self.start_until("is Ready");
     }
 
-    /// Starts Podium again and waits only until the API serves.
+    /// Starts or restarts Podium and waits only until the API serves.
     ///
     /// # Panics
-    /// When it does not.
-    pub fn up_to_api(&mut self) {
-        self.boot("API serves");
+    /// When the API does not serve in time.
+    pub fn start_api(&mut self) {
+        self.start_until("API serves");
     }
 
-    fn boot(&mut self, until: &str) {
+    fn start_until(&mut self, text: &str) {
         let seen = self.log().len();
         let log = File::options().create(true).append(true).open(self.log_file()).expect("a log file");
         let mut command = Command::new(podium_binary());
         // JSON is YAML.
         let kubelet = self.dir.path().join("kubelet.yaml");
-        std::fs::write(&kubelet, self.setup.kubelet.to_string()).expect("a file");
+        std::fs::write(&kubelet, self.builder.kubelet_config.to_string()).expect("a file");
         command.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(self.data_dir());
-        command.arg("--kubelet-config").arg(kubelet).args(&self.setup.args).envs(self.setup.env.iter().cloned());
+        command.arg("--kubelet-config").arg(kubelet).args(&self.builder.args).envs(self.builder.env.iter().cloned());
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log file")).stderr(log);
         self.child = Some(command.spawn().expect("podium starts"));
-        wait_for(&format!("Podium to say {until:?}"), BOOT_LIMIT, || {
+        wait_for(&format!("Podium to log {text:?}"), BOOT_TIMEOUT, || {
             let log = self.log();
-            if log.get(seen..).is_some_and(|new| new.contains(until)) { Ok(()) } else { Err(log) }
+            if log.get(seen..).is_some_and(|new| new.contains(text)) { Ok(()) } else { Err(log) }
         });
     }
 
@@ -133,16 +133,16 @@ impl Cluster {
         self.import(&tar);
     }
 
-    /// `podium image import`.
+    /// Runs `podium image import`.
     ///
     /// # Panics
-    /// When it fails.
+    /// When the command fails.
     pub fn import(&self, tar: &Path) {
         let output = self.podium(&["image", "import", &tar.display().to_string()]).output().expect("podium starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// A podium command for this cluster's data directory.
+    /// Returns a `podium` command with this cluster's data directory.
     #[must_use]
     pub fn podium(&self, args: &[&str]) -> Command {
         let mut command = Command::new(podium_binary());
@@ -150,46 +150,46 @@ impl Cluster {
         command
     }
 
-    /// Podium's process.
+    /// Returns the process ID of Podium.
     ///
     /// # Panics
-    /// When it does not run.
+    /// When Podium is not running.
     #[must_use]
     pub fn pid(&self) -> Pid {
         let id = self.child.as_ref().expect("podium runs").id();
         Pid::from_raw(i32::try_from(id).expect("a process id"))
     }
 
-    /// Ends Podium with a signal and waits until it is gone.
+    /// Sends Podium a signal and waits until it has exited.
     ///
     /// # Panics
-    /// When it does not run, or does not end within 30 s.
-    pub fn kill(&mut self, signal: Signal) {
+    /// When Podium is not running, or does not exit within 30 s.
+    pub fn stop_podium(&mut self, signal: Signal) {
         self.signal(signal);
-        self.buried();
+        self.wait_for_exit();
     }
 
     /// Sends Podium a signal.
     ///
     /// # Panics
-    /// When it does not run.
+    /// When Podium is not running.
     pub fn signal(&self, signal: Signal) {
         nix::sys::signal::kill(self.pid(), signal).expect("podium runs");
     }
 
-    /// Waits until Podium has ended.
+    /// Waits until Podium has exited.
     ///
     /// # Panics
-    /// When it was not running, or does not end within 30 s.
-    pub fn buried(&mut self) {
+    /// When Podium is not running, or does not exit within 30 s.
+    pub fn wait_for_exit(&mut self) {
         let mut child = self.child.take().expect("podium runs");
-        wait_for("podium to end", Duration::from_secs(30), || match child.try_wait() {
+        wait_for("podium to exit", Duration::from_secs(30), || match child.try_wait() {
             Ok(Some(_)) => Ok(()),
             other => Err(format!("{other:?}\n{}", self.log())),
         });
     }
 
-    /// The process of the cluster's own containerd, if there is one.
+    /// Finds the process of the cluster's own containerd.
     #[must_use]
     pub fn find_containerd(&self) -> Option<Pid> {
         let marker = self.data_dir().display().to_string();
@@ -197,16 +197,16 @@ impl Cluster {
         Process::all().find(own).map(|process| process.0)
     }
 
-    /// The process of the cluster's own containerd.
+    /// Returns the process of the cluster's own containerd.
     ///
     /// # Panics
-    /// When there is none.
+    /// When containerd is not running.
     #[must_use]
     pub fn containerd(&self) -> Pid {
         self.find_containerd().expect("containerd runs")
     }
 
-    /// A client of kube-rs.
+    /// Returns a kube-rs client for the admin kubeconfig.
     ///
     /// # Panics
     /// When the kubeconfig cannot be used.
@@ -220,30 +220,30 @@ impl Cluster {
         kube::Client::try_from(config).expect("a client")
     }
 
-    /// kubectl in a namespace of the test's own.
+    /// Creates a namespace and returns kubectl for it.
     ///
     /// # Panics
-    /// When the namespace cannot be made.
+    /// When the namespace cannot be created.
     #[track_caller]
     pub fn kubectl(&self) -> Kubectl {
         let n = self.namespaces.fetch_add(1, Ordering::Relaxed);
         let namespace = format!("test-{n}");
         self.kubectl_in("default").apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {namespace}}}"));
-        MADE.with_borrow_mut(|made| made.push(namespace.clone()));
+        NAMESPACES.with_borrow_mut(|names| names.push(namespace.clone()));
         self.kubectl_in(&namespace)
     }
 
-    /// Begins to remove the namespaces that this thread has made: what a test leaves would slow down those after it.
-    pub fn clear(&self) {
-        for namespace in MADE.take() {
+    /// Starts the deletion of this thread's namespaces, so that leftovers do not slow down later tests.
+    pub fn delete_namespaces(&self) {
+        for namespace in NAMESPACES.take() {
             let kubectl = self.kubectl_in(&namespace);
-            // A test may have removed it already.
+            // The test may have deleted it already.
             let _ = kubectl.run("delete pods --all --grace-period=1 --wait=false");
             let _ = kubectl.run(&format!("delete namespace {namespace} --wait=false"));
         }
     }
 
-    /// kubectl in a namespace that is there.
+    /// Returns kubectl for an existing namespace.
     #[must_use]
     pub fn kubectl_in(&self, namespace: &str) -> Kubectl {
         Kubectl::new(self.kubeconfig(), namespace)
@@ -251,7 +251,7 @@ impl Cluster {
 }
 
 impl Drop for Cluster {
-    /// Removes everything; what goes wrong here must not hide why a test failed.
+    /// Removes the cluster. Errors are ignored, for they must not hide why a test failed.
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();

@@ -1,6 +1,6 @@
-//! The real kubectl, as a user types it.
+//! Runs the real kubectl.
 
-use crate::objects;
+use crate::api_get;
 use serde_json::Value;
 use std::{
     io::Write,
@@ -10,26 +10,26 @@ use std::{
     time::Duration,
 };
 
-/// No command of a test takes longer; one that does hangs, and is killed so that the other tests go on.
-const COMMAND: Duration = Duration::from_secs(180);
-/// Commands whose streams a kubectl before 1.34 may lose ("Unknown stream id"): it reads its WebSocket before it has made all
-/// streams, which newer ones wait for (kubernetes/kubernetes#131203).
-const STREAMING: [&str; 5] = ["exec", "attach", "run", "cp", "debug"];
-/// The version that runs them instead of an older kubectl of the machine.
-const STREAMS: &str = "kubectl-1.35";
+/// Command timeout. A command that exceeds it hangs, and is killed so that the other tests can continue.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(180);
+/// Commands whose streams kubectl before 1.34 may lose ("Unknown stream id"), because it reads the WebSocket before it has
+/// created all streams (kubernetes/kubernetes#131203).
+const STREAMING_COMMANDS: [&str; 5] = ["exec", "attach", "run", "cp", "debug"];
+/// The kubectl that runs [`STREAMING_COMMANDS`] instead of the machine's own.
+const STREAMING_KUBECTL: &str = "kubectl-1.35";
 
-/// kubectl against one cluster, in one namespace.
+/// kubectl with a kubeconfig and a namespace.
 #[derive(Debug, Clone)]
 pub struct Kubectl {
-    /// `None` is the machine's own.
+    /// Path of the program; `None` for the machine's own kubectl.
     program: Option<PathBuf>,
     kubeconfig: PathBuf,
     namespace: String,
-    /// Whether it uses WebSockets for streams.
+    /// Whether kubectl uses WebSockets for streams; else SPDY.
     websockets: bool,
 }
 
-/// What a program said and how it ended.
+/// Output and exit code of a command.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// Exit code; -1 after a signal.
@@ -51,26 +51,26 @@ impl From<std::process::Output> for Outcome {
 }
 
 impl Outcome {
-    /// Its output, when it ended well.
+    /// Returns the standard output of a successful command.
     ///
     /// # Panics
-    /// When it failed.
+    /// When the command failed.
     #[track_caller]
     pub fn ok(self) -> String {
         assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
         self.stdout
     }
 
-    /// Whether it ended well and said this: for what may fail until it is so.
+    /// Returns whether the command succeeded and its output matches. For commands that may fail until a condition holds.
     #[must_use]
-    pub fn is_ok_and(&self, said: impl FnOnce(&str) -> bool) -> bool {
-        self.code == 0 && said(&self.stdout)
+    pub fn is_ok_and(&self, matches: impl FnOnce(&str) -> bool) -> bool {
+        self.code == 0 && matches(&self.stdout)
     }
 
-    /// Its error output, when it failed.
+    /// Returns the standard error of a failed command.
     ///
     /// # Panics
-    /// When it ended well.
+    /// When the command succeeded.
     #[track_caller]
     pub fn failed(self) -> String {
         assert_ne!(self.code, 0, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
@@ -79,41 +79,41 @@ impl Outcome {
 }
 
 impl Kubectl {
-    /// kubectl with this kubeconfig and namespace.
+    /// Returns kubectl with this kubeconfig and namespace.
     #[must_use]
     pub fn new(kubeconfig: PathBuf, namespace: &str) -> Self {
         Self { program: None, kubeconfig, namespace: namespace.to_owned(), websockets: true }
     }
 
-    /// The same with the kubectl of another version, for example `1.35`, as `cargo xtask setup` fetches it.
+    /// Returns the same with another version of kubectl, for example `1.35`, which `cargo xtask setup` fetches.
     ///
     /// # Panics
-    /// When it was not fetched.
+    /// When that version was not fetched.
     #[must_use]
     pub fn version(&self, version: &str) -> Self {
         let program = crate::tool(&format!("kubectl-{version}"));
         Self { program: Some(program), ..self.clone() }
     }
 
-    /// The same with SPDY for streams, as older clients have them.
+    /// Returns the same with SPDY for streams, as in older clients.
     #[must_use]
     pub fn without_websockets(&self) -> Self {
         Self { websockets: false, ..self.clone() }
     }
 
-    /// The kubeconfig it uses.
+    /// Returns the path of the kubeconfig.
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The namespace it works in.
+    /// Returns the namespace.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// A command line, split at spaces; for arguments with spaces see [`Kubectl::args`].
+    /// Runs a command line, split at spaces. For arguments with spaces see [`Kubectl::args`].
     ///
     /// # Panics
     /// When kubectl cannot be started.
@@ -122,7 +122,7 @@ impl Kubectl {
         self.args(&line.split_whitespace().collect::<Vec<_>>(), "")
     }
 
-    /// Arguments and standard input.
+    /// Runs kubectl with arguments and standard input.
     ///
     /// # Panics
     /// When kubectl cannot be started.
@@ -138,12 +138,12 @@ impl Kubectl {
         let mut pipe = child.stdin.take().expect("stdin is piped");
         let (id, (ended, end)) = (child.id(), mpsc::channel::<()>());
         std::thread::scope(|scope| {
-            // Beside the reading: a program that writes while it reads would wait for us, and we for it.
-            // One that does not read its input may be gone already; what it says is what counts.
+            // Writing in parallel avoids a deadlock with a program that writes while it reads.
+            // A failed write is ignored, for the program may exit without reading its input.
             scope.spawn(move || pipe.write_all(stdin.as_bytes()));
             scope.spawn(move || {
-                if end.recv_timeout(COMMAND) == Err(mpsc::RecvTimeoutError::Timeout) {
-                    eprintln!("kubectl did not end within {COMMAND:?} and is killed");
+                if end.recv_timeout(COMMAND_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    eprintln!("kubectl did not end within {COMMAND_TIMEOUT:?} and is killed");
                     let _ = Command::new("kill").args(["-KILL", &id.to_string()]).status();
                 }
             });
@@ -153,13 +153,13 @@ impl Kubectl {
         })
     }
 
-    /// The command, for tests that keep it running.
+    /// Returns the command, for tests that keep it running.
     #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = match &self.program {
             Some(program) => Command::new(program),
-            None if self.websockets && args.first().is_some_and(|command| STREAMING.contains(command)) => {
-                Command::new(crate::tool(STREAMS))
+            None if self.websockets && args.first().is_some_and(|command| STREAMING_COMMANDS.contains(command)) => {
+                Command::new(crate::tool(STREAMING_KUBECTL))
             }
             None => Command::new("kubectl"),
         };
@@ -171,28 +171,28 @@ impl Kubectl {
         command
     }
 
-    /// `kubectl apply -f -`.
+    /// Runs `kubectl apply -f -`.
     ///
     /// # Panics
-    /// When it fails.
+    /// When the command fails.
     #[track_caller]
     pub fn apply(&self, manifest: &str) {
         self.args(&["apply", "-f", "-"], manifest).ok();
     }
 
-    /// Whether it is the machine's own, whose answers do not differ from the API's.
+    /// Returns whether this is the machine's own kubectl, whose `get` can be replaced by a request to the API.
     fn is_default(&self) -> bool {
         self.program.is_none()
     }
 
-    /// An object as JSON; `None` when there is none.
+    /// Returns an object as JSON; `None` when it does not exist.
     ///
     /// # Panics
     /// When kubectl fails otherwise, or does not print JSON.
     #[track_caller]
     pub fn get(&self, object: &str) -> Option<Value> {
         if let Some(found) =
-            self.is_default().then(|| objects::get(&self.kubeconfig, &self.namespace, object)).flatten()
+            self.is_default().then(|| api_get::get(&self.kubeconfig, &self.namespace, object)).flatten()
         {
             return found;
         }
@@ -203,18 +203,18 @@ impl Kubectl {
         Some(serde_json::from_str(&outcome.ok()).expect("kubectl prints JSON"))
     }
 
-    /// One value of an object by JSON pointer; `null` when the object or the value is not there.
+    /// Returns a value of an object by JSON pointer; `null` when the object or the value does not exist.
     #[track_caller]
     #[must_use]
     pub fn value(&self, object: &str, pointer: &str) -> Value {
         self.get(object).and_then(|o| o.pointer(pointer).cloned()).unwrap_or(Value::Null)
     }
 
-    /// Waits until a value of an object is this one, and gives the object as it was then: on a slow machine it may have
-    /// changed again before it is asked for once more.
+    /// Waits until a value of an object is the expected one, and returns the object as read then: on a slow machine it
+    /// may have changed again before another read.
     ///
     /// # Panics
-    /// When it is not within 60 s.
+    /// When the value is another one for 60 s.
     #[track_caller]
     pub fn wait_value(&self, object: &str, pointer: &str, expected: &Value) -> Value {
         crate::wait_for(&format!("{object} {pointer} = {expected}"), std::time::Duration::from_secs(60), || {
@@ -224,7 +224,7 @@ impl Kubectl {
         })
     }
 
-    /// Reasons and messages of the Kubernetes Events about an object, oldest first.
+    /// Returns reasons and messages of the Events about an object, oldest first.
     #[track_caller]
     #[must_use]
     pub fn events(&self, name: &str) -> Vec<(String, String)> {

@@ -1,43 +1,43 @@
-//! The machine's processes, as the kernel shows them. What has ended meanwhile has no words.
+//! Processes of the machine, read from `/proc`. The fields of an ended process are empty.
 
 use nix::unistd::Pid;
 use std::path::PathBuf;
 
-/// A process that was there.
+/// A process that existed when it was listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process(pub Pid);
 
 impl Process {
-    /// All of them.
+    /// Lists all processes.
     pub fn all() -> impl Iterator<Item = Self> {
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).map(|pid| Self(Pid::from_raw(pid)))
     }
 
-    /// Those in cgroups of a Pod with this UID: its containers' and its sandbox's.
+    /// Lists the processes in the cgroups of a Pod: those of its containers and its sandbox.
     pub fn of_pod(uid: &str) -> impl Iterator<Item = Self> {
         Self::all().filter(move |process| process.read("cgroup").contains(uid))
     }
 
-    /// Its directory below `/proc`.
+    /// Returns the process's directory in `/proc`.
     #[must_use]
     pub fn dir(self) -> PathBuf {
         format!("/proc/{}", self.0).into()
     }
 
-    /// Its name.
+    /// Returns the process's name.
     #[must_use]
     pub fn name(self) -> String {
         self.read("comm").trim().to_owned()
     }
 
-    /// Its program and arguments, with blanks between.
+    /// Returns the program and its arguments, separated by spaces.
     #[must_use]
     pub fn command(self) -> String {
         self.read("cmdline").replace('\0', " ")
     }
 
-    /// Its parent.
+    /// Returns the parent process.
     #[must_use]
     pub fn parent(self) -> Option<Self> {
         let status = self.read("status");

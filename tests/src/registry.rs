@@ -1,4 +1,4 @@
-//! A registry of a test's own: Debian's `docker-registry` on loopback, with one user who may use it.
+//! A container image registry for tests: Debian's `docker-registry` on loopback, with one user.
 
 use crate::wait_for;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -17,10 +17,10 @@ use test_images::{OciImage, oci};
 pub const USER: &str = "robot";
 /// The user's password.
 pub const PASSWORD: &str = "open sesame";
-/// Both, as `htpasswd -B` writes them.
+/// User and password in the format of `htpasswd -B`.
 const HTPASSWD: &str = "robot:$2b$04$abcdefghijklmnopqrstuu/LVz6MZlItEy42I2juLihZ66HnQx/cy\n";
 
-/// A running registry; it ends with the test.
+/// A running registry, which is stopped on drop.
 #[derive(Debug)]
 pub struct Registry {
     child: Child,
@@ -28,16 +28,16 @@ pub struct Registry {
     _dir: tempfile::TempDir,
 }
 
-/// The registry's binary: as `cargo xtask setup` fetches it, or as Debian's package installs it.
+/// Returns the registry's binary: the one that `cargo xtask setup` fetched, else that of Debian's package.
 fn binary() -> PathBuf {
-    crate::tool::fetched("docker-registry").unwrap_or_else(|| PathBuf::from("/usr/bin/docker-registry"))
+    crate::tools::fetched("docker-registry").unwrap_or_else(|| PathBuf::from("/usr/bin/docker-registry"))
 }
 
 impl Registry {
-    /// Starts an empty registry that lets nobody in but [`USER`].
+    /// Starts an empty registry that authenticates [`USER`] only.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// When the registry does not start.
     #[must_use]
     pub fn start() -> Self {
         let dir = tempfile::Builder::new().prefix("podium-registry-").tempdir().expect("a temporary directory");
@@ -63,25 +63,25 @@ impl Registry {
         Self { child, host, _dir: dir }
     }
 
-    /// Address and port, as images' names begin with it.
+    /// Returns address and port, the prefix of image names.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Pushes an image; gives its name.
+    /// Pushes an image and returns its name.
     ///
     /// # Panics
-    /// When the registry does not take it.
+    /// When the registry refuses the image.
     pub fn push(&self, repository: &str, tag: &str, image: &OciImage) -> String {
         self.upload(repository, image);
         self.manifest(repository, tag, oci::MANIFEST, &image.manifest)
     }
 
-    /// Pushes an index of images for several machines; gives its name.
+    /// Pushes an index of images for several platforms and returns its name.
     ///
     /// # Panics
-    /// When the registry does not take it.
+    /// When the registry refuses the image.
     pub fn push_index(&self, repository: &str, tag: &str, images: &[OciImage]) -> String {
         for image in images {
             self.upload(repository, image);
@@ -92,21 +92,21 @@ impl Registry {
 
     fn upload(&self, repository: &str, image: &OciImage) {
         for blob in [&image.config, &image.layer] {
-            let begun = self.ask(Method::POST, &format!("/v2/{repository}/blobs/uploads/"), "", &[]);
-            let location = begun.headers()[header::LOCATION].to_str().expect("an address").to_owned();
+            let upload = self.request(Method::POST, &format!("/v2/{repository}/blobs/uploads/"), "", &[]);
+            let location = upload.headers()[header::LOCATION].to_str().expect("an address").to_owned();
             let path = location.strip_prefix(&format!("http://{}", self.host)).unwrap_or(&location);
             let path = format!("{path}&digest={}", oci::digest(blob));
-            self.ask(Method::PUT, &path, "application/octet-stream", blob);
+            self.request(Method::PUT, &path, "application/octet-stream", blob);
         }
     }
 
     fn manifest(&self, repository: &str, reference: &str, media_type: &str, manifest: &[u8]) -> String {
-        self.ask(Method::PUT, &format!("/v2/{repository}/manifests/{reference}"), media_type, manifest);
+        self.request(Method::PUT, &format!("/v2/{repository}/manifests/{reference}"), media_type, manifest);
         format!("{}/{repository}:{reference}", self.host)
     }
 
-    /// One request over a connection of its own.
-    fn ask(&self, method: Method, path: &str, content_type: &str, body: &[u8]) -> Response<Incoming> {
+    /// Sends a request over a new connection.
+    fn request(&self, method: Method, path: &str, content_type: &str, body: &[u8]) -> Response<Incoming> {
         let login = format!("Basic {}", STANDARD.encode(format!("{USER}:{PASSWORD}")));
         let request = Request::builder()
             .method(method)

@@ -1,4 +1,4 @@
-//! Command lines with kubectl, and with other clients, as a user types them, and what the user then reads.
+//! Runs command lines of kubectl and other clients, and compares their output.
 
 use crate::{Kubectl, Outcome};
 use std::{
@@ -6,43 +6,42 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A directory with a user's manifests, and kubectl.
+/// A working directory with manifests, and kubectl.
 #[derive(Debug)]
 pub struct Shell {
     kubectl: Kubectl,
-    /// Other clients, by the name that lines give them.
+    /// Other clients, by their name in command lines.
     programs: Vec<(&'static str, PathBuf)>,
     dir: tempfile::TempDir,
 }
 
-/// A command line, its exit code, and what it prints: see [`Shell::check`].
+/// A command line, its exit code and its output: see [`Shell::check`].
 pub type Line<'a> = (&'a str, i32, &'a str);
 
 impl Shell {
-    /// A shell with an empty directory.
+    /// Creates a shell with an empty directory.
     ///
     /// # Panics
-    /// When the directory cannot be made.
+    /// When the directory cannot be created.
     #[must_use]
     pub fn new(kubectl: Kubectl) -> Self {
         Self { kubectl, programs: Vec::new(), dir: tempfile::tempdir().expect("a temporary directory") }
     }
 
-    /// The same shell, in which lines may run one more program. It finds the cluster as a user's does: by `KUBECONFIG`, whose
-    /// context has no namespace.
+    /// Adds a program that command lines may run. It gets the cluster by `KUBECONFIG`, whose context has no namespace.
     #[must_use]
     pub fn with(mut self, name: &'static str, program: PathBuf) -> Self {
         self.programs.push((name, program));
         self
     }
 
-    /// The kubectl of this shell.
+    /// Returns the kubectl of this shell.
     #[must_use]
     pub fn kubectl(&self) -> &Kubectl {
         &self.kubectl
     }
 
-    /// The directory in which commands run.
+    /// Returns the directory in which commands run.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()
@@ -51,15 +50,15 @@ impl Shell {
     /// Writes a file into the directory.
     ///
     /// # Panics
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub fn file(&self, name: &str, text: impl AsRef<[u8]>) {
         std::fs::write(self.dir.path().join(name), text).expect("a file");
     }
 
-    /// Runs one line: variables (`EDITOR=...`), then `kubectl` or another client and its arguments, quoted as in a shell.
+    /// Runs a command line: variables (`EDITOR=...`), then `kubectl` or another client and its arguments, quoted as in a shell.
     ///
     /// # Panics
-    /// When it is no such line, or the client cannot be started.
+    /// When the line is invalid, or the client cannot be started.
     #[track_caller]
     pub fn run(&self, line: &str) -> Outcome {
         let words = shlex::split(line).unwrap_or_else(|| panic!("quotes do not close: {line}"));
@@ -79,37 +78,37 @@ impl Shell {
         let (_, program) =
             self.programs.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("there is no {name}"));
         let mut command = Command::new(program);
-        // What a client keeps at home goes with the shell.
+        // Files that a client keeps in HOME are removed with the shell.
         command.args(args).env("KUBECONFIG", self.kubectl.kubeconfig()).env("HOME", self.dir.path());
         command
     }
 
-    /// Runs lines one after another, and tells of all that end or read otherwise than they should.
+    /// Runs command lines in order and checks the exit code and output of each.
     ///
-    /// What is expected is the whole of standard output and then of standard error, in which `...` stands for
-    /// anything, and any white space for any other.
+    /// The expected text is the whole standard output followed by the whole standard error. In it `...` matches any
+    /// text, and white space matches any white space.
     ///
     /// # Panics
-    /// When a line ends with another code or prints something else.
+    /// When a command exits with another code or prints another text. The message lists all of them.
     #[track_caller]
     pub fn check(&self, lines: &[Line<'_>]) {
-        let wrong: Vec<String> = lines.iter().filter_map(|line| self.differs(*line)).collect();
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        let failures: Vec<String> = lines.iter().filter_map(|line| self.failure(*line)).collect();
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
     }
 
     #[track_caller]
-    fn differs(&self, (line, code, expected): Line<'_>) -> Option<String> {
+    fn failure(&self, (line, code, expected): Line<'_>) -> Option<String> {
         let outcome = self.run(line);
         let seen = format!("{}\n{}", outcome.stdout, outcome.stderr);
-        if outcome.code == code && reads(&seen, expected) {
+        if outcome.code == code && matches_pattern(&seen, expected) {
             return None;
         }
         Some(format!("$ {line}\n[{}] {}\nexpected:\n[{code}] {expected}\n", outcome.code, seen.trim()))
     }
 }
 
-/// Whether a text is what is expected; `...` stands for anything, and any white space for any other.
-fn reads(text: &str, expected: &str) -> bool {
+/// Returns whether a text matches; `...` matches any text, and white space matches any white space.
+fn matches_pattern(text: &str, expected: &str) -> bool {
     let plain = |s: &str| s.split_whitespace().collect::<Vec<_>>().join(" ");
     let (text, expected) = (plain(text), plain(expected));
     let mut parts = expected.split("...").map(str::trim);
@@ -128,10 +127,10 @@ fn reads(text: &str, expected: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::reads;
+    use super::matches_pattern;
 
     #[test]
-    fn three_dots_stand_for_anything() {
+    fn three_dots_match_any_text() {
         for (text, expected, same) in [
             ("a  b\nc\n", "a b c", true),
             ("a b c", "a b", false),
@@ -142,7 +141,7 @@ mod tests {
             ("", "", true),
             ("x", "", false),
         ] {
-            assert_eq!(reads(text, expected), same, "{text:?} {expected:?}");
+            assert_eq!(matches_pattern(text, expected), same, "{text:?} {expected:?}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Waiting for conditions, never for time.
+//! Waits for conditions with a deadline.
 
 use std::time::{Duration, Instant};
 
-/// Calls `probe` until it gives something, for at most `limit`.
+/// Calls `probe` until it returns `Ok`, for at most `limit`.
 ///
 /// # Panics
-/// When it gives nothing in time; the message names what was waited for and what `probe` saw last.
+/// When `probe` does not return `Ok` in time. The message has the condition and the last error.
 #[track_caller]
 pub fn wait_for<T>(what: &str, limit: Duration, mut probe: impl FnMut() -> Result<T, String>) -> T {
     let start = Instant::now();
@@ -20,16 +20,16 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut probe: impl FnMut() -> Resul
     }
 }
 
-/// Waits up to 60 s until `probe` holds.
+/// Waits up to 60 s until `probe` returns true.
 ///
 /// # Panics
-/// When it does not hold in time.
+/// When it does not return true in time.
 #[track_caller]
 pub fn eventually(what: &str, mut probe: impl FnMut() -> bool) {
-    wait_for(what, Duration::from_secs(60), || if probe() { Ok(()) } else { Err("not so".to_owned()) });
+    wait_for(what, Duration::from_secs(60), || if probe() { Ok(()) } else { Err("false".to_owned()) });
 }
 
-/// The step between two looks at a condition that gives no signal of its own.
+/// Sleeps between two polls of a condition that has no event.
 fn pause(step: Duration) {
     std::thread::park_timeout(step);
 }

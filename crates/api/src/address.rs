@@ -1,16 +1,16 @@
-//! IP addresses and networks as Kubernetes has always read them: with zeros before the numbers of an IPv4 address, which
-//! others take for octal (KEP-4858). Fields that were there before it hold such addresses for good; users are told.
+//! Lenient ("sloppy") parsing of IP addresses and CIDR blocks: leading zeros in an IPv4 octet are ignored, although other
+//! parsers read them as octal (KEP-4858). Existing fields accept such values forever, with a warning.
 
 use crate::field::FieldPath;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Reads an address (`ParseIPSloppy`). One of IPv4 that is written as one of IPv6 is of IPv4.
+/// Parses an IP address (`ParseIPSloppy`). An IPv4-mapped IPv6 address is returned as IPv4.
 #[must_use]
 pub fn ip(text: &str) -> Option<IpAddr> {
-    written(text).map(|ip| ip.to_canonical())
+    parse_sloppy(text).map(|ip| ip.to_canonical())
 }
 
-/// Reads an address of IPv4, however it is written.
+/// Parses an IPv4 address; an IPv4-mapped IPv6 address counts as one.
 #[must_use]
 pub fn ipv4(text: &str) -> Option<Ipv4Addr> {
     match ip(text)? {
@@ -19,11 +19,11 @@ pub fn ipv4(text: &str) -> Option<Ipv4Addr> {
     }
 }
 
-/// Reads a network and how many bits of an address name it (`ParseCIDRSloppy`). The address may have more bits.
+/// Parses a CIDR block into address and prefix length (`ParseCIDRSloppy`). Host bits of the address may be set.
 #[must_use]
 pub fn cidr(text: &str) -> Option<(IpAddr, u8)> {
     let (ip, bits) = text.split_once('/')?;
-    let ip = written(ip)?;
+    let ip = parse_sloppy(ip)?;
     if bits.is_empty() || !bits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
@@ -34,7 +34,7 @@ pub fn cidr(text: &str) -> Option<(IpAddr, u8)> {
     }
 }
 
-/// The network without the bits that are beyond its prefix.
+/// Returns the network address of a CIDR block: the address with its host bits cleared.
 #[must_use]
 pub fn network((ip, bits): (IpAddr, u8)) -> IpAddr {
     match ip {
@@ -49,7 +49,7 @@ pub fn network((ip, bits): (IpAddr, u8)) -> IpAddr {
     }
 }
 
-/// What users are told of an address that is not written as it should be (`GetWarningsForIP`).
+/// Returns a warning for a non-canonical IP address (`GetWarningsForIP`).
 #[must_use]
 pub fn ip_warning(text: &str, path: &FieldPath) -> Option<String> {
     let ip = ip(text)?;
@@ -62,42 +62,42 @@ pub fn ip_warning(text: &str, path: &FieldPath) -> Option<String> {
     }
 }
 
-/// What users are told of a network that is not written as it should be (`GetWarningsForCIDR`).
+/// Returns warnings for a non-canonical or ambiguous CIDR block (`GetWarningsForCIDR`).
 #[must_use]
 pub fn cidr_warnings(text: &str, path: &FieldPath) -> Vec<String> {
     let Some((ip, bits)) = cidr(text) else { return Vec::new() };
     let network = network((ip, bits));
-    let usual = usual(network, bits);
+    let canonical = canonical(network, bits);
     let mut all = Vec::new();
     if network != ip {
-        let alone = usual_of_one(ip);
+        let host = canonical_host(ip);
         all.push(format!(
-            "{path}: CIDR value {text:?} is ambiguous in this context (should be {usual:?} or {alone:?}?)"
+            "{path}: CIDR value {text:?} is ambiguous in this context (should be {canonical:?} or {host:?}?)"
         ));
     }
     let (address, strict) = text.split_once('/').unwrap_or((text, ""));
-    // Go's strict parser takes no zeros before the number of bits either.
+    // Go's strict parser also rejects leading zeros in the prefix length.
     let is_standard = address.parse().is_ok_and(|read: IpAddr| !is_mapped(read)) && strict == bits.to_string();
     if !is_standard {
         all.push(format!(
-            "{path}: non-standard CIDR value {text:?} will be considered invalid in a future Kubernetes release: use {usual:?}"
+            "{path}: non-standard CIDR value {text:?} will be considered invalid in a future Kubernetes release: use {canonical:?}"
         ));
     }
-    if all.is_empty() && ip.is_ipv6() && usual != text {
-        all.push(format!("{path}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format ({usual:?})"));
+    if all.is_empty() && ip.is_ipv6() && canonical != text {
+        all.push(format!("{path}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format ({canonical:?})"));
     }
     all
 }
 
-/// As Go writes a network: one of IPv4 as such, whatever its text was.
-fn usual(network: IpAddr, bits: u8) -> String {
+/// Formats a CIDR block as Go's `IPNet.String`: an IPv4-mapped network is written as IPv4.
+fn canonical(network: IpAddr, bits: u8) -> String {
     if is_mapped(network) && bits >= 96 {
         return format!("{}/{}", network.to_canonical(), bits - 96);
     }
     format!("{network}/{bits}")
 }
 
-fn usual_of_one(ip: IpAddr) -> String {
+fn canonical_host(ip: IpAddr) -> String {
     let length = if ip.is_ipv4() { 32 } else { 128 };
     format!("{}/{length}", ip.to_canonical())
 }
@@ -106,20 +106,20 @@ fn is_mapped(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some())
 }
 
-/// An address of the family in which it is written.
-fn written(text: &str) -> Option<IpAddr> {
+/// Parses an address and keeps the IP family of its spelling.
+fn parse_sloppy(text: &str) -> Option<IpAddr> {
     if let Ok(ip) = text.parse() {
         return Some(ip);
     }
-    // An address of IPv6 can end as one of IPv4.
+    // The last 32 bits of an IPv6 address may be in dotted decimal notation.
     match text.rsplit_once(':') {
-        Some((start, end)) => format!("{start}:{}", dotted(end)?).parse().ok().map(IpAddr::V6),
-        None => dotted(text).map(IpAddr::V4),
+        Some((start, end)) => format!("{start}:{}", parse_dotted_decimal(end)?).parse().ok().map(IpAddr::V6),
+        None => parse_dotted_decimal(text).map(IpAddr::V4),
     }
 }
 
-/// Four numbers up to 255, with any zeros before them.
-fn dotted(text: &str) -> Option<Ipv4Addr> {
+/// Parses a dotted decimal IPv4 address, ignoring leading zeros.
+fn parse_dotted_decimal(text: &str) -> Option<Ipv4Addr> {
     let mut numbers = [0; 4];
     let mut parts = text.split('.');
     for number in &mut numbers {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read_with_zeros_before_their_numbers() {
+    fn ipv4_leading_zeros_are_ignored() {
         check("10.0.0.1", Some("10.0.0.1"));
         check("010.00.000.0001", Some("10.0.0.1"));
         check("::1", Some("::1"));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_have_as_many_bits_as_their_family() {
+    fn cidr_prefix_length_is_limited_by_its_family() {
         check_cidr("10.0.0.0/8", Some(("10.0.0.0", 8)));
         check_cidr("010.0.0.1/08", Some(("10.0.0.1", 8)));
         check_cidr("2001:db8::/128", Some(("2001:db8::", 128)));
@@ -176,10 +176,10 @@ mod tests {
     }
 
     #[test]
-    fn users_are_told_of_addresses_that_others_read_otherwise() {
+    fn ip_in_non_canonical_form_gets_a_warning() {
         let warning = |text| ip_warning(text, &FieldPath::new("at"));
-        for usual in ["10.0.0.1", "2001:db8::1", "no address"] {
-            assert_eq!(warning(usual), None, "{usual}");
+        for canonical in ["10.0.0.1", "2001:db8::1", "no address"] {
+            assert_eq!(warning(canonical), None, "{canonical}");
         }
         let future = "will be considered invalid in a future Kubernetes release";
         for text in ["010.0.0.1", "::ffff:10.0.0.1"] {
@@ -191,17 +191,17 @@ mod tests {
     }
 
     #[test]
-    fn users_are_told_of_networks_that_others_read_otherwise() {
+    fn cidr_in_non_canonical_form_gets_warnings() {
         let warnings = |text| cidr_warnings(text, &FieldPath::new("at"));
-        for usual in ["10.0.0.0/8", "2001:db8::/64", "no network"] {
-            assert_eq!(warnings(usual), Vec::<String>::new(), "{usual}");
+        for canonical in ["10.0.0.0/8", "2001:db8::/64", "no network"] {
+            assert_eq!(warnings(canonical), Vec::<String>::new(), "{canonical}");
         }
         let ambiguous = |text: &str, net: &str, one: &str| {
             format!("at: CIDR value {text:?} is ambiguous in this context (should be {net:?} or {one:?}?)")
         };
-        let future = |text: &str, usual: &str| {
+        let future = |text: &str, canonical: &str| {
             format!(
-                "at: non-standard CIDR value {text:?} will be considered invalid in a future Kubernetes release: use {usual:?}"
+                "at: non-standard CIDR value {text:?} will be considered invalid in a future Kubernetes release: use {canonical:?}"
             )
         };
         assert_eq!(warnings("10.0.0.1/8"), [ambiguous("10.0.0.1/8", "10.0.0.0/8", "10.0.0.1/32")]);

@@ -1,9 +1,9 @@
-//! Which nodes a Pod may go to: `nodeSelector` and required node affinity (`k8s.io/component-helpers/scheduling/corev1/nodeaffinity`).
+//! Node selectors and required node affinity of Pods (`k8s.io/component-helpers/scheduling/corev1/nodeaffinity`).
 
 use k8s_openapi::api::core::v1::{Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec};
 use std::collections::BTreeMap;
 
-/// Whether the node carries all labels of `nodeSelector` and matches the required node affinity.
+/// Returns whether a node has all labels of `nodeSelector` and matches the required node affinity.
 #[must_use]
 pub fn matches_node(spec: &PodSpec, node: &Node) -> bool {
     let none = BTreeMap::new();
@@ -17,13 +17,13 @@ pub fn matches_node(spec: &PodSpec, node: &Node) -> bool {
     selector_ok && required.is_none_or(|selector| matches_selector(selector, node))
 }
 
-/// Whether any term matches. A selector without terms, and an empty term, match nothing.
+/// Returns whether any term matches the node. A selector without terms, and an empty term, match nothing.
 #[must_use]
 pub fn matches_selector(selector: &NodeSelector, node: &Node) -> bool {
     selector.node_selector_terms.iter().any(|term| matches_term(term, node))
 }
 
-/// Whether all expressions and fields of a term match; an empty term matches nothing.
+/// Returns whether all expressions and fields of a term match the node; an empty term matches nothing.
 #[must_use]
 pub fn matches_term(term: &NodeSelectorTerm, node: &Node) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn requirements_match_as_documented() {
+    fn node_selector_requirement_matches_as_documented() {
         check("In", &["a", "b"], Some("b"), true);
         check("In", &["a"], None, false);
         check("NotIn", &["a"], Some("a"), false);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_term_matches_no_node() {
+    fn empty_node_selector_term_matches_no_node() {
         assert!(!matches_term(&NodeSelectorTerm::default(), &Node::default()));
     }
 }

@@ -1,22 +1,22 @@
-//! The Kubernetes user that the subject of an X.509 certificate, or of a request for one, identifies.
+//! The Kubernetes user in the subject of an X.509 certificate or certificate signing request.
 
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
-/// User name and groups, from the common name and the organizations of a subject.
+/// User name and groups in a certificate's subject: its common name and its organizations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubjectUser {
-    /// The one common name.
+    /// The common name.
     pub name: String,
     /// The organizations, in the subject's order.
     pub groups: Vec<String>,
 }
 
-/// Reads the user from a subject. Authentication, approval, signing and admission all use this function: if they read a
-/// subject differently, a request could be approved for one user and its certificate accepted as another.
+/// Parses the user in a subject. Authentication, approval, signing and admission all use this function: if they parsed
+/// subjects differently, a request could be approved for one user and its certificate accepted as another.
 ///
 /// # Errors
 /// When the subject does not have exactly one common name, when that is empty, or when the common name or an
-/// organization is not a string in ASCII or UTF-8. Go takes the last of several common names.
+/// organization is not a string in ASCII or UTF-8. Go uses the last of several common names.
 pub fn subject_user(subject: &X509Name<'_>) -> Result<SubjectUser, String> {
     let mut names = subject.iter_common_name();
     let name = match (names.next(), names.next()) {

@@ -1,4 +1,4 @@
-//! Claims to storage, and the volumes that they are bound to: what scheduler, controllers and kubelet must agree on
+//! PersistentVolumeClaims and their PersistentVolumes: matching and binding, shared by scheduler, controllers and kubelet
 //! (`k8s.io/component-helpers/storage/volume`, `k8s.io/component-helpers/storage/ephemeral`).
 
 use crate::affinity::matches_selector;
@@ -7,20 +7,21 @@ use crate::selector::Selector;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// A claim has this once it was bound for good: from then on its volume is not chosen anew.
+/// Annotation of a claim whose binding is complete; its volume is not chosen again (`AnnBindCompleted`).
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// A volume, or a claim, whose other half was chosen by the control plane, and not by its user.
+/// Annotation of a volume or claim that the controller bound, as opposed to its user (`AnnBoundByController`).
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// A volume that was made for a claim, by this provisioner.
+/// Annotation of a dynamically provisioned volume: its provisioner (`AnnDynamicallyProvisioned`).
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-/// The node for whose Pod a claim's volume is to be made.
+/// Annotation of a claim: the node that the scheduler selected for its Pod (`AnnSelectedNode`).
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// Who is asked for a claim's volume; the second name is the older one, which provisioners still read.
+/// Annotations of a claim that name its provisioner; the second is the deprecated name, which provisioners still read
+/// (`AnnStorageProvisioner`, `AnnBetaStorageProvisioner`).
 pub const PROVISIONERS: [&str; 2] =
     ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
-/// The provisioner of a class whose volumes nobody makes.
+/// Provisioner of a class without dynamic provisioning (`NotSupportedProvisioner`).
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
-/// What the spec of a volume says beside where the volume is, which is its one other field.
+/// Fields of a `PersistentVolumeSpec` that are not its volume source.
 pub const BESIDE_SOURCE: [&str; 9] = [
     "accessModes",
     "capacity",
@@ -32,10 +33,10 @@ pub const BESIDE_SOURCE: [&str; 9] = [
     "volumeAttributesClassName",
     "volumeMode",
 ];
-/// How classes were told before there was a field for it; it has the last word.
-const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+/// Beta annotation for the storage class; it takes precedence over the field (`BetaStorageClassAnnotation`).
+const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// The claim behind a volume of a Pod; of an ephemeral volume, the one that is made for it.
+/// Returns the name of the claim that a Pod's volume refers to or, for an ephemeral volume, that is created for it.
 #[must_use]
 pub fn name_of(pod: &str, volume: &Volume) -> Option<String> {
     match (&volume.persistent_volume_claim, &volume.ephemeral) {
@@ -45,16 +46,16 @@ pub fn name_of(pod: &str, volume: &Volume) -> Option<String> {
     }
 }
 
-/// What the claim is called that is made for an ephemeral volume of a Pod.
+/// Returns the name of the claim that is created for a Pod's ephemeral volume (`VolumeClaimName`).
 #[must_use]
 pub fn made_name(pod: &str, volume: &str) -> String {
     format!("{pod}-{volume}")
 }
 
-/// Whether the claim was made for this Pod, as those of ephemeral volumes are (`VolumeIsForPod`).
+/// Checks that the claim of an ephemeral volume was created for this Pod (`VolumeIsForPod`).
 ///
 /// # Errors
-/// Upstream's words for one that was not.
+/// When the Pod is not the claim's controller, with upstream's message.
 pub fn check_made_for(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<(), String> {
     let owners = claim.metadata.owner_references.iter().flatten();
     let mut controllers = owners.filter(|owner| owner.controller == Some(true));
@@ -68,52 +69,52 @@ pub fn check_made_for(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<(), St
     Err(format!("PVC {claim} was not created for pod {pod} (pod is not owner)"))
 }
 
-/// The value of an annotation.
+/// Returns the value of an annotation.
 #[must_use]
 pub fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     meta.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-/// The class that a claim asks for; `""` for none.
+/// Returns the storage class of a claim; `""` if it has none (`GetPersistentVolumeClaimClass`).
 #[must_use]
 pub fn class_of_claim(claim: &PersistentVolumeClaim) -> &str {
     let field = || claim.spec.as_ref()?.storage_class_name.as_deref();
-    annotation(&claim.metadata, OLD_CLASS).or_else(field).unwrap_or_default()
+    annotation(&claim.metadata, BETA_STORAGE_CLASS).or_else(field).unwrap_or_default()
 }
 
-/// Whether a claim says of which class its volume is to be, if only of none.
+/// Returns whether a claim sets its storage class, even to `""` (`PersistentVolumeClaimHasClass`).
 #[must_use]
 pub fn names_class(claim: &PersistentVolumeClaim) -> bool {
-    annotation(&claim.metadata, OLD_CLASS).is_some()
+    annotation(&claim.metadata, BETA_STORAGE_CLASS).is_some()
         || claim.spec.as_ref().is_some_and(|spec| spec.storage_class_name.is_some())
 }
 
-/// The class that a volume is of; `""` for none.
+/// Returns the storage class of a volume; `""` if it has none (`GetPersistentVolumeClass`).
 #[must_use]
 pub fn class_of_volume(volume: &PersistentVolume) -> &str {
     let field = || volume.spec.as_ref()?.storage_class_name.as_deref();
-    annotation(&volume.metadata, OLD_CLASS).or_else(field).unwrap_or_default()
+    annotation(&volume.metadata, BETA_STORAGE_CLASS).or_else(field).unwrap_or_default()
 }
 
-/// The claim that a volume is bound to, or kept for.
+/// Returns the claim that a volume is bound to or reserved for (`spec.claimRef`).
 #[must_use]
 pub fn reference(volume: &PersistentVolume) -> Option<&ObjectReference> {
     volume.spec.as_ref()?.claim_ref.as_ref()
 }
 
-/// The volume that a claim is bound to, or asks for by name.
+/// Returns the volume that a claim is bound to or requests by name.
 #[must_use]
 pub fn volume_name(claim: &PersistentVolumeClaim) -> Option<&str> {
     claim.spec.as_ref()?.volume_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Whether the claim and its volume know of each other, and so a Pod may use it (`isPVCFullyBound`).
+/// Returns whether a claim is fully bound, so that a Pod may use it (`isPVCFullyBound`).
 #[must_use]
 pub fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     volume_name(claim).is_some() && annotation(&claim.metadata, BIND_COMPLETED).is_some()
 }
 
-/// Whether the volume is bound to this claim, or kept for it (`IsVolumeBoundToClaim`).
+/// Returns whether a volume is bound to this claim or reserved for it (`IsVolumeBoundToClaim`).
 #[must_use]
 pub fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     reference(volume).is_some_and(|to| {
@@ -123,14 +124,14 @@ pub fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool 
     })
 }
 
-/// Whether the volume can be reached from this node (`CheckNodeAffinity`).
+/// Returns whether the volume's node affinity matches the node (`CheckNodeAffinity`).
 #[must_use]
 pub fn reaches(volume: &PersistentVolume, node: &Node) -> bool {
     let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
     affinity.and_then(|affinity| affinity.required.as_ref()).is_none_or(|terms| matches_selector(terms, node))
 }
 
-/// How much a claim asks for.
+/// Returns the storage that a claim requests, in bytes.
 #[must_use]
 pub fn requested(claim: &PersistentVolumeClaim) -> Amount {
     let requests = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
@@ -138,7 +139,7 @@ pub fn requested(claim: &PersistentVolumeClaim) -> Amount {
     storage.and_then(|quantity| Amount::try_from(quantity).ok()).unwrap_or_default()
 }
 
-/// How much a volume holds.
+/// Returns the storage capacity of a volume, in bytes.
 #[must_use]
 pub fn capacity(volume: &PersistentVolume) -> Amount {
     let capacity = volume.spec.as_ref().and_then(|spec| spec.capacity.as_ref());
@@ -146,7 +147,7 @@ pub fn capacity(volume: &PersistentVolume) -> Amount {
     storage.and_then(|quantity| Amount::try_from(quantity).ok()).unwrap_or_default()
 }
 
-/// Why a volume that a claim asks for by name cannot be its own (`checkVolumeSatisfyClaim`).
+/// Returns why a volume does not satisfy a claim that requests it by name (`checkVolumeSatisfyClaim`).
 #[must_use]
 pub fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<&'static str> {
     if requested(claim) > capacity(volume) {
@@ -155,17 +156,17 @@ pub fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Opt
     if class_of_volume(volume) != class_of_claim(claim) {
         return Some("storageClassName does not match");
     }
-    if !has_attributes(volume, claim) {
+    if !matches_volume_attributes_class(volume, claim) {
         return Some("volumeAttributesClassName does not match");
     }
-    if !has_mode(volume, claim) {
+    if !matches_volume_mode(volume, claim) {
         return Some("incompatible volumeMode");
     }
-    (!has_access_modes(volume, claim)).then_some("incompatible accessMode")
+    (!offers_access_modes(volume, claim)).then_some("incompatible accessMode")
 }
 
-/// The volume for a claim: the one that is kept for it, or of those that are free and fit the one with the fewest ways to
-/// be mounted, and of these the smallest (`FindMatchingVolume`). With a node, only what can be reached from there.
+/// Finds the volume for a claim (`FindMatchingVolume`): the one that is reserved for it, else among the available ones that
+/// match the one with the fewest access modes, then the smallest. With a node, the volume's node affinity must match it.
 #[must_use]
 pub fn find<'a>(
     claim: &PersistentVolumeClaim,
@@ -183,21 +184,22 @@ pub fn find<'a>(
             selector.matches(|key| labels.and_then(|labels| labels.get(key)).map(String::as_str))
         }
     };
-    let reached = |volume: &PersistentVolume| node.is_none_or(|node| reaches(volume, node));
+    let matches_node = |volume: &PersistentVolume| node.is_none_or(|node| reaches(volume, node));
     let mut best: Option<(Rank<'_>, &PersistentVolume)> = None;
-    for volume in volumes.filter(|volume| could_be(volume, claim)) {
+    for volume in volumes.filter(|volume| is_candidate(volume, claim)) {
         if is_for(volume, claim) {
-            return Some(volume).filter(|volume| reached(volume));
+            return Some(volume).filter(|volume| matches_node(volume));
         }
         let is_free = reference(volume).is_none() && phase(volume) == Some("Available");
-        // Whose binding waits for a Pod is not bound without a node.
-        if !is_free || (delayed && node.is_none()) || !selected(volume) || !reached(volume) {
+        // Delayed binding (`WaitForFirstConsumer`) needs a node.
+        if !is_free || (delayed && node.is_none()) || !selected(volume) || !matches_node(volume) {
             continue;
         }
-        if class_of_volume(volume) != class_of_claim(claim) || !has_access_modes(volume, claim) {
+        if class_of_volume(volume) != class_of_claim(claim) || !offers_access_modes(volume, claim) {
             continue;
         }
-        let rank = (modes(volume).len(), capacity(volume), volume.metadata.name.as_deref().unwrap_or_default());
+        let rank =
+            (access_modes_of(volume).len(), capacity(volume), volume.metadata.name.as_deref().unwrap_or_default());
         if best.as_ref().is_none_or(|(other, _)| rank < *other) {
             best = Some((rank, volume));
         }
@@ -205,51 +207,51 @@ pub fn find<'a>(
     best.map(|(_, volume)| volume)
 }
 
-/// The less, the better: ways to be mounted, size, and the name so that the choice is always the same.
+/// Sort key of a candidate, lowest first: number of access modes, capacity, and the name to be deterministic.
 type Rank<'a> = (usize, Amount, &'a str);
 
-/// What even a volume that is kept for a claim must have.
-fn could_be(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+/// Returns whether a volume passes the checks that apply even to one that is reserved for the claim.
+fn is_candidate(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     volume.metadata.deletion_timestamp.is_none()
         && capacity(volume) >= requested(claim)
-        && has_mode(volume, claim)
-        && has_attributes(volume, claim)
+        && matches_volume_mode(volume, claim)
+        && matches_volume_attributes_class(volume, claim)
 }
 
-fn has_mode(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+fn matches_volume_mode(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     const DEFAULT: &str = "Filesystem";
     let has = volume.spec.as_ref().and_then(|spec| spec.volume_mode.as_deref()).unwrap_or(DEFAULT);
-    let asked = claim.spec.as_ref().and_then(|spec| spec.volume_mode.as_deref()).unwrap_or(DEFAULT);
-    has == asked
+    let requested = claim.spec.as_ref().and_then(|spec| spec.volume_mode.as_deref()).unwrap_or(DEFAULT);
+    has == requested
 }
 
-fn has_attributes(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+fn matches_volume_attributes_class(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let has = volume.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());
-    let asked = claim.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());
-    has.unwrap_or_default() == asked.unwrap_or_default()
+    let requested = claim.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());
+    has.unwrap_or_default() == requested.unwrap_or_default()
 }
 
-fn has_access_modes(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    let asked = claim.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
-    asked.iter().all(|mode| modes(volume).contains(mode))
+fn offers_access_modes(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    let requested = claim.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+    requested.iter().all(|mode| access_modes_of(volume).contains(mode))
 }
 
-fn modes(volume: &PersistentVolume) -> &[String] {
+fn access_modes_of(volume: &PersistentVolume) -> &[String] {
     volume.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default()
 }
 
-/// The phase of a volume.
+/// Returns the phase of a volume.
 #[must_use]
 pub fn phase(volume: &PersistentVolume) -> Option<&str> {
     volume.status.as_ref()?.phase.as_deref()
 }
 
-/// The volume, bound to the claim (`GetBindVolumeToClaim`); nothing if it is already.
+/// Returns the volume with its reference to the claim set (`GetBindVolumeToClaim`); `None` if it is already bound.
 #[must_use]
 pub fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<PersistentVolume> {
     let meta = &claim.metadata;
-    let known = is_for(volume, claim);
-    if known && reference(volume).is_some_and(|to| to.uid == meta.uid) {
+    let already_reserved = is_for(volume, claim);
+    if already_reserved && reference(volume).is_some_and(|to| to.uid == meta.uid) {
         return None;
     }
     let mut bound = volume.clone();
@@ -263,7 +265,7 @@ pub fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<
         resource_version: meta.resource_version.clone(),
         ..ObjectReference::default()
     });
-    if !known {
+    if !already_reserved {
         let annotations = bound.metadata.annotations.get_or_insert_default();
         annotations.insert(BOUND_BY_CONTROLLER.to_owned(), "yes".to_owned());
     }

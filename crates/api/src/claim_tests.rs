@@ -36,7 +36,7 @@ fn check(claim: &PersistentVolumeClaim, volumes: &[PersistentVolume], expected: 
 }
 
 #[test]
-fn of_the_volumes_that_fit_the_smallest_with_the_fewest_modes_is_taken() {
+fn volume_with_fewest_access_modes_then_smallest_is_chosen() {
     let sizes = [("big", "9Gi"), ("small", "6Gi"), ("tiny", "1Gi")]
         .map(|(name, size)| volume(name, json!({"capacity": {"storage": size}})));
     check(&claim(json!({})), &sizes, Some("small"));
@@ -46,69 +46,69 @@ fn of_the_volumes_that_fit_the_smallest_with_the_fewest_modes_is_taken() {
 }
 
 #[test]
-fn what_does_not_fit_is_not_taken() {
-    let asks = claim(json!({}));
-    check(&asks, &[volume("v", json!({"storageClassName": "other"}))], None);
-    check(&asks, &[volume("v", json!({"volumeMode": "Block"}))], None);
-    check(&asks, &[volume("v", json!({"volumeAttributesClassName": "gold"}))], None);
-    check(&asks, &[volume("v", json!({"claimRef": {"namespace": "x", "name": "other"}}))], None);
+fn volume_that_does_not_match_is_not_chosen() {
+    let pvc = claim(json!({}));
+    check(&pvc, &[volume("v", json!({"storageClassName": "other"}))], None);
+    check(&pvc, &[volume("v", json!({"volumeMode": "Block"}))], None);
+    check(&pvc, &[volume("v", json!({"volumeAttributesClassName": "gold"}))], None);
+    check(&pvc, &[volume("v", json!({"claimRef": {"namespace": "x", "name": "other"}}))], None);
     let mut taken = volume("v", json!({}));
     taken.status.as_mut().unwrap().phase = Some("Released".to_owned());
-    check(&asks, &[taken], None);
-    let selecting = claim(json!({"selector": {"matchLabels": {"tier": "a"}}}));
-    check(&selecting, &[volume("b", json!({})), volume("a", json!({}))], Some("a"));
+    check(&pvc, &[taken], None);
+    let with_selector = claim(json!({"selector": {"matchLabels": {"tier": "a"}}}));
+    check(&with_selector, &[volume("b", json!({})), volume("a", json!({}))], Some("a"));
 }
 
 #[test]
-fn the_volume_that_is_kept_for_a_claim_is_its_own() {
-    let kept = volume("kept", json!({"storageClassName": "other", "claimRef": {"namespace": "x", "name": "c"}}));
-    check(&claim(json!({})), &[volume("v", json!({})), kept.clone()], Some("kept"));
-    let another = json!({"claimRef": {"namespace": "x", "name": "c", "uid": "2"}});
-    check(&claim(json!({})), &[volume("before", another)], None);
-    check(&claim(json!({"resources": {"requests": {"storage": "9Gi"}}})), &[kept], None);
+fn volume_with_claim_ref_is_chosen_first() {
+    let reserved = volume("kept", json!({"storageClassName": "other", "claimRef": {"namespace": "x", "name": "c"}}));
+    check(&claim(json!({})), &[volume("v", json!({})), reserved.clone()], Some("kept"));
+    let other_claim = json!({"claimRef": {"namespace": "x", "name": "c", "uid": "2"}});
+    check(&claim(json!({})), &[volume("before", other_claim)], None);
+    check(&claim(json!({"resources": {"requests": {"storage": "9Gi"}}})), &[reserved], None);
 }
 
 #[test]
-fn a_node_is_asked_for_what_can_be_reached_from_it() {
+fn volume_affinity_must_match_the_node() {
     let volumes = [volume("a", only_at("n1")), volume("b", only_at("n2"))];
-    let asks = claim(json!({}));
+    let pvc = claim(json!({}));
     let found = |node: Option<&Node>, delayed| {
-        let found = find(&asks, volumes.iter(), node, delayed);
+        let found = find(&pvc, volumes.iter(), node, delayed);
         found.and_then(|volume| volume.metadata.name.clone())
     };
     assert_eq!(found(Some(&node("n2")), true).as_deref(), Some("b"));
     assert_eq!(found(Some(&node("n3")), true), None);
-    assert_eq!(found(None, true), None, "whose binding waits for a Pod waits for its node");
+    assert_eq!(found(None, true), None, "delayed binding needs a node");
     assert_eq!(found(None, false).as_deref(), Some("a"));
-    let mut kept = only_at("n1");
-    kept["claimRef"] = json!({"namespace": "x", "name": "c"});
-    let kept = [volume("kept", kept), volume("free", json!({}))];
-    assert!(find(&asks, kept.iter(), Some(&node("n2")), true).is_none(), "another one would not be its own");
+    let mut reserved = only_at("n1");
+    reserved["claimRef"] = json!({"namespace": "x", "name": "c"});
+    let reserved = [volume("kept", reserved), volume("free", json!({}))];
+    assert!(find(&pvc, reserved.iter(), Some(&node("n2")), true).is_none(), "only the reserved volume is a candidate");
 }
 
 #[test]
-fn who_chose_a_volume_is_written_down() {
-    let asks = claim(json!({}));
-    let bound = bind(&volume("v", json!({})), &asks).unwrap();
+fn binding_by_controller_is_annotated() {
+    let pvc = claim(json!({}));
+    let bound = bind(&volume("v", json!({})), &pvc).unwrap();
     assert_eq!(annotation(&bound.metadata, BOUND_BY_CONTROLLER), Some("yes"));
     assert_eq!(reference(&bound).unwrap().uid.as_deref(), Some("1"));
-    assert_eq!(bind(&bound, &asks), None);
-    let kept = bind(&volume("v", json!({"claimRef": {"namespace": "x", "name": "c"}})), &asks).unwrap();
-    assert_eq!((annotation(&kept.metadata, BOUND_BY_CONTROLLER), is_for(&kept, &asks)), (None, true));
+    assert_eq!(bind(&bound, &pvc), None);
+    let reserved = bind(&volume("v", json!({"claimRef": {"namespace": "x", "name": "c"}})), &pvc).unwrap();
+    assert_eq!((annotation(&reserved.metadata, BOUND_BY_CONTROLLER), is_for(&reserved, &pvc)), (None, true));
 }
 
 #[test]
-fn why_a_volume_cannot_be_had_by_name_is_told_in_upstreams_words() {
-    let told = |spec: Value| mismatch(&volume("v", json!({})), &claim(spec));
-    assert_eq!(told(json!({})), None);
-    assert_eq!(told(json!({"resources": {"requests": {"storage": "6Gi"}}})), Some("requested PV is too small"));
-    assert_eq!(told(json!({"storageClassName": "t"})), Some("storageClassName does not match"));
-    assert_eq!(told(json!({"volumeMode": "Block"})), Some("incompatible volumeMode"));
-    assert_eq!(told(json!({"accessModes": ["ReadOnlyMany"]})), Some("incompatible accessMode"));
+fn volume_mismatch_has_upstreams_message() {
+    let reason = |spec: Value| mismatch(&volume("v", json!({})), &claim(spec));
+    assert_eq!(reason(json!({})), None);
+    assert_eq!(reason(json!({"resources": {"requests": {"storage": "6Gi"}}})), Some("requested PV is too small"));
+    assert_eq!(reason(json!({"storageClassName": "t"})), Some("storageClassName does not match"));
+    assert_eq!(reason(json!({"volumeMode": "Block"})), Some("incompatible volumeMode"));
+    assert_eq!(reason(json!({"accessModes": ["ReadOnlyMany"]})), Some("incompatible accessMode"));
 }
 
 #[test]
-fn an_ephemeral_volume_has_a_claim_of_its_pods_own() {
+fn ephemeral_volume_claim_belongs_to_its_pod() {
     let of = |volume: Value| name_of("p", &serde_json::from_value(volume).unwrap());
     assert_eq!(of(json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}})).as_deref(), Some("c"));
     assert_eq!(of(json!({"name": "v", "ephemeral": {}})).as_deref(), Some("p-v"));

@@ -1,4 +1,4 @@
-//! Bounds on connections (or outstanding queries) in all and per source address: pure bookkeeping.
+//! Limits on connections (or outstanding queries), in total and per source address.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -7,28 +7,28 @@ use std::{
     sync::Arc,
 };
 
-/// How many entries a [`ConnectionTable`] holds at most.
+/// Limits of a [`ConnectionTable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// In all.
+    /// Maximum number of entries.
     pub total: usize,
-    /// From all sources but [`Source::Local`], which always has the rest of `total` for itself.
+    /// Maximum number of entries of all remote sources; the rest of `total` is reserved for [`Source::Local`].
     pub remote: usize,
-    /// From one source, unless it is [`Source::Local`].
+    /// Maximum number of entries of one remote source.
     pub per_source: usize,
 }
 
-/// Where a connection comes from.
+/// Source of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// This machine: all components and clients of a node share one address.
+    /// This machine; all components and clients on it share one address.
     Local,
-    /// Another address. Of an IPv6 address only the network (/64) counts, because a host owns all addresses of it.
+    /// Another address. IPv6 addresses are grouped by /64 network, because one host owns a whole network.
     Remote(IpAddr),
 }
 
 impl Source {
-    /// The source that a peer's address belongs to; `own` is the address that the peer connected to.
+    /// Returns the source of a peer address; `own` is the local address that the peer connected to.
     #[must_use]
     pub fn of(peer: IpAddr, own: Option<IpAddr>) -> Self {
         let peer = peer.to_canonical();
@@ -47,16 +47,16 @@ pub struct Key {
     id: u64,
 }
 
-/// The bound that refused an entry.
+/// The limit that rejected an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
     /// [`Bounds::per_source`].
     Source,
-    /// [`Bounds::total`] or [`Bounds::remote`]: all sources together.
+    /// [`Bounds::total`] or [`Bounds::remote`].
     All,
 }
 
-/// Entries by source, within bounds.
+/// Entries by source, with limits.
 #[derive(Debug)]
 pub struct ConnectionTable<T> {
     bounds: Bounds,
@@ -66,19 +66,19 @@ pub struct ConnectionTable<T> {
 }
 
 impl<T> ConnectionTable<T> {
-    /// An empty table.
+    /// Creates an empty table.
     #[must_use]
     pub fn new(bounds: Bounds) -> Self {
         Self { bounds, by_source: HashMap::new(), total: 0, next_id: 0 }
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.total
     }
 
-    /// Whether there are no entries.
+    /// Returns whether the table has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.total == 0
@@ -87,7 +87,7 @@ impl<T> ConnectionTable<T> {
     /// Adds an entry.
     ///
     /// # Errors
-    /// When a bound is reached.
+    /// When a limit is reached.
     pub fn insert(&mut self, source: Source, entry: T) -> Result<Key, Full> {
         self.check(source)?;
         let id = self.next_id;
@@ -97,7 +97,7 @@ impl<T> ConnectionTable<T> {
         Ok(Key { source, id })
     }
 
-    /// Whether an entry of this source could be added.
+    /// Checks that an entry of this source can be added.
     fn check(&self, source: Source) -> Result<(), Full> {
         let count = |source: &Source| self.by_source.get(source).map_or(0, BTreeMap::len);
         let remote = self.total.saturating_sub(count(&Source::Local));
@@ -110,7 +110,7 @@ impl<T> ConnectionTable<T> {
         Ok(())
     }
 
-    /// Removes an entry; `None` where it was removed before.
+    /// Removes an entry; `None` if it was removed already.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let entries = self.by_source.get_mut(&key.source)?;
         let entry = entries.remove(&key.id)?;
@@ -121,12 +121,12 @@ impl<T> ConnectionTable<T> {
         Some(entry)
     }
 
-    /// Removes the entry with the lowest rank of the source with the most entries, to make room for an entry of `newcomer`.
-    /// Entries without a rank stay. Only sources that hold more entries than the newcomer lose one, so that a source with
-    /// few connections never makes room for one with many.
+    /// Evicts the lowest-ranked entry of the source with the most entries, to admit an entry of `newcomer`. Entries without
+    /// a rank are not evicted. Only sources with more entries than the newcomer lose one, so that a source with few
+    /// connections is never evicted in favor of one with many.
     pub fn evict<R: Ord>(&mut self, newcomer: Source, rank: impl Fn(&T) -> Option<R>) -> Option<T> {
         let own = self.by_source.get(&newcomer).map_or(0, BTreeMap::len);
-        // The share of this machine is not taken by others.
+        // Remote sources never evict local connections.
         let is_candidate = |source: Source| source != Source::Local || newcomer == Source::Local;
         let mut sources: Vec<(usize, Source)> = self
             .by_source
@@ -143,11 +143,11 @@ impl<T> ConnectionTable<T> {
     }
 }
 
-/// A [`ConnectionTable`] that tasks share. Each entry stays for as long as its [`Slot`].
+/// A [`ConnectionTable`] shared between tasks. Each entry lives as long as its [`Slot`].
 #[derive(Debug)]
 pub struct Slots<T>(Arc<Mutex<ConnectionTable<T>>>);
 
-/// The place of an entry, which is removed when this is dropped.
+/// Guard of an entry, which is removed when the guard is dropped.
 #[derive(Debug)]
 pub struct Slot<T> {
     slots: Slots<T>,
@@ -155,23 +155,23 @@ pub struct Slot<T> {
 }
 
 impl<T> Slots<T> {
-    /// No entries yet.
+    /// Creates an empty shared table.
     #[must_use]
     pub fn new(bounds: Bounds) -> Self {
         Self(Arc::new(Mutex::new(ConnectionTable::new(bounds))))
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     #[must_use]
     pub fn count(&self) -> usize {
         self.lock().len()
     }
 
-    /// Adds an entry. Where all sources together have too many, [`ConnectionTable::evict`] makes room; the caller ends what
-    /// the evicted entry stands for.
+    /// Adds an entry. At the limit for all sources, an entry is evicted ([`ConnectionTable::evict`]); the caller closes the
+    /// evicted connection.
     ///
     /// # Errors
-    /// When a bound is reached.
+    /// When a limit is reached.
     pub fn admit<R: Ord>(
         &self,
         source: Source,
@@ -188,7 +188,7 @@ impl<T> Slots<T> {
         Ok((Slot { slots: Self(Arc::clone(&self.0)), key }, evicted))
     }
 
-    /// Removes the entry with the lowest rank of the remote source with the most entries.
+    /// Evicts the lowest-ranked entry of the remote source with the most entries.
     pub fn evict_any<R: Ord>(&self, rank: impl Fn(&T) -> Option<R>) -> Option<T> {
         // No peer has this address.
         self.lock().evict(Source::Remote(Ipv4Addr::UNSPECIFIED.into()), rank)
@@ -202,7 +202,7 @@ impl<T> Slots<T> {
 impl<T> Drop for Slot<T> {
     fn drop(&mut self) {
         let removed = self.slots.lock().remove(self.key);
-        // The lock is free by now, whatever the entry does when it is dropped.
+        // The entry is dropped after the lock is released, so that its destructor may use the table.
         drop(removed);
     }
 }
@@ -229,13 +229,13 @@ mod tests {
     }
 
     #[test]
-    fn source_reaches_its_bound_without_harming_others() {
+    fn source_at_its_limit_does_not_affect_others() {
         let mut table = ConnectionTable::new(BOUNDS);
         let keys: Vec<Key> = (0..3).map(|_| table.insert(source(1), ()).unwrap()).collect();
         assert_eq!(table.insert(source(1), ()), Err(Full::Source));
         assert!(table.insert(source(2), ()).is_ok());
         assert_eq!(table.insert(source(3), ()), Err(Full::All));
-        // The rest is for this machine.
+        // The rest is reserved for this machine.
         assert!(table.insert(Source::Local, ()).is_ok() && table.insert(Source::Local, ()).is_ok());
         assert_eq!(table.insert(Source::Local, ()), Err(Full::All));
         assert_eq!((table.remove(keys[0]), table.remove(keys[0])), (Some(()), None));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn newcomer_takes_the_place_of_the_largest_source() {
+    fn newcomer_evicts_an_entry_of_the_largest_source() {
         let slots = Slots::new(BOUNDS);
         let admit = |source, name| slots.admit(source, name, |_| Some(())).map_err(|full| (full, name));
         let held: Vec<_> = ["a", "b", "c"].map(|name| admit(source(1), name).unwrap().0).into();
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(evicted, None);
         let (_third, evicted) = admit(source(3), "e").unwrap();
         assert_eq!((evicted, slots.count()), (Some("a"), 4));
-        // Dropping the evicted one frees no second place.
+        // Dropping the guard of the evicted entry frees no second slot.
         drop(held);
         assert_eq!(slots.count(), 2);
         drop(second);

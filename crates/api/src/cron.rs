@@ -1,13 +1,13 @@
-//! Schedules of CronJobs, with the grammar, the words and the meaning of the parser that upstream uses (`robfig/cron`,
-//! `ParseStandard`): five fields, names, `?`, `@hourly` and its like, `@every 1h30m`.
+//! Cron schedules of CronJobs, with the grammar, semantics and error messages of upstream's parser (`robfig/cron`,
+//! `ParseStandard`): five fields, names, `?`, descriptors such as `@hourly`, and `@every 1h30m`.
 //!
-//! No crate has this grammar: those that are well kept refuse `@every`, take 7 for Sunday, or read seconds first.
+//! No maintained crate has this grammar: they reject `@every`, accept 7 for Sunday, or expect a field for seconds.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// Least and greatest number of each field, and what they may be called.
+/// Minimum, maximum and names of the values of each field.
 const FIELDS: [Bounds; 5] = [
     (0, 59, &[]),
     (0, 23, &[]),
@@ -15,8 +15,8 @@ const FIELDS: [Bounds; 5] = [
     (1, 12, &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]),
     (0, 6, &["sun", "mon", "tue", "wed", "thu", "fri", "sat"]),
 ];
-/// Those that have a name.
-const NAMED: [(&str, &str); 7] = [
+/// Descriptors and their schedules.
+const DESCRIPTORS: [(&str, &str); 7] = [
     ("@yearly", "0 0 1 1 *"),
     ("@annually", "0 0 1 1 *"),
     ("@monthly", "0 0 1 * *"),
@@ -35,123 +35,133 @@ const UNITS: [(&str, i128); 8] = [
     ("m", 60_000_000_000),
     ("h", 3_600_000_000_000),
 ];
-/// What does not come within so many years never comes: the 31st of February.
-const YEARS: i16 = 5;
+/// Years after which the search for the next time ends, for example for February 31.
+const MAX_YEARS: i16 = 5;
 
 type Bounds = (u32, u32, &'static [&'static str]);
 
-/// Why text is no schedule, in upstream's words.
+/// Error for an invalid schedule, with upstream's message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unparseable(String);
+pub struct ParseError(String);
 
-/// When something is to happen again and again.
+/// A cron schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Schedule {
-    /// At the minutes that fit.
-    Times(Times),
-    /// Each time so long after the last, in whole seconds.
-    Every(SignedDuration),
+    /// At the minutes that match five fields.
+    Spec(SpecSchedule),
+    /// At a fixed delay after the last time, in whole seconds.
+    ConstantDelay(SignedDuration),
 }
 
-/// The minutes that fit: of each field, a bit for each number.
+/// Matching values of each field as bit sets (`SpecSchedule`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Times {
+pub struct SpecSchedule {
     minutes: u64,
     hours: u64,
     days: u64,
     months: u64,
     weekdays: u64,
-    /// Whether one of the fields for days says nothing (`*`): else a day fits that one of both names.
-    both: bool,
+    /// Whether one of the two day fields is `*`, so that both must match; otherwise one match is enough.
+    match_both_days: bool,
 }
 
-/// The numbers of a field, and whether it says nothing of them.
-struct Numbers {
+/// Matching values of a field, and whether the field is unrestricted (`*`).
+struct FieldBits {
     bits: u64,
     star: bool,
 }
 
 impl Schedule {
-    /// Reads a schedule.
+    /// Parses a schedule (`ParseStandard`).
     ///
     /// # Errors
-    /// In upstream's words, when it is none.
-    pub fn parse(text: &str) -> Result<Self, Unparseable> {
+    /// When the text is not a schedule, with upstream's message.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
         if text.starts_with('@') {
-            return match NAMED.iter().find(|(name, _)| *name == text) {
+            return match DESCRIPTORS.iter().find(|(name, _)| *name == text) {
                 Some((_, fields)) => Self::parse(fields),
-                None => every(text),
+                None => parse_every(text),
             };
         }
         let fields: Vec<&str> = text.split_whitespace().collect();
         let [minutes, hours, days, months, weekdays] = fields.as_slice() else {
             let (count, found, shown) = (FIELDS.len(), fields.len(), fields.join(" "));
-            return Err(Unparseable(format!("expected exactly {count} fields, found {found}: [{shown}]")));
+            return Err(ParseError(format!("expected exactly {count} fields, found {found}: [{shown}]")));
         };
         let [m, h, d, mo, w] = FIELDS;
-        let (minutes, hours) = (field(minutes, m)?.bits, field(hours, h)?.bits);
-        let (days, months, weekdays) = (field(days, d)?, field(months, mo)?.bits, field(weekdays, w)?);
-        let both = days.star || weekdays.star;
-        Ok(Self::Times(Times { minutes, hours, days: days.bits, months, weekdays: weekdays.bits, both }))
+        let (minutes, hours) = (parse_field(minutes, m)?.bits, parse_field(hours, h)?.bits);
+        let (days, months, weekdays) =
+            (parse_field(days, d)?, parse_field(months, mo)?.bits, parse_field(weekdays, w)?);
+        let match_both_days = days.star || weekdays.star;
+        Ok(Self::Spec(SpecSchedule {
+            minutes,
+            hours,
+            days: days.bits,
+            months,
+            weekdays: weekdays.bits,
+            match_both_days,
+        }))
     }
 
-    /// The first moment after `after` that fits, as clocks of `zone` show it; `None` if there is none within five years.
+    /// Returns the first matching time after `after` in the local time of `zone`; `None` if there is none within five years.
     ///
-    /// A time that clocks skip in spring does not come on that day; one that they show twice in autumn comes twice.
+    /// A local time that is skipped by daylight saving time does not match on that day; a repeated one matches twice.
     #[must_use]
     pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let second = Timestamp::from_second(after.as_second()).ok()?;
         match self {
-            Self::Every(pause) => second.checked_add(*pause).ok(),
-            Self::Times(times) => times.next(second.checked_add(SignedDuration::from_secs(1)).ok()?, zone),
+            Self::ConstantDelay(delay) => second.checked_add(*delay).ok(),
+            Self::Spec(times) => times.next(second.checked_add(SignedDuration::from_secs(1)).ok()?, zone),
         }
     }
 }
 
-impl Times {
+impl SpecSchedule {
     fn next(&self, mut at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let last = at.to_zoned(zone.clone()).year().saturating_add(YEARS);
+        let last = at.to_zoned(zone.clone()).year().saturating_add(MAX_YEARS);
         loop {
             let local = at.to_zoned(zone.clone());
             if local.year() > last {
                 return None;
             }
-            if !self.has_day(local.date()) {
+            if !self.matches_day(local.date()) {
                 at = local.date().tomorrow().ok()?.to_zoned(zone.clone()).ok()?.timestamp();
                 continue;
             }
-            let fits = local.second() == 0 && has(self.hours, local.hour()) && has(self.minutes, local.minute());
-            if fits {
+            let matches =
+                local.second() == 0 && has_bit(self.hours, local.hour()) && has_bit(self.minutes, local.minute());
+            if matches {
                 return Some(at);
             }
             at = at.checked_add(SignedDuration::from_secs(60 - i64::from(local.second()))).ok()?;
         }
     }
 
-    fn has_day(&self, date: Date) -> bool {
-        let (day, weekday) = (has(self.days, date.day()), has(self.weekdays, date.weekday().to_sunday_zero_offset()));
-        has(self.months, date.month()) && if self.both { day && weekday } else { day || weekday }
+    fn matches_day(&self, date: Date) -> bool {
+        let (day, weekday) =
+            (has_bit(self.days, date.day()), has_bit(self.weekdays, date.weekday().to_sunday_zero_offset()));
+        has_bit(self.months, date.month()) && if self.match_both_days { day && weekday } else { day || weekday }
     }
 }
 
-fn has(bits: u64, number: i8) -> bool {
+fn has_bit(bits: u64, number: i8) -> bool {
     u32::try_from(number).is_ok_and(|number| bits & (1 << number) != 0)
 }
 
-/// `@every 1h30m`: at least a second, and no parts of seconds.
-fn every(text: &str) -> Result<Schedule, Unparseable> {
+/// Parses `@every 1h30m`; the delay is at least one second, and fractions of a second are dropped.
+fn parse_every(text: &str) -> Result<Schedule, ParseError> {
     let Some(duration) = text.strip_prefix("@every ") else {
-        return Err(Unparseable(format!("unrecognized descriptor: {text}")));
+        return Err(ParseError(format!("unrecognized descriptor: {text}")));
     };
-    let nanos = duration_of(duration)
-        .map_err(|why| Unparseable(format!("failed to parse duration {text}: time: {why} {duration:?}")))?;
+    let nanos = parse_duration(duration)
+        .map_err(|why| ParseError(format!("failed to parse duration {text}: time: {why} {duration:?}")))?;
     let seconds = i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX);
-    Ok(Schedule::Every(SignedDuration::from_secs(seconds.max(1))))
+    Ok(Schedule::ConstantDelay(SignedDuration::from_secs(seconds.max(1))))
 }
 
-/// As Go's `time.ParseDuration`, in nanoseconds.
-fn duration_of(text: &str) -> Result<i128, String> {
+/// Parses a duration as Go's `time.ParseDuration`, in nanoseconds.
+fn parse_duration(text: &str) -> Result<i128, String> {
     const INVALID: &str = "invalid duration";
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -180,7 +190,7 @@ fn duration_of(text: &str) -> Result<i128, String> {
             return Err(format!("unknown unit {unit:?} in duration"));
         };
         let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| INVALID.to_owned())? };
-        // More digits than these are less than a nanosecond.
+        // Further digits are less than a nanosecond.
         let part: String = part.chars().chain(std::iter::repeat('0')).take(15).collect();
         let part: i128 = part.parse().map_err(|_| INVALID.to_owned())?;
         let all = whole.checked_mul(*nanos).and_then(|n| n.checked_add(part * nanos / 1_000_000_000_000_000));
@@ -193,25 +203,25 @@ fn duration_of(text: &str) -> Result<i128, String> {
     Ok(sign * sum)
 }
 
-fn field(text: &str, bounds: Bounds) -> Result<Numbers, Unparseable> {
-    let mut all = Numbers { bits: 0, star: false };
+fn parse_field(text: &str, bounds: Bounds) -> Result<FieldBits, ParseError> {
+    let mut all = FieldBits { bits: 0, star: false };
     for part in text.split(',').filter(|part| !part.is_empty()) {
-        let part = range(part, bounds)?;
-        all = Numbers { bits: all.bits | part.bits, star: all.star || part.star };
+        let part = parse_range(part, bounds)?;
+        all = FieldBits { bits: all.bits | part.bits, star: all.star || part.star };
     }
     Ok(all)
 }
 
-/// `*`, `?`, `5`, `1-5`, `*/2`, `1-10/3`, `mon-fri`.
-fn range(text: &str, (least, greatest, names): Bounds) -> Result<Numbers, Unparseable> {
+/// Parses a range of a field: `*`, `?`, `5`, `1-5`, `*/2`, `1-10/3` or `mon-fri`.
+fn parse_range(text: &str, (least, greatest, names): Bounds) -> Result<FieldBits, ParseError> {
     let number = |part: &str| {
         let named = names.iter().position(|n| n.eq_ignore_ascii_case(part)).and_then(|at| u32::try_from(at).ok());
         let parsed = named.map(|at| at + least).or_else(|| part.parse().ok());
         parsed.ok_or_else(|| {
-            Unparseable(format!("failed to parse int from {part}: strconv.Atoi: parsing {part:?}: invalid syntax"))
+            ParseError(format!("failed to parse int from {part}: strconv.Atoi: parsing {part:?}: invalid syntax"))
         })
     };
-    let wrong = |why: String| Err(Unparseable(format!("{why}: {text}")));
+    let wrong = |why: String| Err(ParseError(format!("{why}: {text}")));
     let mut parts = text.split('/');
     let (base, step) = (parts.next().unwrap_or(""), parts.next());
     let mut ends = base.split('-');
@@ -241,8 +251,8 @@ fn range(text: &str, (least, greatest, names): Bounds) -> Result<Numbers, Unpars
         return wrong("step of range should be a positive number".to_owned());
     }
     let bits = (start..=end).step_by(usize::try_from(step).unwrap_or(usize::MAX)).fold(0, |bits, n| bits | (1 << n));
-    // What leaves numbers out says something.
-    Ok(Numbers { bits, star: star && step == 1 })
+    // A step leaves values out, so the field is restricted.
+    Ok(FieldBits { bits, star: star && step == 1 })
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Schedules as upstream reads them.
+//! Tests of cron schedules against the results of upstream's parser.
 
 use super::Schedule;
 use jiff::{Timestamp, tz::TimeZone};
 
 #[test]
-fn a_schedule_is_read_as_upstream_reads_it() {
+fn schedule_is_parsed_as_upstream() {
     let check = |schedule: &str, expected: &str| {
         let why = Schedule::parse(schedule).err().map(|e| e.to_string()).unwrap_or_default();
         assert_eq!(why, expected, "{schedule}");
@@ -31,7 +31,7 @@ fn a_schedule_is_read_as_upstream_reads_it() {
     check("@every 9999999999h", "failed to parse duration @every 9999999999h: time: invalid duration \"9999999999h\"");
 }
 
-/// The next moments after one, in UTC.
+/// Checks the next times after `after`, in UTC.
 #[track_caller]
 fn check_in(zone: &str, schedule: &str, after: &str, expected: &[&str]) {
     let (schedule, zone) = (Schedule::parse(schedule).unwrap(), TimeZone::get(zone).unwrap());
@@ -51,7 +51,7 @@ fn check(schedule: &str, after: &str, expected: &[&str]) {
 }
 
 #[test]
-fn the_next_moment_is_the_first_whose_clock_fits() {
+fn next_time_is_the_first_that_matches_all_fields() {
     check("* * * * *", "2026-01-01T00:00:30.5Z", &["2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"]);
     check("*/15 * * * *", "2026-01-01T00:45:00Z", &["2026-01-01T01:00:00Z"]);
     check("20-35/15 * * * *", "2026-01-01T00:00:00Z", &["2026-01-01T00:20:00Z", "2026-01-01T00:35:00Z"]);
@@ -63,12 +63,12 @@ fn the_next_moment_is_the_first_whose_clock_fits() {
 }
 
 #[test]
-fn where_both_fields_for_days_say_something_one_of_them_is_enough() {
+fn two_restricted_day_fields_match_either() {
     // The 1st, and Mondays; the 1st of January 2026 is a Thursday.
     let both = ["2026-01-05T00:00:00Z", "2026-01-12T00:00:00Z"];
     check("0 0 1 * mon", "2026-01-01T00:00:00Z", &both);
     check("0 0 6 * mon", "2026-01-05T00:00:00Z", &["2026-01-06T00:00:00Z", "2026-01-12T00:00:00Z"]);
-    // `*` says nothing, and so does `*/1`; `*/2` does.
+    // `*` and `*/1` are unrestricted; `*/2` is not.
     check("0 0 * * mon", "2026-01-01T00:00:00Z", &both);
     check("0 0 */1 * mon", "2026-01-01T00:00:00Z", &both);
     check("0 0 */2 * mon", "2026-01-03T00:00:00Z", &["2026-01-05T00:00:00Z", "2026-01-07T00:00:00Z"]);
@@ -76,7 +76,7 @@ fn where_both_fields_for_days_say_something_one_of_them_is_enough() {
 }
 
 #[test]
-fn every_counts_from_the_last_time_in_whole_seconds() {
+fn every_delays_from_the_last_time_in_whole_seconds() {
     check("@every 1h30m", "2026-01-01T00:10:20.7Z", &["2026-01-01T01:40:20Z", "2026-01-01T03:10:20Z"]);
     check("@every 1.9s", "2026-01-01T00:00:00Z", &["2026-01-01T00:00:01Z"]);
     check("@every 10ms", "2026-01-01T00:00:00Z", &["2026-01-01T00:00:01Z"]);
@@ -84,20 +84,20 @@ fn every_counts_from_the_last_time_in_whole_seconds() {
 }
 
 #[test]
-fn a_zone_says_what_clocks_show() {
+fn schedule_matches_local_time_of_its_zone() {
     check_in("Asia/Tokyo", "0 9 * * *", "2026-01-01T00:00:00Z", &["2026-01-02T00:00:00Z"]);
     check_in("Asia/Kolkata", "0 0 * * *", "2026-01-01T00:00:00Z", &["2026-01-01T18:30:00Z"]);
 }
 
 #[test]
-fn what_clocks_skip_does_not_come_and_what_they_show_twice_comes_twice() {
-    // New York: 2 o'clock is 3 o'clock on the 8th of March, 1 o'clock comes twice on the 1st of November.
+fn skipped_time_never_matches_and_repeated_time_matches_twice() {
+    // New York skips 2:00 on March 8 and repeats 1:00 on November 1.
     let zone = "America/New_York";
     check_in(zone, "30 2 * * *", "2026-03-07T08:00:00Z", &["2026-03-09T06:30:00Z"]);
     check_in(zone, "0 * * * *", "2026-03-08T06:30:00Z", &["2026-03-08T07:00:00Z", "2026-03-08T08:00:00Z"]);
     let twice = ["2026-11-01T05:30:00Z", "2026-11-01T06:30:00Z", "2026-11-02T06:30:00Z"];
     check_in(zone, "30 1 * * *", "2026-11-01T04:00:00Z", &twice);
-    // São Paulo's days began at 1 o'clock when summer came.
+    // In São Paulo, daylight saving time skipped midnight.
     let zone = "America/Sao_Paulo";
     check_in(zone, "0 0 9 10 ?", "2018-09-17T08:00:00Z", &["2018-10-09T03:00:00Z"]);
     check_in(zone, "0 1 * * *", "2018-11-03T12:00:00Z", &["2018-11-04T03:00:00Z"]);

@@ -1,19 +1,19 @@
-//! Durations as Go writes them (`time.Duration`): `1m30s`, `500ms`, `1.5s`.
+//! Formatting of durations as Go's `time.Duration`: `1m30s`, `500ms`, `1.5s`.
 
 use std::time::Duration;
 
-/// As Go writes it, exact to the nanosecond.
+/// Formats a duration as Go's `Duration.String`, exact to the nanosecond.
 #[must_use]
 pub fn written(duration: Duration) -> String {
     let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
     match (seconds, nanos) {
         (0, 0) => "0s".to_owned(),
         (0, 1..1_000) => format!("{nanos}ns"),
-        (0, 1_000..1_000_000) => format!("{}µs", decimal(nanos.into(), 1_000)),
-        (0, _) => format!("{}ms", decimal(nanos.into(), 1_000_000)),
+        (0, 1_000..1_000_000) => format!("{}µs", format_decimal(nanos.into(), 1_000)),
+        (0, _) => format!("{}ms", format_decimal(nanos.into(), 1_000_000)),
         _ => {
             let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-            let rest = decimal(seconds % 60 * 1_000_000_000 + u64::from(nanos), 1_000_000_000);
+            let rest = format_decimal(seconds % 60 * 1_000_000_000 + u64::from(nanos), 1_000_000_000);
             match (hours, minutes) {
                 (0, 0) => format!("{rest}s"),
                 (0, _) => format!("{minutes}m{rest}s"),
@@ -23,13 +23,13 @@ pub fn written(duration: Duration) -> String {
     }
 }
 
-/// A number of these units, with no more digits than there are; a unit is a power of a thousand.
-fn decimal(number: u64, unit: u64) -> String {
+/// Formats `number / unit` as a decimal without trailing zeros; `unit` is a power of 1000.
+fn format_decimal(number: u64, unit: u64) -> String {
     let (whole, rest) = (number / unit, number % unit);
     if rest == 0 {
         return whole.to_string();
     }
-    // As many digits as the unit has zeros.
+    // The sum pads the fraction with leading zeros to the width of the unit.
     let digits = (unit + rest).to_string();
     format!("{whole}.{}", digits[1..].trim_end_matches('0'))
 }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_written_as_go_writes_them() {
+    fn duration_is_formatted_as_go() {
         for (nanos, expected) in [
             (0, "0s"),
             (7, "7ns"),

@@ -1,47 +1,47 @@
-//! Feature gates, with the defaults and stages of Kubernetes 1.35 (LIFECYCLE.md 3.1).
+//! Feature gates, with the defaults and stages of Kubernetes 1.35 (`k8s.io/component-base/featuregate`).
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How far a feature has come.
+/// Stage of a feature (`prerelease`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Off, unless it is switched on.
+    /// Disabled by default.
     Alpha,
-    /// Mostly on.
+    /// Mostly enabled by default.
     Beta,
-    /// Done; it can be switched no more.
+    /// Generally available; the gate is locked.
     Stable,
-    /// On its way out.
+    /// To be removed.
     Deprecated,
 }
 
-/// What is known of a gate.
-struct GateInfo {
+/// Specification of a gate (`FeatureSpec`).
+struct GateSpec {
     gate: Gate,
     name: &'static str,
     default: bool,
     stage: Stage,
 }
 
-impl GateInfo {
-    /// Upstream locks those of Pods once they are stable.
-    fn locked(&self) -> bool {
+impl GateSpec {
+    /// Returns whether the gate is locked to its default; upstream locks the gates of Pods once they are stable.
+    fn is_locked(&self) -> bool {
         self.stage == Stage::Stable
     }
 }
 
 macro_rules! gates {
     ($($(#[doc = $doc:literal])+ $name:ident: $stage:ident, $default:literal;)+) => {
-        /// A feature that can be switched.
+        /// A feature gate.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[non_exhaustive]
         pub enum Gate {
             $($(#[doc = $doc])+ $name,)+
         }
 
-        const GATES: &[GateInfo] = &[
-            $(GateInfo { gate: Gate::$name, name: stringify!($name), default: $default, stage: Stage::$stage },)+
+        const GATES: &[GateSpec] = &[
+            $(GateSpec { gate: Gate::$name, name: stringify!($name), default: $default, stage: Stage::$stage },)+
         ];
     };
 }
@@ -55,7 +55,7 @@ gates! {
     PodLifecycleSleepActionAllowZero: Stable, true;
     /// KEP-5307.
     ContainerRestartRules: Beta, true;
-    /// KEP-5328: nodes say which features they have. Podium's node has those of its API server, and says nothing.
+    /// KEP-5328. Podium's node declares no features: it has those of its API server.
     NodeDeclaredFeatures: Alpha, false;
     /// KEP-5532.
     RestartAllContainersOnContainerExits: Alpha, false;
@@ -65,7 +65,7 @@ gates! {
     KubeletCrashLoopBackOffMax: Beta, true;
     /// KEP-4603.
     ReduceDefaultCrashLoopBackOffDecay: Alpha, false;
-    /// KEP-4216: the runtime is told for which handler it pulls an image.
+    /// KEP-4216: image pulls name the runtime handler.
     RuntimeClassInImageCriApi: Alpha, false;
     /// KEP-1287.
     InPlacePodVerticalScaling: Stable, true;
@@ -75,9 +75,9 @@ gates! {
     PodReadyToStartContainersCondition: Beta, true;
     /// KEP-4781.
     ChangeContainerStatusOnKubeletRestart: Deprecated, false;
-    /// Exec probes obey `timeoutSeconds`.
+    /// Exec probes respect `timeoutSeconds`.
     ExecProbeTimeout: Stable, true;
-    /// KEP-3386: the kubelet follows the runtime's events. Podium always does.
+    /// KEP-3386: the kubelet watches the runtime's events. Podium always does.
     EventedPLEG: Alpha, false;
     /// KEP-3721: environment variables from files.
     EnvFiles: Beta, true;
@@ -89,82 +89,82 @@ gates! {
     UserNamespacesSupport: Beta, true;
     /// KEP-2000: graceful shutdown of the node.
     GracefulNodeShutdown: Beta, true;
-    /// KEP-2712: its grace by priority.
+    /// KEP-2712: graceful shutdown periods by Pod priority.
     GracefulNodeShutdownBasedOnPodPriority: Beta, true;
-    /// Static Pods may not refer to objects of the API.
+    /// Static Pods must not reference API objects.
     PreventStaticPodAPIReferences: Beta, true;
-    /// A node gets tokens only for those whom its Pods talk to.
+    /// A node may request service account tokens only for audiences that its Pods use.
     ServiceAccountNodeAudienceRestriction: Beta, true;
-    /// KEP-4742: Pods have the zone and the region of their nodes.
+    /// KEP-4742: Pods get the topology labels of their nodes.
     PodTopologyLabelsAdmission: Beta, true;
-    /// KEP-3962: policies in CEL that change what is written.
+    /// KEP-3962: mutating admission policies in CEL.
     MutatingAdmissionPolicy: Beta, false;
     /// KEP-961: several Pods of a StatefulSet may be replaced at once.
     MaxUnavailableStatefulSet: Beta, true;
-    /// KEP-4951: an autoscaler's own tolerance.
+    /// KEP-4951: configurable tolerance of a HorizontalPodAutoscaler.
     HPAConfigurableTolerance: Beta, true;
-    /// KEP-2535: an image that was pulled with a secret is only for Pods that have one, too.
+    /// KEP-2535: an image that was pulled with a secret is only available to Pods with such a secret.
     KubeletEnsureSecretPulledImages: Beta, true;
 }
 
-/// What a feature cannot do without.
+/// Features that a feature depends on.
 const DEPENDENCIES: &[(Gate, &[Gate])] =
     &[(Gate::RestartAllContainersOnContainerExits, &[Gate::ContainerRestartRules, Gate::NodeDeclaredFeatures])];
 
-/// Gates that stand for all of a stage; one that is named beside them wins.
-const ALL_OF: [(&str, Stage); 2] = [("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
+/// Gates that set all features of a stage; gates that are set by name take precedence.
+const STAGE_GATES: [(&str, Stage); 2] = [("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
 
-/// Why gates cannot be set so; upstream's words (`k8s.io/component-base/featuregate`).
+/// Error for invalid feature gates, with the messages of `k8s.io/component-base/featuregate`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
-    /// No such gate.
+    /// Unknown gate.
     #[error("unrecognized feature gate: {0}")]
     Unknown(String),
-    /// No `=`.
+    /// Missing `=`.
     #[error("missing bool value for {0}")]
     MissingValue(String),
-    /// Neither true nor false.
+    /// The value is not a bool.
     #[error("invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")]
     InvalidValue {
         /// The gate.
         name: String,
-        /// What was given.
+        /// The invalid value.
         value: String,
     },
-    /// The gate cannot be switched any more.
+    /// The gate is locked.
     #[error("cannot set feature gate {name} to {value}, feature is locked to {locked}")]
     Locked {
         /// The gate.
         name: String,
-        /// What was asked.
+        /// The requested value.
         value: bool,
-        /// What it is.
+        /// The value that it is locked to.
         locked: bool,
     },
-    /// It does nothing without others.
+    /// Required features are disabled.
     #[error("{name} is enabled, but depends on features that are disabled: [{}]", .disabled.join(" "))]
     Depends {
         /// The gate.
         name: String,
-        /// Those that are off.
+        /// The disabled features.
         disabled: Vec<String>,
     },
 }
 
-/// Which features are on.
+/// The feature gates of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FeatureGates {
     set: BTreeMap<Gate, bool>,
-    /// `AllAlpha` and `AllBeta`, by their place in [`ALL_OF`].
+    /// `AllAlpha` and `AllBeta`, by their index in [`STAGE_GATES`].
     stages: BTreeMap<usize, bool>,
 }
 
 impl FeatureGates {
-    /// Reads `A=true,B=false`.
+    /// Parses `A=true,B=false`.
     ///
     /// # Errors
-    /// For an unknown gate, a locked one, a value that is no bool, or a feature without one that it depends on.
+    /// For an unknown or locked gate, a value that is not a bool, or a feature whose dependencies are disabled.
     pub fn parse(s: &str) -> Result<Self, GateError> {
         let mut gates = Self::default();
         for part in s.split(',').map(str::trim).filter(|p| !p.is_empty()) {
@@ -178,24 +178,24 @@ impl FeatureGates {
         Ok(gates)
     }
 
-    /// Switches one gate by name, or all of a stage with `AllAlpha` or `AllBeta`.
+    /// Sets one gate by name, or all gates of a stage with `AllAlpha` or `AllBeta`.
     ///
     /// # Errors
     /// For an unknown gate or a locked one.
     pub fn set(&mut self, name: &str, value: bool) -> Result<(), GateError> {
-        if let Some(stage) = ALL_OF.iter().position(|(all, _)| *all == name) {
+        if let Some(stage) = STAGE_GATES.iter().position(|(all, _)| *all == name) {
             self.stages.insert(stage, value);
             return Ok(());
         }
-        let info = GATES.iter().find(|g| g.name == name).ok_or_else(|| GateError::Unknown(name.to_owned()))?;
-        if info.locked() && value != info.default {
-            return Err(GateError::Locked { name: name.to_owned(), value, locked: info.default });
+        let spec = GATES.iter().find(|g| g.name == name).ok_or_else(|| GateError::Unknown(name.to_owned()))?;
+        if spec.is_locked() && value != spec.default {
+            return Err(GateError::Locked { name: name.to_owned(), value, locked: spec.default });
         }
-        self.set.insert(info.gate, value);
+        self.set.insert(spec.gate, value);
         Ok(())
     }
 
-    /// These gates, with those on top that `other` sets.
+    /// Returns these gates, overridden by those that `other` sets.
     #[must_use]
     pub fn overridden_by(mut self, other: &Self) -> Self {
         self.set.extend(&other.set);
@@ -203,21 +203,21 @@ impl FeatureGates {
         self
     }
 
-    /// Whether a feature is on.
+    /// Returns whether a feature is enabled.
     #[must_use]
     pub fn enabled(&self, gate: Gate) -> bool {
-        GATES.iter().find(|g| g.gate == gate).is_some_and(|info| self.value(info))
+        GATES.iter().find(|g| g.gate == gate).is_some_and(|spec| self.value(spec))
     }
 
-    fn value(&self, info: &GateInfo) -> bool {
-        let all = || ALL_OF.iter().position(|(_, stage)| *stage == info.stage).and_then(|at| self.stages.get(&at));
-        self.set.get(&info.gate).or_else(all).copied().unwrap_or(info.default)
+    fn value(&self, spec: &GateSpec) -> bool {
+        let all = || STAGE_GATES.iter().position(|(_, stage)| *stage == spec.stage).and_then(|at| self.stages.get(&at));
+        self.set.get(&spec.gate).or_else(all).copied().unwrap_or(spec.default)
     }
 
-    /// Whether each feature that is on has what it depends on.
+    /// Checks that the dependencies of each enabled feature are enabled.
     ///
     /// # Errors
-    /// For the first that has not.
+    /// For the first feature with disabled dependencies.
     pub fn check_dependencies(&self) -> Result<(), GateError> {
         for (gate, needed) in DEPENDENCIES.iter().filter(|(gate, _)| self.enabled(*gate)) {
             let disabled: Vec<String> =
@@ -229,7 +229,7 @@ impl FeatureGates {
         Ok(())
     }
 
-    /// What is said of gates that were set and will go away, in upstream's words.
+    /// Returns upstream's warnings for gates that were set and will be removed.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         self.set.iter().filter_map(|(gate, value)| {
             let stage = match GATES.iter().find(|g| g.gate == *gate)?.stage {
@@ -242,7 +242,7 @@ impl FeatureGates {
     }
 }
 
-/// As Go's `strconv.ParseBool`.
+/// Parses a bool as Go's `strconv.ParseBool`.
 fn parse_bool(s: &str) -> Option<bool> {
     match s {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -256,12 +256,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gates_have_the_defaults_of_1_35() {
+    fn feature_gates_have_the_defaults_of_1_35() {
         let gates = FeatureGates::default();
         assert!(gates.enabled(Gate::ContainerRestartRules));
         assert!(!gates.enabled(Gate::ContainerStopSignals));
-        for info in GATES {
-            assert_eq!(gates.enabled(info.gate), info.default, "{}", info.name);
+        for spec in GATES {
+            assert_eq!(gates.enabled(spec.gate), spec.default, "{}", spec.name);
         }
     }
 
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_gates_are_refused_in_upstreams_words() {
+    fn invalid_gates_are_refused_with_upstreams_message() {
         check_refused("Nope=true", "unrecognized feature gate: Nope");
         check_refused(
             "ExecProbeTimeout=false",
@@ -296,25 +296,25 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_stage_are_switched_but_those_that_are_named() {
+    fn stage_gate_sets_all_but_those_set_by_name() {
         let gates = FeatureGates::parse("AllAlpha=true,ContainerStopSignals=false").unwrap();
         assert!(
             gates.enabled(Gate::RestartAllContainersOnContainerExits) && !gates.enabled(Gate::ContainerStopSignals)
         );
         let gates = FeatureGates::parse("AllBeta=false,ImageVolume=true").unwrap();
         assert!(!gates.enabled(Gate::ContainerRestartRules) && gates.enabled(Gate::ImageVolume));
-        assert!(gates.enabled(Gate::SidecarContainers), "what is stable stays");
+        assert!(gates.enabled(Gate::SidecarContainers), "a stable feature stays enabled");
         let both = gates.overridden_by(&FeatureGates::parse("ContainerRestartRules=true,ImageVolume=false").unwrap());
         assert!(both.enabled(Gate::ContainerRestartRules) && !both.enabled(Gate::ImageVolume));
     }
 
     #[test]
-    fn gates_that_will_go_away_are_warned_of() {
+    fn stable_and_deprecated_gates_get_warnings() {
         let gates =
             FeatureGates::parse("ExecProbeTimeout=true,ImageVolume=true,ChangeContainerStatusOnKubeletRestart=true");
-        let said: Vec<String> = gates.unwrap().warnings().collect();
+        let warnings: Vec<String> = gates.unwrap().warnings().collect();
         assert_eq!(
-            said,
+            warnings,
             [
                 "Setting deprecated feature gate ChangeContainerStatusOnKubeletRestart=true. It will be removed in a future release.",
                 "Setting GA feature gate ExecProbeTimeout=true. It will be removed in a future release.",

@@ -1,32 +1,32 @@
-//! Texts about single fields of an object, of which there may be many.
+//! Bounded list of messages about fields of an object.
 
-/// How many bytes the texts may take together. Each names the path of its field, so a body of n bytes could have texts of
-/// n² bytes.
-const MAX_TEXT: usize = 1 << 20;
+/// Maximum size of all messages, in bytes. Each message contains the path of its field, so a body of n bytes could cause
+/// messages of n² bytes.
+const MAX_BYTES: usize = 1 << 20;
 
-/// Texts in the order in which they were found. Further ones are dropped once they take 1 MiB: one refuses an object, and of
-/// warnings a client is sent less.
+/// Messages in the order in which they were added; messages beyond 1 MiB are dropped. One error is enough to reject an
+/// object, and a client receives fewer warnings.
 #[derive(Debug, Clone, Default)]
 pub struct Findings {
-    texts: Vec<String>,
+    messages: Vec<String>,
     bytes: usize,
 }
 
 impl Findings {
-    /// Adds a text, which is made only if it is kept.
+    /// Adds a message, which is formatted only if it is kept.
     pub fn push(&mut self, text: impl FnOnce() -> String) {
-        if self.bytes > MAX_TEXT {
+        if self.bytes > MAX_BYTES {
             return;
         }
         let text = text();
         self.bytes += text.len();
-        self.texts.push(text);
+        self.messages.push(text);
     }
 
-    /// The texts.
+    /// Returns the messages.
     #[must_use]
     pub fn into_texts(self) -> Vec<String> {
-        self.texts
+        self.messages
     }
 }
 
@@ -35,15 +35,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_made_until_they_take_the_bound() {
-        let (mut found, mut made) = (Findings::default(), 0);
+    fn messages_beyond_the_size_limit_are_not_formatted() {
+        let (mut findings, mut formatted) = (Findings::default(), 0);
         for _ in 0..10_000 {
-            found.push(|| {
-                made += 1;
+            findings.push(|| {
+                formatted += 1;
                 "x".repeat(10_000)
             });
         }
-        assert_eq!(found.into_texts().len(), made);
-        assert!(made * 10_000 <= MAX_TEXT + 10_000, "{made}");
+        assert_eq!(findings.into_texts().len(), formatted);
+        assert!(formatted * 10_000 <= MAX_BYTES + 10_000, "{formatted}");
     }
 }

@@ -1,8 +1,8 @@
-//! Numbers as Go writes them.
+//! Formatting of floating-point numbers as Go's `%g`.
 
 use std::fmt::{Display, LowerExp};
 
-/// A number as `%v` and `%g` write it: what is large or small has an exponent, of two digits at least.
+/// Formats a number as `%v` and `%g` do: large and small numbers have an exponent of at least two digits.
 #[must_use]
 pub fn shown(number: impl Display + LowerExp) -> String {
     let text = format!("{number:e}");
@@ -21,7 +21,7 @@ mod tests {
     use super::shown;
 
     #[test]
-    fn numbers_have_an_exponent_from_a_million_on() {
+    fn float_has_an_exponent_from_a_million_on() {
         for (number, expected) in [
             (0.0, "0"),
             (1.5, "1.5"),

@@ -1,8 +1,8 @@
-//! How the components call an object of a kind among each other.
+//! Cache keys of objects.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// `namespace/name`, or `name` of what has no namespace.
+/// Returns `namespace/name`, or `name` for a cluster-scoped object (`MetaNamespaceKeyFunc`).
 #[must_use]
 pub fn key(meta: &ObjectMeta) -> String {
     let name = meta.name.as_deref().unwrap_or_default();

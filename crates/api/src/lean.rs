@@ -1,10 +1,10 @@
-//! Objects as the components read them.
+//! Deserialization of objects for the components' watch caches.
 //!
-//! Without `metadata.managedFields`, at which none of them looks: of a large object they are most of what a watch tells,
-//! and as values they would be most of what is remembered of it.
+//! `metadata.managedFields` is dropped: no component reads it, and for large objects it is most of the watch traffic and
+//! would be most of the cache's memory.
 //!
-//! With conditions that do not say when they began: the API takes such for some kinds, as upstream's does, and the types
-//! of `k8s-openapi` do not. One such object would stop the watch of all others.
+//! Conditions may lack `lastTransitionTime`: the API accepts this for some kinds, as upstream does, but the types of
+//! `k8s-openapi` do not. One such object would break the watch of all others.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::{
@@ -15,16 +15,16 @@ use std::marker::PhantomData;
 
 const MANAGED_FIELDS: &str = "managedFields";
 const LAST_TRANSITION_TIME: &str = "lastTransitionTime";
-/// The time that is none, in Go.
-const NEVER: &str = "0001-01-01T00:00:00Z";
+/// Go's zero time.
+const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
 
-/// An object that is read past its `managedFields`, and whose conditions need not say when they began.
+/// An object that is deserialized without its `managedFields`, and whose conditions may lack `lastTransitionTime`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lean<K>(pub K);
 
 impl<'de, K: Deserialize<'de>> Deserialize<'de> for Lean<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        K::deserialize(Past { inner: deserializer, place: Place::Object }).map(Self)
+        K::deserialize(FilteringDeserializer { inner: deserializer, position: FieldPosition::Object }).map(Self)
     }
 }
 
@@ -49,9 +49,9 @@ impl<K: k8s_openapi::Metadata<Ty = ObjectMeta>> k8s_openapi::Metadata for Lean<K
     }
 }
 
-/// Where in an object something stands, as far as it is read in another way there than its type would.
+/// Position in an object where deserialization is customized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum FieldPosition {
     Object,
     Metadata,
     Status,
@@ -59,9 +59,9 @@ enum Place {
     Condition,
 }
 
-impl Place {
-    /// What stands below a key.
-    fn below(self, key: &str) -> Option<Self> {
+impl FieldPosition {
+    /// Returns the position of a child field.
+    fn child(self, key: &str) -> Option<Self> {
         match (self, key) {
             (Self::Object, "metadata") => Some(Self::Metadata),
             (Self::Object, "status") => Some(Self::Status),
@@ -71,21 +71,21 @@ impl Place {
     }
 }
 
-/// Reads what stands at a place, whatever it is that is read.
-struct Past<T> {
+/// Wraps a deserializer, visitor or seed for the value at a position.
+struct FilteringDeserializer<T> {
     inner: T,
-    place: Place,
+    position: FieldPosition,
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Past<D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for FilteringDeserializer<D> {
     type Error = D::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.inner.deserialize_any(Past { inner: visitor, place: self.place })
+        self.inner.deserialize_any(FilteringDeserializer { inner: visitor, position: self.position })
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.inner.deserialize_option(Past { inner: visitor, place: self.place })
+        self.inner.deserialize_option(FilteringDeserializer { inner: visitor, position: self.position })
     }
 
     serde::forward_to_deserialize_any! {
@@ -94,8 +94,8 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Past<D> {
     }
 }
 
-/// Objects are maps, and their metadata is one that may be absent; conditions are a list; anything else is an error.
-impl<'de, V: Visitor<'de>> Visitor<'de> for Past<V> {
+/// Only the types that occur at a [`FieldPosition`] are forwarded: maps, lists and null; others are an error.
+impl<'de, V: Visitor<'de>> Visitor<'de> for FilteringDeserializer<V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,65 +111,74 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Past<V> {
     }
 
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        self.inner.visit_some(Past { inner: deserializer, place: self.place })
+        self.inner.visit_some(FilteringDeserializer { inner: deserializer, position: self.position })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<V::Value, A::Error> {
-        match self.place {
-            Place::Conditions => self.inner.visit_seq(Elements(list)),
+        match self.position {
+            FieldPosition::Conditions => self.inner.visit_seq(ConditionElements(list)),
             _ => self.inner.visit_seq(list),
         }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
-        self.inner.visit_map(Fields { map, place: self.place, next: Next::Plain, is_timed: false })
+        self.inner.visit_map(FilteredFields {
+            map,
+            position: self.position,
+            next: NextValue::Unchanged,
+            has_transition_time: false,
+        })
     }
 }
 
-struct Elements<A>(A);
+struct ConditionElements<A>(A);
 
-impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Elements<A> {
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for ConditionElements<A> {
     type Error = A::Error;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, A::Error> {
-        self.0.next_element_seed(Past { inner: seed, place: Place::Condition })
+        self.0.next_element_seed(FilteringDeserializer { inner: seed, position: FieldPosition::Condition })
     }
 }
 
-/// How the value is read whose key was read last.
+/// How to deserialize the value that follows the last key.
 #[derive(Debug, Clone, Copy)]
-enum Next {
-    Plain,
-    Below(Place),
+enum NextValue {
+    Unchanged,
+    Nested(FieldPosition),
     Time,
-    /// A time that is not there.
-    NoTime,
+    /// The zero time for a missing field.
+    MissingTime,
 }
 
-struct Fields<A> {
+struct FilteredFields<A> {
     map: A,
-    place: Place,
-    next: Next,
-    /// Whether a condition has said when it began.
-    is_timed: bool,
+    position: FieldPosition,
+    next: NextValue,
+    /// Whether a condition has had its `lastTransitionTime`.
+    has_transition_time: bool,
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for FilteredFields<A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
         while let Some(key) = self.map.next_key::<String>()? {
-            if self.place == Place::Metadata && key == MANAGED_FIELDS {
+            if self.position == FieldPosition::Metadata && key == MANAGED_FIELDS {
                 self.map.next_value::<IgnoredAny>()?;
                 continue;
             }
-            let is_time = self.place == Place::Condition && key == LAST_TRANSITION_TIME;
-            self.is_timed |= is_time;
-            self.next = if is_time { Next::Time } else { self.place.below(&key).map_or(Next::Plain, Next::Below) };
+            let is_transition_time = self.position == FieldPosition::Condition && key == LAST_TRANSITION_TIME;
+            self.has_transition_time |= is_transition_time;
+            self.next = if is_transition_time {
+                NextValue::Time
+            } else {
+                self.position.child(&key).map_or(NextValue::Unchanged, NextValue::Nested)
+            };
             return seed.deserialize(key.into_deserializer()).map(Some);
         }
-        if self.place == Place::Condition && !std::mem::replace(&mut self.is_timed, true) {
-            self.next = Next::NoTime;
+        if self.position == FieldPosition::Condition && !std::mem::replace(&mut self.has_transition_time, true) {
+            self.next = NextValue::MissingTime;
             return seed.deserialize(LAST_TRANSITION_TIME.into_deserializer()).map(Some);
         }
         Ok(None)
@@ -177,22 +186,22 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<A> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
         match self.next {
-            Next::Plain => self.map.next_value_seed(seed),
-            Next::Below(place) => self.map.next_value_seed(Past { inner: seed, place }),
-            Next::Time => seed.deserialize(Moment(self.map.next_value()?, PhantomData)),
-            Next::NoTime => seed.deserialize(Moment(None, PhantomData)),
+            NextValue::Unchanged => self.map.next_value_seed(seed),
+            NextValue::Nested(position) => self.map.next_value_seed(FilteringDeserializer { inner: seed, position }),
+            NextValue::Time => seed.deserialize(OptionalTime(self.map.next_value()?, PhantomData)),
+            NextValue::MissingTime => seed.deserialize(OptionalTime(None, PhantomData)),
         }
     }
 }
 
-/// A time, or none: where the type wants one, the first of Go's.
-struct Moment<E>(Option<String>, PhantomData<E>);
+/// An optional time, which deserializes as Go's zero time where the type requires one.
+struct OptionalTime<E>(Option<String>, PhantomData<E>);
 
-impl<'de, E: Error> Deserializer<'de> for Moment<E> {
+impl<'de, E: Error> Deserializer<'de> for OptionalTime<E> {
     type Error = E;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, E> {
-        visitor.visit_string(self.0.unwrap_or_else(|| NEVER.to_owned()))
+        visitor.visit_string(self.0.unwrap_or_else(|| ZERO_TIME.to_owned()))
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, E> {
@@ -209,11 +218,11 @@ impl<'de, E: Error> Deserializer<'de> for Moment<E> {
     }
 }
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Past<S> {
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for FilteringDeserializer<S> {
     type Value = S::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
-        self.inner.deserialize(Past { inner: deserializer, place: self.place })
+        self.inner.deserialize(FilteringDeserializer { inner: deserializer, position: self.position })
     }
 }
 
@@ -224,7 +233,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn who_owns_what_is_left_out_and_nothing_else() {
+    fn managed_fields_are_dropped_and_nothing_else() {
         let mut object = json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "p", "labels": {"managedFields": "x"}, "uid": "u"},
             "spec": {"containers": [{"name": "c", "resources": {}}]}, "status": {"phase": "Running"}});
@@ -236,11 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_need_not_say_when_it_began() {
-        let service = |began: Value| {
+    fn condition_without_transition_time_has_zero_time() {
+        let service = |transition_time: Value| {
             let mut condition = json!({"type": "Ready", "status": "True", "reason": "R", "message": ""});
-            if began != json!("absent") {
-                condition["lastTransitionTime"] = began;
+            if transition_time != json!("absent") {
+                condition["lastTransitionTime"] = transition_time;
             }
             let object = json!({"metadata": {"name": "s"}, "status": {"conditions": [condition.clone(), condition]}});
             serde_json::from_str::<Lean<Service>>(&object.to_string()).map(|Lean(service)| {
@@ -254,13 +263,13 @@ mod tests {
                     .collect()
             })
         };
-        let check = |began: Value, expected: &str| {
-            let read: Vec<String> = service(began).unwrap();
+        let check = |transition_time: Value, expected: &str| {
+            let read: Vec<String> = service(transition_time).unwrap();
             assert_eq!(read, [expected, expected]);
         };
         check(json!("2026-11-23T10:00:00Z"), "2026-11-23T10:00:00Z");
-        check(json!(null), NEVER);
-        check(json!("absent"), NEVER);
+        check(json!(null), ZERO_TIME);
+        check(json!("absent"), ZERO_TIME);
         assert!(service(json!("soon")).is_err());
         for conditions in [json!(null), json!([]), json!([{"type": "Ready", "lastTransitionTime": null}, {}])] {
             let object = json!({"status": {"conditions": conditions}});
@@ -270,14 +279,14 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_metadata_or_is_no_object_is_read_as_without() {
+    fn object_without_metadata_deserializes_as_before() {
         let read = |object: &Value| serde_json::from_str::<Lean<Pod>>(&object.to_string()).map(|lean| lean.0);
         for object in [json!({}), json!({"metadata": null}), json!({"metadata": {}}), json!({"spec": null})] {
             assert_eq!(read(&object).unwrap(), serde_json::from_value::<Pod>(object).unwrap());
         }
         for wrong in [json!(1), json!([]), json!({"metadata": 1}), json!({"metadata": {"name": 1}})] {
-            let words = |e: serde_json::Error| e.to_string().split(" at line").next().unwrap_or("").to_owned();
-            assert_eq!(read(&wrong).map_err(words), serde_json::from_str::<Pod>(&wrong.to_string()).map_err(words));
+            let message = |e: serde_json::Error| e.to_string().split(" at line").next().unwrap_or("").to_owned();
+            assert_eq!(read(&wrong).map_err(message), serde_json::from_str::<Pod>(&wrong.to_string()).map_err(message));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The Kubernetes objects (re-exported from `k8s-openapi`) and what every component must know about them.
+//! The Kubernetes API types (re-exported from `k8s-openapi`) and helpers for them that several components share.
 //!
 //! **Invariant:** pure functions over objects. No I/O, no clock, no client.
 #![forbid(unsafe_code)]

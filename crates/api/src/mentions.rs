@@ -1,9 +1,9 @@
-//! What the spec of a Pod names, wherever it stands there.
+//! References from the spec of a Pod to other objects.
 
 use serde_json::Value;
 
-/// Whether a Pod's spec names this Secret of its namespace (`VisitPodSecretNames`): as a volume, for the environment, for
-/// pulling images, or by what mounts a volume.
+/// Returns whether a Pod's spec refers to a Secret of its namespace (`VisitPodSecretNames`): by a volume, an environment
+/// variable, an image pull secret or a volume driver.
 #[must_use]
 pub fn secret(spec: &Value, name: &str) -> bool {
     let keys = ["secretKeyRef", "secretRef", "nodePublishSecretRef", "secret"];
@@ -12,11 +12,11 @@ pub fn secret(spec: &Value, name: &str) -> bool {
         || spec["imagePullSecrets"].as_array().is_some_and(|all| all.iter().any(|s| s["name"] == name))
 }
 
-/// Whether this holds for a field somewhere; the depth is that of what was stored.
-pub fn has(value: &Value, is_it: &dyn Fn(&str, &Value) -> bool) -> bool {
+/// Returns whether any field, at any depth, satisfies the predicate. The depth is limited by that of stored objects.
+pub fn has(value: &Value, predicate: &dyn Fn(&str, &Value) -> bool) -> bool {
     match value {
-        Value::Object(fields) => fields.iter().any(|(key, value)| is_it(key, value) || has(value, is_it)),
-        Value::Array(items) => items.iter().any(|value| has(value, is_it)),
+        Value::Object(fields) => fields.iter().any(|(key, value)| predicate(key, value) || has(value, predicate)),
+        Value::Array(items) => items.iter().any(|value| has(value, predicate)),
         _ => false,
     }
 }
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_named_in_many_places() {
+    fn secret_references_are_found_in_all_fields() {
         let volume = |volume: Value| json!({"volumes": [{"name": "s"}, volume]});
         let container = |container: Value| json!({"initContainers": [{"name": "s"}, container]});
         check(json!({}), false);

@@ -1,31 +1,31 @@
-//! What every component must know about a Pod.
+//! Helpers for Pods that several components share.
 
 use crate::static_pod::{is_mirror, is_static};
 use k8s_openapi::api::core::v1::{Container, EphemeralContainer, ImageVolumeSource, Pod, PodResourceClaim, PodSpec};
 
-/// Upstream's grace period when a Pod names none, in seconds.
+/// Default of `terminationGracePeriodSeconds`.
 pub const DEFAULT_GRACE_PERIOD_SECONDS: i64 = 30;
 
-/// Which list of the spec a container stands in, and whether it is a sidecar.
+/// Kind of a container, by its list in the spec and its restart policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ContainerKind {
-    /// Runs to its end before the app containers start.
+    /// An init container, which runs to completion before the app containers start.
     Init,
-    /// An init container with `restartPolicy: Always` (KEP-753).
+    /// A sidecar: an init container with `restartPolicy: Always` (KEP-753).
     Sidecar,
     /// An app container.
     App,
-    /// One that was added to a Pod to look into it (KEP-277). It is started once, and nothing depends on it.
+    /// An ephemeral container for debugging (KEP-277). It is started once and never restarted.
     Ephemeral,
 }
 
-/// Whether an init container is a sidecar.
+/// Returns whether an init container is a sidecar (`IsRestartableInitContainer`).
 #[must_use]
 pub fn is_sidecar(init_container: &Container) -> bool {
     init_container.restart_policy.as_deref() == Some("Always")
 }
 
-/// Init containers, sidecars and app containers, in the order of the spec; for the others see [`ephemeral`].
+/// Returns init containers, sidecars and app containers in the order of the spec, without [`ephemeral`] containers.
 pub fn containers(spec: &PodSpec) -> impl Iterator<Item = (ContainerKind, &Container)> {
     let init = spec
         .init_containers
@@ -35,7 +35,7 @@ pub fn containers(spec: &PodSpec) -> impl Iterator<Item = (ContainerKind, &Conta
     init.chain(spec.containers.iter().map(|c| (ContainerKind::App, c)))
 }
 
-/// What is missing for a claim of a Pod to devices, in a cluster in which nobody gives out any.
+/// Returns the message for a resource claim of a Pod; no claim can be satisfied without dynamic resource allocation.
 #[must_use]
 pub fn missing_claim(claim: &PodResourceClaim) -> String {
     match (&claim.resource_claim_name, &claim.resource_claim_template_name) {
@@ -45,8 +45,8 @@ pub fn missing_claim(claim: &PodResourceClaim) -> String {
     }
 }
 
-/// The volumes of this container that are images (KEP-4639), by name. One that is the container's own image is left out: it
-/// is there when the container is.
+/// Returns the image volumes of a container by name (KEP-4639), except one with the container's own image, which is pulled
+/// anyway.
 pub fn image_volumes<'a>(
     spec: &'a PodSpec,
     container: &'a Container,
@@ -56,7 +56,7 @@ pub fn image_volumes<'a>(
     images.filter(move |(name, image)| mounted(name) && image.reference != container.image)
 }
 
-/// Ephemeral containers, as what all containers have in common. The field `targetContainerName` is theirs alone.
+/// Returns the ephemeral containers as [`Container`]s, without their `targetContainerName`.
 #[must_use]
 pub fn ephemeral(spec: &PodSpec) -> Vec<Container> {
     let common = |e: EphemeralContainer| Container {
@@ -76,46 +76,46 @@ pub fn ephemeral(spec: &PodSpec) -> Vec<Container> {
         volume_devices: e.volume_devices,
         volume_mounts: e.volume_mounts,
         working_dir: e.working_dir,
-        // Validation refuses everything else.
+        // Validation rejects all other fields.
         ..Container::default()
     };
     spec.ephemeral_containers.iter().flatten().cloned().map(common).collect()
 }
 
-/// The phase in the status; `Pending` when it has none yet.
+/// Returns the phase of a Pod; `Pending` without a status.
 #[must_use]
 pub fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("Pending")
 }
 
-/// Whether the Pod has ended: `Succeeded` or `Failed`.
+/// Returns whether the Pod's phase is terminal: `Succeeded` or `Failed` (`IsPodTerminal`).
 #[must_use]
 pub fn is_terminal(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-/// Whether the condition stands and is `True`.
+/// Returns whether a condition is present and `True`.
 #[must_use]
 pub fn condition_is_true(pod: &Pod, condition: &str) -> bool {
     pod.status.iter().flat_map(|s| s.conditions.iter().flatten()).any(|c| c.type_ == condition && c.status == "True")
 }
 
-/// `SystemCriticalPriority`: from here on a Pod is one that the system cannot do without.
+/// Lowest priority of critical Pods (`SystemCriticalPriority`).
 const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
-/// Whether the node keeps it whatever it lacks (`IsCriticalPod`): static Pods, and those of the system's priorities.
+/// Returns whether the kubelet must not evict the Pod (`IsCriticalPod`): static Pods and Pods with a system priority.
 #[must_use]
 pub fn is_critical(pod: &Pod) -> bool {
     is_static(pod) || is_mirror(pod) || priority(pod) >= CRITICAL_PRIORITY
 }
 
-/// Its priority; 0 when it has none.
+/// Returns the Pod's priority, 0 by default.
 #[must_use]
 pub fn priority(pod: &Pod) -> i32 {
     pod.spec.as_ref().and_then(|s| s.priority).unwrap_or(0)
 }
 
-/// The node it is bound to, if any.
+/// Returns the node that the Pod is bound to.
 #[must_use]
 pub fn node_name(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref().and_then(|s| s.node_name.as_deref()).filter(|n| !n.is_empty())
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn containers_come_in_the_order_of_the_spec() {
+    fn containers_are_in_the_order_of_the_spec() {
         let container = |name: &str, policy: Option<&str>| Container {
             name: name.into(),
             restart_policy: policy.map(Into::into),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_volumes_of_a_container_that_are_images_are_those_it_mounts() {
+    fn image_volumes_of_a_container_are_those_it_mounts() {
         let volume = |name: &str, image: &str| serde_json::json!({"name": name, "image": {"reference": image}});
         let mount = |name: &str| serde_json::json!({"name": name, "mountPath": format!("/{name}")});
         let container = serde_json::json!({"name": "c", "image": "own",

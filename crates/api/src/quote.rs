@@ -1,48 +1,49 @@
-//! Text in quotes.
+//! Quoting of strings as Go's `%q`.
 
-/// As Go's `%q` shows a text.
+/// Quotes a string as Go's `%q`.
 #[must_use]
 pub fn quoted(text: &str) -> String {
     quoted_bytes(text.as_bytes())
 }
 
-/// The same of bytes that need not be text.
+/// Quotes bytes, which need not be valid UTF-8, as Go's `%q`.
 #[must_use]
 pub fn quoted_bytes(bytes: &[u8]) -> String {
-    let mut shown = String::with_capacity(bytes.len() + 2);
-    shown.push('"');
+    let mut quoted = String::with_capacity(bytes.len() + 2);
+    quoted.push('"');
     for chunk in bytes.utf8_chunks() {
-        chunk.valid().chars().for_each(|c| push(&mut shown, c));
-        chunk.invalid().iter().for_each(|byte| shown.push_str(&format!("\\x{byte:02x}")));
+        chunk.valid().chars().for_each(|c| push_escaped(&mut quoted, c));
+        chunk.invalid().iter().for_each(|byte| quoted.push_str(&format!("\\x{byte:02x}")));
     }
-    shown.push('"');
-    shown
+    quoted.push('"');
+    quoted
 }
 
-fn push(shown: &mut String, c: char) {
+fn push_escaped(quoted: &mut String, c: char) {
     match c {
-        '\u{7}' => shown.push_str("\\a"),
-        '\u{8}' => shown.push_str("\\b"),
-        '\t' => shown.push_str("\\t"),
-        '\n' => shown.push_str("\\n"),
-        '\u{b}' => shown.push_str("\\v"),
-        '\u{c}' => shown.push_str("\\f"),
-        '\r' => shown.push_str("\\r"),
-        '"' => shown.push_str("\\\""),
-        '\\' => shown.push_str("\\\\"),
-        c if is_printed(c) => shown.push(c),
-        c if c.is_ascii() => shown.push_str(&format!("\\x{:02x}", u32::from(c))),
-        c if c < '\u{10000}' => shown.push_str(&format!("\\u{:04x}", u32::from(c))),
-        c => shown.push_str(&format!("\\U{:08x}", u32::from(c))),
+        '\u{7}' => quoted.push_str("\\a"),
+        '\u{8}' => quoted.push_str("\\b"),
+        '\t' => quoted.push_str("\\t"),
+        '\n' => quoted.push_str("\\n"),
+        '\u{b}' => quoted.push_str("\\v"),
+        '\u{c}' => quoted.push_str("\\f"),
+        '\r' => quoted.push_str("\\r"),
+        '"' => quoted.push_str("\\\""),
+        '\\' => quoted.push_str("\\\\"),
+        c if is_printable(c) => quoted.push(c),
+        c if c.is_ascii() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
+        c if c < '\u{10000}' => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+        c => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
     }
 }
 
-/// Whether Rust would show it as it is, after another: there it is that Go shows what combines with what is before it.
-fn is_printed(c: char) -> bool {
-    let mut after = [0; 5];
-    after[0] = b'a';
-    let len = c.encode_utf8(&mut after[1..]).len();
-    let text = std::str::from_utf8(&after[..=len]).unwrap_or_default();
+/// Returns whether a character is printable (`strconv.IsPrint`). It is tested after a letter, because Rust escapes combining
+/// characters at the start of a string and Go does not.
+fn is_printable(c: char) -> bool {
+    let mut buffer = [0; 5];
+    buffer[0] = b'a';
+    let len = c.encode_utf8(&mut buffer[1..]).len();
+    let text = std::str::from_utf8(&buffer[..=len]).unwrap_or_default();
     c == '\'' || text.escape_debug().eq(text.chars())
 }
 
@@ -56,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_quoted_as_go_does_it() {
+    fn string_is_quoted_as_go() {
         check("", r#""""#);
         check("it's \"a\" \\ b", r#""it's \"a\" \\ b""#);
         check("\u{7}\u{8}\t\n\u{b}\u{c}\r", r#""\a\b\t\n\v\f\r""#);

@@ -1,4 +1,4 @@
-//! What a Pod asks for: effective requests and limits, and its quality of service
+//! Effective resource requests and limits of Pods, and their QoS class
 //! (`k8s.io/component-helpers/resource`, `pkg/apis/core/v1/helper/qos`).
 
 use crate::pod::{ContainerKind, containers};
@@ -7,15 +7,15 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
-/// Amounts by resource name.
+/// Amounts by resource name (`ResourceList`).
 pub type Amounts = BTreeMap<String, Amount>;
 
-/// Requests or limits.
+/// Selects requests or limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// What must be there.
+    /// Resource requests.
     Requests,
-    /// What may be used at most.
+    /// Resource limits.
     Limits,
 }
 
@@ -27,13 +27,13 @@ fn list(resources: Option<&ResourceRequirements>, side: Side) -> Amounts {
     amounts(map)
 }
 
-/// Reads a resource list; entries that are no quantities (validation refuses them) count as nothing.
+/// Parses a resource list; invalid quantities, which validation rejects, are skipped.
 #[must_use]
 pub fn amounts(map: Option<&BTreeMap<String, Quantity>>) -> Amounts {
     map.into_iter().flatten().filter_map(|(k, q)| Some((k.clone(), Amount::try_from(q).ok()?))).collect()
 }
 
-/// Adds `b` to `a`.
+/// Adds the amounts of `b` to `a` (`addResourceList`).
 pub fn add(a: &mut Amounts, b: &Amounts) {
     for (k, v) in b {
         let sum = a.get(k).copied().unwrap_or_default().plus(*v);
@@ -41,13 +41,13 @@ pub fn add(a: &mut Amounts, b: &Amounts) {
     }
 }
 
-/// An amount in the form that upstream shows it in: memory with binary suffixes.
+/// Formats an amount as upstream does: CPU in decimal, other resources with binary suffixes.
 #[must_use]
 pub fn shown(name: &str, amount: Amount) -> Quantity {
     if name == "cpu" { amount.to_quantity() } else { amount.to_binary_quantity() }
 }
 
-/// Makes each amount of `a` at least that of `b`.
+/// Raises each amount of `a` to at least that of `b` (`maxResourceList`).
 pub fn raise(a: &mut Amounts, b: &Amounts) {
     for (k, v) in b {
         let max = a.get(k).copied().map_or(*v, |x| x.max(*v));
@@ -55,13 +55,13 @@ pub fn raise(a: &mut Amounts, b: &Amounts) {
     }
 }
 
-/// What a container asks for.
+/// Returns the requests or limits of a container.
 #[must_use]
 pub fn container(c: &Container, side: Side) -> Amounts {
     list(c.resources.as_ref(), side)
 }
 
-/// What the containers of a Pod ask for together: the sum of its app containers and sidecars, or the largest step of its
+/// Returns the requests or limits of all containers of a Pod: the sum of app containers and sidecars, or the peak during
 /// initialization if that is more (`AggregateContainerRequests`).
 #[must_use]
 pub fn aggregate(spec: &PodSpec, side: Side) -> Amounts {
@@ -76,9 +76,9 @@ pub fn aggregate(spec: &PodSpec, side: Side) -> Amounts {
                 raise(&mut init_peak, &sidecars);
             }
             ContainerKind::Init => {
-                let mut step = own;
-                add(&mut step, &sidecars);
-                raise(&mut init_peak, &step);
+                let mut init_requests = own;
+                add(&mut init_requests, &sidecars);
+                raise(&mut init_peak, &init_requests);
             }
         }
     }
@@ -86,21 +86,20 @@ pub fn aggregate(spec: &PodSpec, side: Side) -> Amounts {
     total
 }
 
-/// Whether the resource is one that the cluster's administrator brings in (`IsExtendedResourceName`): its name is of another
-/// domain than Kubernetes' own.
+/// Returns whether a resource is an extended resource: its domain is not `kubernetes.io` (`IsExtendedResourceName`).
 #[must_use]
 pub fn is_extended(name: &str) -> bool {
     name.split_once('/').is_some_and(|(domain, _)| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
 }
 
-/// Whether a Pod may ask for it as a whole (KEP-2837).
+/// Returns whether a resource may be set at Pod level (KEP-2837).
 #[must_use]
 pub fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 
-/// What a Pod asks for as a whole: what its containers ask for together; pod-level resources win where they are set;
-/// overhead comes on top.
+/// Returns the requests or limits of a Pod (`PodRequests`, `PodLimits`): the aggregate of its containers, overridden by
+/// Pod-level resources, plus overhead.
 #[must_use]
 pub fn pod(spec: &PodSpec, side: Side) -> Amounts {
     let mut total = aggregate(spec, side);
@@ -110,7 +109,7 @@ pub fn pod(spec: &PodSpec, side: Side) -> Amounts {
     let overhead = amounts(spec.overhead.as_ref());
     match side {
         Side::Requests => add(&mut total, &overhead),
-        // Overhead raises a limit that is there; it does not make one.
+        // Overhead is added to existing limits only.
         Side::Limits => {
             for (k, v) in overhead {
                 if let Some(limit) = total.get_mut(&k) {
@@ -122,43 +121,43 @@ pub fn pod(spec: &PodSpec, side: Side) -> Amounts {
     total
 }
 
-/// What a Pod asks for of its node while a resize is under way: of each container the most of what it asks for, what is
-/// allocated to it and what it has. What the node will never give does not count (upstream's `UseStatusResources`).
+/// Returns the requests of a Pod during a resize: for each container, the maximum of desired, allocated and actual requests.
+/// Desired requests of an infeasible resize do not count (`UseStatusResources`).
 #[must_use]
 pub fn pod_in_use(pod: &Pod) -> Amounts {
     let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else {
         return pod.spec.as_ref().map(|s| self::pod(s, Side::Requests)).unwrap_or_default();
     };
     let conditions = status.conditions.iter().flatten();
-    let hopeless =
+    let is_infeasible =
         conditions.filter(|c| c.type_ == "PodResizePending").any(|c| c.reason.as_deref() == Some("Infeasible"));
     let mut spec = spec.clone();
     let statuses: Vec<_> = status.init_container_statuses.iter().chain(&status.container_statuses).flatten().collect();
     for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
-        let Some(known) = statuses.iter().find(|s| s.name == container.name) else { continue };
-        let Some(had) = &known.resources else { continue };
-        let mut most = if hopeless { Amounts::new() } else { self::container(container, Side::Requests) };
-        raise(&mut most, &amounts(had.requests.as_ref()));
-        raise(&mut most, &amounts(known.allocated_resources.as_ref()));
-        let requests = most.into_iter().map(|(name, amount)| (name.clone(), shown(&name, amount))).collect();
+        let Some(status_of_container) = statuses.iter().find(|s| s.name == container.name) else { continue };
+        let Some(actual) = &status_of_container.resources else { continue };
+        let mut effective = if is_infeasible { Amounts::new() } else { self::container(container, Side::Requests) };
+        raise(&mut effective, &amounts(actual.requests.as_ref()));
+        raise(&mut effective, &amounts(status_of_container.allocated_resources.as_ref()));
+        let requests = effective.into_iter().map(|(name, amount)| (name.clone(), shown(&name, amount))).collect();
         container.resources.get_or_insert_default().requests = Some(requests);
     }
     self::pod(&spec, Side::Requests)
 }
 
-/// Quality of service (`status.qosClass`).
+/// Quality of service class of a Pod (`status.qosClass`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QosClass {
-    /// Every container has limits for CPU and memory, equal to its requests.
+    /// All containers have limits for CPU and memory that equal their requests.
     Guaranteed,
-    /// Something is asked for.
+    /// Some container has a request or limit.
     Burstable,
-    /// Nothing is asked for.
+    /// No container has requests or limits.
     BestEffort,
 }
 
 impl QosClass {
-    /// The word in the API.
+    /// Returns the value in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -169,7 +168,7 @@ impl QosClass {
     }
 }
 
-/// The Pod's class, from its spec. Only CPU and memory count, and zero is not asked for.
+/// Computes the QoS class of a Pod (`ComputePodQOS`). Only CPU and memory count, and zero counts as unset.
 #[must_use]
 pub fn qos_class(spec: &PodSpec) -> QosClass {
     let relevant = |a: Amounts| -> Amounts {
@@ -187,7 +186,7 @@ pub fn qos_class(spec: &PodSpec) -> QosClass {
     if pairs.iter().all(|(r, l)| r.is_empty() && l.is_empty()) {
         return QosClass::BestEffort;
     }
-    // Defaulting gives a limit's value to a missing request, but this also reads specs that were not defaulted.
+    // Missing requests default to limits, which specs without defaulting do not have yet.
     let guaranteed = pairs.iter().all(|(r, l)| l.len() == 2 && r.iter().all(|(k, v)| l.get(k) == Some(v)));
     if guaranteed { QosClass::Guaranteed } else { QosClass::Burstable }
 }
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn effective_requests_follow_the_sidecar_rule() {
+    fn pod_requests_include_sidecars_and_init_peak() {
         let cpu = |m: &'static str, policy| c(&[("cpu", m)], &[], policy);
         check_cpu(vec![], vec![cpu("100m", None), cpu("200m", None)], 300);
         check_cpu(vec![cpu("500m", None)], vec![cpu("100m", None)], 500);
@@ -227,11 +226,11 @@ mod tests {
     }
 
     #[test]
-    fn a_resize_counts_with_the_most_that_it_may_take() {
+    fn resize_counts_the_maximum_of_its_requests() {
         let amounts = |cpu: &str| serde_json::json!({"cpu": cpu});
-        let pod = |asked: &str, allocated: &str, has: &str, reason: &str| -> Pod {
+        let pod = |desired: &str, allocated: &str, has: &str, reason: &str| -> Pod {
             serde_json::from_value(serde_json::json!({
-                "spec": {"containers": [{"name": "c", "resources": {"requests": amounts(asked)}}], "overhead": amounts("5m")},
+                "spec": {"containers": [{"name": "c", "resources": {"requests": amounts(desired)}}], "overhead": amounts("5m")},
                 "status": {
                     "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
                     "containerStatuses": [{"name": "c", "ready": true, "restartCount": 0, "image": "i", "imageID": "i",
@@ -240,13 +239,17 @@ mod tests {
             }))
             .unwrap()
         };
-        for (asked, allocated, has, reason, expected) in [
+        for (desired, allocated, has, reason, expected) in [
             ("300m", "200m", "100m", "Deferred", 305),
             ("100m", "200m", "100m", "Deferred", 205),
             ("100m", "200m", "300m", "Deferred", 305),
             ("900m", "200m", "100m", "Infeasible", 205),
         ] {
-            assert_eq!(pod_in_use(&pod(asked, allocated, has, reason))["cpu"].milli(), expected, "{asked} {reason}");
+            assert_eq!(
+                pod_in_use(&pod(desired, allocated, has, reason))["cpu"].milli(),
+                expected,
+                "{desired} {reason}"
+            );
         }
     }
 
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn quality_of_service_follows_cpu_and_memory() {
+    fn qos_class_depends_on_cpu_and_memory() {
         let full = [("cpu", "1"), ("memory", "1Gi")];
         check_qos(vec![c(&[], &[], None)], QosClass::BestEffort);
         check_qos(vec![c(&full, &full, None)], QosClass::Guaranteed);

@@ -1,13 +1,13 @@
-//! Times as Go reads them: RFC 3339 and nothing else (`metav1.Time`, `metav1.MicroTime`).
+//! Parsing of RFC 3339 times with Go's grammar and error messages (`metav1.Time`, `metav1.MicroTime`).
 
 use jiff::Timestamp;
 
-/// How precise a time is written.
+/// Precision of a time format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
-    /// In seconds; a fraction may be there, and is not kept.
+    /// Seconds; a fraction is accepted and dropped.
     Seconds,
-    /// In microseconds: six digits, no more and no less.
+    /// Microseconds: exactly six digits.
     Microseconds,
 }
 
@@ -20,10 +20,10 @@ impl Precision {
     }
 }
 
-/// Reads a time (`time.Parse`).
+/// Parses a time (`time.Parse`).
 ///
 /// # Errors
-/// What is wrong with it, in Go's words. Times after 9999-12-30T22:00:00Z, the last that `jiff` has, are refused.
+/// Go's error message. Times after 9999-12-30T22:00:00Z, the maximum of `jiff`, are rejected.
 pub fn parse(text: &str, precision: Precision) -> Result<Timestamp, String> {
     let wrong = |rest: &str, element: &str| {
         format!("parsing time {text:?} as {:?}: cannot parse {rest:?} as {element:?}", precision.layout())
@@ -33,13 +33,13 @@ pub fn parse(text: &str, precision: Precision) -> Result<Timestamp, String> {
     let elements = [("2006", 4), ("01", 2), ("02", 2), ("15", 2), ("04", 2), ("05", 2)];
     for (i, ((element, digits), before)) in elements.into_iter().zip(["", "-", "-", "T", ":", ":"]).enumerate() {
         rest = rest.strip_prefix(before).ok_or_else(|| wrong(rest, before))?;
-        (numbers[i], rest) = number(rest, digits).ok_or_else(|| wrong(rest, element))?;
+        (numbers[i], rest) = parse_number(rest, digits).ok_or_else(|| wrong(rest, element))?;
     }
     rest = match precision {
-        Precision::Seconds => fraction(rest),
-        Precision::Microseconds => six_digits(rest).ok_or_else(|| wrong(rest, ".000000"))?,
+        Precision::Seconds => skip_fraction(rest),
+        Precision::Microseconds => skip_microseconds(rest).ok_or_else(|| wrong(rest, ".000000"))?,
     };
-    let extra = zone(rest).ok_or_else(|| wrong(rest, "Z07:00"))?;
+    let extra = skip_zone(rest).ok_or_else(|| wrong(rest, "Z07:00"))?;
     if !extra.is_empty() {
         return Err(format!("parsing time {text:?}: extra text: {extra:?}"));
     }
@@ -49,7 +49,7 @@ pub fn parse(text: &str, precision: Precision) -> Result<Timestamp, String> {
     if let Some((what, _)) = within.into_iter().find(|(_, is_right)| !is_right) {
         return Err(format!("parsing time {text:?}: {what} out of range"));
     }
-    // Go takes a comma, too.
+    // Go also accepts a comma.
     text.replace(',', ".").parse().map_err(|e: jiff::Error| {
         let is_late = numbers[0] == 9999 && month == 12 && numbers[2] >= 30 && numbers[2] < 32;
         let why = if is_late { "times after 9999-12-30T22:00:00Z are not supported".to_owned() } else { e.to_string() };
@@ -58,30 +58,30 @@ pub fn parse(text: &str, precision: Precision) -> Result<Timestamp, String> {
     })
 }
 
-fn number(text: &str, digits: usize) -> Option<(u32, &str)> {
+fn parse_number(text: &str, digits: usize) -> Option<(u32, &str)> {
     let (number, rest) = text.split_at_checked(digits)?;
     let number = if number.bytes().all(|b| b.is_ascii_digit()) { number.parse().ok()? } else { return None };
     Some((number, rest))
 }
 
-/// Goes past a fraction, if there is one.
-fn fraction(text: &str) -> &str {
+/// Skips an optional fraction of seconds.
+fn skip_fraction(text: &str) -> &str {
     let Some(after) = text.strip_prefix(['.', ',']) else { return text };
     let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
     if rest.len() < after.len() { rest } else { text }
 }
 
-fn six_digits(text: &str) -> Option<&str> {
-    text.strip_prefix(['.', ',']).and_then(|after| number(after, 6)).map(|(_, rest)| rest)
+fn skip_microseconds(text: &str) -> Option<&str> {
+    text.strip_prefix(['.', ',']).and_then(|after| parse_number(after, 6)).map(|(_, rest)| rest)
 }
 
-/// Goes past the zone: `Z`, or hours and minutes.
-fn zone(text: &str) -> Option<&str> {
+/// Skips the time zone: `Z`, or hours and minutes.
+fn skip_zone(text: &str) -> Option<&str> {
     if let Some(rest) = text.strip_prefix('Z') {
         return Some(rest);
     }
-    let (hours, rest) = number(text.strip_prefix(['+', '-'])?, 2)?;
-    let (minutes, rest) = number(rest.strip_prefix(':')?, 2)?;
+    let (hours, rest) = parse_number(text.strip_prefix(['+', '-'])?, 2)?;
+    let (minutes, rest) = parse_number(rest.strip_prefix(':')?, 2)?;
     (hours <= 24 && minutes < 60).then_some(rest)
 }
 
@@ -92,13 +92,13 @@ mod tests {
     #[track_caller]
     fn check(precision: Precision, text: &str, expected: Result<&str, &str>) {
         let read = parse(text, precision).map(|time| time.to_string());
-        let told = format!("parsing time {text:?} as {:?}: ", precision.layout());
-        let short = |why: String| why.replace(&told, "").replace(&format!("parsing time {text:?}: "), "");
+        let prefix = format!("parsing time {text:?} as {:?}: ", precision.layout());
+        let short = |why: String| why.replace(&prefix, "").replace(&format!("parsing time {text:?}: "), "");
         assert_eq!(read.map_err(short), expected.map(str::to_owned).map_err(str::to_owned), "{text}");
     }
 
     #[test]
-    fn times_are_read_as_go_reads_them() {
+    fn time_is_parsed_as_go() {
         let check = |text, expected| check(Precision::Seconds, text, expected);
         check("2026-01-02T03:04:05Z", Ok("2026-01-02T03:04:05Z"));
         check("2026-01-02T03:04:05.123456789Z", Ok("2026-01-02T03:04:05.123456789Z"));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn microseconds_are_six_digits() {
+    fn microseconds_require_six_digits() {
         let check = |text, expected| check(Precision::Microseconds, text, expected);
         check("2026-01-01T00:00:00.123456Z", Ok("2026-01-01T00:00:00.123456Z"));
         check("2026-01-01T00:00:00.000000+01:00", Ok("2025-12-31T23:00:00Z"));

@@ -1,4 +1,4 @@
-//! Label and field selectors, as query parameters write them (`k8s.io/apimachinery/pkg/{labels,fields}`).
+//! Label and field selectors (`k8s.io/apimachinery/pkg/{labels,fields}`).
 
 mod labels;
 
@@ -6,70 +6,71 @@ pub use labels::text;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-/// Why a selector cannot be used; upstream answers 400 with these words.
+/// Error for an invalid selector, with the message of upstream's 400 response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// A requirement that is not of the documented form.
+    /// Invalid requirement.
     #[error("unable to parse requirement: {0}")]
     Parse(String),
-    /// Something else than a requirement, or than a comma between two.
+    /// Unexpected token between requirements.
     #[error("{0}")]
     Syntax(String),
-    /// A field selector without an operator.
+    /// Field selector without an operator.
     #[error("invalid selector: '{selector}'; can't understand '{term}'")]
     Term {
         /// The whole selector.
         selector: String,
-        /// The part that makes no sense.
+        /// The invalid term.
         term: String,
     },
-    /// A backslash before something that needs none.
+    /// Invalid escape sequence in a field selector.
     #[error("invalid field selector: invalid escape sequence: {0}")]
     Escape(String),
 }
 
-/// How a requirement compares.
+/// Operator of a requirement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
-    /// One of these values.
+    /// The value is one of these.
     In(Vec<String>),
-    /// None of these values, or not set.
+    /// The value is none of these, or the label is not set.
     NotIn(Vec<String>),
-    /// Set.
+    /// The label is set.
     Exists,
-    /// Not set.
+    /// The label is not set.
     DoesNotExist,
-    /// An integer above this one.
+    /// The value is an integer greater than this one.
     GreaterThan(i64),
-    /// An integer below this one.
+    /// The value is an integer less than this one.
     LessThan(i64),
 }
 
-/// A key and how it compares.
+/// A requirement of a label selector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirement {
     /// The label's key.
     pub key: String,
-    /// The comparison.
+    /// The operator.
     pub op: Op,
 }
 
-/// Requirements that must all hold.
+/// A label selector: requirements that must all match.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Selector {
     requirements: Vec<Requirement>,
 }
 
 impl Selector {
-    /// Reads `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`. An empty string selects everything.
+    /// Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`. An empty string selects everything.
     ///
     /// # Errors
-    /// When it is not of that form, or a key or value is no label's.
+    /// For a syntax error, or an invalid label key or value.
     pub fn parse(s: &str) -> Result<Self, SelectorError> {
         Ok(Self { requirements: labels::parse(s)? })
     }
 
-    /// Turns a `LabelSelector` object into a selector. An unknown operator selects nothing upstream; here it is an error.
+    /// Converts a `LabelSelector` (`LabelSelectorAsSelector`). An unknown operator selects nothing upstream; here it is an
+    /// error.
     ///
     /// # Errors
     /// For an unknown operator.
@@ -96,13 +97,13 @@ impl Selector {
         Ok(Self { requirements })
     }
 
-    /// Whether it selects everything.
+    /// Returns whether the selector has no requirements and selects everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Whether an object with these labels is selected.
+    /// Returns whether an object with these labels is selected.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|r| {
             let value = label(&r.key);
@@ -118,18 +119,18 @@ impl Selector {
     }
 }
 
-/// A field selector: fields that must equal a value or must not.
+/// A field selector.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FieldSelector {
-    /// Field, value, and whether they must be equal.
+    /// Field, value, and whether they must be equal or unequal.
     pub terms: Vec<(String, String, bool)>,
 }
 
 impl FieldSelector {
-    /// Reads `a=b,c==d,e!=f`; `\,`, `\=` and `\\` in values stand for themselves.
+    /// Parses `a=b,c==d,e!=f`; `\,`, `\=` and `\\` are escape sequences in values.
     ///
     /// # Errors
-    /// When a part has no operator, or an escape sequence is unknown.
+    /// When a term has no operator, or for an unknown escape sequence.
     pub fn parse(s: &str) -> Result<Self, SelectorError> {
         let mut terms = Vec::new();
         for term in split_unescaped(s) {
@@ -151,19 +152,19 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
-    /// Whether it selects everything.
+    /// Returns whether the selector has no terms and selects everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// The value that a field must have, if it must have one.
+    /// Returns the value that a field must have (`RequiresExactMatch`).
     #[must_use]
     pub fn required(&self, field: &str) -> Option<&str> {
         self.terms.iter().find(|(f, _, equal)| *equal && f == field).map(|(_, v, _)| v.as_str())
     }
 
-    /// Whether an object with these field values is selected; an unset field is the empty string.
+    /// Returns whether an object with these field values is selected; an unset field is the empty string.
     pub fn matches(&self, field: impl Fn(&str) -> String) -> bool {
         self.terms.iter().all(|(f, v, equal)| (field(f) == *v) == *equal)
     }
@@ -196,7 +197,7 @@ fn unescape(s: &str) -> Result<String, SelectorError> {
                     return Err(SelectorError::Escape(format!("\\{}", other.map(String::from).unwrap_or_default())));
                 }
             },
-            // An operator sign inside a value must be escaped.
+            // `=` and `,` in values must be escaped.
             ('=' | ',', _) => return Err(SelectorError::Escape(c.to_string())),
             _ => out.push(c),
         }
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn label_selectors_match_as_documented() {
+    fn label_selector_matches_as_documented() {
         let labels = [("app", "web"), ("tier", "1"), ("x.io/y", "")];
         for (selector, expected) in [
             ("", true),
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_label_selectors_are_refused() {
+    fn invalid_label_selector_is_refused() {
         for bad in
             ["=", "a=b,", ",a", "a in b", "a in (b", "a ~ b", "a=b c", "a b", "-a=b", "a=-b", "a>x", "!", "a=b=c"]
         {
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn field_selectors_match_as_documented() {
+    fn field_selector_matches_as_documented() {
         let field = |f: &str| {
             if f == "status.phase" { "Running".to_owned() } else { String::new() }
         };
@@ -272,7 +273,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_selector_panics(s in "\\PC{0,40}") {
+        fn selector_parsers_never_panic(s in "\\PC{0,40}") {
             let _ = Selector::parse(&s);
             let _ = FieldSelector::parse(&s);
         }

@@ -1,7 +1,7 @@
-//! Signals, as `lifecycle.stopSignal` names them (KEP-4960).
+//! Names of signals for `lifecycle.stopSignal` (KEP-4960).
 
-/// Those with a name of their own.
-const NAMED: [&str; 34] = [
+/// Signals below the real-time signals.
+const STANDARD_SIGNALS: [&str; 34] = [
     "SIGABRT",
     "SIGALRM",
     "SIGBUS",
@@ -38,14 +38,14 @@ const NAMED: [&str; 34] = [
     "SIGXFSZ",
 ];
 
-/// The 65 names that a Pod on Linux may give, sorted as strings: `SIGABRT` … `SIGRTMAX`, `SIGRTMAX-1` … `SIGRTMIN+15` ….
+/// Returns the 65 signals that a Linux Pod may use, sorted as strings: `SIGABRT` … `SIGRTMAX`, `SIGRTMAX-1` ….
 #[must_use]
 pub fn linux() -> Vec<String> {
-    let named = NAMED.iter().map(|name| (*name).to_owned());
-    let from_the_lowest = (1..=15).map(|n| format!("SIGRTMIN+{n}"));
-    let from_the_highest = (1..=14).map(|n| format!("SIGRTMAX-{n}"));
+    let standard = STANDARD_SIGNALS.iter().map(|name| (*name).to_owned());
+    let above_rtmin = (1..=15).map(|n| format!("SIGRTMIN+{n}"));
+    let below_rtmax = (1..=14).map(|n| format!("SIGRTMAX-{n}"));
     let ends = ["SIGRTMIN", "SIGRTMAX"].map(str::to_owned);
-    let mut all: Vec<String> = named.chain(ends).chain(from_the_lowest).chain(from_the_highest).collect();
+    let mut all: Vec<String> = standard.chain(ends).chain(above_rtmin).chain(below_rtmax).collect();
     all.sort_unstable();
     all
 }
@@ -53,7 +53,7 @@ pub fn linux() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn there_are_65() {
+    fn linux_has_65_signals() {
         let all = super::linux();
         assert_eq!(all.len(), 65);
         assert!(

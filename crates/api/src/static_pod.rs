@@ -1,41 +1,41 @@
-//! Static Pods come from manifests on a node, and are shown in the API by mirror Pods (upstream's `pkg/kubelet/types`).
+//! Static Pods, which are defined by manifests on a node, and their mirror Pods in the API (`pkg/kubelet/types`).
 
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, Pod, PodSpec, Volume, VolumeProjection};
 
-/// Where the kubelet has a Pod from: [`FILE`] for a manifest on the node, `api` for all others.
+/// Annotation with the source of a Pod: [`FILE`] for a manifest on the node, otherwise `api` (`ConfigSourceAnnotationKey`).
 pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
-/// What the UID of a static Pod is made from.
+/// Annotation with the hash of a static Pod, from which its UID is derived (`ConfigHashAnnotationKey`).
 pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
-/// When the kubelet saw the manifest first.
+/// Annotation with the time at which the kubelet first saw the manifest (`ConfigFirstSeenAnnotationKey`).
 pub const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
-/// On a mirror Pod: the hash of the static Pod that it shows.
+/// Annotation of a mirror Pod with the hash of its static Pod (`ConfigMirrorAnnotationKey`).
 pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
-/// The source of a Pod that is a manifest on the node.
+/// Source of a static Pod from a manifest file (`FileSource`).
 pub const FILE: &str = "file";
 
-/// An annotation of a Pod.
+/// Returns an annotation of a Pod.
 #[must_use]
 pub fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
     pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-/// Whether this is a Pod from a manifest. What the API has is none, whatever it says: a mirror repeats the annotations.
+/// Returns whether this is a static Pod (`IsStaticPod`). A mirror Pod is not, although it has the same annotations.
 #[must_use]
 pub fn is_static(pod: &Pod) -> bool {
     !is_mirror(pod) && annotation(pod, CONFIG_SOURCE).is_some_and(|source| source != "api")
 }
 
-/// Whether this shows a static Pod in the API.
+/// Returns whether this is a mirror Pod (`IsMirrorPod`).
 #[must_use]
 pub fn is_mirror(pod: &Pod) -> bool {
     annotation(pod, CONFIG_MIRROR).is_some()
 }
 
-/// The first object of the API that a spec refers to, by the plural of its kind: a static Pod may refer to none, for it
-/// runs when there is no API (gate `PreventStaticPodAPIReferences`; upstream's words).
+/// Returns the first kind of API object that a spec refers to (`HasAPIObjectReference`). Static Pods must not refer to any,
+/// because they run without the API (gate `PreventStaticPodAPIReferences`).
 ///
 /// # Errors
-/// When a volume has no type that is known: it might refer to anything.
+/// When a volume is of an unknown type, which might refer to an API object.
 pub fn api_reference(spec: &PodSpec) -> Result<Option<&'static str>, String> {
     if has_service_account(spec) {
         return Ok(Some("serviceaccounts"));
@@ -45,8 +45,8 @@ pub fn api_reference(spec: &PodSpec) -> Result<Option<&'static str>, String> {
     }
     let volumes = || spec.volumes.iter().flatten();
     let (env, env_from) = environment(spec);
-    let from = |e: &EnvVar| e.value_from.clone().unwrap_or_default();
-    if env.iter().any(|e| from(e).config_map_key_ref.is_some())
+    let value_from = |e: &EnvVar| e.value_from.clone().unwrap_or_default();
+    if env.iter().any(|e| value_from(e).config_map_key_ref.is_some())
         || env_from.iter().any(|e| e.config_map_ref.is_some())
         || volumes().any(|v| v.config_map.is_some() || sources(v).any(|s| s.config_map.is_some()))
     {
@@ -56,37 +56,37 @@ pub fn api_reference(spec: &PodSpec) -> Result<Option<&'static str>, String> {
         return Ok(Some("resourceclaims"));
     }
     for volume in volumes() {
-        if let Some(what) = of_volume(volume) {
-            return Ok(Some(what));
+        if let Some(resource) = volume_api_reference(volume) {
+            return Ok(Some(resource));
         }
-        check_known(volume)?;
+        check_volume_type(volume)?;
     }
     Ok(None)
 }
 
-/// Whether a spec names a service account.
+/// Returns whether a spec sets a service account.
 #[must_use]
 pub fn has_service_account(spec: &PodSpec) -> bool {
     spec.service_account_name.as_deref().is_some_and(|name| !name.is_empty())
 }
 
-/// Whether a spec refers to a Secret (`VisitPodSecretNames`).
+/// Returns whether a spec refers to a Secret (`VisitPodSecretNames`).
 #[must_use]
 pub fn references_secrets(spec: &PodSpec) -> bool {
     let (env, env_from) = environment(spec);
     spec.image_pull_secrets.as_ref().is_some_and(|s| !s.is_empty())
-        || env.iter().any(|e| e.value_from.as_ref().is_some_and(|from| from.secret_key_ref.is_some()))
+        || env.iter().any(|e| e.value_from.as_ref().is_some_and(|value_from| value_from.secret_key_ref.is_some()))
         || env_from.iter().any(|e| e.secret_ref.is_some())
-        || spec.volumes.iter().flatten().any(names_secret)
+        || spec.volumes.iter().flatten().any(volume_references_secret)
 }
 
-/// Whether a spec has a token of a service account projected into a volume.
+/// Returns whether a spec has a projected service account token volume.
 #[must_use]
 pub fn projects_service_account_token(spec: &PodSpec) -> bool {
     spec.volumes.iter().flatten().flat_map(sources).any(|source| source.service_account_token.is_some())
 }
 
-/// What all containers take from elsewhere.
+/// Returns `env` and `envFrom` of all containers.
 fn environment(spec: &PodSpec) -> (Vec<&EnvVar>, Vec<&EnvFromSource>) {
     let (mut env, mut env_from) = (Vec::new(), Vec::new());
     for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
@@ -104,8 +104,8 @@ fn sources(volume: &Volume) -> impl Iterator<Item = &VolumeProjection> {
     volume.projected.iter().flat_map(|p| p.sources.iter().flatten())
 }
 
-/// Volumes that name a Secret, in whatever way their kind does.
-fn names_secret(volume: &Volume) -> bool {
+/// Returns whether a volume of any type refers to a Secret.
+fn volume_references_secret(volume: &Volume) -> bool {
     volume.secret.is_some()
         || sources(volume).any(|s| s.secret.is_some())
         || volume.azure_file.is_some()
@@ -119,8 +119,8 @@ fn names_secret(volume: &Volume) -> bool {
         || volume.csi.as_ref().is_some_and(|v| v.node_publish_secret_ref.is_some())
 }
 
-/// Refuses volumes and parts of projected ones whose type is none that is known here.
-fn check_known(volume: &Volume) -> Result<(), String> {
+/// Rejects volumes and projected sources of an unknown type.
+fn check_volume_type(volume: &Volume) -> Result<(), String> {
     let name = &volume.name;
     if *volume == (Volume { name: name.clone(), ..Volume::default() }) {
         return Err(format!("unknown volume type for volume {name:?}"));
@@ -131,7 +131,7 @@ fn check_known(volume: &Volume) -> Result<(), String> {
     Ok(())
 }
 
-fn of_volume(volume: &Volume) -> Option<&'static str> {
+fn volume_api_reference(volume: &Volume) -> Option<&'static str> {
     if volume.csi.is_some() {
         return Some("csidrivers (via CSI volumes)");
     }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_the_api_is_named() {
+    fn api_references_of_a_pod_spec_are_found() {
         let container = |fields: Value| {
             let mut container = json!({"name": "c", "image": "i"});
             fields.as_object().unwrap().iter().for_each(|(key, value)| container[key] = value.clone());
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_volumes_may_reference_anything() {
+    fn volume_of_unknown_type_is_refused() {
         for (volume, expected) in [
             (json!({"name": "v", "newType": {}}), "unknown volume type for volume \"v\""),
             (
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_is_no_static_pod() {
+    fn mirror_pod_is_not_a_static_pod() {
         let with = |annotations: Value| -> Pod {
             serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap()
         };

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 
-/// Whether this toleration tolerates this taint.
+/// Returns whether a toleration tolerates a taint (`ToleratesTaint`).
 #[must_use]
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let effect = toleration.effect.as_deref().unwrap_or("");
@@ -20,7 +20,7 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     }
 }
 
-/// The first taint with one of these effects that no toleration tolerates.
+/// Returns the first taint with one of the effects that no toleration tolerates (`FindMatchingUntoleratedTaint`).
 #[must_use]
 pub fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration], effects: &[&str]) -> Option<&'a Taint> {
     taints
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toleration_matches_by_key_value_and_effect() {
+    fn toleration_matches_by_key_value_and_effect() {
         check("disk", "Equal", "slow", "NoSchedule", true);
         check("disk", "", "slow", "", true);
         check("disk", "Equal", "fast", "NoSchedule", false);

@@ -1,14 +1,14 @@
-//! Texts that must not grow longer than their readers allow, and those that stand for a yes.
+//! String helpers: truncation, and booleans in query parameters.
 
-/// The beginning of a text, of at most `most` bytes, without half of a character at its end.
+/// Truncates a text to at most `max_bytes` bytes, at a character boundary.
 #[must_use]
-pub fn beginning(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+pub fn beginning(text: &str, max_bytes: usize) -> &str {
+    let end = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     &text[..end]
 }
 
-/// What a parameter of a query says that is there: `0` and `false` are no, and everything else is yes
-/// (`Convert_Slice_string_To_bool`). Clients in Python say `True`.
+/// Parses a boolean query parameter (`Convert_Slice_string_To_bool`): `0` and `false` in any case are false, everything else
+/// is true. Python clients send `True`.
 #[must_use]
 pub fn is_yes(parameter: &str) -> bool {
     parameter != "0" && !parameter.eq_ignore_ascii_case("false")
@@ -19,7 +19,7 @@ mod tests {
     use super::{beginning, is_yes};
 
     #[test]
-    fn all_but_a_no_is_a_yes() {
+    fn query_parameter_is_true_unless_0_or_false() {
         for (text, expected) in
             [("true", true), ("True", true), ("1", true), ("", true), ("x", true), ("0", false), ("False", false)]
         {
@@ -28,11 +28,11 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_cut_between_characters() {
-        for (text, most, expected) in
+    fn text_is_truncated_at_a_character_boundary() {
+        for (text, max_bytes, expected) in
             [("short", 9, "short"), ("short", 2, "sh"), ("éé", 3, "é"), ("é", 1, ""), ("", 0, "")]
         {
-            assert_eq!(beginning(text, most), expected, "{text} {most}");
+            assert_eq!(beginning(text, max_bytes), expected, "{text} {max_bytes}");
         }
     }
 }

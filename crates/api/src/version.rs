@@ -1,15 +1,15 @@
-//! Versions of APIs.
+//! Ordering of API versions.
 
 use std::cmp::Reverse;
 
-/// The order of versions (`version.CompareKubeAwareVersionStrings`): `v2`, `v1`, `v1beta1`, `v1alpha1`, and then what is
-/// named otherwise. What is greater comes first.
+/// Returns the sort key of an API version, greatest first (`version.CompareKubeAwareVersionStrings`): `v2`, `v1`, `v1beta1`,
+/// `v1alpha1`, then all other names.
 #[must_use]
 pub fn priority(version: &str) -> (u8, u64, u64, Reverse<String>) {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let number = |text: &str| text.parse::<u64>().ok().filter(|_| is_number(text));
-    let otherwise = (0, 0, 0, Reverse(version.to_owned()));
-    let Some(rest) = version.strip_prefix('v') else { return otherwise };
+    let unversioned = (0, 0, 0, Reverse(version.to_owned()));
+    let Some(rest) = version.strip_prefix('v') else { return unversioned };
     if let Some(major) = number(rest) {
         return (3, major, 0, Reverse(String::new()));
     }
@@ -20,7 +20,7 @@ pub fn priority(version: &str) -> (u8, u64, u64, Reverse<String>) {
             return (rank, major, minor, Reverse(String::new()));
         }
     }
-    otherwise
+    unversioned
 }
 
 #[cfg(test)]
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_preferred_as_upstream_does() {
+    fn api_versions_are_ordered_as_upstream() {
         let mut versions =
             ["foo10", "v1alpha1", "v10", "v1", "v11beta2", "v2", "foo1", "v1beta1", "v3beta1", "v11alpha2"];
         versions.sort_by_key(|v| Reverse(priority(v)));

@@ -1,9 +1,9 @@
-//! What became of an object.
+//! Comparison of two objects by their schema.
 
 use crate::{
-    element::Element,
-    field_set::element,
-    identity::{Identity, identity},
+    field_set::path_element,
+    list_item_key::{ListItemKey, list_item_key},
+    path_element::Element,
     schema::{List, ListType, Map, Shape, TypeRef},
     set::Set,
     value,
@@ -11,189 +11,196 @@ use crate::{
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// How one object differs from another. No field is in more than one of these.
+/// Difference between two objects. No field is in more than one of the sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Fields that only the first has.
+    /// Fields that only the old object has.
     pub removed: Set,
-    /// Fields that both have, with other values.
+    /// Fields that both objects have, with different values.
     pub modified: Set,
-    /// Fields that only the second has.
+    /// Fields that only the new object has.
     pub added: Set,
 }
 
 impl Comparison {
-    /// Whether there is no difference.
+    /// Returns whether there is no difference (`Comparison.IsSame`).
     #[must_use]
     pub fn is_same(&self) -> bool {
         self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
     }
 }
 
-/// Compares two objects of this type; items of lists that have no identity are left out.
+/// Compares two objects of a type (`TypedValue.Compare`); list items without a valid key are skipped.
 #[must_use]
-pub fn compare(of: TypeRef<'_>, old: Option<&Value>, new: Option<&Value>) -> Comparison {
-    any(of, old, new).below
+pub fn compare(type_ref: TypeRef<'_>, old: Option<&Value>, new: Option<&Value>) -> Comparison {
+    compare_values(type_ref, old, new).nested
 }
 
-/// What became of a field itself, and of those below it.
+/// Difference of a field and of its nested fields.
 #[derive(Default)]
-struct Change {
+struct FieldComparison {
     removed: bool,
     modified: bool,
     added: bool,
-    below: Comparison,
+    nested: Comparison,
 }
 
-impl Change {
-    /// One that is looked at as a whole.
+impl FieldComparison {
+    /// Compares two values as a whole.
     fn leaf(old: Option<&Value>, new: Option<&Value>) -> Self {
         Self {
             added: old.is_none(),
             removed: old.is_some() && new.is_none(),
             modified: matches!((old, new), (Some(old), Some(new)) if !value::equal(old, new)),
-            below: Comparison::default(),
+            nested: Comparison::default(),
         }
     }
 
-    /// Notes what became of a field below this one.
-    fn put(&mut self, element: Element, change: Self) {
-        let below = &mut self.below;
+    /// Adds the difference of a nested field.
+    fn insert_nested(&mut self, element: Element, comparison: Self) {
+        let nested = &mut self.nested;
         let sets = [
-            (&mut below.removed, change.removed, change.below.removed),
-            (&mut below.modified, change.modified, change.below.modified),
-            (&mut below.added, change.added, change.below.added),
+            (&mut nested.removed, comparison.removed, comparison.nested.removed),
+            (&mut nested.modified, comparison.modified, comparison.nested.modified),
+            (&mut nested.added, comparison.added, comparison.nested.added),
         ];
-        // Mostly one of them has anything to note.
-        for (set, member, below) in sets {
-            if member || !below.is_empty() {
-                set.put(element.clone(), member, below);
+        // Usually only one of the sets changes.
+        for (set, member, nested) in sets {
+            if member || !nested.is_empty() {
+                set.put(element.clone(), member, nested);
             }
         }
     }
 
     fn is_empty(&self) -> bool {
-        !(self.removed || self.modified || self.added) && self.below.is_same()
+        !(self.removed || self.modified || self.added) && self.nested.is_same()
     }
 }
 
-fn any(of: TypeRef<'_>, old: Option<&Value>, new: Option<&Value>) -> Change {
-    // What did not change, as most did not, has no differences below.
+fn compare_values(type_ref: TypeRef<'_>, old: Option<&Value>, new: Option<&Value>) -> FieldComparison {
+    // Most values are equal.
     if old == new {
-        return Change::default();
+        return FieldComparison::default();
     }
-    let (left, right) = (of.shape(old), of.shape(new));
+    let (left, right) = (type_ref.shape(old), type_ref.shape(new));
     if new.is_none() {
-        return shaped(of, left, old, new);
+        return compare_shapes(type_ref, left, old, new);
     }
-    if old.is_none() || left.is_like(right) {
-        return shaped(of, right, old, new);
+    if old.is_none() || left.is_same_kind(right) {
+        return compare_shapes(type_ref, right, old, new);
     }
-    // It became another kind of value: what it had goes, and it is another as a whole.
-    let mut change = shaped(of, left, old, None);
-    let now = shaped(of, right, None, new);
-    change.below.added = now.below.added;
-    Change { modified: true, removed: false, added: false, ..change }
+    // The kind of value changed: all nested fields are removed, and the field itself is modified.
+    let mut comparison = compare_shapes(type_ref, left, old, None);
+    let added = compare_shapes(type_ref, right, None, new);
+    comparison.nested.added = added.nested.added;
+    FieldComparison { modified: true, removed: false, added: false, ..comparison }
 }
 
-fn shaped(of: TypeRef<'_>, shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) -> Change {
+fn compare_shapes(
+    type_ref: TypeRef<'_>,
+    shape: Shape<'_>,
+    old: Option<&Value>,
+    new: Option<&Value>,
+) -> FieldComparison {
     match shape {
-        Shape::Scalar(_) => Change::leaf(old, new),
+        Shape::Scalar(_) => FieldComparison::leaf(old, new),
         Shape::List(list) => {
             let (l, r) = (old.and_then(Value::as_array), new.and_then(Value::as_array));
             let empty = |v: Option<&Vec<Value>>| v.is_none_or(Vec::is_empty);
             if list.list_type == ListType::Atomic || (empty(l) && empty(r)) {
-                return Change::leaf(old, new);
+                return FieldComparison::leaf(old, new);
             }
-            let change = items(of, list, l.map_or(&[], Vec::as_slice), r.map_or(&[], Vec::as_slice));
-            Change { added: old.is_none(), removed: new.is_none(), ..change }
+            let comparison = compare_lists(type_ref, list, l.map_or(&[], Vec::as_slice), r.map_or(&[], Vec::as_slice));
+            FieldComparison { added: old.is_none(), removed: new.is_none(), ..comparison }
         }
         Shape::Map(map) => {
             let (l, r) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
             let empty = |v: Option<&serde_json::Map<String, Value>>| v.is_none_or(serde_json::Map::is_empty);
             if map.atomic || (empty(l) && empty(r)) {
-                return Change::leaf(old, new);
+                return FieldComparison::leaf(old, new);
             }
-            let change = fields(of, map, l, r);
-            Change { added: old.is_none(), removed: new.is_none(), ..change }
+            let comparison = compare_maps(type_ref, map, l, r);
+            FieldComparison { added: old.is_none(), removed: new.is_none(), ..comparison }
         }
     }
 }
 
-fn fields(
-    of: TypeRef<'_>,
+fn compare_maps(
+    type_ref: TypeRef<'_>,
     map: &Map,
     old: Option<&serde_json::Map<String, Value>>,
     new: Option<&serde_json::Map<String, Value>>,
-) -> Change {
-    let mut change = Change::default();
-    let mut visit = |key: &str, of: TypeRef<'_>, l: Option<&Value>, r: Option<&Value>| {
-        let below = any(of, l, r);
-        if !below.is_empty() {
-            change.put(element(map.field(key), key), below);
+) -> FieldComparison {
+    let mut comparison = FieldComparison::default();
+    let mut visit = |key: &str, type_ref: TypeRef<'_>, l: Option<&Value>, r: Option<&Value>| {
+        let nested = compare_values(type_ref, l, r);
+        if !nested.is_empty() {
+            comparison.insert_nested(path_element(map.field(key), key), nested);
         }
     };
-    // What is there anyway when the map itself is.
+    // Implied fields exist whenever the map exists.
     let implied = |key: &str, map_is: bool| map.field(key).and_then(|f| f.implied.as_ref()).filter(|_| map_is);
     for (key, l) in old.into_iter().flatten() {
-        let Some(id) = map.of(key) else { continue };
+        let Some(id) = map.field_type(key) else { continue };
         let r = new.and_then(|n| n.get(key)).or_else(|| implied(key, new.is_some()));
-        visit(key, of.at(id), Some(l), r);
+        visit(key, type_ref.with_id(id), Some(l), r);
     }
     for (key, r) in new.into_iter().flatten().filter(|(k, _)| old.is_none_or(|o| !o.contains_key(*k))) {
-        let Some(id) = map.of(key) else { continue };
-        visit(key, of.at(id), implied(key, old.is_some()), Some(r));
+        let Some(id) = map.field_type(key) else { continue };
+        visit(key, type_ref.with_id(id), implied(key, old.is_some()), Some(r));
     }
     if old.is_some() != new.is_some() {
-        let said = |key: &str| old.or(new).is_some_and(|m| m.contains_key(key));
-        for field in map.fields.iter().filter(|f| f.implied.is_some() && !said(&f.name)) {
+        let is_set = |key: &str| old.or(new).is_some_and(|m| m.contains_key(key));
+        for field in map.fields.iter().filter(|f| f.implied.is_some() && !is_set(&f.name)) {
             visit(
                 &field.name,
-                of.at(field.of),
+                type_ref.with_id(field.of),
                 implied(&field.name, old.is_some()),
                 implied(&field.name, new.is_some()),
             );
         }
     }
-    change
+    comparison
 }
 
-fn items(of: TypeRef<'_>, list: &List, old: &[Value], new: &[Value]) -> Change {
-    let mut all: BTreeMap<Identity<'_>, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
+fn compare_lists(type_ref: TypeRef<'_>, list: &List, old: &[Value], new: &[Value]) -> FieldComparison {
+    let mut all: BTreeMap<ListItemKey<'_>, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
     for item in old {
-        if let Ok(identity) = identity(of, list, item) {
-            all.entry(identity).or_default().0.push(item);
+        if let Ok(list_item_key) = list_item_key(type_ref, list, item) {
+            all.entry(list_item_key).or_default().0.push(item);
         }
     }
     for item in new {
-        if let Ok(identity) = identity(of, list, item) {
-            all.entry(identity).or_default().1.push(item);
+        if let Ok(list_item_key) = list_item_key(type_ref, list, item) {
+            all.entry(list_item_key).or_default().1.push(item);
         }
     }
-    let mut change = Change::default();
-    for (identity, (old, new)) in all {
-        let below = match (old.as_slice(), new.as_slice()) {
+    let mut comparison = FieldComparison::default();
+    for (list_item_key, (old, new)) in all {
+        let nested = match (old.as_slice(), new.as_slice()) {
             (old @ ([] | [_]), new @ ([] | [_])) => {
-                any(of.at(list.element), old.first().copied(), new.first().copied())
+                compare_values(type_ref.with_id(list.element), old.first().copied(), new.first().copied())
             }
-            // Those that stand twice are owned together, as one.
-            ([_, _, ..], [_, _, ..]) => Change { modified: !same(&old, &new), ..Change::default() },
+            // Duplicate items are owned together.
+            ([_, _, ..], [_, _, ..]) => {
+                FieldComparison { modified: !are_equal(&old, &new), ..FieldComparison::default() }
+            }
             ([_, _, ..], new) => {
-                let change = any(of.at(list.element), None, new.first().copied());
-                Change { removed: true, added: !new.is_empty(), ..change }
+                let comparison = compare_values(type_ref.with_id(list.element), None, new.first().copied());
+                FieldComparison { removed: true, added: !new.is_empty(), ..comparison }
             }
             (old, _) => {
-                let change = any(of.at(list.element), old.first().copied(), None);
-                Change { removed: !old.is_empty(), added: true, ..change }
+                let comparison = compare_values(type_ref.with_id(list.element), old.first().copied(), None);
+                FieldComparison { removed: !old.is_empty(), added: true, ..comparison }
             }
         };
-        if !below.is_empty() {
-            change.put((&identity).into(), below);
+        if !nested.is_empty() {
+            comparison.insert_nested((&list_item_key).into(), nested);
         }
     }
-    change
+    comparison
 }
 
-fn same(old: &[&Value], new: &[&Value]) -> bool {
+fn are_equal(old: &[&Value], new: &[&Value]) -> bool {
     old.len() == new.len() && old.iter().zip(new).all(|(l, r)| value::equal(l, r))
 }

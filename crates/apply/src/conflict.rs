@@ -1,27 +1,27 @@
-//! Fields that another manager owns, with another value.
+//! Conflicts with other field managers.
 
-use crate::{managers::Entry, path::Path};
+use crate::{managed_fields::ManagedFieldsEntry, path::Path};
 use std::fmt;
 
-/// A field that was applied with another value than that of its owner.
+/// A field that is owned by another manager with a different value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// The owner, as messages name it: `"kubectl-edit" using v1`.
+    /// The display name of the owner: `"kubectl-edit" using v1`.
     pub manager: String,
     /// The field.
     pub path: Path,
 }
 
-/// How many bytes of conflicts are shown.
-const MAX_TEXT: usize = 1 << 20;
+/// Maximum size of the listed conflicts, in bytes.
+const MAX_BYTES: usize = 1 << 20;
 
 /// All conflicts of one apply, by manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflicts(pub Vec<Conflict>);
 
 impl Conflicts {
-    /// What an apply would take from each of these; by the identity of the manager, as upstream sorts them.
-    pub(crate) fn of(mut owners: Vec<(&Entry, Vec<Path>)>) -> Self {
+    /// Creates conflicts from the fields that an apply would take from other managers, sorted by manager as upstream does.
+    pub(crate) fn of(mut owners: Vec<(&ManagedFieldsEntry, Vec<Path>)>) -> Self {
         owners.sort_by_cached_key(|(entry, _)| entry.identifier());
         let all = owners.into_iter().flat_map(|(entry, paths)| {
             let manager = entry.display_name();
@@ -30,18 +30,18 @@ impl Conflicts {
         Self(all.collect())
     }
 
-    /// The conflicts that are shown, each with its path: all until these take 1 MiB.
+    /// Returns the conflicts to list, with their paths, up to 1 MiB.
     pub fn shown(&self) -> impl Iterator<Item = (&Conflict, String)> {
         let mut bytes = 0;
         self.0.iter().map_while(move |conflict| {
-            let path = (bytes <= MAX_TEXT).then(|| conflict.path.to_string())?;
+            let path = (bytes <= MAX_BYTES).then(|| conflict.path.to_string())?;
             bytes += path.len() + conflict.manager.len();
             Some((conflict, path))
         })
     }
 }
 
-/// In upstream's words, which kubectl looks at.
+/// Upstream's message, which kubectl parses.
 impl fmt::Display for Conflicts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let [one] = self.0.as_slice() {

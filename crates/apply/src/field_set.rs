@@ -1,8 +1,8 @@
-//! Which fields a value has.
+//! Conversion of values to field sets.
 
 use crate::{
-    element::Element,
-    identity::{Identity, identity},
+    list_item_key::{ListItemKey, list_item_key},
+    path_element::Element,
     schema::{Field, List, ListType, Map, Shape, TypeRef},
     set::Set,
     value,
@@ -10,54 +10,54 @@ use crate::{
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Every leaf of a value, every item of its lists, and every key of its maps. The value is of this type.
+/// Returns all leaf fields, list items and map keys of a value of a type (`TypedValue.ToFieldSet`).
 #[must_use]
-pub fn field_set(of: TypeRef<'_>, value: &Value) -> Set {
-    any(of, value).1
+pub fn field_set(type_ref: TypeRef<'_>, value: &Value) -> Set {
+    value_field_set(type_ref, value).1
 }
 
-/// Whether the field itself is in the set, and what is below it.
-fn any(of: TypeRef<'_>, value: &Value) -> (bool, Set) {
-    match of.shape(Some(value)) {
+/// Returns whether the field itself is in the set, and its nested fields.
+fn value_field_set(type_ref: TypeRef<'_>, value: &Value) -> (bool, Set) {
+    match type_ref.shape(Some(value)) {
         Shape::Scalar(_) => (true, Set::default()),
         Shape::List(list) if list.list_type == ListType::Atomic => (true, Set::default()),
-        Shape::List(list) => (false, items(of, list, value.as_array().map_or(&[], Vec::as_slice))),
+        Shape::List(list) => (false, list_field_set(type_ref, list, value.as_array().map_or(&[], Vec::as_slice))),
         Shape::Map(map) if map.atomic => (true, Set::default()),
-        Shape::Map(map) => (false, fields(of, map, value)),
+        Shape::Map(map) => (false, map_field_set(type_ref, map, value)),
     }
 }
 
-fn fields(of: TypeRef<'_>, map: &Map, value: &Value) -> Set {
+fn map_field_set(type_ref: TypeRef<'_>, map: &Map, value: &Value) -> Set {
     let mut set = Set::default();
     for (key, value) in value.as_object().into_iter().flatten() {
         let declared = map.field(key);
         let Some(field) = declared.map(|f| f.of).or(map.element) else { continue };
-        let (member, below) = any(of.at(field), value);
-        // Keys of maps are owned themselves, and so are fields that are there with nothing in them.
+        let (member, nested) = value_field_set(type_ref.with_id(field), value);
+        // Map keys and fields with an empty value are owned themselves.
         let member = member || value.is_null() || value::is_empty_map(value) || declared.is_none();
-        set.put(element(declared, key), member, below);
+        set.put(path_element(declared, key), member, nested);
     }
     set
 }
 
-/// The element of a field; a declared one shares its name with the schema.
-pub(crate) fn element(declared: Option<&Field>, key: &str) -> Element {
+/// Returns the path element of a field; the name of a declared field is shared with the schema.
+pub(crate) fn path_element(declared: Option<&Field>, key: &str) -> Element {
     declared.map_or_else(|| Element::field(key), |field| Element::Field(Arc::clone(&field.name)))
 }
 
-fn items(of: TypeRef<'_>, list: &List, items: &[Value]) -> Set {
-    let mut found: Vec<(Identity<'_>, &Value)> =
-        items.iter().filter_map(|item| Some((identity(of, list, item).ok()?, item))).collect();
+fn list_field_set(type_ref: TypeRef<'_>, list: &List, items: &[Value]) -> Set {
+    let mut found: Vec<(ListItemKey<'_>, &Value)> =
+        items.iter().filter_map(|item| Some((list_item_key(type_ref, list, item).ok()?, item))).collect();
     found.sort_by(|l, r| l.0.cmp(&r.0));
     let mut set = Set::default();
-    for same in found.chunk_by(|l, r| l.0 == r.0) {
-        // Those that stand twice are owned together, as one.
-        let below = match same {
-            [(_, item)] => any(of.at(list.element), item).1,
+    for duplicates in found.chunk_by(|l, r| l.0 == r.0) {
+        // Duplicate items are owned together.
+        let nested = match duplicates {
+            [(_, item)] => value_field_set(type_ref.with_id(list.element), item).1,
             _ => Set::default(),
         };
-        if let Some((identity, _)) = same.first() {
-            set.put(identity.into(), true, below);
+        if let Some((list_item_key, _)) = duplicates.first() {
+            set.put(list_item_key.into(), true, nested);
         }
     }
     set

@@ -1,49 +1,49 @@
-//! Server-side apply (KEP-555): who owns which field of an object, and what an applied configuration makes of it.
+//! Server-side apply (KEP-555): field ownership, and merging of applied configurations into objects.
 //!
-//! A [`Schema`] says of each type whether its lists and maps are merged or taken as a whole. With it, objects are
-//! checked ([`validate`]), merged ([`merge`]), compared ([`compare`]) and turned into sets of fields ([`field_set`]).
-//! [`update`] and [`apply`] put these together: they decide what a write does to an object and to its
-//! `metadata.managedFields` ([`Managers`]). The semantics are those of structured-merge-diff v6 and of Kubernetes' field
-//! manager around it.
+//! A [`Schema`] defines for each type whether its lists and maps are granular or atomic. With it, objects are
+//! validated ([`validate`]), merged ([`merge`]), compared ([`compare`]) and converted to field sets ([`field_set`]).
+//! [`update`] and [`apply`] combine these operations: they compute how a write changes an object and its
+//! `metadata.managedFields` ([`Managers`]). The semantics are those of structured-merge-diff v6 and of the field
+//! manager in `k8s.io/apimachinery/pkg/util/managedfields`.
 //!
 //! Pure: the clock is an argument, conversion between API versions is a trait ([`Versions`]).
 #![forbid(unsafe_code)]
 
-mod atomics;
+mod atomic_fields;
 mod compare;
 mod conflict;
-mod element;
 mod field_set;
-mod filter;
-mod identity;
 mod last_applied;
-mod managers;
+mod list_item_key;
+mod managed_fields;
 mod merge;
-mod ownership;
-mod part;
 mod path;
+mod path_element;
 mod prune;
-mod reconcile;
+mod reconcile_field_set;
 mod remove;
+mod reset_fields;
+mod scale_handler;
 mod schema;
 mod set;
-mod typed;
+mod type_error;
+mod updater;
 mod validate;
 mod value;
 
-pub use atomics::atomics;
+pub use atomic_fields::atomics;
 pub use compare::{Comparison, compare};
 pub use conflict::{Conflict, Conflicts};
-pub use element::{Element, ElementError};
 pub use field_set::field_set;
-pub use filter::{Filter, Pattern, Step};
-pub use managers::{Entry, Managers, ManagersError, Operation, StructOrder};
+pub use managed_fields::{ManagedFieldsEntry, ManagedFieldsError, Managers, Operation, StructOrder};
 pub use merge::merge;
-pub use ownership::{Applied, ApplyError, Request, Versions, apply, update};
-pub use part::Part;
 pub use path::Path;
+pub use path_element::{Element, ElementError};
 pub use remove::remove;
+pub use reset_fields::{FieldPattern, Filter, PatternStep};
+pub use scale_handler::Part;
 pub use schema::{Field, List, ListType, Map, Scalar, Schema, Type, TypeId, TypeRef};
 pub use set::Set;
-pub use typed::TypeError;
+pub use type_error::TypeError;
+pub use updater::{ApplyError, ApplyResult, Request, Versions, apply, update};
 pub use validate::{Duplicates, validate};

@@ -1,14 +1,14 @@
-//! The way to a field.
+//! Field paths (`fieldpath.Path`).
 
-use crate::element::Element;
+use crate::path_element::Element;
 use std::{fmt, ops::Deref};
 
-/// The way from an object to one of its fields.
+/// Path from the root of an object to a field.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path(pub Vec<Element>);
 
 impl Path {
-    /// The path of these fields.
+    /// Creates a path of field names.
     #[must_use]
     pub fn of_fields(names: &[&str]) -> Self {
         Self(names.iter().map(|n| Element::field(n)).collect())

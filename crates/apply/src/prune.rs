@@ -1,44 +1,58 @@
-//! What goes because nobody wants it any more.
+//! Pruning of fields that a manager no longer applies (`Updater.prune`).
 
 use crate::{
     field_set::field_set,
-    managers::{Entry, Managers},
-    ownership::Versions,
-    reconcile::with_named_fields,
+    managed_fields::{ManagedFieldsEntry, Managers},
+    reconcile_field_set::with_named_fields,
     remove::remove,
     schema::TypeRef,
     set::Set,
+    updater::Versions,
 };
 use serde_json::Value;
 
-/// Takes out of a merged object what its manager applied the last time, and nobody owns any more.
-pub(crate) fn prune(versions: &dyn Versions, merged: Value, managers: &Managers, last: &Entry, now: &str) -> Value {
+/// Removes fields from a merged object that its manager applied before and no manager owns anymore.
+pub(crate) fn prune(
+    versions: &dyn Versions,
+    merged: Value,
+    managers: &Managers,
+    last: &ManagedFieldsEntry,
+    current_version: &str,
+) -> Value {
     let version = last.api_version.as_str();
-    // What cannot be found again stays: better too much than too little.
-    if is_all_owned(managers, last) || !versions.is_faithful(now, version) {
+    // Fields that cannot be mapped between the versions are kept, to lose no data.
+    if is_all_owned(managers, last) || !versions.is_faithful(current_version, version) {
         return merged;
     }
-    let Some((of, merged_then)) = typed(versions, &merged, now, version) else { return merged };
-    let last = with_named_fields(of, &last.fields);
-    let pruned = remove(of, &merged_then, &last).unwrap_or_default();
-    let pruned = add_back_owned(versions, &merged_then, pruned, version, managers);
-    let pruned = add_back_dangling(of, &merged_then, &pruned, &last);
-    versions.convert(&pruned, version, now).unwrap_or(merged)
+    let Some((type_ref, merged_in_version)) = convert_typed(versions, &merged, current_version, version) else {
+        return merged;
+    };
+    let last = with_named_fields(type_ref, &last.fields);
+    let pruned = remove(type_ref, &merged_in_version, &last).unwrap_or_default();
+    let pruned = add_back_owned_items(versions, &merged_in_version, pruned, version, managers);
+    let pruned = add_back_dangling_items(type_ref, &merged_in_version, &pruned, &last);
+    versions.convert(&pruned, version, current_version).unwrap_or(merged)
 }
 
-/// Whether all that was applied the last time still has an owner, as it mostly has: nothing goes then.
-fn is_all_owned(managers: &Managers, last: &Entry) -> bool {
+/// Returns whether all fields of the last apply still have an owner. Then nothing is pruned.
+fn is_all_owned(managers: &Managers, last: &ManagedFieldsEntry) -> bool {
     let same = managers.entries().iter().filter(|e| e.api_version == last.api_version);
     last.fields.difference(&Set::union_all(same.map(|entry| entry.fields.clone()))).is_empty()
 }
 
-/// An object in another version, with its type there.
-fn typed<'a>(versions: &'a dyn Versions, object: &Value, from: &str, to: &str) -> Option<(TypeRef<'a>, Value)> {
+/// Converts an object to another version and returns it with its type.
+fn convert_typed<'a>(versions: &'a dyn Versions, object: &Value, from: &str, to: &str) -> Option<(TypeRef<'a>, Value)> {
     Some((versions.root(to)?, versions.convert(object, from, to)?))
 }
 
-/// What went with something above it, and has an owner, comes back.
-fn add_back_owned(versions: &dyn Versions, merged: &Value, pruned: Value, version: &str, managers: &Managers) -> Value {
+/// Adds pruned fields back that another manager owns (`addBackOwnedItems`).
+fn add_back_owned_items(
+    versions: &dyn Versions,
+    merged: &Value,
+    pruned: Value,
+    version: &str,
+    managers: &Managers,
+) -> Value {
     let mut owned: Vec<(&str, Vec<Set>)> = vec![(version, Vec::new())];
     for entry in managers.entries() {
         match owned.iter_mut().find(|(v, _)| *v == entry.api_version) {
@@ -47,24 +61,26 @@ fn add_back_owned(versions: &dyn Versions, merged: &Value, pruned: Value, versio
         }
     }
     let mut pruned = pruned;
-    for (of_version, owned) in owned {
+    for (owner_version, owned) in owned {
         let owned = Set::union_all(owned);
-        let (Some((of, merged)), Some((_, now))) =
-            (typed(versions, merged, version, of_version), typed(versions, &pruned, version, of_version))
-        else {
+        let (Some((type_ref, merged)), Some((_, pruned_in_version))) = (
+            convert_typed(versions, merged, version, owner_version),
+            convert_typed(versions, &pruned, version, owner_version),
+        ) else {
             continue;
         };
-        let all = with_named_fields(of, &field_set(of, &merged));
-        let kept = with_named_fields(of, &field_set(of, &now)).union(&with_named_fields(of, &owned));
-        let back = remove(of, &merged, &all.difference(&kept)).unwrap_or_default();
-        pruned = versions.convert(&back, of_version, version).unwrap_or(pruned);
+        let all = with_named_fields(type_ref, &field_set(type_ref, &merged));
+        let kept = with_named_fields(type_ref, &field_set(type_ref, &pruned_in_version))
+            .union(&with_named_fields(type_ref, &owned));
+        let restored = remove(type_ref, &merged, &all.difference(&kept)).unwrap_or_default();
+        pruned = versions.convert(&restored, owner_version, version).unwrap_or(pruned);
     }
     pruned
 }
 
-/// What went, though the manager never applied it, comes back: it has no owner.
-fn add_back_dangling(of: TypeRef<'_>, merged: &Value, pruned: &Value, last: &Set) -> Value {
-    let left = with_named_fields(of, &field_set(of, pruned));
-    let all = with_named_fields(of, &field_set(of, merged));
-    remove(of, merged, &all.difference(&left).intersection(last)).unwrap_or_default()
+/// Adds pruned fields back that the manager did not apply before (`addBackDanglingItems`).
+fn add_back_dangling_items(type_ref: TypeRef<'_>, merged: &Value, pruned: &Value, last: &Set) -> Value {
+    let remaining = with_named_fields(type_ref, &field_set(type_ref, pruned));
+    let all = with_named_fields(type_ref, &field_set(type_ref, merged));
+    remove(type_ref, merged, &all.difference(&remaining).intersection(last)).unwrap_or_default()
 }

@@ -1,28 +1,30 @@
-//! Taking fields out of a value.
+//! Removal of fields from a value.
 
 use crate::{
-    element::Element,
-    identity::identity,
+    list_item_key::list_item_key,
+    path_element::Element,
     schema::{ListType, Shape, TypeRef},
     set::Set,
 };
 use serde_json::Value;
 
-/// The value without these fields and items. `None` when nothing is left of it.
+/// Returns a value without the given fields and items (`TypedValue.RemoveItems`); `None` if nothing is left.
 #[must_use]
-pub fn remove(of: TypeRef<'_>, value: &Value, fields: &Set) -> Option<Value> {
-    match (of.shape(Some(value)), value) {
+pub fn remove(type_ref: TypeRef<'_>, value: &Value, fields: &Set) -> Option<Value> {
+    match (type_ref.shape(Some(value)), value) {
         (Shape::Scalar(_), value) => Some(value.clone()),
-        // What is below an atomic one has no owner of its own: it goes as a whole.
+        // Atomic values are removed as a whole, because nested fields have no owner.
         (Shape::List(list), Value::Array(items)) if list.list_type != ListType::Atomic => {
             let kept: Vec<Value> = items
                 .iter()
                 .filter_map(|item| {
-                    let Ok(identity) = identity(of, list, item) else { return Some(item.clone()) };
-                    match fields.get(&Element::from(&identity)) {
+                    let Ok(list_item_key) = list_item_key(type_ref, list, item) else { return Some(item.clone()) };
+                    match fields.get(&Element::from(&list_item_key)) {
                         None => Some(item.clone()),
                         Some(node) if node.member => None,
-                        Some(node) => Some(remove(of.at(list.element), item, &node.below).unwrap_or_default()),
+                        Some(node) => {
+                            Some(remove(type_ref.with_id(list.element), item, &node.nested).unwrap_or_default())
+                        }
                     }
                 })
                 .collect();
@@ -31,12 +33,14 @@ pub fn remove(of: TypeRef<'_>, value: &Value, fields: &Set) -> Option<Value> {
         (Shape::Map(map), Value::Object(all)) if !map.atomic => {
             let mut kept = serde_json::Map::new();
             for (key, value) in all {
-                let left = match (fields.get_field(key), map.of(key)) {
+                let remaining = match (fields.get_field(key), map.field_type(key)) {
                     (None, _) | (_, None) => value.clone(),
                     (Some(node), _) if node.member => continue,
-                    (Some(node), Some(field)) => remove(of.at(field), value, &node.below).unwrap_or_default(),
+                    (Some(node), Some(field)) => {
+                        remove(type_ref.with_id(field), value, &node.nested).unwrap_or_default()
+                    }
                 };
-                kept.insert(key.clone(), left);
+                kept.insert(key.clone(), remaining);
             }
             (!kept.is_empty()).then_some(Value::Object(kept))
         }

@@ -1,93 +1,93 @@
-//! What an object is made of, as far as merging it goes.
+//! Schemas for merging (`structured-merge-diff/schema`).
 
 use serde_json::Value;
 use std::sync::Arc;
 
-/// All types of a kind, or of many.
+/// The types of one or more kinds.
 #[derive(Debug)]
 pub struct Schema {
     types: Vec<Type>,
 }
 
-/// A type of a [`Schema`].
+/// Identifier of a type in a [`Schema`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypeId(usize);
 
-/// How values of a type are checked and merged.
+/// A type, which determines how its values are validated and merged.
 #[derive(Debug, Clone)]
 pub enum Type {
-    /// A plain value.
+    /// A scalar.
     Scalar(Scalar),
     /// A list.
     List(List),
     /// A struct or a map.
     Map(Map),
-    /// Nothing is declared: each value says itself what it is. Lists are atomic; maps are merged, unless `atomic`.
+    /// An untyped value, whose JSON type determines how it is merged. Lists are atomic; maps are granular unless `atomic`.
     Untyped {
-        /// Whether maps are taken as a whole, too.
+        /// Whether maps are atomic, too.
         atomic: bool,
     },
 }
 
-/// Plain values.
+/// Types of scalars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scalar {
     /// A string.
     String,
     /// A number.
     Numeric,
-    /// True or false.
+    /// A boolean.
     Boolean,
-    /// Any of them, such as a port by number or name.
+    /// Any scalar, such as a port number or name.
     Any,
 }
 
-/// A list.
+/// Type of a list.
 #[derive(Debug, Clone)]
 pub struct List {
     /// The type of its items.
     pub element: TypeId,
-    /// What makes an item the same as another (`x-kubernetes-list-type`).
+    /// How items are identified and merged (`x-kubernetes-list-type`).
     pub list_type: ListType,
 }
 
-/// How lists are merged.
+/// Merge behavior of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListType {
-    /// As a whole: one owner, replaced by whoever applies it.
+    /// The list has one owner and is replaced as a whole.
     Atomic,
-    /// Plain values, each of which is there once.
+    /// The items are unique scalars.
     Set,
-    /// Maps that are told apart by the values of these fields (`x-kubernetes-list-map-keys`).
+    /// The items are maps, identified by the values of these fields (`x-kubernetes-list-map-keys`).
     Map(Vec<Box<str>>),
 }
 
-/// A struct or a map.
+/// Type of a struct or a map.
 #[derive(Debug, Clone)]
 pub struct Map {
     /// Declared fields.
     pub fields: Vec<Field>,
-    /// The type of every other value; without one, there is no other.
+    /// Type of undeclared fields; `None` if only declared fields are allowed.
     pub element: Option<TypeId>,
-    /// Whether it is taken as a whole (`x-kubernetes-map-type`).
+    /// Whether the map is atomic (`x-kubernetes-map-type`).
     pub atomic: bool,
 }
 
 /// A declared field.
 #[derive(Debug, Clone)]
 pub struct Field {
-    /// Its name, which sets of fields share.
+    /// Name of the field, shared with field sets.
     pub name: Arc<str>,
-    /// Its type.
+    /// Type of the field.
     pub of: TypeId,
-    /// What an absent one stands for when it is a key of a list's item.
+    /// Default of a missing key field of a list item.
     pub default: Option<Value>,
-    /// What is there when nobody said anything: `{}` for a struct that Go holds by value, null for a list that it
-    /// always writes. Nobody owns what is there anyway.
+    /// Value that upstream serializes for an unset field: `{}` for a struct that Go holds by value, null for a list without
+    /// `omitempty`. Implied values have no owner.
     pub implied: Option<Value>,
 }
 
-/// A type together with the schema that knows what it is made of.
+/// Reference to a type of a schema.
 #[derive(Debug, Clone, Copy)]
 pub struct TypeRef<'a> {
     /// The schema.
@@ -96,7 +96,7 @@ pub struct TypeRef<'a> {
     pub id: TypeId,
 }
 
-/// How a value is taken, once it is clear what it is.
+/// Resolved type of a value (`schema.Atom`).
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shape<'a> {
     Scalar(Scalar),
@@ -115,56 +115,56 @@ impl Default for Schema {
 }
 
 impl Schema {
-    /// Anything; maps are merged field by field.
+    /// Untyped value with granular maps (`deduced`).
     pub const UNTYPED: TypeId = TypeId(0);
-    /// Anything, as a whole.
+    /// Untyped atomic value.
     pub const UNTYPED_ATOMIC: TypeId = TypeId(1);
 
     /// Adds a type.
-    pub fn add(&mut self, of: Type) -> TypeId {
-        let mut of = of;
-        if let Type::Map(map) = &mut of {
+    pub fn add(&mut self, definition: Type) -> TypeId {
+        let mut definition = definition;
+        if let Type::Map(map) = &mut definition {
             map.fields.sort_by(|l, r| l.name.cmp(&r.name));
         }
-        self.types.push(of);
+        self.types.push(definition);
         TypeId(self.types.len() - 1)
     }
 
-    /// A type that is not known yet; [`Self::define`] says what it is. Until then it is untyped.
+    /// Declares a type, which is untyped until [`Self::define`] defines it.
     pub fn declare(&mut self) -> TypeId {
         self.add(Type::Untyped { atomic: false })
     }
 
-    /// Says what a declared type is.
-    pub fn define(&mut self, id: TypeId, of: Type) {
-        let made = self.add(of);
+    /// Defines a declared type.
+    pub fn define(&mut self, id: TypeId, definition: Type) {
+        let made = self.add(definition);
         let last = self.types.pop();
         debug_assert_eq!(made.0, self.types.len());
-        if let (Some(place), Some(of)) = (self.types.get_mut(id.0), last) {
-            *place = of;
+        if let (Some(declared), Some(definition)) = (self.types.get_mut(id.0), last) {
+            *declared = definition;
         }
     }
 
-    /// A type of this schema.
+    /// Returns a type of this schema.
     #[must_use]
     pub fn get(&self, id: TypeId) -> &Type {
         // Only an id of another schema can be out of bounds.
         self.types.get(id.0).unwrap_or(&Type::Untyped { atomic: false })
     }
 
-    /// Forgets space that is not needed once all types are there.
+    /// Releases unused memory once all types are added.
     pub fn shrink(&mut self) {
         self.types.shrink_to_fit();
     }
 }
 
 impl<'a> TypeRef<'a> {
-    /// Another type of the same schema.
-    pub(crate) fn at(self, id: TypeId) -> Self {
+    /// Returns a reference to another type of the same schema.
+    pub(crate) fn with_id(self, id: TypeId) -> Self {
         Self { id, ..self }
     }
 
-    /// How this value of the type is taken; one that does not tell is taken as a map.
+    /// Resolves the type for a value; an untyped null or missing value is a map.
     pub(crate) fn shape(self, value: Option<&Value>) -> Shape<'a> {
         match self.schema.get(self.id) {
             Type::Scalar(scalar) => Shape::Scalar(*scalar),
@@ -181,21 +181,21 @@ impl<'a> TypeRef<'a> {
 }
 
 impl Map {
-    /// The declared field of this name.
+    /// Returns a declared field by name.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.binary_search_by(|f| f.name.as_ref().cmp(name)).ok().and_then(|i| self.fields.get(i))
     }
 
-    /// The type of the value under this key.
-    pub(crate) fn of(&self, key: &str) -> Option<TypeId> {
+    /// Returns the type of the value of a key.
+    pub(crate) fn field_type(&self, key: &str) -> Option<TypeId> {
         self.field(key).map(|f| f.of).or(self.element)
     }
 }
 
 impl Shape<'_> {
-    /// Whether two values are taken in the same way.
-    pub(crate) fn is_like(self, other: Self) -> bool {
+    /// Returns whether both are scalars, lists or maps.
+    pub(crate) fn is_same_kind(self, other: Self) -> bool {
         matches!(
             (self, other),
             (Shape::Scalar(_), Shape::Scalar(_)) | (Shape::List(_), Shape::List(_)) | (Shape::Map(_), Shape::Map(_))

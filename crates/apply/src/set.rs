@@ -1,31 +1,31 @@
-//! A set of fields, kept as a tree.
+//! Sets of fields, stored as trees (`fieldpath.Set`).
 
-mod algebra;
 mod fields_v1;
+mod operations;
 
-use crate::{element::Element, path::Path};
+use crate::{path::Path, path_element::Element};
 use std::sync::Arc;
 
-/// A set of fields. A field can be in it with or without those below it.
+/// A set of fields. A field can be a member with or without its nested fields.
 ///
-/// Clones share what they hold, and so do sets that are made of others as far as those are the same.
+/// Clones share their nodes, and results of set operations share unchanged nodes with their operands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Set {
-    /// Sorted; none of them is without both membership and members below. `None` when there are none.
+    /// Sorted nodes, each of which is a member or has nested members. `None` if there are none.
     nodes: Option<Arc<Vec<Node>>>,
 }
 
-/// What a set holds at and below one element.
+/// Node of the tree: a path element and its nested fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) element: Element,
-    /// Whether the field itself is in the set.
+    /// Whether the field itself is a member of the set.
     pub(crate) member: bool,
-    pub(crate) below: Set,
+    pub(crate) nested: Set,
 }
 
 impl Set {
-    /// The set of these paths.
+    /// Creates a set of paths.
     #[must_use]
     pub fn of<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Self {
         let mut set = Self::default();
@@ -33,46 +33,46 @@ impl Set {
         set
     }
 
-    /// The set of these nodes, which are sorted.
+    /// Creates a set of sorted nodes.
     fn of_nodes(nodes: Vec<Node>) -> Self {
         Self { nodes: (!nodes.is_empty()).then(|| Arc::new(nodes)) }
     }
 
-    /// The set of these nodes, which may be in any order and hold an element several times: n nodes cost n log n, where
-    /// [`Self::put`] moves up to n nodes for each.
+    /// Creates a set of unsorted nodes, which may contain duplicates. This takes O(n log n), whereas [`Self::put`] moves up
+    /// to n nodes for each.
     pub(crate) fn of_unsorted(mut nodes: Vec<Node>) -> Self {
-        nodes.retain(|node| node.member || !node.below.is_empty());
+        nodes.retain(|node| node.member || !node.nested.is_empty());
         if nodes.is_sorted_by(|l, r| l.element < r.element) {
             return Self::of_nodes(nodes);
         }
         nodes.sort_by(|l, r| l.element.cmp(&r.element));
         let mut merged: Vec<Node> = Vec::with_capacity(nodes.len());
-        let mut below: Vec<Set> = Vec::new();
+        let mut nested: Vec<Set> = Vec::new();
         for mut node in nodes {
             match merged.last_mut().filter(|last| last.element == node.element) {
                 Some(last) => {
                     last.member |= node.member;
-                    below.push(node.below);
+                    nested.push(node.nested);
                 }
                 None => {
-                    Self::settle(&mut merged, &mut below);
-                    below.push(std::mem::take(&mut node.below));
+                    Self::merge_nested(&mut merged, &mut nested);
+                    nested.push(std::mem::take(&mut node.nested));
                     merged.push(node);
                 }
             }
         }
-        Self::settle(&mut merged, &mut below);
+        Self::merge_nested(&mut merged, &mut nested);
         Self::of_nodes(merged)
     }
 
-    /// Gives the last node what was found below its element.
-    fn settle(merged: &mut [Node], below: &mut Vec<Self>) {
+    /// Sets the nested fields of the last node to the union of its duplicates.
+    fn merge_nested(merged: &mut [Node], nested: &mut Vec<Self>) {
         if let Some(last) = merged.last_mut() {
-            last.below = Self::union_all(std::mem::take(below));
+            last.nested = Self::union_all(std::mem::take(nested));
         }
     }
 
-    /// The union of any number of sets, which costs their sizes together.
+    /// Returns the union of any number of sets, in time proportional to their total size.
     #[must_use]
     pub fn union_all(sets: impl IntoIterator<Item = Self>) -> Self {
         let mut sets: Vec<Self> = sets.into_iter().filter(|set| !set.is_empty()).collect();
@@ -82,49 +82,49 @@ impl Set {
         }
     }
 
-    /// Adds a field; the empty path is none.
+    /// Adds a field; an empty path is ignored.
     pub fn insert(&mut self, path: &[Element]) {
         if let [element, rest @ ..] = path {
             let node = self.entry(element);
             match rest {
                 [] => node.member = true,
-                _ => node.below.insert(rest),
+                _ => node.nested.insert(rest),
             }
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_none()
     }
 
-    /// Whether this field itself is in it.
+    /// Returns whether a field itself is a member.
     #[must_use]
     pub fn has(&self, path: &[Element]) -> bool {
         match path {
             [] => false,
             [element] => self.has_member(element),
-            [element, rest @ ..] => self.get(element).is_some_and(|n| n.below.has(rest)),
+            [element, rest @ ..] => self.get(element).is_some_and(|n| n.nested.has(rest)),
         }
     }
 
-    /// All fields in it: first those of a level, then those below, as upstream lists them.
+    /// Returns the paths of all members in upstream's order: each level before its nested levels.
     #[must_use]
     pub fn paths(&self) -> Vec<Path> {
         let mut all = Vec::new();
-        self.collect(&mut Vec::new(), &mut all);
+        self.collect_paths(&mut Vec::new(), &mut all);
         all
     }
 
-    fn collect(&self, at: &mut Vec<Element>, into: &mut Vec<Path>) {
+    fn collect_paths(&self, at: &mut Vec<Element>, into: &mut Vec<Path>) {
         for node in self.nodes().iter().filter(|n| n.member) {
             let path = at.iter().chain([&node.element]).cloned().collect();
             into.push(Path(path));
         }
         for node in self.nodes() {
             at.push(node.element.clone());
-            node.below.collect(at, into);
+            node.nested.collect_paths(at, into);
             at.pop();
         }
     }
@@ -133,7 +133,7 @@ impl Set {
         self.nodes.as_ref().map_or(&[], |nodes| nodes.as_slice())
     }
 
-    /// To be changed; where others share them, these become their own. Whoever asks puts something in.
+    /// Returns the nodes for modification, cloned if they are shared. The caller must not leave them empty.
     fn nodes_mut(&mut self) -> &mut Vec<Node> {
         Arc::make_mut(self.nodes.get_or_insert_default())
     }
@@ -143,7 +143,7 @@ impl Set {
         nodes.binary_search_by(|n| n.element.cmp(element)).ok().and_then(|i| nodes.get(i))
     }
 
-    /// What there is below a field of this name, and whether it is a member itself.
+    /// Returns the node of a field by name.
     pub(crate) fn get_field(&self, name: &str) -> Option<&Node> {
         let nodes = self.nodes();
         let found = nodes.binary_search_by(|n| match &n.element {
@@ -157,36 +157,36 @@ impl Set {
         self.get(element).is_some_and(|n| n.member)
     }
 
-    /// Adds an element and what is below it; nothing at all leaves no trace.
-    pub(crate) fn put(&mut self, element: Element, member: bool, below: Self) {
-        if !member && below.is_empty() {
+    /// Adds an element with its nested fields; an element without membership and nested fields is ignored.
+    pub(crate) fn put(&mut self, element: Element, member: bool, nested: Self) {
+        if !member && nested.is_empty() {
             return;
         }
-        let (nodes, node) = (self.nodes_mut(), Node { element, member, below });
-        // Mostly they come in their order.
+        let (nodes, node) = (self.nodes_mut(), Node { element, member, nested });
+        // Elements are usually added in order.
         if nodes.last().is_none_or(|last| last.element < node.element) {
             nodes.push(node);
             return;
         }
         match nodes.binary_search_by(|n| n.element.cmp(&node.element)) {
-            Ok(place) => {
-                let found = &mut nodes[place];
+            Ok(index) => {
+                let found = &mut nodes[index];
                 found.member |= node.member;
-                found.below = found.below.union(&node.below);
+                found.nested = found.nested.union(&node.nested);
             }
-            Err(place) => nodes.insert(place, node),
+            Err(index) => nodes.insert(index, node),
         }
     }
 
     fn entry(&mut self, element: &Element) -> &mut Node {
         let nodes = self.nodes_mut();
-        let place = match nodes.binary_search_by(|n| n.element.cmp(element)) {
-            Ok(place) => place,
-            Err(place) => {
-                nodes.insert(place, Node { element: element.clone(), member: false, below: Self::default() });
-                place
+        let index = match nodes.binary_search_by(|n| n.element.cmp(element)) {
+            Ok(index) => index,
+            Err(index) => {
+                nodes.insert(index, Node { element: element.clone(), member: false, nested: Self::default() });
+                index
             }
         };
-        &mut nodes[place]
+        &mut nodes[index]
     }
 }

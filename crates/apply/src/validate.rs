@@ -1,113 +1,113 @@
-//! Whether a value is of its type.
+//! Validation of values by their schema.
 
 use crate::{
-    identity::identity,
+    list_item_key::list_item_key,
     schema::{List, ListType, Map, Scalar, Shape, TypeRef},
-    typed::{Step, TypeError},
+    type_error::{PathStep, TypeError},
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Whether an item may stand twice in a list whose items are told apart.
+/// Whether duplicate items are allowed in associative lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Duplicates {
-    /// They may, as in objects that came in another way than by apply.
+    /// Duplicates are allowed, because writes other than apply accept them (`AllowDuplicates`).
     Allowed,
-    /// They are an error.
+    /// Duplicates are an error.
     Refused,
 }
 
-/// Checks that a value is of this type; null is of every type.
+/// Validates that a value matches a type; null matches every type.
 ///
 /// # Errors
-/// Everything that is wrong with it.
-pub fn validate<'a>(of: TypeRef<'a>, value: &'a Value, duplicates: Duplicates) -> Result<(), TypeError> {
-    let mut walk = Walk { duplicates, path: Vec::new(), errors: TypeError::default() };
-    walk.any(of, value);
-    walk.errors.result()
+/// All mismatches of the value.
+pub fn validate<'a>(type_ref: TypeRef<'a>, value: &'a Value, duplicates: Duplicates) -> Result<(), TypeError> {
+    let mut validator = Validator { duplicates, path: Vec::new(), errors: TypeError::default() };
+    validator.validate_value(type_ref, value);
+    validator.errors.result()
 }
 
-struct Walk<'a> {
+struct Validator<'a> {
     duplicates: Duplicates,
-    path: Vec<Step<'a>>,
+    path: Vec<PathStep<'a>>,
     errors: TypeError,
 }
 
-impl<'a> Walk<'a> {
-    fn wrong(&mut self, why: impl Into<String>) {
-        self.errors.add(&self.path, why);
+impl<'a> Validator<'a> {
+    fn add_error(&mut self, message: impl Into<String>) {
+        self.errors.add(&self.path, message);
     }
 
-    fn any(&mut self, of: TypeRef<'a>, value: &'a Value) {
-        match (of.shape(Some(value)), value) {
+    fn validate_value(&mut self, type_ref: TypeRef<'a>, value: &'a Value) {
+        match (type_ref.shape(Some(value)), value) {
             (_, Value::Null) => {}
             (Shape::Scalar(scalar), _) => {
-                if let Err(why) = check_scalar(scalar, value) {
-                    self.wrong(why);
+                if let Err(message) = check_scalar(scalar, value) {
+                    self.add_error(message);
                 }
             }
-            (Shape::List(list), Value::Array(items)) => self.list(of, list, items),
-            (Shape::List(_), other) => self.wrong(format!("expected list, got {}", shown(other))),
-            (Shape::Map(map), Value::Object(fields)) => self.map(of, map, fields),
-            (Shape::Map(_), other) => self.wrong(format!("expected map, got {}", shown(other))),
+            (Shape::List(list), Value::Array(items)) => self.validate_list(type_ref, list, items),
+            (Shape::List(_), other) => self.add_error(format!("expected list, got {}", format_value(other))),
+            (Shape::Map(map), Value::Object(fields)) => self.validate_map(type_ref, map, fields),
+            (Shape::Map(_), other) => self.add_error(format!("expected map, got {}", format_value(other))),
         }
     }
 
-    fn list(&mut self, of: TypeRef<'a>, list: &'a List, items: &'a [Value]) {
+    fn validate_list(&mut self, type_ref: TypeRef<'a>, list: &'a List, items: &'a [Value]) {
         let mut seen = BTreeSet::new();
-        for (place, item) in items.iter().enumerate() {
+        for (index, item) in items.iter().enumerate() {
             let step = if list.list_type == ListType::Atomic {
-                Step::Place(place)
+                PathStep::Index(index)
             } else {
-                match identity(of, list, item) {
-                    Ok(identity) => Step::Item(identity),
-                    Err(why) => return self.wrong(format!("element {place}: {why}")),
+                match list_item_key(type_ref, list, item) {
+                    Ok(list_item_key) => PathStep::Item(list_item_key),
+                    Err(message) => return self.add_error(format!("element {index}: {message}")),
                 }
             };
-            if let Step::Item(identity) = &step
-                && !seen.insert(identity.clone())
+            if let PathStep::Item(list_item_key) = &step
+                && !seen.insert(list_item_key.clone())
                 && self.duplicates == Duplicates::Refused
             {
-                self.wrong(format!("duplicate entries for key {identity}"));
+                self.add_error(format!("duplicate entries for key {list_item_key}"));
             }
             self.path.push(step);
-            self.any(of.at(list.element), item);
+            self.validate_value(type_ref.with_id(list.element), item);
             self.path.pop();
         }
     }
 
-    fn map(&mut self, of: TypeRef<'a>, map: &'a Map, fields: &'a serde_json::Map<String, Value>) {
+    fn validate_map(&mut self, type_ref: TypeRef<'a>, map: &'a Map, fields: &'a serde_json::Map<String, Value>) {
         for (name, value) in fields {
-            self.path.push(Step::Field(name));
-            match map.of(name) {
-                Some(field) => self.any(of.at(field), value),
-                None => self.wrong("field not declared in schema"),
+            self.path.push(PathStep::Field(name));
+            match map.field_type(name) {
+                Some(field) => self.validate_value(type_ref.with_id(field), value),
+                None => self.add_error("field not declared in schema"),
             }
             self.path.pop();
         }
     }
 }
 
-/// Whether a plain value is of this type; null is.
+/// Validates that a value matches a scalar type; null matches every type.
 pub(crate) fn check_scalar(scalar: Scalar, value: &Value) -> Result<(), String> {
-    let right = match scalar {
+    let is_valid = match scalar {
         Scalar::String => value.is_string(),
         Scalar::Numeric => value.is_number(),
         Scalar::Boolean => value.is_boolean(),
         Scalar::Any => value.is_string() || value.is_number() || value.is_boolean(),
     };
-    if right || value.is_null() {
+    if is_valid || value.is_null() {
         return Ok(());
     }
     Err(match scalar {
-        Scalar::String => format!("expected string, got {}", shown(value)),
+        Scalar::String => format!("expected string, got {}", format_value(value)),
         Scalar::Numeric => format!("expected numeric (int or float), got {}", go_type(value)),
-        Scalar::Boolean => format!("expected boolean, got {}", shown(value)),
-        Scalar::Any => format!("expected any scalar, got {}", shown(value)),
+        Scalar::Boolean => format!("expected boolean, got {}", format_value(value)),
+        Scalar::Any => format!("expected any scalar, got {}", format_value(value)),
     })
 }
 
-/// What upstream's messages call the type of a value.
+/// Returns the Go type of a value, as in upstream's messages.
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::String(_) => "string",
@@ -119,7 +119,7 @@ fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// A value in a message. Upstream's shows where in memory it stood.
-fn shown(value: &Value) -> String {
+/// Formats a value for a message. Upstream prints its memory address.
+fn format_value(value: &Value) -> String {
     value.to_string()
 }

@@ -1,9 +1,9 @@
-//! JSON values as fields of a set: their order, their equality, and how messages show them.
+//! Ordering, equality and formatting of JSON values.
 
 use serde_json::{Map, Value};
 use std::cmp::Ordering;
 
-/// Which kind of value comes first.
+/// Returns the rank of a value's type in the order.
 fn rank(value: &Value) -> u8 {
     match value {
         Value::Number(_) => 0,
@@ -15,7 +15,7 @@ fn rank(value: &Value) -> u8 {
     }
 }
 
-/// A total order of all values; a number is the same whether it was written as `1` or `1.0`.
+/// Compares two values in a total order (`value.Compare`); the numbers `1` and `1.0` are equal.
 pub(crate) fn order(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
         (Value::Number(l), Value::Number(r)) => match (l.as_i64(), r.as_i64()) {
@@ -24,42 +24,44 @@ pub(crate) fn order(left: &Value, right: &Value) -> Ordering {
         },
         (Value::String(l), Value::String(r)) => l.cmp(r),
         (Value::Bool(l), Value::Bool(r)) => l.cmp(r),
-        (Value::Array(l), Value::Array(r)) => in_turn(l.iter().zip(r).map(|(l, r)| order(l, r)), l.len(), r.len()),
+        (Value::Array(l), Value::Array(r)) => {
+            lexicographic_order(l.iter().zip(r).map(|(l, r)| order(l, r)), l.len(), r.len())
+        }
         (Value::Object(l), Value::Object(r)) => {
             let pairs = l.iter().zip(r).map(|((lk, l), (rk, r))| lk.cmp(rk).then_with(|| order(l, r)));
-            in_turn(pairs, l.len(), r.len())
+            lexicographic_order(pairs, l.len(), r.len())
         }
         _ => rank(left).cmp(&rank(right)),
     }
 }
 
-/// The first difference; without one, the shorter comes first.
-pub(crate) fn in_turn(mut parts: impl Iterator<Item = Ordering>, left: usize, right: usize) -> Ordering {
+/// Returns the first difference of two sequences; without one, the shorter sequence is less.
+pub(crate) fn lexicographic_order(mut parts: impl Iterator<Item = Ordering>, left: usize, right: usize) -> Ordering {
     parts.find(|o| o.is_ne()).unwrap_or_else(|| left.cmp(&right))
 }
 
-/// Whether two values say the same.
+/// Returns whether two values are equal (`value.Equals`).
 pub(crate) fn equal(left: &Value, right: &Value) -> bool {
-    // What is equal to the letter, as most is, needs no second look.
+    // Most values are identical.
     left == right || order(left, right).is_eq()
 }
 
-/// As messages show it: strings are quoted, as Go's `%q` does.
-pub(crate) fn show(value: &Value) -> String {
+/// Formats a value for messages; strings are quoted as Go's `%q`.
+pub(crate) fn format_value(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),
-        Value::Array(items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(",")),
-        Value::Object(map) => map.iter().map(|(k, v)| format!("{k}={}", show(v))).collect(),
+        Value::Array(items) => format!("[{}]", items.iter().map(format_value).collect::<Vec<_>>().join(",")),
+        Value::Object(map) => map.iter().map(|(k, v)| format!("{k}={}", format_value(v))).collect(),
         other => other.to_string(),
     }
 }
 
-/// A string in quotes.
+/// Quotes a string.
 pub(crate) fn quote(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// Whether there is nothing to own below it: no value, null, or an empty map.
+/// Returns whether a value is an empty map.
 pub(crate) fn is_empty_map(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty)
 }
@@ -70,7 +72,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_two_values_have_an_order() {
+    fn json_values_have_a_total_order() {
         let sorted = [
             json!(-1),
             json!(1.5),

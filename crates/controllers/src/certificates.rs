@@ -1,44 +1,44 @@
-//! Requests for certificates of Kubernetes' own signers are signed once they are approved, those of kubelets are approved,
-//! and all go some time after they are settled (`pkg/controller/certificates`).
+//! CertificateSigningRequests: approves those of kubelets, signs approved ones of Kubernetes' own signers, and
+//! deletes old ones (`pkg/controller/certificates`).
 //!
-//! Who holds the authority's key is no affair of the controllers: they are given a [`Signer`].
+//! The controllers have no access to the CA key; they use a [`Signer`].
 
-mod approving;
+mod approver;
 mod cleaner;
-mod requested;
-mod signing;
+mod csr;
+mod signer;
 
-pub(crate) use approving::run as approving;
+pub(crate) use approver::run as approver;
 pub(crate) use cleaner::run as cleaner;
-pub(crate) use signing::run as signing;
+pub(crate) use signer::run as signer;
 
-use crate::cache::{Cache, Seen, key};
+use crate::informer::{CacheEvent, SharedInformer, key};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use std::fmt;
 use std::sync::Arc;
 
-/// A certificate that is asked for.
+/// A certificate to issue.
 #[derive(Debug)]
 pub struct Order<'a> {
-    /// The request, in PEM.
+    /// The PKCS#10 request in PEM.
     pub request: &'a [u8],
-    /// What it is for, as `certificates.k8s.io` names it.
+    /// The usages in the form of `certificates.k8s.io`.
     pub uses: &'a [String],
-    /// Before that it does not hold.
+    /// Start of validity (`notBefore`).
     pub from: Timestamp,
-    /// Nor after that.
+    /// End of validity (`notAfter`).
     pub until: Timestamp,
 }
 
 type Sign = dyn Fn(&Order<'_>) -> Result<String, String> + Send + Sync;
 
-/// Whoever signs certificates. Clones are the same.
+/// Issues certificates. Clones share the implementation.
 #[derive(Clone)]
 pub struct Signer(Arc<Sign>);
 
 impl Signer {
-    /// One that gives a certificate in PEM, or says why there is none.
+    /// Creates a signer from a function that returns a certificate in PEM, or an error message.
     pub fn new(sign: impl Fn(&Order<'_>) -> Result<String, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(sign))
     }
@@ -54,20 +54,20 @@ impl fmt::Debug for Signer {
     }
 }
 
-/// The keys of the requests with which something may be to be done now, of those that concern a controller.
-fn changed(
-    requests: &Cache<CertificateSigningRequest>,
-    seen: Seen<CertificateSigningRequest>,
+/// Returns the keys of the changed requests that `concerns` accepts.
+fn affected_requests(
+    requests: &SharedInformer<CertificateSigningRequest>,
+    seen: CacheEvent<CertificateSigningRequest>,
     concerns: impl Fn(&CertificateSigningRequest) -> bool,
 ) -> Vec<String> {
     let changed = match seen {
-        Seen::One { after, .. } => after.into_iter().collect(),
-        Seen::All => requests.all(),
+        CacheEvent::Changed { after, .. } => after.into_iter().collect(),
+        CacheEvent::Resync => requests.all(),
     };
     changed.iter().filter(|request| concerns(request)).map(|request| key(request.as_ref())).collect()
 }
 
-/// What a controller says of a request.
+/// Returns a true condition.
 fn condition(kind: &str, reason: &str, message: String) -> CertificateSigningRequestCondition {
     CertificateSigningRequestCondition {
         type_: kind.to_owned(),
@@ -86,8 +86,8 @@ fn has(request: &CertificateSigningRequest, condition: &str) -> bool {
     conditions(request).any(|c| c.type_ == condition)
 }
 
-/// What was issued, if anything was.
-fn issued(request: &CertificateSigningRequest) -> Option<&[u8]> {
+/// Returns the issued certificate.
+fn certificate_of(request: &CertificateSigningRequest) -> Option<&[u8]> {
     let certificate = request.status.as_ref()?.certificate.as_ref()?;
     Some(certificate.0.as_slice()).filter(|pem| !pem.is_empty())
 }

@@ -1,31 +1,32 @@
-//! Who controllers are when they ask the API: as upstream's with `--use-service-account-credentials`, each is the service
-//! account of its name in `kube-system`, whose role allows what it does; what they look at is watched by
-//! `system:kube-controller-manager` for all.
+//! API clients of the controllers, as with upstream's `--use-service-account-credentials`: each controller writes as
+//! its service account in `kube-system`, with that account's role. Informers are shared and use
+//! `system:kube-controller-manager`.
 
 use kube::Client;
 use std::{fmt, sync::Arc};
 
-/// The clients of all controllers.
+/// Clients of all controllers.
 #[derive(Clone)]
 pub struct Clients {
     shared: Client,
-    of: Arc<dyn Fn(&str) -> Client + Send + Sync>,
+    for_service_account: Arc<dyn Fn(&str) -> Client + Send + Sync>,
 }
 
 impl Clients {
-    /// One that watches for all, and those of service accounts in `kube-system` by their names.
-    pub fn new(shared: Client, of: impl Fn(&str) -> Client + Send + Sync + 'static) -> Self {
-        Self { shared, of: Arc::new(of) }
+    /// Creates clients from the one for informers, and a function that returns the client of a service account in
+    /// `kube-system`.
+    pub fn new(shared: Client, for_service_account: impl Fn(&str) -> Client + Send + Sync + 'static) -> Self {
+        Self { shared, for_service_account: Arc::new(for_service_account) }
     }
 
-    /// Lists and watches.
+    /// Returns the client for lists and watches.
     pub(crate) fn shared(&self) -> Client {
         self.shared.clone()
     }
 
-    /// What a controller does otherwise.
-    pub(crate) fn of(&self, account: &str) -> Client {
-        (self.of)(account)
+    /// Returns the client of a controller's service account.
+    pub(crate) fn for_service_account(&self, account: &str) -> Client {
+        (self.for_service_account)(account)
     }
 }
 
@@ -35,7 +36,7 @@ impl fmt::Debug for Clients {
     }
 }
 
-/// One client for everything.
+/// Uses one client for everything.
 impl From<Client> for Clients {
     fn from(client: Client) -> Self {
         Self::new(client.clone(), move |_| client.clone())

@@ -1,4 +1,4 @@
-//! What time it is, for those who do something at a time.
+//! Clock and time zone of the controllers, replaceable in tests.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Tells the time, and what clocks show where nobody says otherwise.
+/// Source of the current time and of the default time zone.
 #[derive(Clone)]
 pub struct Clock {
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
@@ -15,13 +15,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The machine's.
+    /// Returns the system clock.
     #[must_use]
     pub fn system() -> Self {
         Self::new(Timestamp::now, TimeZone::system())
     }
 
-    /// Another one.
+    /// Returns a clock that calls `now`.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static, zone: TimeZone) -> Self {
         Self { now: Arc::new(now), zone }
     }
@@ -35,17 +35,17 @@ impl Clock {
     }
 }
 
-/// That much later. Spans that clients write may be longer than a clock of the machine goes: then in thirty years.
-pub(crate) fn after(now: Instant, by: Duration) -> Instant {
-    now.checked_add(by.min(FAR)).unwrap_or(now)
+/// Adds a duration that a client may have chosen, capped at 30 years: `Instant` cannot hold all of them.
+pub(crate) fn saturating_add(now: Instant, by: Duration) -> Instant {
+    now.checked_add(by.min(MAX_DELAY)).unwrap_or(now)
 }
 
-/// To the second, as the API keeps times.
-pub(crate) fn whole_seconds(time: Timestamp) -> Timestamp {
+/// Truncates to full seconds, as the API stores times.
+pub(crate) fn truncate_to_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+const MAX_DELAY: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

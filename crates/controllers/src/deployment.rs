@@ -1,33 +1,33 @@
-//! Deployments: ReplicaSets, one for each template, whose Pods replace each other (`pkg/controller/deployment`).
+//! Deployment controller (`pkg/controller/deployment`).
 //!
-//! What is to be done is decided by [`plan`], from what is known; here it is carried out, and told.
+//! [`plan`] decides from the cached state; this module writes the result and records Events.
 
 mod limits;
 mod plan;
+mod replica_set;
 mod rollout;
 mod scaling;
-mod set;
 mod status;
 mod strategy;
 mod template;
 #[cfg(test)]
 mod tests;
 
-use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
-use crate::members::{Member, controller};
-use crate::pod_control::{claim_all, concerned, is_ending, said, selects};
-use crate::recorder::Recorder;
-use crate::worker::{self, Controller, is_code, unless_gone};
-use crate::written::{Revision, Written};
+use crate::event_recorder::EventRecorder;
+use crate::expectations::{Expectations, ExpectedVersion};
+use crate::informer::{CacheEvent, SharedInformer, key};
+use crate::pod_control::{affected_owners, claim_objects, error_message, is_namespace_terminating, selects};
+use crate::pod_summary::{PodSummary, controller_of};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict, is_code};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource};
-use plan::{failed, plan};
+use plan::{create_error_status, plan};
+use replica_set::{PlannedReplicaSet, REVISION};
 use serde_json::json;
-use set::{REVISION, Set};
 use std::sync::Arc;
 use std::time::Duration;
 pub(crate) use template::hash;
@@ -37,164 +37,173 @@ use tokio_util::sync::CancellationToken;
 const COMPONENT: &str = "deployment-controller";
 
 enum Event {
-    Deployment(Seen<Deployment>),
-    ReplicaSet(Seen<ReplicaSet>),
-    Pod(Seen<Member>),
+    Deployment(CacheEvent<Deployment>),
+    ReplicaSet(CacheEvent<ReplicaSet>),
+    Pod(CacheEvent<PodSummary>),
 }
 
-struct Deployments {
+struct DeploymentController {
     client: Client,
-    recorder: Recorder,
-    known: Cache<Deployment>,
-    sets: Cache<ReplicaSet>,
-    pods: Cache<Member>,
-    written: Written,
+    recorder: EventRecorder,
+    known: SharedInformer<Deployment>,
+    sets: SharedInformer<ReplicaSet>,
+    pods: SharedInformer<PodSummary>,
+    expectations: Expectations,
 }
 
-impl Controller for Deployments {
+impl Controller for DeploymentController {
     type Event = Event;
     const NAME: &'static str = "Deployments";
 
     fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
         match event {
-            Event::Deployment(Seen::One { after: Some(deployment), .. }) => vec![key(deployment.as_ref())],
-            Event::Deployment(Seen::One { before, .. }) => {
-                before.iter().for_each(|deployment| self.written.forget(&key(deployment.as_ref())));
+            Event::Deployment(CacheEvent::Changed { after: Some(deployment), .. }) => vec![key(deployment.as_ref())],
+            Event::Deployment(CacheEvent::Changed { before, .. }) => {
+                before.iter().for_each(|deployment| self.expectations.delete(&key(deployment.as_ref())));
                 vec![]
             }
-            Event::ReplicaSet(seen @ Seen::One { .. }) => seen.both().flat_map(|set| self.concerned(set)).collect(),
-            Event::Pod(Seen::One { before: Some(before), after }) => {
-                // Those that recreate wait until the last of the old is gone.
-                if after.is_none_or(|pod| pod.ended()) { self.waiting(&before) } else { vec![] }
+            Event::ReplicaSet(seen @ CacheEvent::Changed { .. }) => {
+                seen.objects().flat_map(|set| self.deployments_of(set)).collect()
             }
-            Event::Pod(Seen::One { .. }) => vec![],
-            Event::Deployment(Seen::All) | Event::ReplicaSet(Seen::All) | Event::Pod(Seen::All) => self.known.keys(),
+            Event::Pod(CacheEvent::Changed { before: Some(before), after }) => {
+                // The Recreate strategy waits until the last old Pod is gone.
+                if after.is_none_or(|pod| pod.is_terminal()) { self.recreating_deployment_of(&before) } else { vec![] }
+            }
+            Event::Pod(CacheEvent::Changed { .. }) => vec![],
+            Event::Deployment(CacheEvent::Resync)
+            | Event::ReplicaSet(CacheEvent::Resync)
+            | Event::Pod(CacheEvent::Resync) => self.known.keys(),
         }
     }
 
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let ready = self.sets.listed() && self.pods.listed();
-        let Some(deployment) = self.known.at(key).filter(|_| ready) else { return Ok(None) };
-        if let Some(left) = self.written.outstanding(key, self.sets.revision(), now) {
+        let ready = self.sets.has_synced() && self.pods.has_synced();
+        let Some(deployment) = self.known.get_by_key(key).filter(|_| ready) else { return Ok(None) };
+        if let Some(left) = self.expectations.remaining_wait(key, self.sets.resource_version(), now) {
             return Ok(Some(left));
         }
         let Some(spec) = deployment.spec.as_ref() else { return Ok(None) };
-        let sets = self.claim(&deployment, spec).await?;
+        let sets = self.claim_replica_sets(&deployment, spec).await?;
         let time = Timestamp::now();
-        let old_pods_run = |newest: Option<&Set>| self.old_pods_run(&deployment, spec, &sets, newest);
-        let mut plan = plan(&deployment, spec, &sets, old_pods_run, time);
-        // A new one first, then those that are there.
-        plan.changes.sort_by_key(|set| set.is.is_some());
-        for set in &plan.changes {
-            let mut written = Revision::default();
-            let done = self.carry_out(&deployment, spec, set, &mut written).await;
-            self.written.note(key, written, now);
-            // One that is not as it was when this was decided: the watch says so.
+        let old_pods_running =
+            |newest: Option<&PlannedReplicaSet>| self.old_pods_running(&deployment, spec, &sets, newest);
+        let mut plan = plan(&deployment, spec, &sets, old_pods_running, time);
+        // Create the new ReplicaSet before the existing ones are scaled.
+        plan.changed.sort_by_key(|set| set.observed.is_some());
+        for set in &plan.changed {
+            let mut expected = ExpectedVersion::default();
+            let done = self.apply_replica_set(&deployment, spec, set, &mut expected).await;
+            self.expectations.set(key, expected, now);
+            // The ReplicaSet has changed since the decision: the watch enqueues the Deployment again.
             if !done? {
                 return Ok(None);
             }
         }
-        self.report(&deployment, plan.status, plan.revision).await?;
-        Ok(plan.again.map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()))
+        self.update_status(&deployment, plan.status, plan.revision).await?;
+        Ok(plan.requeue_at.map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()))
     }
 }
 
-impl Deployments {
-    /// The Deployments that a ReplicaSet is a matter of: its own, or all that select it when it has none.
-    fn concerned(&self, set: &ReplicaSet) -> Vec<String> {
+impl DeploymentController {
+    /// Returns the keys of the Deployments that a ReplicaSet affects.
+    fn deployments_of(&self, set: &ReplicaSet) -> Vec<String> {
         let meta = &set.metadata;
         let namespace = meta.namespace.as_deref().unwrap_or_default();
-        let owner = controller(meta.owner_references.as_deref().unwrap_or_default());
+        let owner = controller_of(meta.owner_references.as_deref().unwrap_or_default());
         let labels = meta.labels.clone().unwrap_or_default();
         let selects = |d: &Deployment| d.spec.as_ref().is_some_and(|spec| selects(&spec.selector, &labels));
-        concerned(&self.known, namespace, owner, selects)
+        affected_owners(&self.known, namespace, owner, selects)
     }
 
-    /// The Deployment of a Pod, if it waits for its Pods to end.
-    fn waiting(&self, pod: &Member) -> Vec<String> {
+    /// Returns the key of the Pod's Deployment if it uses the Recreate strategy, which waits for old Pods to end.
+    fn recreating_deployment_of(&self, pod: &PodSummary) -> Vec<String> {
         let owner = pod.controller.as_ref().filter(|owner| owner.kind == "ReplicaSet");
         let Some(set) = owner.and_then(|owner| self.sets.get(&pod.namespace, &owner.name)) else { return vec![] };
         let recreates = |key: &String| {
-            let spec = self.known.at(key).and_then(|d| d.spec.clone());
+            let spec = self.known.get_by_key(key).and_then(|d| d.spec.clone());
             spec.is_some_and(|spec| !limits::is_rolling(&spec))
         };
-        self.concerned(&set).into_iter().filter(recreates).collect()
+        self.deployments_of(&set).into_iter().filter(recreates).collect()
     }
 
-    /// The ReplicaSets of a Deployment.
-    async fn claim(&self, deployment: &Deployment, spec: &DeploymentSpec) -> Result<Vec<Arc<ReplicaSet>>, kube::Error> {
+    /// Claims the Deployment's ReplicaSets (`ClaimReplicaSets`).
+    async fn claim_replica_sets(
+        &self,
+        deployment: &Deployment,
+        spec: &DeploymentSpec,
+    ) -> Result<Vec<Arc<ReplicaSet>>, kube::Error> {
         let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<ReplicaSet> = Api::namespaced(self.client.clone(), namespace);
-        claim_all(&api, deployment, &spec.selector, self.sets.in_namespace(namespace)).await
+        claim_objects(&api, deployment, &spec.selector, self.sets.in_namespace(namespace)).await
     }
 
-    /// Whether Pods of others of its ReplicaSets than the newest still run.
-    fn old_pods_run(
+    /// Returns whether Pods of old ReplicaSets still run (`oldPodsRunning`).
+    fn old_pods_running(
         &self,
         deployment: &Deployment,
         spec: &DeploymentSpec,
         sets: &[Arc<ReplicaSet>],
-        newest: Option<&Set>,
+        newest: Option<&PlannedReplicaSet>,
     ) -> bool {
-        let newest = newest.and_then(|set| set.shall.metadata.uid.as_deref());
+        let newest = newest.and_then(|set| set.planned.metadata.uid.as_deref());
         let old: Vec<&str> =
             sets.iter().filter_map(|s| s.metadata.uid.as_deref()).filter(|u| Some(*u) != newest).collect();
         let pods = self.pods.in_namespace(deployment.metadata.namespace.as_deref().unwrap_or_default());
-        let is_old = |pod: &Member| pod.controller.as_ref().is_some_and(|owner| old.contains(&owner.uid.as_str()));
-        pods.iter().any(|pod| !pod.ended() && is_old(pod) && selects(&spec.selector, &pod.labels))
+        let is_old = |pod: &PodSummary| pod.controller.as_ref().is_some_and(|owner| old.contains(&owner.uid.as_str()));
+        pods.iter().any(|pod| !pod.is_terminal() && is_old(pod) && selects(&spec.selector, &pod.labels))
     }
 
-    /// Makes a ReplicaSet what it shall be; `false` when it is no longer what it was.
-    async fn carry_out(
+    /// Creates, patches or deletes a ReplicaSet. Returns `false` if it has changed meanwhile.
+    async fn apply_replica_set(
         &self,
         deployment: &Deployment,
         spec: &DeploymentSpec,
-        set: &Set,
-        written: &mut Revision,
+        set: &PlannedReplicaSet,
+        expected: &mut ExpectedVersion,
     ) -> Result<bool, kube::Error> {
         let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<ReplicaSet> = Api::namespaced(self.client.clone(), namespace);
-        if set.gone {
-            let preconditions = Preconditions { uid: set.shall.metadata.uid.clone(), resource_version: None };
+        if set.deleted {
+            let preconditions = Preconditions { uid: set.planned.metadata.uid.clone(), resource_version: None };
             let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-            unless_gone(api.delete(set.name(), &params).await)?;
+            ignore_not_found_or_conflict(api.delete(set.name(), &params).await)?;
             return Ok(true);
         }
-        let made = if let Some(is) = &set.is {
-            let shall = set.shall.spec.clone().unwrap_or_default();
+        let made = if let Some(observed) = &set.observed {
+            let planned = set.planned.spec.clone().unwrap_or_default();
             let patch = json!({
-                "metadata": {"resourceVersion": is.metadata.resource_version, "annotations": set.shall.metadata.annotations},
-                "spec": {"replicas": shall.replicas, "minReadySeconds": shall.min_ready_seconds},
+                "metadata": {"resourceVersion": observed.metadata.resource_version, "annotations": set.planned.metadata.annotations},
+                "spec": {"replicas": planned.replicas, "minReadySeconds": planned.min_ready_seconds},
             });
             api.patch(set.name(), &PatchParams::default(), &Patch::Merge(patch)).await
         } else {
-            api.create(&PostParams::default(), &set.shall).await
+            api.create(&PostParams::default(), &set.planned).await
         };
         match made {
             Ok(made) => {
-                written.saw(&made.metadata);
+                expected.observe(&made.metadata);
                 if let Some(from) = set.scales_from() {
-                    let (way, to) = (if set.size() > from { "up" } else { "down" }, set.size());
+                    let (way, to) = (if set.spec_replicas() > from { "up" } else { "down" }, set.spec_replicas());
                     let message = format!("Scaled {way} replica set {} from {from} to {to}", set.name());
-                    self.recorder.tell(&deployment.object_ref(&()), false, "ScalingReplicaSet", &message).await;
+                    self.recorder.record(&deployment.object_ref(&()), false, "ScalingReplicaSet", &message).await;
                 }
                 Ok(true)
             }
-            Err(e) if set.is.is_none() => self.not_made(deployment, spec, set, e).await,
+            Err(e) if set.observed.is_none() => self.handle_create_error(deployment, spec, set, e).await,
             Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(false),
             Err(e) => Err(e),
         }
     }
 
-    /// The new ReplicaSet could not be made: there is one of that name, or it is not allowed.
-    async fn not_made(
+    /// Handles a failed creation of the new ReplicaSet: a name collision, or a rejected request.
+    async fn handle_create_error(
         &self,
         deployment: &Deployment,
         spec: &DeploymentSpec,
-        set: &Set,
+        set: &PlannedReplicaSet,
         error: kube::Error,
     ) -> Result<bool, kube::Error> {
-        if is_ending(&error) {
+        if is_namespace_terminating(&error) {
             return Ok(false);
         }
         if is_code(&error, 409) {
@@ -202,30 +211,30 @@ impl Deployments {
                 Api::namespaced(self.client.clone(), deployment.metadata.namespace.as_deref().unwrap_or_default());
             let other = api.get_opt(set.name()).await?;
             let owner =
-                |s: &ReplicaSet| controller(s.metadata.owner_references.as_deref().unwrap_or_default()).cloned();
+                |s: &ReplicaSet| controller_of(s.metadata.owner_references.as_deref().unwrap_or_default()).cloned();
             let template = |s: &ReplicaSet| s.spec.as_ref().and_then(|spec| spec.template.clone()).unwrap_or_default();
             let is_mine = |s: &ReplicaSet| {
                 owner(s).is_some_and(|o| Some(&o.uid) == deployment.metadata.uid.as_ref())
-                    && template::same(&template(s), &spec.template)
+                    && template::equal_ignore_hash(&template(s), &spec.template)
             };
-            // Another template of the same name: the next one is called otherwise.
+            // A hash collision: increment `collisionCount`, so that the next name differs.
             if !other.is_some_and(|s| is_mine(&s)) {
                 let mut status = deployment.status.clone().unwrap_or_default();
                 status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
-                self.report(deployment, status, None).await?;
+                self.update_status(deployment, status, None).await?;
             }
             return Ok(false);
         }
-        let message = format!("Failed to create new replica set \"{}\": {}", set.name(), said(&error));
-        let status = failed(deployment, spec, message.clone(), Timestamp::now());
-        // There is a bigger matter to report than that this could not be.
-        let _ = self.report(deployment, status, None).await;
-        self.recorder.tell(&deployment.object_ref(&()), true, "ReplicaSetCreateError", &message).await;
+        let message = format!("Failed to create new replica set \"{}\": {}", set.name(), error_message(&error));
+        let status = create_error_status(deployment, spec, message.clone(), Timestamp::now());
+        // The creation error is returned, so an error of this write is ignored.
+        let _ = self.update_status(deployment, status, None).await;
+        self.recorder.record(&deployment.object_ref(&()), true, "ReplicaSetCreateError", &message).await;
         Err(error)
     }
 
-    /// Writes the status and the revision, if they are others.
-    async fn report(
+    /// Writes the status and the revision annotation if they have changed.
+    async fn update_status(
         &self,
         deployment: &Deployment,
         status: DeploymentStatus,
@@ -242,27 +251,28 @@ impl Deployments {
         let api: Api<Deployment> =
             Api::namespaced(self.client.clone(), deployment.metadata.namespace.as_deref().unwrap_or_default());
         let name = deployment.metadata.name.as_deref().unwrap_or_default();
-        // It has changed, or gone, meanwhile: the watch says so.
-        unless_gone(api.replace_status(name, &PostParams::default(), &new).await)
+        // If the object has changed or is gone, the watch enqueues it again.
+        ignore_not_found_or_conflict(api.replace_status(name, &PostParams::default(), &new).await)
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
-    sets: Cache<ReplicaSet>,
-    pods: Cache<Member>,
+    sets: SharedInformer<ReplicaSet>,
+    pods: SharedInformer<PodSummary>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let known = Cache::<Deployment>::new();
-    let others = stream::select(sets.changes().map(Event::ReplicaSet), pods.changes().map(Event::Pod));
-    let events = stream::select(known.changes().map(Event::Deployment), others).boxed();
-    let watched = known.clone().follow(Api::all(clients.shared()), |deployment| deployment, stop.clone());
-    let client = clients.of("deployment-controller");
-    let recorder = Recorder::new(client.clone(), COMPONENT);
-    let controller = Deployments { client, recorder, known, sets, pods, written: Written::default() };
+    let known = SharedInformer::<Deployment>::new();
+    let others = stream::select(sets.subscribe().map(Event::ReplicaSet), pods.subscribe().map(Event::Pod));
+    let events = stream::select(known.subscribe().map(Event::Deployment), others).boxed();
+    let watched = known.clone().run(Api::all(clients.shared()), |deployment| deployment, stop.clone());
+    let client = clients.for_service_account("deployment-controller");
+    let recorder = EventRecorder::new(client.clone(), COMPONENT);
+    let controller =
+        DeploymentController { client, recorder, known, sets, pods, expectations: Expectations::default() };
     let works = worker::run(controller, events, stop);
-    // What they do at once is large: it lies on the heap.
+    // The future is large, so it is boxed.
     Box::pin(async move {
         futures::join!(watched, works);
     })

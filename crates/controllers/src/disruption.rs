@@ -1,16 +1,16 @@
-//! Disruption budgets: how many of some Pods may be evicted now (`pkg/controller/disruption`).
+//! Disruption controller: status of PodDisruptionBudgets (`pkg/controller/disruption`).
 
 mod budget;
 
-use crate::amount::total;
-use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
-use crate::members::{Member, controller};
+use crate::event_recorder::EventRecorder;
+use crate::informer::{CacheEvent, SharedInformer, key};
+use crate::int_or_string::saturating_sum;
 use crate::pod_control::matches;
-use crate::recorder::Recorder;
-use crate::selector_words::in_words;
-use crate::worker::{self, Controller, is_code, unless_gone};
-use budget::{count, failed, needs_scale};
+use crate::pod_summary::{PodSummary, controller_of};
+use crate::selector_format::format_selector;
+use crate::worker::{self, Controller, ignore_not_found_or_conflict, is_code};
+use budget::{failed_status, needs_scale, sync_budget};
 use futures::stream::{self, StreamExt};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
@@ -28,109 +28,113 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const COMPONENT: &str = "controllermanager";
-/// A Pod that was to be disrupted and is not being deleted after that is none any more.
-const STALE: SignedDuration = SignedDuration::from_mins(2);
-/// Before the key of a Pod that was to be disrupted.
-const POD: &str = "pod:";
+/// Time after which a `DisruptionTarget` condition is cleared if the Pod is not being deleted.
+const STALE_POD_DISRUPTION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
+/// Prefix of the key of a Pod with a `DisruptionTarget` condition.
+const STALE_POD_KEY_PREFIX: &str = "pod:";
 
 enum Event {
-    Budget(Seen<PodDisruptionBudget>),
-    ReplicaSet(Seen<ReplicaSet>),
-    Pod(Seen<Member>),
+    Budget(CacheEvent<PodDisruptionBudget>),
+    ReplicaSet(CacheEvent<ReplicaSet>),
+    Pod(CacheEvent<PodSummary>),
 }
 
-struct Disruption {
+struct DisruptionController {
     client: Client,
-    recorder: Recorder,
-    budgets: Cache<PodDisruptionBudget>,
-    sets: Cache<ReplicaSet>,
-    pods: Cache<Member>,
+    recorder: EventRecorder,
+    budgets: SharedInformer<PodDisruptionBudget>,
+    sets: SharedInformer<ReplicaSet>,
+    pods: SharedInformer<PodSummary>,
 }
 
-/// Why it is not known how many Pods there should be.
-enum Unknown {
-    /// As upstream says it.
-    Said(String),
-    Failed(kube::Error),
+/// Why the expected number of Pods is unknown.
+enum ExpectedScaleError {
+    /// The message, as upstream's.
+    NotComputable(String),
+    Request(kube::Error),
 }
 
-impl From<kube::Error> for Unknown {
+impl From<kube::Error> for ExpectedScaleError {
     fn from(error: kube::Error) -> Self {
-        Self::Failed(error)
+        Self::Request(error)
     }
 }
 
-impl Controller for Disruption {
+impl Controller for DisruptionController {
     type Event = Event;
     const NAME: &'static str = "disruption";
 
     fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
         match event {
-            Event::Budget(Seen::One { after, .. }) => after.iter().map(|budget| key(budget.as_ref())).collect(),
-            Event::Pod(seen @ Seen::One { .. }) => {
-                let namespace = seen.both().next().map(|pod| pod.namespace.clone()).unwrap_or_default();
+            Event::Budget(CacheEvent::Changed { after, .. }) => {
+                after.iter().map(|budget| key(budget.as_ref())).collect()
+            }
+            Event::Pod(seen @ CacheEvent::Changed { .. }) => {
+                let namespace = seen.objects().next().map(|pod| pod.namespace.clone()).unwrap_or_default();
                 let budgets = self.budgets.in_namespace(&namespace).into_iter();
-                let concerned = budgets.filter(|budget| seen.both().any(|pod| selects(budget, pod)));
-                let stale = seen.both().last().filter(|pod| pod.disrupted.is_some());
-                let stale = stale.map(|pod| format!("{POD}{}", key(pod.as_ref())));
+                let concerned = budgets.filter(|budget| seen.objects().any(|pod| selects(budget, pod)));
+                let stale = seen.objects().last().filter(|pod| pod.disruption_target_since.is_some());
+                let stale = stale.map(|pod| format!("{STALE_POD_KEY_PREFIX}{}", key(pod.as_ref())));
                 concerned.map(|budget| key(budget.as_ref())).chain(stale).collect()
             }
-            Event::ReplicaSet(Seen::One { .. }) => vec![],
-            Event::Budget(Seen::All) | Event::ReplicaSet(Seen::All) | Event::Pod(Seen::All) => {
-                let stale = self.pods.all().into_iter().filter(|pod| pod.disrupted.is_some());
-                let stale = stale.map(|pod| format!("{POD}{}", key(pod.as_ref())));
+            Event::ReplicaSet(CacheEvent::Changed { .. }) => vec![],
+            Event::Budget(CacheEvent::Resync)
+            | Event::ReplicaSet(CacheEvent::Resync)
+            | Event::Pod(CacheEvent::Resync) => {
+                let stale = self.pods.all().into_iter().filter(|pod| pod.disruption_target_since.is_some());
+                let stale = stale.map(|pod| format!("{STALE_POD_KEY_PREFIX}{}", key(pod.as_ref())));
                 self.budgets.keys().into_iter().chain(stale).collect()
             }
         }
     }
 
     async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
-        if !(self.budgets.listed() && self.pods.listed() && self.sets.listed()) {
+        if !(self.budgets.has_synced() && self.pods.has_synced() && self.sets.has_synced()) {
             return Ok(None);
         }
-        if let Some(pod) = key.strip_prefix(POD) {
-            return self.undisrupt(pod).await;
+        if let Some(pod) = key.strip_prefix(STALE_POD_KEY_PREFIX) {
+            return self.clear_stale_disruption(pod).await;
         }
-        let Some(budget) = self.budgets.at(key) else { return Ok(None) };
+        let Some(budget) = self.budgets.get_by_key(key) else { return Ok(None) };
         let Some(spec) = budget.spec.as_ref() else { return Ok(None) };
         let mut pods = self.pods.in_namespace(budget.metadata.namespace.as_deref().unwrap_or_default());
         pods.retain(|pod| selects(&budget, pod));
         let about = budget.object_ref(&());
         if pods.is_empty() {
-            self.recorder.tell(&about, false, "NoPods", "No matching pods found").await;
+            self.recorder.record(&about, false, "NoPods", "No matching pods found").await;
         }
-        self.tell_of_others(&budget, &pods).await;
+        self.report_multiple_budgets(&budget, &pods).await;
         let now = Timestamp::now();
-        let scale = match self.scale(&about, &budget, &pods).await {
+        let scale = match self.expected_scale(&about, &budget, &pods).await {
             Ok(scale) => scale,
-            Err(Unknown::Failed(e)) => return Err(e),
-            Err(Unknown::Said(why)) => {
+            Err(ExpectedScaleError::Request(e)) => return Err(e),
+            Err(ExpectedScaleError::NotComputable(why)) => {
                 let message = format!("Failed to calculate the number of expected pods: {why}");
-                self.recorder.tell(&about, true, "CalculateExpectedPodCountFailed", &message).await;
-                self.report(&budget, failed(&budget, why, now)).await?;
+                self.recorder.record(&about, true, "CalculateExpectedPodCountFailed", &message).await;
+                self.update_status(&budget, failed_status(&budget, why, now)).await?;
                 return Ok(None);
             }
         };
-        let counted = count(&budget, spec, &pods, scale, now);
-        for pod in &counted.stayed {
-            // That it names the namespace twice is upstream's.
+        let sync = sync_budget(&budget, spec, &pods, scale, now);
+        for pod in &sync.not_deleted {
+            // Upstream's message contains the namespace twice.
             let namespace = &pod.namespace;
             let message = format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
-            self.recorder.tell(&pod.reference(), true, "NotDeleted", &message).await;
+            self.recorder.record(&pod.reference(), true, "NotDeleted", &message).await;
         }
-        self.report(&budget, counted.status).await?;
-        Ok(counted.again.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default()))
+        self.update_status(&budget, sync.status).await?;
+        Ok(sync.requeue_at.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default()))
     }
 }
 
-fn selects(budget: &PodDisruptionBudget, pod: &Member) -> bool {
+fn selects(budget: &PodDisruptionBudget, pod: &PodSummary) -> bool {
     let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     selector.is_some_and(|selector| matches(selector, &pod.labels))
 }
 
-impl Disruption {
-    /// Pods that several budgets select cannot be evicted (`getPdbForPod`).
-    async fn tell_of_others(&self, budget: &PodDisruptionBudget, pods: &[Arc<Member>]) {
+impl DisruptionController {
+    /// Records an Event for Pods that several budgets select, which cannot be evicted (`getPdbForPod`).
+    async fn report_multiple_budgets(&self, budget: &PodDisruptionBudget, pods: &[Arc<PodSummary>]) {
         let all = self.budgets.in_namespace(budget.metadata.namespace.as_deref().unwrap_or_default());
         if all.len() < 2 {
             return;
@@ -143,18 +147,18 @@ impl Disruption {
                 let message = format!(
                     "Pod {namespace:?}/{name:?} matches multiple PodDisruptionBudgets.  Chose {first:?} arbitrarily."
                 );
-                self.recorder.tell(&pod.reference(), true, "MultiplePodDisruptionBudgets", &message).await;
+                self.recorder.record(&pod.reference(), true, "MultiplePodDisruptionBudgets", &message).await;
             }
         }
     }
 
-    /// How many Pods the controllers of these want (`getExpectedScale`), if that must be known.
-    async fn scale(
+    /// Returns the sum of the scales of the Pods' controllers (`getExpectedScale`), 0 if the budget does not need it.
+    async fn expected_scale(
         &self,
         about: &ObjectReference,
         budget: &PodDisruptionBudget,
-        pods: &[Arc<Member>],
-    ) -> Result<i32, Unknown> {
+        pods: &[Arc<PodSummary>],
+    ) -> Result<i32, ExpectedScaleError> {
         let spec = budget.spec.as_ref().filter(|spec| needs_scale(spec));
         let Some(spec) = spec else { return Ok(0) };
         let (mut scales, mut unmanaged) = (HashMap::new(), false);
@@ -163,30 +167,30 @@ impl Disruption {
                 unmanaged = true;
                 continue;
             };
-            let owner = self.top(&pod.namespace, owner);
+            let owner = self.top_controller(&pod.namespace, owner);
             if !scales.contains_key(&owner.uid) {
                 let scale = self.scale_of(&pod.namespace, &owner, &pod.name).await?;
                 scales.insert(owner.uid.clone(), scale);
             }
         }
         if unmanaged {
-            let selector = in_words(spec.selector.as_ref());
+            let selector = format_selector(spec.selector.as_ref());
             let message = format!(
                 "Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value."
             );
-            self.recorder.tell(about, true, "UnmanagedPods", &message).await;
+            self.recorder.record(about, true, "UnmanagedPods", &message).await;
         }
-        Ok(total(scales.values().copied()))
+        Ok(saturating_sum(scales.values().copied()))
     }
 
-    /// The Deployment of a ReplicaSet that has one.
-    fn top(&self, namespace: &str, owner: &OwnerReference) -> OwnerReference {
+    /// Returns the Deployment of a ReplicaSet, or the owner itself.
+    fn top_controller(&self, namespace: &str, owner: &OwnerReference) -> OwnerReference {
         let set = self.sets.get(namespace, &owner.name).filter(|_| owner.kind == "ReplicaSet");
-        let above = set.and_then(|set| controller(set.metadata.owner_references.as_deref()?).cloned());
+        let above = set.and_then(|set| controller_of(set.metadata.owner_references.as_deref()?).cloned());
         above.filter(|above| above.kind == "Deployment").unwrap_or_else(|| owner.clone())
     }
 
-    async fn scale_of(&self, namespace: &str, owner: &OwnerReference, pod: &str) -> Result<i32, Unknown> {
+    async fn scale_of(&self, namespace: &str, owner: &OwnerReference, pod: &str) -> Result<i32, ExpectedScaleError> {
         let (client, name) = (self.client.clone(), owner.name.as_str());
         let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
         let scale = match (group, owner.kind.as_str()) {
@@ -204,20 +208,28 @@ impl Disruption {
                     let resource = format!("{}s.{group}", owner.kind.to_lowercase());
                     let resource = found.map_or(resource, |(found, _)| format!("{}.{group}", found.plural));
                     let resource = resource.trim_end_matches('.');
-                    return Err(Unknown::Said(format!("{resource} does not implement the scale subresource")));
+                    return Err(ExpectedScaleError::NotComputable(format!(
+                        "{resource} does not implement the scale subresource"
+                    )));
                 };
                 Api::<DynamicObject>::namespaced_with(client, namespace, &resource.0).get_scale(name).await
             }
         };
         match scale {
             Ok(scale) => Ok(scale.spec.and_then(|spec| spec.replicas).unwrap_or(0)),
-            Err(e) if is_code(&e, 404) => Err(Unknown::Said(format!("found no controllers for pod \"{pod}\""))),
+            Err(e) if is_code(&e, 404) => {
+                Err(ExpectedScaleError::NotComputable(format!("found no controllers for pod \"{pod}\"")))
+            }
             Err(e) => Err(e.into()),
         }
     }
 
-    /// Writes the status, if it is another.
-    async fn report(&self, budget: &PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> Result<(), kube::Error> {
+    /// Writes the status if it has changed.
+    async fn update_status(
+        &self,
+        budget: &PodDisruptionBudget,
+        status: PodDisruptionBudgetStatus,
+    ) -> Result<(), kube::Error> {
         if budget.status.as_ref() == Some(&status) {
             return Ok(());
         }
@@ -226,42 +238,44 @@ impl Disruption {
         let namespace = budget.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
         let name = budget.metadata.name.as_deref().unwrap_or_default();
-        // It has changed, or gone, meanwhile: the watch says so.
-        unless_gone(api.replace_status(name, &PostParams::default(), &new).await)
+        // If the object has changed or is gone, the watch enqueues it again.
+        ignore_not_found_or_conflict(api.replace_status(name, &PostParams::default(), &new).await)
     }
 
-    /// A Pod that was to be disrupted some time ago, and is not being deleted, is not to be any more.
-    async fn undisrupt(&self, pod: &str) -> Result<Option<Duration>, kube::Error> {
-        let Some(pod) = self.pods.at(pod).filter(|pod| pod.active) else { return Ok(None) };
-        let Some(since) = pod.disrupted else { return Ok(None) };
+    /// Clears a stale `DisruptionTarget` condition of a Pod that is not being deleted.
+    async fn clear_stale_disruption(&self, pod: &str) -> Result<Option<Duration>, kube::Error> {
+        let Some(pod) = self.pods.get_by_key(pod).filter(|pod| pod.active) else { return Ok(None) };
+        let Some(since) = pod.disruption_target_since else { return Ok(None) };
         let now = Timestamp::now();
-        if let Ok(left) = Duration::try_from(STALE.saturating_sub(now.duration_since(since)))
+        if let Ok(left) = Duration::try_from(STALE_POD_DISRUPTION_TIMEOUT.saturating_sub(now.duration_since(since)))
             && !left.is_zero()
         {
             return Ok(Some(left));
         }
         let patch = json!({"metadata": {"uid": pod.uid}, "status": {"conditions": [pod.disruption_target(None)]}});
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
-        unless_gone(api.patch_status(&pod.name, &PatchParams::default(), &Patch::Strategic(patch)).await)?;
+        ignore_not_found_or_conflict(
+            api.patch_status(&pod.name, &PatchParams::default(), &Patch::Strategic(patch)).await,
+        )?;
         Ok(None)
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
-    sets: Cache<ReplicaSet>,
-    pods: Cache<Member>,
+    sets: SharedInformer<ReplicaSet>,
+    pods: SharedInformer<PodSummary>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let budgets = Cache::<PodDisruptionBudget>::new();
-    let others = stream::select(sets.changes().map(Event::ReplicaSet), pods.changes().map(Event::Pod));
-    let events = stream::select(budgets.changes().map(Event::Budget), others).boxed();
-    let watched = budgets.clone().follow(Api::all(clients.shared()), |budget| budget, stop.clone());
-    let client = clients.of("disruption-controller");
-    let recorder = Recorder::new(client.clone(), COMPONENT);
-    let works = worker::run(Disruption { client, recorder, budgets, sets, pods }, events, stop);
-    // What they do at once is large: it lies on the heap.
+    let budgets = SharedInformer::<PodDisruptionBudget>::new();
+    let others = stream::select(sets.subscribe().map(Event::ReplicaSet), pods.subscribe().map(Event::Pod));
+    let events = stream::select(budgets.subscribe().map(Event::Budget), others).boxed();
+    let watched = budgets.clone().run(Api::all(clients.shared()), |budget| budget, stop.clone());
+    let client = clients.for_service_account("disruption-controller");
+    let recorder = EventRecorder::new(client.clone(), COMPONENT);
+    let works = worker::run(DisruptionController { client, recorder, budgets, sets, pods }, events, stop);
+    // The future is large, so it is boxed.
     Box::pin(async move {
         futures::join!(watched, works);
     })

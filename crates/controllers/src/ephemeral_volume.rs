@@ -1,10 +1,11 @@
-//! The claims of ephemeral volumes are made for their Pods, and go with them (`pkg/controller/volume/ephemeral`, KEP-1698).
+//! Ephemeral volume controller: creates the claims of generic ephemeral volumes, owned by their Pods
+//! (`pkg/controller/volume/ephemeral`, KEP-1698).
 
-use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
-use crate::members::Member;
-use crate::pod_control::said;
-use crate::recorder::Recorder;
+use crate::event_recorder::EventRecorder;
+use crate::informer::{CacheEvent, SharedInformer, key};
+use crate::pod_control::error_message;
+use crate::pod_summary::PodSummary;
 use crate::worker::{self, Controller, is_code};
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Volume};
@@ -16,37 +17,39 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 enum Event {
-    Pod(Seen<Member>),
-    Claim(Seen<PersistentVolumeClaim>),
+    Pod(CacheEvent<PodSummary>),
+    Claim(CacheEvent<PersistentVolumeClaim>),
 }
 
-/// Makes claims.
-struct Ephemeral {
+/// Creates claims for Pods.
+struct EphemeralVolumeController {
     client: Client,
-    recorder: Recorder,
-    pods: Cache<Member>,
-    claims: Cache<PersistentVolumeClaim>,
+    recorder: EventRecorder,
+    pods: SharedInformer<PodSummary>,
+    claims: SharedInformer<PersistentVolumeClaim>,
 }
 
-fn needs_claims(pod: &Member) -> bool {
-    pod.active && !pod.own_claims.is_empty()
+fn needs_claims(pod: &PodSummary) -> bool {
+    pod.active && !pod.ephemeral_claims.is_empty()
 }
 
-impl Ephemeral {
-    /// The Pods that have a claim of this name.
-    fn whose(&self, claim: &PersistentVolumeClaim) -> Vec<String> {
+impl EphemeralVolumeController {
+    /// Returns the keys of the Pods that use a claim of this name.
+    fn pods_of_claim(&self, claim: &PersistentVolumeClaim) -> Vec<String> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         let pods = self.pods.in_namespace(&namespace).into_iter();
-        pods.filter(|pod| needs_claims(pod) && pod.own_claims.contains(&name)).map(|pod| key(pod.as_ref())).collect()
+        pods.filter(|pod| needs_claims(pod) && pod.ephemeral_claims.contains(&name))
+            .map(|pod| key(pod.as_ref()))
+            .collect()
     }
 
-    async fn make(&self, pod: &Pod, volume: &Volume) -> Result<(), kube::Error> {
+    async fn create_claim(&self, pod: &Pod, volume: &Volume) -> Result<(), kube::Error> {
         let Some(claim) = claim(pod, volume) else { return Ok(()) };
         let namespace = pod.namespace().unwrap_or_default();
         if let Some(known) = self.claims.get(&namespace, &claim.name_any()) {
-            // That of somebody else is left alone.
+            // A claim of another owner is not changed.
             if let Err(why) = api::claim::check_made_for(&known, pod) {
-                self.tell(pod, volume, &why).await;
+                self.record_failure(pod, volume, &why).await;
             }
             return Ok(());
         }
@@ -54,30 +57,30 @@ impl Ephemeral {
         match claims.create(&PostParams::default(), &claim).await {
             Err(e) if is_code(&e, 409) => Ok(()),
             Err(e) => {
-                let why = format!("create PVC {}: {}", claim.name_any(), said(&e));
-                self.tell(pod, volume, &why).await;
+                let why = format!("create PVC {}: {}", claim.name_any(), error_message(&e));
+                self.record_failure(pod, volume, &why).await;
                 Err(e)
             }
             Ok(_) => Ok(()),
         }
     }
 
-    async fn tell(&self, pod: &Pod, volume: &Volume, why: &str) {
+    async fn record_failure(&self, pod: &Pod, volume: &Volume, why: &str) {
         let message = format!("ephemeral volume {}: {why}", volume.name);
-        self.recorder.tell(&pod.object_ref(&()), true, "FailedBinding", &message).await;
+        self.recorder.record(&pod.object_ref(&()), true, "FailedBinding", &message).await;
     }
 }
 
-/// The claim that a volume of a Pod describes; nothing for another type of volume.
+/// Returns the claim of an ephemeral volume, `None` for other types.
 fn claim(pod: &Pod, volume: &Volume) -> Option<PersistentVolumeClaim> {
     let template = volume.ephemeral.as_ref()?.volume_claim_template.clone()?;
-    let marks = template.metadata.unwrap_or_default();
+    let meta = template.metadata.unwrap_or_default();
     Some(PersistentVolumeClaim {
         metadata: ObjectMeta {
             name: api::claim::name_of(pod.metadata.name.as_deref()?, volume),
             namespace: pod.metadata.namespace.clone(),
-            annotations: marks.annotations,
-            labels: marks.labels,
+            annotations: meta.annotations,
+            labels: meta.labels,
             owner_references: Some(vec![OwnerReference {
                 block_owner_deletion: Some(true),
                 ..pod.controller_owner_ref(&())?
@@ -89,17 +92,17 @@ fn claim(pod: &Pod, volume: &Volume) -> Option<PersistentVolumeClaim> {
     })
 }
 
-impl Controller for Ephemeral {
+impl Controller for EphemeralVolumeController {
     type Event = Event;
 
     const NAME: &'static str = "ephemeral-volume";
 
     fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
         match event {
-            Event::Pod(Seen::One { after: Some(pod), .. }) if needs_claims(&pod) => vec![key(pod.as_ref())],
-            Event::Claim(Seen::One { before: Some(claim), after: None }) => self.whose(&claim),
-            Event::Pod(Seen::One { .. }) | Event::Claim(Seen::One { .. }) => vec![],
-            Event::Pod(Seen::All) | Event::Claim(Seen::All) => {
+            Event::Pod(CacheEvent::Changed { after: Some(pod), .. }) if needs_claims(&pod) => vec![key(pod.as_ref())],
+            Event::Claim(CacheEvent::Changed { before: Some(claim), after: None }) => self.pods_of_claim(&claim),
+            Event::Pod(CacheEvent::Changed { .. }) | Event::Claim(CacheEvent::Changed { .. }) => vec![],
+            Event::Pod(CacheEvent::Resync) | Event::Claim(CacheEvent::Resync) => {
                 let pods = self.pods.all().into_iter().filter(|pod| needs_claims(pod));
                 pods.map(|pod| key(pod.as_ref())).collect()
             }
@@ -107,33 +110,33 @@ impl Controller for Ephemeral {
     }
 
     async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
-        if !(self.pods.listed() && self.claims.listed()) {
+        if !(self.pods.has_synced() && self.claims.has_synced()) {
             return Ok(None);
         }
-        let Some(member) = self.pods.at(key).filter(|pod| needs_claims(pod)) else { return Ok(None) };
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &member.namespace);
-        let Some(pod) = pods.get_opt(&member.name).await? else { return Ok(None) };
+        let Some(summary) = self.pods.get_by_key(key).filter(|pod| needs_claims(pod)) else { return Ok(None) };
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &summary.namespace);
+        let Some(pod) = pods.get_opt(&summary.name).await? else { return Ok(None) };
         if pod.metadata.deletion_timestamp.is_some() {
             return Ok(None);
         }
         for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
-            self.make(&pod, volume).await?;
+            self.create_claim(&pod, volume).await?;
         }
         Ok(None)
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
-    pods: Cache<Member>,
-    claims: Cache<PersistentVolumeClaim>,
+    pods: SharedInformer<PodSummary>,
+    claims: SharedInformer<PersistentVolumeClaim>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let events = stream::select(pods.changes().map(Event::Pod), claims.changes().map(Event::Claim)).boxed();
-    let client = clients.of("ephemeral-volume-controller");
-    let recorder = Recorder::new(client.clone(), "ephemeral_volume");
-    worker::run(Ephemeral { client, recorder, pods, claims }, events, stop)
+    let events = stream::select(pods.subscribe().map(Event::Pod), claims.subscribe().map(Event::Claim)).boxed();
+    let client = clients.for_service_account("ephemeral-volume-controller");
+    let recorder = EventRecorder::new(client.clone(), "ephemeral_volume");
+    worker::run(EphemeralVolumeController { client, recorder, pods, claims }, events, stop)
 }
 
 #[cfg(test)]

@@ -9,21 +9,21 @@ mod conditions;
 mod history;
 mod metrics;
 mod normalize;
-mod plan;
-mod pod;
+mod pod_metric_inputs;
 mod proposal;
-mod target;
+mod scale_target;
+mod status;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use pod::Measured;
+pub(crate) use pod_metric_inputs::PodMetricInputs;
 
-use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
-use crate::clock::{Clock, whole_seconds};
-use crate::members::Member;
-use crate::pod_control::said;
-use crate::recorder::Recorder;
+use crate::clock::{Clock, truncate_to_seconds};
+use crate::event_recorder::EventRecorder;
+use crate::informer::{CacheEvent, SharedInformer, key};
+use crate::pod_control::error_message;
+use crate::pod_summary::PodSummary;
 use crate::worker::{self, Controller, is_code};
 use api::feature_gates::{FeatureGates, Gate};
 use api::selector::Selector;
@@ -43,39 +43,39 @@ use kube::discovery::ApiResource;
 use kube::{Api, Client, Resource};
 use normalize::Bounds;
 use parking_lot::Mutex;
-use plan::{Course, Found, status};
 use proposal::{Computed, compute};
+use scale_target::Targets;
+use status::{Observation, ScalingMode, status};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
-use target::Targets;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const COMPONENT: &str = "horizontal-pod-autoscaler";
 /// Upstream's `--horizontal-pod-autoscaler-sync-period`.
-const SYNC: Duration = Duration::from_secs(15);
+const SYNC_PERIOD: Duration = Duration::from_secs(15);
 /// How many are looked at at once (`--concurrent-horizontal-pod-autoscaler-syncs`): each worker has autoscalers of its own.
 const WORKERS: u64 = 5;
 /// So long after a start what is not measured yet is asked for again before anybody is told: kubelets were started, too.
-const WARMING: Duration = SYNC;
-const AGAIN: Duration = Duration::from_secs(1);
+const WARM_UP: Duration = SYNC_PERIOD;
+const WARM_UP_RETRY: Duration = Duration::from_secs(1);
 
 enum Event {
-    Autoscaler(Seen<HorizontalPodAutoscaler>),
+    Autoscaler(CacheEvent<HorizontalPodAutoscaler>),
     /// All Pods were listed once.
     Pods,
 }
 
-struct Autoscalers {
+struct HorizontalController {
     client: Client,
-    recorder: Recorder,
+    recorder: EventRecorder,
     clock: Clock,
     /// Whether an autoscaler's own tolerances count (`HPAConfigurableTolerance`).
     configurable: bool,
-    known: Cache<HorizontalPodAutoscaler>,
-    pods: Cache<Member>,
+    known: SharedInformer<HorizontalPodAutoscaler>,
+    pods: SharedInformer<PodSummary>,
     targets: Targets,
     /// Which Pods they scale, as far as that is known to any worker.
     selectors: Arc<Mutex<HashMap<String, Selector>>>,
@@ -85,131 +85,131 @@ struct Autoscalers {
 }
 
 /// An autoscaler, and what is found out about it meanwhile.
-struct Round<'a> {
+struct Sync<'a> {
     key: &'a str,
     hpa: &'a HorizontalPodAutoscaler,
     spec: &'a HorizontalPodAutoscalerSpec,
     conditions: Conditions,
     now: Instant,
     /// Nothing is to be told of it: what it needs is not measured yet.
-    early: bool,
+    warming_up: bool,
 }
 
-impl Controller for Autoscalers {
+impl Controller for HorizontalController {
     type Event = Event;
     const NAME: &'static str = "HorizontalPodAutoscalers";
 
     fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
         let mut keys = match event {
-            Event::Autoscaler(Seen::One { before, after: Some(after) }) => {
+            Event::Autoscaler(CacheEvent::Changed { before, after: Some(after) }) => {
                 // What only its status says is our own.
                 let same = before.is_some_and(|b| b.spec == after.spec && b.metadata.uid == after.metadata.uid);
                 if same { vec![] } else { vec![key(after.as_ref())] }
             }
-            Event::Autoscaler(Seen::One { before, after: None }) => {
+            Event::Autoscaler(CacheEvent::Changed { before, after: None }) => {
                 for gone in before.iter().map(|hpa| key(hpa.as_ref())) {
                     self.selectors.lock().remove(&gone);
                     self.histories.remove(&gone);
                 }
                 vec![]
             }
-            Event::Autoscaler(Seen::All) | Event::Pods => self.known.keys(),
+            Event::Autoscaler(CacheEvent::Resync) | Event::Pods => self.known.keys(),
         };
         keys.retain(|key| worker_of(key) == self.worker);
         keys
     }
 
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(hpa) = self.known.at(key).filter(|_| self.pods.listed()) else { return Ok(None) };
+        let Some(hpa) = self.known.get_by_key(key).filter(|_| self.pods.has_synced()) else { return Ok(None) };
         let Some(spec) = hpa.spec.as_ref() else { return Ok(None) };
         let before = hpa.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
         let conditions = Conditions::new(before, self.clock.now());
-        let mut round = Round { key, hpa: &hpa, spec, conditions, now, early: false };
-        let found = self.scale(&mut round).await;
-        if round.early {
-            return Ok(Some(AGAIN));
+        let mut sync = Sync { key, hpa: &hpa, spec, conditions, now, warming_up: false };
+        let found = self.reconcile_autoscaler(&mut sync).await;
+        if sync.warming_up {
+            return Ok(Some(WARM_UP_RETRY));
         }
-        let status = status(&hpa, found, round.conditions);
-        self.report(&hpa, status).await;
+        let status = status(&hpa, found, sync.conditions);
+        self.update_status(&hpa, status).await;
         // Whatever failed has been told, and is tried again then.
-        Ok(Some(SYNC))
+        Ok(Some(SYNC_PERIOD))
     }
 }
 
-impl Autoscalers {
+impl HorizontalController {
     async fn warn(&mut self, hpa: &HorizontalPodAutoscaler, reason: &str, message: &str) {
-        if self.histories.entry(key(hpa)).or_default().may_warn(Instant::now()) {
-            self.recorder.tell(&hpa.object_ref(&()), true, reason, message).await;
+        if self.histories.entry(key(hpa)).or_default().allow_warning(Instant::now()) {
+            self.recorder.record(&hpa.object_ref(&()), true, reason, message).await;
         }
     }
 
     /// Brings a scale towards what it should be; nothing is found where it cannot be read.
-    async fn scale(&mut self, round: &mut Round<'_>) -> Option<Found> {
-        let (resource, scale) = match self.targets.scale(namespace(round.hpa), &round.spec.scale_target_ref).await {
+    async fn reconcile_autoscaler(&mut self, sync: &mut Sync<'_>) -> Option<Observation> {
+        let (resource, scale) = match self.targets.scale(namespace(sync.hpa), &sync.spec.scale_target_ref).await {
             Ok(found) => found,
             Err(why) => {
-                self.warn(round.hpa, "FailedGetScale", &why).await;
+                self.warn(sync.hpa, "FailedGetScale", &why).await;
                 let message = format!("the HPA controller was unable to get the target's current scale: {why}");
-                round.conditions.able(false, ("FailedGetScale", &message));
+                sync.conditions.set_able_to_scale(false, ("FailedGetScale", &message));
                 return None;
             }
         };
         let got = "the HPA controller was able to get the target's current scale";
-        round.conditions.able(true, ("SucceededGetScale", got));
+        sync.conditions.set_able_to_scale(true, ("SucceededGetScale", got));
         let replicas = scale.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0);
-        self.histories.entry(round.key.to_owned()).or_default().begin(replicas, round.now);
-        let bounds = Bounds::of(round.spec, replicas);
-        let mut found = Found { current: replicas, desired: Some(replicas), ..Found::default() };
-        let (desired, why) = match bounds.course() {
-            Course::Disabled => {
+        self.histories.entry(sync.key.to_owned()).or_default().record_initial_recommendation(replicas, sync.now);
+        let bounds = Bounds::of(sync.spec, replicas);
+        let mut found = Observation { current: replicas, desired: Some(replicas), ..Observation::default() };
+        let (desired, why) = match bounds.mode() {
+            ScalingMode::Disabled => {
                 let why = "scaling is disabled since the replica count of the target is zero";
-                round.conditions.active(false, ("ScalingDisabled", why));
+                sync.conditions.set_scaling_active(false, ("ScalingDisabled", why));
                 return Some(found);
             }
-            Course::Bound(desired, why) => (desired, why.to_owned()),
-            Course::Measure => {
-                let (computed, wanted) = self.measure(round, &scale, bounds).await;
+            ScalingMode::OutOfBounds(desired, why) => (desired, why.to_owned()),
+            ScalingMode::ByMetrics => {
+                let (computed, wanted) = self.compute_replicas(sync, &scale, bounds).await;
                 found.metrics = computed.map(|computed| computed.statuses);
                 let Some((desired, why)) = wanted else {
-                    return Some(Found { desired: None, ..found });
+                    return Some(Observation { desired: None, ..found });
                 };
-                let behavior = round.spec.behavior.as_ref().map(Behavior::of);
-                let history = self.histories.entry(round.key.to_owned()).or_default();
-                let conditions = &mut round.conditions;
-                (bounds.normalize(desired, behavior.as_ref(), history, conditions, round.now), why)
+                let behavior = sync.spec.behavior.as_ref().map(Behavior::of);
+                let history = self.histories.entry(sync.key.to_owned()).or_default();
+                let conditions = &mut sync.conditions;
+                (bounds.normalize(desired, behavior.as_ref(), history, conditions, sync.now), why)
             }
         };
         if desired == replicas {
             return Some(found);
         }
-        Some(self.carry_out(round, (&resource, scale), (replicas, desired), &why, found).await)
+        Some(self.update_scale(sync, (&resource, scale), (replicas, desired), &why, found).await)
     }
 
     /// What metrics call for, and why; that is told where it is not known.
-    async fn measure(
+    async fn compute_replicas(
         &mut self,
-        round: &mut Round<'_>,
+        sync: &mut Sync<'_>,
         scale: &Scale,
         bounds: Bounds,
     ) -> (Option<Computed>, Option<(i32, String)>) {
         let text = scale.status.as_ref().and_then(|status| status.selector.as_deref()).unwrap_or_default();
-        let pods = match self.selected(round, text).await {
+        let pods = match self.selected_pods(sync, text).await {
             Ok(pods) => pods,
             Err(why) => {
-                self.warn(round.hpa, "FailedComputeMetricsReplicas", &why).await;
+                self.warn(sync.hpa, "FailedComputeMetricsReplicas", &why).await;
                 return (None, None);
             }
         };
-        let (namespace, specs) = (namespace(round.hpa), round.spec.metrics.as_deref().unwrap_or_default());
+        let (namespace, specs) = (namespace(sync.hpa), sync.spec.metrics.as_deref().unwrap_or_default());
         let read = specs.iter().map(|spec| metrics::read(&self.client, &self.targets, spec, namespace, text));
         let readings = join_all(read).await;
         let usage = |spec: &MetricSpec| matches!(spec.type_.as_str(), "Resource" | "ContainerResource");
         let lacks = specs.iter().zip(&readings).any(|(spec, reading)| usage(spec) && reading.is_err());
-        round.early = lacks && Instant::now().saturating_duration_since(self.started) < WARMING;
-        if round.early {
+        sync.warming_up = lacks && Instant::now().saturating_duration_since(self.started) < WARM_UP;
+        if sync.warming_up {
             return (None, None);
         }
-        let behavior = round.spec.behavior.as_ref().filter(|_| self.configurable);
+        let behavior = sync.spec.behavior.as_ref().filter(|_| self.configurable);
         let calculator = Calculator {
             replicas: bounds.replicas,
             current: scale.status.as_ref().map_or(0, |status| status.replicas),
@@ -217,50 +217,51 @@ impl Autoscalers {
             tolerances: behavior.map_or_else(Tolerances::default, |behavior| tolerances(Some(behavior))),
             now: self.clock.now(),
         };
-        let computed = compute(specs, readings, &calculator, namespace, &mut round.conditions);
+        let computed = compute(specs, readings, &calculator, namespace, &mut sync.conditions);
         for (reason, message) in &computed.told {
-            self.warn(round.hpa, reason, message).await;
+            self.warn(sync.hpa, reason, message).await;
         }
         let wanted = bounds.wanted(&computed);
         if let (None, Some(why)) = (&wanted, &computed.error) {
-            self.warn(round.hpa, "FailedComputeMetricsReplicas", why).await;
+            self.warn(sync.hpa, "FailedComputeMetricsReplicas", why).await;
         }
         (Some(computed), wanted)
     }
 
     /// The Pods of a scale, if no other autoscaler has them (`validateAndParseSelector`).
-    async fn selected(&mut self, round: &mut Round<'_>, text: &str) -> Result<Vec<Arc<Member>>, String> {
+    async fn selected_pods(&mut self, sync: &mut Sync<'_>, text: &str) -> Result<Vec<Arc<PodSummary>>, String> {
         if text.is_empty() {
             let said = "selector is required";
-            self.warn(round.hpa, "SelectorRequired", said).await;
-            round.conditions.active(false, ("InvalidSelector", "the HPA target's scale is missing a selector"));
+            self.warn(sync.hpa, "SelectorRequired", said).await;
+            sync.conditions
+                .set_scaling_active(false, ("InvalidSelector", "the HPA target's scale is missing a selector"));
             return Err(said.to_owned());
         }
         let selector = match Selector::parse(text) {
             Ok(selector) => selector,
             Err(e) => {
                 let said = format!("couldn't convert selector into a corresponding internal selector object: {e}");
-                self.warn(round.hpa, "InvalidSelector", &said).await;
-                round.conditions.active(false, ("InvalidSelector", &said));
+                self.warn(sync.hpa, "InvalidSelector", &said).await;
+                sync.conditions.set_scaling_active(false, ("InvalidSelector", &said));
                 return Err(said);
             }
         };
-        let mut pods = self.pods.in_namespace(namespace(round.hpa));
+        let mut pods = self.pods.in_namespace(namespace(sync.hpa));
         pods.retain(|pod| selects(&selector, pod));
-        self.selectors.lock().insert(round.key.to_owned(), selector);
-        let others = self.who_scales(namespace(round.hpa), &pods);
+        self.selectors.lock().insert(sync.key.to_owned(), selector);
+        let others = self.autoscalers_of(namespace(sync.hpa), &pods);
         if others.len() > 1 {
             let others = others.join(" ");
             let said = format!("pods by selector {text} are controlled by multiple HPAs: [{others}]");
-            self.warn(round.hpa, "AmbiguousSelector", &said).await;
-            round.conditions.active(false, ("AmbiguousSelector", &said));
+            self.warn(sync.hpa, "AmbiguousSelector", &said).await;
+            sync.conditions.set_scaling_active(false, ("AmbiguousSelector", &said));
             return Err(said);
         }
         Ok(pods)
     }
 
     /// The autoscalers of a namespace that have any of these Pods.
-    fn who_scales(&self, namespace: &str, pods: &[Arc<Member>]) -> Vec<String> {
+    fn autoscalers_of(&self, namespace: &str, pods: &[Arc<PodSummary>]) -> Vec<String> {
         let here = |key: &str| key.split_once('/').is_some_and(|(of, _)| of == namespace);
         let selectors = self.selectors.lock();
         let all = selectors.iter().filter(|(key, _)| here(key));
@@ -270,37 +271,37 @@ impl Autoscalers {
         keys
     }
 
-    async fn carry_out(
+    async fn update_scale(
         &mut self,
-        round: &mut Round<'_>,
+        sync: &mut Sync<'_>,
         (resource, mut scale): (&ApiResource, Scale),
         (replicas, desired): (i32, i32),
         why: &str,
-        found: Found,
-    ) -> Found {
+        found: Observation,
+    ) -> Observation {
         scale.spec.get_or_insert_default().replicas = Some(desired);
-        if let Err(e) = self.targets.update(namespace(round.hpa), resource, &scale).await {
+        if let Err(e) = self.targets.update(namespace(sync.hpa), resource, &scale).await {
             let said = format!("New size: {desired}; reason: {why}; error: {e}");
-            self.warn(round.hpa, "FailedRescale", &said).await;
+            self.warn(sync.hpa, "FailedRescale", &said).await;
             let said = format!("the HPA controller was unable to update the target scale: {e}");
-            round.conditions.able(false, ("FailedUpdateScale", &said));
-            return Found { desired: None, ..found };
+            sync.conditions.set_able_to_scale(false, ("FailedUpdateScale", &said));
+            return Observation { desired: None, ..found };
         }
         let said = format!("the HPA controller was able to update the target scale to {desired}");
-        round.conditions.able(true, ("SucceededRescale", &said));
+        sync.conditions.set_able_to_scale(true, ("SucceededRescale", &said));
         let said = format!("New size: {desired}; reason: {why}");
-        self.recorder.tell(&round.hpa.object_ref(&()), false, "SuccessfulRescale", &said).await;
-        if let Some(behavior) = round.spec.behavior.as_ref().map(Behavior::of) {
+        self.recorder.record(&sync.hpa.object_ref(&()), false, "SuccessfulRescale", &said).await;
+        if let Some(behavior) = sync.spec.behavior.as_ref().map(Behavior::of) {
             let rules = if desired > replicas { &behavior.up } else { &behavior.down };
-            let history = self.histories.entry(round.key.to_owned()).or_default();
-            history.scaled(replicas, desired, rules.longest(), round.now);
+            let history = self.histories.entry(sync.key.to_owned()).or_default();
+            history.record_scale_event(replicas, desired, rules.longest_policy_period(), sync.now);
         }
-        let scaled = Time(whole_seconds(self.clock.now()));
-        Found { desired: Some(desired), scaled: Some(scaled), ..found }
+        let scaled = Time(truncate_to_seconds(self.clock.now()));
+        Observation { desired: Some(desired), scaled: Some(scaled), ..found }
     }
 
     /// Writes the status, if it is another.
-    async fn report(&mut self, hpa: &HorizontalPodAutoscaler, status: HorizontalPodAutoscalerStatus) {
+    async fn update_status(&mut self, hpa: &HorizontalPodAutoscaler, status: HorizontalPodAutoscalerStatus) {
         if hpa.status.clone().unwrap_or_default() == status {
             return;
         }
@@ -310,13 +311,13 @@ impl Autoscalers {
         let name = hpa.metadata.name.as_deref().unwrap_or_default();
         match api.replace_status(name, &PostParams::default(), &new).await {
             // It has gone meanwhile: the watch says so.
-            Err(e) if !is_code(&e, 404) => self.warn(hpa, "FailedUpdateStatus", &said(&e)).await,
+            Err(e) if !is_code(&e, 404) => self.warn(hpa, "FailedUpdateStatus", &error_message(&e)).await,
             _ => {}
         }
     }
 }
 
-fn selects(selector: &Selector, pod: &Member) -> bool {
+fn selects(selector: &Selector, pod: &PodSummary) -> bool {
     selector.matches(|key| pod.labels.get(key).map(String::as_str))
 }
 
@@ -334,18 +335,18 @@ fn namespace(hpa: &HorizontalPodAutoscaler) -> &str {
 /// It hears of changes from now on, not only once it runs.
 pub(crate) fn run(
     clients: Clients,
-    pods: Cache<Member>,
+    pods: SharedInformer<PodSummary>,
     gates: &FeatureGates,
     clock: Clock,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let known = Cache::<HorizontalPodAutoscaler>::new();
-    let client = clients.of("horizontal-pod-autoscaler");
-    let (recorder, selectors) = (Recorder::new(client.clone(), COMPONENT), Arc::default());
+    let known = SharedInformer::<HorizontalPodAutoscaler>::new();
+    let client = clients.for_service_account("horizontal-pod-autoscaler");
+    let (recorder, selectors) = (EventRecorder::new(client.clone(), COMPONENT), Arc::default());
     let configurable = gates.enabled(Gate::HPAConfigurableTolerance);
     let works: Vec<_> = (0..WORKERS)
         .map(|worker| {
-            let controller = Autoscalers {
+            let controller = HorizontalController {
                 recorder: recorder.clone(),
                 targets: Targets::new(client.clone()),
                 client: client.clone(),
@@ -361,7 +362,7 @@ pub(crate) fn run(
             worker::run(controller, events(&known, &pods), stop.clone())
         })
         .collect();
-    let watched = known.follow(Api::all(clients.shared()), |hpa| hpa, stop);
+    let watched = known.run(Api::all(clients.shared()), |hpa| hpa, stop);
     // What they do at once is large: it lies on the heap.
     Box::pin(async move {
         futures::join!(watched, join_all(works));
@@ -369,11 +370,14 @@ pub(crate) fn run(
 }
 
 /// What a worker hears from now on. Of Pods it hears only that they are known.
-fn events(known: &Cache<HorizontalPodAutoscaler>, pods: &Cache<Member>) -> BoxStream<'static, Event> {
-    let mut changes = pods.changes();
+fn events(
+    known: &SharedInformer<HorizontalPodAutoscaler>,
+    pods: &SharedInformer<PodSummary>,
+) -> BoxStream<'static, Event> {
+    let mut changes = pods.subscribe();
     let listed = stream::once(async move {
-        while changes.next().await.is_some_and(|seen| !matches!(seen, Seen::All)) {}
+        while changes.next().await.is_some_and(|seen| !matches!(seen, CacheEvent::Resync)) {}
         Event::Pods
     });
-    stream::select(known.changes().map(Event::Autoscaler), listed).boxed()
+    stream::select(known.subscribe().map(Event::Autoscaler), listed).boxed()
 }

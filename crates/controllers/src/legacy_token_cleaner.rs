@@ -1,9 +1,9 @@
-//! Tokens that were once made by themselves, and that nobody has used for a year, no longer hold; those that nobody misses in
-//! another year go (`pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go`).
+//! Legacy token cleaner: marks auto-generated token Secrets as invalid after a year without use, and deletes them
+//! after another year (`pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go`).
 
 use crate::clients::Clients;
 use crate::clock::Clock;
-use crate::worker::{self, Controller, unless_gone};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use futures::stream::{self, StreamExt};
 use jiff::{SignedDuration, Timestamp, civil::Date, tz::TimeZone};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
@@ -15,61 +15,61 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Says since when the use of tokens is noted.
-const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
+/// ConfigMap with the date since which the use of tokens is tracked.
+const TRACKING_CONFIG_MAP: &str = "kube-apiserver-legacy-service-account-token-tracking";
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
-const TYPE: &str = "kubernetes.io/service-account-token";
-/// How long nobody must have used a token (`--legacy-service-account-token-clean-up-period`).
-const PERIOD: SignedDuration = SignedDuration::from_hours(365 * 24);
-/// How often anybody looks.
-const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
+/// Time without use (`--legacy-service-account-token-clean-up-period`).
+const CLEAN_UP_PERIOD: SignedDuration = SignedDuration::from_hours(365 * 24);
+/// Interval of clean-ups.
+const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 const DAY: &str = "%Y-%m-%d";
 
-/// What becomes of a Secret, if its account names it and no Pod does.
+/// Action on a Secret, if its service account references it and no Pod does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Fate {
-    Stays,
-    /// Its token holds no longer, as from this day.
-    Ends(String),
-    Goes,
+enum CleanUp {
+    Keep,
+    /// Mark its token as invalid since this day.
+    MarkInvalid(String),
+    Delete,
 }
 
-fn fate(secret: &Secret, now: Timestamp) -> Fate {
-    let (meta, past) = (&secret.metadata, now.saturating_sub(PERIOD).unwrap_or(now));
+fn clean_up(secret: &Secret, now: Timestamp) -> CleanUp {
+    let (meta, past) = (&secret.metadata, now.saturating_sub(CLEAN_UP_PERIOD).unwrap_or(now));
     let is_old = meta.creation_timestamp.as_ref().is_some_and(|made| made.0 < past);
-    if secret.type_.as_deref() != Some(TYPE) || !is_old || meta.deletion_timestamp.is_some() {
-        return Fate::Stays;
+    if secret.type_.as_deref() != Some(SERVICE_ACCOUNT_TOKEN) || !is_old || meta.deletion_timestamp.is_some() {
+        return CleanUp::Keep;
     }
     let label = |name: &str| meta.labels.as_ref().and_then(|labels| labels.get(name)).map(String::as_str);
     let past = past.strftime(DAY).to_string();
-    // Days are compared as text, like upstream.
+    // Days are compared as text, as upstream.
     if label(LAST_USED).is_some_and(|day| day >= past.as_str()) {
-        return Fate::Stays;
+        return CleanUp::Keep;
     }
     match label(INVALID_SINCE).filter(|day| Date::strptime(DAY, day).is_ok()) {
-        None => Fate::Ends(now.strftime(DAY).to_string()),
-        Some(day) if day >= past.as_str() => Fate::Stays,
-        Some(_) => Fate::Goes,
+        None => CleanUp::MarkInvalid(now.strftime(DAY).to_string()),
+        Some(day) if day >= past.as_str() => CleanUp::Keep,
+        Some(_) => CleanUp::Delete,
     }
 }
 
-/// Whether it has been noted for long enough who uses tokens: since the day after that one.
-fn is_known(since: &str, now: Timestamp) -> bool {
+/// Returns whether the use of tokens has been tracked for the clean-up period, counted from the day after `since`.
+fn is_tracked_long_enough(since: &str, now: Timestamp) -> bool {
     let day = Date::strptime(DAY, since).ok().and_then(|day| day.tomorrow().ok());
     let began = day.and_then(|day| day.to_zoned(TimeZone::UTC).ok());
-    began.is_some_and(|began| now.duration_since(began.timestamp()) >= PERIOD)
+    began.is_some_and(|began| now.duration_since(began.timestamp()) >= CLEAN_UP_PERIOD)
 }
 
-struct Cleaner {
-    /// Lists, as all controllers do.
+struct LegacyTokenCleaner {
+    /// Client for lists.
     shared: Client,
     client: Client,
     clock: Clock,
 }
 
-impl Cleaner {
-    /// Whether the Secret was made for its account: then the account names it.
+impl LegacyTokenCleaner {
+    /// Returns whether the Secret was auto-generated: the service account references it.
     async fn is_automatic(&self, namespace: &str, secret: &Secret) -> Result<bool, kube::Error> {
         let annotation = |name: &str| {
             let annotations = secret.metadata.annotations.as_ref();
@@ -88,31 +88,31 @@ impl Cleaner {
         Ok(fits && account.secrets.iter().flatten().any(|named| named.name == secret.metadata.name))
     }
 
-    /// The specs of a namespace's Pods.
+    /// Returns the specs of a namespace's Pods.
     async fn specs(&self, namespace: &str) -> Result<Vec<Value>, kube::Error> {
         let pods = Api::<Pod>::namespaced(self.shared.clone(), namespace).list(&ListParams::default()).await?;
         Ok(pods.items.into_iter().map(|pod| json!(pod.spec)).collect())
     }
 
-    async fn carry_out(&self, namespace: &str, secret: &Secret, fate: Fate) -> Result<(), kube::Error> {
+    async fn apply(&self, namespace: &str, secret: &Secret, clean_up: CleanUp) -> Result<(), kube::Error> {
         let (meta, api) = (&secret.metadata, Api::<Secret>::namespaced(self.client.clone(), namespace));
         let name = meta.name.as_deref().unwrap_or_default();
-        match fate {
-            Fate::Stays => Ok(()),
-            Fate::Ends(day) => {
+        match clean_up {
+            CleanUp::Keep => Ok(()),
+            CleanUp::MarkInvalid(day) => {
                 let patch = json!({"metadata": {"uid": meta.uid, "labels": {INVALID_SINCE: day}}});
-                unless_gone(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await)
+                ignore_not_found_or_conflict(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await)
             }
-            Fate::Goes => {
+            CleanUp::Delete => {
                 let preconditions = Preconditions { uid: None, resource_version: meta.resource_version.clone() };
                 let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-                unless_gone(api.delete(name, &params).await)
+                ignore_not_found_or_conflict(api.delete(name, &params).await)
             }
         }
     }
 }
 
-impl Controller for Cleaner {
+impl Controller for LegacyTokenCleaner {
     type Event = ();
 
     const NAME: &'static str = "legacy-serviceaccount-token-cleaner";
@@ -122,19 +122,20 @@ impl Controller for Cleaner {
     }
 
     async fn reconcile(&mut self, _: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let (again, now) = (Some(EVERY), self.clock.now());
-        let tracking = Api::<ConfigMap>::namespaced(self.client.clone(), "kube-system").get_opt(TRACKING).await?;
+        let (again, now) = (Some(CLEAN_UP_INTERVAL), self.clock.now());
+        let tracking =
+            Api::<ConfigMap>::namespaced(self.client.clone(), "kube-system").get_opt(TRACKING_CONFIG_MAP).await?;
         let since = tracking.and_then(|map| map.data).and_then(|mut data| data.remove("since")).unwrap_or_default();
-        if !is_known(&since, now) {
+        if !is_tracked_long_enough(&since, now) {
             return Ok(again);
         }
-        let of_type = ListParams::default().fields(&format!("type={TYPE}"));
+        let of_type = ListParams::default().fields(&format!("type={SERVICE_ACCOUNT_TOKEN}"));
         let mut specs: HashMap<String, Vec<Value>> = HashMap::new();
         for secret in Api::<Secret>::all(self.shared.clone()).list(&of_type).await?.items {
-            let fate = fate(&secret, now);
+            let clean_up = clean_up(&secret, now);
             let (namespace, name) = (secret.metadata.namespace.as_deref(), secret.metadata.name.as_deref());
             let (Some(namespace), Some(name)) = (namespace, name) else { continue };
-            if fate == Fate::Stays || !self.is_automatic(namespace, &secret).await? {
+            if clean_up == CleanUp::Keep || !self.is_automatic(namespace, &secret).await? {
                 continue;
             }
             if !specs.contains_key(namespace) {
@@ -142,7 +143,7 @@ impl Controller for Cleaner {
             }
             let is_named = specs.get(namespace).into_iter().flatten().any(|spec| api::mentions::secret(spec, name));
             if !is_named {
-                self.carry_out(namespace, &secret, fate).await?;
+                self.apply(namespace, &secret, clean_up).await?;
             }
         }
         Ok(again)
@@ -150,9 +151,9 @@ impl Controller for Cleaner {
 }
 
 pub(crate) async fn run(clients: Clients, clock: Clock, stop: CancellationToken) {
-    let client = clients.of("legacy-service-account-token-cleaner");
+    let client = clients.for_service_account("legacy-service-account-token-cleaner");
     let first = stream::once(async {}).chain(stream::pending()).boxed();
-    worker::run(Cleaner { shared: clients.shared(), client, clock }, first, stop).await;
+    worker::run(LegacyTokenCleaner { shared: clients.shared(), client, clock }, first, stop).await;
 }
 
 #[cfg(test)]
@@ -160,26 +161,26 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(made: &str, labels: Value, expected: Fate) {
+    fn check(made: &str, labels: Value, expected: CleanUp) {
         let now = "2026-06-15T12:00:00Z".parse().unwrap();
         let metadata = json!({"name": "s", "creationTimestamp": made, "labels": labels});
-        let secret = json!({"metadata": metadata, "type": TYPE});
-        assert_eq!(fate(&serde_json::from_value(secret).unwrap(), now), expected);
+        let secret = json!({"metadata": metadata, "type": SERVICE_ACCOUNT_TOKEN});
+        assert_eq!(clean_up(&serde_json::from_value(secret).unwrap(), now), expected);
     }
 
     #[test]
     fn a_token_that_nobody_uses_ends_and_then_goes() {
-        let (old, ends) = ("2025-06-15T11:59:59Z", || Fate::Ends("2026-06-15".to_owned()));
+        let (old, ends) = ("2025-06-15T11:59:59Z", || CleanUp::MarkInvalid("2026-06-15".to_owned()));
         check(old, json!({}), ends());
-        check("2025-06-15T12:00:00Z", json!({}), Fate::Stays);
-        check(old, json!({LAST_USED: "2025-06-15"}), Fate::Stays);
+        check("2025-06-15T12:00:00Z", json!({}), CleanUp::Keep);
+        check(old, json!({LAST_USED: "2025-06-15"}), CleanUp::Keep);
         check(old, json!({LAST_USED: "2025-06-14"}), ends());
-        check(old, json!({INVALID_SINCE: "2026-06-14"}), Fate::Stays);
-        check(old, json!({INVALID_SINCE: "2025-06-15"}), Fate::Stays);
-        check(old, json!({INVALID_SINCE: "2025-06-14"}), Fate::Goes);
+        check(old, json!({INVALID_SINCE: "2026-06-14"}), CleanUp::Keep);
+        check(old, json!({INVALID_SINCE: "2025-06-15"}), CleanUp::Keep);
+        check(old, json!({INVALID_SINCE: "2025-06-14"}), CleanUp::Delete);
         check(old, json!({INVALID_SINCE: "once"}), ends());
-        // Somebody misses it.
-        check(old, json!({INVALID_SINCE: "2024-01-01", LAST_USED: "2026-06-01"}), Fate::Stays);
+        // The token was used after it was marked.
+        check(old, json!({INVALID_SINCE: "2024-01-01", LAST_USED: "2026-06-01"}), CleanUp::Keep);
     }
 
     #[test]
@@ -188,10 +189,10 @@ mod tests {
         let made = "2020-01-01T00:00:00Z";
         for secret in [
             json!({"metadata": {"creationTimestamp": made}, "type": "Opaque"}),
-            json!({"metadata": {"creationTimestamp": made, "deletionTimestamp": made}, "type": TYPE}),
-            json!({"metadata": {}, "type": TYPE}),
+            json!({"metadata": {"creationTimestamp": made, "deletionTimestamp": made}, "type": SERVICE_ACCOUNT_TOKEN}),
+            json!({"metadata": {}, "type": SERVICE_ACCOUNT_TOKEN}),
         ] {
-            assert_eq!(fate(&serde_json::from_value(secret).unwrap(), now), Fate::Stays);
+            assert_eq!(clean_up(&serde_json::from_value(secret).unwrap(), now), CleanUp::Keep);
         }
     }
 
@@ -203,7 +204,7 @@ mod tests {
             ("", "2026-06-16T00:00:00Z", false),
             ("2025-06", "2026-06-16T00:00:00Z", false),
         ] {
-            assert_eq!(is_known(since, now.parse().unwrap()), expected, "{since} {now}");
+            assert_eq!(is_tracked_long_enough(since, now.parse().unwrap()), expected, "{since} {now}");
         }
     }
 }

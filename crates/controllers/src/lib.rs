@@ -1,96 +1,97 @@
-//! One file per controller, each a small reconciler over the API.
+//! Controllers: one file for each, a small reconciler over the API.
 //!
-//! A controller observes changes and says which of its keys they concern; a key carries no payload, so however many
-//! changes concern it, it is reconciled once, against the newest state ([`worker`]). What fails is tried again with
-//! a back-off. Watches are lists from time to time ([`watch`]), which repairs what an event lost.
+//! A controller maps watch events to the keys that they affect. A key carries no payload: however many events affect
+//! it, it is reconciled once, against the newest state ([`worker`]). A failed reconcile is requeued with a back-off.
+//! Watches relist periodically ([`watch`]), which repairs missed events.
 //!
-//! **Invariant:** nothing runs while nothing happens: a timer exists only for a key that waits for a moment.
+//! **Invariant:** an idle controller does nothing: a timer exists only for a key that is requeued for a later time.
 #![forbid(unsafe_code)]
-// Numbers of clients go into times: an operator that overflows would panic.
+// Client-supplied numbers are used in time arithmetic, which must saturate.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-mod amount;
-mod cache;
+mod backoff;
 mod certificates;
 mod clients;
 mod clock;
-mod cluster_roles;
+mod cluster_role_aggregation;
+mod controller_history;
+mod controller_revisions;
 mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;
 mod endpoints;
 mod ephemeral_volume;
+mod event_recorder;
+mod expectations;
 mod garbage_collector;
-mod going;
-mod history;
 mod horizontal_pod_autoscaler;
-mod in_use;
+mod informer;
+mod int_or_string;
 mod job;
 mod legacy_token_cleaner;
-mod legacy_tokens;
 mod load_balancer;
-mod members;
 mod namespace;
+mod node_condition_taints;
 mod node_lifecycle;
-mod node_taints;
-mod pauses;
+mod pending_deletions;
 mod per_namespace;
 mod persistent_volume;
 mod pod_control;
 mod pod_gc;
-mod recorder;
+mod pod_summary;
+mod protection;
 mod replica_set;
 mod resource_quota;
-mod revisions;
-mod root_ca;
-mod selector_words;
+mod root_ca_cert_publisher;
+mod selector_format;
 mod service_account;
-mod service_cidrs;
+mod service_cidr;
 mod stateful_set;
 mod taint_eviction;
+mod token_controller;
 mod ttl_after_finished;
 mod watch;
 mod worker;
-mod written;
 
 pub use certificates::{Order, Signer};
 pub use clients::Clients;
 pub use clock::Clock;
-pub use legacy_tokens::{Bearer, TokenMaker};
 pub use persistent_volume::{Directories, Provisioner};
+pub use token_controller::{Bearer, TokenMaker};
 
 use api::feature_gates::{FeatureGates, Gate};
-use cache::Cache;
 use futures::{FutureExt, future::BoxFuture};
+use informer::SharedInformer;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::apps::v1::{ControllerRevision, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, ReplicationController, Service};
 use kube::Api;
-use members::Member;
+use pod_summary::PodSummary;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// What can be set.
+/// Options of the controllers.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The certificates, in PEM, that Pods trust the API server by; nothing is published without them.
+    /// CA certificates in PEM by which Pods verify the API server. `None` publishes no `kube-root-ca.crt`.
     pub root_ca_pem: Option<String>,
-    /// Makes the tokens that are kept in Secrets; without one there are none.
+    /// Issues service account tokens for Secrets. `None` disables the token controller.
     pub token_maker: Option<TokenMaker>,
-    /// Signs requests for certificates of Kubernetes' own signers; without one nobody does.
+    /// Signs CertificateSigningRequests of Kubernetes' own signers. `None` disables signing.
     pub signer: Option<Signer>,
-    /// Makes volumes for claims; without one, whoever else their classes name is waited for.
+    /// Provisions volumes for claims. `None` leaves claims to an external provisioner.
     pub provisioner: Option<Provisioner>,
-    /// The addresses of Services of type LoadBalancer; without any, whoever else gives them some is waited for.
+    /// Address pool for Services of type LoadBalancer. `None` leaves them to an external controller.
     pub load_balancer_pool: Option<Ipv4Net>,
-    /// Above this number of ended Pods, the oldest are removed; 0 removes none (`--terminated-pod-gc-threshold`).
+    /// Number of terminated Pods above which the oldest are deleted; 0 deletes none
+    /// (`--terminated-pod-gc-threshold`).
     pub terminated_pod_gc_threshold: usize,
-    /// Which features are on.
+    /// Enabled feature gates.
     pub gates: FeatureGates,
-    /// When CronJobs start Jobs, for how long Pods are ready, and how long nobody has used a token.
+    /// Clock for CronJob schedules, metrics and the expiry of legacy tokens.
     pub clock: Clock,
 }
 
@@ -109,12 +110,13 @@ impl Default for Options {
     }
 }
 
-/// Runs all controllers until they are cancelled; what is on its way then is given up, and done again next time.
+/// Runs all controllers until cancelled. A reconcile that is in progress then is abandoned and repeated after the
+/// next start.
 pub fn run(clients: impl Into<Clients>, options: Options, stop: CancellationToken) -> BoxFuture<'static, ()> {
     boxed(clients.into(), options, stop)
 }
 
-/// A box, and no parameters of type: so all controllers are compiled here, and not once more in each crate that runs them.
+/// Boxes the future. It has no type parameters, so the controllers are compiled in this crate only.
 fn boxed(clients: Clients, options: Options, stop: CancellationToken) -> BoxFuture<'static, ()> {
     run_all(clients, options, stop).boxed()
 }
@@ -123,35 +125,35 @@ async fn run_all(clients: Clients, options: Options, stop: CancellationToken) {
     let mut controllers = JoinSet::new();
     controllers.spawn(service_account::run(clients.clone(), stop.clone()));
     if let Some(maker) = options.token_maker {
-        controllers.spawn(legacy_tokens::run(clients.clone(), maker, options.root_ca_pem.clone(), stop.clone()));
+        controllers.spawn(token_controller::run(clients.clone(), maker, options.root_ca_pem.clone(), stop.clone()));
     }
     if let Some(pem) = options.root_ca_pem {
-        controllers.spawn(root_ca::run(clients.clone(), pem, stop.clone()));
+        controllers.spawn(root_ca_cert_publisher::run(clients.clone(), pem, stop.clone()));
     }
-    let requests = Cache::<CertificateSigningRequest>::new();
+    let requests = SharedInformer::<CertificateSigningRequest>::new();
     if let Some(signer) = options.signer {
-        controllers.spawn(certificates::signing(clients.clone(), signer, requests.clone(), stop.clone()));
+        controllers.spawn(certificates::signer(clients.clone(), signer, requests.clone(), stop.clone()));
     }
-    controllers.spawn(certificates::approving(clients.clone(), requests.clone(), stop.clone()));
+    controllers.spawn(certificates::approver(clients.clone(), requests.clone(), stop.clone()));
     controllers.spawn(certificates::cleaner(clients.clone(), requests.clone(), stop.clone()));
     controllers.spawn(namespace::run(clients.clone(), stop.clone()));
     controllers.spawn(garbage_collector::run(clients.clone(), stop.clone()));
     controllers.spawn(resource_quota::run(clients.clone(), stop.clone()));
-    controllers.spawn(cluster_roles::run(clients.clone(), stop.clone()));
-    let (sets, pods) = (Cache::<ReplicaSet>::new(), Cache::<Member>::new());
+    controllers.spawn(cluster_role_aggregation::run(clients.clone(), stop.clone()));
+    let (sets, pods) = (SharedInformer::<ReplicaSet>::new(), SharedInformer::<PodSummary>::new());
     controllers.spawn(replica_set::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
-    let replicated = Cache::<ReplicationController>::new();
+    let replicated = SharedInformer::<ReplicationController>::new();
     controllers.spawn(replica_set::run(clients.clone(), replicated.clone(), pods.clone(), stop.clone()));
     controllers.spawn(deployment::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
-    let revisions = Cache::<ControllerRevision>::new();
+    let revisions = SharedInformer::<ControllerRevision>::new();
     controllers.spawn(daemon_set::run(clients.clone(), revisions.clone(), pods.clone(), stop.clone()));
     let several = options.gates.enabled(Gate::MaxUnavailableStatefulSet);
     controllers.spawn(stateful_set::run(clients.clone(), revisions.clone(), pods.clone(), several, stop.clone()));
-    let jobs = Cache::<Job>::new();
+    let jobs = SharedInformer::<Job>::new();
     controllers.spawn(job::run(clients.clone(), jobs.clone(), pods.clone(), stop.clone()));
     controllers.spawn(ttl_after_finished::run(clients.clone(), jobs.clone(), stop.clone()));
     controllers.spawn(cron_job::run(clients.clone(), jobs.clone(), options.clock.clone(), stop.clone()));
-    let services = Cache::<Service>::new();
+    let services = SharedInformer::<Service>::new();
     controllers.spawn(endpoints::run(clients.clone(), services.clone(), pods.clone(), stop.clone()));
     if let Some(pool) = options.load_balancer_pool {
         controllers.spawn(load_balancer::run(clients.clone(), services.clone(), pool, stop.clone()));
@@ -161,29 +163,29 @@ async fn run_all(clients: Clients, options: Options, stop: CancellationToken) {
     controllers.spawn(horizontal_pod_autoscaler::run(clients.clone(), pods.clone(), gates, clock, stop.clone()));
     let threshold = options.terminated_pod_gc_threshold;
     controllers.spawn(pod_gc::run(clients.clone(), pods.clone(), threshold, stop.clone()));
-    controllers.spawn(in_use::claims(clients.clone(), pods.clone(), stop.clone()));
-    controllers.spawn(in_use::volumes(clients.clone(), stop.clone()));
-    controllers.spawn(in_use::classes(clients.clone(), stop.clone()));
-    let claimed = Cache::<PersistentVolumeClaim>::new();
+    controllers.spawn(protection::pvc_protection(clients.clone(), pods.clone(), stop.clone()));
+    controllers.spawn(protection::pv_protection(clients.clone(), stop.clone()));
+    controllers.spawn(protection::vac_protection(clients.clone(), stop.clone()));
+    let claimed = SharedInformer::<PersistentVolumeClaim>::new();
     let (made, all) = (options.provisioner, claimed.clone());
     controllers.spawn(persistent_volume::run(clients.clone(), pods.clone(), all, made, stop.clone()));
     controllers.spawn(ephemeral_volume::run(clients.clone(), pods.clone(), claimed.clone(), stop.clone()));
-    controllers.spawn(service_cidrs::run(clients.clone(), stop.clone()));
+    controllers.spawn(service_cidr::run(clients.clone(), stop.clone()));
     controllers.spawn(legacy_token_cleaner::run(clients.clone(), options.clock, stop.clone()));
     controllers.spawn(taint_eviction::run(clients.clone(), pods.clone(), stop.clone()));
-    // Whoever listens has begun to.
-    controllers.spawn(requests.follow(Api::all(clients.shared()), |request| request, stop.clone()));
-    controllers.spawn(revisions.follow(Api::all(clients.shared()), |revision| revision, stop.clone()));
-    controllers.spawn(jobs.follow(Api::all(clients.shared()), |job| job, stop.clone()));
-    controllers.spawn(replicated.follow(Api::all(clients.shared()), |set| set, stop.clone()));
-    controllers.spawn(claimed.follow(Api::all(clients.shared()), |claim| claim, stop.clone()));
-    controllers.spawn(services.follow(Api::all(clients.shared()), |service| service, stop.clone()));
-    controllers.spawn(sets.follow(Api::all(clients.shared()), |set| set, stop.clone()));
-    controllers.spawn(pods.follow(Api::all(clients.shared()), Member::of, stop.clone()));
+    // Start the informers after all controllers have subscribed.
+    controllers.spawn(requests.run(Api::all(clients.shared()), |request| request, stop.clone()));
+    controllers.spawn(revisions.run(Api::all(clients.shared()), |revision| revision, stop.clone()));
+    controllers.spawn(jobs.run(Api::all(clients.shared()), |job| job, stop.clone()));
+    controllers.spawn(replicated.run(Api::all(clients.shared()), |set| set, stop.clone()));
+    controllers.spawn(claimed.run(Api::all(clients.shared()), |claim| claim, stop.clone()));
+    controllers.spawn(services.run(Api::all(clients.shared()), |service| service, stop.clone()));
+    controllers.spawn(sets.run(Api::all(clients.shared()), |set| set, stop.clone()));
+    controllers.spawn(pods.run(Api::all(clients.shared()), PodSummary::from_pod, stop.clone()));
     controllers.spawn(node_lifecycle::run(clients, stop));
     while let Some(ended) = controllers.join_next().await {
         if let Err(e) = ended {
-            tracing::error!("a controller ended: {e}");
+            tracing::error!(error = %e, "controller task failed");
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Services of type LoadBalancer get an address of a pool of the node's, where there is no cloud that has load balancers
-//! (`k8s.io/cloud-provider/controllers/service`). The node's rules lead its packets to the Service's endpoints.
+//! Load balancer controller: assigns addresses of a node-local pool to Services of type LoadBalancer, without a cloud
+//! provider (`k8s.io/cloud-provider/controllers/service`). The node's Service rules forward their packets.
 //!
-//! Whoever else gives addresses (MetalLB, say) is not disturbed: a Service that has one keeps it, and one with a
-//! `loadBalancerClass` is another's.
+//! Other controllers, such as MetalLB, are not disturbed: existing addresses are kept, and Services with a
+//! `loadBalancerClass` are ignored.
 
-use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
-use crate::pod_control::said;
-use crate::recorder::Recorder;
-use crate::worker::{self, Controller, unless_gone};
+use crate::event_recorder::EventRecorder;
+use crate::informer::{CacheEvent, SharedInformer, key};
+use crate::pod_control::error_message;
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use futures::stream::StreamExt;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
@@ -20,144 +20,145 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-struct LoadBalancers {
+struct LoadBalancerController {
     client: Client,
-    recorder: Recorder,
+    recorder: EventRecorder,
     pool: Ipv4Net,
-    services: Cache<Service>,
-    /// What was given, whether the watch has shown it or not.
-    given: HashMap<String, Ipv4Addr>,
+    services: SharedInformer<Service>,
+    /// Assigned addresses, whether or not the informer has observed them.
+    assigned: HashMap<String, Ipv4Addr>,
 }
 
-/// Whether a Service wants an address from here.
-fn wants(service: &Service) -> bool {
+/// Returns whether the Service needs an address of this controller.
+fn needs_address(service: &Service) -> bool {
     let spec = service.spec.as_ref();
     service.metadata.deletion_timestamp.is_none()
         && spec.is_some_and(|s| s.type_.as_deref() == Some("LoadBalancer") && s.load_balancer_class.is_none())
 }
 
-/// What a Service has, by its status: addresses and names.
-fn has(service: &Service) -> &[LoadBalancerIngress] {
+/// Returns the ingress points of the status.
+fn ingress(service: &Service) -> &[LoadBalancerIngress] {
     let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     status.and_then(|balancer| balancer.ingress.as_deref()).unwrap_or_default()
 }
 
-/// Its IPv4 addresses.
+/// Returns the IPv4 addresses of the status.
 fn addresses(service: &Service) -> impl Iterator<Item = Ipv4Addr> {
-    has(service).iter().filter_map(|ingress| ingress.ip.as_ref()?.parse().ok())
+    ingress(service).iter().filter_map(|ingress| ingress.ip.as_ref()?.parse().ok())
 }
 
-/// The address that it asks for.
-fn asked(service: &Service) -> Option<&str> {
+/// Returns `spec.loadBalancerIP`.
+fn requested_ip(service: &Service) -> Option<&str> {
     service.spec.as_ref()?.load_balancer_ip.as_deref().filter(|ip| !ip.is_empty())
 }
 
-/// Which address of a pool a Service is to get; nothing if it has what it may have.
-fn choose(service: &Service, pool: Ipv4Net, taken: &BTreeSet<Ipv4Addr>) -> Result<Option<Ipv4Addr>, String> {
+/// Chooses an address of the pool; `None` if the Service needs no new one.
+fn allocate(service: &Service, pool: Ipv4Net, taken: &BTreeSet<Ipv4Addr>) -> Result<Option<Ipv4Addr>, String> {
     let own = addresses(service).find(|ip| pool.contains(ip));
-    let others = own.is_none() && !has(service).is_empty();
-    let Some(asked) = asked(service) else {
+    let others = own.is_none() && !ingress(service).is_empty();
+    let Some(requested) = requested_ip(service) else {
         if own.is_some() || others {
             return Ok(None);
         }
         let free = pool.hosts().find(|ip| !taken.contains(ip));
         return free.map(Some).ok_or_else(|| format!("all addresses of {pool} are taken"));
     };
-    match asked.parse::<Ipv4Addr>() {
+    match requested.parse::<Ipv4Addr>() {
         Ok(ip) if own == Some(ip) || others => Ok(None),
         Ok(ip) if !pool.contains(&ip) => Err(format!("the address {ip} is not one of {pool}")),
         Ok(ip) if taken.contains(&ip) => Err(format!("the address {ip} is taken")),
         Ok(ip) => Ok(Some(ip)),
-        Err(_) => Err(format!("{asked:?} is not an IPv4 address")),
+        Err(_) => Err(format!("{requested:?} is not an IPv4 address")),
     }
 }
 
-impl LoadBalancers {
-    /// What the other Services have, or were given.
-    fn taken(&self, but: &str) -> BTreeSet<Ipv4Addr> {
-        let given = self.given.iter().filter(|(key, _)| *key != but).map(|(_, ip)| *ip);
+impl LoadBalancerController {
+    /// Returns the addresses of other Services.
+    fn allocated(&self, but: &str) -> BTreeSet<Ipv4Addr> {
+        let assigned = self.assigned.iter().filter(|(key, _)| *key != but).map(|(_, ip)| *ip);
         let all = self.services.all();
         let shown = all.iter().filter(|service| key(service.as_ref()) != but).flat_map(|s| addresses(s));
-        given.chain(shown).collect()
+        assigned.chain(shown).collect()
     }
 
-    /// Those that wait for an address.
-    fn waiting(&self) -> Vec<String> {
+    /// Returns the keys of Services without an address.
+    fn pending(&self) -> Vec<String> {
         let all = self.services.all().into_iter();
-        all.filter(|s| wants(s) && addresses(s).next().is_none()).map(|s| key(s.as_ref())).collect()
+        all.filter(|s| needs_address(s) && addresses(s).next().is_none()).map(|s| key(s.as_ref())).collect()
     }
 
-    async fn give(&self, service: &Service, ip: Ipv4Addr) -> Result<(), kube::Error> {
+    async fn assign(&self, service: &Service, ip: Ipv4Addr) -> Result<(), kube::Error> {
         let about = service.object_ref(&());
-        self.recorder.tell(&about, false, "EnsuringLoadBalancer", "Ensuring load balancer").await;
+        self.recorder.record(&about, false, "EnsuringLoadBalancer", "Ensuring load balancer").await;
         let mut new = service.clone();
         let ingress = LoadBalancerIngress { ip: Some(ip.to_string()), ..LoadBalancerIngress::default() };
         new.status.get_or_insert_default().load_balancer = Some(LoadBalancerStatus { ingress: Some(vec![ingress]) });
         let api: Api<Service> = Api::namespaced(self.client.clone(), &service.namespace().unwrap_or_default());
         api.replace_status(&service.name_any(), &PostParams::default(), &new).await?;
-        self.recorder.tell(&about, false, "EnsuredLoadBalancer", "Ensured load balancer").await;
+        self.recorder.record(&about, false, "EnsuredLoadBalancer", "Ensured load balancer").await;
         Ok(())
     }
 
-    async fn tell_failure(&self, service: &Service, why: &str) {
+    async fn record_failure(&self, service: &Service, why: &str) {
         let message = format!("Error syncing load balancer: failed to ensure load balancer: {why}");
-        self.recorder.tell(&service.object_ref(&()), true, "SyncLoadBalancerFailed", &message).await;
+        self.recorder.record(&service.object_ref(&()), true, "SyncLoadBalancerFailed", &message).await;
     }
 }
 
-impl Controller for LoadBalancers {
-    type Event = Seen<Service>;
+impl Controller for LoadBalancerController {
+    type Event = CacheEvent<Service>;
 
     const NAME: &'static str = "service-lb-controller";
 
-    fn observe(&mut self, event: Seen<Service>, _now: Instant) -> Vec<String> {
-        let Seen::One { before, after } = event else { return self.waiting() };
+    fn observe(&mut self, event: CacheEvent<Service>, _now: Instant) -> Vec<String> {
+        let CacheEvent::Changed { before, after } = event else { return self.pending() };
         let had = before.as_ref().is_some_and(|service| addresses(service).next().is_some());
         let has = after.as_ref().is_some_and(|service| addresses(service).next().is_some());
-        let own = before.iter().chain(&after).last().filter(|s| wants(s) || had).map(|s| key(s.as_ref()));
-        if let Some(own) = own.as_ref().filter(|_| !after.as_ref().is_some_and(|service| wants(service))) {
-            self.given.remove(own);
+        let own = before.iter().chain(&after).last().filter(|s| needs_address(s) || had).map(|s| key(s.as_ref()));
+        if let Some(own) = own.as_ref().filter(|_| !after.as_ref().is_some_and(|service| needs_address(service))) {
+            self.assigned.remove(own);
         }
-        // What one gives back another may wait for.
-        let others = if had && !has { self.waiting() } else { vec![] };
+        // A released address can be assigned to a pending Service.
+        let others = if had && !has { self.pending() } else { vec![] };
         own.into_iter().chain(others).collect()
     }
 
     async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(service) = self.services.at(key).filter(|s| self.services.listed() && wants(s)) else {
+        let Some(service) = self.services.get_by_key(key).filter(|s| self.services.has_synced() && needs_address(s))
+        else {
             return Ok(None);
         };
-        match choose(&service, self.pool, &self.taken(key)) {
+        match allocate(&service, self.pool, &self.allocated(key)) {
             Ok(Some(ip)) => {
-                // Before it is written: it may be there though the answer is lost.
-                self.given.insert(key.to_owned(), ip);
-                if let Err(e) = unless_gone(self.give(&service, ip).await) {
-                    self.tell_failure(&service, &said(&e)).await;
+                // Record before the write, which may succeed although its answer is lost.
+                self.assigned.insert(key.to_owned(), ip);
+                if let Err(e) = ignore_not_found_or_conflict(self.assign(&service, ip).await) {
+                    self.record_failure(&service, &error_message(&e)).await;
                     return Err(e);
                 }
             }
-            // What somebody has written there counts.
+            // The address in the status wins.
             Ok(None) => match addresses(&service).find(|ip| self.pool.contains(ip)) {
-                Some(ip) => drop(self.given.insert(key.to_owned(), ip)),
-                None => drop(self.given.remove(key)),
+                Some(ip) => drop(self.assigned.insert(key.to_owned(), ip)),
+                None => drop(self.assigned.remove(key)),
             },
-            Err(why) => self.tell_failure(&service, &why).await,
+            Err(why) => self.record_failure(&service, &why).await,
         }
         Ok(None)
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informer when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
-    services: Cache<Service>,
+    services: SharedInformer<Service>,
     pool: Ipv4Net,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let events = services.changes().boxed();
-    let client = clients.of("service-controller");
-    let recorder = Recorder::new(client.clone(), "service-controller");
-    worker::run(LoadBalancers { client, recorder, pool, services, given: HashMap::new() }, events, stop)
+    let events = services.subscribe().boxed();
+    let client = clients.for_service_account("service-controller");
+    let recorder = EventRecorder::new(client.clone(), "service-controller");
+    worker::run(LoadBalancerController { client, recorder, pool, services, assigned: HashMap::new() }, events, stop)
 }
 
 #[cfg(test)]
@@ -177,7 +178,7 @@ mod tests {
     fn a_service_gets_the_first_free_address_or_the_one_that_it_asks_for() {
         let check = |asked: &str, has: Value, taken: &[&str], expected: Result<Option<&str>, &str>| {
             let taken = taken.iter().map(|ip| ip.parse().unwrap()).collect();
-            let chosen = choose(&service(asked, &has), "10.9.8.0/30".parse().unwrap(), &taken);
+            let chosen = allocate(&service(asked, &has), "10.9.8.0/30".parse().unwrap(), &taken);
             let expected = expected.map(|ip| ip.map(|ip| ip.parse().unwrap())).map_err(str::to_owned);
             assert_eq!(chosen, expected, "{asked:?}, has {has}, {taken:?} taken");
         };
@@ -191,7 +192,7 @@ mod tests {
         check("10.9.8.2", json!([]), &["10.9.8.2"], Err("the address 10.9.8.2 is taken"));
         check("10.9.9.2", json!([]), &[], Err("the address 10.9.9.2 is not one of 10.9.8.0/30"));
         check("fd00::1", json!([]), &[], Err("\"fd00::1\" is not an IPv4 address"));
-        // What somebody else has given stays.
+        // An address of another controller is kept.
         check("", json!([{"ip": "192.0.2.9"}]), &[], Ok(None));
         check("", json!([{"hostname": "balancer.example.com"}]), &[], Ok(None));
         check("192.0.2.9", json!([{"ip": "192.0.2.9"}]), &[], Ok(None));
@@ -201,7 +202,7 @@ mod tests {
     fn only_load_balancers_of_no_class_that_are_not_deleted_want_an_address() {
         let check = |metadata: Value, spec: Value, expected: bool| {
             let object = json!({"metadata": metadata, "spec": spec});
-            assert_eq!(wants(&serde_json::from_value(object.clone()).unwrap()), expected, "{object}");
+            assert_eq!(needs_address(&serde_json::from_value(object.clone()).unwrap()), expected, "{object}");
         };
         let balanced = json!({"type": "LoadBalancer"});
         check(json!({}), balanced.clone(), true);

@@ -1,12 +1,12 @@
-//! A namespace that is deleted takes its content along: Pods first, then everything else, then its finalizer
+//! Namespace controller: deletes the content of terminating namespaces, Pods first, then removes the finalizer
 //! (`pkg/controller/namespace/deletion`, with the order of KEP-5080).
 
-mod discovered;
+mod discovery_cache;
 
 use crate::clients::Clients;
-use crate::watch::{Change, key, watch};
+use crate::watch::{WatchEvent, key, watch};
 use crate::worker::{self, Controller, is_code};
-use discovered::Discovered;
+use discovery_cache::DiscoveryCache;
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition};
@@ -22,41 +22,42 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The finalizer of ours.
+/// The finalizer in `spec.finalizers`.
 const FINALIZER: &str = "kubernetes";
 
-/// No single event says that content of any kind is gone. While a namespace goes, and only then, it is looked at.
-const FIRST_LOOK: Duration = Duration::from_millis(50);
-const LAST_LOOK: Duration = Duration::from_secs(2);
+/// Poll interval while a namespace terminates: no single event tells that its content is gone.
+const BASE_POLL_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What goes quickly is not reported.
-const QUIET_LOOKS: u32 = 3;
+/// Number of polls before remaining content is reported.
+const UNREPORTED_POLLS: u32 = 3;
 
-/// How many namespaces are looked at at once (upstream's `--concurrent-namespace-syncs`, of which there are ten): one with
-/// much in it, or one whose content nobody can delete, does not keep all others. Each worker has a watch of its own.
+/// Number of namespaces that are synced concurrently (upstream's `--concurrent-namespace-syncs`, 10 by default). A
+/// namespace with much content, or content that cannot be deleted, must not block all others. Each worker has its own
+/// watch.
 const WORKERS: u64 = 4;
 
-struct Namespaces {
+struct NamespaceController {
     client: Client,
-    discovered: Arc<Discovered>,
-    /// Which of the [`WORKERS`] this is.
+    discovery_cache: Arc<DiscoveryCache>,
+    /// Number of this worker, below [`WORKERS`].
     worker: u64,
     terminating: HashMap<String, Terminating>,
 }
 
 struct Terminating {
     namespace: Namespace,
-    looks: u32,
+    polls: u32,
 }
 
-impl Controller for Namespaces {
-    type Event = Change<Namespace>;
+impl Controller for NamespaceController {
+    type Event = WatchEvent<Namespace>;
 
     const NAME: &'static str = "namespace";
 
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
         match event {
-            Change::Set(namespace) => {
+            WatchEvent::Applied(namespace) => {
                 let name = key(&namespace.metadata);
                 if worker_of(&name) != self.worker {
                     return vec![];
@@ -65,15 +66,15 @@ impl Controller for Namespaces {
                     self.terminating.remove(&name);
                     return vec![];
                 }
-                let looks = self.terminating.get(&name).map_or(0, |t| t.looks);
-                self.terminating.insert(name.clone(), Terminating { namespace: *namespace, looks });
+                let polls = self.terminating.get(&name).map_or(0, |t| t.polls);
+                self.terminating.insert(name.clone(), Terminating { namespace: *namespace, polls });
                 vec![name]
             }
-            Change::Gone(namespace) => {
+            WatchEvent::Deleted(namespace) => {
                 self.terminating.remove(&key(&namespace.metadata));
                 vec![]
             }
-            Change::Listed(names) => {
+            WatchEvent::Listed(names) => {
                 self.terminating.retain(|name, _| names.contains(name));
                 vec![]
             }
@@ -84,14 +85,14 @@ impl Controller for Namespaces {
         let Some(terminating) = self.terminating.get_mut(name) else {
             return Ok(None);
         };
-        let content = self.discovered.content().await?;
+        let content = self.discovery_cache.kinds().await?;
         let mut remaining = delete_content(&self.client, name, &content.kinds).await?;
         remaining.unknown.extend(content.unknown.iter().cloned());
-        if !remaining.is_nothing() {
-            let pause = (FIRST_LOOK * 2_u32.pow(terminating.looks.min(6))).min(LAST_LOOK);
-            terminating.looks += 1;
-            if terminating.looks > QUIET_LOOKS || remaining.is_hindered() {
-                report(&self.client, &terminating.namespace, &remaining).await?;
+        if !remaining.is_empty() {
+            let pause = (BASE_POLL_INTERVAL * 2_u32.pow(terminating.polls.min(6))).min(MAX_POLL_INTERVAL);
+            terminating.polls += 1;
+            if terminating.polls > UNREPORTED_POLLS || remaining.is_blocked() {
+                update_conditions(&self.client, &terminating.namespace, &remaining).await?;
             }
             return Ok(Some(pause));
         }
@@ -102,7 +103,7 @@ impl Controller for Namespaces {
         let api: Api<Namespace> = Api::all(self.client.clone());
         match api.replace_subresource("finalize", name, &PostParams::default(), &namespace).await {
             Ok(_) => Ok(None),
-            // It is gone, or newer than what is known: the watch tells.
+            // The namespace is deleted or has changed: the watch enqueues it again.
             Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(None),
             Err(e) => Err(e),
         }
@@ -120,24 +121,24 @@ fn has_finalizer(namespace: &Namespace) -> bool {
     finalizers.is_some_and(|f| f.iter().any(|f| f == FINALIZER))
 }
 
-/// What is still there, counted: by resource, and by finalizer.
+/// Number of remaining objects by resource, and by finalizer.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Remaining {
     resources: BTreeMap<String, usize>,
     finalizers: BTreeMap<String, usize>,
-    /// Why content could not be deleted.
+    /// Errors of failed deletions.
     failures: BTreeSet<String>,
-    /// Versions of groups of which nobody knows whether something is left.
+    /// API versions whose discovery failed, so that their content is unknown.
     unknown: Vec<String>,
 }
 
 impl Remaining {
-    fn is_nothing(&self) -> bool {
-        self.resources.is_empty() && !self.is_hindered()
+    fn is_empty(&self) -> bool {
+        self.resources.is_empty() && !self.is_blocked()
     }
 
-    /// Whether there is more to it than to wait.
-    fn is_hindered(&self) -> bool {
+    /// Returns whether deletion or discovery failed.
+    fn is_blocked(&self) -> bool {
         !self.failures.is_empty() || !self.unknown.is_empty()
     }
 
@@ -151,7 +152,7 @@ impl Remaining {
         }
     }
 
-    /// Upstream's conditions and words (`namespace/deletion/status_condition_utils.go`).
+    /// Returns upstream's conditions (`namespace/deletion/status_condition_utils.go`).
     fn conditions(&self) -> [(&'static str, &'static str, &'static str, String); 5] {
         let list = |counts: &BTreeMap<String, usize>, verb: &str| {
             let counts: Vec<_> =
@@ -204,8 +205,8 @@ impl Remaining {
     }
 }
 
-/// Says in the namespace's status what it waits for, if it does not say so already.
-async fn report(client: &Client, namespace: &Namespace, remaining: &Remaining) -> Result<(), kube::Error> {
+/// Writes the conditions that have changed.
+async fn update_conditions(client: &Client, namespace: &Namespace, remaining: &Remaining) -> Result<(), kube::Error> {
     let known: Vec<&NamespaceCondition> = namespace.status.iter().flat_map(|s| s.conditions.iter().flatten()).collect();
     let now = Time(Timestamp::now());
     let changed: Vec<NamespaceCondition> = remaining
@@ -226,21 +227,22 @@ async fn report(client: &Client, namespace: &Namespace, remaining: &Remaining) -
         return Ok(());
     }
     let api: Api<Namespace> = Api::all(client.clone());
-    let mut told = namespace.clone();
-    let conditions = told.status.get_or_insert_default().conditions.get_or_insert_default();
+    let mut updated = namespace.clone();
+    let conditions = updated.status.get_or_insert_default().conditions.get_or_insert_default();
     conditions.retain(|known| changed.iter().all(|new| new.type_ != known.type_));
     conditions.extend(changed);
-    match api.replace_status(&key(&namespace.metadata), &PostParams::default(), &told).await {
+    match api.replace_status(&key(&namespace.metadata), &PostParams::default(), &updated).await {
         Err(e) if !is_code(&e, 404) && !is_code(&e, 409) => Err(e),
         _ => Ok(()),
     }
 }
 
-/// Deletes what is there; returns what is left. Nothing else is touched before the last Pod is gone: a Pod that
-/// shuts down may need its configuration.
+/// Deletes the content and returns what remains. Other kinds are deleted after the last Pod is gone, because
+/// terminating Pods may need their configuration.
 ///
 /// # Errors
-/// When the API does not answer. What it refuses is told with what is left, and keeps nothing else from going.
+///
+/// If the API does not answer. Rejected deletions are part of the result and do not stop others.
 async fn delete_content(client: &Client, namespace: &str, kinds: &[ApiResource]) -> Result<Remaining, kube::Error> {
     let is_pod = |r: &&ApiResource| r.group.is_empty() && r.plural == "pods";
     let (pods, others): (Vec<_>, Vec<_>) = kinds.iter().partition(is_pod);
@@ -253,14 +255,14 @@ async fn delete_content(client: &Client, namespace: &str, kinds: &[ApiResource])
                 Err(error) => return Err(error),
             }
         }
-        if !remaining.is_nothing() {
+        if !remaining.is_empty() {
             break;
         }
     }
     Ok(remaining)
 }
 
-/// Deletes all objects of a kind; returns (some of) those that are left.
+/// Deletes all objects of a kind; returns some of those that remain.
 async fn delete_all(
     client: &Client,
     namespace: &str,
@@ -270,7 +272,7 @@ async fn delete_all(
     let some = ListParams::default().limit(500);
     let left = match api.list(&some).await {
         Ok(list) => list,
-        // Discovery still shows what is not served any more.
+        // Discovery still lists a resource that is no longer served.
         Err(e) if is_code(&e, 404) || is_code(&e, 405) => return Ok(vec![]),
         Err(e) => return Err(e),
     };
@@ -287,12 +289,12 @@ async fn delete_all(
 }
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
-    let client = clients.of("namespace-controller");
-    let discovered = Arc::new(Discovered::new(client.clone()));
+    let client = clients.for_service_account("namespace-controller");
+    let discovery_cache = Arc::new(DiscoveryCache::new(client.clone()));
     let workers = (0..WORKERS).map(|worker| {
         let events = watch(Api::all(clients.shared()), Config::default());
-        let (client, discovered) = (client.clone(), Arc::clone(&discovered));
-        let namespaces = Namespaces { client, discovered, worker, terminating: HashMap::new() };
+        let (client, discovery_cache) = (client.clone(), Arc::clone(&discovery_cache));
+        let namespaces = NamespaceController { client, discovery_cache, worker, terminating: HashMap::new() };
         worker::run(namespaces, events, stop.clone())
     });
     join_all(workers).await;

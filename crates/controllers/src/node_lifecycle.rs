@@ -1,13 +1,13 @@
-//! Notices nodes that are silent, and keeps their taints in step with their conditions
-//! (`pkg/controller/nodelifecycle`). What these taints do to Pods is `taint_eviction`'s.
+//! Node lifecycle controller: monitors heartbeats of nodes, and keeps their taints in line with their conditions
+//! (`pkg/controller/nodelifecycle`). `taint_eviction` evicts Pods by these taints.
 //!
-//! A heartbeat is a change of the node's Lease or of its `Ready` condition, at the moment when it is seen: clocks of
-//! different machines are never compared.
+//! A heartbeat is a change of the node's Lease or `Ready` condition, timed when it is observed: clocks of different
+//! machines are never compared.
 
 use crate::clients::Clients;
-use crate::node_taints::{condition, wanted};
-use crate::recorder::Recorder;
-use crate::watch::{Change, key, watch};
+use crate::event_recorder::EventRecorder;
+use crate::node_condition_taints::{condition, desired_taints};
+use crate::watch::{WatchEvent, key, watch};
 use crate::worker::{self, Controller, is_code};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
@@ -23,56 +23,58 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long a node may be silent (`--node-monitor-grace-period`).
-const GRACE: Duration = Duration::from_secs(50);
-/// How long a node that never posted a status may be silent (`--node-startup-grace-period`).
-const STARTUP_GRACE: Duration = Duration::from_secs(60);
+/// Time without heartbeat after which a node is unknown (`--node-monitor-grace-period`).
+const NODE_MONITOR_GRACE_PERIOD: Duration = Duration::from_secs(50);
+/// The same for a node that has never posted a status (`--node-startup-grace-period`).
+const NODE_STARTUP_GRACE_PERIOD: Duration = Duration::from_secs(60);
 
-/// Where nodes keep their Leases.
-const LEASES: &str = "kube-node-lease";
+/// Namespace of node Leases.
+const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// What a silent node's status says nothing true about any more.
+/// Conditions that become unknown without heartbeats.
 const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// Labels that have an older name, and that.
-const OLD_LABELS: [(&str, &str); 2] =
+/// Labels and their deprecated names.
+const DEPRECATED_LABELS: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 
 struct NodeLifecycle {
     client: Client,
-    recorder: Recorder,
+    recorder: EventRecorder,
     nodes: HashMap<String, Node>,
-    /// The uids of nodes of which it was told that they came.
+    /// UIDs of the nodes for which `RegisteredNode` was recorded.
     registered: HashMap<String, String>,
-    beats: HashMap<String, Beat>,
+    heartbeats: HashMap<String, Heartbeat>,
 }
 
-/// The last sign of life.
+/// The last heartbeat.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Beat {
+struct Heartbeat {
     at: Option<Instant>,
     lease: Option<Timestamp>,
     ready: Option<Timestamp>,
 }
 
 enum Event {
-    Node(Change<Node>),
-    Lease(Change<Lease>),
+    Node(WatchEvent<Node>),
+    Lease(WatchEvent<Lease>),
 }
 
 impl NodeLifecycle {
-    fn on_node(&mut self, change: Change<Node>, now: Instant) -> Vec<String> {
+    fn on_node(&mut self, change: WatchEvent<Node>, now: Instant) -> Vec<String> {
         match change {
-            Change::Set(mut node) => {
+            WatchEvent::Applied(mut node) => {
                 let name = key(&node.metadata);
-                let heartbeat = ready(&node).and_then(|c| c.last_heartbeat_time.as_ref()).map(|t| t.0);
-                let beat = self.beats.entry(name.clone()).or_default();
-                // The mark that this controller made is no sign of life.
-                if beat.at.is_none() || (beat.ready != heartbeat && condition(&node, "Ready") != Some("Unknown")) {
-                    beat.at = Some(now);
-                    beat.ready = heartbeat;
+                let ready_heartbeat = ready(&node).and_then(|c| c.last_heartbeat_time.as_ref()).map(|t| t.0);
+                let heartbeat = self.heartbeats.entry(name.clone()).or_default();
+                // The `Unknown` status that this controller wrote is no heartbeat.
+                if heartbeat.at.is_none()
+                    || (heartbeat.ready != ready_heartbeat && condition(&node, "Ready") != Some("Unknown"))
+                {
+                    heartbeat.at = Some(now);
+                    heartbeat.ready = ready_heartbeat;
                 }
-                // The longest list of a node's status decides nothing here.
+                // The list of images is large and not used here.
                 if let Some(status) = node.status.as_mut() {
                     status.images = None;
                 }
@@ -80,60 +82,60 @@ impl NodeLifecycle {
                 self.nodes.insert(name.clone(), *node);
                 vec![name]
             }
-            Change::Gone(node) => {
+            WatchEvent::Deleted(node) => {
                 let name = key(&node.metadata);
                 self.nodes.remove(&name);
-                self.beats.remove(&name);
+                self.heartbeats.remove(&name);
                 vec![name]
             }
-            Change::Listed(names) => {
+            WatchEvent::Listed(names) => {
                 let gone = self.nodes.keys().filter(|name| !names.contains(*name)).cloned().collect();
                 self.nodes.retain(|name, _| names.contains(name));
-                self.beats.retain(|name, _| names.contains(name));
+                self.heartbeats.retain(|name, _| names.contains(name));
                 gone
             }
         }
     }
 
-    /// Whether some node is ready: where none is, the network is at fault, or the cluster is this one node
-    /// (upstream's master disruption mode).
+    /// Returns whether any node is ready. If none is, the network is at fault, or this is the only node (upstream's
+    /// master disruption mode).
     fn any_is_ready(&self) -> bool {
         self.nodes.values().any(|node| condition(node, "Ready") == Some("True"))
     }
 
-    /// A Lease activates nothing: whoever waits for silence looks at the last beat when his time comes.
-    fn on_lease(&mut self, change: Change<Lease>, now: Instant) {
-        let Change::Set(lease) = change else {
+    /// Records the heartbeat. It enqueues no key: the node is requeued for the end of its grace period.
+    fn on_lease(&mut self, change: WatchEvent<Lease>, now: Instant) {
+        let WatchEvent::Applied(lease) = change else {
             return;
         };
         let renewed = lease.spec.and_then(|s| s.renew_time).map(|t| t.0);
         let Some(name) = lease.metadata.name else {
             return;
         };
-        if let Some(beat) = self.beats.get_mut(&name)
-            && beat.lease != renewed
+        if let Some(heartbeat) = self.heartbeats.get_mut(&name)
+            && heartbeat.lease != renewed
         {
-            beat.lease = renewed;
-            beat.at = Some(now);
+            heartbeat.lease = renewed;
+            heartbeat.at = Some(now);
         }
     }
 
-    async fn mark_silent(&self, node: &Node) -> Result<(), kube::Error> {
+    async fn mark_node_unknown(&self, node: &Node) -> Result<(), kube::Error> {
         let name = key(&node.metadata);
-        tracing::warn!(node = name, "is silent for {} s", GRACE.as_secs());
+        tracing::warn!(node = name, grace = ?NODE_MONITOR_GRACE_PERIOD, "no heartbeat within the grace period, marking node unknown");
         let api: Api<Node> = Api::all(self.client.clone());
-        let patch = Patch::Strategic(json!({ "status": { "conditions": silent(node, Timestamp::now()) } }));
+        let patch = Patch::Strategic(json!({ "status": { "conditions": unknown_conditions(node, Timestamp::now()) } }));
         api.patch_status(&name, &PatchParams::default(), &patch).await?;
         if condition(node, "Ready") == Some("True") {
             let uid = node.metadata.uid.as_deref().unwrap_or_default();
             let message = format!("Node {name} status is now: NodeNotReady");
-            self.recorder.tell(&about(&name, uid), false, "NodeNotReady", &message).await;
+            self.recorder.record(&node_reference(&name, uid), false, "NodeNotReady", &message).await;
         }
         self.mark_pods_not_ready(&name).await
     }
 
-    /// Tells of nodes that came and went, each once.
-    async fn tell_of_comings_and_goings(&mut self, name: &str) {
+    /// Records `RegisteredNode` and `RemovingNode` once for each node.
+    async fn record_registration_events(&mut self, name: &str) {
         let uid = self.nodes.get(name).map(|node| node.metadata.uid.clone().unwrap_or_default());
         let known = self.registered.get(name).cloned();
         if known == uid {
@@ -142,16 +144,16 @@ impl NodeLifecycle {
         if let Some(before) = known {
             self.registered.remove(name);
             let message = format!("Removing Node {name} from Controller");
-            self.recorder.tell(&about(name, &before), false, "RemovingNode", &message).await;
+            self.recorder.record(&node_reference(name, &before), false, "RemovingNode", &message).await;
         }
         if let Some(uid) = uid {
             let message = format!("Registered Node {name} in Controller");
-            self.recorder.tell(&about(name, &uid), false, "RegisteredNode", &message).await;
+            self.recorder.record(&node_reference(name, &uid), false, "RegisteredNode", &message).await;
             self.registered.insert(name.to_owned(), uid);
         }
     }
 
-    /// Nobody can say any more that these Pods are ready, so that they must not be sent any requests.
+    /// Sets `Ready` of the node's Pods to false, because their state is unknown (`MarkPodsNotReady`).
     async fn mark_pods_not_ready(&self, node: &str) -> Result<(), kube::Error> {
         let all: Api<Pod> = Api::all(self.client.clone());
         let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
@@ -171,25 +173,25 @@ impl NodeLifecycle {
                 Err(e) if !is_code(&e, 404) && !is_code(&e, 409) => return Err(e),
                 _ => {}
             }
-            self.recorder.tell(&pod.object_ref(&()), true, "NodeNotReady", "Node is not ready").await;
+            self.recorder.record(&pod.object_ref(&()), true, "NodeNotReady", "Node is not ready").await;
         }
         Ok(())
     }
 
-    async fn set_labels(&self, node: &Node) -> Result<(), kube::Error> {
-        let labels = old_labels(node);
+    async fn reconcile_node_labels(&self, node: &Node) -> Result<(), kube::Error> {
+        let labels = deprecated_labels(node);
         if labels.is_empty() {
             return Ok(());
         }
         self.patch(node, json!({ "metadata": { "uid": node.metadata.uid, "labels": labels } })).await
     }
 
-    async fn set_taints(&self, node: &Node) -> Result<(), kube::Error> {
-        let Some(taints) = wanted(node, self.any_is_ready(), Timestamp::now()) else {
+    async fn reconcile_taints(&self, node: &Node) -> Result<(), kube::Error> {
+        let Some(taints) = desired_taints(node, self.any_is_ready(), Timestamp::now()) else {
             return Ok(());
         };
         let taints = if taints.is_empty() { json!(null) } else { json!(taints) };
-        // The list is replaced as a whole: what somebody else wrote meanwhile must not get lost.
+        // The patch replaces the list, so the resource version guards concurrent changes.
         let version = json!({ "resourceVersion": node.metadata.resource_version });
         self.patch(node, json!({ "metadata": version, "spec": { "taints": taints } })).await
     }
@@ -197,7 +199,7 @@ impl NodeLifecycle {
     async fn patch(&self, node: &Node, patch: Value) -> Result<(), kube::Error> {
         let api: Api<Node> = Api::all(self.client.clone());
         match api.patch(&key(&node.metadata), &PatchParams::default(), &Patch::Merge(patch)).await {
-            // A newer node is on its way and activates this again.
+            // The watch delivers the newer node and enqueues it again.
             Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
             other => other.map(drop),
         }
@@ -214,7 +216,7 @@ impl Controller for NodeLifecycle {
             Event::Node(change) => {
                 let before = self.any_is_ready();
                 let keys = self.on_node(change, now);
-                // What the first ready node, or the last one, does concerns all.
+                // The first ready node, or the loss of the last one, affects the taints of all.
                 if before == self.any_is_ready() { keys } else { self.nodes.keys().cloned().collect() }
             }
             Event::Lease(change) => {
@@ -225,30 +227,30 @@ impl Controller for NodeLifecycle {
     }
 
     async fn reconcile(&mut self, name: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        self.tell_of_comings_and_goings(name).await;
+        self.record_registration_events(name).await;
         let Some(node) = self.nodes.get(name) else {
             return Ok(None);
         };
-        self.set_taints(node).await?;
-        self.set_labels(node).await?;
+        self.reconcile_taints(node).await?;
+        self.reconcile_node_labels(node).await?;
         let status = condition(node, "Ready");
         if status == Some("Unknown") {
-            // Its next status says more.
+            // The kubelet's next status ends this state.
             return Ok(None);
         }
-        let grace = if status.is_none() { STARTUP_GRACE } else { GRACE };
-        let beat = self.beats.get(name).and_then(|b| b.at).unwrap_or(now);
-        let left = grace.saturating_sub(now.saturating_duration_since(beat));
+        let grace = if status.is_none() { NODE_STARTUP_GRACE_PERIOD } else { NODE_MONITOR_GRACE_PERIOD };
+        let heartbeat = self.heartbeats.get(name).and_then(|b| b.at).unwrap_or(now);
+        let left = grace.saturating_sub(now.saturating_duration_since(heartbeat));
         if left.is_zero() {
-            self.mark_silent(node).await?;
+            self.mark_node_unknown(node).await?;
             return Ok(None);
         }
         Ok(Some(left))
     }
 }
 
-/// By what Events call a node.
-fn about(name: &str, uid: &str) -> ObjectReference {
+/// Returns the reference by which Events name a node.
+fn node_reference(name: &str, uid: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Node".to_owned()),
@@ -262,18 +264,18 @@ fn ready(node: &Node) -> Option<&NodeCondition> {
     node.status.iter().flat_map(|s| s.conditions.iter().flatten()).find(|c| c.type_ == "Ready")
 }
 
-/// The older names of a node's labels that do not say what the newer ones do (`reconcileNodeLabels`).
-fn old_labels(node: &Node) -> BTreeMap<String, String> {
+/// Returns the deprecated labels that differ from the current ones (`reconcileNodeLabels`).
+fn deprecated_labels(node: &Node) -> BTreeMap<String, String> {
     let labels = node.metadata.labels.iter().flatten();
     let named = labels.filter_map(|(name, value)| {
-        let old = OLD_LABELS.iter().find(|(new, _)| name == new)?.1;
+        let old = DEPRECATED_LABELS.iter().find(|(new, _)| name == new)?.1;
         Some((old.to_owned(), value.clone()))
     });
     named.filter(|(old, value)| node.metadata.labels.as_ref().and_then(|l| l.get(old)) != Some(value)).collect()
 }
 
-/// What is true of a silent node.
-fn silent(node: &Node, now: Timestamp) -> Vec<NodeCondition> {
+/// Returns the conditions of a node without heartbeats.
+fn unknown_conditions(node: &Node, now: Timestamp) -> Vec<NodeCondition> {
     let known: Vec<&NodeCondition> = node.status.iter().flat_map(|s| s.conditions.iter().flatten()).collect();
     let unknown = |name: &str| {
         let before = known.iter().find(|c| c.type_ == name);
@@ -295,10 +297,10 @@ fn silent(node: &Node, now: Timestamp) -> Vec<NodeCondition> {
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let nodes = watch(Api::all(clients.shared()), Config::default()).map(Event::Node);
-    let leases = watch(Api::namespaced(clients.shared(), LEASES), Config::default()).map(Event::Lease);
-    let client = clients.of("node-controller");
-    let recorder = Recorder::new(client.clone(), "node-controller");
+    let leases = watch(Api::namespaced(clients.shared(), NODE_LEASE_NAMESPACE), Config::default()).map(Event::Lease);
+    let client = clients.for_service_account("node-controller");
+    let recorder = EventRecorder::new(client.clone(), "node-controller");
     let registered = HashMap::new();
-    let controller = NodeLifecycle { client, recorder, nodes: HashMap::new(), registered, beats: HashMap::new() };
+    let controller = NodeLifecycle { client, recorder, nodes: HashMap::new(), registered, heartbeats: HashMap::new() };
     worker::run(controller, stream::select(nodes, leases).boxed(), stop).await;
 }

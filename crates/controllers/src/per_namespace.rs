@@ -1,7 +1,7 @@
-//! What every namespace must have: one object of a fixed name.
+//! Controllers that keep one object of a fixed name in every namespace.
 
 use crate::clients::Clients;
-use crate::watch::{Change, key, watch};
+use crate::watch::{WatchEvent, key, watch};
 use crate::worker::{Controller, is_code};
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::NamespaceResourceScope;
@@ -16,9 +16,9 @@ use std::fmt::Debug;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// An object that each namespace has.
-pub(crate) trait InEachNamespace: Send + Sync {
-    /// Its kind.
+/// The object to keep in each namespace.
+pub(crate) trait NamespacedObject: Send + Sync {
+    /// The object's kind.
     type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
         + Debug
@@ -28,41 +28,41 @@ pub(crate) trait InEachNamespace: Send + Sync {
         + Sync
         + 'static;
 
-    /// The controller's name.
+    /// Name of the controller.
     const CONTROLLER: &'static str;
 
-    /// The object's name.
+    /// Name of the object.
     const NAME: &'static str;
 
-    /// The object as it should be.
+    /// Returns the desired object.
     fn desired(&self) -> Self::Object;
 
-    /// An object that is there, made as it should be; what it does not say otherwise stays.
-    fn corrected(&self, object: Self::Object) -> Self::Object;
+    /// Returns the existing object with the desired fields; its other fields are kept.
+    fn merge_desired(&self, object: Self::Object) -> Self::Object;
 
-    /// Whether it is as it should be.
-    fn is_right(&self, object: &Self::Object) -> bool;
+    /// Returns whether the object needs no update.
+    fn is_up_to_date(&self, object: &Self::Object) -> bool;
 }
 
-/// Makes the object in every namespace that is not being deleted.
-pub(crate) struct PerNamespace<T: InEachNamespace> {
+/// Creates and updates the object in every namespace that is not terminating.
+pub(crate) struct PerNamespace<T: NamespacedObject> {
     client: Client,
-    what: T,
+    object: T,
     namespaces: HashSet<String>,
-    /// The namespaces that have the object, and how it is where it is not right.
-    have: HashMap<String, Option<Box<T::Object>>>,
-    /// Whether it is known which namespaces have it.
+    /// Namespaces that have the object; with the object if it must be updated.
+    existing: HashMap<String, Option<Box<T::Object>>>,
+    /// Whether the initial list of the objects is complete.
     listed: bool,
 }
 
 pub(crate) enum Event<K> {
-    Namespace(Change<Namespace>),
-    Object(Change<K>),
+    Namespace(WatchEvent<Namespace>),
+    Object(WatchEvent<K>),
 }
 
-impl<T: InEachNamespace> PerNamespace<T> {
-    pub(crate) fn new(client: Client, what: T) -> Self {
-        Self { client, what, namespaces: HashSet::new(), have: HashMap::new(), listed: false }
+impl<T: NamespacedObject> PerNamespace<T> {
+    pub(crate) fn new(client: Client, object: T) -> Self {
+        Self { client, object, namespaces: HashSet::new(), existing: HashMap::new(), listed: false }
     }
 
     pub(crate) fn events(&self, clients: &Clients) -> BoxStream<'static, Event<T::Object>> {
@@ -72,37 +72,41 @@ impl<T: InEachNamespace> PerNamespace<T> {
         stream::select(namespaces, objects).boxed()
     }
 
-    fn on_object(&mut self, change: Change<T::Object>) -> Vec<String> {
+    fn on_object(&mut self, change: WatchEvent<T::Object>) -> Vec<String> {
         match change {
-            Change::Set(object) | Change::Gone(object) if object.meta().name.as_deref() != Some(T::NAME) => vec![],
-            Change::Set(object) => {
+            WatchEvent::Applied(object) | WatchEvent::Deleted(object)
+                if object.meta().name.as_deref() != Some(T::NAME) =>
+            {
+                vec![]
+            }
+            WatchEvent::Applied(object) => {
                 let namespace = object.meta().namespace.clone().unwrap_or_default();
-                let right = self.what.is_right(&object);
-                self.have.insert(namespace.clone(), (!right).then_some(object));
+                let right = self.object.is_up_to_date(&object);
+                self.existing.insert(namespace.clone(), (!right).then_some(object));
                 if right { vec![] } else { vec![namespace] }
             }
-            Change::Gone(object) => {
+            WatchEvent::Deleted(object) => {
                 let namespace = object.meta().namespace.clone().unwrap_or_default();
-                self.have.remove(&namespace);
+                self.existing.remove(&namespace);
                 vec![namespace]
             }
-            Change::Listed(keys) => {
+            WatchEvent::Listed(keys) => {
                 self.listed = true;
-                self.have.retain(|namespace, _| keys.contains(&format!("{namespace}/{}", T::NAME)));
-                self.namespaces.iter().filter(|n| !self.have.contains_key(*n)).cloned().collect()
+                self.existing.retain(|namespace, _| keys.contains(&format!("{namespace}/{}", T::NAME)));
+                self.namespaces.iter().filter(|n| !self.existing.contains_key(*n)).cloned().collect()
             }
         }
     }
 }
 
-impl<T: InEachNamespace> Controller for PerNamespace<T> {
+impl<T: NamespacedObject> Controller for PerNamespace<T> {
     type Event = Event<T::Object>;
 
     const NAME: &'static str = T::CONTROLLER;
 
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
         match event {
-            Event::Namespace(Change::Set(namespace)) => {
+            Event::Namespace(WatchEvent::Applied(namespace)) => {
                 let name = key(&namespace.metadata);
                 if namespace.metadata.deletion_timestamp.is_some() {
                     self.namespaces.remove(&name);
@@ -110,11 +114,11 @@ impl<T: InEachNamespace> Controller for PerNamespace<T> {
                 }
                 if self.namespaces.insert(name.clone()) { vec![name] } else { vec![] }
             }
-            Event::Namespace(Change::Gone(namespace)) => {
+            Event::Namespace(WatchEvent::Deleted(namespace)) => {
                 self.namespaces.remove(&key(&namespace.metadata));
                 vec![]
             }
-            Event::Namespace(Change::Listed(names)) => {
+            Event::Namespace(WatchEvent::Listed(names)) => {
                 self.namespaces.retain(|name| names.contains(name));
                 vec![]
             }
@@ -123,23 +127,24 @@ impl<T: InEachNamespace> Controller for PerNamespace<T> {
     }
 
     async fn reconcile(&mut self, namespace: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let have = self.have.get(namespace);
-        // Before the list is known, making would mostly be refused because it is there; the list activates the rest.
-        if !self.listed || !self.namespaces.contains(namespace) || matches!(have, Some(None)) {
+        let existing = self.existing.get(namespace);
+        // Before the initial list is complete, most creations would fail with 409. The list enqueues the rest.
+        if !self.listed || !self.namespaces.contains(namespace) || matches!(existing, Some(None)) {
             return Ok(None);
         }
         let api: Api<T::Object> = Api::namespaced(self.client.clone(), namespace);
         let params = PostParams::default();
-        let written = match have.cloned().flatten() {
-            Some(wrong) => api.replace(T::NAME, &params, &self.what.corrected(*wrong)).await,
-            None => api.create(&params, &self.what.desired()).await,
+        let written = match existing.cloned().flatten() {
+            Some(outdated) => api.replace(T::NAME, &params, &self.object.merge_desired(*outdated)).await,
+            None => api.create(&params, &self.object.desired()).await,
         };
         match written {
             Ok(_) => {
-                self.have.insert(namespace.to_owned(), None);
+                self.existing.insert(namespace.to_owned(), None);
                 Ok(None)
             }
-            // The namespace is going or gone, or somebody was faster: the watches tell.
+            // The namespace is terminating or deleted, or another client was faster: the watches enqueue the key
+            // again.
             Err(e) if [403, 404, 409].iter().any(|code| is_code(&e, *code)) => Ok(None),
             Err(e) => Err(e),
         }

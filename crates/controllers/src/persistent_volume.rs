@@ -1,26 +1,25 @@
-//! Claims to storage and volumes find each other (`pkg/controller/volume/persistentvolume`).
+//! Persistent volume controller: binds claims and volumes (`pkg/controller/volume/persistentvolume`).
 //!
-//! What is to be done with a claim or a volume is decided by [`claim`] and [`volume`], which are pure; [`carry_out`] and
-//! [`reclaim`] write it, one object at a time, the volume first: whatever is interrupted is found again by what is
-//! written so far.
+//! [`claim`] and [`volume`] decide the next step and are pure; [`binding`] and [`reclaim`] write it, one object at a
+//! time, the volume first. An interrupted sync resumes from the written state.
 //!
-//! **Invariant:** a volume is given to another claim, or its data removed, only when the API, and not what a watch has
-//! shown, says that its claim is gone.
+//! **Invariant:** a volume is bound to another claim, or its data deleted, only if the API itself, not a cache, shows
+//! that its claim is gone.
 
-mod carry_out;
+mod binding;
 mod claim;
-mod provision;
+mod provisioner;
 mod reclaim;
 #[cfg(test)]
 mod tests;
 mod volume;
 
-pub use provision::{Directories, Provisioner};
+pub use provisioner::{Directories, Provisioner};
 
-use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
-use crate::members::Member;
-use crate::recorder::Recorder;
+use crate::event_recorder::EventRecorder;
+use crate::informer::{CacheEvent, SharedInformer, key};
+use crate::pod_summary::PodSummary;
 use crate::worker::{self, Controller};
 use api::claim::{BIND_COMPLETED, annotation, class_of_claim, reference, volume_name};
 use futures::stream::{self, StreamExt};
@@ -33,31 +32,31 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 enum Event {
-    Claim(Seen<PersistentVolumeClaim>),
-    Volume(Seen<PersistentVolume>),
-    Class(Seen<StorageClass>),
+    Claim(CacheEvent<PersistentVolumeClaim>),
+    Volume(CacheEvent<PersistentVolume>),
+    Class(CacheEvent<StorageClass>),
 }
 
-/// Binds claims and volumes, and does with volumes what is to be done when their claims are gone.
-struct Binder {
+/// Binds claims and volumes, and reclaims released volumes.
+struct PersistentVolumeController {
     client: Client,
-    recorder: Recorder,
-    claims: Cache<PersistentVolumeClaim>,
-    volumes: Cache<PersistentVolume>,
-    classes: Cache<StorageClass>,
-    pods: Cache<Member>,
+    recorder: EventRecorder,
+    claims: SharedInformer<PersistentVolumeClaim>,
+    volumes: SharedInformer<PersistentVolume>,
+    classes: SharedInformer<StorageClass>,
+    pods: SharedInformer<PodSummary>,
     provisioner: Option<Provisioner>,
 }
 
-/// What is told of an object.
+/// An Event to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Told {
+struct RecordedEvent {
     warning: bool,
     reason: &'static str,
     message: String,
 }
 
-impl Told {
+impl RecordedEvent {
     fn normal(reason: &'static str, message: impl Into<String>) -> Self {
         Self { warning: false, reason, message: message.into() }
     }
@@ -67,7 +66,7 @@ impl Told {
     }
 }
 
-/// The key of the claim that a volume is for.
+/// Returns the key of the claim in `spec.claimRef`.
 fn claim_key(volume: &PersistentVolume) -> Option<String> {
     let to = reference(volume)?;
     Some(format!("{}/{}", to.namespace.as_deref()?, to.name.as_deref()?))
@@ -77,9 +76,9 @@ fn is_unbound(claim: &PersistentVolumeClaim) -> bool {
     annotation(&claim.metadata, BIND_COMPLETED).is_none()
 }
 
-impl Binder {
-    /// A claim, and the volumes that it is about.
-    fn of_claim(&self, claim: &PersistentVolumeClaim) -> Vec<String> {
+impl PersistentVolumeController {
+    /// Returns the keys of a claim and its volumes.
+    fn affected_by_claim(&self, claim: &PersistentVolumeClaim) -> Vec<String> {
         let own = key(claim);
         let named = volume_name(claim).map(str::to_owned);
         let all = self.volumes.all();
@@ -87,8 +86,8 @@ impl Binder {
         [own.clone()].into_iter().chain(kept).chain(named).collect()
     }
 
-    /// A volume, the claim that it is for, the claims that name it, and those that it may be for now.
-    fn of_volume(&self, volume: &PersistentVolume) -> Vec<String> {
+    /// Returns the keys of a volume, its claim, claims that name it, and claims that it may be bound to.
+    fn affected_by_volume(&self, volume: &PersistentVolume) -> Vec<String> {
         let (name, class) = (volume.name_any(), api::claim::class_of_volume(volume));
         let is_free = reference(volume).is_none();
         let concerned = |claim: &PersistentVolumeClaim| match volume_name(claim) {
@@ -103,71 +102,79 @@ impl Binder {
         self.volumes.keys().into_iter().chain(self.claims.keys()).collect()
     }
 
-    fn has_seen_all(&self) -> bool {
-        self.claims.listed() && self.volumes.listed() && self.classes.listed()
+    fn has_synced(&self) -> bool {
+        self.claims.has_synced() && self.volumes.has_synced() && self.classes.has_synced()
     }
 }
 
-/// The keys of claims have their namespace before a slash; those of volumes have none.
-impl Controller for Binder {
+/// Keys of claims contain a namespace and a slash; those of volumes do not.
+impl Controller for PersistentVolumeController {
     type Event = Event;
 
     const NAME: &'static str = "persistentvolume-binder";
 
     fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
-        if !self.has_seen_all() {
+        if !self.has_synced() {
             return vec![];
         }
         match event {
-            Event::Claim(seen @ Seen::One { .. }) => seen.both().flat_map(|claim| self.of_claim(claim)).collect(),
-            Event::Volume(seen @ Seen::One { .. }) => seen.both().flat_map(|volume| self.of_volume(volume)).collect(),
-            Event::Class(Seen::One { .. }) => {
+            Event::Claim(seen @ CacheEvent::Changed { .. }) => {
+                seen.objects().flat_map(|claim| self.affected_by_claim(claim)).collect()
+            }
+            Event::Volume(seen @ CacheEvent::Changed { .. }) => {
+                seen.objects().flat_map(|volume| self.affected_by_volume(volume)).collect()
+            }
+            Event::Class(CacheEvent::Changed { .. }) => {
                 let waiting = self.claims.all().into_iter().filter(|claim| is_unbound(claim));
                 waiting.map(|claim| key(claim.as_ref())).collect()
             }
-            Event::Claim(Seen::All) | Event::Volume(Seen::All) | Event::Class(Seen::All) => self.all(),
+            Event::Claim(CacheEvent::Resync) | Event::Volume(CacheEvent::Resync) | Event::Class(CacheEvent::Resync) => {
+                self.all()
+            }
         }
     }
 
     async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
         if key.contains('/') {
-            let Some(claim) = self.claims.at(key) else { return Ok(None) };
-            return self.claim(&claim).await;
+            let Some(claim) = self.claims.get_by_key(key) else { return Ok(None) };
+            return self.sync_claim(&claim).await;
         }
-        let Some(volume) = self.volumes.at(key) else { return Ok(None) };
-        Box::pin(self.volume(&volume)).await
+        let Some(volume) = self.volumes.get_by_key(key) else { return Ok(None) };
+        Box::pin(self.sync_volume(&volume)).await
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
-    pods: Cache<Member>,
-    claims: Cache<PersistentVolumeClaim>,
+    pods: SharedInformer<PodSummary>,
+    claims: SharedInformer<PersistentVolumeClaim>,
     provisioner: Option<Provisioner>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let (volumes, classes) = (Cache::new(), Cache::new());
+    let (volumes, classes) = (SharedInformer::new(), SharedInformer::new());
     let events = stream::select_all([
-        claims.changes().map(Event::Claim).boxed(),
-        volumes.changes().map(Event::Volume).boxed(),
-        classes.changes().map(Event::Class).boxed(),
+        claims.subscribe().map(Event::Claim).boxed(),
+        volumes.subscribe().map(Event::Volume).boxed(),
+        classes.subscribe().map(Event::Class).boxed(),
     ]);
     let all = clients.shared();
-    let client = clients.of("persistent-volume-binder");
-    let recorder = Recorder::new(client.clone(), "persistentvolume-controller");
-    let follow_volumes = volumes.clone().follow(Api::all(all.clone()), |volume| volume, stop.clone());
-    let follow_classes = classes.clone().follow(Api::all(all), |class| class, stop.clone());
-    let binder = Binder { client, recorder, claims, volumes, classes, pods, provisioner };
+    let client = clients.for_service_account("persistent-volume-binder");
+    let recorder = EventRecorder::new(client.clone(), "persistentvolume-controller");
+    let volumes_informer = volumes.clone().run(Api::all(all.clone()), |volume| volume, stop.clone());
+    let classes_informer = classes.clone().run(Api::all(all), |class| class, stop.clone());
+    let binder = PersistentVolumeController { client, recorder, claims, volumes, classes, pods, provisioner };
     async move {
-        tokio::join!(follow_volumes, follow_classes, worker::run(binder, events.boxed(), stop));
+        tokio::join!(volumes_informer, classes_informer, worker::run(binder, events.boxed(), stop));
     }
 }
 
-/// The first Pod by name that uses the claim and is on no node yet.
-fn waiting_pod(pods: &Cache<Member>, claim: &PersistentVolumeClaim) -> Option<Arc<Member>> {
+/// Returns the first Pod by name that uses the claim and is not scheduled.
+fn unscheduled_pod(pods: &SharedInformer<PodSummary>, claim: &PersistentVolumeClaim) -> Option<Arc<PodSummary>> {
     let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let uses = |pod: &Member| pod.claims.iter().map(|(_, claim)| claim).chain(&pod.own_claims).any(|used| used == name);
+    let uses = |pod: &PodSummary| {
+        pod.claims.iter().map(|(_, claim)| claim).chain(&pod.ephemeral_claims).any(|used| used == name)
+    };
     let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
     pods.in_namespace(namespace).into_iter().find(|pod| pod.active && pod.node.is_none() && uses(pod))
 }

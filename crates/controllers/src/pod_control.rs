@@ -1,10 +1,10 @@
-//! What controllers of workloads do to Pods: make, delete, adopt and release them, and tell so.
+//! Pod control: creates, deletes, adopts and releases the Pods of a workload, and records Events.
 
-use crate::cache::{Cache, Kept, key};
-use crate::members::{Member, controller};
-use crate::recorder::Recorder;
+use crate::event_recorder::EventRecorder;
+use crate::expectations::ExpectedVersion;
+use crate::informer::{Cached, SharedInformer, key};
+use crate::pod_summary::{PodSummary, controller_of};
 use crate::worker::is_code;
-use crate::written::Revision;
 use futures::future::join_all;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodTemplateSpec};
@@ -17,24 +17,24 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Why Pods could not be made or deleted: a reason, and the error.
+/// A failed creation or deletion: the reason and the error.
 pub(crate) type Failure = (&'static str, kube::Error);
 
-/// Works with the Pods of one controller.
+/// Creates, deletes and claims the Pods of one controller.
 #[derive(Clone)]
 pub(crate) struct PodControl {
     client: Client,
-    pub(crate) recorder: Recorder,
-    /// What holds the Pods that are adopted, and no longer those that are released.
+    pub(crate) recorder: EventRecorder,
+    /// Finalizer that is added when Pods are adopted, and removed when they are released.
     finalizer: Option<&'static str>,
 }
 
 impl PodControl {
     pub(crate) fn new(client: Client, component: &'static str) -> Self {
-        Self { recorder: Recorder::new(client.clone(), component), client, finalizer: None }
+        Self { recorder: EventRecorder::new(client.clone(), component), client, finalizer: None }
     }
 
-    pub(crate) fn holding(self, finalizer: &'static str) -> Self {
+    pub(crate) fn with_finalizer(self, finalizer: &'static str) -> Self {
         Self { finalizer: Some(finalizer), ..self }
     }
 
@@ -42,13 +42,13 @@ impl PodControl {
         Api::namespaced(self.client.clone(), about.namespace.as_deref().unwrap_or_default())
     }
 
-    /// Makes Pods, first one, then twice as many each time: what fails once is not tried a thousand times. Gives how
-    /// many there are now.
-    pub(crate) async fn make(
+    /// Creates Pods in batches of 1, 2, 4 and so on, so that a persistent error stops after few requests
+    /// (`slowStartBatch`). Returns the number of created Pods.
+    pub(crate) async fn create_pods(
         &self,
         about: &ObjectReference,
         mut pods: &[Pod],
-        written: &mut Revision,
+        expected: &mut ExpectedVersion,
     ) -> (usize, Option<Failure>) {
         let (api, params, mut batch, mut count) = (self.api(about), PostParams::default(), 1, 0);
         while !pods.is_empty() {
@@ -61,18 +61,20 @@ impl PodControl {
             for result in join_all(making).await {
                 match result {
                     Ok(pod) => {
-                        written.saw(&pod.metadata);
+                        expected.observe(&pod.metadata);
                         count += 1;
                         let name = pod.metadata.name.unwrap_or_default();
-                        self.recorder.tell(about, false, "SuccessfulCreate", &format!("Created pod: {name}")).await;
+                        self.recorder.record(about, false, "SuccessfulCreate", &format!("Created pod: {name}")).await;
                     }
-                    // A namespace that goes takes all with it.
-                    Err(e) if is_ending(&e) => return (count, None),
+                    // The namespace controller deletes the rest.
+                    Err(e) if is_namespace_terminating(&e) => return (count, None),
                     Err(e) => failure = Some(e),
                 }
             }
             if let Some(e) = failure {
-                self.recorder.tell(about, true, "FailedCreate", &format!("Error creating: {}", said(&e))).await;
+                self.recorder
+                    .record(about, true, "FailedCreate", &format!("Error creating: {}", error_message(&e)))
+                    .await;
                 return (count, Some(("FailedCreate", e)));
             }
             pods = later;
@@ -81,57 +83,59 @@ impl PodControl {
         (count, None)
     }
 
-    /// Deletes a Pod; gives whether it was there.
-    pub(crate) async fn delete(
+    /// Deletes a Pod. Returns whether it existed.
+    pub(crate) async fn delete_pod(
         &self,
         about: &ObjectReference,
-        pod: &Member,
-        written: &mut Revision,
+        pod: &PodSummary,
+        expected: &mut ExpectedVersion,
     ) -> Result<bool, Failure> {
         let preconditions = Some(Preconditions { uid: Some(pod.uid.clone()), resource_version: None });
         let params = DeleteParams { preconditions, ..DeleteParams::default() };
         match self.api(about).delete(&pod.name, &params).await {
             Ok(deleted) => {
                 if let Some(pod) = deleted.left() {
-                    written.saw(&pod.metadata);
+                    expected.observe(&pod.metadata);
                 }
-                self.recorder.tell(about, false, "SuccessfulDelete", &format!("Deleted pod: {}", pod.name)).await;
+                self.recorder.record(about, false, "SuccessfulDelete", &format!("Deleted pod: {}", pod.name)).await;
                 Ok(true)
             }
             Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(false),
             Err(e) => {
-                self.recorder.tell(about, true, "FailedDelete", &format!("Error deleting: {}", said(&e))).await;
+                self.recorder
+                    .record(about, true, "FailedDelete", &format!("Error deleting: {}", error_message(&e)))
+                    .await;
                 Err(("FailedDelete", e))
             }
         }
     }
 
-    /// Of these Pods, the owner's: those that it controls, but for those that it no longer selects, and those that it
-    /// selects and nobody controls.
-    pub(crate) async fn claim<K: Claims>(
+    /// Returns the owner's Pods: releases those that no longer match the selector, and adopts matching orphans
+    /// (`ClaimPods`).
+    pub(crate) async fn claim_pods<K: ControllerObject>(
         &self,
         owner: &K,
         selector: &LabelSelector,
-        pods: Vec<Arc<Member>>,
-    ) -> Result<Vec<Arc<Member>>, kube::Error> {
-        self.claim_if(owner, |pod| selects(selector, &pod.labels), pods).await
+        pods: Vec<Arc<PodSummary>>,
+    ) -> Result<Vec<Arc<PodSummary>>, kube::Error> {
+        self.claim_pods_matching(owner, |pod| selects(selector, &pod.labels), pods).await
     }
 
-    /// The same for an owner that selects otherwise.
-    pub(crate) async fn claim_if<K: Claims>(
+    /// Like [`Self::claim_pods`], with a predicate instead of a selector.
+    pub(crate) async fn claim_pods_matching<K: ControllerObject>(
         &self,
         owner: &K,
-        selects: impl Fn(&Member) -> bool + Send,
-        pods: Vec<Arc<Member>>,
-    ) -> Result<Vec<Arc<Member>>, kube::Error> {
+        selects: impl Fn(&PodSummary) -> bool + Send,
+        pods: Vec<Arc<PodSummary>>,
+    ) -> Result<Vec<Arc<PodSummary>>, kube::Error> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), owner.meta().namespace.as_deref().unwrap_or_default());
         let mut mine = Vec::new();
         for pod in pods {
-            match claim(owner.meta(), pod.controller.as_ref(), selects(&pod), pod.active) {
-                Claim::Not => {}
-                Claim::Mine => mine.push(pod),
-                Claim::Release => release(&api, &pod.name, &pod.uid, owner, self.finalizer).await?,
-                Claim::Adopt => {
+            match claim_action(owner.meta(), pod.controller.as_ref(), selects(&pod), pod.active) {
+                ClaimAction::Ignore => {}
+                ClaimAction::Keep => mine.push(pod),
+                ClaimAction::Release => release(&api, &pod.name, &pod.uid, owner, self.finalizer).await?,
+                ClaimAction::Adopt => {
                     adopt(&api, &pod.name, &pod.uid, owner, self.finalizer).await?;
                     mine.push(pod);
                 }
@@ -140,51 +144,56 @@ impl PodControl {
         Ok(mine)
     }
 
-    /// Removes what holds a Pod.
-    pub(crate) async fn unhold(
+    /// Removes a finalizer from a Pod.
+    pub(crate) async fn remove_finalizer(
         &self,
-        pod: &Member,
+        pod: &PodSummary,
         finalizer: &str,
-        written: &mut Revision,
+        expected: &mut ExpectedVersion,
     ) -> Result<(), kube::Error> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         let patch = json!({"metadata": {"uid": pod.uid, "$deleteFromPrimitiveList/finalizers": [finalizer]}});
         let patched = api.patch(&pod.name, &PatchParams::default(), &Patch::Strategic(patch)).await;
         if let Ok(pod) = &patched {
-            written.saw(&pod.metadata);
+            expected.observe(&pod.metadata);
         }
-        gone_is_fine(patched)
+        ignore_missing_or_replaced(patched)
     }
 }
 
-/// What may control objects.
-pub(crate) trait Claims: Resource<DynamicType = ()> + Sync {}
-impl<K: Resource<DynamicType = ()> + Sync> Claims for K {}
+/// An object that can be a controller of others.
+pub(crate) trait ControllerObject: Resource<DynamicType = ()> + Sync {}
+impl<K: Resource<DynamicType = ()> + Sync> ControllerObject for K {}
 
-/// What an owner has to do with an object.
+/// What [`claim_action`] decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Claim {
-    Not,
-    Mine,
+pub(crate) enum ClaimAction {
+    Ignore,
+    Keep,
     Adopt,
     Release,
 }
 
-/// What an owner has to do with an object that has this controller (`ClaimObject`).
-pub(crate) fn claim(owner: &ObjectMeta, controller: Option<&OwnerReference>, selected: bool, alive: bool) -> Claim {
+/// Decides what an owner does with an object that has this controller (`ClaimObject`).
+pub(crate) fn claim_action(
+    owner: &ObjectMeta,
+    controller: Option<&OwnerReference>,
+    selected: bool,
+    alive: bool,
+) -> ClaimAction {
     let ending = owner.deletion_timestamp.is_some();
     match controller {
-        Some(reference) if Some(&reference.uid) != owner.uid.as_ref() => Claim::Not,
-        Some(_) if selected => Claim::Mine,
-        Some(_) if ending => Claim::Not,
-        Some(_) => Claim::Release,
-        None if selected && alive && !ending => Claim::Adopt,
-        None => Claim::Not,
+        Some(reference) if Some(&reference.uid) != owner.uid.as_ref() => ClaimAction::Ignore,
+        Some(_) if selected => ClaimAction::Keep,
+        Some(_) if ending => ClaimAction::Ignore,
+        Some(_) => ClaimAction::Release,
+        None if selected && alive && !ending => ClaimAction::Adopt,
+        None => ClaimAction::Ignore,
     }
 }
 
-/// Of these objects, the owner's, by the same rules.
-pub(crate) async fn claim_all<T, K>(
+/// Like [`PodControl::claim_pods`], for other objects.
+pub(crate) async fn claim_objects<T, K>(
     api: &Api<T>,
     owner: &K,
     selector: &LabelSelector,
@@ -192,19 +201,19 @@ pub(crate) async fn claim_all<T, K>(
 ) -> Result<Vec<Arc<T>>, kube::Error>
 where
     T: Resource<Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-    K: Claims,
+    K: ControllerObject,
 {
     let mut mine = Vec::new();
     for object in objects {
         let meta = object.meta();
         let (name, uid) = (meta.name.as_deref().unwrap_or_default(), meta.uid.as_deref().unwrap_or_default());
         let selected = meta.labels.as_ref().is_some_and(|labels| selects(selector, labels));
-        let known = controller(meta.owner_references.as_deref().unwrap_or_default());
-        match claim(owner.meta(), known, selected, meta.deletion_timestamp.is_none()) {
-            Claim::Not => {}
-            Claim::Mine => mine.push(object),
-            Claim::Release => release(api, name, uid, owner, None).await?,
-            Claim::Adopt => {
+        let known = controller_of(meta.owner_references.as_deref().unwrap_or_default());
+        match claim_action(owner.meta(), known, selected, meta.deletion_timestamp.is_none()) {
+            ClaimAction::Ignore => {}
+            ClaimAction::Keep => mine.push(object),
+            ClaimAction::Release => release(api, name, uid, owner, None).await?,
+            ClaimAction::Adopt => {
                 adopt(api, name, uid, owner, None).await?;
                 mine.push(object);
             }
@@ -213,10 +222,10 @@ where
     Ok(mine)
 }
 
-/// The keys of those that an object is a matter of: of the one that controls it, or of all that select it when nobody
-/// does.
-pub(crate) fn concerned<K: Claims + Kept>(
-    known: &Cache<K>,
+/// Returns the keys of the owners that an object affects: its controller, or all owners that select it if it has
+/// none.
+pub(crate) fn affected_owners<K: ControllerObject + Cached>(
+    known: &SharedInformer<K>,
     namespace: &str,
     controller: Option<&OwnerReference>,
     selects: impl Fn(&K) -> bool,
@@ -229,7 +238,7 @@ pub(crate) fn concerned<K: Claims + Kept>(
     all.filter(|object| selects(object)).map(|object| key(object.as_ref())).collect()
 }
 
-/// The owner controls the object from now on; a finalizer may hold it for that.
+/// Sets the owner as controller, and adds the finalizer if there is one.
 pub(crate) async fn adopt<T, K>(
     api: &Api<T>,
     name: &str,
@@ -239,16 +248,16 @@ pub(crate) async fn adopt<T, K>(
 ) -> Result<(), kube::Error>
 where
     T: Resource<Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-    K: Claims,
+    K: ControllerObject,
 {
-    let mut patch = json!({"metadata": {"uid": uid, "ownerReferences": [owner(by)]}});
+    let mut patch = json!({"metadata": {"uid": uid, "ownerReferences": [new_controller_ref(by)]}});
     if let Some(finalizer) = finalizer {
         patch["metadata"]["finalizers"] = json!([finalizer]);
     }
-    gone_is_fine(api.patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await)
+    ignore_missing_or_replaced(api.patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await)
 }
 
-/// The owner controls the object no longer.
+/// Removes the owner's reference, and the finalizer if there is one.
 pub(crate) async fn release<T, K>(
     api: &Api<T>,
     name: &str,
@@ -258,19 +267,19 @@ pub(crate) async fn release<T, K>(
 ) -> Result<(), kube::Error>
 where
     T: Resource<Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-    K: Claims,
+    K: ControllerObject,
 {
-    // Owners are merged by their UID; that of the object makes sure that it is this one.
+    // Owner references are merged by UID. The object's UID is a precondition.
     let owners = json!([{"$patch": "delete", "uid": by.meta().uid}]);
     let mut patch = json!({"metadata": {"uid": uid, "ownerReferences": owners}});
     if let Some(finalizer) = finalizer {
         patch["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([finalizer]);
     }
-    gone_is_fine(api.patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await)
+    ignore_missing_or_replaced(api.patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await)
 }
 
-/// How an object names the one that controls it.
-pub(crate) fn owner<K: Claims>(object: &K) -> OwnerReference {
+/// Returns an owner reference to the controller (`NewControllerRef`).
+pub(crate) fn new_controller_ref<K: ControllerObject>(object: &K) -> OwnerReference {
     OwnerReference {
         api_version: K::api_version(&()).into_owned(),
         kind: K::kind(&()).into_owned(),
@@ -281,8 +290,8 @@ pub(crate) fn owner<K: Claims>(object: &K) -> OwnerReference {
     }
 }
 
-/// A Pod as a template has it. Its name begins with this.
-pub(crate) fn pod_of<K: Claims>(object: &K, template: &PodTemplateSpec, name: String) -> Pod {
+/// Returns a Pod of the template, with `name` as its `generateName` (`GetPodFromTemplate`).
+pub(crate) fn pod_from_template<K: ControllerObject>(object: &K, template: &PodTemplateSpec, name: String) -> Pod {
     let meta = template.metadata.clone().unwrap_or_default();
     Pod {
         metadata: ObjectMeta {
@@ -290,7 +299,7 @@ pub(crate) fn pod_of<K: Claims>(object: &K, template: &PodTemplateSpec, name: St
             labels: meta.labels,
             annotations: meta.annotations,
             finalizers: meta.finalizers,
-            owner_references: Some(vec![owner(object)]),
+            owner_references: Some(vec![new_controller_ref(object)]),
             ..Default::default()
         },
         spec: template.spec.clone(),
@@ -298,35 +307,35 @@ pub(crate) fn pod_of<K: Claims>(object: &K, template: &PodTemplateSpec, name: St
     }
 }
 
-/// Whether a label selector selects these labels; one that is empty selects nothing here.
+/// Returns whether the selector matches. An empty selector matches nothing.
 pub(crate) fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     let is_empty = selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
         && selector.match_expressions.as_ref().is_none_or(Vec::is_empty);
     !is_empty && matches(selector, labels)
 }
 
-/// Whether a label selector selects these labels; one that is empty selects all.
+/// Returns whether the selector matches. An empty selector matches everything.
 pub(crate) fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     let parsed = api::selector::Selector::from_object(selector);
     parsed.is_ok_and(|s| s.matches(|key| labels.get(key).map(String::as_str)))
 }
 
-/// Whether nothing can be made because the namespace goes.
-pub(crate) fn is_ending(error: &kube::Error) -> bool {
+/// Returns whether a creation failed because the namespace is terminating.
+pub(crate) fn is_namespace_terminating(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     let causes = status.details.iter().flat_map(|d| &d.causes);
     causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-/// What the API server said.
-pub(crate) fn said(error: &kube::Error) -> String {
+/// Returns the message of the API server's Status.
+pub(crate) fn error_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         other => other.to_string(),
     }
 }
 
-fn gone_is_fine<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
+fn ignore_missing_or_replaced<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
     match result {
         Err(e) if is_code(&e, 404) || is_code(&e, 409) || is_code(&e, 422) => Ok(()),
         other => other.map(drop),
@@ -337,7 +346,7 @@ fn gone_is_fine<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
 mod tests {
     use super::*;
 
-    fn check(controller: Option<&str>, selected: bool, alive: bool, ending: bool, expected: Claim) {
+    fn check(controller: Option<&str>, selected: bool, alive: bool, ending: bool, expected: ClaimAction) {
         let deleted = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH);
         let me = ObjectMeta {
             uid: Some("me".into()),
@@ -345,18 +354,18 @@ mod tests {
             ..ObjectMeta::default()
         };
         let controller = controller.map(|uid| OwnerReference { uid: uid.into(), ..OwnerReference::default() });
-        assert_eq!(claim(&me, controller.as_ref(), selected, alive), expected);
+        assert_eq!(claim_action(&me, controller.as_ref(), selected, alive), expected);
     }
 
     #[test]
-    fn an_owner_adopts_what_nobody_controls_and_releases_what_it_does_not_select() {
-        check(Some("other"), true, true, false, Claim::Not);
-        check(Some("me"), true, false, true, Claim::Mine);
-        check(Some("me"), false, true, false, Claim::Release);
-        check(Some("me"), false, true, true, Claim::Not);
-        check(None, true, true, false, Claim::Adopt);
-        check(None, true, true, true, Claim::Not);
-        check(None, true, false, false, Claim::Not);
-        check(None, false, true, false, Claim::Not);
+    fn owner_adopts_matching_orphans_and_releases_others() {
+        check(Some("other"), true, true, false, ClaimAction::Ignore);
+        check(Some("me"), true, false, true, ClaimAction::Keep);
+        check(Some("me"), false, true, false, ClaimAction::Release);
+        check(Some("me"), false, true, true, ClaimAction::Ignore);
+        check(None, true, true, false, ClaimAction::Adopt);
+        check(None, true, true, true, ClaimAction::Ignore);
+        check(None, true, false, false, ClaimAction::Ignore);
+        check(None, false, true, false, ClaimAction::Ignore);
     }
 }

@@ -1,13 +1,13 @@
-//! Removes Pods that nobody else removes (`pkg/controller/podgc`): terminating ones that have no node, ended ones
-//! beyond a threshold, those of a node that is gone, and terminating ones of a node that is out of service.
+//! Pod garbage collector: deletes terminating Pods without a node, terminated Pods beyond a threshold, Pods of
+//! deleted nodes, and terminating Pods of nodes that are out of service (`pkg/controller/podgc`).
 //!
-//! Upstream looks every 20 s; here each rule is activated by the change that can make it true.
+//! Upstream runs every 20 s; here each rule is enqueued by the changes that it depends on.
 
-use crate::cache::{Cache, Seen};
 use crate::clients::Clients;
-use crate::members::Member;
-use crate::watch::{Change, key, watch};
-use crate::worker::{self, Controller, unless_gone};
+use crate::informer::{CacheEvent, SharedInformer};
+use crate::pod_summary::PodSummary;
+use crate::watch::{WatchEvent, key, watch};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -20,33 +20,33 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// For how long a node must be missing before its Pods are orphans.
+/// Time for which a node must be missing before its Pods are orphans (`quarantineTime`).
 const QUARANTINE: Duration = Duration::from_secs(40);
 
 const UNSCHEDULED: &str = "unscheduled terminating Pods";
-const ENDED: &str = "ended Pods";
+const TERMINATED: &str = "ended Pods";
 const ORPHANS: &str = "Pods of nodes that are gone or out of service";
 
 struct PodGc {
     client: Client,
     threshold: usize,
-    pods: Cache<Member>,
-    /// The nodes, and whether each is out of service.
+    pods: SharedInformer<PodSummary>,
+    /// The nodes, and whether each has the out-of-service taint.
     nodes: HashMap<String, bool>,
     nodes_listed: bool,
-    /// Nodes that Pods name and nobody has seen, since when.
+    /// Unknown nodes that Pods are bound to, and since when.
     missing: HashMap<String, Instant>,
 }
 
 enum Event {
-    Pod(Seen<Member>),
-    Node(Change<Node>),
+    Pod(CacheEvent<PodSummary>),
+    Node(WatchEvent<Node>),
 }
 
 impl PodGc {
-    fn on_pod(&self, seen: &Seen<Member>) -> Vec<String> {
-        let Seen::One { after, .. } = seen else {
-            return [UNSCHEDULED, ENDED, ORPHANS].map(str::to_owned).to_vec();
+    fn on_pod(&self, seen: &CacheEvent<PodSummary>) -> Vec<String> {
+        let CacheEvent::Changed { after, .. } = seen else {
+            return [UNSCHEDULED, TERMINATED, ORPHANS].map(str::to_owned).to_vec();
         };
         let Some(pod) = after else { return vec![] };
         let orphaned = pod.node.as_ref().is_some_and(|node| match self.nodes.get(node) {
@@ -56,25 +56,25 @@ impl PodGc {
         let rules = [
             (UNSCHEDULED, pod.terminating && pod.node.is_none()),
             (ORPHANS, orphaned),
-            (ENDED, pod.ended() && self.excess() > 0),
+            (TERMINATED, pod.is_terminal() && self.excess() > 0),
         ];
         rules.into_iter().filter(|(_, holds)| *holds).map(|(rule, _)| rule.to_owned()).collect()
     }
 
-    fn on_node(&mut self, change: Change<Node>) -> Vec<String> {
+    fn on_node(&mut self, change: WatchEvent<Node>) -> Vec<String> {
         match change {
-            Change::Set(node) => {
+            WatchEvent::Applied(node) => {
                 let name = key(&node.metadata);
                 self.missing.remove(&name);
                 let out_of_service = is_out_of_service(&node);
                 self.nodes.insert(name, out_of_service);
                 if out_of_service { vec![ORPHANS.to_owned()] } else { vec![] }
             }
-            Change::Gone(node) => {
+            WatchEvent::Deleted(node) => {
                 self.nodes.remove(&key(&node.metadata));
                 vec![ORPHANS.to_owned()]
             }
-            Change::Listed(names) => {
+            WatchEvent::Listed(names) => {
                 self.nodes.retain(|name, _| names.contains(name));
                 self.nodes_listed = true;
                 vec![ORPHANS.to_owned()]
@@ -83,34 +83,35 @@ impl PodGc {
     }
 
     fn excess(&self) -> usize {
-        // Not worth counting while there are not even so many Pods.
+        // Count terminated Pods only if there are more Pods than the threshold.
         if self.threshold == 0 || self.pods.len() <= self.threshold {
             return 0;
         }
-        self.pods.all().iter().filter(|pod| pod.ended()).count().saturating_sub(self.threshold)
+        self.pods.all().iter().filter(|pod| pod.is_terminal()).count().saturating_sub(self.threshold)
     }
 
-    async fn remove_ended(&self) -> Result<(), kube::Error> {
-        let mut ended: Vec<Arc<Member>> = self.pods.all().into_iter().filter(|pod| pod.ended()).collect();
-        ended.sort_by(|a, b| {
-            let order = |pod: &Member| (!pod.evicted, pod.created);
+    async fn gc_terminated(&self) -> Result<(), kube::Error> {
+        let mut terminated: Vec<Arc<PodSummary>> =
+            self.pods.all().into_iter().filter(|pod| pod.is_terminal()).collect();
+        terminated.sort_by(|a, b| {
+            let order = |pod: &PodSummary| (!pod.evicted, pod.created);
             order(a).cmp(&order(b)).then_with(|| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)))
         });
-        for pod in ended.into_iter().take(self.excess()) {
+        for pod in terminated.into_iter().take(self.excess()) {
             self.fail_and_delete(&pod, false).await?;
         }
         Ok(())
     }
 
-    async fn remove_unscheduled(&self) -> Result<(), kube::Error> {
+    async fn gc_unscheduled_terminating(&self) -> Result<(), kube::Error> {
         for pod in self.pods.all().into_iter().filter(|p| p.terminating && p.node.is_none()) {
             self.fail_and_delete(&pod, false).await?;
         }
         Ok(())
     }
 
-    /// Returns when the next node has been missing for long enough.
-    async fn remove_orphans(&mut self, now: Instant) -> Result<Option<Duration>, kube::Error> {
+    /// Deletes orphaned Pods. Returns the time until the quarantine of the next node ends.
+    async fn gc_orphaned(&mut self, now: Instant) -> Result<Option<Duration>, kube::Error> {
         if !self.nodes_listed {
             return Ok(None);
         }
@@ -138,26 +139,26 @@ impl PodGc {
         Ok(next)
     }
 
-    /// A Pod that is removed without having ended has failed: whoever counts on it must see that first.
-    async fn fail_and_delete(&self, pod: &Member, orphan: bool) -> Result<(), kube::Error> {
+    /// Deletes a Pod. A Pod that is not terminal is marked as failed first, for controllers that count it.
+    async fn fail_and_delete(&self, pod: &PodSummary, orphan: bool) -> Result<(), kube::Error> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         let mut status = json!({});
-        if !pod.ended() {
+        if !pod.is_terminal() {
             status["phase"] = "Failed".into();
             if orphan {
                 let why = ("DeletionByPodGC", "PodGC: node no longer exists");
                 status["conditions"] = json!([pod.disruption_target(Some(why))]);
             }
             let patch = Patch::Strategic(json!({ "metadata": { "uid": pod.uid }, "status": status }));
-            unless_gone(api.patch_status(&pod.name, &PatchParams::default(), &patch).await)?;
+            ignore_not_found_or_conflict(api.patch_status(&pod.name, &PatchParams::default(), &patch).await)?;
         }
-        tracing::info!(namespace = pod.namespace, name = pod.name, orphan, "is removed");
+        tracing::info!(namespace = pod.namespace, name = pod.name, orphan, "deleting pod");
         let at_once = DeleteParams {
             grace_period_seconds: Some(0),
             preconditions: Some(Preconditions { uid: Some(pod.uid.clone()), resource_version: None }),
             ..Default::default()
         };
-        unless_gone(api.delete(&pod.name, &at_once).await)
+        ignore_not_found_or_conflict(api.delete(&pod.name, &at_once).await)
     }
 }
 
@@ -175,9 +176,9 @@ impl Controller for PodGc {
 
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         match key {
-            UNSCHEDULED => self.remove_unscheduled().await.map(|()| None),
-            ENDED => self.remove_ended().await.map(|()| None),
-            _ => self.remove_orphans(now).await,
+            UNSCHEDULED => self.gc_unscheduled_terminating().await.map(|()| None),
+            TERMINATED => self.gc_terminated().await.map(|()| None),
+            _ => self.gc_orphaned(now).await,
         }
     }
 }
@@ -189,16 +190,16 @@ fn is_out_of_service(node: &Node) -> bool {
     !ready && taints.any(|t| t.key == "node.kubernetes.io/out-of-service")
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
-    pods: Cache<Member>,
+    pods: SharedInformer<PodSummary>,
     threshold: usize,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
     let nodes = watch(Api::all(clients.shared()), Config::default()).map(Event::Node);
-    let events = stream::select(pods.changes().map(Event::Pod), nodes).boxed();
-    let client = clients.of("pod-garbage-collector");
+    let events = stream::select(pods.subscribe().map(Event::Pod), nodes).boxed();
+    let client = clients.for_service_account("pod-garbage-collector");
     let controller =
         PodGc { client, threshold, pods, nodes: HashMap::new(), nodes_listed: false, missing: HashMap::new() };
     worker::run(controller, events, stop)

@@ -1,131 +1,133 @@
-//! ReplicaSets have as many Pods as they should (`pkg/controller/replicaset`), and so have ReplicationControllers.
+//! ReplicaSet and ReplicationController controllers (`pkg/controller/replicaset`).
 
-mod counts;
-mod kinds;
-mod rank;
+mod conversion;
+mod deletion_order;
+mod status;
 
-use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
-use crate::going::Going;
-use crate::members::Member;
-use crate::pod_control::{Failure, PodControl, concerned, pod_of, said, selects};
-use crate::worker::{self, Controller, unless_gone};
-use crate::written::{Revision, Written};
-use counts::status;
+use crate::expectations::{Expectations, ExpectedVersion};
+use crate::informer::{CacheEvent, SharedInformer, key};
+use crate::pending_deletions::PendingDeletions;
+use crate::pod_control::{Failure, PodControl, affected_owners, error_message, pod_from_template, selects};
+use crate::pod_summary::PodSummary;
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
+use conversion::ReplicaSetLike;
+pub(crate) use deletion_order::pods_to_delete;
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ReplicaSetSpec;
-use kinds::Replicated;
 use kube::api::PostParams;
 use kube::{Api, Client};
-pub(crate) use rank::first_to_go;
+use status::calculate_status;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// No more Pods are made or deleted at once.
-const BURST: usize = 500;
+/// Maximum number of Pods that one sync creates or deletes (`BurstReplicas`).
+const BURST_REPLICAS: usize = 500;
 
 pub(crate) enum Event<K> {
-    Set(Seen<K>),
-    Pod(Seen<Member>),
+    Set(CacheEvent<K>),
+    Pod(CacheEvent<PodSummary>),
 }
 
-struct ReplicaSets<K> {
+struct ReplicaSetController<K> {
     client: Client,
     pods: PodControl,
-    known: Cache<K>,
-    members: Cache<Member>,
-    written: Written,
-    going: Going,
+    known: SharedInformer<K>,
+    members: SharedInformer<PodSummary>,
+    expectations: Expectations,
+    pending_deletions: PendingDeletions,
 }
 
-impl<K: Replicated> Controller for ReplicaSets<K> {
+impl<K: ReplicaSetLike> Controller for ReplicaSetController<K> {
     type Event = Event<K>;
     const NAME: &'static str = K::NAME;
 
     fn observe(&mut self, event: Event<K>, _now: Instant) -> Vec<String> {
         match event {
-            Event::Set(Seen::One { after: Some(set), .. }) => vec![key(set.as_ref())],
-            Event::Set(Seen::One { before, .. }) => {
-                before.iter().for_each(|set| self.written.forget(&key(set.as_ref())));
+            Event::Set(CacheEvent::Changed { after: Some(set), .. }) => vec![key(set.as_ref())],
+            Event::Set(CacheEvent::Changed { before, .. }) => {
+                before.iter().for_each(|set| self.expectations.delete(&key(set.as_ref())));
                 vec![]
             }
-            Event::Set(Seen::All) => self.known.keys(),
+            Event::Set(CacheEvent::Resync) => self.known.keys(),
             Event::Pod(seen) => {
-                self.going.saw(&seen, &self.members);
+                self.pending_deletions.observe(&seen, &self.members);
                 match seen {
-                    Seen::All => self.known.keys(),
-                    one @ Seen::One { .. } => one.both().flat_map(|pod| self.concerned(pod)).collect(),
+                    CacheEvent::Resync => self.known.keys(),
+                    one @ CacheEvent::Changed { .. } => {
+                        one.objects().flat_map(|pod| self.replica_sets_of(pod)).collect()
+                    }
                 }
             }
         }
     }
 
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(set) = self.known.at(key).filter(|_| self.members.listed()) else { return Ok(None) };
-        if let Some(left) = self.written.outstanding(key, self.members.revision(), now) {
+        let Some(set) = self.known.get_by_key(key).filter(|_| self.members.has_synced()) else { return Ok(None) };
+        if let Some(left) = self.expectations.remaining_wait(key, self.members.resource_version(), now) {
             return Ok(Some(left));
         }
-        let view = set.as_set();
+        let view = set.as_replica_set();
         let Some(spec) = view.spec.as_ref() else { return Ok(None) };
-        let mine = self.claim(set.as_ref(), spec).await?;
+        let claimed = self.claim_pods(set.as_ref(), spec).await?;
         let failure = if view.metadata.deletion_timestamp.is_none() {
-            self.manage(key, &set, spec, &mine, now).await
+            self.manage_replicas(key, &set, spec, &claimed, now).await
         } else {
             None
         };
-        // What was just made is counted once it is seen.
-        self.report(&set, spec, &mine, failure.as_ref()).await?;
+        // Pods that were just created are counted in the sync that observes them.
+        self.update_status(&set, spec, &claimed, failure.as_ref()).await?;
         if let Some((_, error)) = failure {
             return Err(error);
         }
-        Ok(counts::next_available(&mine, spec.min_ready_seconds.unwrap_or(0), Timestamp::now()))
+        Ok(status::next_availability(&claimed, spec.min_ready_seconds.unwrap_or(0), Timestamp::now()))
     }
 }
 
-impl<K: Replicated> ReplicaSets<K> {
-    /// The ReplicaSets that a Pod is a matter of: its own, or all that select it when it has none.
-    fn concerned(&self, pod: &Member) -> Vec<String> {
+impl<K: ReplicaSetLike> ReplicaSetController<K> {
+    /// Returns the keys of the ReplicaSets that a Pod affects.
+    fn replica_sets_of(&self, pod: &PodSummary) -> Vec<String> {
         let selects = |set: &K| {
-            let set = set.as_set();
+            let set = set.as_replica_set();
             set.spec.as_ref().is_some_and(|spec| selects(&spec.selector, &pod.labels))
         };
-        concerned(&self.known, &pod.namespace, pod.controller.as_ref(), selects)
+        affected_owners(&self.known, &pod.namespace, pod.controller.as_ref(), selects)
     }
 
-    /// The Pods of a ReplicaSet. Those that it has deleted, and that are not seen to go yet, count as going.
-    async fn claim(&self, set: &K, spec: &ReplicaSetSpec) -> Result<Vec<Arc<Member>>, kube::Error> {
+    /// Claims the ReplicaSet's Pods. Pending deletions count as terminating.
+    async fn claim_pods(&self, set: &K, spec: &ReplicaSetSpec) -> Result<Vec<Arc<PodSummary>>, kube::Error> {
         let all = self.members.in_namespace(set.namespace());
-        let mine = self.pods.claim(set, &spec.selector, all).await?;
-        Ok(self.going.among(mine))
+        let claimed = self.pods.claim_pods(set, &spec.selector, all).await?;
+        Ok(self.pending_deletions.mark_terminating(claimed))
     }
 
-    /// Makes or deletes Pods until there are as many as there should be.
-    async fn manage(
+    /// Creates or deletes Pods until their number is the desired one (`manageReplicas`).
+    async fn manage_replicas(
         &mut self,
         key: &str,
         set: &K,
         spec: &ReplicaSetSpec,
-        mine: &[Arc<Member>],
+        claimed: &[Arc<PodSummary>],
         now: Instant,
     ) -> Option<Failure> {
-        let active: Vec<&Member> = mine.iter().map(AsRef::as_ref).filter(|m: &&Member| m.active).collect();
-        let wanted = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0);
-        let (mut written, about) = (Revision::default(), set.object_ref(&()));
+        let active: Vec<&PodSummary> = claimed.iter().map(AsRef::as_ref).filter(|m: &&PodSummary| m.active).collect();
+        let desired = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0);
+        let (mut expected, about) = (ExpectedVersion::default(), set.object_ref(&()));
         let mut failure = None;
-        if active.len() < wanted {
-            let count = (wanted - active.len()).min(BURST);
-            // Upstream leaves out the dash of a name that would be too long with it.
+        if active.len() < desired {
+            let count = (desired - active.len()).min(BURST_REPLICAS);
+            // Upstream omits the dash if the name would be too long with it.
             let name = format!("{}-", set.name());
-            let pod = pod_of(set, &spec.template.clone().unwrap_or_default(), name);
-            failure = self.pods.make(&about, &vec![pod; count], &mut written).await.1;
-        } else if active.len() > wanted {
-            let excess = (active.len() - wanted).min(BURST);
-            for pod in first_to_go(active, excess) {
-                match self.pods.delete(&about, pod, &mut written).await {
-                    Ok(true) => self.going.note(pod),
+            let pod = pod_from_template(set, &spec.template.clone().unwrap_or_default(), name);
+            failure = self.pods.create_pods(&about, &vec![pod; count], &mut expected).await.1;
+        } else if active.len() > desired {
+            let excess = (active.len() - desired).min(BURST_REPLICAS);
+            for pod in pods_to_delete(active, excess) {
+                match self.pods.delete_pod(&about, pod, &mut expected).await {
+                    Ok(true) => self.pending_deletions.insert(pod),
                     Ok(false) => {}
                     Err(e) => {
                         failure = Some(e);
@@ -134,46 +136,47 @@ impl<K: Replicated> ReplicaSets<K> {
                 }
             }
         }
-        self.written.note(key, written, now);
+        self.expectations.set(key, expected, now);
         failure
     }
 
-    /// Writes the status, if it is another.
-    async fn report(
+    /// Writes the status if it has changed.
+    async fn update_status(
         &self,
         set: &K,
         spec: &ReplicaSetSpec,
-        mine: &[Arc<Member>],
+        claimed: &[Arc<PodSummary>],
         failure: Option<&Failure>,
     ) -> Result<(), kube::Error> {
-        let failure = failure.map(|(reason, e)| (*reason, said(e)));
-        let new = set.clone().with_status(status(&set.as_set(), spec, mine, failure, Timestamp::now()));
+        let failure = failure.map(|(reason, e)| (*reason, error_message(e)));
+        let new =
+            set.clone().with_status(calculate_status(&set.as_replica_set(), spec, claimed, failure, Timestamp::now()));
         if new == *set {
             return Ok(());
         }
         let sets: Api<K> = Api::namespaced(self.client.clone(), set.namespace());
-        // It has changed, or gone, meanwhile: the watch says so.
-        unless_gone(sets.replace_status(set.name(), &PostParams::default(), &new).await)
+        // If the object has changed or is gone, the watch enqueues it again.
+        ignore_not_found_or_conflict(sets.replace_status(set.name(), &PostParams::default(), &new).await)
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
-pub(crate) fn run<K: Replicated>(
+/// Subscribes to the informers when called, not when first polled.
+pub(crate) fn run<K: ReplicaSetLike>(
     clients: Clients,
-    known: Cache<K>,
-    members: Cache<Member>,
+    known: SharedInformer<K>,
+    members: SharedInformer<PodSummary>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let events = stream::select(known.changes().map(Event::Set), members.changes().map(Event::Pod));
-    let client = clients.of(K::COMPONENT);
-    let controller = ReplicaSets {
+    let events = stream::select(known.subscribe().map(Event::Set), members.subscribe().map(Event::Pod));
+    let client = clients.for_service_account(K::COMPONENT);
+    let controller = ReplicaSetController {
         pods: PodControl::new(client.clone(), K::COMPONENT),
         client,
         known,
         members,
-        written: Written::default(),
-        going: Going::default(),
+        expectations: Expectations::default(),
+        pending_deletions: PendingDeletions::default(),
     };
-    // What it does at once is large: it lies on the heap.
+    // The future is large, so it is boxed.
     Box::pin(worker::run(controller, events.boxed(), stop))
 }

@@ -1,11 +1,11 @@
-//! What the quotas of a namespace allow, and what is used of it, in their status (`pkg/controller/resourcequota`).
+//! Resource quota controller: keeps the status of ResourceQuotas (`pkg/controller/resourcequota`).
 //!
-//! Only the status: the API server counts for itself when something is to be made. Where there is no quota nothing is
-//! watched; where there are some, the kinds that they count, by metadata only.
+//! The API server enforces quotas with its own counts. Only kinds that a quota of the namespace counts are watched,
+//! by metadata only.
 
 use crate::clients::Clients;
-use crate::watch::{Change, watch, watch_while_served};
-use crate::worker::{self, Controller, unless_gone};
+use crate::watch::{WatchEvent, watch, watch_while_served};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use admission::quota::{self, Kind, Object};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
@@ -22,66 +22,67 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// A namespace in which much happens is counted so often, and no more.
-const PAUSE: Duration = Duration::from_millis(100);
-/// A Pod that should be gone and is not ceases to count; nothing but time tells (upstream's `resyncPeriod`).
-const AGAIN: Duration = Duration::from_secs(300);
-/// A kind that is not served has no objects, and may come (upstream's period of discovery).
-const MISSING: Duration = Duration::from_secs(30);
+/// Minimum interval of counts in a namespace.
+const MIN_COUNT_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval of full counts (upstream's `resyncPeriod`): a Pod that exceeds its grace period stops counting without an
+/// event.
+const RESYNC_PERIOD: Duration = Duration::from_secs(300);
+/// Interval of discovery while a counted kind is not served.
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The group and the plural name of a kind.
+/// Group and plural name of a kind.
 type Name = (String, String);
 
 enum Event {
-    Quota(Change<ResourceQuota>),
-    /// Something that is counted in this namespace.
-    Counted(String),
+    Quota(WatchEvent<ResourceQuota>),
+    /// A counted object of this namespace has changed.
+    CountedObjectChanged(String),
 }
 
 #[derive(Default)]
 struct Namespace {
     quotas: BTreeMap<String, ResourceQuota>,
-    /// Ends the watch of a kind when it goes.
+    /// Watched kinds; dropping the guard ends the watch.
     watched: HashMap<Name, (ApiResource, DropGuard)>,
     counted: Option<Instant>,
 }
 
-struct Quotas {
+struct ResourceQuotaController {
     client: Client,
     namespaces: HashMap<String, Namespace>,
     changed: mpsc::UnboundedSender<String>,
 }
 
-impl Controller for Quotas {
+impl Controller for ResourceQuotaController {
     type Event = Event;
 
     const NAME: &'static str = "resourcequota";
 
     fn observe(&mut self, event: Event, _: Instant) -> Vec<String> {
-        let place =
+        let namespaced_name =
             |meta: &ObjectMeta| (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
         match event {
-            Event::Quota(Change::Set(quota)) => {
-                let (namespace, name) = place(&quota.metadata);
+            Event::Quota(WatchEvent::Applied(quota)) => {
+                let (namespace, name) = namespaced_name(&quota.metadata);
                 let mut quota = *quota;
                 quota.metadata.managed_fields = None;
                 self.namespaces.entry(namespace.clone()).or_default().quotas.insert(name, quota);
                 vec![namespace]
             }
-            Event::Quota(Change::Gone(quota)) => {
-                let (namespace, name) = place(&quota.metadata);
+            Event::Quota(WatchEvent::Deleted(quota)) => {
+                let (namespace, name) = namespaced_name(&quota.metadata);
                 if let Some(known) = self.namespaces.get_mut(&namespace) {
                     known.quotas.remove(&name);
                 }
                 vec![namespace]
             }
-            Event::Quota(Change::Listed(keys)) => {
+            Event::Quota(WatchEvent::Listed(keys)) => {
                 for (namespace, known) in &mut self.namespaces {
                     known.quotas.retain(|name, _| keys.contains(&format!("{namespace}/{name}")));
                 }
                 self.namespaces.keys().cloned().collect()
             }
-            Event::Counted(namespace) => vec![namespace],
+            Event::CountedObjectChanged(namespace) => vec![namespace],
         }
     }
 
@@ -91,10 +92,10 @@ impl Controller for Quotas {
             self.namespaces.remove(namespace);
             return Ok(None);
         }
-        if let Some(left) = known.counted.and_then(|at| PAUSE.checked_sub(now.duration_since(at))) {
+        if let Some(left) = known.counted.and_then(|at| MIN_COUNT_INTERVAL.checked_sub(now.duration_since(at))) {
             return Ok(Some(left));
         }
-        known.watch_what_counts(&self.client, namespace, &self.changed).await?;
+        known.sync_watches(&self.client, namespace, &self.changed).await?;
         known.counted = Some(now);
         let mut objects = Vec::new();
         let mut unserved = Vec::new();
@@ -108,23 +109,23 @@ impl Controller for Quotas {
         }
         known.watched.retain(|name, _| !unserved.contains(name));
         for quota in known.quotas.values() {
-            tell(&self.client, namespace, quota, &objects).await?;
+            update_status(&self.client, namespace, quota, &objects).await?;
         }
         let all_are_served = known.watched.len() == known.counted_kinds().len();
-        Ok(Some(if all_are_served { AGAIN } else { MISSING }))
+        Ok(Some(if all_are_served { RESYNC_PERIOD } else { DISCOVERY_INTERVAL }))
     }
 }
 
 impl Namespace {
-    /// What its quotas are about.
+    /// Returns the kinds that the quotas count.
     fn counted_kinds(&self) -> BTreeSet<Name> {
         let limited: BTreeSet<String> = self.quotas.values().flat_map(|q| quota::hard(q).into_keys()).collect();
         let kinds = limited.iter().filter_map(|name| Kind::of(name));
         kinds.map(|kind| (kind.group.to_owned(), kind.resource.to_owned())).collect()
     }
 
-    /// Begins to watch what has come to count, and ends the watches of what no longer does.
-    async fn watch_what_counts(
+    /// Starts watches of newly counted kinds, and ends those of others.
+    async fn sync_watches(
         &mut self,
         client: &Client,
         namespace: &str,
@@ -144,7 +145,7 @@ impl Namespace {
             let guard = ended.clone().drop_guard();
             tokio::spawn(ended.run_until_cancelled_owned(async move {
                 while changes.next().await.is_some() && tell.send(namespace.clone()).is_ok() {}
-                // The kind is served no longer: the next count finds none of it, and ends to watch.
+                // The kind is no longer served: enqueue a count, which removes it.
                 let _ = tell.send(namespace);
             }));
             self.watched.insert(name, (resource, guard));
@@ -163,7 +164,7 @@ async fn find(client: &Client, (group, plural): &Name) -> Result<Option<ApiResou
     Ok(served.into_iter().map(|(resource, _)| resource).find(|resource| resource.plural == *plural))
 }
 
-/// The objects of a kind. Of one that is only counted, nothing but how many there are.
+/// Returns the objects of a kind; of kinds that are only counted, without content.
 async fn count(
     client: &Client,
     namespace: &str,
@@ -180,8 +181,13 @@ async fn count(
     Ok(all.items.iter().map(|_| Object::new(kind, &json!({}), now)).collect())
 }
 
-/// Writes the status of a quota, if it says anything else.
-async fn tell(client: &Client, namespace: &str, quota: &ResourceQuota, objects: &[Object]) -> Result<(), kube::Error> {
+/// Writes the status of a quota if it has changed.
+async fn update_status(
+    client: &Client,
+    namespace: &str,
+    quota: &ResourceQuota,
+    objects: &[Object],
+) -> Result<(), kube::Error> {
     let hard = quota.spec.as_ref().and_then(|s| s.hard.clone()).unwrap_or_default();
     let used = quota::list(&quota::used(quota, objects));
     let told = |list: Option<&BTreeMap<_, _>>, expected| list.cloned().unwrap_or_default() == expected;
@@ -192,18 +198,18 @@ async fn tell(client: &Client, namespace: &str, quota: &ResourceQuota, objects: 
     }
     let api: Api<ResourceQuota> = Api::namespaced(client.clone(), namespace);
     let name = quota.metadata.name.as_deref().unwrap_or_default();
-    // What is no longer limited goes from the status, too.
+    // Resources that are no longer limited are removed from the status.
     let status = Some(ResourceQuotaStatus { hard: Some(hard), used: Some(used) });
     let told = ResourceQuota { status, ..quota.clone() };
-    // It has changed, or gone, meanwhile: the watch says so.
-    unless_gone(api.replace_status(name, &PostParams::default(), &told).await)
+    // If the object has changed or is gone, the watch enqueues it again.
+    ignore_not_found_or_conflict(api.replace_status(name, &PostParams::default(), &told).await)
 }
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
-    let client = clients.of("resourcequota-controller");
+    let client = clients.for_service_account("resourcequota-controller");
     let (changed, counted) = mpsc::unbounded_channel();
     let counted = stream::unfold(counted, |mut counted| async move { Some((counted.recv().await?, counted)) });
     let quotas = watch(Api::<ResourceQuota>::all(clients.shared()), Config::default()).map(Event::Quota);
-    let events = stream::select(quotas, counted.map(Event::Counted)).boxed();
-    worker::run(Quotas { client, namespaces: HashMap::new(), changed }, events, stop).await;
+    let events = stream::select(quotas, counted.map(Event::CountedObjectChanged)).boxed();
+    worker::run(ResourceQuotaController { client, namespaces: HashMap::new(), changed }, events, stop).await;
 }

@@ -1,7 +1,8 @@
-//! Every namespace has the service account `default` (`pkg/controller/serviceaccount/serviceaccounts_controller.go`).
+//! Service account controller: keeps the service account `default` in every namespace
+//! (`pkg/controller/serviceaccount/serviceaccounts_controller.go`).
 
 use crate::clients::Clients;
-use crate::per_namespace::{InEachNamespace, PerNamespace};
+use crate::per_namespace::{NamespacedObject, PerNamespace};
 use crate::worker;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -9,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 struct DefaultServiceAccount;
 
-impl InEachNamespace for DefaultServiceAccount {
+impl NamespacedObject for DefaultServiceAccount {
     type Object = ServiceAccount;
 
     const CONTROLLER: &'static str = "service-account";
@@ -23,18 +24,19 @@ impl InEachNamespace for DefaultServiceAccount {
         }
     }
 
-    fn corrected(&self, object: ServiceAccount) -> ServiceAccount {
+    fn merge_desired(&self, object: ServiceAccount) -> ServiceAccount {
         object
     }
 
-    /// Whatever its user wrote into it stays.
-    fn is_right(&self, _: &ServiceAccount) -> bool {
+    /// Fields that users have set are kept.
+    fn is_up_to_date(&self, _: &ServiceAccount) -> bool {
         true
     }
 }
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
-    let controller = PerNamespace::new(clients.of("service-account-controller"), DefaultServiceAccount);
+    let controller =
+        PerNamespace::new(clients.for_service_account("service-account-controller"), DefaultServiceAccount);
     let events = controller.events(&clients);
     worker::run(controller, events, stop).await;
 }

@@ -1,14 +1,14 @@
-//! Deletes running Pods from nodes with a taint of effect `NoExecute` that they do not tolerate, or no longer
-//! (`pkg/controller/tainteviction`).
+//! Taint eviction controller: deletes Pods from nodes with NoExecute taints that they do not tolerate, or no longer
+//! tolerate (`pkg/controller/tainteviction`).
 //!
-//! How long a Pod tolerates a taint counts from when this controller first sees both, as upstream.
+//! As upstream, the toleration time starts when this controller observes the Pod and the taint.
 
-use crate::cache::{self, Cache, Seen};
 use crate::clients::Clients;
-use crate::members::Member;
-use crate::recorder::Recorder;
-use crate::watch::{Change, key, watch};
-use crate::worker::{self, Controller, unless_gone};
+use crate::event_recorder::EventRecorder;
+use crate::informer::{self, CacheEvent, SharedInformer};
+use crate::pod_summary::PodSummary;
+use crate::watch::{WatchEvent, key, watch};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use api::taint;
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
@@ -25,23 +25,23 @@ const COMPONENT: &str = "taint-eviction-controller";
 
 struct TaintEviction {
     client: Client,
-    recorder: Recorder,
-    pods: Cache<Member>,
-    /// The taints of nodes that end Pods; nodes without any are left out.
+    recorder: EventRecorder,
+    pods: SharedInformer<PodSummary>,
+    /// The NoExecute taints of nodes, without nodes that have none.
     taints: HashMap<String, Vec<Taint>>,
-    /// Pods that go unless something changes, since when.
-    doomed: HashMap<String, Instant>,
-    /// The UIDs of Pods that were deleted here: what is heard of them until that is seen is old.
+    /// Pods with a pending eviction, and since when.
+    scheduled: HashMap<String, Instant>,
+    /// UIDs of the Pods that were evicted: later events of the informer are outdated.
     deleted: HashMap<String, String>,
 }
 
 enum Event {
-    Pod(Seen<Member>),
-    Node(Change<Node>),
+    Pod(CacheEvent<PodSummary>),
+    Node(WatchEvent<Node>),
 }
 
-/// For how long these taints are tolerated; `None` for ever.
-fn patience(taints: &[Taint], tolerations: &[Toleration]) -> Option<Duration> {
+/// Returns how long the taints are tolerated, `None` for ever (`getMinTolerationTime`).
+fn min_toleration_time(taints: &[Taint], tolerations: &[Toleration]) -> Option<Duration> {
     let mut least = None;
     for taint in taints {
         let Some(toleration) = tolerations.iter().find(|t| taint::tolerates(t, taint)) else {
@@ -54,51 +54,51 @@ fn patience(taints: &[Taint], tolerations: &[Toleration]) -> Option<Duration> {
 }
 
 impl TaintEviction {
-    fn on_pod(&mut self, seen: &Seen<Member>) -> Vec<String> {
-        let Seen::One { before, after } = seen else {
+    fn on_pod(&mut self, seen: &CacheEvent<PodSummary>) -> Vec<String> {
+        let CacheEvent::Changed { before, after } = seen else {
             let there: HashSet<String> = self.pods.keys().into_iter().collect();
-            self.doomed.retain(|key, _| there.contains(key));
+            self.scheduled.retain(|key, _| there.contains(key));
             self.deleted.retain(|key, _| there.contains(key));
             let tainted = self.taints.keys().cloned().collect::<Vec<_>>();
-            return tainted.iter().flat_map(|node| self.on(node)).collect();
+            return tainted.iter().flat_map(|node| self.pods_on(node)).collect();
         };
         let Some(pod) = after.as_ref().filter(|pod| pod.node.is_some() && !pod.terminating) else {
-            before.iter().for_each(|pod| self.forget(&cache::key(pod.as_ref())));
+            before.iter().for_each(|pod| self.cancel(&informer::key(pod.as_ref())));
             return vec![];
         };
-        let name = cache::key(pod.as_ref());
+        let name = informer::key(pod.as_ref());
         let tainted = pod.node.as_ref().is_some_and(|node| self.taints.contains_key(node));
-        let concerned = tainted || self.doomed.contains_key(&name);
-        if concerned && self.deleted.get(&name) != Some(&pod.uid) { vec![name] } else { vec![] }
+        let affected = tainted || self.scheduled.contains_key(&name);
+        if affected && self.deleted.get(&name) != Some(&pod.uid) { vec![name] } else { vec![] }
     }
 
-    /// The Pods on a node.
-    fn on(&self, node: &str) -> Vec<String> {
+    /// Returns the keys of the Pods on a node.
+    fn pods_on(&self, node: &str) -> Vec<String> {
         let all = self.pods.all().into_iter().filter(|pod| pod.node.as_deref() == Some(node));
-        all.map(|pod| cache::key(pod.as_ref())).collect()
+        all.map(|pod| informer::key(pod.as_ref())).collect()
     }
 
-    fn forget(&mut self, pod: &str) {
-        self.doomed.remove(pod);
+    fn cancel(&mut self, pod: &str) {
+        self.scheduled.remove(pod);
         self.deleted.remove(pod);
     }
 
-    fn on_node(&mut self, change: Change<Node>) -> Vec<String> {
+    fn on_node(&mut self, change: WatchEvent<Node>) -> Vec<String> {
         match change {
-            Change::Set(node) => {
+            WatchEvent::Applied(node) => {
                 let all = node.spec.and_then(|s| s.taints).unwrap_or_default();
                 self.set_taints(&key(&node.metadata), all.into_iter().filter(|t| t.effect == "NoExecute").collect())
             }
-            // Its Pods are garbage, and not this controller's.
-            Change::Gone(node) => self.set_taints(&key(&node.metadata), vec![]),
-            Change::Listed(names) => {
+            // The Pod garbage collector deletes its Pods.
+            WatchEvent::Deleted(node) => self.set_taints(&key(&node.metadata), vec![]),
+            WatchEvent::Listed(names) => {
                 let gone: Vec<String> = self.taints.keys().filter(|name| !names.contains(*name)).cloned().collect();
                 gone.iter().flat_map(|name| self.set_taints(name, vec![])).collect()
             }
         }
     }
 
-    /// Gives the Pods that are concerned.
+    /// Replaces the taints of a node. Returns the keys of affected Pods.
     fn set_taints(&mut self, node: &str, taints: Vec<Taint>) -> Vec<String> {
         let before = if taints.is_empty() {
             self.taints.remove(node)
@@ -108,26 +108,26 @@ impl TaintEviction {
         if before.unwrap_or_default() == taints {
             return vec![];
         }
-        self.on(node)
+        self.pods_on(node)
     }
 
-    /// The condition first: whoever counts on the Pod sees why it goes.
-    async fn evict(&self, pod: &Member) -> Result<(), kube::Error> {
-        let (name, key) = (pod.name.as_str(), cache::key(pod));
+    /// Evicts a Pod. The condition is written first, so that observers see the reason.
+    async fn evict(&self, pod: &PodSummary) -> Result<(), kube::Error> {
+        let (name, key) = (pod.name.as_str(), informer::key(pod));
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         self.record(pod, &format!("Marking for deletion Pod {key}")).await;
-        tracing::info!(pod = key, node = pod.node, "goes for a taint that it does not tolerate");
+        tracing::info!(pod = key, node = pod.node, "evicting pod for an untolerated taint");
         let why = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
         let condition = pod.disruption_target(Some(why));
         let status = json!({ "metadata": { "uid": pod.uid }, "status": { "conditions": [condition] } });
-        unless_gone(api.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await)?;
+        ignore_not_found_or_conflict(api.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await)?;
         let same = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
         let params = DeleteParams { preconditions: Some(same), ..DeleteParams::default() };
-        unless_gone(api.delete(name, &params).await)
+        ignore_not_found_or_conflict(api.delete(name, &params).await)
     }
 
-    async fn record(&self, pod: &Member, message: &str) {
-        self.recorder.tell(&pod.reference(), false, "TaintManagerEviction", message).await;
+    async fn record(&self, pod: &PodSummary, message: &str) {
+        self.recorder.record(&pod.reference(), false, "TaintManagerEviction", message).await;
     }
 }
 
@@ -144,39 +144,44 @@ impl Controller for TaintEviction {
     }
 
     async fn reconcile(&mut self, name: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let there = self.pods.at(name).filter(|pod| !pod.terminating && self.deleted.get(name) != Some(&pod.uid));
+        let there =
+            self.pods.get_by_key(name).filter(|pod| !pod.terminating && self.deleted.get(name) != Some(&pod.uid));
         let Some(pod) = there else { return Ok(None) };
         let taints = pod.node.as_ref().and_then(|node| self.taints.get(node)).map(Vec::as_slice).unwrap_or_default();
-        let Some(patience) = patience(taints, &pod.tolerations) else {
-            if self.doomed.remove(name).is_some() {
+        let Some(min_toleration_time) = min_toleration_time(taints, &pod.tolerations) else {
+            if self.scheduled.remove(name).is_some() {
                 self.record(&pod, &format!("Cancelling deletion of Pod {name}")).await;
             }
             return Ok(None);
         };
-        let since = *self.doomed.entry(name.to_owned()).or_insert(now);
-        let left = patience.saturating_sub(now.saturating_duration_since(since));
+        let since = *self.scheduled.entry(name.to_owned()).or_insert(now);
+        let left = min_toleration_time.saturating_sub(now.saturating_duration_since(since));
         if !left.is_zero() {
             return Ok(Some(left));
         }
         self.evict(&pod).await?;
-        self.forget(name);
+        self.cancel(name);
         self.deleted.insert(name.to_owned(), pod.uid.clone());
         Ok(None)
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
-pub(crate) fn run(clients: Clients, pods: Cache<Member>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
+/// Subscribes to the informers when called, not when first polled.
+pub(crate) fn run(
+    clients: Clients,
+    pods: SharedInformer<PodSummary>,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send {
     let nodes = watch(Api::all(clients.shared()), Config::default()).map(Event::Node);
-    let events = stream::select(pods.changes().map(Event::Pod), nodes).boxed();
-    // As upstream: it has the rights of the controller that taints.
-    let client = clients.of("node-controller");
+    let events = stream::select(pods.subscribe().map(Event::Pod), nodes).boxed();
+    // As upstream, it uses the identity of the node lifecycle controller.
+    let client = clients.for_service_account("node-controller");
     let controller = TaintEviction {
-        recorder: Recorder::new(client.clone(), COMPONENT),
+        recorder: EventRecorder::new(client.clone(), COMPONENT),
         client,
         pods,
         taints: HashMap::new(),
-        doomed: HashMap::new(),
+        scheduled: HashMap::new(),
         deleted: HashMap::new(),
     };
     worker::run(controller, events, stop)
@@ -201,7 +206,7 @@ mod tests {
         let taints: Vec<Taint> = serde_json::from_value(taints.iter().map(taint).collect()).expect("taints");
         let tolerations: Vec<Toleration> =
             serde_json::from_value(tolerations.iter().map(toleration).collect()).expect("tolerations");
-        assert_eq!(patience(&taints, &tolerations), expected.map(Duration::from_secs));
+        assert_eq!(min_toleration_time(&taints, &tolerations), expected.map(Duration::from_secs));
     }
 
     #[test]
@@ -215,7 +220,7 @@ mod tests {
         check(&["a", "b"], &["a", "b:30"], Some(30));
         check(&["a", "b"], &["a:60"], Some(0));
         check(&["a"], &["a:-5"], Some(0));
-        // The first one that matches speaks.
+        // The first matching toleration applies.
         check(&["a"], &["*", "a:60"], None);
         check(&["a"], &["a:60", "*"], Some(60));
     }

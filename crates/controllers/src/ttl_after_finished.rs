@@ -1,8 +1,8 @@
-//! Removes Jobs some time after they have ended, if they say so (`pkg/controller/ttlafterfinished`).
+//! TTL controller: deletes finished Jobs after `ttlSecondsAfterFinished` (`pkg/controller/ttlafterfinished`).
 
-use crate::cache::{Cache, Seen, key};
 use crate::clients::Clients;
-use crate::worker::{self, Controller, unless_gone};
+use crate::informer::{CacheEvent, SharedInformer, key};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use futures::stream::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::Job;
@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 struct TtlAfterFinished {
     client: Client,
-    jobs: Cache<Job>,
+    jobs: SharedInformer<Job>,
 }
 
-/// How long a Job that has ended stays; `None` for ever.
+/// Returns the time until a finished Job is deleted, `None` if it is kept (`timeLeft`).
 fn left(job: &Job, now: Timestamp) -> Option<Duration> {
     let seconds = job.spec.as_ref()?.ttl_seconds_after_finished?;
     if job.metadata.deletion_timestamp.is_some() {
@@ -30,43 +30,49 @@ fn left(job: &Job, now: Timestamp) -> Option<Duration> {
 }
 
 impl Controller for TtlAfterFinished {
-    type Event = Seen<Job>;
+    type Event = CacheEvent<Job>;
     const NAME: &'static str = "ttl-after-finished";
 
-    fn observe(&mut self, event: Seen<Job>, _now: Instant) -> Vec<String> {
+    fn observe(&mut self, event: CacheEvent<Job>, _now: Instant) -> Vec<String> {
         match event {
-            Seen::One { after, .. } => {
+            CacheEvent::Changed { after, .. } => {
                 after.iter().filter(|job| left(job, Timestamp::now()).is_some()).map(|job| key(job.as_ref())).collect()
             }
-            Seen::All => self.jobs.keys(),
+            CacheEvent::Resync => self.jobs.keys(),
         }
     }
 
     async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(job) = self.jobs.at(key) else { return Ok(None) };
+        let Some(job) = self.jobs.get_by_key(key) else { return Ok(None) };
         match left(&job, Timestamp::now()) {
             None => Ok(None),
             Some(left) if !left.is_zero() => Ok(Some(left)),
             Some(_) => {
                 let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
                 let api: Api<Job> = Api::namespaced(self.client.clone(), namespace);
-                // Somebody may have given it more time: then it is another version, and the watch tells.
+                // The TTL may have been extended: the precondition on the resource version prevents the deletion.
                 let preconditions = Preconditions {
                     uid: job.metadata.uid.clone(),
                     resource_version: job.metadata.resource_version.clone(),
                 };
                 let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::foreground() };
-                unless_gone(api.delete(job.metadata.name.as_deref().unwrap_or_default(), &params).await)?;
+                ignore_not_found_or_conflict(
+                    api.delete(job.metadata.name.as_deref().unwrap_or_default(), &params).await,
+                )?;
                 Ok(None)
             }
         }
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
-pub(crate) fn run(clients: Clients, jobs: Cache<Job>, stop: CancellationToken) -> impl Future<Output = ()> + Send {
-    let events = jobs.changes().boxed();
-    let client = clients.of("ttl-after-finished-controller");
+/// Subscribes to the informer when called, not when first polled.
+pub(crate) fn run(
+    clients: Clients,
+    jobs: SharedInformer<Job>,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send {
+    let events = jobs.subscribe().boxed();
+    let client = clients.for_service_account("ttl-after-finished-controller");
     worker::run(TtlAfterFinished { client, jobs }, events, stop)
 }
 

@@ -1,4 +1,4 @@
-//! The one way in which controllers learn what happens.
+//! Lists and watches of the controllers.
 
 pub(crate) use api::key::key;
 
@@ -14,55 +14,55 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// No watch is trusted for longer: a new list repairs what it lost.
-const RELIST: Duration = Duration::from_secs(600);
+/// Interval of relists, which repair missed events.
+const RELIST_INTERVAL: Duration = Duration::from_secs(600);
 
-/// What happened to the objects of a kind.
+/// A watch event, or the end of a list.
 #[derive(Debug)]
-pub(crate) enum Change<K> {
-    /// It was made or changed, or is just seen again.
-    Set(Box<K>),
-    /// It is gone.
-    Gone(Box<K>),
-    /// A list was read to its end: there are these, by [`key`], and no others.
+pub(crate) enum WatchEvent<K> {
+    /// The object was created or updated, or is part of a list.
+    Applied(Box<K>),
+    /// The object was deleted.
+    Deleted(Box<K>),
+    /// A list is complete: these [`key`]s exist, and no others.
     Listed(HashSet<String>),
 }
 
-impl<K> Change<Lean<K>> {
-    fn bare(self) -> Change<K> {
+impl<K> WatchEvent<Lean<K>> {
+    fn unwrap_lean(self) -> WatchEvent<K> {
         match self {
-            Self::Set(object) => Change::Set(Box::new(object.0)),
-            Self::Gone(object) => Change::Gone(Box::new(object.0)),
-            Self::Listed(keys) => Change::Listed(keys),
+            Self::Applied(object) => WatchEvent::Applied(Box::new(object.0)),
+            Self::Deleted(object) => WatchEvent::Deleted(Box::new(object.0)),
+            Self::Listed(keys) => WatchEvent::Listed(keys),
         }
     }
 }
 
-/// Watches a kind as [`watch`] does, past who owns what of its objects.
-pub(crate) fn watch_lean<K>(api: Api<Lean<K>>, config: Config) -> BoxStream<'static, Change<K>>
+/// Like [`watch`], without `managedFields`.
+pub(crate) fn watch_lean<K>(api: Api<Lean<K>>, config: Config) -> BoxStream<'static, WatchEvent<K>>
 where
     K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    watch(api, config).map(Change::bare).boxed()
+    watch(api, config).map(WatchEvent::unwrap_lean).boxed()
 }
 
-/// Watches a kind for ever: after an error with a back-off, and anew with a list from time to time.
-pub(crate) fn watch<K>(api: Api<K>, config: Config) -> BoxStream<'static, Change<K>>
+/// Watches a kind for ever. Errors are retried with a back-off, and the kind is relisted each [`RELIST_INTERVAL`].
+pub(crate) fn watch<K>(api: Api<K>, config: Config) -> BoxStream<'static, WatchEvent<K>>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     changes(events(api, config))
 }
 
-/// Watches a kind as [`watch`] does until it is not served any more: those that clients define may go.
-pub(crate) fn watch_while_served<K>(api: Api<K>, config: Config) -> BoxStream<'static, Change<K>>
+/// Like [`watch`], until the kind is no longer served: custom kinds can be removed.
+pub(crate) fn watch_while_served<K>(api: Api<K>, config: Config) -> BoxStream<'static, WatchEvent<K>>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    changes(events(api, config).take_while(|event| std::future::ready(!event.as_ref().is_err_and(is_unserved))))
+    changes(events(api, config).take_while(|event| std::future::ready(!event.as_ref().is_err_and(is_not_served))))
 }
 
-fn is_unserved(error: &watcher::Error) -> bool {
+fn is_not_served(error: &watcher::Error) -> bool {
     let (watcher::Error::InitialListFailed(why) | watcher::Error::WatchStartFailed(why)) = error else { return false };
     matches!(why, kube::Error::Api(status) if status.is_not_found())
 }
@@ -72,16 +72,16 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let once = move || {
-        // kube's back-off starts anew with each list (its `Init` is no error): one that fails is tried again each second.
+        // kube resets its back-off at each list, because `Init` is no error: a failing list is retried each second.
         let events = watcher(api.clone(), config.clone()).default_backoff();
-        events.take_until(tokio::time::sleep(RELIST))
+        events.take_until(tokio::time::sleep(RELIST_INTERVAL))
     };
     stream::repeat_with(once).flatten()
 }
 
 fn changes<K>(
     events: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
-) -> BoxStream<'static, Change<K>>
+) -> BoxStream<'static, WatchEvent<K>>
 where
     K: Resource + Send + 'static,
 {
@@ -93,13 +93,13 @@ where
         }
         Ok(Event::InitApply(object)) => {
             seen.insert(key(object.meta()));
-            Some(Change::Set(Box::new(object)))
+            Some(WatchEvent::Applied(Box::new(object)))
         }
-        Ok(Event::InitDone) => Some(Change::Listed(std::mem::take(&mut seen))),
-        Ok(Event::Apply(object)) => Some(Change::Set(Box::new(object))),
-        Ok(Event::Delete(object)) => Some(Change::Gone(Box::new(object))),
+        Ok(Event::InitDone) => Some(WatchEvent::Listed(std::mem::take(&mut seen))),
+        Ok(Event::Apply(object)) => Some(WatchEvent::Applied(Box::new(object))),
+        Ok(Event::Delete(object)) => Some(WatchEvent::Deleted(Box::new(object))),
         Err(e) => {
-            tracing::warn!("a watch is interrupted: {e}");
+            tracing::warn!(error = %e, "watch failed, retrying");
             None
         }
     });
@@ -115,17 +115,17 @@ mod tests {
     const MAPS: &str = "GET api/v1/namespaces/x/configmaps";
 
     #[tokio::test(start_paused = true)]
-    async fn a_kind_that_is_served_no_longer_is_watched_no_longer() {
+    async fn watch_while_served_ends_with_not_found() {
         let api = FakeApi::new();
         let maps = || Api::<ConfigMap>::namespaced(api.client(), "x");
-        // Another refusal is no end.
+        // Other errors do not end the watch.
         api.refuse(MAPS, 503);
         let mut changes = watch_while_served(maps(), Config::default());
-        assert!(matches!(changes.next().await, Some(Change::Listed(_))));
+        assert!(matches!(changes.next().await, Some(WatchEvent::Listed(_))));
         (0..9).for_each(|_| api.refuse(MAPS, 404));
         assert!(watch_while_served(maps(), Config::default()).next().await.is_none());
-        // Whoever watches what is always served waits until it is.
-        assert!(matches!(watch(maps(), Config::default()).next().await, Some(Change::Listed(_))));
+        // `watch` retries a kind that is not served.
+        assert!(matches!(watch(maps(), Config::default()).next().await, Some(WatchEvent::Listed(_))));
         assert_eq!(api.refusals(MAPS), 0);
     }
 }

@@ -1,6 +1,6 @@
-//! What all controllers have in common: changes activate keys, keys are reconciled one after the other.
+//! Controller loop: watch events enqueue keys, which are reconciled one after the other.
 
-use crate::clock::after;
+use crate::clock::saturating_add;
 use futures::FutureExt;
 use futures::stream::{BoxStream, StreamExt};
 use std::collections::{BTreeSet, HashMap};
@@ -9,23 +9,23 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-const FIRST_BACKOFF: Duration = Duration::from_millis(100);
-const LAST_BACKOFF: Duration = Duration::from_secs(30);
-/// No reconciliation is waited for longer.
-const DEADLINE: Duration = Duration::from_secs(60);
+const BASE_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// Reconcile timeout.
+const RECONCILE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A reconciler: it brings what a key stands for towards what it should be.
+/// A reconciler: it drives the observed state of a key's object towards the desired state.
 pub(crate) trait Controller: Send {
-    /// What its watches tell it.
+    /// Input of [`Controller::observe`].
     type Event: Send;
 
-    /// For the log.
+    /// Name in logs.
     const NAME: &'static str;
 
-    /// Folds a change into what is known; returns the keys that it concerns.
+    /// Applies an event to the controller's state. Returns the keys to reconcile.
     fn observe(&mut self, event: Self::Event, now: Instant) -> Vec<String>;
 
-    /// Reconciles a key; returns after how long it wants to be asked again without a change.
+    /// Reconciles a key. Returns the delay after which it is requeued without an event.
     fn reconcile(
         &mut self,
         key: &str,
@@ -33,16 +33,16 @@ pub(crate) trait Controller: Send {
     ) -> impl Future<Output = Result<Option<Duration>, kube::Error>> + Send;
 }
 
-/// Keys that wait for their moment, each at most once.
+/// Work queue: each key is queued at most once, with the time at which it is due.
 #[derive(Debug, Default)]
-struct Work {
+struct WorkQueue {
     due: BTreeSet<(Instant, String)>,
     at: HashMap<String, Instant>,
     failures: HashMap<String, u32>,
 }
 
-impl Work {
-    /// Activates a key; the earlier moment wins.
+impl WorkQueue {
+    /// Enqueues a key; the earlier due time wins.
     fn add(&mut self, key: String, at: Instant) {
         match self.at.get(&key) {
             Some(known) if *known <= at => return,
@@ -55,12 +55,12 @@ impl Work {
         self.at.insert(key, at);
     }
 
-    fn next(&self) -> Option<Instant> {
+    fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 
     fn pop(&mut self, now: Instant) -> Option<String> {
-        if self.next()? > now {
+        if self.next_due()? > now {
             return None;
         }
         let (_, key) = self.due.pop_first()?;
@@ -68,78 +68,78 @@ impl Work {
         Some(key)
     }
 
-    fn failed(&mut self, key: String, now: Instant) -> Duration {
+    fn add_rate_limited(&mut self, key: String, now: Instant) -> Duration {
         let failures = self.failures.entry(key.clone()).or_insert(0);
-        let pause = (FIRST_BACKOFF * 2_u32.pow((*failures).min(9))).min(LAST_BACKOFF);
+        let delay = (BASE_BACKOFF * 2_u32.pow((*failures).min(9))).min(MAX_BACKOFF);
         *failures += 1;
-        self.add(key, after(now, pause));
-        pause
+        self.add(key, saturating_add(now, delay));
+        delay
     }
 }
 
-/// Runs a controller until it is cancelled.
+/// Runs a controller until cancelled.
 pub(crate) async fn run<C: Controller>(
     mut controller: C,
     mut events: BoxStream<'static, C::Event>,
     stop: CancellationToken,
 ) {
-    let mut work = Work::default();
+    let mut queue = WorkQueue::default();
     loop {
-        let due = work.next();
+        let due = queue.next_due();
         tokio::select! {
             () = stop.cancelled() => return,
             Some(event) = events.next() => {
                 let now = Instant::now();
                 for key in controller.observe(event, now) {
-                    work.add(key, now);
+                    queue.add(key, now);
                 }
             }
-            () = until(due) => {
-                let Some(key) = work.pop(Instant::now()) else { continue };
+            () = sleep_until(due) => {
+                let Some(key) = queue.pop(Instant::now()) else { continue };
                 tokio::select! {
                     () = stop.cancelled() => return,
-                    () = reconcile(&mut controller, &mut work, key) => {}
+                    () = reconcile(&mut controller, &mut queue, key) => {}
                 }
             }
         }
     }
 }
 
-async fn reconcile<C: Controller>(controller: &mut C, work: &mut Work, key: String) {
-    // A fault of ours in what one object needs is not to be the end of all others of its kind.
-    let careful = AssertUnwindSafe(controller.reconcile(&key, Instant::now())).catch_unwind();
-    let done = tokio::time::timeout(DEADLINE, careful).await;
+async fn reconcile<C: Controller>(controller: &mut C, queue: &mut WorkQueue, key: String) {
+    // A panic for one object must not stop the controller for all others.
+    let reconcile = AssertUnwindSafe(controller.reconcile(&key, Instant::now())).catch_unwind();
+    let done = tokio::time::timeout(RECONCILE_TIMEOUT, reconcile).await;
     let now = Instant::now();
     let reason = match done {
-        Ok(Ok(Ok(again))) => {
-            work.failures.remove(&key);
-            if let Some(pause) = again {
-                work.add(key, after(now, pause));
+        Ok(Ok(Ok(requeue_after))) => {
+            queue.failures.remove(&key);
+            if let Some(delay) = requeue_after {
+                queue.add(key, saturating_add(now, delay));
             }
             return;
         }
         Ok(Ok(Err(e))) => e.to_string(),
-        Ok(Err(_)) => "it panicked".to_owned(),
-        Err(_) => format!("not done within {} s", DEADLINE.as_secs()),
+        Ok(Err(_)) => "reconcile panicked".to_owned(),
+        Err(_) => format!("reconcile timed out after {} s", RECONCILE_TIMEOUT.as_secs()),
     };
-    let pause = work.failed(key.clone(), now);
-    tracing::warn!(controller = C::NAME, key, ?pause, "is tried again: {reason}");
+    let delay = queue.add_rate_limited(key.clone(), now);
+    tracing::warn!(controller = C::NAME, key, ?delay, error = reason, "reconcile failed, requeueing");
 }
 
-async fn until(at: Option<Instant>) {
+async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
 }
 
-/// Whether the API server answered with this code.
+/// Returns whether the API server answered with this HTTP status code.
 pub(crate) fn is_code(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
-/// Gone already, or another object of that name by now: both are what is wanted.
-pub(crate) fn unless_gone<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
+/// Treats 404 and 409 as success: the object is gone, or was replaced or changed meanwhile.
+pub(crate) fn ignore_not_found_or_conflict<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
     match result {
         Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
         other => other.map(drop),
@@ -151,23 +151,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_there_once_and_its_earliest_moment_wins() {
-        let (mut work, start) = (Work::default(), Instant::now());
+    fn work_queue_keeps_a_key_once_at_its_earliest_time() {
+        let (mut queue, start) = (WorkQueue::default(), Instant::now());
         let at = |s| start + Duration::from_secs(s);
-        work.add("a".into(), at(5));
-        work.add("a".into(), at(9));
-        work.add("b".into(), at(7));
-        work.add("b".into(), at(3));
-        assert_eq!(work.pop(at(2)), None);
-        assert_eq!(work.pop(at(9)).as_deref(), Some("b"));
-        assert_eq!(work.pop(at(9)).as_deref(), Some("a"));
-        assert_eq!(work.pop(at(9)), None);
+        queue.add("a".into(), at(5));
+        queue.add("a".into(), at(9));
+        queue.add("b".into(), at(7));
+        queue.add("b".into(), at(3));
+        assert_eq!(queue.pop(at(2)), None);
+        assert_eq!(queue.pop(at(9)).as_deref(), Some("b"));
+        assert_eq!(queue.pop(at(9)).as_deref(), Some("a"));
+        assert_eq!(queue.pop(at(9)), None);
     }
 
     #[test]
-    fn failures_back_off_up_to_half_a_minute() {
-        let (mut work, now) = (Work::default(), Instant::now());
-        let pauses: Vec<u128> = (0..11).map(|_| work.failed("a".into(), now).as_millis()).collect();
-        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);
+    fn failed_key_backs_off_up_to_30_seconds() {
+        let (mut queue, now) = (WorkQueue::default(), Instant::now());
+        let delays: Vec<u128> = (0..11).map(|_| queue.add_rate_limited("a".into(), now).as_millis()).collect();
+        assert_eq!(delays, [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);
     }
 }

@@ -1,4 +1,4 @@
-//! `all`, `exists`, `map` and their like: what the parser makes of them, and those that it leaves to us.
+//! Comprehensions: expanded macros such as `all` and `map`, and macros that the parser does not expand.
 
 use crate::{
     EvalError, Value,
@@ -9,8 +9,8 @@ use crate::{
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, IdedExpr, operators as op};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What is gone through: pairs of an index or key, and a value.
-fn pairs(range: &Value) -> Result<Vec<(Value, Value)>, EvalError> {
+/// Returns the elements of a range as pairs of index or key, and value.
+fn elements(range: &Value) -> Result<Vec<(Value, Value)>, EvalError> {
     let key = |key: &Key| match key {
         Key::Bool(b) => Value::Bool(*b),
         Key::Int(i) => Value::Int(*i),
@@ -27,31 +27,31 @@ fn pairs(range: &Value) -> Result<Vec<(Value, Value)>, EvalError> {
     }
 }
 
-/// A comprehension that the parser has made of a macro.
-pub(crate) fn eval(evaluator: &mut Evaluator, of: &ComprehensionExpr, scope: &Scope<'_>) -> Outcome {
-    let range = evaluator.eval(&of.iter_range, scope)?;
+/// Evaluates a comprehension that the parser has expanded from a macro.
+pub(crate) fn eval(evaluator: &mut Evaluator, comprehension: &ComprehensionExpr, scope: &Scope<'_>) -> Outcome {
+    let range = evaluator.eval(&comprehension.iter_range, scope)?;
     let is_list = matches!(range, Value::List(_));
-    let mut accumulated = evaluator.eval(&of.accu_init, scope)?;
-    for (key, value) in pairs(&range)? {
-        evaluator.pay(1)?;
-        let first = if of.iter_var2.is_some() || !is_list { &key } else { &value };
-        let inner = scope.with(&of.iter_var, first);
-        let second = of.iter_var2.as_deref().unwrap_or("");
+    let mut accumulated = evaluator.eval(&comprehension.accu_init, scope)?;
+    for (key, value) in elements(&range)? {
+        evaluator.charge(1)?;
+        let first = if comprehension.iter_var2.is_some() || !is_list { &key } else { &value };
+        let inner = scope.with(&comprehension.iter_var, first);
+        let second = comprehension.iter_var2.as_deref().unwrap_or("");
         let inner = inner.with(second, &value);
         {
-            let conditional = inner.with(&of.accu_var, &accumulated);
-            if !matches!(evaluator.eval(&of.loop_cond, &conditional)?, Value::Bool(true)) {
+            let conditional = inner.with(&comprehension.accu_var, &accumulated);
+            if !matches!(evaluator.eval(&comprehension.loop_cond, &conditional)?, Value::Bool(true)) {
                 break;
             }
         }
-        accumulated = step(evaluator, &of.loop_step, &of.accu_var, accumulated, &inner)?;
+        accumulated = eval_step(evaluator, &comprehension.loop_step, &comprehension.accu_var, accumulated, &inner)?;
     }
-    let last = scope.with(&of.accu_var, &accumulated);
-    evaluator.eval(&of.result, &last)
+    let last = scope.with(&comprehension.accu_var, &accumulated);
+    evaluator.eval(&comprehension.result, &last)
 }
 
-/// A step: what is appended to is not copied.
-fn step(evaluator: &mut Evaluator, expr: &IdedExpr, name: &str, accumulated: Value, scope: &Scope<'_>) -> Outcome {
+/// Evaluates the loop step; appending to the accumulated list does not copy it.
+fn eval_step(evaluator: &mut Evaluator, expr: &IdedExpr, name: &str, accumulated: Value, scope: &Scope<'_>) -> Outcome {
     let is_accumulated = |e: &IdedExpr| matches!(&e.expr, Expr::Ident(ident) if ident == name);
     if is_accumulated(expr) {
         return Ok(accumulated);
@@ -59,12 +59,12 @@ fn step(evaluator: &mut Evaluator, expr: &IdedExpr, name: &str, accumulated: Val
     if let Expr::Call(call) = &expr.expr {
         match (call.func_name.as_str(), call.args.as_slice()) {
             (op::CONDITIONAL, [condition, yes, no]) => {
-                let taken = match evaluator.eval(condition, &scope.with(name, &accumulated))? {
+                let branch = match evaluator.eval(condition, &scope.with(name, &accumulated))? {
                     Value::Bool(true) => yes,
                     Value::Bool(false) => no,
                     _ => return Err(EvalError::overload()),
                 };
-                return step(evaluator, taken, name, accumulated, scope);
+                return eval_step(evaluator, branch, name, accumulated, scope);
             }
             (op::ADD, [left, right]) if is_accumulated(left) && matches!(accumulated, Value::List(_)) => {
                 let (Value::List(more), Value::List(mut items)) = (evaluator.eval(right, scope)?, accumulated) else {
@@ -79,15 +79,15 @@ fn step(evaluator: &mut Evaluator, expr: &IdedExpr, name: &str, accumulated: Val
     evaluator.eval(expr, &scope.with(name, &accumulated))
 }
 
-/// A macro that the parser leaves as a call: those with two variables, and those of optional values.
-pub(crate) struct Late<'a> {
+/// A macro that the parser leaves as a call: macros with two variables and macros of optional values.
+pub(crate) struct Macro<'a> {
     name: &'a str,
     variables: Vec<&'a str>,
     bodies: &'a [IdedExpr],
 }
 
-/// The names of those, with how many variables each has, and how many expressions.
-pub(crate) const LATE: [(&str, usize, usize); 12] = [
+/// Macros that the parser does not expand: name, number of variables, and number of expressions.
+pub(crate) const MACROS: [(&str, usize, usize); 12] = [
     ("optMap", 1, 1),
     ("optFlatMap", 1, 1),
     ("all", 2, 1),
@@ -102,18 +102,18 @@ pub(crate) const LATE: [(&str, usize, usize); 12] = [
     ("sortBy", 1, 1),
 ];
 
-/// The macro that a call is.
-pub(crate) fn late<'a>(name: &'a str, call: &'a CallExpr) -> Option<Late<'a>> {
+/// Returns the macro of a call.
+pub(crate) fn as_macro<'a>(name: &'a str, call: &'a CallExpr) -> Option<Macro<'a>> {
     let idents = |args: &'a [IdedExpr]| -> Option<Vec<&'a str>> {
         args.iter().map(|a| if let Expr::Ident(name) = &a.expr { Some(name.as_str()) } else { None }).collect()
     };
-    let mut found = LATE.iter().filter(|(n, v, b)| *n == name && v + b == call.args.len());
+    let mut found = MACROS.iter().filter(|(n, v, b)| *n == name && v + b == call.args.len());
     let (_, variables, _) = found.next()?;
     let (variables, bodies) = call.args.split_at(*variables);
-    Some(Late { name, variables: idents(variables)?, bodies })
+    Some(Macro { name, variables: idents(variables)?, bodies })
 }
 
-impl Late<'_> {
+impl Macro<'_> {
     pub(crate) fn variables(&self) -> &[&str] {
         &self.variables
     }
@@ -122,40 +122,40 @@ impl Late<'_> {
         self.bodies
     }
 
-    pub(crate) fn is_of_optional(&self) -> bool {
+    pub(crate) fn is_optional_macro(&self) -> bool {
         self.name.starts_with("opt")
     }
 
-    fn sorts(&self) -> bool {
+    fn is_sort(&self) -> bool {
         self.name == "sortBy"
     }
 
-    /// The types of its variables, for those of an index or key and of a value.
-    pub(crate) fn types<T>(&self, [key, value]: [T; 2]) -> Vec<T> {
-        if self.sorts() { vec![value] } else { vec![key, value] }
+    /// Returns the types of the macro's variables, given the types of key and value.
+    pub(crate) fn variable_types<T>(&self, [key, value]: [T; 2]) -> Vec<T> {
+        if self.is_sort() { vec![value] } else { vec![key, value] }
     }
 
-    /// What it gives is `true` or `false`.
-    pub(crate) fn is_question(&self) -> bool {
-        !self.is_of_optional() && !self.sorts() && !self.name.starts_with("transform")
+    /// Returns whether the macro returns a bool.
+    pub(crate) fn is_predicate(&self) -> bool {
+        !self.is_optional_macro() && !self.is_sort() && !self.name.starts_with("transform")
     }
 
     pub(crate) fn eval(&self, evaluator: &mut Evaluator, target: &IdedExpr, scope: &Scope<'_>) -> Outcome {
         let target = evaluator.eval(target, scope)?;
         let [.., body] = self.bodies else { return Err(EvalError::overload()) };
-        if self.is_of_optional() {
-            let Value::Optional(held) = &target else { return Err(EvalError::overload()) };
-            let Some(held) = held else { return Ok(Value::Optional(None)) };
-            let value = evaluator.eval(body, &scope.with(self.variables[0], held))?;
+        if self.is_optional_macro() {
+            let Value::Optional(inner_value) = &target else { return Err(EvalError::overload()) };
+            let Some(inner_value) = inner_value else { return Ok(Value::Optional(None)) };
+            let value = evaluator.eval(body, &scope.with(self.variables[0], inner_value))?;
             return Ok(if self.name == "optMap" { Value::some(value) } else { value });
         }
-        if self.sorts() {
+        if self.is_sort() {
             return self.sort(evaluator, body, &target, scope);
         }
         let filter = self.bodies.first().filter(|_| self.bodies.len() == 2);
-        let (mut taken, mut failed) = (Vec::new(), None);
-        for (key, value) in pairs(&target)? {
-            evaluator.pay(1)?;
+        let (mut results, mut first_error) = (Vec::new(), None);
+        for (key, value) in elements(&target)? {
+            evaluator.charge(1)?;
             let outer = scope.with(self.variables[0], &key);
             let inner = outer.with(self.variables[1], &value);
             if let Some(filter) = filter
@@ -165,58 +165,59 @@ impl Late<'_> {
             }
             match evaluator.eval(body, &inner) {
                 Err(EvalError::TooExpensive) => return Err(EvalError::TooExpensive),
-                Err(error) => failed = failed.or(Some(error)),
-                Ok(result) => taken.push((key, result)),
+                Err(error) => first_error = first_error.or(Some(error)),
+                Ok(result) => results.push((key, result)),
             }
         }
-        self.settle(taken, failed)
+        self.result(results, first_error)
     }
 
-    /// The items of a list, in the order of what the expression makes of each.
+    /// Sorts a list by the results of the expression.
     fn sort(&self, evaluator: &mut Evaluator, body: &IdedExpr, target: &Value, scope: &Scope<'_>) -> Outcome {
         let Value::List(items) = target else { return Err(EvalError::overload()) };
         let mut keyed = Vec::with_capacity(items.len());
         for item in items.iter() {
-            evaluator.pay(1)?;
+            evaluator.charge(1)?;
             keyed.push((evaluator.eval(body, &scope.with(self.variables[0], item))?, item.clone()));
         }
         lists::sort(keyed)
     }
 
-    fn settle(&self, taken: Vec<(Value, Value)>, failed: Option<EvalError>) -> Outcome {
-        let count = |wanted: bool| taken.iter().filter(|(_, v)| matches!(v, Value::Bool(b) if *b == wanted)).count();
-        match (self.name, failed) {
+    fn result(&self, results: Vec<(Value, Value)>, first_error: Option<EvalError>) -> Outcome {
+        let count =
+            |expected: bool| results.iter().filter(|(_, v)| matches!(v, Value::Bool(b) if *b == expected)).count();
+        match (self.name, first_error) {
             ("all", _) if count(false) > 0 => Ok(Value::Bool(false)),
             ("exists", _) if count(true) > 0 => Ok(Value::Bool(true)),
             (_, Some(error)) => Err(error),
             ("all", None) => Ok(Value::Bool(true)),
             ("exists", None) => Ok(Value::Bool(false)),
             ("existsOne", None) => Ok(Value::Bool(count(true) == 1)),
-            ("transformList", None) => Ok(Value::list(taken.into_iter().map(|(_, v)| v).collect())),
-            ("transformMapEntry", None) => merged(taken.into_iter().map(|(_, v)| v)),
+            ("transformList", None) => Ok(Value::list(results.into_iter().map(|(_, v)| v).collect())),
+            ("transformMapEntry", None) => merge_maps(results.into_iter().map(|(_, v)| v)),
             (_, None) => {
-                let entries = taken.into_iter().map(|(k, v)| Ok((k.key()?, v)));
+                let entries = results.into_iter().map(|(k, v)| Ok((k.key()?, v)));
                 Ok(Value::Map(Arc::new(entries.collect::<Result<BTreeMap<_, _>, EvalError>>()?)))
             }
         }
     }
 }
 
-/// One map of many, in which each key is once.
-fn merged(maps: impl Iterator<Item = Value>) -> Outcome {
+/// Merges maps; duplicate keys are an error.
+fn merge_maps(maps: impl Iterator<Item = Value>) -> Outcome {
     let mut all = BTreeMap::new();
     for map in maps {
         let Value::Map(map) = map else { return Err(EvalError::overload()) };
         for (key, value) in map.iter() {
             if all.insert(key.clone(), value.clone()).is_some() {
-                return Err(EvalError::new(format!("insert failed: key {} already exists", shown(key))));
+                return Err(EvalError::new(format!("insert failed: key {} already exists", format_key(key))));
             }
         }
     }
     Ok(Value::Map(Arc::new(all)))
 }
 
-fn shown(key: &Key) -> String {
+fn format_key(key: &Key) -> String {
     match key {
         Key::Bool(b) => b.to_string(),
         Key::Int(i) => i.to_string(),

@@ -1,4 +1,4 @@
-//! What an expression is worth.
+//! Evaluator of expressions.
 
 use crate::{EvalError, Value, comprehension, functions, operators, value::Key};
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators as op};
@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 pub(crate) type Outcome = Result<Value, EvalError>;
 
-/// The variables that an expression can name: those of the program, and those of comprehensions around it.
+/// Variables in scope: those of the program and of enclosing comprehensions.
 pub(crate) struct Scope<'a> {
     pub(crate) variables: &'a [(&'a str, Value)],
     pub(crate) outer: Option<&'a Scope<'a>>,
@@ -15,7 +15,7 @@ pub(crate) struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// The same, with one variable more.
+    /// Returns a scope with an additional variable.
     pub(crate) fn with(&'a self, name: &'a str, value: &'a Value) -> Scope<'a> {
         Scope { variables: self.variables, outer: Some(self), name, value: Some(value) }
     }
@@ -29,34 +29,34 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// Evaluates, and counts.
+/// Evaluates expressions and counts their cost.
 pub(crate) struct Evaluator {
     pub(crate) left: u64,
 }
 
 impl Evaluator {
-    /// Pays for work, or ends it.
-    pub(crate) fn pay(&mut self, cost: u64) -> Result<(), EvalError> {
+    /// Charges a cost, or fails if the limit is exceeded.
+    pub(crate) fn charge(&mut self, cost: u64) -> Result<(), EvalError> {
         let left = self.left.checked_sub(cost);
         self.left = left.unwrap_or(0);
         left.map(drop).ok_or(EvalError::TooExpensive)
     }
 
     pub(crate) fn eval(&mut self, expr: &IdedExpr, scope: &Scope<'_>) -> Outcome {
-        self.pay(1)?;
+        self.charge(1)?;
         match &expr.expr {
             Expr::Literal(literal) => Ok(self::literal(literal)),
             Expr::Ident(name) => ident(name, scope),
-            Expr::Select(select) => self.select(select, scope),
-            Expr::Call(call) => self.call(call, scope),
+            Expr::Select(select) => self.eval_select(select, scope),
+            Expr::Call(call) => self.eval_call(call, scope),
             Expr::Comprehension(comprehension) => comprehension::eval(self, comprehension, scope),
             Expr::List(list) => {
                 let mut items = Vec::with_capacity(list.elements.len());
                 for (i, element) in list.elements.iter().enumerate() {
                     let value = self.eval(element, scope)?;
                     match value {
-                        Value::Optional(held) if list.optional_indices.contains(&i) => {
-                            items.extend(held.map(|v| (*v).clone()));
+                        Value::Optional(inner_value) if list.optional_indices.contains(&i) => {
+                            items.extend(inner_value.map(|v| (*v).clone()));
                         }
                         value => items.push(value),
                     }
@@ -69,22 +69,22 @@ impl Evaluator {
                     let EntryExpr::MapEntry(entry) = &entry.expr else { return Err(EvalError::overload()) };
                     let key = self.eval(&entry.key, scope)?.key()?;
                     match self.eval(&entry.value, scope)? {
-                        Value::Optional(held) if entry.optional => {
-                            entries.extend(held.map(|v| (key, (*v).clone())));
+                        Value::Optional(inner_value) if entry.optional => {
+                            entries.extend(inner_value.map(|v| (key, (*v).clone())));
                         }
                         value => drop(entries.insert(key, value)),
                     }
                 }
                 Ok(Value::Map(Arc::new(entries)))
             }
-            Expr::Struct(of) => {
+            Expr::Struct(struct_expr) => {
                 let mut fields = BTreeMap::new();
-                for entry in &of.entries {
+                for entry in &struct_expr.entries {
                     let EntryExpr::StructField(entry) = &entry.expr else { return Err(EvalError::overload()) };
                     let key = Key::String(entry.field.as_str().into());
                     match self.eval(&entry.value, scope)? {
-                        Value::Optional(held) if entry.optional => {
-                            fields.extend(held.map(|v| (key, (*v).clone())));
+                        Value::Optional(inner_value) if entry.optional => {
+                            fields.extend(inner_value.map(|v| (key, (*v).clone())));
                         }
                         value => drop(fields.insert(key, value)),
                     }
@@ -95,20 +95,20 @@ impl Evaluator {
         }
     }
 
-    fn select(&mut self, select: &SelectExpr, scope: &Scope<'_>) -> Outcome {
+    fn eval_select(&mut self, select: &SelectExpr, scope: &Scope<'_>) -> Outcome {
         let operand = self.eval(&select.operand, scope)?;
         let key = Key::String(select.field.as_str().into());
-        if let Value::Optional(held) = &operand {
-            let found = held.as_ref().and_then(|v| field(v, &key));
+        if let Value::Optional(inner_value) = &operand {
+            let found = inner_value.as_ref().and_then(|v| field(v, &key));
             return Ok(if select.test { Value::Bool(found.is_some()) } else { optional(found) });
         }
         if let Value::Asking(asking) = &operand
             && asking.stage == "authorizer"
             && select.field == "requestResource"
         {
-            return Ok(asking.of_request());
+            return Ok(asking.request_resource());
         }
-        // What has no fields has not this one.
+        // Values without fields do not have this one.
         let found = if let Value::Map(map) = &operand { map.get(&key) } else { None };
         match found {
             found if select.test => Ok(Value::Bool(found.is_some_and(|v| !matches!(v, Value::Null)))),
@@ -117,11 +117,11 @@ impl Evaluator {
         }
     }
 
-    fn call(&mut self, call: &CallExpr, scope: &Scope<'_>) -> Outcome {
+    fn eval_call(&mut self, call: &CallExpr, scope: &Scope<'_>) -> Outcome {
         let args = call.args.as_slice();
         match (call.func_name.as_str(), args) {
-            (op::LOGICAL_AND, _) => self.logic(args, scope, false),
-            (op::LOGICAL_OR, _) => self.logic(args, scope, true),
+            (op::LOGICAL_AND, _) => self.eval_logical(args, scope, false),
+            (op::LOGICAL_OR, _) => self.eval_logical(args, scope, true),
             (op::CONDITIONAL, [condition, yes, no]) => match self.eval(condition, scope)? {
                 Value::Bool(true) => self.eval(yes, scope),
                 Value::Bool(false) => self.eval(no, scope),
@@ -143,59 +143,59 @@ impl Evaluator {
                 }
             }
             (name, _) if operators::is_operator(name) => {
-                let values = self.all(args, scope)?;
+                let values = self.eval_all(args, scope)?;
                 let cost = values.iter().map(Value::cost).sum();
-                self.pay(cost)?;
+                self.charge(cost)?;
                 operators::apply(name, &values)
             }
-            (name, _) => self.function(name, call, scope),
+            (name, _) => self.eval_function(name, call, scope),
         }
     }
 
-    fn function(&mut self, name: &str, call: &CallExpr, scope: &Scope<'_>) -> Outcome {
+    fn eval_function(&mut self, name: &str, call: &CallExpr, scope: &Scope<'_>) -> Outcome {
         let target = match call.target.as_deref() {
             Some(target) => {
                 if let Some(namespace) = functions::namespace(target).filter(|n| scope.get(n).is_none()) {
-                    let args = self.all(&call.args, scope)?;
-                    return functions::of_namespace(self, namespace, name, &args);
+                    let args = self.eval_all(&call.args, scope)?;
+                    return functions::call_in_namespace(self, namespace, name, &args);
                 }
-                if let Some(macros) = comprehension::late(name, call) {
+                if let Some(macros) = comprehension::as_macro(name, call) {
                     return macros.eval(self, target, scope);
                 }
                 Some(self.eval(target, scope)?)
             }
             None => None,
         };
-        let args = self.all(&call.args, scope)?;
+        let args = self.eval_all(&call.args, scope)?;
         let cost = args.iter().chain(&target).map(Value::cost).sum();
-        self.pay(cost)?;
+        self.charge(cost)?;
         functions::apply(self, name, target.as_ref(), &args)
     }
 
-    pub(crate) fn all(&mut self, exprs: &[IdedExpr], scope: &Scope<'_>) -> Result<Vec<Value>, EvalError> {
+    pub(crate) fn eval_all(&mut self, exprs: &[IdedExpr], scope: &Scope<'_>) -> Result<Vec<Value>, EvalError> {
         exprs.iter().map(|e| self.eval(e, scope)).collect()
     }
 
-    /// `&&` and `||`: one side that decides makes up for an error of the other.
-    fn logic(&mut self, args: &[IdedExpr], scope: &Scope<'_>, decides: bool) -> Outcome {
-        let mut failed = None;
+    /// Evaluates `&&` or `||`; an operand that decides the result hides errors of the others.
+    fn eval_logical(&mut self, args: &[IdedExpr], scope: &Scope<'_>, deciding: bool) -> Outcome {
+        let mut first_error = None;
         for arg in args {
             match self.eval(arg, scope) {
-                Ok(Value::Bool(value)) if value == decides => return Ok(Value::Bool(decides)),
+                Ok(Value::Bool(value)) if value == deciding => return Ok(Value::Bool(deciding)),
                 Ok(Value::Bool(_)) => {}
-                Ok(_) => failed = failed.or(Some(EvalError::overload())),
+                Ok(_) => first_error = first_error.or(Some(EvalError::overload())),
                 Err(EvalError::TooExpensive) => return Err(EvalError::TooExpensive),
-                Err(error) => failed = failed.or(Some(error)),
+                Err(error) => first_error = first_error.or(Some(error)),
             }
         }
-        failed.map_or(Ok(Value::Bool(!decides)), Err)
+        first_error.map_or(Ok(Value::Bool(!deciding)), Err)
     }
 
     fn optional_index(&mut self, operand: &Value, key: &Value) -> Outcome {
-        self.pay(1)?;
+        self.charge(1)?;
         let inner = match operand {
             Value::Optional(None) => return Ok(Value::Optional(None)),
-            Value::Optional(Some(held)) => held,
+            Value::Optional(Some(inner_value)) => inner_value,
             value => value,
         };
         Ok(optional(index(inner, key).ok()))

@@ -1,49 +1,51 @@
-//! The functions that expressions can call, and for what each is. What is not here is refused where it is written.
+//! Function libraries and their declarations. Calls of undeclared functions are compilation errors.
 
-mod amounts;
 mod authorizer;
-mod convert;
-mod formats;
+mod conversions;
+mod format;
 pub(crate) mod lists;
 mod net;
 mod optional;
+mod quantity;
+mod semver;
 mod strings;
-mod times;
-mod urls;
-mod versions;
+mod timestamp;
+mod url;
 
 pub use authorizer::{Asking, Authorize, Question, Verdict};
-pub(crate) use times::duration;
+pub(crate) use timestamp::duration;
 
 use crate::{
-    EvalError, Value, changes,
+    EvalError, Value,
     eval::{Evaluator, Outcome},
+    mutation,
 };
 use cel::common::ast::{Expr, IdedExpr};
 
-/// A function, or one of its forms.
+/// Declaration of a function overload.
 pub(crate) struct Function {
     pub(crate) name: &'static str,
-    /// What it is called on, with `|` between; empty for one that is called on nothing.
-    pub(crate) on: &'static str,
-    /// What it takes, with commas between; a question mark is for what may be left out.
-    pub(crate) takes: &'static str,
-    pub(crate) gives: &'static str,
+    /// Receiver types, separated by `|`; empty for a global function.
+    pub(crate) receiver: &'static str,
+    /// Parameter types, separated by commas; `?` marks optional parameters.
+    pub(crate) parameters: &'static str,
+    /// Result type.
+    pub(crate) result: &'static str,
 }
 
-const fn f(name: &'static str, on: &'static str, takes: &'static str, gives: &'static str) -> Function {
-    Function { name, on, takes, gives }
+const fn f(name: &'static str, receiver: &'static str, parameters: &'static str, result: &'static str) -> Function {
+    Function { name, receiver, parameters, result }
 }
 
-/// Names that stand for types.
+/// Names of types.
 pub(crate) const TYPES: [&str; 12] =
     ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "optional_type", "dyn"];
-/// What stands before the names of some functions.
+/// Namespaces of functions.
 pub(crate) const NAMESPACES: [&str; 7] = ["optional", "sets", "lists", "format", "strings", "ip", "jsonpatch"];
 
 const TIME: &str = "timestamp";
-const EITHER: &str = "timestamp|duration";
-const NUMBERS: &str = "semver";
+const TIME_OR_DURATION: &str = "timestamp|duration";
+const SEMVER: &str = "semver";
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     f("size", "string|list|map|bytes", "", "int"),
@@ -108,10 +110,10 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     f("getDayOfMonth", TIME, "?string", "int"),
     f("getDayOfWeek", TIME, "?string", "int"),
     f("getDayOfYear", TIME, "?string", "int"),
-    f("getHours", EITHER, "?string", "int"),
-    f("getMinutes", EITHER, "?string", "int"),
-    f("getSeconds", EITHER, "?string", "int"),
-    f("getMilliseconds", EITHER, "?string", "int"),
+    f("getHours", TIME_OR_DURATION, "?string", "int"),
+    f("getMinutes", TIME_OR_DURATION, "?string", "int"),
+    f("getSeconds", TIME_OR_DURATION, "?string", "int"),
+    f("getMilliseconds", TIME_OR_DURATION, "?string", "int"),
     f("quantity", "", "string", "quantity"),
     f("isQuantity", "", "string", "bool"),
     f("isInteger", "quantity", "", "bool"),
@@ -125,12 +127,12 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     f("compareTo", "quantity", "quantity", "int"),
     f("semver", "", "string,?bool", "semver"),
     f("isSemver", "", "string,?bool", "bool"),
-    f("isLessThan", NUMBERS, "semver", "bool"),
-    f("isGreaterThan", NUMBERS, "semver", "bool"),
-    f("compareTo", NUMBERS, "semver", "int"),
-    f("major", NUMBERS, "", "int"),
-    f("minor", NUMBERS, "", "int"),
-    f("patch", NUMBERS, "", "int"),
+    f("isLessThan", SEMVER, "semver", "bool"),
+    f("isGreaterThan", SEMVER, "semver", "bool"),
+    f("compareTo", SEMVER, "semver", "int"),
+    f("major", SEMVER, "", "int"),
+    f("minor", SEMVER, "", "int"),
+    f("patch", SEMVER, "", "int"),
     f("url", "", "string", "url"),
     f("isURL", "", "string", "bool"),
     f("getScheme", "url", "", "string"),
@@ -186,48 +188,49 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     f("error", "verdict", "", "string"),
 ];
 
-/// The namespace that an expression is, if it is one: `sets` in `sets.contains(a, b)`.
+/// Returns the namespace that an expression names: `sets` in `sets.contains(a, b)`.
 pub(crate) fn namespace(target: &IdedExpr) -> Option<&'static str> {
     let Expr::Ident(name) = &target.expr else { return None };
     NAMESPACES.iter().find(|n| *n == name).copied()
 }
 
-pub(crate) fn of_namespace(evaluator: &mut Evaluator, namespace: &str, name: &str, args: &[Value]) -> Outcome {
-    evaluator.pay(args.iter().map(Value::cost).sum())?;
+/// Calls a function of a namespace.
+pub(crate) fn call_in_namespace(evaluator: &mut Evaluator, namespace: &str, name: &str, args: &[Value]) -> Outcome {
+    evaluator.charge(args.iter().map(Value::cost).sum())?;
     match (namespace, name) {
-        ("optional", _) => optional::make(name, args),
+        ("optional", _) => optional::create(name, args),
         ("sets", _) => lists::sets(evaluator, name, args),
         ("lists", "range") => lists::range(evaluator, args),
         ("strings", "quote") => strings::quote(args),
-        ("jsonpatch", "escapeKey") => changes::escape_key(args),
-        ("format", _) => formats::make(name, args),
+        ("jsonpatch", "escapeKey") => mutation::escape_key(args),
+        ("format", _) => format::create(name, args),
         ("ip", "isCanonical") => net::is_canonical(args),
         _ => Err(EvalError::overload()),
     }
 }
 
-/// Calls a function, which may be called on something.
+/// Calls a global function or a function of a receiver.
 pub(crate) fn apply(evaluator: &mut Evaluator, name: &str, target: Option<&Value>, args: &[Value]) -> Outcome {
     match target {
-        None => convert::apply(name, args)
-            .or_else(|| times::make(name, args))
-            .or_else(|| net::make(name, args))
-            .or_else(|| amounts::make(name, args))
-            .or_else(|| versions::make(name, args))
-            .or_else(|| strings::global(evaluator, name, args))
+        None => conversions::apply(name, args)
+            .or_else(|| timestamp::create(name, args))
+            .or_else(|| net::create(name, args))
+            .or_else(|| quantity::create(name, args))
+            .or_else(|| semver::create(name, args))
+            .or_else(|| strings::call_global(evaluator, name, args))
             .unwrap_or_else(|| Err(EvalError::overload())),
-        Some(Value::String(text)) => strings::on(evaluator, name, text, args),
-        Some(Value::List(items)) => lists::on(evaluator, name, items, args),
-        Some(Value::Optional(held)) => optional::on(name, held.as_deref(), args),
-        Some(target @ (Value::Time(_) | Value::Duration(_))) => times::on(name, target, args),
-        Some(Value::Quantity(amount)) => amounts::on(name, *amount, args),
-        Some(Value::Semver(version)) => versions::on(name, version, args),
-        Some(Value::Asking(asking)) => authorizer::on(evaluator, name, asking, args),
-        Some(Value::Verdict(verdict)) => authorizer::of_verdict(name, verdict, args),
-        Some(Value::Format(format)) => formats::validate(name, format, args),
-        Some(target @ (Value::Url(_) | Value::Ip(_) | Value::Cidr(..))) => net::on(name, target, args),
+        Some(Value::String(text)) => strings::call_method(evaluator, name, text, args),
+        Some(Value::List(items)) => lists::call_method(evaluator, name, items, args),
+        Some(Value::Optional(inner_value)) => optional::call_method(name, inner_value.as_deref(), args),
+        Some(target @ (Value::Time(_) | Value::Duration(_))) => timestamp::call_method(name, target, args),
+        Some(Value::Quantity(amount)) => quantity::call_method(name, *amount, args),
+        Some(Value::Semver(version)) => semver::call_method(name, version, args),
+        Some(Value::Asking(asking)) => authorizer::call_method(evaluator, name, asking, args),
+        Some(Value::Verdict(verdict)) => authorizer::call_decision_method(name, verdict, args),
+        Some(Value::Format(format)) => format::validate(name, format, args),
+        Some(target @ (Value::Url(_) | Value::Ip(_) | Value::Cidr(..))) => net::call_method(name, target, args),
         Some(target) => {
-            convert::apply(name, std::slice::from_ref(target)).unwrap_or_else(|| Err(EvalError::overload()))
+            conversions::apply(name, std::slice::from_ref(target)).unwrap_or_else(|| Err(EvalError::overload()))
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Values of JSON of which nothing is declared.
+//! Conversion between CEL values and untyped JSON.
 
 use crate::{EvalError, Key, Value};
 use serde_json::Value as Json;
 use std::sync::Arc;
 
 impl Value {
-    /// As JSON, if it can be.
+    /// Converts the value to JSON.
     ///
     /// # Errors
-    /// When it, or something in it, has no form in JSON.
+    /// When the value or a nested value has no JSON representation.
     pub fn to_json(&self) -> Result<Json, EvalError> {
         let none = || EvalError::new(format!("no JSON form for a value of type '{}'", self.type_name()));
         Ok(match self {
@@ -21,12 +21,12 @@ impl Value {
             Self::Time(moment) => Json::String(moment.to_string()),
             Self::List(items) => Json::Array(items.iter().map(Self::to_json).collect::<Result<_, _>>()?),
             Self::Map(fields) => {
-                let mut held = serde_json::Map::new();
+                let mut object = serde_json::Map::new();
                 for (key, value) in fields.iter() {
                     let Key::String(key) = key else { return Err(EvalError::new("unsupported key type")) };
-                    held.insert(key.to_string(), value.to_json()?);
+                    object.insert(key.to_string(), value.to_json()?);
                 }
-                Json::Object(held)
+                Json::Object(object)
             }
             Self::Bytes(_)
             | Self::Duration(_)
@@ -57,8 +57,8 @@ impl From<&Json> for Value {
             Json::String(text) => Self::text(text),
             Json::Array(items) => Self::List(Arc::new(items.iter().map(Self::from).collect())),
             Json::Object(fields) => {
-                let held = fields.iter().map(|(name, held)| (Key::String(name.as_str().into()), Self::from(held)));
-                Self::Map(Arc::new(held.collect()))
+                let entries = fields.iter().map(|(name, field)| (Key::String(name.as_str().into()), Self::from(field)));
+                Self::Map(Arc::new(entries.collect()))
             }
         }
     }

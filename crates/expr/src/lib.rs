@@ -1,20 +1,21 @@
-//! Expressions in CEL, the Common Expression Language, with Kubernetes' functions: the rules of custom kinds.
+//! CEL (Common Expression Language) with Kubernetes' function libraries, for validation rules, admission policies and match
+//! conditions.
 //!
-//! A [`Program`] is parsed and checked once ([`Program::compile`]), so that what makes no sense is told to whoever wrote it,
-//! and evaluated often, each time within a [`Budget`]: whatever it says, it ends. The parser is that of the `cel` crate;
-//! evaluation is our own, for it has to count, and to know what Kubernetes adds to the language.
+//! A [`Program`] is parsed and type-checked once ([`Program::compile`]) and evaluated often, each time within a [`Budget`],
+//! so that every evaluation ends. The parser is that of the `cel` crate; the evaluator is our own, because it needs cost
+//! limits and Kubernetes' extensions of the language.
 //!
 //! Pure: no I/O, no clock, no randomness.
 #![forbid(unsafe_code)]
 
-mod changes;
-mod check;
 mod comprehension;
 mod eval;
 mod functions;
+pub mod go_regexp;
 mod json;
+mod mutation;
 mod operators;
-pub mod pattern;
+mod type_check;
 mod types;
 mod value;
 
@@ -26,7 +27,7 @@ use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::parser::PrattParser;
 use eval::{Evaluator, Scope};
 
-/// Words of the language, which are no names in it.
+/// Reserved words of CEL.
 pub const RESERVED: [&str; 18] = [
     "true",
     "false",
@@ -48,37 +49,39 @@ pub const RESERVED: [&str; 18] = [
     "return",
 ];
 
-/// A span of time as Go writes it: `1h30m`.
+/// Parses a duration with Go's syntax: `1h30m`.
 #[must_use]
 pub fn duration(text: &str) -> Option<jiff::SignedDuration> {
     functions::duration(text)
 }
 
-/// How deep expressions may stand in each other, of how many parts one may be, and how long.
-const DEEPEST: usize = 150;
-const LARGEST: usize = 20_000;
-const LONGEST: usize = 100_000;
-/// What is shorter cannot be deep.
-const SHORT: usize = 300;
-/// Room for reading an expression that is as deep as it is long, before it is known to be too deep.
-const STACK: usize = 128 << 20;
+/// Maximum nesting depth of an expression.
+const MAX_DEPTH: usize = 150;
+/// Maximum number of nodes of an expression.
+const MAX_NODES: usize = 20_000;
+/// Maximum size of an expression, in bytes.
+const MAX_SOURCE_BYTES: usize = 100_000;
+/// Size up to which an expression cannot exceed the stack, in bytes.
+const SHORT_SOURCE_BYTES: usize = 300;
+/// Stack size for parsing deeply nested expressions before their depth is known, in bytes.
+const PARSER_STACK_BYTES: usize = 128 << 20;
 
-/// How much more may be done. Upstream has these two bounds, in units of about the same size.
+/// Remaining cost of evaluations. The default is upstream's `RuntimeCELCostBudget`; cost units are similar.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
     left: u64,
 }
 
 impl Budget {
-    /// What conditions may cost that say whether somebody is asked at all.
+    /// Returns the budget of match conditions (`RuntimeCELCostBudgetMatchConditions`).
     #[must_use]
     pub fn of_conditions() -> Self {
         Self { left: 2_500_000 }
     }
 }
 
-/// What one expression may cost.
-const PER_CALL: u64 = 1_000_000;
+/// Cost limit of one evaluation (`PerCallLimit`).
+const PER_CALL_LIMIT: u64 = 1_000_000;
 
 impl Default for Budget {
     fn default() -> Self {
@@ -86,16 +89,16 @@ impl Default for Budget {
     }
 }
 
-/// Why there is no value.
+/// Error of an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
-    /// In the words of upstream's implementation of CEL.
+    /// Evaluation error, with the message of `cel-go`.
     #[error("{0}")]
     Wrong(String),
-    /// It would take longer than one expression may.
+    /// The cost limit of one evaluation is exceeded.
     #[error("operation cancelled: actual cost limit exceeded")]
     TooExpensive,
-    /// Nothing is left of the budget.
+    /// The budget is exhausted.
     #[error("operation cancelled: actual cost limit exceeded")]
     Spent,
 }
@@ -110,99 +113,104 @@ impl EvalError {
     }
 }
 
-/// An expression that was understood.
+/// A compiled expression.
 #[derive(Debug, Clone)]
 pub struct Program {
     expr: IdedExpr,
-    /// What it gives, as far as that is known.
+    /// The static result type.
     result: Type,
 }
 
 impl Program {
-    /// Reads an expression over variables of these types.
+    /// Compiles an expression with variables of these types.
     ///
     /// # Errors
-    /// What is wrong with it, in the form of upstream's compiler.
+    /// The errors of the expression, with the format of upstream's compiler.
     pub fn compile(source: &str, variables: &[(&str, Type)]) -> Result<Self, String> {
-        let expr = read(source).map_err(|why| format!("compilation failed: {why}"))?;
-        let result = check::check(&expr, variables)
+        let expr = parse_on_large_stack(source).map_err(|why| format!("compilation failed: {why}"))?;
+        let result = type_check::check(&expr, variables)
             .map_err(|why| format!("compilation failed: ERROR: <input>: {why}\n | {}", source.trim()))?;
         Ok(Self { expr, result })
     }
 
-    /// What it gives, as far as that is known before.
+    /// Returns the static result type.
     #[must_use]
     pub fn result(&self) -> &Type {
         &self.result
     }
 
-    /// Whether it speaks of a variable.
+    /// Returns whether the expression refers to a variable.
     #[must_use]
     pub fn mentions(&self, name: &str) -> bool {
         mentions(&self.expr, name)
     }
 
-    /// The value, for these values of the variables. The budget is what is left of it then.
+    /// Evaluates the expression and subtracts the cost from the budget.
     ///
     /// # Errors
-    /// When there is none.
+    /// When the evaluation fails or exceeds a cost limit.
     pub fn evaluate(&self, variables: &[(&str, Value)], budget: &mut Budget) -> Result<Value, EvalError> {
-        let mut evaluator = Evaluator { left: budget.left.min(PER_CALL) };
+        let mut evaluator = Evaluator { left: budget.left.min(PER_CALL_LIMIT) };
         let before = evaluator.left;
         let scope = Scope { variables, outer: None, name: "", value: None };
         let value = evaluator.eval(&self.expr, &scope);
         budget.left -= before - evaluator.left;
         match value {
-            Err(EvalError::TooExpensive) if before < PER_CALL => Err(EvalError::Spent),
+            Err(EvalError::TooExpensive) if before < PER_CALL_LIMIT => Err(EvalError::Spent),
             value => value,
         }
     }
 }
 
-/// Reads an expression, and lets go of one that is too deep where there is room for that.
-fn read(source: &str) -> Result<IdedExpr, String> {
-    if source.len() <= SHORT {
+/// Parses an expression. Long expressions are parsed and dropped on a thread with a large stack.
+fn parse_on_large_stack(source: &str) -> Result<IdedExpr, String> {
+    if source.len() <= SHORT_SOURCE_BYTES {
         return parse(source);
     }
-    if source.len() > LONGEST {
-        return Err(format!("expression code point size exceeds limit: size: {}, limit {LONGEST}", source.len()));
+    if source.len() > MAX_SOURCE_BYTES {
+        return Err(format!(
+            "expression code point size exceeds limit: size: {}, limit {MAX_SOURCE_BYTES}",
+            source.len()
+        ));
     }
     std::thread::scope(|scope| {
-        let reader = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || parse(source));
-        let read = reader.map_err(|error| error.to_string())?;
-        read.join().unwrap_or_else(|_| Err("the expression cannot be read".to_owned()))
+        let parser = std::thread::Builder::new().stack_size(PARSER_STACK_BYTES).spawn_scoped(scope, || parse(source));
+        let parser = parser.map_err(|error| error.to_string())?;
+        parser.join().unwrap_or_else(|_| Err("the expression cannot be read".to_owned()))
     })
 }
 
 fn parse(source: &str) -> Result<IdedExpr, String> {
-    let parser = PrattParser::default().max_recursion_depth(64).max_expression_node_count(LARGEST);
+    let parser = PrattParser::default().max_recursion_depth(64).max_expression_node_count(MAX_NODES);
     let parsed = parser.enable_optional_syntax(true).enable_ident_escape_syntax(true).parse(source);
     let expr = parsed.map_err(|errors| errors.to_string())?;
-    // Depth first, on a list of our own.
+    // Depth-first search with an explicit stack.
     let mut rest = vec![(&expr, 1)];
     while let Some((expr, depth)) = rest.pop() {
-        if depth > DEEPEST {
-            return Err(format!("ERROR: <input>: expression recursion limit exceeded: {DEEPEST}"));
+        if depth > MAX_DEPTH {
+            return Err(format!("ERROR: <input>: expression recursion limit exceeded: {MAX_DEPTH}"));
         }
-        rest.extend(parts(expr).into_iter().map(|part| (part, depth + 1)));
+        rest.extend(subexpressions(expr).into_iter().map(|subexpression| (subexpression, depth + 1)));
     }
     Ok(expr)
 }
 
-/// The expressions in an expression.
-fn parts(expr: &IdedExpr) -> Vec<&IdedExpr> {
+/// Returns the direct subexpressions of an expression.
+fn subexpressions(expr: &IdedExpr) -> Vec<&IdedExpr> {
     match &expr.expr {
         Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
         Expr::Comprehension(c) => vec![&c.iter_range, &c.accu_init, &c.loop_cond, &c.loop_step, &c.result],
         Expr::List(list) => list.elements.iter().collect(),
-        Expr::Map(map) => map.entries.iter().flat_map(|entry| entry_parts(&entry.expr)).collect(),
-        Expr::Struct(of) => of.entries.iter().flat_map(|entry| entry_parts(&entry.expr)).collect(),
+        Expr::Map(map) => map.entries.iter().flat_map(|entry| entry_subexpressions(&entry.expr)).collect(),
+        Expr::Struct(struct_expr) => {
+            struct_expr.entries.iter().flat_map(|entry| entry_subexpressions(&entry.expr)).collect()
+        }
         Expr::Select(select) => vec![&select.operand],
         Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) => Vec::new(),
     }
 }
 
-fn entry_parts(entry: &EntryExpr) -> Vec<&IdedExpr> {
+fn entry_subexpressions(entry: &EntryExpr) -> Vec<&IdedExpr> {
     match entry {
         EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
         EntryExpr::StructField(field) => vec![&field.value],
@@ -211,7 +219,7 @@ fn entry_parts(entry: &EntryExpr) -> Vec<&IdedExpr> {
 
 fn mentions(expr: &IdedExpr, name: &str) -> bool {
     matches!(&expr.expr, Expr::Ident(ident) if ident == name)
-        || parts(expr).into_iter().any(|part| mentions(part, name))
+        || subexpressions(expr).into_iter().any(|subexpression| mentions(subexpression, name))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Arithmetic and comparisons. Whole numbers do not wrap.
+//! Arithmetic and comparison operators. Integer overflow is an error.
 
 use crate::{EvalError, Value, eval::Outcome, value::Key};
 use cel::common::ast::operators as op;
@@ -13,13 +13,13 @@ pub(crate) fn apply(name: &str, values: &[Value]) -> Outcome {
         (op::LOGICAL_NOT, [Value::Bool(b)]) => Ok(Value::Bool(!b)),
         (op::NEGATE, [Value::Int(i)]) => i.checked_neg().map(Value::Int).ok_or_else(overflow),
         (op::NEGATE, [Value::Double(d)]) => Ok(Value::Double(-d)),
-        (op::EQUALS, [l, r]) => Ok(Value::Bool(l.is(r))),
-        (op::NOT_EQUALS, [l, r]) => Ok(Value::Bool(!l.is(r))),
+        (op::EQUALS, [l, r]) => Ok(Value::Bool(l.equals(r))),
+        (op::NOT_EQUALS, [l, r]) => Ok(Value::Bool(!l.equals(r))),
         (op::LESS, [l, r]) => compare(l, r, Ordering::is_lt),
         (op::LESS_EQUALS, [l, r]) => compare(l, r, Ordering::is_le),
         (op::GREATER, [l, r]) => compare(l, r, Ordering::is_gt),
         (op::GREATER_EQUALS, [l, r]) => compare(l, r, Ordering::is_ge),
-        (op::IN, [value, Value::List(items)]) => Ok(Value::Bool(items.iter().any(|item| item.is(value)))),
+        (op::IN, [value, Value::List(items)]) => Ok(Value::Bool(items.iter().any(|item| item.equals(value)))),
         (op::IN, [value, Value::Map(map)]) => Ok(Value::Bool(value.key().is_ok_and(|key: Key| map.contains_key(&key)))),
         (op::ADD, [l, r]) => add(l, r),
         (op::SUBSTRACT, [l, r]) => subtract(l, r),
@@ -64,11 +64,11 @@ pub(crate) fn time_overflow() -> EvalError {
     EvalError::new("timestamp overflow")
 }
 
-fn compare(l: &Value, r: &Value, holds: fn(Ordering) -> bool) -> Outcome {
+fn compare(l: &Value, r: &Value, predicate: fn(Ordering) -> bool) -> Outcome {
     if matches!(l, Value::Quantity(_) | Value::Semver(_)) {
         return Err(EvalError::overload());
     }
-    l.order(r).map(|order| Value::Bool(holds(order))).ok_or_else(EvalError::overload)
+    l.compare(r).map(|order| Value::Bool(predicate(order))).ok_or_else(EvalError::overload)
 }
 
 pub(crate) fn add(l: &Value, r: &Value) -> Outcome {

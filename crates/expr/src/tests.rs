@@ -1,4 +1,4 @@
-//! Tables: an expression, and what it gives.
+//! Table tests of expressions and their results.
 
 use crate::{Budget, EvalError, Program, Type, Value, value::Key};
 use std::{collections::BTreeMap, sync::Arc};
@@ -40,7 +40,7 @@ fn evaluate(source: &str) -> String {
 }
 
 #[test]
-fn what_is_so_is_true() {
+fn expressions_evaluate_to_true() {
     for source in [
         "self.replicas == 3 && self.replicas < 4 && self.replicas % 2 == 1",
         "1 + 2 * 3 == 7 && 7 / 2 == 3 && -3 + 1 == -2 && 2.0 * 1.5 == 3.0",
@@ -91,7 +91,7 @@ fn what_is_so_is_true() {
 }
 
 #[test]
-fn lists_say_what_they_cannot_do() {
+fn list_functions_return_upstreams_errors() {
     for (source, expected) in [
         ("[1].slice(0, 2) == []", "cannot slice(0, 2), list is length 1"),
         ("[1].slice(-1, 0) == []", "cannot slice(-1, 0), negative indexes not supported"),
@@ -107,7 +107,7 @@ fn lists_say_what_they_cannot_do() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_where_it_is_written() {
+fn invalid_expression_has_upstreams_compile_error() {
     for (source, expected) in [
         ("self.nothing == 1", "compilation failed: ERROR: <input>: undefined field 'nothing'"),
         ("other == 1", "compilation failed: ERROR: <input>: undeclared reference to 'other' (in container '')"),
@@ -147,7 +147,7 @@ fn what_makes_no_sense_is_told_where_it_is_written() {
 }
 
 #[test]
-fn what_has_no_value_says_why() {
+fn failed_evaluation_has_upstreams_error() {
     for (source, expected) in [
         ("self.absent == 'x'", "no such key: absent"),
         ("self.tags[2] == 'x'", "index out of bounds: 2"),
@@ -176,14 +176,14 @@ fn what_has_no_value_says_why() {
 }
 
 #[test]
-fn a_time_zone_is_known_by_its_distance_from_utc_and_not_by_name() {
+fn time_zone_is_a_utc_offset_and_not_a_name() {
     let hours = |zone: &str| evaluate(&format!("timestamp('2026-01-02T03:04:05Z').getHours('{zone}') == 11"));
     assert_eq!((hours("+08:00").as_str(), hours("UTC").as_str()), ("true", "false"));
     assert_eq!(hours("Asia/Shanghai"), "unknown time zone Asia/Shanghai");
 }
 
 #[test]
-fn whatever_it_says_it_ends() {
+fn expensive_or_deep_expression_ends() {
     let many = "self.tags.map(a, 1)";
     let nested =
         |n: usize| (0..n).fold("1 == 1".to_owned(), |inner, i| format!("[1,2,3,4,5,6,7,8,9,10].all(x{i}, {inner})"));
@@ -197,21 +197,21 @@ fn whatever_it_says_it_ends() {
         format!("true{}", " ? true : true".repeat(5_000)),
         "1 + 1".repeat(30_000),
     ] {
-        let told = evaluate(&deep);
-        assert!(told.starts_with("compilation failed"), "{} {told}", &deep[..20]);
+        let error = evaluate(&deep);
+        assert!(error.starts_with("compilation failed"), "{} {error}", &deep[..20]);
     }
 }
 
-/// Lets everybody do what they ask with pods, and says what was asked.
+/// Authorizer that allows everything on Pods and returns the attributes as reason.
 #[derive(Debug)]
-struct Everything;
+struct PodAuthorizer;
 
-impl crate::Authorize for Everything {
+impl crate::Authorize for PodAuthorizer {
     fn decide(&self, question: &crate::Question) -> crate::Verdict {
         let crate::Question { account, path, verb, group, resource, subresource, namespace, name, .. } = question;
-        let who = account.as_ref().map_or_else(String::new, |(namespace, name)| format!("{namespace}/{name} "));
-        let what = path.clone().unwrap_or_else(|| format!("{resource}.{group}/{subresource} {namespace}/{name}"));
-        crate::Verdict { allowed: resource == "pods", reason: format!("{who}{verb} {what}") }
+        let subject = account.as_ref().map_or_else(String::new, |(namespace, name)| format!("{namespace}/{name} "));
+        let target = path.clone().unwrap_or_else(|| format!("{resource}.{group}/{subresource} {namespace}/{name}"));
+        crate::Verdict { allowed: resource == "pods", reason: format!("{subject}{verb} {target}") }
     }
 
     fn request(&self) -> crate::Question {
@@ -220,10 +220,10 @@ impl crate::Authorize for Everything {
 }
 
 #[test]
-fn a_question_is_put_together_word_by_word() {
+fn authorizer_check_is_built_from_method_calls() {
     let check = |source: &str, expected: &str| {
         let got = Program::compile(source, &[("authorizer", Type::AUTHORIZER)]).and_then(|program| {
-            let value = Value::Asking(Arc::new(crate::Asking::new(Arc::new(Everything))));
+            let value = Value::Asking(Arc::new(crate::Asking::new(Arc::new(PodAuthorizer))));
             program.evaluate(&[("authorizer", value)], &mut Budget::default()).map_err(|e| e.to_string())
         });
         let got = match got {
@@ -250,7 +250,7 @@ fn a_question_is_put_together_word_by_word() {
 }
 
 #[test]
-fn what_becomes_of_an_object_is_said_where_that_is_asked_for() {
+fn mutation_types_require_the_pseudo_variable() {
     let read = |source: &str, types: &[(&str, Type)]| {
         let program = Program::compile(source, types)?;
         let value = program.evaluate(&[], &mut Budget::default()).map_err(|error| error.to_string())?;
@@ -278,11 +278,11 @@ fn what_becomes_of_an_object_is_said_where_that_is_asked_for() {
         assert_eq!(known(source), Err(format!("compilation failed: ERROR: <input>: {why}")), "{source}");
     }
     assert_eq!(known("Object{a: b'x'}"), Err("no JSON form for a value of type 'bytes'".to_owned()));
-    assert!(read("Object{}", &[]).is_err(), "nowhere else is there an Object");
+    assert!(read("Object{}", &[]).is_err(), "`Object` requires the mutation types");
 }
 
 #[test]
-fn what_has_no_fields_has_not_this_one() {
+fn has_is_false_for_values_without_fields() {
     for source in ["!has(dyn(null).a)", "!has(dyn('x').a)", "!has(dyn(1).a)", "!has(dyn([1]).a)"] {
         assert_eq!(evaluate(source), "true", "{source}");
     }
@@ -291,7 +291,7 @@ fn what_has_no_fields_has_not_this_one() {
 }
 
 #[test]
-fn one_expression_costs_so_much_and_all_together_ten_times_that() {
+fn cost_is_limited_per_evaluation_and_by_the_budget() {
     let costly = Program::compile("lists.range(100000000) == []", &[]).unwrap();
     let cheap = Program::compile("1 == 1", &[]).unwrap();
     let mut budget = Budget::default();

@@ -1,57 +1,56 @@
-//! What is known of a value before it is there.
+//! Static types of expressions.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// The type of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Type {
-    /// Nothing is known.
+    /// Unknown type, checked at run time.
     Dyn,
-    /// One of the types that have a name only: `bool`, `int`, `string`, `null_type`, `kubernetes.Quantity`, ...
+    /// A type without parameters: `bool`, `int`, `string`, `null_type`, `kubernetes.Quantity`, ...
     Named(&'static str),
-    /// A list of these.
+    /// A list with this item type.
     List(Box<Type>),
-    /// A map of strings to these.
+    /// A map from strings to this type.
     Map(Box<Type>),
     /// An object with these fields and no others.
     Object(Arc<BTreeMap<String, Type>>),
-    /// Perhaps one of these.
+    /// An optional value of this type.
     Optional(Box<Type>),
-    /// What is written with its name before it: `Object`, `Object.spec`, `JSONPatch`.
+    /// A struct type with a name: `Object`, `Object.spec`, `JSONPatch`.
     Struct(Arc<str>),
 }
 
 impl Type {
-    /// True or false.
+    /// A boolean.
     pub const BOOL: Self = Self::Named("bool");
-    /// A whole number.
+    /// A signed integer.
     pub const INT: Self = Self::Named("int");
-    /// A number with a point.
+    /// A floating-point number.
     pub const DOUBLE: Self = Self::Named("double");
-    /// Text.
+    /// A string.
     pub const STRING: Self = Self::Named("string");
     /// Bytes.
     pub const BYTES: Self = Self::Named("bytes");
-    /// A moment.
+    /// A point in time.
     pub const TIMESTAMP: Self = Self::Named("timestamp");
-    /// A span of time.
+    /// A duration.
     pub const DURATION: Self = Self::Named("duration");
 
-    /// Who says what somebody may do.
+    /// The authorizer variable (`kubernetes.authorization.Authorizer`).
     pub const AUTHORIZER: Self = Self::Named("authorizer");
 
-    /// A variable that nobody can name: where there is one of it, expressions can say how an object is changed, with
-    /// `Object{...}` and `JSONPatch{...}`.
+    /// Pseudo variable that enables the mutation types `Object{...}` and `JSONPatch{...}` in an expression.
     pub const CHANGES: (&'static str, Self) = ("@changes", Self::Dyn);
 
-    /// A list of this.
+    /// Returns the type of a list.
     #[must_use]
-    pub fn list(of: Self) -> Self {
-        Self::List(Box::new(of))
+    pub fn list(inner: Self) -> Self {
+        Self::List(Box::new(inner))
     }
 
-    /// The type that a word of [`crate::functions::FUNCTIONS`] names.
-    pub(crate) fn of_word(word: &'static str) -> Self {
+    /// Parses a type of the table [`crate::functions::FUNCTIONS`].
+    pub(crate) fn from_word(word: &'static str) -> Self {
         match word {
             "dyn" => Self::Dyn,
             "list" => Self::list(Self::Dyn),
@@ -62,7 +61,7 @@ impl Type {
         }
     }
 
-    /// The word for it in the table of functions.
+    /// Returns the name of the type in the table of functions.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Dyn => "dyn",
@@ -73,37 +72,37 @@ impl Type {
         }
     }
 
-    /// Whether a value can be of both types.
-    pub(crate) fn meets(&self, other: &Self) -> bool {
+    /// Returns whether a value of one type may be of the other type.
+    pub(crate) fn is_assignable(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Dyn, _) | (_, Self::Dyn) => true,
             (Self::Named("null_type"), Self::Named(name)) | (Self::Named(name), Self::Named("null_type")) => {
-                // Only what can be absent is ever null.
+                // Values of these types are never null.
                 !["bool", "int", "uint", "double", "string", "bytes"].contains(name)
             }
             (Self::Named(l), Self::Named(r)) => l == r,
             (Self::Struct(l), Self::Struct(r)) => l == r,
-            (Self::List(l), Self::List(r)) | (Self::Optional(l), Self::Optional(r)) => l.meets(r),
+            (Self::List(l), Self::List(r)) | (Self::Optional(l), Self::Optional(r)) => l.is_assignable(r),
             (Self::Map(_) | Self::Object(_), Self::Map(_) | Self::Object(_)) => true,
             (Self::Named("null_type"), _) | (_, Self::Named("null_type")) => true,
             _ => false,
         }
     }
 
-    /// What two branches have in common.
+    /// Returns the common type of two branches.
     pub(crate) fn or(self, other: Self) -> Self {
         if self == other { self } else { Self::Dyn }
     }
 }
 
 impl Type {
-    /// How messages about what does not fit name it (cel-go's `FormatCELType`), where null is no type's name.
-    pub(crate) fn told(&self) -> String {
+    /// Formats the type for overload errors as cel-go's `FormatCELType`, which differs for `null_type`.
+    pub(crate) fn format_cel_type(&self) -> String {
         match self {
             Self::Named("null_type") => "null".to_owned(),
-            Self::List(of) => format!("list({})", of.told()),
-            Self::Map(of) => format!("map(string, {})", of.told()),
-            Self::Optional(of) => format!("optional_type({})", of.told()),
+            Self::List(inner) => format!("list({})", inner.format_cel_type()),
+            Self::Map(inner) => format!("map(string, {})", inner.format_cel_type()),
+            Self::Optional(inner) => format!("optional_type({})", inner.format_cel_type()),
             other => other.to_string(),
         }
     }
@@ -115,10 +114,10 @@ impl fmt::Display for Type {
             Self::Dyn => f.write_str("dyn"),
             Self::Named(name) => f.write_str(name),
             Self::Struct(name) => f.write_str(name),
-            Self::List(of) => write!(f, "list({of})"),
-            Self::Map(of) => write!(f, "map(string, {of})"),
+            Self::List(inner) => write!(f, "list({inner})"),
+            Self::Map(inner) => write!(f, "map(string, {inner})"),
             Self::Object(_) => f.write_str("object"),
-            Self::Optional(of) => write!(f, "optional_type({of})"),
+            Self::Optional(inner) => write!(f, "optional_type({inner})"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Values of expressions.
+//! CEL values.
 
 use crate::{Asking, EvalError, Verdict};
 use api::quantity::Amount;
@@ -8,17 +8,17 @@ use std::{cmp::Ordering, collections::BTreeMap, net::IpAddr, sync::Arc};
 /// A value. Cheap to clone.
 #[derive(Debug, Clone)]
 pub enum Value {
-    /// Nothing.
+    /// Null.
     Null,
-    /// True or false.
+    /// A boolean.
     Bool(bool),
-    /// A whole number.
+    /// A signed integer.
     Int(i64),
-    /// A whole number that is written with a `u`.
+    /// An unsigned integer, for example `1u`.
     Uint(u64),
-    /// A number.
+    /// A floating-point number.
     Double(f64),
-    /// Text.
+    /// A string.
     String(Arc<str>),
     /// Bytes.
     Bytes(Arc<[u8]>),
@@ -26,52 +26,52 @@ pub enum Value {
     List(Arc<Vec<Value>>),
     /// A map, or an object.
     Map(Arc<BTreeMap<Key, Value>>),
-    /// A span of time.
+    /// A duration.
     Duration(SignedDuration),
-    /// A moment.
+    /// A timestamp.
     Time(Timestamp),
     /// The type of a value.
     Type(Arc<str>),
-    /// A value, or none.
+    /// An optional value.
     Optional(Option<Arc<Value>>),
-    /// An amount of a resource.
+    /// A quantity.
     Quantity(Amount),
     /// An IP address.
     Ip(IpAddr),
-    /// An IP network: an address in it and the length of its prefix.
+    /// A CIDR block: address and prefix length.
     Cidr(IpAddr, u8),
-    /// A URL, as it was written.
+    /// A URL with its original spelling.
     Url(Arc<str>),
-    /// A named format of text.
+    /// A named string format.
     Format(&'static str),
     /// A semantic version.
     Semver(Arc<Semver>),
-    /// A question about what somebody may do.
+    /// An authorizer or a check that is being built.
     Asking(Arc<Asking>),
-    /// The answer.
+    /// The decision of an authorizer.
     Verdict(Arc<Verdict>),
 }
 
 /// The key of a map.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// True or false.
+    /// A boolean.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// Text.
+    /// A string.
     String(Arc<str>),
 }
 
-/// A semantic version, without what follows a plus.
+/// A semantic version without build metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Semver {
     pub(crate) numbers: [u64; 3],
-    pub(crate) pre: Vec<String>,
+    pub(crate) prerelease: Vec<String>,
 }
 
 impl Value {
-    /// Text.
+    /// Creates a string.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self::String(text.into())
@@ -97,7 +97,7 @@ impl Value {
         })
     }
 
-    /// The name of its type.
+    /// Returns the name of the value's type.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null_type",
@@ -124,8 +124,8 @@ impl Value {
         }
     }
 
-    /// Equality; values of different types are not equal, but numbers are compared as numbers.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    /// Returns whether two values are equal; numbers of different types are compared by value.
+    pub(crate) fn equals(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Null, Self::Null) => true,
             (Self::Bool(l), Self::Bool(r)) => l == r,
@@ -133,24 +133,24 @@ impl Value {
                 l == r
             }
             (Self::Bytes(l), Self::Bytes(r)) => l == r,
-            (Self::List(l), Self::List(r)) => l.len() == r.len() && l.iter().zip(r.iter()).all(|(l, r)| l.is(r)),
+            (Self::List(l), Self::List(r)) => l.len() == r.len() && l.iter().zip(r.iter()).all(|(l, r)| l.equals(r)),
             (Self::Map(l), Self::Map(r)) => {
-                l.len() == r.len() && l.iter().all(|(k, v)| r.get(k).is_some_and(|other| v.is(other)))
+                l.len() == r.len() && l.iter().all(|(k, v)| r.get(k).is_some_and(|other| v.equals(other)))
             }
             (Self::Optional(l), Self::Optional(r)) => match (l, r) {
-                (Some(l), Some(r)) => l.is(r),
+                (Some(l), Some(r)) => l.equals(r),
                 (None, None) => true,
                 _ => false,
             },
             (Self::Ip(l), Self::Ip(r)) => l == r,
             (Self::Cidr(l, n), Self::Cidr(r, m)) => l == r && n == m,
             (Self::Format(l), Self::Format(r)) => l == r,
-            (l, r) => l.order(r) == Some(Ordering::Equal),
+            (l, r) => l.compare(r) == Some(Ordering::Equal),
         }
     }
 
-    /// The order of two values that have one.
-    pub(crate) fn order(&self, other: &Self) -> Option<Ordering> {
+    /// Compares two values; `None` if they are not comparable.
+    pub(crate) fn compare(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Bool(l), Self::Bool(r)) => Some(l.cmp(r)),
             (Self::Int(l), Self::Int(r)) => Some(l.cmp(r)),
@@ -163,7 +163,7 @@ impl Value {
             (Self::Duration(l), Self::Duration(r)) => Some(l.cmp(r)),
             (Self::Time(l), Self::Time(r)) => Some(l.cmp(r)),
             (Self::Quantity(l), Self::Quantity(r)) => Some(l.cmp(r)),
-            (Self::Semver(l), Self::Semver(r)) => Some(l.order(r)),
+            (Self::Semver(l), Self::Semver(r)) => Some(l.compare(r)),
             _ => None,
         }
     }
@@ -178,7 +178,7 @@ impl Value {
         }
     }
 
-    /// How much it takes to look at all of it once.
+    /// Returns the cost of traversing the value.
     pub(crate) fn cost(&self) -> u64 {
         let length = match self {
             Self::String(s) | Self::Url(s) => s.len() / 10,
@@ -192,22 +192,24 @@ impl Value {
 }
 
 impl Semver {
-    fn order(&self, other: &Self) -> Ordering {
-        let pre = || match (self.pre.is_empty(), other.pre.is_empty()) {
+    fn compare(&self, other: &Self) -> Ordering {
+        let compare_prerelease = || match (self.prerelease.is_empty(), other.prerelease.is_empty()) {
             (true, true) => Ordering::Equal,
             (true, false) => Ordering::Greater,
             (false, true) => Ordering::Less,
             (false, false) => {
-                let parts = self.pre.iter().zip(&other.pre).map(|(l, r)| match (l.parse::<u64>(), r.parse::<u64>()) {
-                    (Ok(l), Ok(r)) => l.cmp(&r),
-                    (Ok(_), Err(_)) => Ordering::Less,
-                    (Err(_), Ok(_)) => Ordering::Greater,
-                    (Err(_), Err(_)) => l.cmp(r),
+                let parts = self.prerelease.iter().zip(&other.prerelease).map(|(l, r)| {
+                    match (l.parse::<u64>(), r.parse::<u64>()) {
+                        (Ok(l), Ok(r)) => l.cmp(&r),
+                        (Ok(_), Err(_)) => Ordering::Less,
+                        (Err(_), Ok(_)) => Ordering::Greater,
+                        (Err(_), Err(_)) => l.cmp(r),
+                    }
                 });
                 let mut different = parts.filter(|o| o.is_ne());
-                different.next().unwrap_or_else(|| self.pre.len().cmp(&other.pre.len()))
+                different.next().unwrap_or_else(|| self.prerelease.len().cmp(&other.prerelease.len()))
             }
         };
-        self.numbers.cmp(&other.numbers).then_with(pre)
+        self.numbers.cmp(&other.numbers).then_with(compare_prerelease)
     }
 }

@@ -1,23 +1,23 @@
-//! Actions: everything that a plan may ask the kubelet to do.
+//! Actions that a plan requests from the kubelet.
 //!
-//! Each action has an [`ActionKey`]. A plan repeats an action until a fact says that it was carried out, so the kubelet
-//! starts an action only when none with that key is in flight. Carrying one out twice must do no harm: after a restart
-//! of the kubelet the plan asks again for what may already be done.
+//! Each action has an [`ActionKey`]. A plan repeats an action until an event reports its result, so the kubelet starts
+//! an action only when none with that key is in flight. Actions must be idempotent: after a kubelet restart the plan
+//! may repeat an action that was already executed.
 
 use crate::Hook;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
-/// What makes an action the same action.
+/// Identity of an action, to deduplicate actions in flight.
 ///
-/// Two plans that ask for the same thing give the same key; a change that matters (a shorter grace period) gives another.
+/// Equal requests have equal keys; a relevant change (a shorter grace period) gives another key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ActionKey(pub String);
 
 impl ActionKey {
-    /// Whether it is that of [`Action::DecideResize`].
+    /// Returns whether this is the key of [`Action::DecideResize`].
     #[must_use]
     pub fn is_resize(&self) -> bool {
         self.0.starts_with("resize/")
@@ -30,18 +30,18 @@ impl std::fmt::Display for ActionKey {
     }
 }
 
-/// One thing to do now.
+/// One action for the kubelet to execute.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Action {
-    /// Decide whether this node takes the Pod; answered by [`crate::Event::Admission`].
+    /// Decide whether this node admits the Pod; answered by [`crate::Event::Admission`].
     Admit,
-    /// Make the Pod's directories, volumes and cgroup; answered by [`crate::VolumesFact`].
+    /// Create the Pod's directories, volumes and cgroup; answered by [`crate::VolumesFact`].
     MountVolumes,
-    /// Remove them again; answered by [`crate::VolumesFact::Unmounted`].
+    /// Remove them; answered by [`crate::VolumesFact::Unmounted`].
     UnmountVolumes,
     /// Create the sandbox; answered by [`crate::SandboxFact::Ready`] or `Failed`.
     CreateSandbox {
-        /// Which of the Pod's sandboxes, from 0.
+        /// Attempt, from 0.
         attempt: u32,
     },
     /// Stop a sandbox and release its network; answered by [`crate::SandboxFact::Stopped`].
@@ -54,13 +54,13 @@ pub enum Action {
         /// The runtime's id.
         id: String,
     },
-    /// Make sure that the container's image is there; answered by [`crate::ImageFact`].
+    /// Ensure that the container's image is present; answered by [`crate::ImageFact`].
     EnsureImage {
         /// The container's name.
         container: String,
         /// The image of its spec.
         image: String,
-        /// Whether it may be pulled; else one only looks for it, for the last pull failed a moment ago.
+        /// Whether it may be pulled; if not, only its presence is checked, because a pull is in backoff.
         pull: bool,
     },
     /// Create and start a container; answered by [`crate::ContainerFact::Created`], then `Started`, or `StartFailed`.
@@ -69,7 +69,7 @@ pub enum Action {
         container: String,
         /// Its restart count, from 0.
         attempt: u32,
-        /// The image as [`crate::ImageFact`] gave it.
+        /// The image reference from [`crate::ImageFact`].
         image_ref: String,
         /// The sandbox to start it in.
         sandbox: String,
@@ -80,11 +80,11 @@ pub enum Action {
         container: String,
         /// The runtime's id.
         id: String,
-        /// From now until SIGKILL.
+        /// Time until SIGKILL.
         grace: Duration,
-        /// When that is; a shorter grace period is another deadline, and so another action.
+        /// Time of SIGKILL; a shorter grace period has another deadline, which makes it another action.
         deadline: Timestamp,
-        /// `lifecycle.stopSignal` of the spec (KEP-4960); `None` for the image's, then the runtime's own.
+        /// `lifecycle.stopSignal` of the spec (KEP-4960); `None` for the signal of the image or runtime.
         signal: Option<String>,
     },
     /// Remove a dead container; answered by [`crate::ContainerFact::Removed`].
@@ -100,9 +100,9 @@ pub enum Action {
         container: String,
         /// The runtime's id.
         id: String,
-        /// Which hook.
+        /// The hook.
         hook: Hook,
-        /// When to give up; `None` leaves it to the hook (postStart has no limit of its own).
+        /// Timeout; `None` for none (postStart has no timeout).
         timeout: Option<Duration>,
     },
     /// Probe a container once; answered by [`crate::Event::Probed`].
@@ -111,67 +111,66 @@ pub enum Action {
         container: String,
         /// The runtime's id.
         id: String,
-        /// Which probe.
+        /// The probe.
         probe: ProbeKind,
-        /// How often this container answered it before.
+        /// Number of earlier results from this container.
         attempt: u64,
     },
-    /// Decide whether the node takes the Pod with the resources that it asks for; answered by
-    /// [`crate::Event::ResizeDecided`].
+    /// Decide whether the requested resize fits on the node; answered by [`crate::Event::ResizeDecided`].
     DecideResize {
-        /// `metadata.generation` that asks for it.
+        /// `metadata.generation` of the request.
         generation: i64,
-        /// How often this was decided before.
+        /// Number of earlier decisions.
         tries: u32,
     },
-    /// Give the Pod's cgroup and its containers the resources that are allocated; answered by
+    /// Apply the allocated resources to the Pod's cgroup and its containers; answered by
     /// [`crate::Event::ResourcesActuated`] or `ResourcesFailed`.
     ActuateResources {
-        /// `metadata.generation` that asked for them.
+        /// `metadata.generation` of the request.
         generation: i64,
-        /// How often this was tried before.
+        /// Number of earlier attempts.
         tries: u32,
     },
     /// Record a Kubernetes Event about the Pod; answered by [`crate::Event::Done`].
     Record(PodEvent),
-    /// Remove the Pod's object from the API (grace 0, this UID only), now that it is terminal there and gone here;
-    /// answered by [`crate::Event::Gone`].
+    /// Delete the Pod from the API (grace period 0, UID precondition), once it is terminal in the API and cleaned up
+    /// here; answered by [`crate::Event::Gone`].
     DeleteFromApi,
-    /// Nothing of the Pod is left: forget it. Always the last action.
+    /// Drop all state of the Pod. Always the last action.
     Forget,
 }
 
-/// Which probe (seed 000, "Arten von Probes").
+/// Kind of probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ProbeKind {
-    /// Whether the application has started.
+    /// Startup probe.
     Startup,
-    /// Whether it works; if not it is killed.
+    /// Liveness probe.
     Liveness,
-    /// Whether it takes requests.
+    /// Readiness probe.
     Readiness,
 }
 
-/// A Kubernetes Event about a Pod (LIFECYCLE.md 3.12).
+/// A Kubernetes Event about a Pod (`pkg/kubelet/events`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodEvent {
-    /// Number within this Pod, for the key.
+    /// Sequence number within this Pod, part of the key.
     pub sequence: u64,
     /// `Normal` or `Warning`.
     pub kind: EventKind,
     /// For example `Started`.
     pub reason: String,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
-    /// The container it is about, as `spec.containers{name}`, if any.
+    /// Field path of the container, as `spec.containers{name}`, if any.
     pub field_path: Option<String>,
-    /// For programs.
+    /// Annotations of the Event.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
 }
 
 impl PodEvent {
-    /// One about the whole Pod that is not planned: nobody asks for it by its key.
+    /// Creates an Event about the whole Pod that is not part of a plan.
     #[must_use]
     pub fn new(kind: EventKind, reason: &str, message: String) -> Self {
         let annotations = BTreeMap::new();
@@ -182,14 +181,14 @@ impl PodEvent {
 /// Type of a Kubernetes Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
-    /// As it should be.
+    /// `Normal`.
     Normal,
-    /// Worth a look.
+    /// `Warning`.
     Warning,
 }
 
 impl EventKind {
-    /// The word in the API.
+    /// Returns the type in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,9 +1,9 @@
-//! Whether the node takes a Pod, in upstream's order and words (LIFECYCLE.md 3.12, "Admission rejection reasons";
-//! `pkg/kubelet/lifecycle/predicate.go`). It is asked once in a Pod's life: what was taken is never asked about again.
+//! Kubelet admission, with upstream's order of checks and messages (`pkg/kubelet/lifecycle/predicate.go`). A Pod is
+//! admitted once; an admitted Pod is never re-admitted.
 
 use crate::{
     Admission, apparmor,
-    preemption::{self, Lack, Preemption},
+    preemption::{self, InsufficientResource, Preemption},
     shutdown, sysctls,
 };
 use api::{
@@ -23,10 +23,10 @@ use std::sync::Arc;
 const OS: &str = "linux";
 const OS_LABEL: &str = "kubernetes.io/os";
 
-/// What the node lacks, as a condition of its status (`pkg/kubelet/eviction`).
+/// Resource pressure on the node, reported as a condition of its status (`pkg/kubelet/eviction`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pressure {
-    /// Room on a disk, or inodes.
+    /// Disk space or inodes.
     Disk,
     /// Memory.
     Memory,
@@ -35,7 +35,7 @@ pub enum Pressure {
 }
 
 impl Pressure {
-    /// The type of the node's condition.
+    /// Returns the type of the node condition.
     #[must_use]
     pub fn condition(self) -> &'static str {
         match self {
@@ -46,64 +46,64 @@ impl Pressure {
     }
 }
 
-/// What decides whether the node takes a Pod.
+/// Node state that admission depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeView<'a> {
     /// The node's name.
     pub name: &'a str,
-    /// Its object; `None` when the API does not answer, and then nothing that only the object knows counts against a Pod.
+    /// The node's object; `None` if the API is unavailable: then predicates that need it are skipped.
     pub node: Option<&'a Node>,
-    /// What the machine has for Pods (`status.allocatable`), `pods` included.
+    /// Allocatable resources (`status.allocatable`), including `pods`.
     pub allocatable: &'a Amounts,
-    /// The other Pods that it has taken and that have not ended.
+    /// The other admitted, non-terminal Pods.
     pub others: &'a [Arc<Pod>],
-    /// What it lacks.
+    /// The pressure conditions that are true.
     pub pressures: &'a [Pressure],
     /// Whether it is shutting down.
     pub shutting_down: bool,
-    /// Kernel parameters beside the safe ones that it allows (`allowedUnsafeSysctls`).
+    /// Allowed unsafe sysctls (`allowedUnsafeSysctls`).
     pub unsafe_sysctls: &'a [String],
-    /// Whether its kernel has AppArmor.
+    /// Whether AppArmor is enabled.
     pub apparmor: bool,
 }
 
-/// What the node makes of a Pod that asks to be taken.
+/// Result of [`admit`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// Taken or not.
+    /// Admitted or rejected.
     Settled(Admission),
-    /// Taken, when others have gone for it.
+    /// Admitted once the victims have terminated.
     Preempts(Preemption),
 }
 
 impl crate::Pod {
-    /// Whether it is still to be decided if the node takes it. Until then nothing is told of it: one that is refused is
-    /// Failed from the first word on (upstream's `rejectPod`).
+    /// Returns whether admission is still undecided. Until then no status is reported, because a rejected Pod is Failed
+    /// from its first status on (upstream's `rejectPod`).
     #[must_use]
     pub fn awaits_admission(&self, now: Timestamp) -> bool {
         self.admission.is_none() && !self.is_ending(now)
     }
 }
 
-/// Whether the node takes a Pod. Others go for a critical one if nothing but room is missing.
+/// Decides whether the node admits a Pod. A critical Pod preempts others if only resources are missing.
 #[must_use]
 pub fn admit(pod: &Pod, view: &NodeView<'_>) -> Verdict {
     let nothing = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&nothing);
-    let lacks = lacks(spec, view);
+    let insufficient = insufficient_resources(spec, view);
     let critical = is_critical(pod);
-    let refusal = under_pressure(pod, spec, view.pressures)
+    let rejection_reason = check_pressure(pod, spec, view.pressures)
         .or_else(|| Some(("SysctlForbidden".to_owned(), sysctls::forbidden(spec, view.unsafe_sysctls)?)))
-        .or_else(|| another_system(pod, spec))
-        .or_else(|| strict_groups(spec, view.node))
-        .or_else(|| lacks.first().filter(|_| !critical).map(too_little))
-        .or_else(|| unfit(pod, spec, view))
-        .or_else(|| apparmor::refusal(spec, view.apparmor))
-        .or_else(|| refused(shutdown::REFUSAL.0, shutdown::REFUSAL.1).filter(|_| view.shutting_down));
-    match refusal {
-        Some(refusal) => Verdict::Settled(rejected(refusal)),
-        None if lacks.is_empty() => Verdict::Settled(Admission::Admitted),
-        None => preemption::room_for(pod, &lacks, view.others).map_or_else(
+        .or_else(|| check_os(pod, spec))
+        .or_else(|| check_supplemental_groups_policy(spec, view.node))
+        .or_else(|| insufficient.first().filter(|_| !critical).map(out_of_resource))
+        .or_else(|| check_predicates(pod, spec, view))
+        .or_else(|| apparmor::rejection(spec, view.apparmor))
+        .or_else(|| rejection(shutdown::REJECTION.0, shutdown::REJECTION.1).filter(|_| view.shutting_down));
+    match rejection_reason {
+        Some(rejection_reason) => Verdict::Settled(rejected(rejection_reason)),
+        None if insufficient.is_empty() => Verdict::Settled(Admission::Admitted),
+        None => preemption::select_victims(pod, &insufficient, view.others).map_or_else(
             |why| {
                 let message = format!(
                     "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: {why}"
@@ -115,19 +115,19 @@ pub fn admit(pod: &Pod, view: &NodeView<'_>) -> Verdict {
     }
 }
 
-fn rejected((reason, message): Refusal) -> Admission {
+fn rejected((reason, message): Rejection) -> Admission {
     Admission::Rejected { reason, message }
 }
 
 /// Reason and message.
-type Refusal = (String, String);
+type Rejection = (String, String);
 
-fn refused(reason: &str, message: &str) -> Option<Refusal> {
+fn rejection(reason: &str, message: &str) -> Option<Rejection> {
     Some((reason.to_owned(), message.to_owned()))
 }
 
-/// A node that lacks memory takes no Pod that asks for none; one that lacks anything else takes none at all.
-fn under_pressure(pod: &Pod, spec: &PodSpec, pressures: &[Pressure]) -> Option<Refusal> {
+/// Rejects BestEffort Pods under memory pressure, and all Pods under any other pressure.
+fn check_pressure(pod: &Pod, spec: &PodSpec, pressures: &[Pressure]) -> Option<Rejection> {
     if pressures.is_empty() || is_critical(pod) {
         return None;
     }
@@ -143,53 +143,53 @@ fn under_pressure(pod: &Pod, spec: &PodSpec, pressures: &[Pressure]) -> Option<R
         }
     }
     let conditions: Vec<&str> = pressures.iter().map(|p| p.condition()).collect();
-    refused("Evicted", &format!("The node had condition: [{}]. ", conditions.join(" ")))
+    rejection("Evicted", &format!("The node had condition: [{}]. ", conditions.join(" ")))
 }
 
-fn another_system(pod: &Pod, spec: &PodSpec) -> Option<Refusal> {
+fn check_os(pod: &Pod, spec: &PodSpec) -> Option<Rejection> {
     let label = pod.metadata.labels.as_ref().and_then(|l| l.get(OS_LABEL));
     if label.is_some_and(|os| os != OS) {
         let message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
-        return refused("PodOSSelectorNodeLabelDoesNotMatch", message);
+        return rejection("PodOSSelectorNodeLabelDoesNotMatch", message);
     }
     if spec.os.as_ref().is_some_and(|os| os.name != OS) {
-        return refused("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS");
+        return rejection("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS");
     }
     None
 }
 
-/// KEP-3619: only a runtime that says so keeps groups of the image's `/etc/group` away.
-fn strict_groups(spec: &PodSpec, node: Option<&Node>) -> Option<Refusal> {
+/// Rejects `Strict` unless the runtime supports it (KEP-3619).
+fn check_supplemental_groups_policy(spec: &PodSpec, node: Option<&Node>) -> Option<Rejection> {
     let policy = spec.security_context.as_ref().and_then(|s| s.supplemental_groups_policy.as_deref());
     let features = node.and_then(|n| n.status.as_ref()).and_then(|s| s.features.as_ref());
     let supported = features.and_then(|f| f.supplemental_groups_policy) == Some(true);
     if policy == Some("Strict") && !supported {
         let message = "SupplementalGroupsPolicy=Strict is not supported in this node";
-        return refused("SupplementalGroupsPolicyNotSupported", message);
+        return rejection("SupplementalGroupsPolicyNotSupported", message);
     }
     None
 }
 
-fn too_little(lack: &Lack) -> Refusal {
-    let Lack { resource, requested, used, capacity } = lack;
+fn out_of_resource(insufficient_resource: &InsufficientResource) -> Rejection {
+    let InsufficientResource { resource, requested, used, capacity } = insufficient_resource;
     let text = "Node didn't have enough resource";
     let message = format!("{text}: {resource}, requested: {requested}, used: {used}, capacity: {capacity}");
     (format!("OutOf{resource}"), message)
 }
 
-/// The resources of which not enough is left.
-fn lacks(spec: &PodSpec, view: &NodeView<'_>) -> Vec<Lack> {
-    let lack = |name: &str, requested: i64, used: i64, capacity: i64| Lack {
+/// Returns the insufficient resources of the node.
+fn insufficient_resources(spec: &PodSpec, view: &NodeView<'_>) -> Vec<InsufficientResource> {
+    let insufficient_resource = |name: &str, requested: i64, used: i64, capacity: i64| InsufficientResource {
         resource: name.to_owned(),
         requested,
         used,
         capacity,
     };
-    let mut lacks = Vec::new();
-    let places = view.allocatable.get("pods").map_or(0, |a| a.value());
+    let mut insufficient = Vec::new();
+    let max_pods = view.allocatable.get("pods").map_or(0, |a| a.value());
     let taken = i64::try_from(view.others.len()).unwrap_or(i64::MAX);
-    if taken >= places {
-        lacks.push(lack("pods", 1, taken, places));
+    if taken >= max_pods {
+        insufficient.push(insufficient_resource("pods", 1, taken, max_pods));
     }
     let mut used = Amounts::new();
     for spec in view.others.iter().filter_map(|p| p.spec.as_ref()) {
@@ -198,38 +198,38 @@ fn lacks(spec: &PodSpec, view: &NodeView<'_>) -> Vec<Lack> {
     let status = view.node.and_then(|n| n.status.as_ref());
     let extended = resources::amounts(status.and_then(|s| s.allocatable.as_ref()));
     let requests = resources::pod(spec, Side::Requests);
-    // Upstream looks at these three first, and at all others in no order.
+    // Upstream checks these three first, and all others in no order.
     let first = ["cpu", "memory", "ephemeral-storage"];
     let rest = requests.keys().map(String::as_str).filter(|name| !first.contains(name));
     for name in first.into_iter().chain(rest) {
         let capacity = view.allocatable.get(name).or_else(|| extended.get(name)).copied();
         let Some(wanted) = requests.get(name).copied().filter(|a| *a > Amount::ZERO) else { continue };
-        // A resource of the cluster and not of a node: whoever provides it looks after it.
+        // Cluster-level resources are managed elsewhere, for example by a scheduler extender.
         if capacity.is_none() && resources::is_extended(name) {
             continue;
         }
         let (capacity, used) = (capacity.unwrap_or_default(), used.get(name).copied().unwrap_or_default());
         if used.plus(wanted) > capacity {
-            // Plain numbers, as upstream has them: thousandths of CPUs, and bytes.
-            let shown = |a: Amount| if name == "cpu" { a.milli() } else { a.value() };
-            lacks.push(lack(name, shown(wanted), shown(used), shown(capacity)));
+            // Upstream prints millicores and bytes.
+            let units = |a: Amount| if name == "cpu" { a.milli() } else { a.value() };
+            insufficient.push(insufficient_resource(name, units(wanted), units(used), units(capacity)));
         }
     }
-    lacks
+    insufficient
 }
 
-/// What no other Pod's end could change, and the host ports.
-fn unfit(pod: &Pod, spec: &PodSpec, view: &NodeView<'_>) -> Option<Refusal> {
-    let failed = |name: &str, reason: &str| refused(name, &format!("Predicate {name} failed: {reason}"));
+/// Checks node affinity, node name, host ports and NoExecute taints.
+fn check_predicates(pod: &Pod, spec: &PodSpec, view: &NodeView<'_>) -> Option<Rejection> {
+    let failed = |name: &str, reason: &str| rejection(name, &format!("Predicate {name} failed: {reason}"));
     if view.node.is_some_and(|node| !affinity::matches_node(spec, node)) {
         return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector");
     }
     if spec.node_name.as_deref().is_some_and(|name| !name.is_empty() && name != view.name) {
         return failed("NodeName", "node(s) didn't match the requested node name");
     }
-    let wanted = host_ports(spec);
+    let ports = host_ports(spec);
     let held = || view.others.iter().filter_map(|p| p.spec.as_ref()).flat_map(host_ports);
-    if !wanted.is_empty() && held().any(|have| wanted.iter().any(|want| want.conflicts(&have))) {
+    if !ports.is_empty() && held().any(|have| ports.iter().any(|want| want.conflicts(&have))) {
         return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports");
     }
     let taints = view.node.and_then(|n| n.spec.as_ref()).and_then(|s| s.taints.as_deref()).unwrap_or_default();

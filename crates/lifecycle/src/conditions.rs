@@ -1,4 +1,4 @@
-//! The conditions of a Pod (LIFECYCLE.md 3.7 and 3.8).
+//! Pod conditions (`pkg/kubelet/status/generate.go`).
 
 use crate::{
     Pod,
@@ -13,7 +13,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-/// The conditions that the kubelet owns; all others belong to whoever wrote them.
+/// Condition types that the kubelet owns (`PodConditionsByKubelet`); it preserves all others.
 pub const OWNED_CONDITIONS: [&str; 9] = [
     "PodReadyToStartContainers",
     "Initialized",
@@ -25,49 +25,47 @@ pub const OWNED_CONDITIONS: [&str; 9] = [
     RESIZE_CONDITIONS[0],
     RESIZE_CONDITIONS[1],
 ];
-/// Conditions that are there as long as a resize is not done, and then are not.
+/// Condition types of a resize, which are removed when it is complete.
 pub const RESIZE_CONDITIONS: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
 
 /// A condition's status with its reason and message.
-type Verdict = (bool, &'static str, String);
+type ConditionValue = (bool, &'static str, String);
 
 pub(crate) fn conditions(pod: &Pod, phase: &Phase, now: Timestamp) -> Vec<PodCondition> {
     let containers_ready = containers_ready(pod, phase, now);
     let ready = ready(pod, &containers_ready);
-    // Until the runtime has told, what was true stays true.
+    // Until the runtime was listed, a true condition stays true.
     let sandbox = pod.ready_sandbox().is_some()
         || pod.unseen && api::pod::condition_is_true(&pod.object, "PodReadyToStartContainers");
-    let verdicts: [(&str, Verdict); 5] = [
+    let values: [(&str, ConditionValue); 5] = [
         (OWNED_CONDITIONS[0], (sandbox, "", String::new())),
         (OWNED_CONDITIONS[1], initialized(pod, phase, now)),
         (OWNED_CONDITIONS[2], ready),
         (OWNED_CONDITIONS[3], containers_ready),
         (OWNED_CONDITIONS[4], (true, "", String::new())),
     ];
-    let mut all: Vec<PodCondition> =
-        verdicts.into_iter().map(|(kind, verdict)| condition(pod, kind, verdict, now)).collect();
-    all.extend(restarting(pod, now));
+    let mut all: Vec<PodCondition> = values.into_iter().map(|(kind, value)| condition(pod, kind, value, now)).collect();
+    all.extend(restarting_condition(pod, now));
     if let Some((eviction, _)) = pod.evicted.as_ref().filter(|(e, _)| e.disruption_target && phase.is_terminal()) {
         let message = eviction.disruption_message.as_ref().unwrap_or(&eviction.message).clone();
         all.push(condition(pod, OWNED_CONDITIONS[5], (true, "TerminationByKubelet", message), now));
     }
-    all.extend(resizes(pod, now));
-    let others = pod.object.status.iter().flat_map(|s| s.conditions.iter().flatten());
-    let ours = |c: &PodCondition, all: &[PodCondition]| {
+    all.extend(resize_conditions(pod, now));
+    let current = pod.object.status.iter().flat_map(|s| s.conditions.iter().flatten());
+    let is_replaced = |c: &PodCondition, all: &[PodCondition]| {
         RESIZE_CONDITIONS.contains(&c.type_.as_str()) || all.iter().any(|own| own.type_ == c.type_)
     };
-    let foreign: Vec<PodCondition> = others.filter(|c| !ours(c, &all)).cloned().collect();
-    all.extend(foreign);
+    let preserved: Vec<PodCondition> = current.filter(|c| !is_replaced(c, &all)).cloned().collect();
+    all.extend(preserved);
     all
 }
 
-/// How far a resize has come: these conditions are there as long as there is one. They tell of the generation that asked
-/// for it.
-fn resizes(pod: &Pod, now: Timestamp) -> Vec<PodCondition> {
+/// Returns the conditions of a resize in progress, with the generation that requested it.
+fn resize_conditions(pod: &Pod, now: Timestamp) -> Vec<PodCondition> {
     let mut all = Vec::new();
     if let Some(p) = &pod.resize.pending {
-        let verdict = (true, p.reason.as_str(), p.message.clone());
-        all.push((p.generation, condition(pod, RESIZE_CONDITIONS[0], verdict, now)));
+        let value = (true, p.reason.as_str(), p.message.clone());
+        all.push((p.generation, condition(pod, RESIZE_CONDITIONS[0], value, now)));
     }
     if let Some(p) = &pod.resize.progress {
         let error = p.error.as_ref().map_or(("", String::new()), |e| ("Error", e.message.clone()));
@@ -76,25 +74,25 @@ fn resizes(pod: &Pod, now: Timestamp) -> Vec<PodCondition> {
     all.into_iter().map(|(generation, c)| PodCondition { observed_generation: Some(generation), ..c }).collect()
 }
 
-/// Shown once it was there (KEP-5532).
-fn restarting(pod: &Pod, now: Timestamp) -> Option<PodCondition> {
-    let verdict = match &pod.restarting {
+/// Returns the condition of a restart of all containers. It stays once it was set (KEP-5532).
+fn restarting_condition(pod: &Pod, now: Timestamp) -> Option<PodCondition> {
+    let value = match &pod.restarting {
         Some(restarting) => (true, "ContainerExited", restarting.message.clone()),
-        None if known(pod, restart_all::CONDITION).is_some() => (false, "", String::new()),
+        None if existing(pod, restart_all::CONDITION).is_some() => (false, "", String::new()),
         None => return None,
     };
-    Some(condition(pod, restart_all::CONDITION, verdict, now))
+    Some(condition(pod, restart_all::CONDITION, value, now))
 }
 
-/// The newest word of ours on a condition, else what the API had: the time of the last transition lives there.
-fn known(pod: &Pod, kind: &str) -> Option<PodCondition> {
+/// Returns the last written condition of this type, else that of the API object, for its last transition time.
+fn existing(pod: &Pod, kind: &str) -> Option<PodCondition> {
     let of = |s: &PodStatus| s.conditions.iter().flatten().find(|c| c.type_ == kind).cloned();
     pod.written.as_deref().and_then(of).or_else(|| pod.object.status.as_ref().and_then(of))
 }
 
-fn condition(pod: &Pod, kind: &str, (holds, reason, message): Verdict, now: Timestamp) -> PodCondition {
-    let status = if holds { "True" } else { "False" };
-    let since = known(pod, kind).filter(|c| c.status == status).and_then(|c| c.last_transition_time);
+fn condition(pod: &Pod, kind: &str, (is_true, reason, message): ConditionValue, now: Timestamp) -> PodCondition {
+    let status = if is_true { "True" } else { "False" };
+    let since = existing(pod, kind).filter(|c| c.status == status).and_then(|c| c.last_transition_time);
     PodCondition {
         type_: kind.to_owned(),
         status: status.to_owned(),
@@ -106,7 +104,7 @@ fn condition(pod: &Pod, kind: &str, (holds, reason, message): Verdict, now: Time
     }
 }
 
-fn initialized(pod: &Pod, phase: &Phase, now: Timestamp) -> Verdict {
+fn initialized(pod: &Pod, phase: &Phase, now: Timestamp) -> ConditionValue {
     if phase.phase == "Succeeded" {
         return (true, "PodCompleted", String::new());
     }
@@ -121,7 +119,7 @@ fn initialized(pod: &Pod, phase: &Phase, now: Timestamp) -> Verdict {
     (false, "ContainersNotInitialized", format!("containers with incomplete status: [{}]", incomplete.join(" ")))
 }
 
-fn containers_ready(pod: &Pod, phase: &Phase, now: Timestamp) -> Verdict {
+fn containers_ready(pod: &Pod, phase: &Phase, now: Timestamp) -> ConditionValue {
     match phase.phase {
         "Succeeded" => return (false, "PodCompleted", String::new()),
         "Failed" => return (false, "PodFailed", String::new()),
@@ -134,12 +132,12 @@ fn containers_ready(pod: &Pod, phase: &Phase, now: Timestamp) -> Verdict {
     (false, "ContainersNotReady", format!("containers with unready status: [{}]", unready.join(" ")))
 }
 
-fn ready(pod: &Pod, containers_ready: &Verdict) -> Verdict {
+fn ready(pod: &Pod, containers_ready: &ConditionValue) -> ConditionValue {
     if !containers_ready.0 {
         return containers_ready.clone();
     }
     let conditions = pod.object.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
-    let complaints: Vec<String> = pod
+    let problems: Vec<String> = pod
         .spec()
         .readiness_gates
         .iter()
@@ -155,13 +153,9 @@ fn ready(pod: &Pod, containers_ready: &Verdict) -> Verdict {
             Some(_) => None,
         })
         .collect();
-    if complaints.is_empty() {
-        (true, "", String::new())
-    } else {
-        (false, "ReadinessGatesNotReady", complaints.join(", "))
-    }
+    if problems.is_empty() { (true, "", String::new()) } else { (false, "ReadinessGatesNotReady", problems.join(", ")) }
 }
 
-fn names(pod: &Pod, wanted: impl Fn(ContainerKind, &k8s_openapi::api::core::v1::Container) -> bool) -> Vec<&str> {
-    containers(pod.spec()).filter(|(kind, c)| wanted(*kind, c)).map(|(_, c)| c.name.as_str()).collect()
+fn names(pod: &Pod, matches: impl Fn(ContainerKind, &k8s_openapi::api::core::v1::Container) -> bool) -> Vec<&str> {
+    containers(pod.spec()).filter(|(kind, c)| matches(*kind, c)).map(|(_, c)| c.name.as_str()).collect()
 }

@@ -1,9 +1,9 @@
-//! What is known about one container of the spec.
+//! State of one container of the spec.
 
 use crate::{
     BackoffPolicy, ContainerExit, RuntimeImage, StartStage,
+    container_kill::{ContainerKill, KillCause},
     hooks::Hooks,
-    kill::{Kill, KillCause},
     probes::Probes,
     time::after,
 };
@@ -12,77 +12,83 @@ use k8s_openapi::api::core::v1::{Container as Spec, ResourceRequirements};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// One container of the spec, over all of its restarts.
+/// State of one container of the spec, across its restarts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Container {
-    /// The newest one that the runtime made.
+    /// The newest container in the runtime.
     pub(crate) current: Option<Instance>,
-    /// How the one before ended (`lastState`).
-    pub(crate) last: Option<Ended>,
-    /// Older ones that the runtime still has, to be removed.
+    /// The previous container (`lastState`).
+    pub(crate) last: Option<EndedContainer>,
+    /// Ids of older containers, to be removed.
     pub(crate) dead: Vec<String>,
     /// The image.
-    pub(crate) image: Image,
-    /// Ends of containers that nobody has told of yet: facts may come out of order.
-    pub(crate) early: Vec<Ended>,
-    /// A start is on its way, and was not answered yet. Kept over a restart of the kubelet, until the runtime was listed.
+    pub(crate) image: ImageState,
+    /// Exits that arrived before the container was reported; events may be out of order.
+    pub(crate) early: Vec<EndedContainer>,
+    /// A start is in flight. Kept across a kubelet restart until the relist.
     pub(crate) starting: bool,
-    /// The image of the spec when a start was begun last.
+    /// The image in the spec when the last start began.
     #[serde(default)]
     pub(crate) starting_image: Option<String>,
-    /// The resources with which it is being started, where they are no longer those that are allocated.
+    /// Resources of the start in flight, if they differ from the allocated ones.
     #[serde(default)]
     pub(crate) starting_with: Option<ResourceRequirements>,
-    /// Why it could not be created or started, until it could.
+    /// The failed creation or start, until one succeeds.
     pub(crate) start_failure: Option<StartFailure>,
-    /// How long the next restart waits after an exit; zero before the first restart.
+    /// Backoff of the next restart; zero before the first restart.
     pub(crate) delay: Duration,
     /// When `delay` was last raised.
     pub(crate) delay_raised: Option<Timestamp>,
-    /// What `delay` belongs to: a new image or new resources start anew.
+    /// Key of `delay`: a new image or new resources reset it.
     pub(crate) delay_key: String,
 }
 
-/// A container that the runtime made.
+/// A container in the runtime.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Instance {
     pub(crate) id: String,
     pub(crate) attempt: u32,
     pub(crate) image_id: String,
-    /// The runtime's name of its image, if that is known.
+    /// Image name in the runtime, if known.
     #[serde(default)]
     pub(crate) image_name: Option<String>,
-    /// The attempt of the sandbox that it was made in, if that is known.
+    /// Attempt of its sandbox, if known.
     pub(crate) sandbox: Option<u32>,
-    pub(crate) state: State,
+    pub(crate) state: InstanceState,
     #[serde(default)]
     pub(crate) probes: Probes,
     #[serde(default)]
     pub(crate) hooks: Hooks,
-    /// Its process is gone, and the runtime still clears up after it.
+    /// Its process exited, but the runtime is still cleaning up.
+    #[serde(default, rename = "clearing")]
+    pub(crate) cleaning_up: bool,
+    /// It is being killed while its Pod keeps running.
     #[serde(default)]
-    pub(crate) clearing: bool,
-    /// It is to go while its Pod lives on.
-    #[serde(default)]
-    pub(crate) kill: Option<Kill>,
-    /// The signal that stops it, if that is known.
+    pub(crate) kill: Option<ContainerKill>,
+    /// Effective stop signal, if known.
     #[serde(default)]
     pub(crate) stop_signal: Option<String>,
-    /// The image of the spec that it was made of, if that is known.
+    /// Image in the spec at its creation, if known.
     #[serde(default)]
     pub(crate) image: Option<String>,
-    /// The resources that it has, where they are not those that are allocated.
+    /// Actual resources, if they differ from the allocated ones.
     #[serde(default)]
     pub(crate) resources: Option<ResourceRequirements>,
 }
 
 impl Instance {
-    /// One of which no more is known: probes and hooks begin anew with each.
-    pub(crate) fn new(id: String, attempt: u32, made_of: RuntimeImage, sandbox: Option<u32>, state: State) -> Self {
+    /// Creates a container with fresh probe and hook state.
+    pub(crate) fn new(
+        id: String,
+        attempt: u32,
+        made_of: RuntimeImage,
+        sandbox: Option<u32>,
+        state: InstanceState,
+    ) -> Self {
         let (probes, hooks) = (Probes::default(), Hooks::default());
         let (image_id, image_name) = (made_of.id, Some(made_of.name).filter(|name| !name.is_empty()));
         let (image, resources) = (made_of.spec, None);
-        let (clearing, kill, stop_signal) = (false, None, None);
+        let (cleaning_up, kill, stop_signal) = (false, None, None);
         Self {
             id,
             attempt,
@@ -92,7 +98,7 @@ impl Instance {
             state,
             probes,
             hooks,
-            clearing,
+            cleaning_up,
             kill,
             stop_signal,
             image,
@@ -101,47 +107,47 @@ impl Instance {
     }
 }
 
-/// What it does.
+/// State of a container in the runtime.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum State {
+pub(crate) enum InstanceState {
     Created,
     Running { since: Timestamp },
     Exited(ContainerExit),
 }
 
-/// How an earlier one ended.
+/// A terminated container of an earlier attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Ended {
+pub(crate) struct EndedContainer {
     pub(crate) id: String,
     pub(crate) exit: ContainerExit,
 }
 
-/// Where the image is.
+/// State of the container's image.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Image {
-    /// Nobody asked yet.
+pub(crate) enum ImageState {
+    /// Not requested yet.
     #[default]
     Unknown,
-    /// On its way.
+    /// Pull in progress.
     Pulling,
-    /// There.
+    /// Present.
     Present { image_ref: String },
-    /// Not to be had; looked for again `delay` after `at`. Whether it is pulled then is up to `Pod::pulls`.
+    /// Not available; checked again `delay` after `at`. `Pod::pulls` decides whether it is pulled then.
     Failed {
         reason: String,
         message: String,
         at: Timestamp,
         delay: Duration,
-        /// Which image it is, if it is not the container's own but that of a volume.
+        /// The image, if it is an image volume, not the container's own image.
         #[serde(default)]
         volume: Option<String>,
     },
 }
 
-/// Why it could not be created.
+/// Failed creation or start of a container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StartFailure {
-    /// Which one was made before its start failed, if one was.
+    /// Attempt of the container that was created before its start failed, if any.
     pub(crate) attempt: Option<u32>,
     pub(crate) stage: StartStage,
     pub(crate) message: String,
@@ -150,93 +156,94 @@ pub(crate) struct StartFailure {
 }
 
 impl Container {
-    /// How the newest one ended, if it has, and if that still counts: not when all containers are restarted.
+    /// Returns the exit of the newest container, unless it is being restarted with all the others.
     pub(crate) fn exit(&self) -> Option<&ContainerExit> {
         self.any_exit().filter(|_| !matches!(self.kill_cause(), Some(KillCause::RestartAll { .. })))
     }
 
-    /// How the newest one ended, if it has.
+    /// Returns the exit of the newest container.
     pub(crate) fn any_exit(&self) -> Option<&ContainerExit> {
         match self.current.as_ref().map(|i| &i.state) {
-            Some(State::Exited(exit)) => Some(exit),
+            Some(InstanceState::Exited(exit)) => Some(exit),
             _ => None,
         }
     }
 
-    /// Why the newest one was killed while its Pod lives on, if it was.
+    /// Returns why the newest container was killed while its Pod kept running.
     pub(crate) fn kill_cause(&self) -> Option<KillCause> {
         self.current.as_ref().and_then(|i| i.kill).map(|kill| kill.cause)
     }
 
-    /// Whether another takes the place of the newest one, whatever came of it.
+    /// Returns whether the newest container is replaced, whatever its exit code.
     pub(crate) fn replaced(&self) -> bool {
         matches!(self.kill_cause(), Some(KillCause::Definition | KillCause::Resize | KillCause::RestartAll { .. }))
     }
 
-    /// Whether its process runs.
-    pub(crate) fn alive(&self) -> bool {
-        matches!(self.current.as_ref().map(|i| &i.state), Some(State::Running { .. }))
+    /// Returns whether its process is running.
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.current.as_ref().map(|i| &i.state), Some(InstanceState::Running { .. }))
     }
 
-    /// Whether it runs, of another image than the spec has now, and nobody is stopping it.
+    /// Returns whether it runs another image than that of the spec, and is not being killed.
     pub(crate) fn runs_another_image(&self, spec: &Spec) -> bool {
-        let instance = self.current.as_ref().filter(|i| i.kill.is_none() && matches!(i.state, State::Running { .. }));
+        let instance =
+            self.current.as_ref().filter(|i| i.kill.is_none() && matches!(i.state, InstanceState::Running { .. }));
         instance.is_some_and(|i| i.image.is_some() && i.image != spec.image)
     }
 
-    /// Whether its process runs, or may at any moment.
+    /// Returns whether its process is running or being started.
     pub(crate) fn may_run(&self) -> bool {
-        self.alive() || self.starting
+        self.is_running() || self.starting
     }
 
-    /// A start was answered; gives whether one was on its way.
-    pub(crate) fn answered(&mut self) -> bool {
+    /// Clears the start in flight. Returns whether there was one.
+    pub(crate) fn take_starting(&mut self) -> bool {
         std::mem::take(&mut self.starting)
     }
 
-    /// Whether one of its processes ever ran, or tried to.
-    pub(crate) fn ran(&self) -> bool {
-        self.last.is_some() || self.current.as_ref().is_some_and(|i| i.state != State::Created)
+    /// Returns whether a container was ever started, or failed to start.
+    pub(crate) fn has_run(&self) -> bool {
+        self.last.is_some() || self.current.as_ref().is_some_and(|i| i.state != InstanceState::Created)
     }
 
-    /// Whether this one was made, and could not be started.
+    /// Returns whether the container was created but failed to start.
     fn failed_to_start(&self, instance: &Instance) -> bool {
         self.start_failure.as_ref().is_some_and(|f| f.attempt == Some(instance.attempt))
     }
 
-    /// Restarts so far.
+    /// Returns the restart count.
     pub(crate) fn restart_count(&self) -> u32 {
         self.current.as_ref().map_or(0, |i| i.attempt)
     }
 
-    /// The attempt that a start now would be: one that was made and not tried yet is used.
+    /// Returns the attempt of the next start; a container that was created but not started yet is reused.
     pub(crate) fn next_attempt(&self) -> u32 {
         match &self.current {
-            Some(i) if i.state == State::Created && !self.failed_to_start(i) => i.attempt,
+            Some(i) if i.state == InstanceState::Created && !self.failed_to_start(i) => i.attempt,
             Some(i) => i.attempt + 1,
             None => 0,
         }
     }
 
-    /// When it may be started again after its exit (LIFECYCLE.md 3.9): at once the first time, and after ten good minutes.
-    /// What was stopped because another container ended waits for nothing.
+    /// Returns when the container may be restarted after its exit (`doBackOff`): at once the first time, and after ten
+    /// minutes of running. A container that was stopped with all the others has no backoff.
     pub(crate) fn restart_at(&self, spec: &Spec, policy: &BackoffPolicy) -> Option<Timestamp> {
-        let exit = self.any_exit().filter(|_| self.backs_off())?;
+        let exit = self.any_exit().filter(|_| self.has_backoff())?;
         Some(after(exit.finished_at, self.pending_delay(spec, policy, exit.finished_at)))
     }
 
-    /// Whether its end says anything of how it fares.
-    pub(crate) fn backs_off(&self) -> bool {
-        self.kill_cause() != Some(KillCause::RestartAll { asked: false })
+    /// Returns whether its exit counts for the restart backoff.
+    pub(crate) fn has_backoff(&self) -> bool {
+        self.kill_cause() != Some(KillCause::RestartAll { requested: false })
     }
 
-    /// The delay that applies to an exit at this moment.
+    /// Returns the backoff that applies to an exit at this time.
     pub(crate) fn pending_delay(&self, spec: &Spec, policy: &BackoffPolicy, finished_at: Timestamp) -> Duration {
         let expired = self.delay_raised.is_none_or(|raised| elapsed(raised, finished_at) > policy.reset_after);
         if expired || self.delay_key != delay_key(spec) { Duration::ZERO } else { self.delay }
     }
 
-    /// Raises the delay because a restart happens now.
+    /// Doubles the backoff for a restart now.
     pub(crate) fn raise_delay(&mut self, spec: &Spec, policy: &BackoffPolicy, finished_at: Timestamp, now: Timestamp) {
         self.delay = policy.next(self.pending_delay(spec, policy, finished_at));
         self.delay_raised = Some(now);
@@ -244,13 +251,13 @@ impl Container {
     }
 }
 
-/// What a delay belongs to: upstream hashes image and resources into its key.
+/// Returns the backoff key: upstream hashes image and resources into it.
 fn delay_key(spec: &Spec) -> String {
     let resources = serde_json::to_string(&spec.resources).unwrap_or_default();
     format!("{} {resources}", spec.image.as_deref().unwrap_or(""))
 }
 
-/// Time from `from` to `to`; zero when that is negative.
+/// Returns the time from `from` to `to`; zero if negative.
 pub(crate) fn elapsed(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }

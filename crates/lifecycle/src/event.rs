@@ -1,7 +1,7 @@
-//! Facts: everything that can happen to a Pod on its node.
+//! Pod lifecycle events: the input of the state machine.
 //!
-//! The kubelet turns what it sees into these and hands them to [`crate::observe`]. Each fact may arrive late, twice or
-//! out of order: facts about a container carry its id, and a fact about a container that is not the newest is history.
+//! The kubelet reports each change as an event to [`crate::observe`]. Events may arrive late, twice or out of order:
+//! container events carry the container's id, and events of any but the newest container are ignored.
 
 use crate::{ActionKey, Allocation, ProbeKind, ResizeVerdict};
 use jiff::Timestamp;
@@ -9,243 +9,243 @@ use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
-/// One fact about a Pod.
+/// Pod lifecycle event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     /// The newest version of the Pod's object: spec, metadata, deletion, and the conditions that others write.
     Updated(Arc<ApiPod>),
-    /// The object left the API (forced deletion, or the last step of an ordinary one).
+    /// The object was removed from the API (forced deletion, or the last step of an ordinary one).
     Gone,
-    /// The node decided, once and for all, whether it takes the Pod.
+    /// The admission decision of the node, which is final.
     Admission(Admission),
-    /// The node wants the Pod away: eviction, preemption, shutdown.
+    /// The node terminates the Pod: eviction, preemption, shutdown.
     Evicted(Eviction),
-    /// About the Pod's volumes.
+    /// Volume event.
     Volumes(VolumesFact),
-    /// About the Pod's sandbox.
+    /// Sandbox event.
     Sandbox(SandboxFact),
-    /// About the image of one container of the spec.
+    /// Event about an image that a container requires.
     Image {
         /// The container's name.
         container: String,
-        /// The image of the spec when it was asked for.
+        /// The image in the spec at the time of the request.
         image: String,
-        /// What is known now.
+        /// What happened.
         fact: ImageFact,
     },
-    /// About a container.
+    /// Container event.
     Container {
         /// The container's name in the spec.
         container: String,
         /// What happened.
         fact: ContainerFact,
     },
-    /// A probe was carried out once. What nobody asked for since the last result is history: each action has one answer.
+    /// Result of one probe. A result without a pending [`crate::Action::Probe`] is ignored.
     Probed {
         /// The container's id.
         id: String,
-        /// Which of its probes.
+        /// The probe.
         probe: ProbeKind,
-        /// What came of it.
+        /// The result.
         outcome: ProbeOutcome,
     },
     /// A lifecycle hook ended.
     HookDone {
         /// The container's id.
         id: String,
-        /// Which of its hooks.
+        /// The hook.
         hook: Hook,
-        /// What came of it.
+        /// The result.
         outcome: HookOutcome,
     },
-    /// Whether the node takes the Pod with the resources that it asks for, in this generation.
+    /// The node's decision on the resize request of this generation.
     ResizeDecided {
-        /// `metadata.generation` that was decided upon.
+        /// `metadata.generation` of the request.
         generation: i64,
         /// The decision.
         verdict: ResizeVerdict,
     },
-    /// Another Pod takes less of the node now: what was deferred may fit.
+    /// Another Pod released resources: a deferred resize may fit now.
     RoomMade,
-    /// The node's disk is full: the containers of a Pod that has left are not kept for people to read any more.
+    /// The node's disk is full: dead containers of terminated Pods are removed.
     DiskFull,
-    /// The Pod's cgroup and these containers have the resources that were allocated.
+    /// The Pod's cgroup and these containers were updated to the allocated resources.
     ResourcesActuated {
         /// The ids of the containers.
         ids: Vec<String>,
-        /// What they have now.
+        /// Their actual resources.
         allocation: Allocation,
     },
-    /// Resources that were allocated could not be given to the Pod; tried again after a back-off.
+    /// The allocated resources could not be applied; retried with backoff.
     ResourcesFailed {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
-    /// The API server took this status.
+    /// The API server accepted this status update.
     StatusWritten(Box<PodStatus>),
-    /// An action is about to be carried out. Told of [`crate::Action::StartContainer`], so that a Pod that is stopped in
-    /// between waits for what may just come to life.
+    /// An action starts. Reported for [`crate::Action::StartContainer`], so that the termination of a Pod waits for a
+    /// container that is being started.
     Begun(ActionKey),
-    /// An action was carried out for which no other fact speaks (an event was recorded, something was removed).
+    /// An action without an event of its own succeeded (an Event was recorded, an object was deleted).
     Done(ActionKey),
-    /// An action failed for which no other fact speaks. It is planned again after a back-off; what it did before it failed is
-    /// not known until the runtime is listed.
+    /// An action without an event of its own failed. It is retried with backoff; its partial effects are unknown until
+    /// the next relist.
     Failed {
         /// The action.
         key: ActionKey,
-        /// What went wrong, in words for people.
+        /// Human-readable message.
         message: String,
     },
-    /// All that the runtime has of this Pod, asked for as a whole: after a start of the kubelet, and after events may
-    /// have been lost. What the runtime no longer has is lost.
+    /// Relist: all sandboxes and containers of this Pod in the runtime, after a kubelet start and after events may have
+    /// been lost. What is missing in it is lost.
     Relisted(RuntimeView),
-    /// A kubelet that was just started takes over, or sees the Pod for the first time.
+    /// A kubelet started, or sees the Pod for the first time.
     KubeletStarted {
         /// When it was started.
         at: Timestamp,
-        /// Its random number: what is due at once after a start is spread by it.
+        /// Random number that spreads work that is due right after a start.
         random: u64,
     },
 }
 
-/// Whether the node takes the Pod.
+/// Admission decision of the node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Admission {
-    /// It does.
+    /// The node accepts the Pod.
     Admitted,
-    /// It does not, for ever; the Pod fails with this reason and message (LIFECYCLE.md 3.12, "Admission rejection reasons").
+    /// The node rejects the Pod for good; it fails with this reason and message (`pkg/kubelet/lifecycle`).
     Rejected {
         /// For example `OutOfcpu`.
         reason: String,
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
 }
 
-/// Why the node wants the Pod away (LIFECYCLE.md 3.13).
+/// Why and how the node terminates a Pod (KEP-3329).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eviction {
     /// `status.reason`: `Evicted`, `Preempting`, `Terminated`.
     pub reason: String,
     /// `status.message`.
     pub message: String,
-    /// Grace in seconds, if it is not the Pod's own.
+    /// Grace period in seconds, if it is not the Pod's own.
     pub grace_seconds: Option<u32>,
     /// Whether the condition `DisruptionTarget` (`TerminationByKubelet`) is set.
     pub disruption_target: bool,
-    /// Its message, if it is another one than that of the status.
+    /// Message of `DisruptionTarget`, if it differs from `status.message`.
     #[serde(default)]
     pub disruption_message: Option<String>,
-    /// Of the Event that tells of it.
+    /// Annotations of the Event.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
 }
 
-/// About the Pod's volumes.
+/// Volume event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VolumesFact {
-    /// All are there.
+    /// All volumes are mounted.
     Mounted,
-    /// One or more could not be set up; tried again after a back-off.
+    /// A volume could not be mounted; retried with backoff.
     Failed {
-        /// For people: one for each that could not.
+        /// Human-readable messages, one per failed volume.
         messages: Vec<String>,
     },
-    /// All are gone.
+    /// All volumes are unmounted.
     Unmounted,
 }
 
-/// About the Pod's sandbox.
+/// Sandbox event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SandboxFact {
-    /// It stands.
+    /// The sandbox is ready.
     Ready {
         /// The runtime's id.
         id: String,
-        /// Which of the Pod's sandboxes, from 0.
+        /// Attempt, from 0.
         attempt: u32,
-        /// Addresses, the primary one first; the node's own with `hostNetwork`.
+        /// IP addresses, the primary one first; the node's own with `hostNetwork`.
         ips: Vec<IpAddr>,
     },
-    /// It could not be made; tried again after a back-off.
+    /// The sandbox could not be created; retried with backoff.
     Failed {
-        /// The runtime's words.
+        /// The runtime's error.
         message: String,
     },
-    /// Its process ended or its network is gone, and nobody asked for that.
+    /// Its process exited or its network is gone, unexpectedly.
     Lost {
         /// The runtime's id.
         id: String,
     },
-    /// It was stopped because the plan said so.
+    /// It was stopped as planned.
     Stopped {
         /// The runtime's id.
         id: String,
     },
-    /// It and its containers are gone from the runtime.
+    /// It and its containers were removed from the runtime.
     Removed {
         /// The runtime's id.
         id: String,
     },
 }
 
-/// About an image.
+/// Image event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ImageFact {
-    /// A pull has begun.
+    /// A pull started.
     Pulling,
-    /// It was there.
+    /// The image was present.
     Present {
-        /// What the runtime calls it.
+        /// Image reference in the runtime.
         image_ref: String,
     },
-    /// It was pulled.
+    /// The image was pulled.
     Pulled {
-        /// What the runtime calls it.
+        /// Image reference in the runtime.
         image_ref: String,
-        /// How long the pull took.
+        /// Duration of the pull.
         took: Duration,
-        /// The same with the wait for its turn.
+        /// Duration including the wait in the pull queue.
         took_with_wait: Duration,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
     },
-    /// It was pulled for, and did not come.
+    /// The pull failed.
     PullFailed {
-        /// The runtime's words.
+        /// The runtime's error.
         error: String,
     },
-    /// It would have to be pulled, and the action was not to pull it.
+    /// The image is missing and the action did not allow a pull.
     MustPull,
-    /// It is not to be had, and no pull was tried.
+    /// The image is unavailable, and no pull was attempted.
     Failed {
         /// `ErrImageNeverPull`, `InvalidImageName` or `ImageInspectError`.
         reason: String,
-        /// The runtime's or our own words.
+        /// Error message.
         message: String,
     },
-    /// Some of `imagePullSecrets` could not be read; the pull is tried without them.
+    /// Some `imagePullSecrets` could not be read; the pull continues without them.
     SecretsMissing {
         /// Their names.
         names: Vec<String>,
     },
 }
 
-/// About a container.
+/// Container event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContainerFact {
-    /// The runtime made it.
+    /// The container was created.
     Created {
         /// The runtime's id, without a scheme.
         id: String,
-        /// Which of this name's containers, from 0: its restart count.
+        /// Attempt, from 0: the restart count.
         attempt: u32,
-        /// What the runtime made it of.
+        /// Image of the container.
         image: RuntimeImage,
-        /// The signal that stops it, as far as it is known: the Pod's, the image's, or the runtime's (KEP-4960).
+        /// Effective stop signal, if known: of the Pod, the image or the runtime (KEP-4960).
         stop_signal: Option<String>,
     },
-    /// Its process runs.
+    /// Its process is running.
     Started {
         /// The runtime's id.
         id: String,
@@ -254,121 +254,120 @@ pub enum ContainerFact {
     },
     /// It could not be created or started.
     StartFailed {
-        /// How far it came.
+        /// Stage of the failure.
         stage: StartStage,
-        /// The runtime's or our own words.
+        /// Error message.
         message: String,
     },
-    /// Its process is gone, and the runtime still clears up after it: the last lines of its log may be missing. `Exited`
-    /// follows; until then nothing takes its place, and nothing that it used is taken away.
+    /// Its process exited, but the runtime is still cleaning up: the end of its log may be missing. `Exited` follows;
+    /// until then the container is not replaced, and nothing that it used is removed.
     Reaped {
         /// The runtime's id.
         id: String,
-        /// How.
+        /// Exit code and reason.
         exit: ContainerExit,
     },
-    /// Its process ended, and the runtime is done with it.
+    /// Its process exited, and the runtime finished its cleanup.
     Exited {
         /// The runtime's id.
         id: String,
-        /// How.
+        /// Exit code and reason.
         exit: ContainerExit,
     },
-    /// The runtime does not have it any more, and nobody removed it.
+    /// It is missing in the runtime, and was not removed by the kubelet.
     Lost {
         /// The runtime's id.
         id: String,
     },
-    /// It was removed because the plan said so.
+    /// It was removed as planned.
     Removed {
         /// The runtime's id.
         id: String,
     },
 }
 
-/// How far a start came (LIFECYCLE.md 3.12, "Waiting reasons").
+/// Stage at which a start failed (`pkg/kubelet/images`, `kuberuntime_container.go`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StartStage {
-    /// Its configuration could not be put together: `CreateContainerConfigError` (a missing ConfigMap or Secret, a bad user).
+    /// Invalid configuration: `CreateContainerConfigError` (a missing ConfigMap or Secret, an invalid user).
     Config,
-    /// The runtime could not create it: `CreateContainerError`.
+    /// Creation failed: `CreateContainerError`.
     Create,
-    /// The runtime could not start it: `RunContainerError`.
+    /// Start failed: `RunContainerError`.
     Start,
 }
 
-/// How containerd's words begin when a start failed at its last step, the one that lets the process go.
-const START_OF_ITS_PROCESS: &str = "failed to start containerd task";
+/// Prefix of containerd's error when the last step of a start failed.
+const START_TASK_ERROR_PREFIX: &str = "failed to start containerd task";
 
-/// How a container ended.
+/// Exit of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerExit {
     /// Exit code; 128 + n after signal n.
     pub code: i32,
     /// `Completed`, `Error`, `OOMKilled`, `StartError`, `ContainerStatusUnknown`, ...
     pub reason: String,
-    /// The termination message, or the runtime's words.
+    /// Termination message, or the runtime's error.
     pub message: String,
-    /// When it started; `None` if it never did.
+    /// Start time; `None` if it never ran.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// Exit time.
     pub finished_at: Timestamp,
 }
 
 impl ContainerExit {
-    /// Whether it ended before its process was let go. With a kubelet's death its requests end too, and runtimes give up a
-    /// start that nobody waits for: then it depends on how far they were. What may have run is not begun anew behind
-    /// everybody's back: that is up to its restart policy.
+    /// Returns whether its process never ran. A kubelet crash cancels its requests, and the runtime aborts a start that
+    /// nobody waits for, at any stage. A process that may have run is restarted only by its restart policy.
     #[must_use]
     pub fn never_ran(&self) -> bool {
-        self.started_at.is_none() && !self.message.starts_with(START_OF_ITS_PROCESS)
+        self.started_at.is_none() && !self.message.starts_with(START_TASK_ERROR_PREFIX)
     }
 
-    /// Whether the runtime made it and could not start it: it counts as one that ran, with code 128 (LIFECYCLE.md 3.12).
+    /// Returns whether it was created but failed to start; it counts as run, with exit code 128 (`pkg/kubelet/events`).
     pub(crate) fn failed_to_start(&self) -> bool {
         self.started_at.is_none() && self.reason == "StartError"
     }
 }
 
-/// What came of one probe (seed 000, "Ergebnis der Probe"; LIFECYCLE.md 3.10).
+/// Result of one probe (`prober.go`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProbeOutcome {
-    /// Passed.
+    /// Success.
     Success,
-    /// Passed, with a word of caution (a redirect to another host).
+    /// Success with a warning (a redirect to another host).
     Warning(String),
-    /// Not passed.
+    /// Failure.
     Failure(String),
-    /// The probe itself failed: no verdict.
+    /// The probe could not run: no result.
     Unknown(String),
 }
 
 /// A lifecycle hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Hook {
-    /// Right after the start.
+    /// postStart.
     PostStart,
-    /// Before the stop signal.
+    /// preStop.
     PreStop,
 }
 
-/// What came of a hook.
+/// Result of a lifecycle hook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HookOutcome {
-    /// It ran to its end.
+    /// The hook succeeded.
     Done,
-    /// It failed; the words stay in the log, for they may hold secrets.
+    /// The hook failed; the error is only logged, because it may contain secrets.
     Failed(String),
-    /// The grace period ended first.
+    /// The grace period expired first.
     TimedOut,
 }
 
-/// All that the runtime has of one Pod.
+/// The sandboxes and containers that the runtime lists for one Pod.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RuntimeView {
-    /// Its sandboxes.
+    /// Sandboxes.
     pub sandboxes: Vec<SandboxView>,
-    /// Its containers, of all attempts.
+    /// Containers of all attempts.
     pub containers: Vec<ContainerView>,
 }
 
@@ -377,11 +376,11 @@ pub struct RuntimeView {
 pub struct SandboxView {
     /// The runtime's id.
     pub id: String,
-    /// Which of the Pod's sandboxes.
+    /// Attempt.
     pub attempt: u32,
-    /// Whether it stands.
+    /// Whether it is ready.
     pub ready: bool,
-    /// Its addresses.
+    /// IP addresses.
     pub ips: Vec<IpAddr>,
 }
 
@@ -392,39 +391,39 @@ pub struct ContainerView {
     pub id: String,
     /// The container's name.
     pub name: String,
-    /// Which of this name's containers.
+    /// Attempt.
     pub attempt: u32,
-    /// The sandbox it lives in.
+    /// Id of its sandbox.
     pub sandbox: String,
-    /// What the runtime made it of.
+    /// Image of the container.
     pub image: RuntimeImage,
-    /// What it does.
+    /// Its state.
     pub state: ContainerViewState,
 }
 
-/// The image of a container in the runtime's own words, which is what the API shows of it.
+/// Image of a container, as the runtime reports it and the API shows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeImage {
-    /// Its name, as `image` shows it; empty if the runtime could not be asked.
+    /// Image name (`image`); empty if the runtime did not report it.
     pub name: String,
-    /// Its id or digest, as `imageID` shows it.
+    /// Image id or digest (`imageID`).
     pub id: String,
-    /// The image of the spec that it was asked for, if the runtime kept that.
+    /// Image in the spec at creation, if the runtime stored it.
     pub spec: Option<String>,
 }
 
-/// What a container in the runtime does.
+/// State of a container in the runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContainerViewState {
-    /// Made, not started.
+    /// Created, not started.
     Created,
-    /// Runs since.
+    /// Running.
     Running {
-        /// When it started.
+        /// Start time.
         started_at: Timestamp,
     },
-    /// Ended.
+    /// Exited.
     Exited(ContainerExit),
-    /// The runtime does not know.
+    /// Unknown.
     Unknown,
 }

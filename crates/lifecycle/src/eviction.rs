@@ -1,46 +1,45 @@
-//! Which Pod goes when the node lacks something (`pkg/kubelet/eviction`; seed 003 on disruption).
+//! Node-pressure eviction: which Pod is evicted under resource pressure (`pkg/kubelet/eviction`).
 //!
-//! Figures come in, decisions come out: [`Watch`] turns the node's figures into conditions and, when a threshold has been
-//! crossed for long enough, into something to reclaim; [`victim`] names the Pod that is to go for it; [`over_limits`]
-//! names what a Pod itself has promised not to use.
+//! [`Watch`] turns observed signals into node conditions and met thresholds; [`victim`] selects the Pod to evict for a
+//! met threshold; [`over_limits`] evicts a Pod that exceeds its own local storage limits.
 
-mod limits;
+mod local_storage;
 mod message;
 mod ranking;
-mod watch;
+mod synchronize;
 
-pub use limits::{has_limits, over_limits};
+pub use local_storage::{has_limits, over_limits};
 pub use ranking::victim;
-pub use watch::{Starved, Watch, is_enough};
+pub use synchronize::{Starved, Watch, is_enough};
 
 use crate::Pressure;
 use api::quantity::{Amount, QuantityError};
 use k8s_openapi::api::core::v1::Pod;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// What a Pod gets that must go at once, in seconds (`immediateEvictionGracePeriodSeconds`).
-const AT_ONCE: u32 = 1;
+/// Grace period of an immediate eviction, in seconds (`immediateEvictionGracePeriodSeconds`).
+const IMMEDIATE_GRACE_SECONDS: u32 = 1;
 
-/// What is watched.
+/// Eviction signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Signal {
-    /// Memory of the node.
+    /// Available memory of the node.
     MemoryAvailable,
-    /// Memory of what the node has for Pods.
+    /// Available memory of the Pods' cgroup, within allocatable.
     AllocatableMemoryAvailable,
-    /// Bytes of the file system that holds volumes and logs.
+    /// Available bytes of the file system with volumes and logs.
     NodeFsAvailable,
-    /// Inodes of it.
+    /// Free inodes of that file system.
     NodeFsInodesFree,
-    /// Bytes of the file system that holds images.
+    /// Available bytes of the file system with images.
     ImageFsAvailable,
-    /// Inodes of it.
+    /// Free inodes of that file system.
     ImageFsInodesFree,
-    /// Process ids.
+    /// Available process ids.
     PidAvailable,
 }
 
-/// What is lacking, by the name that messages have for it.
+/// Starved resource, as messages name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Resource {
     Memory,
@@ -61,7 +60,7 @@ impl Resource {
 }
 
 impl Signal {
-    /// The signal of this name in a KubeletConfiguration.
+    /// Parses the signal's name in a KubeletConfiguration.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
@@ -75,7 +74,7 @@ impl Signal {
         })
     }
 
-    /// Its name.
+    /// Returns the signal's name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -107,30 +106,30 @@ impl Signal {
     }
 }
 
-/// How much of something: a quantity, or a share of all there is.
+/// Value of a threshold: a quantity or a percentage (`ThresholdValue`).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Level {
-    /// A quantity.
+    /// Quantity.
     Quantity {
-        /// The amount.
+        /// Parsed amount.
         amount: Amount,
-        /// Its canonical form.
+        /// Canonical form.
         text: String,
     },
-    /// A share of the capacity, 0 to 1.
+    /// Fraction of the capacity, 0 to 1.
     Share(f64),
 }
 
 impl Level {
-    /// Reads a quantity.
+    /// Parses a quantity.
     ///
     /// # Errors
-    /// When it is none.
+    /// Fails if the text is not a quantity.
     pub fn quantity(text: &str) -> Result<Self, QuantityError> {
         Ok(Self::Quantity { amount: Amount::parse(text)?, text: api::quantity::canonical(text)? })
     }
 
-    /// How much that is, given all there is.
+    /// Returns the amount, given the capacity.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "upstream's arithmetic")]
     pub fn of(&self, capacity: i64) -> Amount {
@@ -140,7 +139,7 @@ impl Level {
         }
     }
 
-    fn shown(&self, capacity: i64) -> String {
+    fn format(&self, capacity: i64) -> String {
         match self {
             Self::Quantity { text, .. } => text.clone(),
             Self::Share(_) => self.of(capacity).to_binary_quantity().0,
@@ -148,16 +147,16 @@ impl Level {
     }
 }
 
-/// What must be left of something.
+/// Eviction threshold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Threshold {
-    /// Of what.
+    /// Signal.
     pub signal: Signal,
-    /// How much.
+    /// Minimum available amount.
     pub level: Level,
-    /// How long less may be left; zero for a hard threshold.
+    /// Grace period; zero for a hard threshold.
     pub grace: Duration,
-    /// How much more than `level` must be there again until it is enough.
+    /// Additional amount to reclaim once the threshold was met (`evictionMinimumReclaim`).
     pub min_reclaim: Option<Level>,
 }
 
@@ -167,30 +166,30 @@ impl Threshold {
     }
 }
 
-/// What the administrator has set.
+/// Eviction settings of the KubeletConfiguration.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EvictionPolicy {
-    /// What must be left.
+    /// Thresholds.
     pub thresholds: Vec<Threshold>,
-    /// How long a condition stays after it was last seen.
+    /// `evictionPressureTransitionPeriod`.
     pub transition_period: Duration,
-    /// The longest grace of a Pod that goes for a soft threshold, in seconds; `None` for its own.
+    /// `evictionMaxPodGracePeriod`, in seconds; `None` for the Pod's own grace period.
     pub max_pod_grace_seconds: Option<u32>,
 }
 
-/// How much there is of something: bytes, inodes, processes.
+/// Observation of a signal: bytes, inodes or processes (`signalObservation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Figure {
-    /// What is left.
+    /// Available amount.
     pub available: i64,
-    /// All there is.
+    /// Capacity.
     pub capacity: i64,
 }
 
-/// What was seen of the node; a signal that could not be seen is missing.
+/// Observed signals of the node; a signal that could not be measured is missing.
 pub type NodeFigures = BTreeMap<Signal, Figure>;
 
-/// What something takes of a disk.
+/// Disk usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DiskUsage {
     /// Bytes.
@@ -200,44 +199,44 @@ pub struct DiskUsage {
 }
 
 impl DiskUsage {
-    /// Both together.
+    /// Returns the sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self { bytes: self.bytes.saturating_add(other.bytes), inodes: self.inodes.saturating_add(other.inodes) }
     }
 }
 
-/// What was seen of a container.
+/// Usage of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerFigures {
-    /// Its name.
+    /// Container name.
     pub name: String,
-    /// Its working set, in bytes.
+    /// Working set, in bytes.
     pub memory: Option<i64>,
-    /// What it has written to its root file system.
+    /// Writable layer.
     pub rootfs: Option<DiskUsage>,
-    /// Its logs.
+    /// Logs.
     pub logs: Option<DiskUsage>,
 }
 
-/// What was seen of a Pod.
+/// Usage of a Pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PodFigures {
-    /// Its working set, in bytes.
+    /// Working set, in bytes.
     pub memory: Option<i64>,
-    /// Its processes.
+    /// Number of processes.
     pub processes: Option<i64>,
-    /// Its containers.
+    /// Containers.
     pub containers: Vec<ContainerFigures>,
-    /// Its volumes on this node, by name.
+    /// Local volumes, by name.
     pub volumes: BTreeMap<String, DiskUsage>,
 }
 
-/// A Pod that could go.
+/// A Pod that may be evicted.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     /// The Pod.
     pub pod: Arc<Pod>,
-    /// What was seen of it, if anything.
+    /// Its usage, if measured.
     pub figures: Option<PodFigures>,
 }

@@ -1,7 +1,7 @@
-//! What happened to a Pod lately: every fact with its time, so that it can be told, and gone through again.
+//! Recent events of a Pod, for `podium explain` and for replay.
 //!
-//! A dump is lines of JSON, a [`Line`] each: what was known at first, the facts, and what followed from them. Since the
-//! same facts give the same plan and status, [`replay`] shows on any machine what a node saw.
+//! A dump is JSON lines, each a [`Line`]: the initial state, the events, and the resulting plan and status. The same
+//! events give the same plan and status, so [`replay`] reproduces on any machine what a node did.
 
 use crate::{Event, NodePolicy, Plan, Pod, observe, plan, status};
 use jiff::Timestamp;
@@ -9,87 +9,87 @@ use k8s_openapi::api::core::v1::PodStatus;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// How many facts are kept of each Pod: some minutes of one with probes, or all the life of one without.
-const KEPT: usize = 200;
+/// Maximum number of events per Pod: some minutes of a Pod with probes, or the whole life of a Pod without.
+const MAX_EVENTS: usize = 200;
 
-/// How many bytes of them are kept.
-const SIZE: usize = 128 << 10;
+/// Maximum size of the events per Pod, in bytes of JSON.
+const MAX_BYTES: usize = 128 << 10;
 
-/// The newest facts about one Pod, and what was known before them.
+/// The latest events of one Pod, and its state before them.
 #[derive(Debug, Clone)]
 pub struct History {
     before: Pod,
-    /// Each as JSON, which takes a small part of the room.
-    facts: VecDeque<(Timestamp, Box<str>)>,
+    /// Events as JSON text, which takes less memory than the parsed event.
+    events: VecDeque<(Timestamp, Box<str>)>,
     size: usize,
 }
 
-/// One line of a dump.
+/// Line of a dump.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Line {
-    /// What was known before the first fact, and by which rules.
+    /// State before the first event, and the node's settings.
     Before {
-        /// What was known.
+        /// State of the Pod.
         pod: Box<Pod>,
-        /// What the node decides for all of its Pods.
+        /// Node-wide settings.
         policy: NodePolicy,
     },
-    /// A fact, as [`observe`] took it.
+    /// Event passed to [`observe`].
     Fact {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
-        /// What happened.
+        /// The event.
         event: Event,
     },
-    /// What followed from all of them.
+    /// Result of all events.
     After {
-        /// When that was asked for.
+        /// Time of the dump.
         at: Timestamp,
-        /// What was to be done.
+        /// The plan.
         plan: Plan,
-        /// What the API was to show.
+        /// The status to report.
         status: Box<PodStatus>,
     },
 }
 
-/// What a dump told, and what the same facts give now.
+/// The recorded and the replayed result of a dump.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replayed {
-    /// The plan and the status of the dump.
+    /// Plan and status recorded in the dump.
     pub told: (Plan, PodStatus),
-    /// Those that follow from its facts.
+    /// Plan and status computed from its events.
     pub again: (Plan, PodStatus),
-    /// How many facts there were.
+    /// Number of events.
     pub facts: usize,
 }
 
-/// A dump that cannot be gone through.
+/// Error of [`replay`].
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// A line is none of a dump.
-    #[error("line {0} is none of a history: {1}")]
+    /// A line is not valid JSON of a [`Line`].
+    #[error("failed to parse line {0} of the history: {1}")]
     Line(usize, serde_json::Error),
-    /// The first line has to say what was known before, and the last one what followed.
-    #[error("a history has a first and a last line")]
+    /// The first line must be the initial state, the last one the result.
+    #[error("failed to replay the history: first or last line is missing")]
     Incomplete,
 }
 
 impl History {
-    /// Nothing has happened since this was known.
+    /// Creates an empty history that starts from this state.
     #[must_use]
     pub fn new(pod: &Pod) -> Self {
-        Self { before: pod.clone(), facts: VecDeque::new(), size: 0 }
+        Self { before: pod.clone(), events: VecDeque::new(), size: 0 }
     }
 
-    /// Keeps a fact that is folded in at this moment. What is too old becomes a part of what was known before.
+    /// Appends an event that is observed now. Events beyond the limits are applied to the initial state.
     pub fn push(&mut self, event: &Event, policy: &NodePolicy, now: Timestamp) {
-        // What has no text is nothing that a kubelet makes.
+        // The kubelet creates no event that fails to serialize.
         let Ok(text) = serde_json::to_string(event) else { return };
         self.size += text.len();
-        self.facts.push_back((now, text.into_boxed_str()));
-        while self.facts.len() > KEPT || self.size > SIZE {
-            let Some((at, text)) = self.facts.pop_front() else { break };
+        self.events.push_back((now, text.into_boxed_str()));
+        while self.events.len() > MAX_EVENTS || self.size > MAX_BYTES {
+            let Some((at, text)) = self.events.pop_front() else { break };
             self.size -= text.len();
             if let Ok(event) = serde_json::from_str(&text) {
                 observe(&mut self.before, event, policy, at);
@@ -97,23 +97,23 @@ impl History {
         }
     }
 
-    /// The lines of a dump, oldest first; `pod` is what all the facts have led to.
+    /// Returns the lines of a dump, oldest first; `pod` is the state after all events.
     #[must_use]
     pub fn lines(&self, pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Vec<Line> {
-        let fact =
+        let line =
             |(at, text): &(Timestamp, Box<str>)| Some(Line::Fact { at: *at, event: serde_json::from_str(text).ok()? });
         let mut lines = vec![Line::Before { pod: Box::new(self.before.clone()), policy: policy.clone() }];
-        lines.extend(self.facts.iter().filter_map(fact));
+        lines.extend(self.events.iter().filter_map(line));
         let (plan, status) = (plan(pod, policy, now), Box::new(status(pod, policy, now)));
         lines.push(Line::After { at: now, plan, status });
         lines
     }
 }
 
-/// Goes through a dump again, fact by fact.
+/// Replays the events of a dump.
 ///
 /// # Errors
-/// For what is no dump.
+/// Fails if the text is not a dump.
 pub fn replay(dump: &str) -> Result<Replayed, ReplayError> {
     let mut known = None;
     let mut facts = 0;
@@ -124,9 +124,9 @@ pub fn replay(dump: &str) -> Result<Replayed, ReplayError> {
                 observe(pod, event, policy, at);
                 facts += 1;
             }
-            (Line::After { at, plan: told, status: shown }, Some((pod, policy))) => {
-                let again = (plan(pod, policy, at), written(&status(pod, policy, at)));
-                return Ok(Replayed { told: (told, *shown), again, facts });
+            (Line::After { at, plan: recorded_plan, status: recorded_status }, Some((pod, policy))) => {
+                let again = (plan(pod, policy, at), round_trip(&status(pod, policy, at)));
+                return Ok(Replayed { told: (recorded_plan, *recorded_status), again, facts });
             }
             _ => return Err(ReplayError::Incomplete),
         }
@@ -134,7 +134,7 @@ pub fn replay(dump: &str) -> Result<Replayed, ReplayError> {
     Err(ReplayError::Incomplete)
 }
 
-/// As it is read back: the API's times are whole seconds.
-fn written(status: &PodStatus) -> PodStatus {
+/// Round-trips the status through JSON, because API timestamps have whole seconds.
+fn round_trip(status: &PodStatus) -> PodStatus {
     serde_json::to_value(status).and_then(serde_json::from_value).unwrap_or_default()
 }

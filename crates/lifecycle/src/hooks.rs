@@ -1,5 +1,5 @@
-//! Lifecycle hooks: postStart belongs to the start of a container, preStop to its end (seed 004, "Container Lifecycle
-//! Hooks"; LIFECYCLE.md 3.11).
+//! Lifecycle hooks: postStart is part of starting a container, preStop of stopping it (`killContainer` in
+//! `kuberuntime_container.go`).
 
 use crate::{
     Hook,
@@ -8,23 +8,23 @@ use crate::{
 use k8s_openapi::api::core::v1::Container as Spec;
 use serde::{Deserialize, Serialize};
 
-/// How far the hooks of one container that the runtime made have come.
+/// Hook state of one container in the runtime.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Hooks {
     pub(crate) post_start: PostStart,
-    /// It was run, whatever came of it: the stop signal waits for it no longer.
+    /// Whether the preStop hook ended, successfully or not; then the stop signal is sent.
     pub(crate) pre_stop_over: bool,
 }
 
-/// How far the postStart hook has come.
+/// State of the postStart hook.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PostStart {
-    /// It is to be run, or runs: the container does not count as running yet.
+    /// Not ended yet: the container does not count as running.
     #[default]
     Pending,
     Done,
-    /// The container is killed for it.
+    /// Failed: the container is killed.
     Failed,
 }
 
@@ -35,18 +35,18 @@ pub(crate) fn has(spec: &Spec, hook: Hook) -> bool {
     })
 }
 
-/// How far the postStart hook of a process that runs has come, if it has one.
+/// Returns the state of the postStart hook of a running container, if it has one.
 pub(crate) fn post_start(container: &Container, spec: &Spec) -> Option<PostStart> {
-    let instance = container.current.as_ref().filter(|_| container.alive() && has(spec, Hook::PostStart))?;
+    let instance = container.current.as_ref().filter(|_| container.is_running() && has(spec, Hook::PostStart))?;
     Some(instance.hooks.post_start)
 }
 
-/// Whether nothing of a start is left to be done but probes.
+/// Returns whether the postStart hook does not block the probes any more.
 pub(crate) fn post_start_passed(container: &Container, spec: &Spec) -> bool {
-    post_start(container, spec).is_none_or(|progress| progress == PostStart::Done)
+    post_start(container, spec).is_none_or(|state| state == PostStart::Done)
 }
 
-/// Whether the preStop hook comes before the stop signal.
+/// Returns whether the preStop hook must still end before the stop signal.
 pub(crate) fn pre_stop_pending(instance: &Instance, spec: &Spec) -> bool {
     has(spec, Hook::PreStop) && !instance.hooks.pre_stop_over
 }

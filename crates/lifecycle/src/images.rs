@@ -1,4 +1,4 @@
-//! When an image that could not be pulled is asked for again (upstream's `image_manager.go`, `flowcontrol.Backoff`).
+//! Image pull backoff (upstream's `image_manager.go`, `flowcontrol.Backoff`).
 
 use crate::{BackoffPolicy, Pod, container::elapsed, time::after};
 use api::pod::image_volumes;
@@ -7,26 +7,26 @@ use k8s_openapi::api::core::v1::Container;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The newest pull of an image for this Pod, which failed.
+/// The last pull of an image for this Pod, which failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FailedPull {
     /// `ErrImagePull`, `RegistryUnavailable` or `SignatureValidationFailed`.
     pub(crate) reason: String,
     pub(crate) message: String,
     pub(crate) at: Timestamp,
-    /// How long after `at` it is tried again.
+    /// Backoff after `at`.
     pub(crate) delay: Duration,
 }
 
 impl FailedPull {
-    /// What follows from the runtime's words: it may name a reason of its own at their beginning (`evalCRIPullErr`).
+    /// Creates a failed pull from the runtime's error, which may start with a reason of its own (`evalCRIPullErr`).
     pub(crate) fn new(image: &str, error: &str, at: Timestamp, delay: Duration) -> Self {
-        let named = |reason: &str, why: &str| {
+        let with_reason = |reason: &str, cause: &str| {
             let rest = error.strip_prefix(reason)?;
-            Some((reason.to_owned(), format!("image pull failed for {image} because the {why}{rest}")))
+            Some((reason.to_owned(), format!("image pull failed for {image} because the {cause}{rest}")))
         };
-        let (reason, message) = named("RegistryUnavailable", "registry is unavailable")
-            .or_else(|| named("SignatureValidationFailed", "signature validation failed"))
+        let (reason, message) = with_reason("RegistryUnavailable", "registry is unavailable")
+            .or_else(|| with_reason("SignatureValidationFailed", "signature validation failed"))
             .unwrap_or_else(|| ("ErrImagePull".to_owned(), error.to_owned()));
         Self { reason, message, at, delay }
     }
@@ -35,25 +35,25 @@ impl FailedPull {
         after(self.at, self.delay)
     }
 
-    /// Whether it counts no more for the next delay.
+    /// Returns whether the failure no longer raises the next backoff.
     fn expired(&self, policy: &BackoffPolicy, now: Timestamp) -> bool {
         elapsed(self.at, now) > policy.reset_after
     }
 }
 
 impl Pod {
-    /// The images that a container cannot start without: its own, and those of its volumes.
+    /// Returns the images that a container requires: its own, and those of its image volumes.
     pub(crate) fn images_of<'a>(&'a self, spec: &'a Container) -> impl Iterator<Item = &'a str> {
         let volumes = image_volumes(self.spec(), spec).filter_map(|(_, image)| image.reference.as_deref());
         spec.image.as_deref().into_iter().chain(volumes)
     }
 
-    /// The failed pull that keeps this image from being pulled now.
+    /// Returns the failed pull whose backoff blocks a pull of this image.
     pub(crate) fn pull_backoff(&self, image: &str, now: Timestamp) -> Option<&FailedPull> {
         self.pulls.get(image).filter(|pull| pull.retry_at() > now)
     }
 
-    /// Takes note of a pull that failed: the delay doubles with each, until all went well for long enough.
+    /// Records a failed pull. The backoff doubles with each failure, and is reset after `reset_after` without one.
     pub(crate) fn pull_failed(
         &mut self,
         image: &str,

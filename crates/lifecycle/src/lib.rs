@@ -1,35 +1,35 @@
-//! The Pod state machine: what is known about a Pod and the time, to what to do next, and its status.
+//! The Pod state machine: computes a Pod's actions and status from its events and the time.
 //!
 //! **Invariant:** this crate is pure. No I/O, no clock, no randomness, no async, no logging: time and jitter are
 //! arguments. Everything that Kubernetes documents about a Pod's life on its node is decided here, and only here.
 //!
-//! **Invariant:** the same facts in the same order give the same plan and the same status.
+//! **Invariant:** the same events in the same order give the same plan and the same status.
 //!
 //! The four functions:
 //!
-//! | function | question |
+//! | function | result |
 //! | --- | --- |
-//! | [`observe`] | what is now known, after this fact? |
-//! | [`plan`] | what is to be done now, and when is the next moment worth waking up for? |
-//! | [`status`] | what does the API show? |
-//! | [`explain`] | why is it so, what does it wait for, and when will that be? |
+//! | [`observe`] | applies one event to the state of a Pod |
+//! | [`plan`] | the actions that are due, and the time of the next wake-up |
+//! | [`status`] | the `PodStatus` to report |
+//! | [`explain`] | the reasons for the Pod's state and its next step |
 #![forbid(unsafe_code)]
-// Numbers of clients go into times: an operator that overflows would panic.
+// Client-supplied numbers are used in time arithmetic, which must saturate.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod action;
 mod admission;
 mod apparmor;
-mod clearing;
 mod conditions;
 mod container;
+mod container_cleanup;
+mod container_kill;
 mod event;
 pub mod eviction;
 mod explain;
 mod history;
 mod hooks;
 mod images;
-mod kill;
 mod observe;
 mod phase;
 mod plan;
@@ -40,11 +40,11 @@ mod probes;
 mod resize;
 mod restart;
 mod restart_all;
-mod restore;
+mod restore_from_status;
 mod shutdown;
 mod status;
-mod stop;
 pub mod sysctls;
+mod termination;
 mod time;
 
 pub use action::*;

@@ -1,22 +1,22 @@
-//! Facts are folded into what is known.
+//! Applies events to the state of a Pod.
 
-mod container_facts;
+mod container_events;
 mod hook_results;
-mod image_facts;
+mod image_events;
 pub(crate) mod kills;
 mod probe_results;
 mod relist;
-mod sandbox_facts;
+mod sandbox_events;
 
 use crate::{
     Admission, Event, EventKind, Eviction, NodePolicy, Pod, PodEvent, VolumesFact,
-    container::{Container, Image},
-    phase::{DEADLINE_EXCEEDED, OVERDUE, phase},
-    pod::{Ended, Trouble, Volumes},
+    container::{Container, ImageState},
+    phase::{DEADLINE_EXCEEDED, DEADLINE_EXCEEDED_MESSAGE, phase},
+    pod::{FailedAttempt, PodOutcome, Volumes},
     resize,
     restart::RestartFeatures,
     restart_all, shutdown,
-    stop::StopCause,
+    termination::TerminationCause,
     time::after,
 };
 use api::pod::containers;
@@ -24,11 +24,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Folds one fact into what is known about a Pod.
+/// Applies one event to the state of a Pod.
 pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp) {
     pod.features = RestartFeatures::from(&policy.gates);
-    // What the passing of time alone has decided stands before this fact.
-    settle_phase(pod, now);
+    // First apply what the time alone has decided since the last event.
+    store_terminal_phase(pod, now);
     match event {
         Event::Updated(object) => updated(pod, object, now),
         Event::Gone => {
@@ -36,28 +36,28 @@ pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp)
             pod.durable += 1;
         }
         Event::Admission(admission) => admitted(pod, admission),
-        Event::Begun(key) => begun(pod, &key),
+        Event::Begun(key) => start_action(pod, &key),
         Event::Evicted(eviction) => evicted(pod, eviction, now),
         Event::Volumes(fact) => volumes(pod, fact, policy, now),
-        Event::Sandbox(fact) => sandbox_facts::observe(pod, fact, policy, now),
+        Event::Sandbox(fact) => sandbox_events::observe(pod, fact, policy, now),
         Event::Image { container, image, fact } => {
-            image_facts::observe(pod, &container, &image, fact, policy, now);
+            image_events::observe(pod, &container, &image, fact, policy, now);
         }
-        Event::Container { container, fact } => container_facts::observe(pod, &container, fact, policy, now),
+        Event::Container { container, fact } => container_events::observe(pod, &container, fact, policy, now),
         Event::StatusWritten(status) => {
             pod.written = Some(status);
             pod.durable += 1;
-            note_terminal(pod, now);
+            record_terminal_phase(pod, now);
         }
-        Event::Done(key) => done(pod, &key),
+        Event::Done(key) => complete_action(pod, &key),
         Event::Probed { id, probe, outcome } => probe_results::observe(pod, &id, probe, &outcome, now),
         Event::HookDone { id, hook, outcome } => hook_results::observe(pod, &id, hook, &outcome, now),
-        Event::ResizeDecided { generation, verdict } => resize::decided(pod, generation, verdict, now),
-        Event::DiskFull => disk_full(pod),
-        Event::RoomMade => resize::room_was_made(pod, now),
-        Event::ResourcesActuated { ids, allocation } => resize::actuated(pod, &ids, allocation),
-        Event::ResourcesFailed { message } => resize::failed(pod, message, policy, now),
-        // What came of it is not known: a list tells.
+        Event::ResizeDecided { generation, verdict } => resize::apply_decision(pod, generation, verdict, now),
+        Event::DiskFull => reclaim_dead_containers(pod),
+        Event::RoomMade => resize::retry_pending(pod, now),
+        Event::ResourcesActuated { ids, allocation } => resize::record_actuated(pod, &ids, allocation),
+        Event::ResourcesFailed { message } => resize::record_failure(pod, message, policy, now),
+        // The result of a failed action is only known after the next relist.
         Event::Failed { .. } => {}
         Event::Relisted(view) => relist::observe(pod, view, policy, now),
         Event::KubeletStarted { at, random } => {
@@ -66,15 +66,15 @@ pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp)
         }
     }
     restart_all::advance(pod);
-    settle_phase(pod, now);
-    overdue(pod, now);
-    kills::changed(pod, now);
-    resize::settle(pod, now);
-    kills::announce(pod, now);
+    store_terminal_phase(pod, now);
+    record_deadline_exceeded(pod, now);
+    kills::kill_changed_containers(pod, now);
+    resize::complete(pod, now);
+    kills::record_killing_events(pod, now);
 }
 
-/// Keeps how the Pod ended, once it has: a terminal phase never changes.
-pub(crate) fn settle_phase(pod: &mut Pod, now: Timestamp) {
+/// Stores the terminal phase once it is reached; it never changes.
+pub(crate) fn store_terminal_phase(pod: &mut Pod, now: Timestamp) {
     if pod.ended.is_some() {
         return;
     }
@@ -84,26 +84,26 @@ pub(crate) fn settle_phase(pod: &mut Pod, now: Timestamp) {
     }
     let phase = phase(pod, now);
     if phase.is_terminal() {
-        // One that waited for something has ended at its deadline, whenever that is noticed.
+        // The deadline may be noticed late: the Pod ended at the deadline.
         let at = pod.overdue(now).filter(|_| phase.reason.as_deref() == Some(DEADLINE_EXCEEDED)).unwrap_or(now);
         let succeeded = phase.phase == "Succeeded";
-        pod.ended = Some(Ended { at, succeeded, reason: phase.reason, message: phase.message });
+        pod.ended = Some(PodOutcome { at, succeeded, reason: phase.reason, message: phase.message });
         pod.durable += 1;
     }
 }
 
-/// Says once that the Pod was active for too long (upstream's `activeDeadlineHandler`).
-fn overdue(pod: &mut Pod, now: Timestamp) {
-    let is_overdue = pod.stop(now).is_some_and(|stop| stop.cause == StopCause::DeadlineExceeded);
-    if is_overdue && !pod.told_overdue && pod.written_phase().is_none() {
-        pod.told_overdue = true;
-        record(pod, EventKind::Normal, DEADLINE_EXCEEDED, OVERDUE.to_owned(), None);
+/// Records the `DeadlineExceeded` Event once (upstream's `activeDeadlineHandler`).
+fn record_deadline_exceeded(pod: &mut Pod, now: Timestamp) {
+    let is_overdue = pod.stop(now).is_some_and(|stop| stop.cause == TerminationCause::DeadlineExceeded);
+    if is_overdue && !pod.deadline_event_recorded && pod.written_phase().is_none() {
+        pod.deadline_event_recorded = true;
+        record(pod, EventKind::Normal, DEADLINE_EXCEEDED, DEADLINE_EXCEEDED_MESSAGE.to_owned(), None);
     }
 }
 
-fn begun(pod: &mut Pod, key: &crate::ActionKey) {
+fn start_action(pod: &mut Pod, key: &crate::ActionKey) {
     let object = Arc::clone(&pod.object);
-    let Some((name, container)) = starting(pod, key) else { return };
+    let Some((name, container)) = container_to_start(pod, key) else { return };
     container.starting = true;
     let spec = object.spec.as_ref().and_then(|spec| containers(spec).find(|(_, c)| c.name == name));
     container.starting_with = None;
@@ -111,34 +111,35 @@ fn begun(pod: &mut Pod, key: &crate::ActionKey) {
     pod.durable += 1;
 }
 
-/// The container that this action starts.
-fn starting<'a, 'k>(pod: &'a mut Pod, key: &'k crate::ActionKey) -> Option<(&'k str, &'a mut Container)> {
+/// Returns the container that this action starts.
+fn container_to_start<'a, 'k>(pod: &'a mut Pod, key: &'k crate::ActionKey) -> Option<(&'k str, &'a mut Container)> {
     let (name, attempt) = key.0.strip_prefix("start/")?.rsplit_once('/')?;
     let attempt: u32 = attempt.parse().ok()?;
     pod.containers.get_mut(name).filter(|c| c.next_attempt() == attempt).map(|container| (name, container))
 }
 
 pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
-    let deletion = object.metadata.deletion_timestamp.is_some();
+    let is_deleted = object.metadata.deletion_timestamp.is_some();
     let grace = object.metadata.deletion_grace_period_seconds.unwrap_or(0);
     let object = resize::updated(pod, object);
     let before = std::mem::replace(&mut pod.object, object);
     pod.ephemeral = api::pod::ephemeral(pod.spec());
     let old = before.spec.as_ref();
-    let now_wanted: Vec<_> = pod.all_containers().map(|(_, spec)| (spec.name.clone(), spec.image.clone())).collect();
-    for (name, image) in now_wanted {
+    let containers_in_spec: Vec<_> =
+        pod.all_containers().map(|(_, spec)| (spec.name.clone(), spec.image.clone())).collect();
+    for (name, image) in containers_in_spec {
         let container = pod.containers.entry(name.clone()).or_default();
         let old = old.and_then(|old| containers(old).find(|(_, c)| c.name == name));
         if old.is_some_and(|(_, old)| old.image != image) {
-            // What is known of an image is known of the old one.
-            container.image = Image::Unknown;
+            // The image state is that of the old image.
+            container.image = ImageState::Unknown;
         }
     }
-    note_terminal(pod, now);
-    if !deletion {
+    record_terminal_phase(pod, now);
+    if !is_deleted {
         return;
     }
-    // Upstream's floor of 1 s; the grace period counts from when it was asked for, and its end never moves away.
+    // Upstream's minimum of 1 s. The grace period counts from the deletion request; a later update can only shorten it.
     let deadline = after(now, Duration::from_secs(u64::try_from(grace).unwrap_or(0).max(1)));
     if pod.deleted.is_none_or(|known| deadline < known) {
         pod.deleted = Some(deadline);
@@ -146,8 +147,8 @@ pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
     }
 }
 
-/// A Pod whose phase is terminal in the API is stopped, whoever wrote that.
-fn note_terminal(pod: &mut Pod, now: Timestamp) {
+/// Records that the API shows a terminal phase, whoever set it: such a Pod is terminated.
+fn record_terminal_phase(pod: &mut Pod, now: Timestamp) {
     if pod.terminal_at.is_none() && pod.written_phase().is_some() {
         pod.terminal_at = Some(now);
         pod.durable += 1;
@@ -167,7 +168,7 @@ fn admitted(pod: &mut Pod, admission: Admission) {
 
 fn evicted(pod: &mut Pod, eviction: Eviction, now: Timestamp) {
     if pod.evicted.is_none() && pod.ended.is_none() {
-        // A shutdown is told of by the node's own event.
+        // The node's own Event reports a shutdown.
         if eviction.reason != shutdown::REASON {
             let (message, annotations) = (eviction.message.clone(), eviction.annotations.clone());
             record_with(pod, EventKind::Warning, &eviction.reason, message, None, annotations);
@@ -177,22 +178,27 @@ fn evicted(pod: &mut Pod, eviction: Eviction, now: Timestamp) {
     }
 }
 
-/// All containers of a Pod that has left go, with their logs; what is known of them stays.
-fn disk_full(pod: &mut Pod) {
+/// Marks all containers of a terminated Pod for removal, with their logs; their status is kept.
+fn reclaim_dead_containers(pod: &mut Pod) {
     if !pod.has_left() || pod.emptied {
         return;
     }
     for container in pod.containers.values_mut() {
         let ids = container.current.iter().map(|i| &i.id).chain(container.last.iter().map(|ended| &ended.id));
-        let fresh: Vec<String> = ids.filter(|id| !container.dead.contains(id)).cloned().collect();
-        container.dead.extend(fresh);
+        let new_ids: Vec<String> = ids.filter(|id| !container.dead.contains(id)).cloned().collect();
+        container.dead.extend(new_ids);
     }
     pod.emptied = true;
     pod.durable += 1;
 }
 
-fn trouble(before: Option<&Trouble>, message: String, policy: &NodePolicy, now: Timestamp) -> Trouble {
-    Trouble { message, at: now, delay: policy.retry_backoff.next(before.map_or(Duration::ZERO, |t| t.delay)) }
+fn failed_attempt(
+    before: Option<&FailedAttempt>,
+    message: String,
+    policy: &NodePolicy,
+    now: Timestamp,
+) -> FailedAttempt {
+    FailedAttempt { message, at: now, delay: policy.retry_backoff.next(before.map_or(Duration::ZERO, |t| t.delay)) }
 }
 
 fn volumes(pod: &mut Pod, fact: VolumesFact, policy: &NodePolicy, now: Timestamp) {
@@ -209,12 +215,12 @@ fn volumes(pod: &mut Pod, fact: VolumesFact, policy: &NodePolicy, now: Timestamp
             }
             let message = messages.join("; ");
             let before = if let Volumes::Failed(t) = &pod.volumes { Some(t) } else { None };
-            Volumes::Failed(trouble(before, message, policy, now))
+            Volumes::Failed(failed_attempt(before, message, policy, now))
         }
     };
 }
 
-fn done(pod: &mut Pod, key: &crate::ActionKey) {
+fn complete_action(pod: &mut Pod, key: &crate::ActionKey) {
     let recorded = pod.outbox.len();
     pod.outbox.retain(|e| crate::Action::Record(e.clone()).key() != *key);
     if pod.outbox.len() != recorded {
@@ -225,7 +231,7 @@ fn done(pod: &mut Pod, key: &crate::ActionKey) {
     }
 }
 
-/// Puts a Kubernetes Event into the outbox.
+/// Queues a Kubernetes Event.
 pub(crate) fn record(pod: &mut Pod, kind: EventKind, reason: &str, message: String, container: Option<&str>) {
     record_with(pod, kind, reason, message, container, BTreeMap::new());
 }
@@ -256,7 +262,7 @@ fn record_with(
     });
 }
 
-/// The container of this name, made known if need be.
-pub(crate) fn entry<'a>(pod: &'a mut Pod, name: &str) -> &'a mut Container {
+/// Returns the container of this name; creates its state if missing.
+pub(crate) fn container_entry<'a>(pod: &'a mut Pod, name: &str) -> &'a mut Container {
     pod.containers.entry(name.to_owned()).or_default()
 }

@@ -1,14 +1,17 @@
-//! The phase: a summary of where the Pod is (LIFECYCLE.md 3.6; the documents' section "Pod phase").
+//! Pod phase (`getPhase`; Pod Lifecycle, "Pod phase").
 
-use crate::{Admission, Pod, container::Container, kill::KillCause, pod::Ended, shutdown, stop::StopCause};
+use crate::{
+    Admission, Pod, container::Container, container_kill::KillCause, pod::PodOutcome, shutdown,
+    termination::TerminationCause,
+};
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
 
-/// The reason of a Pod whose `activeDeadlineSeconds` are over, and what is said of it.
+/// Reason and message of a Pod that exceeded `activeDeadlineSeconds`.
 pub(crate) const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
-pub(crate) const OVERDUE: &str = "Pod was active on the node longer than the specified deadline";
+pub(crate) const DEADLINE_EXCEEDED_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
 
-/// Phase, and the reason and message that go with it.
+/// Phase with its reason and message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Phase {
     pub(crate) phase: &'static str,
@@ -29,14 +32,14 @@ impl Phase {
         matches!(self.phase, "Succeeded" | "Failed")
     }
 
-    fn known(ended: &Ended) -> Self {
+    fn known(ended: &PodOutcome) -> Self {
         let phase = if ended.succeeded { "Succeeded" } else { "Failed" };
         Self { phase, reason: ended.reason.clone(), message: ended.message.clone() }
     }
 }
 
 pub(crate) fn phase(pod: &Pod, now: Timestamp) -> Phase {
-    // A terminal phase never changes, and keeps its reason: first what the API shows, then what follows from the facts.
+    // A terminal phase and its reason never change. The phase in the API takes precedence.
     if let Some(written) = pod.written_phase() {
         let status =
             pod.written.as_deref().filter(|s| s.phase.as_deref() == Some(written)).or(pod.object.status.as_ref());
@@ -50,63 +53,64 @@ pub(crate) fn phase(pod: &Pod, now: Timestamp) -> Phase {
     if let Some(ended) = &pod.ended {
         return Phase::known(ended);
     }
-    // Terminal only when nothing runs any more (LIFECYCLE.md 3.7).
-    let alive = pod.any_alive() || pod.unseen;
+    // A phase becomes terminal only after all containers have stopped (KEP-3329).
+    let may_run = pod.any_may_run() || pod.unseen;
     match pod.stop(now) {
-        Some(stop) if !alive => stopped(pod, stop.cause),
-        None if pod.finished() && !alive => Phase::plain(outcome(pod)),
+        Some(stop) if !may_run => terminated_phase(pod, stop.cause),
+        None if pod.finished() && !may_run => Phase::plain(outcome(pod)),
         _ => Phase::plain(if pending(pod, now) { "Pending" } else { "Running" }),
     }
 }
 
-/// Nothing runs any more, because the Pod was told to end.
-fn stopped(pod: &Pod, cause: StopCause) -> Phase {
+/// Returns the phase of a terminated Pod whose containers have stopped.
+fn terminated_phase(pod: &Pod, cause: TerminationCause) -> Phase {
     match cause {
-        StopCause::Rejected => match &pod.admission {
+        TerminationCause::Rejected => match &pod.admission {
             Some(Admission::Rejected { reason, message }) => {
                 Phase::failed(reason, format!("Pod was rejected: {message}"))
             }
             _ => Phase::plain("Failed"),
         },
-        StopCause::DeadlineExceeded => Phase::failed(DEADLINE_EXCEEDED, OVERDUE.to_owned()),
-        StopCause::Evicted => match &pod.evicted {
-            // A shutdown finds fault with nobody: what ended well has succeeded (LIFECYCLE.md 3.13).
+        TerminationCause::DeadlineExceeded => Phase::failed(DEADLINE_EXCEEDED, DEADLINE_EXCEEDED_MESSAGE.to_owned()),
+        TerminationCause::Evicted => match &pod.evicted {
+            // After a node shutdown the phase follows the exit codes (KEP-3329).
             Some((eviction, _)) if eviction.reason == shutdown::REASON => {
                 Phase { phase: outcome(pod), ..Phase::failed(&eviction.reason, eviction.message.clone()) }
             }
             Some((eviction, _)) => Phase::failed(&eviction.reason, eviction.message.clone()),
             None => Phase::plain("Failed"),
         },
-        StopCause::Gone | StopCause::Deleted | StopCause::Terminal => Phase::plain(outcome(pod)),
+        TerminationCause::Gone | TerminationCause::Deleted | TerminationCause::Terminal => Phase::plain(outcome(pod)),
     }
 }
 
-/// Succeeded when every app container ended well; one that never ran did not.
+/// Returns `Succeeded` if every app container exited with code 0, else `Failed`; a container that never ran did not
+/// succeed.
 fn outcome(pod: &Pod) -> &'static str {
     let mut app = containers(pod.spec()).filter(|(kind, _)| *kind == ContainerKind::App);
     if app.all(|(_, c)| pod.container(&c.name).exit().is_some_and(|e| e.code == 0)) { "Succeeded" } else { "Failed" }
 }
 
-/// Not every container has been set up yet.
+/// Returns whether a container was not set up yet.
 fn pending(pod: &Pod, now: Timestamp) -> bool {
     containers(pod.spec()).any(|(kind, c)| match kind {
-        ContainerKind::Init => pod.container(&c.name).exit().is_none_or(|e| e.code != 0) && !app_counts(pod),
+        ContainerKind::Init => pod.container(&c.name).exit().is_none_or(|e| e.code != 0) && !has_app_container(pod),
         ContainerKind::Sidecar | ContainerKind::App => {
             let container = pod.container(&c.name);
-            !container.ran() || container.last.is_none() && pod.still_starting(c, now).is_some()
+            !container.has_run() || container.last.is_none() && pod.pending_post_start(c, now).is_some()
         }
         ContainerKind::Ephemeral => false,
     })
 }
 
-/// Whether any app container was made that was not swept away with all the others.
-fn app_counts(pod: &Pod) -> bool {
-    let swept_away = |c: &Container| matches!(c.kill_cause(), Some(KillCause::RestartAll { .. }));
-    let made = |c: &Container| c.current.is_some() && !swept_away(c);
-    containers(pod.spec()).any(|(kind, c)| kind == ContainerKind::App && made(pod.container(&c.name)))
+/// Returns whether an app container was created, other than those that are being restarted with all the others.
+fn has_app_container(pod: &Pod) -> bool {
+    let restarts_with_all = |c: &Container| matches!(c.kill_cause(), Some(KillCause::RestartAll { .. }));
+    let was_created = |c: &Container| c.current.is_some() && !restarts_with_all(c);
+    containers(pod.spec()).any(|(kind, c)| kind == ContainerKind::App && was_created(pod.container(&c.name)))
 }
 
-/// Whether any app container was ever made: initialization is over then, for good.
+/// Returns whether an app container was ever created. From then on the Pod is initialized.
 pub(crate) fn app_started(pod: &Pod) -> bool {
     containers(pod.spec()).any(|(kind, c)| kind == ContainerKind::App && pod.container(&c.name).current.is_some())
 }

@@ -1,15 +1,15 @@
-//! What is to be done now.
+//! Plans the actions of a Pod (`computePodActions`, `SyncPod`).
 
-mod stop;
+mod kill_pod;
 
 use crate::{
     Action, ActionKey, Hook, NodePolicy, Pod, StartStage,
-    container::{Container, Image, Instance, State},
+    container::{Container, ImageState, Instance, InstanceState},
+    container_kill::KillCause,
     hooks::{self, PostStart},
-    kill::KillCause,
     pod::{Sandbox, SandboxState, Volumes},
     probes, resize, restart_all,
-    stop::Stop,
+    termination::PodTermination,
     time::after,
 };
 use api::pod::{ContainerKind, containers};
@@ -17,12 +17,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as Spec;
 use serde::{Deserialize, Serialize};
 
-/// What is to be done now, and when to look again.
+/// Actions that are due, and when to plan again.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Actions, in the order in which they should begin.
+    /// Actions, in start order.
     pub actions: Vec<Action>,
-    /// The next moment at which the plan changes by itself.
+    /// The next time at which the plan changes without an event.
     pub wake: Option<Timestamp>,
 }
 
@@ -33,7 +33,7 @@ impl Plan {
 }
 
 impl Action {
-    /// What makes this action the same as another one.
+    /// Returns the identity of the action.
     #[must_use]
     pub fn key(&self) -> ActionKey {
         ActionKey(match self {
@@ -43,10 +43,10 @@ impl Action {
             Self::CreateSandbox { attempt } => format!("create-sandbox/{attempt}"),
             Self::StopSandbox { id } => format!("stop-sandbox/{id}"),
             Self::RemoveSandbox { id } => format!("remove-sandbox/{id}"),
-            // Another image is another question.
+            // Another image is another request.
             Self::EnsureImage { container, image, .. } => format!("image/{container}/{image}"),
             Self::StartContainer { container, attempt, .. } => format!("start/{container}/{attempt}"),
-            // A shorter grace is another request; the same one, seconds later, is not.
+            // A shorter grace period is another request; the same one seconds later is not.
             Self::StopContainer { id, deadline, .. } => format!("stop/{id}/{deadline}"),
             Self::RemoveContainer { id, .. } => format!("remove/{id}"),
             Self::RunHook { id, hook, .. } => format!("hook/{hook:?}/{id}"),
@@ -60,10 +60,10 @@ impl Action {
     }
 }
 
-/// What is to be done now. Asking again without a new fact gives the same actions with the same keys.
+/// Computes the actions that are due now. Without a new event, a repeated call returns the same actions and keys.
 #[must_use]
 pub fn plan(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Plan {
-    // A plan without the runtime's word might make a second one of what runs.
+    // Without a relist the plan could duplicate running containers.
     if pod.unseen {
         return Plan::default();
     }
@@ -75,16 +75,16 @@ pub fn plan(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Plan {
     }
     probes::plan(pod, now, &mut plan);
     match (pod.stop(now), &pod.restarting) {
-        (Some(stop), _) => stopping(pod, &stop, policy, now, &mut plan),
+        (Some(stop), _) => sync_terminating_pod(pod, &stop, policy, now, &mut plan),
         (None, Some(restarting)) => restart_all::plan(pod, restarting, &mut plan),
-        (None, None) if pod.finished() => finishing(pod, policy, now, &mut plan),
-        (None, None) => running(pod, policy, now, &mut plan),
+        (None, None) if pod.finished() => sync_finished_pod(pod, policy, now, &mut plan),
+        (None, None) => sync_pod(pod, policy, now, &mut plan),
     }
     plan
 }
 
-/// The Pod is to live: each step waits for the one before (LIFECYCLE.md 3.3, `SyncPod` order).
-fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
+/// Plans the next step of a Pod that runs; each step waits for the one before (`SyncPod`).
+fn sync_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     if let Some(deadline) = pod.active_deadline() {
         plan.wake_at(deadline);
     }
@@ -100,81 +100,84 @@ fn running(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
         _ => return plan.actions.push(Action::MountVolumes),
     }
     if let Some((lost, since)) = pod.lost_sandbox() {
-        return replace(pod, &lost.id, after(since, pod.own_grace()), policy, now, plan);
+        return replace_sandbox(pod, &lost.id, after(since, pod.grace_period()), policy, now, plan);
     }
     let Some(sandbox) = pod.ready_sandbox() else {
         return create_sandbox(pod, now, plan);
     };
-    ephemeral(pod, sandbox, policy, now, plan);
-    stop::killed(pod, policy, now, plan);
+    start_ephemeral_containers(pod, sandbox, policy, now, plan);
+    kill_pod::kill_failed_containers(pod, policy, now, plan);
     resize::plan(pod, now, plan);
-    if resize::holds_starts(pod) {
+    if resize::blocks_container_starts(pod) {
         return;
     }
-    let turn = turn(pod, sandbox);
-    for (place, (kind, spec)) in containers(pod.spec()).enumerate() {
-        let over = place < turn;
-        if kind == ContainerKind::Init && over {
+    let current_index = init_index(pod, sandbox);
+    for (index, (kind, spec)) in containers(pod.spec()).enumerate() {
+        let is_past = index < current_index;
+        if kind == ContainerKind::Init && is_past {
             continue;
         }
         let container = pod.container(&spec.name);
         let busy = match &container.current {
-            Some(i @ Instance { state: State::Running { .. }, .. }) => {
+            Some(i @ Instance { state: InstanceState::Running { .. }, .. }) => {
                 replace_image(pod, kind, spec, now, plan);
-                post_start(container, i, spec, plan)
+                plan_post_start(container, i, spec, plan)
             }
-            Some(i @ Instance { state: State::Exited(exit), .. })
-                if !pod.restarts(kind, spec, exit.code) && !again(kind, i, sandbox) =>
+            Some(i @ Instance { state: InstanceState::Exited(exit), .. })
+                if !pod.restarts(kind, spec, exit.code) && !reruns_in_new_sandbox(kind, i, sandbox) =>
             {
                 false
             }
-            _ => start(pod, spec, &sandbox.id, policy, now, plan),
+            _ => start_container(pod, spec, &sandbox.id, policy, now, plan),
         };
         let passed = match kind {
-            ContainerKind::Init => init_done(container, sandbox),
+            ContainerKind::Init => has_init_succeeded(container, sandbox),
             ContainerKind::Sidecar => probes::is_started(container, spec),
             ContainerKind::App | ContainerKind::Ephemeral => true,
         };
-        // What had its turn is brought to life again on its own.
-        if !over && (busy || !passed) {
+        // Containers before the current init container restart independently.
+        if !is_past && (busy || !passed) {
             return;
         }
     }
 }
 
-/// Whose turn it is: the last init container or sidecar that was made in this sandbox, or the first app container once
-/// one was. All before it had theirs, and nobody waits for them any more (upstream's `computeInitContainerActions`).
-fn turn(pod: &Pod, sandbox: &Sandbox) -> usize {
-    let made = |spec: &Spec| {
+/// Returns the index of the current init container: the last init container or sidecar created in this sandbox, or the
+/// first app container once one was created. Start order no longer applies to those before it
+/// (`computeInitContainerActions`).
+fn init_index(pod: &Pod, sandbox: &Sandbox) -> usize {
+    let was_created = |spec: &Spec| {
         let container = pod.container(&spec.name);
         let counts = !matches!(container.kill_cause(), Some(KillCause::RestartAll { .. }));
-        counts && container.current.as_ref().is_some_and(|i| here(i, sandbox))
+        counts && container.current.as_ref().is_some_and(|i| was_created_in(i, sandbox))
     };
     let before_app = containers(pod.spec()).take_while(|(kind, _)| *kind != ContainerKind::App).count();
-    if containers(pod.spec()).skip(before_app).any(|(_, spec)| made(spec)) {
+    if containers(pod.spec()).skip(before_app).any(|(_, spec)| was_created(spec)) {
         return before_app;
     }
     let all = containers(pod.spec()).take(before_app).enumerate();
-    all.filter(|(_, (_, spec))| made(spec)).last().map_or(0, |(place, _)| place)
+    all.filter(|(_, (_, spec))| was_created(spec)).last().map_or(0, |(index, _)| index)
 }
 
-/// Ephemeral containers are started while anything else goes on, and never again (LIFECYCLE.md 3.4, point 2).
-fn ephemeral(pod: &Pod, sandbox: &Sandbox, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
+/// Starts ephemeral containers, whatever the other containers do; they are never restarted (`computePodActions`).
+fn start_ephemeral_containers(pod: &Pod, sandbox: &Sandbox, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     for spec in &pod.ephemeral {
         let container = pod.container(&spec.name);
-        // One that was made and not tried yet was cut off by a restart of the kubelet; it can be tried in its own sandbox.
-        let fresh = match &container.current {
+        // A kubelet restart interrupted its start; it can be retried in its own sandbox.
+        let is_startable = match &container.current {
             None => true,
-            Some(i) => i.state == State::Created && container.next_attempt() == i.attempt && here(i, sandbox),
+            Some(i) => {
+                i.state == InstanceState::Created && container.next_attempt() == i.attempt && was_created_in(i, sandbox)
+            }
         };
-        if fresh {
-            start(pod, spec, &sandbox.id, policy, now, plan);
+        if is_startable {
+            start_container(pod, spec, &sandbox.id, policy, now, plan);
         }
     }
 }
 
-/// Plans the hook that belongs to the start; gives whether the next container has to wait for it (LIFECYCLE.md 3.4).
-fn post_start(container: &Container, instance: &Instance, spec: &Spec, plan: &mut Plan) -> bool {
+/// Plans the postStart hook. Returns whether the next container must wait for it (`computePodActions`).
+fn plan_post_start(container: &Container, instance: &Instance, spec: &Spec, plan: &mut Plan) -> bool {
     let pending = hooks::post_start(container, spec) == Some(PostStart::Pending);
     if pending {
         let (container, id) = (spec.name.clone(), instance.id.clone());
@@ -183,25 +186,26 @@ fn post_start(container: &Container, instance: &Instance, spec: &Spec, plan: &mu
     pending
 }
 
-/// Whether it was made in this sandbox, as far as is known.
-fn here(instance: &Instance, sandbox: &Sandbox) -> bool {
+/// Returns whether the container was created in this sandbox, or that is unknown.
+fn was_created_in(instance: &Instance, sandbox: &Sandbox) -> bool {
     instance.sandbox.is_none_or(|attempt| attempt == sandbox.attempt)
 }
 
-/// An init container's work is done again in a new sandbox (LIFECYCLE.md 3.4, point 1): its network is another one.
-fn again(kind: ContainerKind, instance: &Instance, sandbox: &Sandbox) -> bool {
-    let succeeded = matches!(&instance.state, State::Exited(exit) if exit.code == 0);
-    kind == ContainerKind::Init && succeeded && !here(instance, sandbox)
+/// Returns whether a succeeded init container runs again: a new sandbox has another network (`computePodActions`).
+fn reruns_in_new_sandbox(kind: ContainerKind, instance: &Instance, sandbox: &Sandbox) -> bool {
+    let succeeded = matches!(&instance.state, InstanceState::Exited(exit) if exit.code == 0);
+    kind == ContainerKind::Init && succeeded && !was_created_in(instance, sandbox)
 }
 
-fn init_done(container: &Container, sandbox: &Sandbox) -> bool {
-    container.exit().is_some_and(|e| e.code == 0) && container.current.as_ref().is_some_and(|i| here(i, sandbox))
+fn has_init_succeeded(container: &Container, sandbox: &Sandbox) -> bool {
+    container.exit().is_some_and(|e| e.code == 0)
+        && container.current.as_ref().is_some_and(|i| was_created_in(i, sandbox))
 }
 
-/// A broken sandbox: what runs in it takes its leave, then it goes, then there will be a new one.
-fn replace(pod: &Pod, id: &str, deadline: Timestamp, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
-    stop::all(pod, deadline, policy, now, plan);
-    if !pod.occupied() {
+/// Replaces a lost sandbox: stops its containers, then the sandbox; a new one is created afterwards.
+fn replace_sandbox(pod: &Pod, id: &str, deadline: Timestamp, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
+    kill_pod::kill_pod(pod, deadline, policy, now, plan);
+    if !pod.has_active_containers() {
         plan.actions.push(Action::StopSandbox { id: id.to_owned() });
     }
 }
@@ -209,28 +213,35 @@ fn replace(pod: &Pod, id: &str, deadline: Timestamp, policy: &NodePolicy, now: T
 fn create_sandbox(pod: &Pod, now: Timestamp, plan: &mut Plan) {
     match &pod.sandbox_failure {
         _ if pod.unlisted => {}
-        // Nothing is made anew before it is known how the old containers ended: there may be nothing left to run.
-        _ if pod.occupied() => {}
+        // The exits of the old containers decide whether anything is restarted.
+        _ if pod.has_active_containers() => {}
         Some(trouble) if trouble.retry_at() > now => plan.wake_at(trouble.retry_at()),
         _ => plan.actions.push(Action::CreateSandbox { attempt: pod.next_sandbox }),
     }
 }
 
-/// Plans what brings this container to life; gives whether the next one has to wait for it.
-fn start(pod: &Pod, spec: &Spec, sandbox: &str, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) -> bool {
+/// Plans the start of a container. Returns whether the next container must wait for it.
+fn start_container(
+    pod: &Pod,
+    spec: &Spec,
+    sandbox: &str,
+    policy: &NodePolicy,
+    now: Timestamp,
+    plan: &mut Plan,
+) -> bool {
     if pod.unlisted {
         return true;
     }
     let container = pod.container(&spec.name);
-    // It takes the place of one that the runtime has not cleared away yet.
-    if container.clearing() {
+    // It replaces a container that the runtime is still cleaning up.
+    if container.is_cleaning_up() {
         return false;
     }
     if let Some(at) = container.restart_at(spec, &policy.container_backoff).filter(|at| *at > now) {
         // The reason shown changes from RunContainerError to CrashLoopBackOff in between.
         let failed = container.exit().filter(|e| e.failed_to_start());
-        let turn = failed.map(|e| after(e.finished_at, crate::status::RUN_CONTAINER_ERROR_SHOWN));
-        plan.wake_at(turn.filter(|turn| *turn > now).unwrap_or(at).min(at));
+        let reason_change = failed.map(|e| after(e.finished_at, crate::status::RUN_CONTAINER_ERROR_SHOWN));
+        plan.wake_at(reason_change.filter(|at| *at > now).unwrap_or(at).min(at));
         return false;
     }
     if let Some(failure) = container.start_failure.as_ref() {
@@ -241,21 +252,21 @@ fn start(pod: &Pod, spec: &Spec, sandbox: &str, policy: &NodePolicy, now: Timest
         }
     }
     match &container.image {
-        Image::Present { image_ref } => plan.actions.push(Action::StartContainer {
+        ImageState::Present { image_ref } => plan.actions.push(Action::StartContainer {
             container: spec.name.clone(),
             attempt: container.next_attempt(),
             image_ref: image_ref.clone(),
             sandbox: sandbox.to_owned(),
         }),
-        Image::Failed { at, delay, .. } if after(*at, *delay) > now => {
+        ImageState::Failed { at, delay, .. } if after(*at, *delay) > now => {
             // The reason shown changes from ErrImagePull to ImagePullBackOff in between.
             let pulls = pod.images_of(spec).filter_map(|image| pod.pulls.get(image));
-            let turn = pulls.map(|pull| after(pull.at, crate::status::ERR_IMAGE_PULL_SHOWN)).max();
-            plan.wake_at(turn.filter(|turn| *turn > now).unwrap_or(after(*at, *delay)));
+            let reason_change = pulls.map(|pull| after(pull.at, crate::status::ERR_IMAGE_PULL_SHOWN)).max();
+            plan.wake_at(reason_change.filter(|at| *at > now).unwrap_or(after(*at, *delay)));
             return false;
         }
         _ => {
-            // One that may not be pulled yet holds up the others: without it there is nothing to start.
+            // An image in pull backoff blocks the start, and so the next containers.
             plan.actions.push(ensure_image(pod, spec, now));
         }
     }
@@ -267,32 +278,32 @@ fn ensure_image(pod: &Pod, spec: &Spec, now: Timestamp) -> Action {
     Action::EnsureImage { container: spec.name.clone(), image: spec.image.clone().unwrap_or_default(), pull }
 }
 
-/// What runs goes on while its new image is pulled.
+/// Pulls the new image of a changed container while the old container still runs.
 fn replace_image(pod: &Pod, kind: ContainerKind, spec: &Spec, now: Timestamp, plan: &mut Plan) {
     let container = pod.container(&spec.name);
-    let unsought = matches!(container.image, Image::Unknown | Image::Pulling);
-    if kind != ContainerKind::Init && unsought && container.runs_another_image(spec) {
+    let not_pulled = matches!(container.image, ImageState::Unknown | ImageState::Pulling);
+    if kind != ContainerKind::Init && not_pulled && container.runs_another_image(spec) {
         plan.actions.push(ensure_image(pod, spec, now));
     }
 }
 
-/// All that counts has ended: sidecars are stopped, then what held them goes.
-fn finishing(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
+/// Ends a Pod whose containers have all finished: stops sidecars, then cleans up.
+fn sync_finished_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     match pod.kill_deadline(now) {
-        Some(deadline) if pod.any_alive() => stop::all(pod, deadline, policy, now, plan),
-        _ if pod.occupied() || pod.unlisted => {}
-        _ => settle(pod, plan),
+        Some(deadline) if pod.any_may_run() => kill_pod::kill_pod(pod, deadline, policy, now, plan),
+        _ if pod.has_active_containers() || pod.unlisted => {}
+        _ => sync_terminated_pod(pod, plan),
     }
 }
 
-/// The Pod is to end: containers first, then what held them (LIFECYCLE.md 3.3 and 3.11).
-fn stopping(pod: &Pod, stop: &Stop, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
-    stop::all(pod, stop.deadline, policy, now, plan);
-    // An earlier kubelet may have made what only a list shows: nothing is over before there was one.
-    if pod.occupied() || pod.unlisted {
+/// Terminates a Pod: stops its containers, then its sandbox and volumes (`SyncTerminatingPod`).
+fn sync_terminating_pod(pod: &Pod, stop: &PodTermination, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
+    kill_pod::kill_pod(pod, stop.deadline, policy, now, plan);
+    // A previous kubelet may have created what only a relist shows.
+    if pod.has_active_containers() || pod.unlisted {
         return;
     }
-    settle(pod, plan);
+    sync_terminated_pod(pod, plan);
     if !pod.is_settled() {
         return;
     }
@@ -307,8 +318,8 @@ fn stopping(pod: &Pod, stop: &Stop, policy: &NodePolicy, now: Timestamp, plan: &
     }
 }
 
-/// Nothing runs and nothing will: the sandbox stops, then the volumes go. Containers and logs stay for people to read.
-fn settle(pod: &Pod, plan: &mut Plan) {
+/// Stops the sandbox and unmounts volumes (`SyncTerminatedPod`). Containers are kept so that their logs can be read.
+fn sync_terminated_pod(pod: &Pod, plan: &mut Plan) {
     let standing = pod.sandboxes.iter().filter(|s| s.state != SandboxState::Stopped);
     let before = plan.actions.len();
     plan.actions.extend(standing.map(|s| Action::StopSandbox { id: s.id.clone() }));
@@ -317,7 +328,7 @@ fn settle(pod: &Pod, plan: &mut Plan) {
     }
 }
 
-/// The waiting reason for a failed start (LIFECYCLE.md 3.12).
+/// Returns the waiting reason for a failed start (`pkg/kubelet/events`).
 pub(crate) fn start_failure_reason(stage: StartStage) -> &'static str {
     match stage {
         StartStage::Config => "CreateContainerConfigError",

@@ -1,4 +1,4 @@
-//! All that is known about one Pod on its node.
+//! The kubelet's state of one Pod.
 
 use crate::{
     Admission, Eviction, PodEvent,
@@ -16,61 +16,61 @@ use k8s_openapi::api::core::v1::{Container as Spec, Pod as ApiPod, PodSpec, PodS
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
-/// All that is known about one Pod on its node. The kubelet keeps it on disk, so that a restart forgets nothing.
+/// The kubelet's state of one Pod, checkpointed to disk so that it survives a kubelet restart.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pod {
     pub(crate) object: Arc<ApiPod>,
-    /// When the node first saw it (`status.startTime`).
+    /// When the kubelet first saw the Pod (`status.startTime`).
     pub(crate) seen_at: Timestamp,
     pub(crate) admission: Option<Admission>,
     pub(crate) evicted: Option<(Eviction, Timestamp)>,
-    /// When its grace after a deletion ends. It moves nearer when the grace is shortened, and never away.
+    /// When its grace period ends after a deletion. A later request can only shorten it.
     pub(crate) deleted: Option<Timestamp>,
-    /// When the API was first seen to show a terminal phase.
+    /// When the API first showed a terminal phase.
     pub(crate) terminal_at: Option<Timestamp>,
-    /// When its last container ended for good, but for sidecars, which end then (KEP-753).
+    /// When its last container finished, except sidecars, which are stopped then (KEP-753).
     pub(crate) finished_at: Option<Timestamp>,
-    /// How it ended; from then on its phase never changes.
-    pub(crate) ended: Option<Ended>,
-    /// Rebuilt from the API alone: nothing is done before the runtime has told what it has.
+    /// Terminal phase, once reached; it never changes.
+    pub(crate) ended: Option<PodOutcome>,
+    /// Restored from the API without a checkpoint: nothing is planned before the first relist.
     pub(crate) unseen: bool,
-    /// Another kubelet made what there is of it, and the runtime has not told yet what that is: nothing is made before. The
-    /// answer to the last that was asked for may have been lost.
+    /// A previous kubelet ran the Pod and the runtime was not listed yet: nothing is created before, because the result
+    /// of its last action may be lost.
     #[serde(default)]
     pub(crate) unlisted: bool,
-    /// When its object left the API.
+    /// When its object was removed from the API.
     pub(crate) gone_at: Option<Timestamp>,
-    /// The API server took our last delete; finalizers may still hold the object.
+    /// The API server accepted our deletion; finalizers may still keep the object.
     pub(crate) delete_sent: bool,
     pub(crate) volumes: Volumes,
     pub(crate) sandboxes: Vec<Sandbox>,
-    /// The attempt of the next sandbox. It never falls, so that facts about an older one stay history.
+    /// Attempt of the next sandbox. It never decreases, so that events of older sandboxes are ignored.
     pub(crate) next_sandbox: u32,
-    pub(crate) sandbox_failure: Option<Trouble>,
+    pub(crate) sandbox_failure: Option<FailedAttempt>,
     pub(crate) ips: Vec<IpAddr>,
     pub(crate) containers: BTreeMap<String, Container>,
-    /// All containers are being restarted (KEP-5532).
+    /// Restart of all containers in progress (KEP-5532).
     #[serde(default)]
     pub(crate) restarting: Option<RestartAll>,
     #[serde(default)]
     pub(crate) features: RestartFeatures,
-    /// When the kubelet that tells of it was started, and its random number.
+    /// Start time and random number of the current kubelet.
     #[serde(default)]
     pub(crate) kubelet: Option<(Timestamp, u64)>,
-    /// The ephemeral containers of the object, in the form of all others.
+    /// Ephemeral containers of the object, as regular containers.
     #[serde(default)]
     pub(crate) ephemeral: Vec<Spec>,
-    /// Pulls that failed, by image: all containers of the Pod wait for the same next try.
+    /// Failed pulls by image; the containers of the Pod share the backoff.
     #[serde(default)]
     pub(crate) pulls: BTreeMap<String, FailedPull>,
-    /// Whether it was said that the Pod was active for too long.
-    #[serde(default)]
-    pub(crate) told_overdue: bool,
-    /// Containers whose stop was announced, and need not be again when the Pod ends.
+    /// Whether the `DeadlineExceeded` Event was recorded.
+    #[serde(default, rename = "told_overdue")]
+    pub(crate) deadline_event_recorded: bool,
+    /// Ids of containers whose `Killing` Event was recorded.
     pub(crate) killing: Vec<String>,
     pub(crate) outbox: Vec<PodEvent>,
     pub(crate) sequence: u64,
-    /// It has left, and its containers were given up for the room that they take.
+    /// Whether its dead containers were given up because the disk was full.
     #[serde(default)]
     pub(crate) emptied: bool,
     #[serde(default)]
@@ -79,16 +79,16 @@ pub struct Pod {
     pub(crate) durable: u64,
 }
 
-/// Where the Pod's volumes are.
+/// State of the Pod's volumes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Volumes {
     Absent,
-    Failed(Trouble),
+    Failed(FailedAttempt),
     Mounted,
     Removed,
 }
 
-/// A sandbox that the runtime has.
+/// A sandbox in the runtime.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sandbox {
     pub(crate) id: String,
@@ -96,32 +96,32 @@ pub(crate) struct Sandbox {
     pub(crate) state: SandboxState,
 }
 
-/// What a sandbox does.
+/// State of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SandboxState {
     Ready,
-    /// Broken since: its containers are to be stopped, then itself.
+    /// Not ready since: its containers are stopped, then the sandbox.
     Lost(Timestamp),
     Stopped,
 }
 
-/// Something that failed and is tried again.
+/// A failed step that is retried with backoff.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Trouble {
+pub(crate) struct FailedAttempt {
     pub(crate) message: String,
     pub(crate) at: Timestamp,
     pub(crate) delay: Duration,
 }
 
-impl Trouble {
+impl FailedAttempt {
     pub(crate) fn retry_at(&self) -> Timestamp {
         after(self.at, self.delay)
     }
 }
 
-/// How a Pod ended.
+/// Terminal phase of a Pod with its reason and message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Ended {
+pub(crate) struct PodOutcome {
     pub(crate) at: Timestamp,
     pub(crate) succeeded: bool,
     pub(crate) reason: Option<String>,
@@ -129,7 +129,7 @@ pub(crate) struct Ended {
 }
 
 impl Pod {
-    /// A Pod that the node sees for the first time.
+    /// Creates the state of a Pod that the kubelet sees for the first time.
     #[must_use]
     pub fn new(object: Arc<ApiPod>, now: Timestamp) -> Self {
         let seen_at = object.status.as_ref().and_then(|s| s.start_time.as_ref()).map_or(now, |t| t.0);
@@ -157,7 +157,7 @@ impl Pod {
             kubelet: None,
             ephemeral: Vec::new(),
             pulls: BTreeMap::new(),
-            told_overdue: false,
+            deadline_event_recorded: false,
             killing: Vec::new(),
             outbox: Vec::new(),
             sequence: 0,
@@ -167,79 +167,79 @@ impl Pod {
             durable: 0,
         };
         crate::observe::updated(&mut pod, object, now);
-        crate::restore::from_status(&mut pod);
-        crate::observe::settle_phase(&mut pod, now);
+        crate::restore_from_status::restore_from_status(&mut pod);
+        crate::observe::store_terminal_phase(&mut pod, now);
         pod
     }
 
-    /// `metadata.uid`.
+    /// Returns `metadata.uid`.
     #[must_use]
     pub fn uid(&self) -> &str {
         self.object.metadata.uid.as_deref().unwrap_or("")
     }
 
-    /// `metadata.name`.
+    /// Returns `metadata.name`.
     #[must_use]
     pub fn name(&self) -> &str {
         self.object.metadata.name.as_deref().unwrap_or("")
     }
 
-    /// `metadata.namespace`.
+    /// Returns `metadata.namespace`.
     #[must_use]
     pub fn namespace(&self) -> &str {
         self.object.metadata.namespace.as_deref().unwrap_or("")
     }
 
-    /// When the kubelet saw it first: its `status.startTime`.
+    /// Returns when the kubelet first saw the Pod (`status.startTime`).
     #[must_use]
     pub fn seen_at(&self) -> Timestamp {
         self.seen_at
     }
 
-    /// The newest version of its object, with the resources that are allocated to it.
+    /// Returns the newest object, with the allocated resources.
     #[must_use]
     pub fn object(&self) -> &Arc<ApiPod> {
         &self.object
     }
 
-    /// Rises whenever a fact was folded in that must be on disk before it is acted upon.
+    /// Returns the revision of the state that must be persisted before acting on it.
     #[must_use]
     pub fn durable_revision(&self) -> u64 {
         self.durable
     }
 
-    /// Whether its object left the API.
+    /// Returns whether its object was removed from the API.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.gone_at.is_some()
     }
 
-    /// Whether the node has taken it.
+    /// Returns whether the node admitted it.
     #[must_use]
     pub fn is_admitted(&self) -> bool {
         self.admission == Some(Admission::Admitted)
     }
 
-    /// Whether it has ended, or is on its way to its end, whatever the node does.
+    /// Returns whether it is terminal or terminating.
     #[must_use]
     pub fn is_ending(&self, now: Timestamp) -> bool {
         self.ended.is_some() || self.finished() || self.stop(now).is_some()
     }
 
-    /// Whether the runtime has not told yet, since the kubelet started, what there is of it: it may have ended meanwhile, and
-    /// nothing may be decided about it by what it seems to take.
+    /// Returns whether the runtime was not listed since the kubelet started. The Pod may have ended, so its resource
+    /// usage must not be used for decisions.
     #[must_use]
     pub const fn awaits_list(&self) -> bool {
         self.unseen || self.unlisted
     }
 
-    /// Whether it ends, and what it had of the node is free: whoever made room by letting it go can look again.
+    /// Returns whether it is terminating and has released the node's resources.
     #[must_use]
     pub fn has_made_room(&self, now: Timestamp) -> bool {
-        self.is_ending(now) && !self.any_alive() && self.is_settled()
+        self.is_ending(now) && !self.any_may_run() && self.is_settled()
     }
 
-    /// The runtime's id and restart count of a container: the newest one, or the one before.
+    /// Returns the runtime's id and restart count of the current or previous container.
     #[must_use]
     pub fn container_id(&self, name: &str, previous: bool) -> Option<(String, u32)> {
         let container = self.containers.get(name)?;
@@ -252,26 +252,26 @@ impl Pod {
         }
     }
 
-    /// Whether a container's process runs.
+    /// Returns whether a container's process is running.
     #[must_use]
     pub fn is_running(&self, name: &str) -> bool {
-        self.containers.get(name).is_some_and(Container::alive)
+        self.containers.get(name).is_some_and(Container::is_running)
     }
 
-    /// The sandbox that stands.
+    /// Returns the id of the ready sandbox.
     #[must_use]
     pub fn sandbox_id(&self) -> Option<&str> {
         self.ready_sandbox().map(|s| s.id.as_str())
     }
 
-    /// Whether the runtime's id belongs to this Pod.
+    /// Returns whether the runtime's id belongs to this Pod.
     #[must_use]
     pub fn owns(&self, id: &str) -> bool {
         self.sandboxes.iter().any(|s| s.id == id)
             || self.containers.values().any(|c| c.current.as_ref().is_some_and(|i| i.id == id))
     }
 
-    /// The addresses of the Pod.
+    /// Returns the Pod's IP addresses.
     #[must_use]
     pub fn ips(&self) -> &[IpAddr] {
         &self.ips
@@ -282,7 +282,7 @@ impl Pod {
         self.object.spec.as_ref().unwrap_or(&EMPTY)
     }
 
-    /// All containers of the spec, the ephemeral ones last.
+    /// Returns all containers of the spec, the ephemeral ones last.
     pub(crate) fn all_containers(&self) -> impl Iterator<Item = (ContainerKind, &Spec)> {
         containers(self.spec()).chain(self.ephemeral.iter().map(|c| (ContainerKind::Ephemeral, c)))
     }
@@ -291,7 +291,7 @@ impl Pod {
         self.all_containers().find(|(_, c)| c.name == name)
     }
 
-    /// What the spec says of a container of any kind.
+    /// Returns the spec of a container of any kind.
     #[must_use]
     pub fn spec_of(&self, name: &str) -> Option<&Spec> {
         self.container_spec(name).map(|(_, spec)| spec)
@@ -306,33 +306,33 @@ impl Pod {
         self.sandboxes.iter().rev().find(|s| s.state == SandboxState::Ready)
     }
 
-    /// The container of the spec whose newest one has this id.
+    /// Returns the name of the container whose current id this is.
     #[must_use]
     pub fn name_of(&self, id: &str) -> Option<String> {
         let newest = |c: &Container| c.current.as_ref().is_some_and(|i| i.id == id);
         self.containers.iter().find(|(_, c)| newest(c)).map(|(name, _)| name.clone())
     }
 
-    /// How far the postStart hook of a container has come whose process runs and which counts as waiting for it.
-    pub(crate) fn still_starting(&self, spec: &Spec, now: Timestamp) -> Option<PostStart> {
+    /// Returns the state of the postStart hook for which a running container still counts as waiting.
+    pub(crate) fn pending_post_start(&self, spec: &Spec, now: Timestamp) -> Option<PostStart> {
         let progress = hooks::post_start(self.container(&spec.name), spec).filter(|p| *p != PostStart::Done)?;
-        // What is stopped with its Pod runs for as long as it does.
+        // During termination a running process is shown as running.
         self.kill_deadline(now).is_none().then_some(progress)
     }
 
-    /// Whether any process of the Pod runs, or may at any moment.
-    pub(crate) fn any_alive(&self) -> bool {
+    /// Returns whether any process of the Pod is running or being started.
+    pub(crate) fn any_may_run(&self) -> bool {
         self.containers.values().any(Container::may_run)
     }
 
-    /// Whether nothing of it holds any more what belongs to the node: its sandboxes are stopped, and its volumes are gone.
+    /// Returns whether it holds no resources of the node: its sandboxes are stopped and its volumes unmounted.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.sandboxes.iter().all(|s| s.state == SandboxState::Stopped)
             && matches!(self.volumes, Volumes::Absent | Volumes::Removed)
     }
 
-    /// Since when a sandbox is broken that was not yet stopped.
+    /// Returns the lost sandbox that was not stopped yet, and since when it is lost.
     pub(crate) fn lost_sandbox(&self) -> Option<(&Sandbox, Timestamp)> {
         self.sandboxes.iter().find_map(|s| match s.state {
             SandboxState::Lost(since) => Some((s, since)),
@@ -340,14 +340,14 @@ impl Pod {
         })
     }
 
-    /// The terminal phase that the API shows, if it does: it never changes again.
+    /// Returns the terminal phase in the API, if any; it never changes.
     pub(crate) fn written_phase(&self) -> Option<&str> {
         let terminal = |p: &str| matches!(p, "Succeeded" | "Failed");
         let ours = self.written.as_ref().and_then(|s| s.phase.as_deref()).filter(|p| terminal(p));
         ours.or_else(|| self.object.status.as_ref().and_then(|s| s.phase.as_deref()).filter(|p| terminal(p)))
     }
 
-    /// Whether every container has ended for good: nothing is left to run. Sidecars do not count.
+    /// Returns whether every container except sidecars has finished for good.
     pub(crate) fn finished(&self) -> bool {
         let ended =
             |kind, spec: &Spec| self.container(&spec.name).exit().is_some_and(|e| !self.restarts(kind, spec, e.code));

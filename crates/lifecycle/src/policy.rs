@@ -1,51 +1,51 @@
-//! What the node decides for all of its Pods: addresses, delays, features.
+//! Node-wide settings that Pods depend on: addresses, backoffs, feature gates.
 
 use api::feature_gates::{FeatureGates, Gate};
 use serde::{Deserialize, Serialize};
 use std::{net::IpAddr, time::Duration};
 
-/// A delay that doubles up to a cap (LIFECYCLE.md 3.9).
+/// Exponential backoff with a cap (`doBackOff`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackoffPolicy {
     /// The first delay.
     pub initial: Duration,
     /// The longest delay.
     pub max: Duration,
-    /// How long something must have gone well for the delay to start anew.
+    /// The backoff is reset after this time without a failure.
     pub reset_after: Duration,
 }
 
 impl BackoffPolicy {
-    /// The delay that follows this one.
+    /// Returns the delay after this one.
     #[must_use]
     pub fn next(&self, delay: Duration) -> Duration {
         if delay.is_zero() { self.initial.min(self.max) } else { (delay * 2).min(self.max) }
     }
 }
 
-/// What the node decides for all of its Pods.
+/// Node-wide settings that Pods depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodePolicy {
     /// The node's addresses, the primary one first (`status.hostIPs`).
     pub host_ips: Vec<IpAddr>,
     /// Scheme of container ids, for example `containerd`.
     pub runtime_name: String,
-    /// Delay before a container that ended is started again.
+    /// Backoff of container restarts.
     pub container_backoff: BackoffPolicy,
-    /// Delay before a failed pull is tried again.
+    /// Backoff of image pulls.
     pub image_backoff: BackoffPolicy,
-    /// Delay before another failed step (a volume, a sandbox, a container's configuration) is tried again.
+    /// Backoff of other failed steps: volumes, sandboxes, container configurations.
     pub retry_backoff: BackoffPolicy,
-    /// What a container gets between the stop signal and SIGKILL at least (LIFECYCLE.md 3.2).
+    /// Minimum time between the stop signal and SIGKILL (`minimumGracePeriodInSeconds`).
     pub minimum_grace: Duration,
-    /// Features.
+    /// Feature gates.
     pub gates: FeatureGates,
 }
 
 const SECOND: Duration = Duration::from_secs(1);
 
 impl Default for NodePolicy {
-    /// Upstream's values (LIFECYCLE.md 3.2 and 3.9).
+    /// Upstream's values (`MaxCrashLoopBackOff`, `minimumGracePeriodInSeconds`).
     fn default() -> Self {
         let backoff =
             |initial, max| BackoffPolicy { initial: SECOND * initial, max: SECOND * max, reset_after: SECOND * 600 };
@@ -62,8 +62,8 @@ impl Default for NodePolicy {
 }
 
 impl NodePolicy {
-    /// Sets the container back-off from the gates and `crashLoopBackOff.maxContainerRestartPeriod` of the
-    /// KubeletConfiguration, with the precedence of upstream's `newCrashLoopBackOff` (LIFECYCLE.md 3.9).
+    /// Sets the container backoff from the feature gates and `crashLoopBackOff.maxContainerRestartPeriod` of the
+    /// KubeletConfiguration, with upstream's precedence (`newCrashLoopBackOff`).
     #[must_use]
     pub fn with_crash_loop_backoff(mut self, gates: FeatureGates, node_max: Option<Duration>) -> Self {
         let (mut initial, mut max) = if gates.enabled(Gate::ReduceDefaultCrashLoopBackOffDecay) {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_wins_over_the_gate_and_the_gate_over_the_default() {
+    fn crash_loop_backoff_node_config_overrides_gate_and_default() {
         check("", None, (10, 300));
         check("", Some(100), (10, 100));
         check("", Some(2), (2, 2));

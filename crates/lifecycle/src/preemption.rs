@@ -1,7 +1,7 @@
-//! Who has to go so that a critical Pod has room (`pkg/kubelet/preemption`, as in 1.35).
+//! Preemption victims for a critical Pod (`pkg/kubelet/preemption`, as in 1.35).
 //!
-//! As little as possible goes: of Guaranteed Pods only what all others could not free, of Burstable ones only what all of
-//! BestEffort could not; of each class as few as can be, and the smaller ones.
+//! Preempts as little as possible: Guaranteed Pods only for what all other Pods could not free, and Burstable Pods only
+//! for what all BestEffort Pods could not free; in each class the fewest Pods, and the smaller ones.
 
 use crate::Eviction;
 use api::{
@@ -15,47 +15,52 @@ const REASON: &str = "Preempting";
 const MESSAGE: &str = "Preempted in order to admit critical pod";
 const CONDITION: &str = "Pod was preempted by Kubelet to accommodate a critical pod.";
 
-/// A resource of which not enough is left, in plain numbers: thousandths of CPUs, and bytes.
+/// An insufficient resource, in millicores or bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Lack {
+pub(crate) struct InsufficientResource {
     pub(crate) resource: String,
     pub(crate) requested: i64,
     pub(crate) used: i64,
     pub(crate) capacity: i64,
 }
 
-/// Others go, and then the node takes the Pod.
+/// Admission after the preemption of other Pods.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preemption {
-    /// The first resource of which not enough is left.
+    /// The first insufficient resource.
     pub resource: String,
-    /// Who goes.
+    /// The victims.
     pub pods: Vec<Arc<Pod>>,
-    /// What they are told.
+    /// The eviction of each victim.
     pub eviction: Eviction,
 }
 
-/// What is still to be freed of each resource.
-type Needs = Vec<(String, i64)>;
-/// The least goes first: how much would be left to be freed, and its requests for memory and CPU.
+/// Amounts to free, by resource.
+type Requirements = Vec<(String, i64)>;
+/// Sort key, the smallest first: remaining distance, memory and CPU requests.
 type Rank = (f64, i64, i64);
 
-/// Who has to go; in upstream's words what all that may go together could not free.
-pub(crate) fn room_for(pod: &Pod, lacks: &[Lack], others: &[Arc<Pod>]) -> Result<Preemption, String> {
-    let needs: Needs = lacks.iter().map(|l| (l.resource.clone(), l.requested - (l.capacity - l.used))).collect();
+/// Selects the victims. Fails with upstream's message if all preemptable Pods together do not free enough.
+pub(crate) fn select_victims(
+    pod: &Pod,
+    insufficient: &[InsufficientResource],
+    others: &[Arc<Pod>],
+) -> Result<Preemption, String> {
+    let requirements: Requirements =
+        insufficient.iter().map(|l| (l.resource.clone(), l.requested - (l.capacity - l.used))).collect();
     let of = |class| -> Vec<Arc<Pod>> {
         let spec = |other: &Arc<Pod>| other.spec.as_ref().map(resources::qos_class);
-        others.iter().filter(|other| spec(other) == Some(class) && yields(pod, other)).cloned().collect()
+        others.iter().filter(|other| spec(other) == Some(class) && is_preemptable(pod, other)).cloned().collect()
     };
     let (best_effort, burstable, guaranteed) =
         (of(QosClass::BestEffort), of(QosClass::Burstable), of(QosClass::Guaranteed));
-    let unmet = less(&needs, [&best_effort[..], &burstable, &guaranteed].concat().iter());
+    let unmet = remaining(&requirements, [&best_effort[..], &burstable, &guaranteed].concat().iter());
     if !unmet.is_empty() {
         return Err(format!("no set of running pods found to reclaim resources: {}", text(&unmet)));
     }
-    let last = fewest(guaranteed, less(&needs, best_effort.iter().chain(&burstable)));
-    let second = fewest(burstable, less(&needs, best_effort.iter().chain(&last)));
-    let first = fewest(best_effort, less(&needs, second.iter().chain(&last)));
+    let last = pods_to_preempt_by_distance(guaranteed, remaining(&requirements, best_effort.iter().chain(&burstable)));
+    let second = pods_to_preempt_by_distance(burstable, remaining(&requirements, best_effort.iter().chain(&last)));
+    let first = pods_to_preempt_by_distance(best_effort, remaining(&requirements, second.iter().chain(&last)));
     let eviction = Eviction {
         reason: REASON.to_owned(),
         message: MESSAGE.to_owned(),
@@ -63,12 +68,12 @@ pub(crate) fn room_for(pod: &Pod, lacks: &[Lack], others: &[Arc<Pod>]) -> Result
         disruption_message: Some(CONDITION.to_owned()),
         ..Eviction::default()
     };
-    let resource = lacks.first().map(|l| l.resource.clone()).unwrap_or_default();
+    let resource = insufficient.first().map(|l| l.resource.clone()).unwrap_or_default();
     Ok(Preemption { resource, pods: [first, second, last].concat(), eviction })
 }
 
-/// Whether a Pod may be told to go for this one (`Preemptable`).
-fn yields(pod: &Pod, other: &Pod) -> bool {
+/// Returns whether a Pod may be preempted for this one (`Preemptable`).
+fn is_preemptable(pod: &Pod, other: &Pod) -> bool {
     let priority = |pod: &Pod| pod.spec.as_ref().and_then(|s| s.priority);
     let higher = priority(pod).zip(priority(other)).is_some_and(|(own, theirs)| own > theirs);
     is_critical(pod) && !is_critical(other) || higher
@@ -82,43 +87,44 @@ fn request(pod: &Pod, resource: &str) -> i64 {
     all.get(resource).map_or(0, |amount| if resource == "cpu" { amount.milli() } else { amount.value() })
 }
 
-/// What is still needed when these have gone.
-fn less<'a>(needs: &Needs, gone: impl Iterator<Item = &'a Arc<Pod>> + Clone) -> Needs {
-    let left = |(resource, need): &(String, i64)| {
-        let freed: i64 = gone.clone().map(|pod| request(pod, resource)).fold(0, i64::saturating_add);
-        (resource.clone(), need.saturating_sub(freed))
+/// Returns the requirements that remain without these Pods.
+fn remaining<'a>(requirements: &Requirements, victims: impl Iterator<Item = &'a Arc<Pod>> + Clone) -> Requirements {
+    let rest_of = |(resource, amount): &(String, i64)| {
+        let freed: i64 = victims.clone().map(|pod| request(pod, resource)).fold(0, i64::saturating_add);
+        (resource.clone(), amount.saturating_sub(freed))
     };
-    needs.iter().map(left).filter(|(_, need)| *need > 0).collect()
+    requirements.iter().map(rest_of).filter(|(_, amount)| *amount > 0).collect()
 }
 
-/// As few of these as free what is needed: each time the one after which the least is left to be freed, and of equal ones
-/// the smaller.
-fn fewest(mut pods: Vec<Arc<Pod>>, mut needs: Needs) -> Vec<Arc<Pod>> {
+/// Selects as few Pods as satisfy the requirements: at each step the Pod with the smallest remaining distance, and of
+/// equal ones the smaller.
+fn pods_to_preempt_by_distance(mut pods: Vec<Arc<Pod>>, mut requirements: Requirements) -> Vec<Arc<Pod>> {
     let mut chosen = Vec::new();
-    while !needs.is_empty() && !pods.is_empty() {
-        let rank = |pod: &Arc<Pod>| (distance(&needs, pod), request(pod, "memory"), request(pod, "cpu"));
+    while !requirements.is_empty() && !pods.is_empty() {
+        let rank = |pod: &Arc<Pod>| (distance(&requirements, pod), request(pod, "memory"), request(pod, "cpu"));
         let ranks: Vec<Rank> = pods.iter().map(rank).collect();
         let nearer = |a: Rank, b: Rank| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2)));
-        // Of those that are equal in all the last one, as upstream has it.
+        // Of equal Pods the last one, as upstream does.
         let best = (0..pods.len()).rev().min_by(|a, b| nearer(ranks[*a], ranks[*b])).unwrap_or(0);
         let pod = pods.swap_remove(best);
-        needs = less(&needs, std::iter::once(&pod));
+        requirements = remaining(&requirements, std::iter::once(&pod));
         chosen.push(pod);
     }
     chosen
 }
 
-/// How much is left to be freed when this one has gone: the sum of the squares of what is left of each resource, 1 for all
-/// of it.
-fn distance(needs: &Needs, pod: &Pod) -> f64 {
-    let left = |(resource, need): &(String, i64)| {
-        let rest = need.saturating_sub(request(pod, resource)).max(0);
-        (rest as f64 / *need as f64).powi(2)
+/// Returns the distance to the requirements without this Pod: the sum of the squared remaining fractions of each
+/// resource.
+fn distance(requirements: &Requirements, pod: &Pod) -> f64 {
+    let rest_of = |(resource, amount): &(String, i64)| {
+        let rest = amount.saturating_sub(request(pod, resource)).max(0);
+        (rest as f64 / *amount as f64).powi(2)
     };
-    needs.iter().map(left).sum()
+    requirements.iter().map(rest_of).sum()
 }
 
-fn text(needs: &Needs) -> String {
-    let each: String = needs.iter().map(|(resource, need)| format!("(res: {resource}, q: {need}), ")).collect();
+fn text(requirements: &Requirements) -> String {
+    let each: String =
+        requirements.iter().map(|(resource, amount)| format!("(res: {resource}, q: {amount}), ")).collect();
     format!("[{each}]")
 }

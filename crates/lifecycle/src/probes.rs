@@ -1,11 +1,11 @@
-//! Probes: which are carried out, when, and what their results add up to (seed 000, "Container-Probes"; LIFECYCLE.md 3.10).
+//! Probe scheduling and results (`pkg/kubelet/prober`).
 //!
-//! The startup probe comes first; until it has passed, the others are not carried out. A container that fails its startup
-//! or its liveness probe is killed; one that does not pass its readiness probe takes no requests.
+//! Liveness and readiness probes start after the startup probe succeeds. A container that fails its startup or liveness
+//! probe is killed; a container that fails its readiness probe is not ready.
 
 use crate::{
     Action, Plan, Pod, ProbeKind,
-    container::{Container, State, elapsed},
+    container::{Container, InstanceState, elapsed},
     hooks,
     time::{after, before},
 };
@@ -18,36 +18,37 @@ use std::{
     time::Duration,
 };
 
-const ALL: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness];
+const PROBE_KINDS: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness];
 
-/// What is known about the probes of one container that the runtime made.
+/// State of the probes of one container in the runtime.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Probes {
-    /// When what they waited for was over: the postStart hook, then the startup probe.
+    /// When the postStart hook was done, or the startup probe succeeded; probes do not run earlier.
     pub(crate) open_since: Option<Timestamp>,
-    pub(crate) startup: Track,
-    pub(crate) liveness: Track,
-    pub(crate) readiness: Track,
+    pub(crate) startup: ProbeWorkerState,
+    pub(crate) liveness: ProbeWorkerState,
+    pub(crate) readiness: ProbeWorkerState,
 }
 
-/// What is known about one of them.
+/// State of one probe worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Track {
-    /// How often it was answered.
+pub(crate) struct ProbeWorkerState {
+    /// Number of results so far.
     answers: u64,
-    /// When it is due again; before the first answer the initial delay says so.
+    /// When the next probe is due; `None` before the first result, when the initial delay counts.
     due: Option<Timestamp>,
-    /// How many of the newest results say the same.
+    /// Number of consecutive equal results.
     streak: u32,
-    /// What they say.
+    /// Whether the latest results are successes.
     passing: bool,
-    /// What the results add up to, once a threshold was reached.
-    pub(crate) verdict: Option<bool>,
+    /// The result, once a threshold was reached (`results.Manager`).
+    #[serde(rename = "verdict")]
+    pub(crate) result: Option<bool>,
 }
 
-/// A probe's numbers, with upstream's defaults.
-pub(crate) struct Settings {
+/// Delays, periods and thresholds of a probe, with upstream's defaults.
+pub(crate) struct ProbeSettings {
     delay: Duration,
     period: Duration,
     timeout: Duration,
@@ -55,7 +56,7 @@ pub(crate) struct Settings {
     failures: u32,
 }
 
-impl From<&Probe> for Settings {
+impl From<&Probe> for ProbeSettings {
     fn from(probe: &Probe) -> Self {
         let positive = |value: Option<i32>, default: u32| {
             value.and_then(|v| u32::try_from(v).ok()).filter(|v| *v > 0).unwrap_or(default)
@@ -71,15 +72,16 @@ impl From<&Probe> for Settings {
     }
 }
 
-impl Settings {
-    /// No container is killed before it had the time that its spec gives it: the delay, and so many whole periods.
-    pub(crate) fn patience_ends(&self, since: Timestamp) -> Timestamp {
+impl ProbeSettings {
+    /// Returns the earliest time at which this probe may kill the container: after the initial delay and
+    /// `failureThreshold` periods.
+    pub(crate) fn earliest_kill(&self, since: Timestamp) -> Timestamp {
         after(since, self.delay.saturating_add(self.period.saturating_mul(self.failures)))
     }
 }
 
 impl Probes {
-    pub(crate) fn track(&self, kind: ProbeKind) -> &Track {
+    pub(crate) fn worker(&self, kind: ProbeKind) -> &ProbeWorkerState {
         match kind {
             ProbeKind::Startup => &self.startup,
             ProbeKind::Liveness => &self.liveness,
@@ -87,7 +89,7 @@ impl Probes {
         }
     }
 
-    pub(crate) fn track_mut(&mut self, kind: ProbeKind) -> &mut Track {
+    pub(crate) fn worker_mut(&mut self, kind: ProbeKind) -> &mut ProbeWorkerState {
         match kind {
             ProbeKind::Startup => &mut self.startup,
             ProbeKind::Liveness => &mut self.liveness,
@@ -96,38 +98,39 @@ impl Probes {
     }
 }
 
-impl Track {
-    /// One that stands where it stood when somebody wrote it down.
-    pub(crate) fn restored(verdict: bool) -> Self {
-        Self { verdict: Some(verdict), ..Self::default() }
+impl ProbeWorkerState {
+    /// Creates the state of a probe from the result in a container status.
+    pub(crate) fn restored(result: bool) -> Self {
+        Self { result: Some(result), ..Self::default() }
     }
 
-    /// It was answered. The period counts from when it began: when it was due, or later, but no longer ago than it may take.
-    pub(crate) fn answered(&mut self, settings: &Settings, due: Timestamp, now: Timestamp) {
-        let began = if elapsed(due, now) > settings.timeout { before(now, settings.timeout) } else { due };
+    /// Schedules the next probe. The period counts from the start of this one: its due time, but at most
+    /// `timeoutSeconds` ago.
+    pub(crate) fn schedule_next(&mut self, settings: &ProbeSettings, due: Timestamp, now: Timestamp) {
+        let started = if elapsed(due, now) > settings.timeout { before(now, settings.timeout) } else { due };
         self.answers += 1;
-        self.due = Some(after(began, settings.period).max(now));
+        self.due = Some(after(started, settings.period).max(now));
     }
 
-    /// Counts a result; gives whether it must not be forgotten: the verdict is another one now, or a row was broken.
-    pub(crate) fn count(&mut self, passed: bool, settings: &Settings) -> bool {
-        let before = self.verdict;
+    /// Counts a result. Returns whether the state must be persisted: the result changed, or a streak ended.
+    pub(crate) fn record_result(&mut self, passed: bool, settings: &ProbeSettings) -> bool {
+        let before = self.result;
         let broken = self.streak > 0 && self.passing != passed;
         self.streak = if broken { 1 } else { self.streak.saturating_add(1) };
         self.passing = passed;
         if self.streak >= if passed { settings.successes } else { settings.failures } {
-            self.verdict = Some(passed);
+            self.result = Some(passed);
         }
-        broken || self.verdict != before
+        broken || self.result != before
     }
 
-    /// How many times in a row it failed.
+    /// Returns the number of consecutive failures.
     pub(crate) fn failures(&self) -> u32 {
         if self.passing { 0 } else { self.streak }
     }
 }
 
-/// The probe of this kind, if the container has one.
+/// Returns the container's probe of this kind.
 pub(crate) fn probe(spec: &Spec, kind: ProbeKind) -> Option<&Probe> {
     match kind {
         ProbeKind::Startup => spec.startup_probe.as_ref(),
@@ -136,91 +139,93 @@ pub(crate) fn probe(spec: &Spec, kind: ProbeKind) -> Option<&Probe> {
     }
 }
 
-/// What the results of this probe add up to, if enough of them are there.
-pub(crate) fn verdict(container: &Container, kind: ProbeKind) -> Option<bool> {
-    container.current.as_ref().and_then(|i| i.probes.track(kind).verdict)
+/// Returns the result of this probe, once a threshold was reached.
+pub(crate) fn result(container: &Container, kind: ProbeKind) -> Option<bool> {
+    container.current.as_ref().and_then(|i| i.probes.worker(kind).result)
 }
 
 fn passed(container: &Container, spec: &Spec, kind: ProbeKind) -> bool {
-    probe(spec, kind).is_none() || verdict(container, kind) == Some(true)
+    probe(spec, kind).is_none() || result(container, kind) == Some(true)
 }
 
-/// Whether it runs, its postStart hook is done, and its startup probe has passed (`started`).
+/// Returns whether the container runs, its postStart hook is done, and its startup probe succeeded (`started`).
 pub(crate) fn is_started(container: &Container, spec: &Spec) -> bool {
-    container.alive() && hooks::post_start_passed(container, spec) && passed(container, spec, ProbeKind::Startup)
+    container.is_running() && hooks::post_start_passed(container, spec) && passed(container, spec, ProbeKind::Startup)
 }
 
-/// Whether it has started and passes its readiness probe (`ready`).
+/// Returns whether the container is started and its readiness probe succeeded (`ready`).
 pub(crate) fn is_ready(container: &Container, spec: &Spec) -> bool {
     is_started(container, spec) && passed(container, spec, ProbeKind::Readiness)
 }
 
-/// When this probe is to be carried out next; `None` when it is not. What leaves is asked for its readiness only.
-pub(crate) fn due(pod: &Pod, spec: &Spec, kind: ProbeKind, leaving: bool) -> Option<Timestamp> {
+/// Returns when this probe is due; `None` if it does not run. During termination only readiness probes run.
+pub(crate) fn due(pod: &Pod, spec: &Spec, kind: ProbeKind, terminating: bool) -> Option<Timestamp> {
     let container = pod.container(&spec.name);
     let instance = container.current.as_ref()?;
-    let State::Running { since } = instance.state else {
+    let InstanceState::Running { since } = instance.state else {
         return None;
     };
-    let wanted = match kind {
+    let enabled = match kind {
         ProbeKind::Startup => {
             hooks::post_start_passed(container, spec)
                 && !passed(container, spec, kind)
-                && !leaving
+                && !terminating
                 && instance.kill.is_none()
         }
-        ProbeKind::Liveness => is_started(container, spec) && !leaving && instance.kill.is_none(),
+        ProbeKind::Liveness => is_started(container, spec) && !terminating && instance.kill.is_none(),
         ProbeKind::Readiness => is_started(container, spec),
     };
-    let probe = probe(spec, kind).filter(|_| wanted)?;
-    let settings = Settings::from(probe);
+    let probe = probe(spec, kind).filter(|_| enabled)?;
+    let settings = ProbeSettings::from(probe);
     let first = || after(since, settings.delay).max(instance.probes.open_since.unwrap_or(since));
-    let due = instance.probes.track(kind).due.unwrap_or_else(first);
+    let due = instance.probes.worker(kind).due.unwrap_or_else(first);
     let resumed = pod.kubelet.filter(|(started, _)| since < *started);
-    Some(resumed.map_or(due, |(started, random)| due.max(resumption(started, random, pod, spec, kind, &settings))))
+    Some(resumed.map_or(due, |(started, random)| {
+        due.max(first_probe_after_restart(started, random, pod, spec, kind, &settings))
+    }))
 }
 
-/// How long after its time is up a command is gone for certain: the runtime began it later than the kubelet asked for it,
-/// and takes a moment to end it.
-const COMMAND_ENDS: Duration = Duration::from_secs(1);
+/// Time after its timeout at which an exec probe has certainly ended: the runtime starts it later than the kubelet
+/// requests it, and needs a moment to kill it.
+const EXEC_TERMINATION_MARGIN: Duration = Duration::from_secs(1);
 
-/// When a kubelet that was just started may carry out a probe of a container that ran before: not before one that its
-/// predecessor began has had its time, and at a random moment of the first period, so that not all begin at once
-/// (LIFECYCLE.md 3.10).
-fn resumption(
+/// Returns when a restarted kubelet may first probe a container that was already running: after the timeout of a probe
+/// that the previous kubelet may have started, and at a random offset in the first period, so that not all probes run
+/// at once (`pkg/kubelet/prober`).
+fn first_probe_after_restart(
     started: Timestamp,
     random: u64,
     pod: &Pod,
     spec: &Spec,
     kind: ProbeKind,
-    settings: &Settings,
+    settings: &ProbeSettings,
 ) -> Timestamp {
     const PARTS: u32 = 1 << 10;
     let mut hasher = DefaultHasher::new();
     (random, pod.uid(), &spec.name, kind).hash(&mut hasher);
     let part = u32::try_from(hasher.finish() % u64::from(PARTS)).unwrap_or(0);
-    let runs_a_command = probe(spec, kind).is_some_and(|probe| probe.exec.is_some());
-    let over = settings.timeout.saturating_add(if runs_a_command { COMMAND_ENDS } else { Duration::ZERO });
-    after(started, settings.period.mul_f64(f64::from(part) / f64::from(PARTS)).max(over))
+    let is_exec = probe(spec, kind).is_some_and(|probe| probe.exec.is_some());
+    let timeout = settings.timeout.saturating_add(if is_exec { EXEC_TERMINATION_MARGIN } else { Duration::ZERO });
+    after(started, settings.period.mul_f64(f64::from(part) / f64::from(PARTS)).max(timeout))
 }
 
-/// Asks for the probes that are due, and wakes for those that will be.
+/// Plans the probes that are due, and the wake-up for later ones.
 pub(crate) fn plan(pod: &Pod, now: Timestamp, plan: &mut Plan) {
-    let leaving = pod.kill_deadline(now).is_some();
+    let terminating = pod.kill_deadline(now).is_some();
     for (_, spec) in containers(pod.spec()).filter(|(kind, _)| *kind != ContainerKind::Init) {
         let container = pod.container(&spec.name);
         let Some(instance) = container.current.as_ref() else {
             continue;
         };
-        for kind in ALL {
-            match due(pod, spec, kind, leaving) {
+        for kind in PROBE_KINDS {
+            match due(pod, spec, kind, terminating) {
                 None => {}
                 Some(due) if due > now => plan.wake_at(due),
                 Some(_) => plan.actions.push(Action::Probe {
                     container: spec.name.clone(),
                     id: instance.id.clone(),
                     probe: kind,
-                    attempt: instance.probes.track(kind).answers,
+                    attempt: instance.probes.worker(kind).answers,
                 }),
             }
         }

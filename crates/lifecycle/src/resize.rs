@@ -1,8 +1,7 @@
-//! In-place resize (KEP-1287, LIFECYCLE.md 3.8): the resources that a Pod asks for, those that are allocated to it, and
-//! those that its containers have.
+//! In-place resize (KEP-1287): desired, allocated and actual resources of a Pod.
 //!
-//! The Pod's object holds what is allocated, so that all that is done with the Pod follows that. Only here it is known
-//! that something else is asked for.
+//! The Pod's object holds the allocated resources, so that all other code uses them. Only this module knows the desired
+//! resources.
 
 mod events;
 mod verdict;
@@ -11,11 +10,11 @@ pub use verdict::{ResizeVerdict, decide};
 
 use crate::{
     Action, EventKind, NodePolicy, Pod,
-    container::{Container, State, elapsed},
-    kill::KillCause,
+    container::{Container, InstanceState, elapsed},
+    container_kill::KillCause,
     observe::{kills, record},
     plan::Plan,
-    pod::Trouble,
+    pod::FailedAttempt,
     time::after,
 };
 use api::{
@@ -30,49 +29,50 @@ use k8s_openapi::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Resources by the name of the container.
+/// Resources by container name.
 pub type Allocation = BTreeMap<String, ResourceRequirements>;
 
-/// How long after the first try a resize that had to be deferred is tried again, if nothing happens before.
+/// Delay before a deferred resize is first retried, unless an event retries it earlier.
 const FIRST_RETRY: Duration = Duration::from_secs(30);
-/// And after every other.
+/// Delay before each later retry.
 const RETRY: Duration = Duration::from_secs(180);
 
-/// How far a resize has come.
+/// State of a resize.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Resize {
-    /// What the API asks for, where it is not what is allocated.
-    asked: Option<Allocation>,
-    /// Why it is not allocated, if that was tried.
+    /// Desired resources of the API object, if they differ from the allocated ones.
+    #[serde(rename = "asked")]
+    desired: Option<Allocation>,
+    /// Deferred or infeasible resize.
     pub(crate) pending: Option<Pending>,
-    /// What was allocated and does not apply yet.
+    /// Allocated resize that is not actuated yet.
     pub(crate) progress: Option<Progress>,
-    /// What the Pod's cgroup was made for, where that is not what is allocated.
+    /// Resources of the Pod's cgroup, if they differ from the allocated ones.
     cgroup: Option<Allocation>,
 }
 
-/// A resize that is not allocated (`PodResizePending`).
+/// Resize that is not allocated (`PodResizePending`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Pending {
     pub(crate) reason: PendingReason,
     pub(crate) message: String,
-    /// `metadata.generation` of the Pod that asks for it.
+    /// `metadata.generation` of the resize request.
     pub(crate) generation: i64,
     tries: u32,
     retry_at: Timestamp,
 }
 
-/// Whether there is hope.
+/// Reason of a pending resize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PendingReason {
-    /// It does not fit now.
+    /// It does not fit on the node now.
     Deferred,
-    /// It never will.
+    /// It can never fit on the node.
     Infeasible,
 }
 
 impl PendingReason {
-    /// The word in the API.
+    /// Returns the reason in the API.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Deferred => "Deferred",
@@ -81,16 +81,16 @@ impl PendingReason {
     }
 }
 
-/// A resize that is allocated and does not apply yet (`PodResizeInProgress`).
+/// Allocated resize that is not actuated yet (`PodResizeInProgress`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// `metadata.generation` of the Pod that asked for it.
+    /// `metadata.generation` of the resize request.
     pub(crate) generation: i64,
-    pub(crate) error: Option<Trouble>,
+    pub(crate) error: Option<FailedAttempt>,
     tries: u32,
 }
 
-/// Init containers run with what they were made with; all others can be resized.
+/// Returns whether containers of this kind can be resized: all but init containers.
 pub(crate) fn is_resizable(kind: ContainerKind) -> bool {
     kind != ContainerKind::Init
 }
@@ -100,8 +100,8 @@ fn allocation(spec: &PodSpec) -> Allocation {
     resizable.map(|(_, c)| (c.name.clone(), c.resources.clone().unwrap_or_default())).collect()
 }
 
-/// The same object with these resources.
-fn with(object: &ApiPod, allocation: &Allocation) -> ApiPod {
+/// Returns the object with these resources.
+fn with_resources(object: &ApiPod, allocation: &Allocation) -> ApiPod {
     let mut object = object.clone();
     if let Some(spec) = object.spec.as_mut() {
         let sidecars = spec.init_containers.iter_mut().flatten().filter(|c| api::pod::is_sidecar(c));
@@ -115,49 +115,54 @@ fn with(object: &ApiPod, allocation: &Allocation) -> ApiPod {
 }
 
 impl Pod {
-    /// What is allocated to its containers.
+    /// Returns the allocated resources of its containers.
     #[must_use]
     pub fn allocation(&self) -> Allocation {
         allocation(self.spec())
     }
 
-    /// What its cgroup was made for.
+    /// Returns the resources of its cgroup.
     #[must_use]
     pub fn cgroup_allocation(&self) -> Allocation {
         self.resize.cgroup.clone().unwrap_or_else(|| self.allocation())
     }
 
-    /// The Pod with these resources.
+    /// Returns the Pod with these resources.
     #[must_use]
     pub fn with_allocation(&self, allocation: &Allocation) -> ApiPod {
-        with(&self.object, allocation)
+        with_resources(&self.object, allocation)
     }
 
-    /// The Pod with the resources that it asks for.
+    /// Returns the Pod with its desired resources.
     #[must_use]
     pub fn desired(&self) -> ApiPod {
-        self.resize.asked.as_ref().map_or_else(|| ApiPod::clone(&self.object), |asked| with(&self.object, asked))
+        self.resize
+            .desired
+            .as_ref()
+            .map_or_else(|| ApiPod::clone(&self.object), |desired| with_resources(&self.object, desired))
     }
 
-    /// Whether it waits for room on its node.
+    /// Returns whether the Pod has a deferred resize.
     #[must_use]
     pub fn waits_for_room(&self) -> bool {
         self.resize.pending.as_ref().is_some_and(|p| p.reason == PendingReason::Deferred)
     }
 
-    /// The Pod with the most that each of its containers may take of the node: what is allocated to it, what it has, and
-    /// what it asks for, if that was granted.
+    /// Returns the Pod with the maximum of allocated and actual resources of each container, and of the desired ones if
+    /// they were `granted`.
     #[must_use]
     pub fn in_use(&self, granted: bool) -> Arc<ApiPod> {
-        let asked = self.resize.asked.as_ref().filter(|_| granted);
-        if self.resize.progress.is_none() && asked.is_none() {
+        let desired = self.resize.desired.as_ref().filter(|_| granted);
+        if self.resize.progress.is_none() && desired.is_none() {
             return Arc::clone(&self.object);
         }
         let most = self.allocation().into_iter().map(|(name, mut resources)| {
             let has = actual(self.container(&name)).and_then(|r| r.requests.as_ref());
-            let asks = asked.and_then(|a| a.get(&name)).and_then(|r| r.requests.as_ref());
+            let desired_requests = desired.and_then(|a| a.get(&name)).and_then(|r| r.requests.as_ref());
             let mut requests = resources::amounts(resources.requests.as_ref());
-            [has, asks].into_iter().for_each(|list| resources::raise(&mut requests, &resources::amounts(list)));
+            [has, desired_requests]
+                .into_iter()
+                .for_each(|list| resources::raise(&mut requests, &resources::amounts(list)));
             resources.requests =
                 Some(requests.into_iter().map(|(n, a)| (n.clone(), resources::shown(&n, a))).collect());
             (name, resources)
@@ -165,7 +170,7 @@ impl Pod {
         Arc::new(self.with_allocation(&most.collect()))
     }
 
-    /// What it takes of its node.
+    /// Returns the Pod's resource requests on the node; empty unless it is admitted and not terminal.
     #[must_use]
     pub fn footprint(&self) -> Amounts {
         if !self.is_admitted() || self.has_ended() || self.is_gone() {
@@ -174,18 +179,20 @@ impl Pod {
         self.in_use(false).spec.as_ref().map(|spec| resources::pod(spec, Side::Requests)).unwrap_or_default()
     }
 
-    /// Containers that run with other resources than are allocated to them and can be changed as they run, with their ids.
+    /// Returns names and ids of running containers whose resources differ from the allocated ones and can be updated
+    /// without a restart.
     #[must_use]
     pub fn to_update(&self) -> Vec<(String, String)> {
         let differing = containers(self.spec()).filter_map(|(_, spec)| {
             let container = self.container(&spec.name);
-            let had = actual(container).filter(|_| container.alive())?;
-            (!needs_restart(spec, had)).then(|| (spec.name.clone(), container.current.as_ref().map(|i| i.id.clone())))
+            let actual_resources = actual(container).filter(|_| container.is_running())?;
+            (!needs_restart(spec, actual_resources))
+                .then(|| (spec.name.clone(), container.current.as_ref().map(|i| i.id.clone())))
         });
         differing.filter_map(|(name, id)| Some((name, id?))).collect()
     }
 
-    /// The resources that a container has.
+    /// Returns the actual resources of a container.
     #[must_use]
     pub fn actual_resources(&self, name: &str) -> ResourceRequirements {
         let allocated = || self.container_spec(name).and_then(|(_, c)| c.resources.clone());
@@ -193,13 +200,13 @@ impl Pod {
     }
 }
 
-/// What a container was made with or changed to, where that is not what is allocated.
+/// Returns the actual resources of a container, if they differ from the allocated ones.
 fn actual(container: &Container) -> Option<&ResourceRequirements> {
-    container.current.as_ref().filter(|i| !matches!(i.state, State::Exited(_)))?.resources.as_ref()
+    container.current.as_ref().filter(|i| !matches!(i.state, InstanceState::Exited(_)))?.resources.as_ref()
 }
 
-/// Whether the container is to be restarted for what changes (`resizePolicy`).
-fn needs_restart(spec: &Spec, had: &ResourceRequirements) -> bool {
+/// Returns whether the change requires a container restart (`resizePolicy`).
+fn needs_restart(spec: &Spec, actual_resources: &ResourceRequirements) -> bool {
     let none = ResourceRequirements::default();
     let has = spec.resources.as_ref().unwrap_or(&none);
     let amount = |r: &ResourceRequirements, name: &str| {
@@ -208,50 +215,51 @@ fn needs_restart(spec: &Spec, had: &ResourceRequirements) -> bool {
     };
     spec.resize_policy.iter().flatten().any(|policy| {
         let name = policy.resource_name.as_str();
-        policy.restart_policy == "RestartContainer" && amount(had, name) != amount(has, name)
+        policy.restart_policy == "RestartContainer" && amount(actual_resources, name) != amount(has, name)
     })
 }
 
-/// The object that the node works with when the API shows this one: with the resources that are allocated, once some are.
+/// Returns the object for the node when the API object was updated: with the allocated resources once the Pod is
+/// admitted.
 pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>) -> Arc<ApiPod> {
     if !pod.is_admitted() {
         return object;
     }
-    let asked = object.spec.as_ref().map(allocation).unwrap_or_default();
+    let desired = object.spec.as_ref().map(allocation).unwrap_or_default();
     let known = pod.allocation();
-    let same = asked.iter().all(|(name, resources)| known.get(name).is_none_or(|k| k == resources));
+    let same = desired.iter().all(|(name, resources)| known.get(name).is_none_or(|k| k == resources));
     if same {
-        // What was asked for is asked for no more.
-        pod.durable += u64::from(pod.resize.asked.is_some());
-        (pod.resize.asked, pod.resize.pending) = (None, None);
+        // The resize was withdrawn.
+        pod.durable += u64::from(pod.resize.desired.is_some());
+        (pod.resize.desired, pod.resize.pending) = (None, None);
         return object;
     }
-    let object = Arc::new(with(&object, &known));
-    if pod.resize.asked.as_ref() != Some(&asked) {
-        pod.resize.asked = Some(asked);
+    let object = Arc::new(with_resources(&object, &known));
+    if pod.resize.desired.as_ref() != Some(&desired) {
+        pod.resize.desired = Some(desired);
         pod.durable += 1;
     }
     object
 }
 
-/// What the API shows is allocated, of a Pod of which nothing else is known.
+/// Restores the allocated resources from the status in the API.
 pub(crate) fn restore(pod: &mut Pod, allocated: &Allocation) {
-    let asked = pod.allocation();
+    let desired = pod.allocation();
     let known: Allocation = allocated
         .iter()
-        .filter(|(name, r)| asked.get(*name).is_some_and(|a| a != *r))
+        .filter(|(name, r)| desired.get(*name).is_some_and(|a| a != *r))
         .map(|(n, r)| (n.clone(), r.clone()))
         .collect();
     if !known.is_empty() {
-        pod.object = Arc::new(with(&pod.object, &known));
-        pod.resize.asked = Some(asked);
+        pod.object = Arc::new(with_resources(&pod.object, &known));
+        pod.resize.desired = Some(desired);
     }
 }
 
-/// What is to be done for a Pod that lives.
+/// Plans the resize of a running Pod.
 pub(crate) fn plan(pod: &Pod, now: Timestamp, plan: &mut Plan) {
     let generation = pod.object.metadata.generation.unwrap_or(0);
-    if pod.resize.asked.is_some() {
+    if pod.resize.desired.is_some() {
         match &pod.resize.pending {
             Some(p) if p.generation == generation && p.reason == PendingReason::Infeasible => {}
             Some(p) if p.generation == generation && p.retry_at > now => plan.wake_at(p.retry_at),
@@ -265,8 +273,8 @@ pub(crate) fn plan(pod: &Pod, now: Timestamp, plan: &mut Plan) {
     if pod.resize.cgroup.is_none() && pod.to_update().is_empty() {
         return;
     }
-    // What is restarted for it goes first, as upstream's `SyncPod` has it: no cgroup gets smaller than one that is in it.
-    if pod.containers.values().any(leaves) {
+    // Containers that restart stop first (upstream's `SyncPod`), so that the cgroup is not shrunk below their usage.
+    if pod.containers.values().any(is_stopping_for_resize) {
         return;
     }
     match &progress.error {
@@ -275,33 +283,35 @@ pub(crate) fn plan(pod: &Pod, now: Timestamp, plan: &mut Plan) {
     }
 }
 
-/// Whether it is on its way out, to be made anew with other resources.
-fn leaves(container: &Container) -> bool {
+/// Returns whether the container is being stopped for a restart with new resources.
+fn is_stopping_for_resize(container: &Container) -> bool {
     let instance = container.current.as_ref().filter(|i| i.kill.is_some_and(|k| k.cause == KillCause::Resize));
-    instance.is_some_and(|i| i.clearing || matches!(i.state, State::Running { .. }))
+    instance.is_some_and(|i| i.cleaning_up || matches!(i.state, InstanceState::Running { .. }))
 }
 
-/// Whether containers wait for the Pod's cgroup to be made larger; when that failed they try.
-pub(crate) fn holds_starts(pod: &Pod) -> bool {
+/// Returns whether container starts wait for the Pod's cgroup to be resized; they do not once that failed.
+pub(crate) fn blocks_container_starts(pod: &Pod) -> bool {
     pod.resize.cgroup.is_some() && pod.resize.progress.as_ref().is_some_and(|p| p.error.is_none())
 }
 
-/// The node was asked whether it takes the Pod with what it asks for.
-pub(crate) fn decided(pod: &mut Pod, generation: i64, verdict: ResizeVerdict, now: Timestamp) {
-    // What was asked for since is another question.
-    let Some(asked) = pod.resize.asked.clone().filter(|_| pod.object.metadata.generation.unwrap_or(0) == generation)
+/// Applies the node's decision on a resize.
+pub(crate) fn apply_decision(pod: &mut Pod, generation: i64, verdict: ResizeVerdict, now: Timestamp) {
+    // The decision on an older generation is stale.
+    let Some(desired) =
+        pod.resize.desired.clone().filter(|_| pod.object.metadata.generation.unwrap_or(0) == generation)
     else {
         return;
     };
     pod.durable += 1;
     let (reason, message) = match verdict {
-        ResizeVerdict::Fits => return allocate(pod, &asked, generation),
+        ResizeVerdict::Fits => return allocate(pod, &desired, generation),
         ResizeVerdict::Deferred { message } => (PendingReason::Deferred, message),
         ResizeVerdict::Infeasible { message } => (PendingReason::Infeasible, message),
     };
     let before = pod.resize.pending.take();
-    let told = before.as_ref().is_some_and(|p| (p.reason, p.generation, &p.message) == (reason, generation, &message));
-    if !told {
+    let recorded =
+        before.as_ref().is_some_and(|p| (p.reason, p.generation, &p.message) == (reason, generation, &message));
+    if !recorded {
         let text = events::message(&pod.desired(), generation, &format!("Pod resize {}", reason.as_str()), &message);
         record(pod, EventKind::Warning, &format!("Resize{}", reason.as_str()), text, None);
     }
@@ -310,9 +320,9 @@ pub(crate) fn decided(pod: &mut Pod, generation: i64, verdict: ResizeVerdict, no
     pod.resize.pending = Some(Pending { reason, message, generation, tries, retry_at });
 }
 
-fn allocate(pod: &mut Pod, asked: &Allocation, generation: i64) {
-    let had = pod.allocation();
-    for (name, resources) in &had {
+fn allocate(pod: &mut Pod, desired: &Allocation, generation: i64) {
+    let previous = pod.allocation();
+    for (name, resources) in &previous {
         if let Some(container) = pod.containers.get_mut(name) {
             if let Some(instance) = container.current.as_mut() {
                 instance.resources.get_or_insert_with(|| resources.clone());
@@ -322,23 +332,23 @@ fn allocate(pod: &mut Pod, asked: &Allocation, generation: i64) {
             }
         }
     }
-    pod.resize.cgroup.get_or_insert(had);
-    pod.object = Arc::new(with(&pod.object, asked));
-    (pod.resize.asked, pod.resize.pending) = (None, None);
+    pod.resize.cgroup.get_or_insert(previous);
+    pod.object = Arc::new(with_resources(&pod.object, desired));
+    (pod.resize.desired, pod.resize.pending) = (None, None);
     pod.resize.progress = Some(Progress { generation, error: None, tries: 0 });
     let text = events::message(&pod.object, generation, "Pod resize started", "");
     record(pod, EventKind::Normal, "ResizeStarted", text, None);
 }
 
-/// There may be room now where there was none.
-pub(crate) fn room_was_made(pod: &mut Pod, now: Timestamp) {
+/// Retries a deferred resize now, because resources were released.
+pub(crate) fn retry_pending(pod: &mut Pod, now: Timestamp) {
     if let Some(pending) = pod.resize.pending.as_mut() {
         pending.retry_at = pending.retry_at.min(now);
     }
 }
 
-/// The Pod's cgroup, and these containers, have these resources now.
-pub(crate) fn actuated(pod: &mut Pod, ids: &[String], applied: Allocation) {
+/// Records the actual resources of the Pod's cgroup and of these containers.
+pub(crate) fn record_actuated(pod: &mut Pod, ids: &[String], applied: Allocation) {
     for (name, container) in &mut pod.containers {
         let instance = container.current.as_mut().filter(|i| ids.contains(&i.id));
         if let Some((instance, resources)) = instance.zip(applied.get(name)) {
@@ -353,25 +363,24 @@ pub(crate) fn actuated(pod: &mut Pod, ids: &[String], applied: Allocation) {
     pod.durable += 1;
 }
 
-/// They could not be given to it.
-pub(crate) fn failed(pod: &mut Pod, message: String, policy: &NodePolicy, now: Timestamp) {
+/// Records a failed actuation and schedules its retry.
+pub(crate) fn record_failure(pod: &mut Pod, message: String, policy: &NodePolicy, now: Timestamp) {
     let Some(progress) = pod.resize.progress.as_mut() else { return };
     let before = progress.error.take();
-    let told = before.as_ref().is_some_and(|e| e.message == message);
+    let recorded = before.as_ref().is_some_and(|e| e.message == message);
     let delay = policy.retry_backoff.next(before.map_or(Duration::ZERO, |e| e.delay));
-    progress.error = Some(Trouble { message: message.clone(), at: now, delay });
+    progress.error = Some(FailedAttempt { message: message.clone(), at: now, delay });
     progress.tries += 1;
     let generation = progress.generation;
     pod.durable += 1;
-    if !told {
+    if !recorded {
         let text = events::message(&pod.object, generation, "Pod resize error", &message);
         record(pod, EventKind::Warning, "ResizeError", text, None);
     }
 }
 
-/// What follows from every fact: containers are restarted for what they cannot take as they run, and a resize that
-/// applies everywhere is complete.
-pub(crate) fn settle(pod: &mut Pod, now: Timestamp) {
+/// Restarts containers whose resize requires it, and completes a resize that is fully actuated.
+pub(crate) fn complete(pod: &mut Pod, now: Timestamp) {
     let Some(progress) = pod.resize.progress.as_ref() else { return };
     let generation = progress.generation;
     let allocated = pod.allocation();
@@ -387,13 +396,14 @@ pub(crate) fn settle(pod: &mut Pod, now: Timestamp) {
     if pod.resize.cgroup.as_ref() == Some(&allocated) {
         pod.resize.cgroup = None;
     }
-    // What ends takes its leave as it is.
+    // A terminating Pod is not resized.
     if pod.kill_deadline(now).is_some() {
         return;
     }
     let restarted = containers(pod.spec()).filter(|(_, spec)| {
         let container = pod.container(&spec.name);
-        container.alive() && actual(container).is_some_and(|had| needs_restart(spec, had))
+        container.is_running()
+            && actual(container).is_some_and(|actual_resources| needs_restart(spec, actual_resources))
     });
     let restarted: Vec<String> = restarted.map(|(_, spec)| spec.name.clone()).collect();
     for name in restarted {
@@ -412,18 +422,20 @@ pub(crate) fn settle(pod: &mut Pod, now: Timestamp) {
     }
 }
 
-/// Why a resize is not done yet, for people.
+/// Describes the state of a resize for `podium explain`.
 pub(crate) fn explain(pod: &Pod, now: Timestamp) -> Option<String> {
     if let Some(p) = &pod.resize.pending {
-        let again = match p.reason {
-            PendingReason::Deferred => format!(", tried again in {}", crate::status::human(elapsed(now, p.retry_at))),
+        let retry = match p.reason {
+            PendingReason::Deferred => {
+                format!(", next retry in {}", crate::status::format_duration(elapsed(now, p.retry_at)))
+            }
             PendingReason::Infeasible => String::new(),
         };
-        return Some(format!("its resize is {}: {}{again}", p.reason.as_str().to_lowercase(), p.message));
+        return Some(format!("the resize is {}: {}{retry}", p.reason.as_str().to_lowercase(), p.message));
     }
     let progress = pod.resize.progress.as_ref()?;
     Some(match &progress.error {
-        Some(error) => format!("its resize is allocated and cannot be applied: {}", error.message),
-        None => "its resize is allocated and being applied".to_owned(),
+        Some(error) => format!("the resize is allocated but cannot be actuated: {}", error.message),
+        None => "the resize is allocated and is being actuated".to_owned(),
     })
 }

@@ -1,6 +1,6 @@
-//! Whether a container that ended is started again (LIFECYCLE.md 3.4, `ContainerShouldRestart`, and 3.5).
+//! Container restart decisions (`ContainerShouldRestart`).
 
-use crate::{Pod, kill::KillCause};
+use crate::{Pod, container_kill::KillCause};
 use api::{
     feature_gates::{FeatureGates, Gate},
     pod::{ContainerKind, containers},
@@ -10,13 +10,12 @@ use serde::{Deserialize, Serialize};
 
 const RESTART_ALL: &str = "RestartAllContainers";
 
-/// The features of the node that have a say in it. They are kept with what is known of the Pod, for its phase depends on
-/// them as much as on its facts.
+/// Feature gates that affect restarts. They are stored with the Pod's state, because its phase depends on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RestartFeatures {
-    /// `ContainerRestartRules`: containers have a policy of their own, and rules (KEP-5307).
+    /// `ContainerRestartRules`: container-level restart policy and rules (KEP-5307).
     pub(crate) rules: bool,
-    /// `RestartAllContainersOnContainerExits`: a rule may restart all containers (KEP-5532).
+    /// `RestartAllContainersOnContainerExits`: the rule action `RestartAllContainers` (KEP-5532).
     pub(crate) all: bool,
 }
 
@@ -35,7 +34,7 @@ impl Default for RestartFeatures {
     }
 }
 
-/// What the first rule that matches asks for.
+/// Action of the first matching restart rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RuleAction {
     Restart,
@@ -43,8 +42,8 @@ pub(crate) enum RuleAction {
 }
 
 impl RestartFeatures {
-    /// What the rules of a container say of this exit code; rules count beside a policy of the container only. An action
-    /// whose feature is off leaves it to the policy.
+    /// Returns the action of the first rule that matches the exit code. Rules require a container-level policy. `None`
+    /// if no rule matches, or the feature gate of its action is off; the restart policy applies then.
     pub(crate) fn rule(self, spec: &Spec, code: i32) -> Option<RuleAction> {
         let rules = spec.restart_policy_rules.as_deref().filter(|_| self.rules && spec.restart_policy.is_some())?;
         match rules.iter().find(|rule| matches(rule, code))?.action.as_str() {
@@ -54,14 +53,14 @@ impl RestartFeatures {
         }
     }
 
-    /// The policy that holds for a container: its own, where it may have one, else that of its Pod.
+    /// Returns the effective restart policy of a container: its own, if allowed, else that of its Pod.
     fn policy<'a>(self, pod: &'a Pod, kind: ContainerKind, spec: &'a Spec) -> &'a str {
         let own = spec.restart_policy.as_deref().filter(|_| self.rules || kind == ContainerKind::Sidecar);
         own.or(pod.spec().restart_policy.as_deref()).unwrap_or("Always")
     }
 }
 
-/// Whether an exit of one of its containers may restart all of them.
+/// Returns whether a container of the Pod has a rule with the action `RestartAllContainers`.
 pub(crate) fn may_restart_all(spec: &PodSpec) -> bool {
     let rules = containers(spec).flat_map(|(_, c)| c.restart_policy_rules.iter().flatten());
     rules.into_iter().any(|rule| rule.action == RESTART_ALL)
@@ -78,19 +77,19 @@ fn matches(rule: &ContainerRestartRule, code: i32) -> bool {
 }
 
 impl Pod {
-    /// Whether a container that failed will be started again, whatever its exit code: its policy says so.
+    /// Returns whether the restart policy restarts a failed container, whatever its exit code.
     pub(crate) fn restarts_on_failure(&self, kind: ContainerKind, spec: &Spec) -> bool {
         self.features.policy(self, kind, spec) != "Never"
     }
 
-    /// Whether a container that has ended with this code will be started again: a plain init container that succeeded is
-    /// done, and an ephemeral one is never started again; then its own rules, its own policy, and the Pod's.
+    /// Returns whether a terminated container is restarted. An init container that succeeded and an ephemeral container
+    /// never are; else its rules, its own policy, and the Pod's policy decide.
     pub(crate) fn restarts(&self, kind: ContainerKind, spec: &Spec, code: i32) -> bool {
         if kind == ContainerKind::Ephemeral {
             return false;
         }
         match self.container(&spec.name).current.as_ref().and_then(|i| i.kill).map(|kill| kill.cause) {
-            // Another takes its place, whatever the policy (LIFECYCLE.md 3.4, point 4).
+            // Replaced whatever the policy is (`computePodActions`).
             Some(KillCause::Definition | KillCause::Resize | KillCause::RestartAll { .. }) => true,
             Some(KillCause::Probe(_) | KillCause::Sandbox) => {
                 self.restarts_on_failure(kind, spec) || self.features.rule(spec, code).is_some()
@@ -99,7 +98,7 @@ impl Pod {
         }
     }
 
-    /// The same, if it ended of its own accord.
+    /// Returns whether a container that exited by itself with this code is restarted.
     pub(crate) fn restarts_after(&self, kind: ContainerKind, spec: &Spec, code: i32) -> bool {
         if kind == ContainerKind::Init && code == 0 {
             return false;

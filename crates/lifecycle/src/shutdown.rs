@@ -1,34 +1,34 @@
-//! Graceful shutdown of the node: who goes when, and with how much grace (KEP-2000, KEP-2712; LIFECYCLE.md 3.13).
+//! Graceful node shutdown: order and grace periods of Pods (KEP-2000, KEP-2712).
 //!
-//! Pods go in groups, by ranges of priority, the lowest first. A group has its own grace period, in which all of it ends at
-//! the same time; the next group follows when the last one of it has ended, or its time is up.
+//! Pods are terminated in groups by priority range, the lowest first. Each group has its own grace period; the next
+//! group follows when all Pods of the group have ended, or its period is over.
 
 use crate::{Admission, Eviction, Pod, pod::Volumes};
 use api::pod::priority;
 use std::time::Duration;
 
-/// `status.reason` of a Pod that the shutdown ended.
+/// `status.reason` of a Pod that the shutdown terminated.
 pub(crate) const REASON: &str = "Terminated";
 const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
 /// The lowest priority of critical Pods.
 const SYSTEM_CRITICAL: i32 = 2_000_000_000;
 
-/// The grace period of Pods whose priority is this or higher, up to that of the next range.
+/// Grace period of Pods with this priority or higher, up to the next range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ShutdownGrace {
-    /// The lowest priority of the range; those below the lowest range belong to it, too.
+    /// Lowest priority of the range; the lowest range includes lower priorities, too.
     pub priority: i32,
     /// Seconds.
     pub seconds: u32,
 }
 
-/// How Pods go when the node shuts down.
+/// Grace periods of a node shutdown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShutdownPolicy {
     ranges: Vec<ShutdownGrace>,
 }
 
-/// A Pod that is to go.
+/// A Pod to terminate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShutdownPod {
     /// Its UID.
@@ -39,18 +39,18 @@ pub struct ShutdownPod {
     pub grace_seconds: u32,
 }
 
-/// Pods that go at the same time.
+/// Pods that are terminated at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShutdownGroup {
-    /// How long the next group waits for them at most.
+    /// How long to wait for the group before the next one.
     pub limit: Duration,
-    /// By UID, and with what grace.
+    /// Pods by UID, each with its eviction.
     pub pods: Vec<(String, Eviction)>,
 }
 
 impl ShutdownPolicy {
-    /// From `shutdownGracePeriod` and `shutdownGracePeriodCriticalPods`: critical Pods have the latter, and all others what
-    /// of the former is left. None when there is nothing to share out.
+    /// Creates the policy from `shutdownGracePeriod` and `shutdownGracePeriodCriticalPods`: critical Pods get the
+    /// latter, all others the rest of the former. Empty if both are zero.
     #[must_use]
     pub fn of_two(total: Duration, critical: Duration) -> Self {
         let Some(others) = total.checked_sub(critical).filter(|_| !total.is_zero()) else { return Self::default() };
@@ -61,26 +61,26 @@ impl ShutdownPolicy {
         ])
     }
 
-    /// From `shutdownGracePeriodByPodPriority`.
+    /// Creates the policy from `shutdownGracePeriodByPodPriority`.
     #[must_use]
     pub fn by_priority(mut ranges: Vec<ShutdownGrace>) -> Self {
         ranges.sort_unstable();
         Self { ranges }
     }
 
-    /// Whether Pods get any time at all; without a policy the node goes down at once.
+    /// Returns whether graceful node shutdown is disabled.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// How long the whole may take.
+    /// Returns the sum of all grace periods.
     #[must_use]
     pub fn total(&self) -> Duration {
         self.ranges.iter().map(|range| Duration::from_secs(range.seconds.into())).sum()
     }
 
-    /// Who goes when: the groups in their order, without those that nobody belongs to.
+    /// Returns the groups in their order, without empty ones.
     #[must_use]
     pub fn groups(&self, pods: &[ShutdownPod]) -> Vec<ShutdownGroup> {
         let mut groups: Vec<ShutdownGroup> = self
@@ -89,7 +89,7 @@ impl ShutdownPolicy {
             .map(|range| ShutdownGroup { limit: Duration::from_secs(range.seconds.into()), pods: Vec::new() })
             .collect();
         for pod in pods {
-            // The highest range that it reaches, or the lowest there is.
+            // The highest range that its priority reaches, else the lowest.
             let reached = self.ranges.partition_point(|range| range.priority <= pod.priority);
             let at = reached.saturating_sub(1);
             if let (Some(group), Some(range)) = (groups.get_mut(at), self.ranges.get(at)) {
@@ -111,48 +111,48 @@ fn eviction(grace_seconds: u32) -> Eviction {
     }
 }
 
-/// Reason and message of a Pod that comes while the node shuts down.
-pub(crate) const REFUSAL: (&str, &str) = ("NodeShutdown", "Pod was rejected as the node is shutting down.");
+/// Rejection reason and message of a Pod that arrives during the shutdown.
+pub(crate) const REJECTION: (&str, &str) = ("NodeShutdown", "Pod was rejected as the node is shutting down.");
 
 impl ShutdownPod {
-    /// What of a Pod decides when it goes.
+    /// Creates the shutdown data of a Pod.
     #[must_use]
     pub fn of(pod: &Pod) -> Self {
         Self {
             uid: pod.uid().to_owned(),
             priority: priority(pod.object()),
-            grace_seconds: u32::try_from(pod.own_grace_seconds()).unwrap_or(0),
+            grace_seconds: u32::try_from(pod.grace_period_seconds()).unwrap_or(0),
         }
     }
 }
 
 impl Pod {
-    /// Whether it has ended, for good.
+    /// Returns whether the Pod reached a terminal phase.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ended.is_some()
     }
 
-    /// Whether nothing of it runs or is mounted any more, and nothing will.
+    /// Returns whether the Pod is terminal and its volumes are unmounted.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.ended.is_some() && matches!(self.volumes, Volumes::Absent | Volumes::Removed)
     }
 
-    /// Whether the runtime keeps containers of it that nobody needs, for people to read.
+    /// Returns whether the runtime keeps dead containers of a terminated Pod, for their logs.
     #[must_use]
     pub fn keeps_dead_containers(&self) -> bool {
         self.has_left() && (!self.emptied || self.containers.values().any(|c| !c.dead.is_empty()))
     }
 
-    /// Whether it ended, or was refused, for no other reason than a shutdown of the node: a static Pod runs again when that
-    /// is over.
+    /// Returns whether the Pod was terminated or rejected only because of a node shutdown. A static Pod runs again
+    /// afterwards.
     #[must_use]
     pub fn is_shut_down(&self) -> bool {
         let reason = self.ended.as_ref().and_then(|ended| ended.reason.as_deref());
         match reason {
             Some(REASON) => self.evicted.as_ref().is_some_and(|(eviction, _)| eviction.reason == REASON),
-            Some(reason) if reason == REFUSAL.0 => matches!(self.admission, Some(Admission::Rejected { .. })),
+            Some(reason) if reason == REJECTION.0 => matches!(self.admission, Some(Admission::Rejected { .. })),
             _ => false,
         }
     }

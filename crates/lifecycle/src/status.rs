@@ -1,9 +1,9 @@
-//! What the API shows: derived from what is known, never kept twice.
+//! Computes `PodStatus` (`generateAPIPodStatus`).
 
 use crate::{
     Admission, ContainerExit, NodePolicy, Pod, StartStage,
     conditions::conditions,
-    container::{Container, Image, Instance, State, elapsed},
+    container::{Container, ImageState, Instance, InstanceState, elapsed},
     hooks::PostStart,
     phase::phase,
     plan::start_failure_reason,
@@ -20,23 +20,23 @@ use k8s_openapi::{
 };
 use std::time::Duration;
 
-/// How long `ErrImagePull` is shown before `ImagePullBackOff`: long enough to be seen, short enough to be news.
+/// Time for which `ErrImagePull` is shown before `ImagePullBackOff`.
 pub(crate) const ERR_IMAGE_PULL_SHOWN: Duration = Duration::from_secs(1);
 
-/// How long `RunContainerError` is shown before `CrashLoopBackOff`.
+/// Time for which `RunContainerError` is shown before `CrashLoopBackOff`.
 pub(crate) const RUN_CONTAINER_ERROR_SHOWN: Duration = Duration::from_secs(1);
 
-/// How many bytes of termination messages the status of a Pod has, shared evenly by its containers
+/// Maximum size of all termination messages of a Pod, shared evenly by its containers
 /// (`MaxPodTerminationMessageLogLength`).
-const MESSAGES_OF_A_POD: usize = 12 * 1024;
+const MAX_POD_TERMINATION_MESSAGE_BYTES: usize = 12 * 1024;
 
-/// What the API shows of a Pod at this moment.
+/// Computes the `PodStatus` to report.
 #[must_use]
 pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
     let phase = phase(pod, now);
     let rejected = matches!(pod.admission, Some(Admission::Rejected { .. }));
     let list = |kinds: &[ContainerKind]| -> Option<Vec<ContainerStatus>> {
-        // Upstream shows nothing of the containers of a Pod that it did not take: the Pod's own reason is what counts.
+        // Upstream shows no container statuses of a rejected Pod.
         if rejected {
             return None;
         }
@@ -45,7 +45,7 @@ pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
             .filter(|(kind, _)| kinds.contains(kind))
             .map(|(kind, c)| container_status(pod, kind, c, phase.is_terminal(), policy, now))
             .collect();
-        // Init containers stand in the order in which they run, all others by name (`convertToAPIContainerStatuses`).
+        // Init containers are sorted by start order, all others by name (`convertToAPIContainerStatuses`).
         if !kinds.contains(&ContainerKind::Init) {
             all.sort_by(|a, b| a.name.cmp(&b.name));
         }
@@ -56,8 +56,8 @@ pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
     let pod_ips: Vec<PodIP> = pod.ips.iter().map(|ip| PodIP { ip: ip.to_string() }).collect();
     let host_ips: Vec<HostIP> = policy.host_ips.iter().map(|ip| HostIP { ip: ip.to_string() }).collect();
     let mut conditions = conditions(pod, &phase, now);
-    let tells_of_sandbox = policy.gates.enabled(Gate::PodReadyToStartContainersCondition);
-    conditions.retain(|c| tells_of_sandbox || c.type_ != "PodReadyToStartContainers");
+    let reports_sandbox = policy.gates.enabled(Gate::PodReadyToStartContainersCondition);
+    conditions.retain(|c| reports_sandbox || c.type_ != "PodReadyToStartContainers");
     PodStatus {
         conditions: Some(conditions),
         host_ip: policy.host_ips.first().map(ToString::to_string),
@@ -80,8 +80,8 @@ pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
     }
 }
 
-/// Whether a container counts as ready: its probes say so, or it is an init container that did its work. One that was
-/// killed while it did, to do it again, has not, whatever it said at its end.
+/// Returns whether a container is ready: its probes succeed, or it is an init container that succeeded. An init
+/// container that was killed for a restart is not ready, whatever its exit code.
 pub(crate) fn is_ready(pod: &Pod, kind: ContainerKind, spec: &Spec, now: Timestamp) -> bool {
     let container = pod.container(&spec.name);
     let runs_again = |code| pod.restarts(kind, spec, code) && pod.stop(now).is_none() && !pod.finished();
@@ -102,54 +102,57 @@ fn container_status(
 ) -> ContainerStatus {
     let container = pod.container(&spec.name);
     let id = |id: &str| format!("{}://{id}", policy.runtime_name);
-    let room = MESSAGES_OF_A_POD / pod.all_containers().count().max(1);
+    let max_message_bytes = MAX_POD_TERMINATION_MESSAGE_BYTES / pod.all_containers().count().max(1);
     let terminated = |ended_id: &str, exit: &ContainerExit| ContainerState {
         terminated: Some(ContainerStateTerminated {
             container_id: Some(id(ended_id)),
             exit_code: exit.code,
             reason: Some(exit.reason.clone()),
-            message: (!exit.message.is_empty()).then(|| api::text::beginning(&exit.message, room).to_owned()),
-            // CRI's zero, which is what upstream shows of one that never started.
+            message: (!exit.message.is_empty())
+                .then(|| api::text::beginning(&exit.message, max_message_bytes).to_owned()),
+            // Upstream shows CRI's zero time for a container that never started.
             started_at: exit.started_at.or(exit.failed_to_start().then_some(Timestamp::UNIX_EPOCH)).map(Time),
             finished_at: Some(Time(exit.finished_at)),
             signal: None,
         }),
         ..ContainerState::default()
     };
-    // Of containers that can be resized upstream shows the resources from the moment they were made.
-    let made = container.current.is_some() && resize::is_resizable(kind);
+    // Upstream shows resources of resizable containers from their creation on.
+    let was_created = container.current.is_some() && resize::is_resizable(kind);
     let earlier = container.last.as_ref().map(|l| terminated(&l.id, &l.exit));
     let (state, last_state) = match &container.current {
-        Some(Instance { state: State::Running { since }, .. }) => (running(pod, spec, *since, now), earlier),
-        Some(Instance { id, state: State::Exited(exit), .. }) => {
-            match waiting_to_restart(pod, kind, spec, container, policy, now) {
+        Some(Instance { state: InstanceState::Running { since }, .. }) => {
+            (running_state(pod, spec, *since, now), earlier)
+        }
+        Some(Instance { id, state: InstanceState::Exited(exit), .. }) => {
+            match restart_waiting_state(pod, kind, spec, container, policy, now) {
                 Some(waiting) if !terminal => (waiting, Some(terminated(id, exit))),
                 _ => (terminated(id, exit), earlier),
             }
         }
-        Some(Instance { state: State::Created, .. }) | None if terminal && unlocatable(pod, kind, spec) => {
-            (unlocated(), earlier)
+        Some(Instance { state: InstanceState::Created, .. }) | None if terminal && is_missing(pod, kind, spec) => {
+            (missing_state(), earlier)
         }
-        _ => (trouble(pod, spec, container, now).unwrap_or_else(|| creating(pod)), earlier),
+        _ => (start_failure_state(pod, spec, container, now).unwrap_or_else(|| creating_state(pod)), earlier),
     };
-    let state = if state.terminated.is_none() { settled(pod, spec).unwrap_or(state) } else { state };
+    let state = if state.terminated.is_none() { immutable_terminated_state(pod, spec).unwrap_or(state) } else { state };
     ContainerStatus {
         name: spec.name.clone(),
-        // Until another one is made, of the one that there is, in the runtime's words.
+        // The image of the current container until it is replaced, as the runtime reports it.
         image: container.current.as_ref().and_then(image).or(spec.image.clone()).unwrap_or_default(),
         image_id: container.current.as_ref().map(|i| i.image_id.clone()).unwrap_or_default(),
         container_id: container.current.as_ref().map(|i| id(&i.id)),
         ready: is_ready(pod, kind, spec, now) && !(terminal && kind != ContainerKind::Init),
         started: match kind {
-            ContainerKind::Init => Some(container.alive()),
+            ContainerKind::Init => Some(container.is_running()),
             ContainerKind::Sidecar | ContainerKind::App => Some(probes::is_started(container, spec)),
             ContainerKind::Ephemeral => None,
         },
         restart_count: i32::try_from(container.restart_count()).unwrap_or(i32::MAX),
         state: Some(state),
         last_state,
-        resources: made.then(|| pod.actual_resources(&spec.name)),
-        allocated_resources: spec.resources.as_ref().and_then(|r| r.requests.clone()).filter(|_| made),
+        resources: was_created.then(|| pod.actual_resources(&spec.name)),
+        allocated_resources: spec.resources.as_ref().and_then(|r| r.requests.clone()).filter(|_| was_created),
         stop_signal: stop_signal(container, policy),
         volume_mounts: volume_mounts(spec),
         ..ContainerStatus::default()
@@ -160,7 +163,7 @@ fn image(instance: &Instance) -> Option<String> {
     instance.image_name.clone().or_else(|| instance.image.clone())
 }
 
-/// What the spec has mounted. No runtime here makes mounts read-only with all that is mounted below them (KEP-3857).
+/// Returns the status of the volume mounts. The runtime does not support recursive read-only mounts (KEP-3857).
 fn volume_mounts(spec: &Spec) -> Option<Vec<VolumeMountStatus>> {
     let status = |mount: &VolumeMount| {
         let read_only = mount.read_only.filter(|read_only| *read_only);
@@ -174,9 +177,9 @@ fn volume_mounts(spec: &Spec) -> Option<Vec<VolumeMountStatus>> {
     spec.volume_mounts.as_ref().map(|mounts| mounts.iter().map(status).collect())
 }
 
-/// The end of a container that the API server has and takes back for nothing (`ValidateContainerStateTransition`): it is
-/// shown until there is another one. An init container that is run again in a new sandbox has one.
-fn settled(pod: &Pod, spec: &Spec) -> Option<ContainerState> {
+/// Returns the terminated state that the API server protects (`ValidateContainerStateTransition`): it is shown until
+/// the next exit. It occurs for an init container that reruns in a new sandbox.
+fn immutable_terminated_state(pod: &Pod, spec: &Spec) -> Option<ContainerState> {
     let status = pod.written.as_deref().or(pod.object.status.as_ref())?;
     let lists = [&status.init_container_statuses, &status.container_statuses];
     let known = lists.into_iter().flatten().flatten().find(|c| c.name == spec.name)?.state.as_ref()?;
@@ -187,24 +190,24 @@ fn settled(pod: &Pod, spec: &Spec) -> Option<ContainerState> {
         .map(|_| known.clone())
 }
 
-/// The signal that stops it, where the feature is on (KEP-4960).
+/// Returns the effective stop signal, if its feature gate is on (KEP-4960).
 fn stop_signal(container: &Container, policy: &NodePolicy) -> Option<String> {
     let known = container.current.as_ref().and_then(|i| i.stop_signal.clone());
     known.filter(|_| policy.gates.enabled(Gate::ContainerStopSignals))
 }
 
-fn waiting(reason: &str, message: Option<String>) -> ContainerState {
+fn waiting_state(reason: &str, message: Option<String>) -> ContainerState {
     ContainerState {
         waiting: Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message }),
         ..ContainerState::default()
     }
 }
 
-/// A process that runs: the container counts as waiting until its postStart hook is done.
-fn running(pod: &Pod, spec: &Spec, since: Timestamp, now: Timestamp) -> ContainerState {
-    match pod.still_starting(spec, now) {
-        Some(PostStart::Failed) => post_start_failed(),
-        Some(_) => creating(pod),
+/// Returns the state of a running process, which is waiting until its postStart hook is done.
+fn running_state(pod: &Pod, spec: &Spec, since: Timestamp, now: Timestamp) -> ContainerState {
+    match pod.pending_post_start(spec, now) {
+        Some(PostStart::Failed) => post_start_error_state(),
+        Some(_) => creating_state(pod),
         None => ContainerState {
             running: Some(ContainerStateRunning { started_at: Some(Time(since)) }),
             ..ContainerState::default()
@@ -212,17 +215,17 @@ fn running(pod: &Pod, spec: &Spec, since: Timestamp, now: Timestamp) -> Containe
     }
 }
 
-fn post_start_failed() -> ContainerState {
-    waiting("PostStartHookError", Some("PostStartHook failed".to_owned()))
+fn post_start_error_state() -> ContainerState {
+    waiting_state("PostStartHookError", Some("PostStartHook failed".to_owned()))
 }
 
-fn creating(pod: &Pod) -> ContainerState {
+fn creating_state(pod: &Pod) -> ContainerState {
     let init = pod.spec().init_containers.as_ref().is_some_and(|c| !c.is_empty());
-    waiting(if init { "PodInitializing" } else { "ContainerCreating" }, None)
+    waiting_state(if init { "PodInitializing" } else { "ContainerCreating" }, None)
 }
 
-/// A Pod that ended before its container was made, in upstream's words (LIFECYCLE.md 3.7, `TerminatePod`).
-fn unlocated() -> ContainerState {
+/// Returns the terminated state of a container that was never created (`TerminatePod`).
+fn missing_state() -> ContainerState {
     ContainerState {
         terminated: Some(ContainerStateTerminated {
             exit_code: 137,
@@ -234,10 +237,10 @@ fn unlocated() -> ContainerState {
     }
 }
 
-/// Whether a container of a Pod that has ended is missed: app containers once the Pod was initialized, and init
-/// containers up to the last that was started, or the first (LIFECYCLE.md 3.7, `TerminatePod`). Others just never ran.
-fn unlocatable(pod: &Pod, kind: ContainerKind, spec: &Spec) -> bool {
-    let started = |c: &Spec| pod.container(&c.name).ran();
+/// Returns whether a terminated Pod misses this container: app containers once the Pod was initialized, and init
+/// containers up to the last started one, or the first (`TerminatePod`). The others simply never ran.
+fn is_missing(pod: &Pod, kind: ContainerKind, spec: &Spec) -> bool {
+    let started = |c: &Spec| pod.container(&c.name).has_run();
     let init = pod.spec().init_containers.as_deref().unwrap_or_default();
     match kind {
         ContainerKind::App => {
@@ -252,8 +255,8 @@ fn unlocatable(pod: &Pod, kind: ContainerKind, spec: &Spec) -> bool {
     }
 }
 
-/// A container that ended and will be started again: it waits for its back-off, or for what hinders its start.
-fn waiting_to_restart(
+/// Returns the waiting state of a container that will be restarted: its backoff, or what blocks its start.
+fn restart_waiting_state(
     pod: &Pod,
     kind: ContainerKind,
     spec: &Spec,
@@ -266,78 +269,79 @@ fn waiting_to_restart(
         return None;
     }
     if pod.restarting.is_some() {
-        return Some(waiting(restart_all::REASON, Some(restart_all::MESSAGE.to_owned())));
+        return Some(waiting_state(restart_all::REASON, Some(restart_all::MESSAGE.to_owned())));
     }
-    if let Some(failed) = start_error(exit, now) {
+    if let Some(failed) = run_container_error_state(exit, now) {
         return Some(failed);
     }
     let at = container.restart_at(spec, &policy.container_backoff);
     if at.is_none_or(|at| at <= now) {
         let hook = container.current.as_ref().filter(|i| i.hooks.post_start == PostStart::Failed);
-        // What is started again though its end by itself would be for good is not over: the API server takes no end back.
+        // An exit that the restart policy would not restart is not final if the container is replaced; the API server
+        // protects final exits.
         let replaced = || container.replaced() || !pod.restarts_after(kind, spec, exit.code);
-        let hindered = trouble(pod, spec, container, now).or(hook.map(|_| post_start_failed()));
-        if let Some(state) = hindered.or_else(|| replaced().then(|| creating(pod))) {
+        let blocked = start_failure_state(pod, spec, container, now).or(hook.map(|_| post_start_error_state()));
+        if let Some(state) = blocked.or_else(|| replaced().then(|| creating_state(pod))) {
             return Some(state);
         }
     }
     match at.filter(|at| *at > exit.finished_at) {
-        // Until it has started it is what it was: upstream forgets the reason with the start (`reasonCache`).
-        Some(at) => Some(backing_off(pod, spec, exit, at)),
-        // Upstream shows no end of what it kills to start it again: to do both is one step.
-        None => container.kill_cause().map(|_| creating(pod)),
+        // The reason is kept until the start succeeds, as in upstream's `reasonCache`.
+        Some(at) => Some(crash_loop_state(pod, spec, exit, at)),
+        // Upstream kills and restarts in one step, so the exit is not shown.
+        None => container.kill_cause().map(|_| creating_state(pod)),
     }
 }
 
-fn backing_off(pod: &Pod, spec: &Spec, exit: &ContainerExit, at: Timestamp) -> ContainerState {
+fn crash_loop_state(pod: &Pod, spec: &Spec, exit: &ContainerExit, at: Timestamp) -> ContainerState {
     let delay = elapsed(exit.finished_at, at);
     let message = format!(
         "back-off {} restarting failed container={} pod={}_{}({}), next try at {}",
-        human(delay),
+        format_duration(delay),
         spec.name,
         pod.name(),
         pod.namespace(),
         pod.uid(),
         at.round(jiff::Unit::Second).unwrap_or(at)
     );
-    waiting("CrashLoopBackOff", Some(message))
+    waiting_state("CrashLoopBackOff", Some(message))
 }
 
-/// What the runtime could not start, as upstream shows it until its next look at the Pod.
-fn start_error(exit: &ContainerExit, now: Timestamp) -> Option<ContainerState> {
-    let fresh = exit.failed_to_start() && elapsed(exit.finished_at, now) < RUN_CONTAINER_ERROR_SHOWN;
-    fresh.then(|| waiting(start_failure_reason(StartStage::Start), Some(exit.message.clone())))
+/// Returns `RunContainerError` for a failed start, which upstream shows until its next sync.
+fn run_container_error_state(exit: &ContainerExit, now: Timestamp) -> Option<ContainerState> {
+    let is_recent = exit.failed_to_start() && elapsed(exit.finished_at, now) < RUN_CONTAINER_ERROR_SHOWN;
+    is_recent.then(|| waiting_state(start_failure_reason(StartStage::Start), Some(exit.message.clone())))
 }
 
-/// What hinders a start, if anything does.
-fn trouble(pod: &Pod, spec: &Spec, container: &Container, now: Timestamp) -> Option<ContainerState> {
+/// Returns the waiting state of a failed start or pull, if any.
+fn start_failure_state(pod: &Pod, spec: &Spec, container: &Container, now: Timestamp) -> Option<ContainerState> {
     if let Some(failure) = &container.start_failure {
-        return Some(waiting(start_failure_reason(failure.stage), Some(failure.message.clone())));
+        return Some(waiting_state(start_failure_reason(failure.stage), Some(failure.message.clone())));
     }
-    let Image::Failed { reason, message, volume, .. } = &container.image else {
+    let ImageState::Failed { reason, message, volume, .. } = &container.image else {
         return None;
     };
     let image = volume.as_deref().or(spec.image.as_deref()).unwrap_or("");
     let pull = pod.pulls.get(image).filter(|pull| pull.reason == *reason);
     if pull.is_some_and(|pull| elapsed(pull.at, now) >= ERR_IMAGE_PULL_SHOWN) {
         let text = format!("Back-off pulling image {image:?}: {reason}: {message}");
-        return Some(waiting("ImagePullBackOff", Some(text)));
+        return Some(waiting_state("ImagePullBackOff", Some(text)));
     }
-    Some(waiting(reason, Some(message.clone())))
+    Some(waiting_state(reason, Some(message.clone())))
 }
 
-/// As Go prints a duration, to the millisecond: `345ms`, `1.5s`, `1m20s`, `1h0m3.2s`.
-pub(crate) fn human(d: Duration) -> String {
+/// Formats a duration as Go does, in milliseconds: `345ms`, `1.5s`, `1m20s`, `1h0m3.2s`.
+pub(crate) fn format_duration(d: Duration) -> String {
     api::duration::written(Duration::from_millis(u64::try_from(d.as_millis()).unwrap_or(u64::MAX)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::human;
+    use super::format_duration;
     use std::time::Duration;
 
     #[test]
-    fn durations_are_printed_as_go_prints_them() {
+    fn duration_is_formatted_like_go() {
         for (millis, expected) in [
             (0, "0s"),
             (345, "345ms"),
@@ -348,7 +352,7 @@ mod tests {
             (300_001, "5m0.001s"),
             (3_603_200, "1h0m3.2s"),
         ] {
-            assert_eq!(human(Duration::from_millis(millis)), expected);
+            assert_eq!(format_duration(Duration::from_millis(millis)), expected);
         }
     }
 }

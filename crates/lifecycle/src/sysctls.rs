@@ -1,8 +1,8 @@
-//! Kernel parameters of Pods: which of them a node allows (upstream's `pkg/kubelet/sysctl`).
+//! Sysctls of Pods: which of them a node allows (`pkg/kubelet/sysctl`).
 
 use k8s_openapi::api::core::v1::PodSpec;
 
-/// Those that harm nobody outside of the Pod; allowed unless the Pod shares the namespace they belong to.
+/// Safe sysctls (`SafeSysctlAllowlist`), allowed unless the Pod shares the host's namespace.
 const SAFE: [&str; 12] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -18,7 +18,7 @@ const SAFE: [&str; 12] = [
     "net.ipv4.tcp_wmem",
 ];
 
-/// What begins with these belongs to a namespace; everything else is the node's.
+/// Prefixes of namespaced sysctls; all others belong to the host.
 const NAMESPACED: [(&str, Namespace); 5] = [
     ("kernel.sem", Namespace::Ipc),
     ("kernel.shm", Namespace::Ipc),
@@ -39,7 +39,7 @@ impl Namespace {
     }
 }
 
-/// Names with slashes mean the same as those with dots, where the first separator is a slash.
+/// Returns the sysctl's name with dots as separators; a name whose first separator is a slash uses slashes.
 #[must_use]
 pub fn normalized(name: &str) -> String {
     match name.find(['.', '/']) {
@@ -59,7 +59,7 @@ pub fn normalized(name: &str) -> String {
     }
 }
 
-/// What is wrong with a pattern of `allowedUnsafeSysctls`, if anything is.
+/// Validates a pattern of `allowedUnsafeSysctls`. Returns the problem, if any.
 #[must_use]
 pub fn pattern_error(pattern: &str) -> Option<String> {
     let name = normalized(pattern);
@@ -71,25 +71,25 @@ pub fn pattern_error(pattern: &str) -> Option<String> {
     Namespace::of(bare).is_none().then(|| format!("the sysctls {pattern:?} are not known to be namespaced"))
 }
 
-/// Why the node does not take a Pod with these kernel parameters, in upstream's words.
-pub(crate) fn forbidden(spec: &PodSpec, unsafe_ones: &[String]) -> Option<String> {
+/// Returns upstream's rejection message if the node does not allow a sysctl of the Pod.
+pub(crate) fn forbidden(spec: &PodSpec, allowed_unsafe: &[String]) -> Option<String> {
     let context = spec.security_context.as_ref();
-    let shared = |namespace| match namespace {
+    let uses_host = |namespace| match namespace {
         Namespace::Ipc => spec.host_ipc == Some(true),
         Namespace::Net => spec.host_network == Some(true),
     };
     for sysctl in context.and_then(|c| c.sysctls.as_ref()).into_iter().flatten() {
         let name = normalized(&sysctl.name);
         let allowed = SAFE.contains(&name.as_str())
-            || unsafe_ones.iter().map(|p| normalized(p)).any(|pattern| match pattern.strip_suffix('*') {
+            || allowed_unsafe.iter().map(|p| normalized(p)).any(|pattern| match pattern.strip_suffix('*') {
                 Some(prefix) => name.starts_with(prefix),
                 None => name == pattern,
             });
         let problem = match Namespace::of(&name).filter(|_| allowed) {
             None => format!("{name:?} not allowlisted"),
-            Some(namespace) if shared(namespace) => {
-                let word = if namespace == Namespace::Ipc { "IPC" } else { "Net" };
-                format!("{name:?} not allowed with host {word} enabled")
+            Some(namespace) if uses_host(namespace) => {
+                let kind = if namespace == Namespace::Ipc { "IPC" } else { "Net" };
+                format!("{name:?} not allowed with host {kind} enabled")
             }
             Some(_) => continue,
         };
@@ -104,11 +104,11 @@ mod tests {
     use serde_json::{Value, json};
 
     #[track_caller]
-    fn check(fields: Value, unsafe_ones: &[&str], expected: Option<&str>) {
+    fn check(fields: Value, allowed_unsafe: &[&str], expected: Option<&str>) {
         let mut spec = json!({"containers": []});
         fields.as_object().unwrap().iter().for_each(|(k, v)| spec[k] = v.clone());
-        let unsafe_ones: Vec<String> = unsafe_ones.iter().map(|s| (*s).to_owned()).collect();
-        let found = forbidden(&serde_json::from_value(spec).unwrap(), &unsafe_ones);
+        let allowed_unsafe: Vec<String> = allowed_unsafe.iter().map(|s| (*s).to_owned()).collect();
+        let found = forbidden(&serde_json::from_value(spec).unwrap(), &allowed_unsafe);
         assert_eq!(found.as_deref(), expected.map(|e| format!("forbidden sysctl: {e}")).as_deref());
     }
 
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn safe_ones_are_for_everybody_and_others_for_whom_the_node_allows_them() {
+    fn sysctl_is_allowed_if_safe_or_on_the_node_allowlist() {
         let spec = |name: &str| json!({"securityContext": named(name)});
         check(json!({}), &[], None);
         check(spec("net.ipv4.tcp_syncookies"), &[], None);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_nodes_namespace_is_not_for_pods() {
+    fn sysctl_of_host_namespace_is_forbidden() {
         let net = json!({"hostNetwork": true, "securityContext": named("net.ipv4.tcp_rmem")});
         check(net, &[], Some("\"net.ipv4.tcp_rmem\" not allowed with host Net enabled"));
         let ipc = json!({"hostIPC": true, "securityContext": named("kernel.shm_rmid_forced")});
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_names_what_belongs_to_a_namespace() {
+    fn sysctl_pattern_must_be_namespaced() {
         assert_eq!(pattern_error("net.*"), None);
         assert_eq!(pattern_error("kernel/shm*"), None);
         assert!(pattern_error("vm.*").unwrap().contains("not known to be namespaced"));

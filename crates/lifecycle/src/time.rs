@@ -1,15 +1,15 @@
-//! Moments and spans: what clients write goes into the arithmetic, so that it stops at the ends of time instead of
-//! panicking (the crate denies `arithmetic_side_effects`, which finds the operators).
+//! Saturating time arithmetic. Client-supplied numbers must not cause an overflow panic (the crate denies
+//! `arithmetic_side_effects`, which finds the operators).
 
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// That much later, or the last moment that there is.
+/// Adds a duration; saturates at the maximum timestamp.
 pub(crate) fn after(at: Timestamp, by: Duration) -> Timestamp {
     at.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
-/// That much earlier, or the first moment that there is.
+/// Subtracts a duration; saturates at the minimum timestamp.
 pub(crate) fn before(at: Timestamp, by: Duration) -> Timestamp {
     at.saturating_sub(by).unwrap_or(Timestamp::MIN)
 }
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_stay_within_time() {
+    fn time_arithmetic_saturates() {
         let now: Timestamp = "2026-11-23T10:00:00Z".parse().unwrap();
         let later: Timestamp = "2026-11-23T10:00:30Z".parse().unwrap();
         assert_eq!(after(now, Duration::from_secs(30)), later);

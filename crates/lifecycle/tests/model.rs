@@ -1,15 +1,15 @@
-//! Every interleaving, for small Pods: exits, probes and hooks that fail, deletion, facts that are lost or come twice,
-//! actions that are carried out twice, and restarts of the kubelet, in any order.
+//! Model checking of small Pods: explores every interleaving of exits, failing probes and hooks, deletions, lost and
+//! duplicate events, repeated actions and kubelet restarts.
 //!
-//! [`common::Teller`] is the world, and what it checks after each fact holds in every state that can be reached; besides,
-//! a world in which nothing is left to do is one in which the Pod is where it belongs.
+//! [`common::Interleaver`] executes the steps and checks the invariants after each event. In a state without pending
+//! work the Pod must be in a valid final state.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 #![allow(clippy::print_stdout, reason = "the number of states is what the test is worth")]
 
 #[cfg(test)]
 mod common;
 
-use common::{Extras, Fingerprint, Step, Teller};
+use common::{Extras, Fingerprint, Interleaver, Step};
 use lifecycle::{Action, BackoffPolicy};
 use stateright::{Checker, Model, Property};
 use std::{
@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often each thing may happen in one history.
+/// Limits of how often each step may occur in one history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Budget {
     exits: u8,
@@ -27,26 +27,26 @@ struct Budget {
     deletions: u8,
     forced: u8,
     lost_sandboxes: u8,
-    lost_facts: u8,
+    lost_events: u8,
     failed_hooks: u8,
     failed_probes: u8,
-    /// Times that nothing happens until the next moment that was waited for.
+    /// Number of times that time advances to the next wake-up.
     waits: u8,
 }
 
 #[derive(Clone)]
 struct State {
-    teller: Teller,
+    interleaver: Interleaver,
     budget: Budget,
-    /// What went wrong, if anything did.
-    broken: Option<String>,
-    /// All that makes this state another one.
+    /// The violated invariant, if any.
+    violation: Option<String>,
+    /// Hash of everything that distinguishes states.
     fingerprint: u64,
 }
 
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {} {:?}", self.broken, self.teller.sim.phase(), self.teller.sim.done())
+        write!(f, "{:?} {} {:?}", self.violation, self.interleaver.sim.phase(), self.interleaver.sim.done())
     }
 }
 
@@ -63,15 +63,15 @@ impl PartialEq for State {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Move {
-    World(Step),
-    /// A fact is lost on its way.
-    LoseFact(usize),
-    /// Time passes until the next moment that is waited for.
+enum Transition {
+    Step(Step),
+    /// An event is lost.
+    LoseEvent(usize),
+    /// Time advances to the next wake-up.
     Wait,
 }
 
-struct SmallPod {
+struct PodModel {
     policy: &'static str,
     init: usize,
     sidecars: usize,
@@ -81,33 +81,35 @@ struct SmallPod {
 }
 
 impl State {
-    fn new(mut teller: Teller, budget: Budget) -> Self {
-        // What is short is done at once, unless it matters what happens before.
-        while let Some(n) = teller.open().iter().position(is_short) {
-            teller.take(&Step::Act(n));
+    fn new(mut interleaver: Interleaver, budget: Budget) -> Self {
+        // Short actions are completed at once.
+        while let Some(n) = interleaver.startable_actions().iter().position(is_short) {
+            interleaver.apply(&Step::Act(n));
         }
-        teller.repeat_all();
-        teller.forget_history();
-        let fingerprint = fingerprint(&teller, budget);
-        Self { teller, budget, broken: None, fingerprint }
+        interleaver.repeat_all();
+        interleaver.clear_history();
+        let fingerprint = fingerprint(&interleaver, budget);
+        Self { interleaver, budget, violation: None, fingerprint }
     }
 
-    /// Nothing is left to do: is the Pod where it belongs?
-    fn is_at_rest_where_it_belongs(&self) -> bool {
-        let teller = &self.teller;
-        let quiet = teller.in_flight.is_empty() && teller.mail.is_empty() && teller.open().is_empty();
-        if self.broken.is_some() || !quiet || teller.sim.forgotten {
+    /// Returns whether the Pod is in a valid final state, if no work is pending.
+    fn is_in_valid_final_state(&self) -> bool {
+        let interleaver = &self.interleaver;
+        let quiet = interleaver.in_flight.is_empty()
+            && interleaver.undelivered.is_empty()
+            && interleaver.startable_actions().is_empty();
+        if self.violation.is_some() || !quiet || interleaver.sim.forgotten {
             return true;
         }
-        // What was lost on its way is found by the next list of the runtime.
-        let mut listed = teller.clone();
-        listed.take(&Step::Relist);
-        if !listed.open().is_empty() || !listed.sim.reported() {
+        // A relist finds what a lost event reported.
+        let mut listed = interleaver.clone();
+        listed.apply(&Step::Relist);
+        if !listed.startable_actions().is_empty() || !listed.sim.reported() {
             return true;
         }
-        let terminal = matches!(teller.sim.phase().as_str(), "Succeeded" | "Failed");
-        let ending = !teller.sim.in_api || teller.sim.api.metadata.deletion_timestamp.is_some();
-        !ending && (terminal || teller.sim.runtime.any_running())
+        let terminal = matches!(interleaver.sim.phase().as_str(), "Succeeded" | "Failed");
+        let ending = !interleaver.sim.in_api || interleaver.sim.api.metadata.deletion_timestamp.is_some();
+        !ending && (terminal || interleaver.sim.runtime.any_running())
     }
 }
 
@@ -124,14 +126,14 @@ fn is_short(action: &Action) -> bool {
     )
 }
 
-/// Numbers that only count what happened are left out.
-fn fingerprint(teller: &Teller, budget: Budget) -> u64 {
-    let sim = &teller.sim;
+/// Counters of past events are excluded.
+fn fingerprint(interleaver: &Interleaver, budget: Budget) -> u64 {
+    let sim = &interleaver.sim;
     let mut print = Fingerprint::without(&["object", "written", "sequence", "durable", "outbox"]);
     print.add(&sim.pod);
     print.add_hash(sim.api_phase());
     if budget.restarts > 0 {
-        // What a new kubelet would know.
+        // The state that a restarted kubelet would load.
         if *sim.saved() != sim.pod {
             print.add(sim.saved());
         }
@@ -139,8 +141,8 @@ fn fingerprint(teller: &Teller, budget: Budget) -> u64 {
         print.add(&shown);
     }
     print.add_debug(&(&sim.runtime.containers, &sim.runtime.sandboxes));
-    print.add(&teller.in_flight);
-    print.add(&teller.mail);
+    print.add(&interleaver.in_flight);
+    print.add(&interleaver.undelivered);
     print.add_hash((
         (sim.runtime.hook_failures, sim.runtime.probe_failures, sim.now),
         budget,
@@ -153,19 +155,19 @@ fn fingerprint(teller: &Teller, budget: Budget) -> u64 {
     print.finish()
 }
 
-impl SmallPod {
-    fn moves(&self, state: &State) -> Vec<Move> {
-        let (teller, left) = (&state.teller, state.budget);
+impl PodModel {
+    fn transitions(&self, state: &State) -> Vec<Transition> {
+        let (interleaver, left) = (&state.interleaver, state.budget);
         let mut steps = Vec::new();
-        for (n, action) in teller.open().iter().enumerate() {
-            // What takes its time may be overtaken; the rest is done at once.
-            let long =
+        for (n, action) in interleaver.startable_actions().iter().enumerate() {
+            // Long actions may be overtaken by other steps; all others complete at once.
+            let is_long =
                 matches!(action, Action::StartContainer { .. } | Action::StopContainer { .. } | Action::RunHook { .. });
-            steps.push(if long { Step::Begin(n) } else { Step::Act(n) });
+            steps.push(if is_long { Step::Begin(n) } else { Step::Act(n) });
         }
-        steps.extend((0..teller.in_flight.len()).map(Step::Finish));
-        steps.extend((0..teller.mail.len()).map(Step::Deliver));
-        let running = teller.sim.runtime.running();
+        steps.extend((0..interleaver.in_flight.len()).map(Step::Finish));
+        steps.extend((0..interleaver.undelivered.len()).map(Step::Deliver));
+        let running = interleaver.sim.runtime.running();
         if left.exits > 0 {
             steps.extend((0..running).flat_map(|n| [Step::Exit(n, 0), Step::Exit(n, 1)]));
         }
@@ -176,7 +178,7 @@ impl SmallPod {
             steps.push(Step::ForceDelete);
         }
         if left.restarts > 0 {
-            let carried_out: &[u8] = if teller.in_flight.is_empty() { &[0] } else { &[0, u8::MAX] };
+            let carried_out: &[u8] = if interleaver.in_flight.is_empty() { &[0] } else { &[0, u8::MAX] };
             steps.extend(carried_out.iter().flat_map(|done| [Step::Restart(*done, true), Step::Restart(*done, false)]));
         }
         if left.lost_sandboxes > 0 {
@@ -188,82 +190,82 @@ impl SmallPod {
         if left.failed_probes > 0 {
             steps.push(Step::Fault(5));
         }
-        if !teller.sim.reported() {
+        if !interleaver.sim.reported() {
             steps.push(Step::Report);
         }
         steps.push(Step::Relist);
-        let lost = (0..teller.mail.len()).filter(|_| left.lost_facts > 0).map(Move::LoseFact);
-        let waits = (left.waits > 0 && teller.wake().is_some()).then_some(Move::Wait);
-        steps.into_iter().map(Move::World).chain(lost).chain(waits).collect()
+        let lost = (0..interleaver.undelivered.len()).filter(|_| left.lost_events > 0).map(Transition::LoseEvent);
+        let waits = (left.waits > 0 && interleaver.wake().is_some()).then_some(Transition::Wait);
+        steps.into_iter().map(Transition::Step).chain(lost).chain(waits).collect()
     }
 }
 
-impl Model for SmallPod {
+impl Model for PodModel {
     type State = State;
-    type Action = Move;
+    type Action = Transition;
 
     fn init_states(&self) -> Vec<State> {
-        let mut teller = Teller::new(self.policy, [self.init, self.sidecars, self.apps], None, self.extras);
-        // Time stands still; what is tried again is tried at once.
+        let mut interleaver = Interleaver::new(self.policy, [self.init, self.sidecars, self.apps], None, self.extras);
+        // Time does not advance by itself; retries are immediate.
         let none = BackoffPolicy { initial: Duration::ZERO, max: Duration::ZERO, reset_after: Duration::ZERO };
-        teller.sim.policy.container_backoff = none;
-        teller.sim.policy.retry_backoff = none;
-        vec![State::new(teller, self.budget)]
+        interleaver.sim.policy.container_backoff = none;
+        interleaver.sim.policy.retry_backoff = none;
+        vec![State::new(interleaver, self.budget)]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Move>) {
-        if state.broken.is_none() && !state.teller.sim.forgotten {
-            actions.extend(self.moves(state));
+    fn actions(&self, state: &State, actions: &mut Vec<Transition>) {
+        if state.violation.is_none() && !state.interleaver.sim.forgotten {
+            actions.extend(self.transitions(state));
         }
     }
 
-    fn next_state(&self, last: &State, action: Move) -> Option<State> {
+    fn next_state(&self, last: &State, action: Transition) -> Option<State> {
         let mut budget = last.budget;
         match &action {
-            Move::World(Step::Exit(..)) => budget.exits -= 1,
-            Move::World(Step::Restart(..)) => budget.restarts -= 1,
-            Move::World(Step::Delete(_)) => budget.deletions -= 1,
-            Move::World(Step::ForceDelete) => budget.forced -= 1,
-            Move::World(Step::Fault(4)) => budget.failed_hooks -= 1,
-            Move::World(Step::Fault(_)) => budget.failed_probes -= 1,
-            Move::World(Step::LoseSandbox) => budget.lost_sandboxes -= 1,
-            Move::LoseFact(_) => budget.lost_facts -= 1,
-            Move::Wait => budget.waits -= 1,
-            Move::World(_) => {}
+            Transition::Step(Step::Exit(..)) => budget.exits -= 1,
+            Transition::Step(Step::Restart(..)) => budget.restarts -= 1,
+            Transition::Step(Step::Delete(_)) => budget.deletions -= 1,
+            Transition::Step(Step::ForceDelete) => budget.forced -= 1,
+            Transition::Step(Step::Fault(4)) => budget.failed_hooks -= 1,
+            Transition::Step(Step::Fault(_)) => budget.failed_probes -= 1,
+            Transition::Step(Step::LoseSandbox) => budget.lost_sandboxes -= 1,
+            Transition::LoseEvent(_) => budget.lost_events -= 1,
+            Transition::Wait => budget.waits -= 1,
+            Transition::Step(_) => {}
         }
-        let mut teller = last.teller.clone();
+        let mut interleaver = last.interleaver.clone();
         let step = catch_unwind(AssertUnwindSafe(move || {
             match action {
-                Move::World(step) => teller.take(&step),
-                Move::LoseFact(n) => drop(teller.mail.remove(n)),
-                Move::Wait => teller.wait(),
+                Transition::Step(step) => interleaver.apply(&step),
+                Transition::LoseEvent(n) => drop(interleaver.undelivered.remove(n)),
+                Transition::Wait => interleaver.advance_to_wake(),
             }
-            State::new(teller, budget)
+            State::new(interleaver, budget)
         }));
         let next = step.unwrap_or_else(|panic| {
-            let words = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a check failed".to_owned());
-            State { broken: Some(words), fingerprint: last.fingerprint.wrapping_add(1), ..last.clone() }
+            let message = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a check failed".to_owned());
+            State { violation: Some(message), fingerprint: last.fingerprint.wrapping_add(1), ..last.clone() }
         });
         (next != *last).then_some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("what must always hold holds", |_, state: &State| state.broken.is_none()),
-            Property::always("a Pod comes to rest only where it belongs", |_, state: &State| {
-                state.is_at_rest_where_it_belongs()
+            Property::always("invariants hold", |_, state: &State| state.violation.is_none()),
+            Property::always("a Pod without pending work is in a valid final state", |_, state: &State| {
+                state.is_in_valid_final_state()
             }),
             Property::sometimes("a Pod is forgotten once it is deleted", |model: &Self, state: &State| {
-                state.teller.sim.forgotten || model.budget.deletions == 0
+                state.interleaver.sim.forgotten || model.budget.deletions == 0
             }),
         ]
     }
 }
 
-/// A run that takes longer has too many states to be of use.
+/// Time limit of one exploration.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Explores all that can happen to such a Pod.
+/// Explores all histories of such a Pod.
 #[track_caller]
 fn check(init: usize, sidecars: usize, apps: usize, budget: Budget) {
     check_with(init, sidecars, apps, Extras::default(), budget);
@@ -273,7 +275,7 @@ fn check(init: usize, sidecars: usize, apps: usize, budget: Budget) {
 fn check_with(init: usize, sidecars: usize, apps: usize, extras: Extras, budget: Budget) {
     for policy in ["Always", "OnFailure", "Never"] {
         let begun = Instant::now();
-        let checker = SmallPod { policy, init, sidecars, apps, extras, budget }
+        let checker = PodModel { policy, init, sidecars, apps, extras, budget }
             .checker()
             .threads(2)
             .timeout(LIMIT)
@@ -284,7 +286,7 @@ fn check_with(init: usize, sidecars: usize, apps: usize, extras: Extras, budget:
             "{policy}, {init} init, {sidecars} sidecar and {apps} app containers: {states} states in {took:?}, all: {}",
             checker.is_done()
         );
-        assert!(checker.is_done(), "not all was explored");
+        assert!(checker.is_done(), "the exploration exceeded its time limit");
         checker.assert_properties();
     }
 }
@@ -295,34 +297,34 @@ const NOTHING: Budget = Budget {
     deletions: 0,
     forced: 0,
     lost_sandboxes: 0,
-    lost_facts: 0,
+    lost_events: 0,
     failed_hooks: 0,
     failed_probes: 0,
     waits: 0,
 };
 
 #[test]
-fn one_container_deletions_a_restart_of_the_kubelet_and_a_lost_fact() {
-    check(0, 0, 1, Budget { exits: 1, restarts: 1, deletions: 1, forced: 1, lost_facts: 1, ..NOTHING });
+fn explore_app_with_deletions_kubelet_restart_and_lost_event() {
+    check(0, 0, 1, Budget { exits: 1, restarts: 1, deletions: 1, forced: 1, lost_events: 1, ..NOTHING });
 }
 
 #[test]
-fn two_containers_and_a_restart_of_the_kubelet() {
+fn explore_two_apps_with_kubelet_restart() {
     check(0, 0, 2, Budget { exits: 1, restarts: 1, ..NOTHING });
 }
 
 #[test]
-fn an_init_container_and_a_sandbox_that_is_lost() {
+fn explore_init_container_with_lost_sandbox() {
     check(1, 0, 1, Budget { exits: 1, lost_sandboxes: 1, ..NOTHING });
 }
 
 #[test]
-fn an_init_container_two_containers_that_end_and_a_deletion() {
+fn explore_init_and_two_apps_with_exits_and_deletion() {
     check(1, 0, 2, Budget { exits: 2, deletions: 1, ..NOTHING });
 }
 
 #[test]
-fn two_sidecars_an_exit_and_a_deletion() {
+fn explore_two_sidecars_with_exit_and_deletion() {
     check(0, 2, 1, Budget { exits: 1, deletions: 1, ..NOTHING });
 }
 
@@ -333,30 +335,30 @@ const NO_EXTRAS: Extras = Extras {
     post_start: false,
     pre_stop: false,
     restart_all: false,
-    tells_early: false,
+    reports_reaped: false,
 };
 const HOOKS: Extras = Extras { post_start: true, pre_stop: true, ..NO_EXTRAS };
 
 #[test]
-fn a_container_with_hooks_that_fail_and_a_deletion() {
+fn explore_failing_hooks_with_deletion() {
     check_with(0, 0, 1, HOOKS, Budget { deletions: 1, failed_hooks: 1, ..NOTHING });
 }
 
 #[test]
-fn a_container_with_hooks_a_forced_deletion_and_a_restart_of_the_kubelet() {
+fn explore_hooks_with_forced_deletion_and_kubelet_restart() {
     check_with(0, 0, 1, HOOKS, Budget { restarts: 1, deletions: 1, forced: 1, ..NOTHING });
 }
 
 #[test]
-fn a_sidecar_and_its_container_with_all_probes_and_a_pre_stop_hook() {
+fn explore_sidecar_and_app_with_probes_and_pre_stop() {
     let extras = Extras { startup: true, liveness: true, readiness: true, pre_stop: true, ..NO_EXTRAS };
     check_with(0, 1, 1, extras, Budget { exits: 1, deletions: 1, ..NOTHING });
 }
 
 #[test]
-fn a_container_whose_end_is_told_before_the_runtime_is_done_with_it() {
-    let extras = Extras { tells_early: true, ..NO_EXTRAS };
-    let budget = Budget { exits: 1, deletions: 1, lost_facts: 1, ..NOTHING };
+fn explore_container_reaped_before_its_exit() {
+    let extras = Extras { reports_reaped: true, ..NO_EXTRAS };
+    let budget = Budget { exits: 1, deletions: 1, lost_events: 1, ..NOTHING };
     check_with(0, 0, 1, extras, Budget { restarts: 1, ..budget });
     check_with(1, 0, 1, extras, Budget { deletions: 0, ..budget });
 }
@@ -364,24 +366,24 @@ fn a_container_whose_end_is_told_before_the_runtime_is_done_with_it() {
 const PROBES: Extras = Extras { startup: true, liveness: true, readiness: true, ..NO_EXTRAS };
 
 #[test]
-fn all_containers_are_restarted_and_the_kubelet_too() {
+fn explore_restart_all_with_kubelet_restart() {
     let extras = Extras { restart_all: true, ..NO_EXTRAS };
     check_with(1, 0, 1, extras, Budget { exits: 2, ..NOTHING });
     check_with(0, 0, 1, extras, Budget { exits: 1, restarts: 1, deletions: 1, ..NOTHING });
 }
 
 #[test]
-fn a_container_with_probes_that_fail_and_time_that_passes() {
+fn explore_failing_probes_over_time() {
     check_with(0, 0, 1, PROBES, Budget { failed_probes: 2, waits: 3, ..NOTHING });
 }
 
 #[test]
-fn a_container_with_probes_that_fail_a_deletion_and_a_restart_of_the_kubelet() {
+fn explore_failing_probes_with_deletion_and_kubelet_restart() {
     check_with(0, 0, 1, PROBES, Budget { failed_probes: 1, waits: 1, deletions: 1, restarts: 1, ..NOTHING });
 }
 
-/// The long ones: minutes in a release build, and not to be had in a debug build.
-macro_rules! long {
+/// Slow explorations: minutes in a release build, infeasible in a debug build.
+macro_rules! slow_tests {
     ($($name:ident: $check:expr;)*) => {$(
         #[test]
         #[ignore = "takes minutes: cargo test --release -p lifecycle --test model -- --ignored"]
@@ -391,11 +393,11 @@ macro_rules! long {
     )*};
 }
 
-long! {
-    an_init_container_a_lost_sandbox_a_deletion_and_a_restart_of_the_kubelet:
+slow_tests! {
+    explore_init_lost_sandbox_deletion_and_kubelet_restart:
         check(1, 0, 1, Budget { exits: 2, restarts: 1, deletions: 1, lost_sandboxes: 1, ..NOTHING });
-    two_containers_a_lost_fact_a_deletion_and_a_restart_of_the_kubelet:
-        check(0, 0, 2, Budget { exits: 2, restarts: 1, deletions: 1, lost_facts: 1, ..NOTHING });
-    hooks_that_fail_an_exit_a_deletion_and_a_restart_of_the_kubelet:
+    explore_two_apps_lost_event_deletion_and_kubelet_restart:
+        check(0, 0, 2, Budget { exits: 2, restarts: 1, deletions: 1, lost_events: 1, ..NOTHING });
+    explore_failing_hooks_exit_deletion_and_kubelet_restart:
         check_with(0, 0, 1, HOOKS, Budget { exits: 1, restarts: 1, deletions: 1, failed_hooks: 1, ..NOTHING });
 }

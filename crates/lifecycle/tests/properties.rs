@@ -1,14 +1,14 @@
-//! What holds for every Pod in every history, however late, doubled or out of order its facts come.
+//! Property tests: invariants that hold for any event sequence, with late, duplicate or reordered events.
 //!
-//! Most of it is checked by [`common::Sim`] after each fact: a terminal phase never changes and never comes while
-//! something runs; nothing starts after a deletion; no grace is longer than asked for; what may not restart does not; no
-//! exit code is lost; no probe kills before its time; a hook is run once and within the grace; the same facts give the same plan; no wake-up lies in the past; what is dumped
-//! can be gone through again. Here the histories are made up.
+//! [`common::Sim`] checks the invariants after each event (`common/checks.rs`): the phase stays terminal and is never
+//! terminal while a container runs; nothing starts after a deletion; grace periods are never exceeded; no exit code is
+//! lost; probes never kill early; a hook runs once and within the grace period; plans are deterministic and their
+//! wake-ups are in the future; a dump replays to the same result. This file generates the histories.
 
 #[cfg(test)]
 mod common;
 
-use common::{Extras, Run, Sim, Step, Teller, refused};
+use common::{Extras, Interleaver, Run, Sim, Step, refused};
 use lifecycle::{History, Hook, HookOutcome, ProbeKind, ProbeOutcome};
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
@@ -39,38 +39,38 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 #[derive(Debug, Clone)]
-struct Story {
+struct Scenario {
     policy: &'static str,
-    /// Init containers, sidecars, app containers.
+    /// Number of init containers, sidecars and app containers.
     counts: [usize; 3],
     deadline: Option<i64>,
     extras: Extras,
     steps: Vec<Step>,
 }
 
-fn story() -> impl Strategy<Value = Story> {
+fn scenario() -> impl Strategy<Value = Scenario> {
     let policy = prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")];
     let deadline = prop_oneof![3 => Just(None), 1 => (10..200_i64).prop_map(Some)];
     let counts = (0..2_usize, 0..3_usize, 1..3_usize).prop_map(|(init, sidecars, apps)| [init, sidecars, apps]);
     (policy, counts, deadline, extras(), vec(step(), 0..120))
-        .prop_map(|(policy, counts, deadline, extras, steps)| Story { policy, counts, deadline, extras, steps })
+        .prop_map(|(policy, counts, deadline, extras, steps)| Scenario { policy, counts, deadline, extras, steps })
 }
 
 fn extras() -> impl Strategy<Value = Extras> {
-    any::<[bool; 7]>().prop_map(|[startup, liveness, readiness, post_start, pre_stop, restart_all, tells_early]| {
-        Extras { startup, liveness, readiness, post_start, pre_stop, restart_all, tells_early }
+    any::<[bool; 7]>().prop_map(|[startup, liveness, readiness, post_start, pre_stop, restart_all, reports_reaped]| {
+        Extras { startup, liveness, readiness, post_start, pre_stop, restart_all, reports_reaped }
     })
 }
 
-/// A probe's numbers, all of them small.
-fn numbers() -> impl Strategy<Value = Value> {
+/// Probe settings with small values.
+fn probe_settings() -> impl Strategy<Value = Value> {
     (0..9, 1..6, 1..4, 1..8).prop_map(|(delay, period, failures, timeout)| {
         json!({"tcpSocket": {"port": 80}, "initialDelaySeconds": delay, "periodSeconds": period,
             "failureThreshold": failures, "timeoutSeconds": timeout})
     })
 }
 
-/// What a probe comes to, from which second on.
+/// Probe outcomes, each from a second on.
 fn outcomes() -> impl Strategy<Value = Vec<(u64, ProbeOutcome)>> {
     let outcome = prop_oneof![
         2 => Just(ProbeOutcome::Success),
@@ -91,27 +91,27 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_history_keeps_what_must_hold(story in story()) {
-        let mut teller = Teller::new(story.policy, story.counts, story.deadline, story.extras);
-        teller.sim.history = Some(History::new(&teller.sim.pod));
-        for step in &story.steps {
-            if teller.sim.forgotten {
+    fn invariants_hold_for_every_event_sequence(scenario in scenario()) {
+        let mut interleaver = Interleaver::new(scenario.policy, scenario.counts, scenario.deadline, scenario.extras);
+        interleaver.sim.history = Some(History::new(&interleaver.sim.pod));
+        for step in &scenario.steps {
+            if interleaver.sim.forgotten {
                 return Ok(());
             }
-            teller.take(step);
+            interleaver.apply(step);
         }
-        teller.sim.check_replay();
-        if !teller.sim.forgotten {
-            teller.end_well();
+        interleaver.sim.check_replay();
+        if !interleaver.sim.forgotten {
+            interleaver.run_to_completion();
         }
     }
 
-    /// No kill comes before its time, and no hook makes an end come later than two seconds after it was due: [`Sim`]
-    /// checks that; here the kubelet is never late.
+    /// [`Sim`] checks that probes never kill early and that hooks extend a termination by at most two seconds; here the
+    /// kubelet is never late.
     #[test]
-    fn probes_and_hooks_keep_their_times(
-        (startup, liveness) in (numbers(), numbers()),
-        (starts, lives) in (outcomes(), outcomes()),
+    fn probes_and_hooks_respect_their_deadlines(
+        (startup, liveness) in (probe_settings(), probe_settings()),
+        (startup_outcomes, liveness_outcomes) in (outcomes(), outcomes()),
         hooks in (0..9_u64, 0..30_u64),
         (alive, grace, stops) in (0..80_u64, 0..20_i64, 0..30_u64),
     ) {
@@ -119,8 +119,8 @@ proptest! {
         let mut sim = Sim::new(json!({"terminationGracePeriodSeconds": 5, "containers": [{"name": "c", "image": "i",
             "startupProbe": startup, "livenessProbe": liveness,
             "lifecycle": {"postStart": hook.clone(), "preStop": hook}}]}))
-        .probe("c", ProbeKind::Startup, &starts)
-        .probe("c", ProbeKind::Liveness, &lives)
+        .probe("c", ProbeKind::Startup, &startup_outcomes)
+        .probe("c", ProbeKind::Liveness, &liveness_outcomes)
         .hook("c", Hook::PostStart, hooks.0, HookOutcome::Done)
         .hook("c", Hook::PreStop, hooks.1, HookOutcome::Done)
         .on_stop("c", stops, 0);
@@ -131,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn delays_follow_the_back_off(runs in vec(prop_oneof![0..30_u64, 550..650_u64, 0..2000_u64], 1..15)) {
+    fn restart_delays_follow_the_backoff(runs in vec(prop_oneof![0..30_u64, 550..650_u64, 0..2000_u64], 1..15)) {
         let script: Vec<Run> = runs.iter().map(|seconds| Run::Ends(*seconds, 1)).chain([Run::Forever]).collect();
         let mut sim = Sim::of("OnFailure", &["c"]).script("c", &script);
         sim.pass(60_000);

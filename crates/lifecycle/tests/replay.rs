@@ -1,17 +1,17 @@
-//! What was dumped on a node (`podium explain POD --history`) is gone through again, and ends as it did there.
+//! Replays histories dumped on a node (`podium explain POD --history`) and compares plan and status.
 //!
-//! A dump of a Pod that went wrong becomes a test by being put into `tests/histories`, once the cause is mended and the
-//! last line says what should have come: with `UPDATE_EXPECT=1` it is written anew. What is added to what is known of a Pod
-//! needs a default for the dumps, as it does for the checkpoints of a kubelet that was there before.
+//! To turn the dump of a misbehaving Pod into a test, put it into `tests/histories` after the fix; `UPDATE_EXPECT=1`
+//! rewrites its last line with the new result. New fields of the Pod state need a serde default for these dumps, as for
+//! checkpoints of an older kubelet.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use k8s_openapi::api::core::v1::PodStatus;
 use lifecycle::{Line, Plan, ReplayError, replay};
 use std::{fs, path::PathBuf};
 
-/// Gives what followed.
+/// Returns the replayed plan and status.
 #[track_caller]
-fn check(name: &str, facts: usize) -> (Plan, PodStatus) {
+fn check(name: &str, events: usize) -> (Plan, PodStatus) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/histories").join(name);
     let dump = fs::read_to_string(&path).unwrap();
     let replayed = replay(&dump).unwrap();
@@ -24,20 +24,20 @@ fn check(name: &str, facts: usize) -> (Plan, PodStatus) {
     } else {
         assert_eq!(replayed.again, replayed.told, "{name}");
     }
-    assert_eq!(replayed.facts, facts, "{name}");
+    assert_eq!(replayed.facts, events, "{name}");
     replayed.again
 }
 
 #[test]
-fn one_that_fails_once_and_then_succeeds() {
-    let (plan, status) = check("one_that_fails_once.jsonl", 36);
+fn replay_of_pod_that_fails_once_matches() {
+    let (plan, status) = check("pod_that_fails_once.jsonl", 36);
     assert_eq!((plan.actions.len(), plan.wake), (0, None));
     assert_eq!(status.phase.as_deref(), Some("Succeeded"));
     assert_eq!(status.container_statuses.unwrap()[0].restart_count, 1);
 }
 
 #[test]
-fn what_is_no_history_is_refused_by_its_line() {
+fn replay_of_invalid_history_is_rejected() {
     assert!(matches!(replay(""), Err(ReplayError::Incomplete)));
     assert!(matches!(replay("{}"), Err(ReplayError::Line(1, _))));
     let fact = r#"{"fact":{"at":"2026-01-01T00:00:00Z","event":"Gone"}}"#;

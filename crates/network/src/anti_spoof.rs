@@ -1,29 +1,29 @@
-//! Keeps Pods from sending with addresses that are not theirs.
+//! Anti-spoofing rules for Pod interfaces.
 //!
-//! Every frame that comes in at the port of a Pod must have the MAC address and the IPv4 address of that Pod, in ARP too:
-//! else a Pod with `CAP_NET_RAW` (or `CAP_NET_ADMIN`) could take the traffic of another Pod or of the gateway, and pass for
-//! one that NetworkPolicies allow. IPv6 frames must not be announcements of routers; frames of other protocols and of
-//! VLANs, which NetworkPolicies would not see, are dropped.
+//! Frames from a Pod's bridge port must have the Pod's MAC and IPv4 address, in ARP, too. Otherwise a Pod with
+//! `CAP_NET_RAW` or `CAP_NET_ADMIN` could intercept traffic of other Pods or of the gateway, or bypass
+//! NetworkPolicies. IPv6 router advertisements and redirects, VLAN frames and other protocols are dropped, for
+//! NetworkPolicies do not see them.
 //!
-//! Which port belongs to which Pod is in libcni's cache. The port of a sandbox is added before its first container starts.
+//! libcni's cache maps ports to Pods. The port of a sandbox is added before its first container starts.
 
-use crate::leftovers::{Port, port, ports};
-use crate::program::run;
+use crate::cni_cache::{Port, port, ports};
+use crate::command::run;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// After so many additions the table is made anew, without the ports that are gone.
-const REBUILD: usize = 64;
+/// Number of additions after which the table is rebuilt without removed ports.
+const MAX_ADDITIONS: usize = 64;
 
-/// How the table of a bridge's ports is called.
+/// Returns the name of the bridge's anti-spoofing table.
 pub(crate) fn table_name(bridge: &str) -> String {
     format!("{bridge}-anti-spoof")
 }
 
-/// Replaces the table, with the ports that are in libcni's cache. Returns whether the kernel took it.
+/// Replaces the table with the ports of libcni's cache. Returns whether this succeeded.
 pub(crate) async fn install(bridge: &str, cache: &Path) -> bool {
     let known = ports(cache, bridge).unwrap_or_default();
     match run("nft", &["-f", "-"], &table(&table_name(bridge), known.values())).await {
@@ -35,7 +35,7 @@ pub(crate) async fn install(bridge: &str, cache: &Path) -> bool {
     }
 }
 
-/// The ports of a bridge that are checked. Clones are the same.
+/// Anti-spoofing table of a bridge. Clones share their state.
 #[derive(Debug, Clone)]
 pub(crate) struct AntiSpoof {
     bridge: String,
@@ -48,20 +48,20 @@ impl AntiSpoof {
         Self { bridge: bridge.to_owned(), cache: cache.into(), added: Arc::default() }
     }
 
-    /// Checks from now on what the Pod of a sandbox sends.
+    /// Adds the bridge port of a sandbox.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// When nft fails.
     pub(crate) async fn add(&self, sandbox: &str) -> Result<(), String> {
         let Some(port) = port(&self.cache, &self.bridge, sandbox) else {
-            tracing::warn!(sandbox, "libcni's cache lacks a sandbox: what its Pod sends is not checked");
+            tracing::warn!(sandbox, "sandbox not found in CNI cache, skipping anti-spoofing");
             return Ok(());
         };
         let mut added = self.added.lock().await;
         if added.get(sandbox) == Some(&port) {
             return Ok(());
         }
-        if added.len() >= REBUILD {
+        if added.len() >= MAX_ADDITIONS {
             added.clear();
             if install(&self.bridge, &self.cache).await {
                 added.insert(sandbox.to_owned(), port);
@@ -71,7 +71,7 @@ impl AntiSpoof {
         let script = elements(&table_name(&self.bridge), [&port].into_iter());
         let written = match run("nft", &["-f", "-"], &script).await {
             Ok(_) => Ok(()),
-            // Somebody may have removed the table.
+            // The table may have been removed.
             Err(_) if install(&self.bridge, &self.cache).await => Ok(()),
             Err(error) => Err(format!("failed to check the senders of frames: {error}")),
         };
@@ -82,9 +82,9 @@ impl AntiSpoof {
     }
 }
 
-/// The transaction that replaces the table.
+/// Returns the transaction that replaces the table.
 fn table<'a>(name: &str, ports: impl Iterator<Item = &'a Port>) -> String {
-    // The hook is before br_netfilter's: what is dropped here never reaches connection tracking.
+    // The hook precedes br_netfilter's: dropped frames never reach connection tracking.
     format!(
         "add table bridge {name}\ndelete table bridge {name}\nadd table bridge {name}\n\
          add set bridge {name} ports {{ type ifname ; }}\n\
@@ -101,7 +101,7 @@ fn table<'a>(name: &str, ports: impl Iterator<Item = &'a Port>) -> String {
     )
 }
 
-/// Adds ports. An element that is there already is no error.
+/// Returns the commands that add ports. Adding an existing element is no error.
 fn elements<'a>(name: &str, ports: impl Iterator<Item = &'a Port>) -> String {
     let mut script = String::new();
     for Port { veth, mac, ip } in ports {

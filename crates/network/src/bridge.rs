@@ -1,46 +1,45 @@
-//! What Services and NetworkPolicies need of the bridge.
+//! Kernel settings of the bridge for Services and NetworkPolicies.
 
-use crate::program::run;
+use crate::command::run;
 use std::path::Path;
 
-/// Lets connection tracking see what Pods of the bridge say to each other; returns whether it does. Upstream asks for the
-/// same (`net.bridge.bridge-nf-call-iptables`), but of all bridges of a machine.
-pub(crate) async fn track(bridge: &str) -> bool {
+/// Enables netfilter for bridged traffic, so that connection tracking sees it; returns whether this succeeded.
+/// Upstream requires the same of all bridges (`net.bridge.bridge-nf-call-iptables`).
+pub(crate) async fn enable_netfilter(bridge: &str) -> bool {
     if !Path::new("/proc/sys/net/bridge").exists() {
-        // Where it is neither a module nor built in, the file below is not there.
+        // Without the module the file below does not exist.
         let _ = run("modprobe", &["br_netfilter"], "").await;
     }
-    let tracked = write(&format!("/sys/class/net/{bridge}/bridge/nf_call_iptables"))
+    let tracked = enable_setting(&format!("/sys/class/net/{bridge}/bridge/nf_call_iptables"))
         && Path::new("/proc/sys/net/bridge").exists();
     if !tracked {
-        tracing::info!("without br_netfilter Pods see the gateway as the client of their Services");
+        tracing::info!("br_netfilter is not available, masquerading Service traffic between pods");
     }
     tracked
 }
 
-/// Lets this node's own 127.0.0.1 reach Pods, for node ports. The rules keep everybody else from it.
+/// Routes packets from this node's 127.0.0.1 to Pods, for NodePorts. Rules drop those of others.
 pub(crate) fn route_loopback(bridge: &str) {
-    if !write(&format!("/proc/sys/net/ipv4/conf/{bridge}/route_localnet")) {
-        tracing::info!("node ports do not answer at 127.0.0.1 here");
+    if !enable_setting(&format!("/proc/sys/net/ipv4/conf/{bridge}/route_localnet")) {
+        tracing::info!("failed to enable route_localnet, NodePorts are not available at 127.0.0.1");
     }
 }
 
-/// Keeps Pods of the bridge from speaking IPv6 with each other: they have no such addresses but those that every
-/// interface gives itself, of which no policy knows.
-pub(crate) async fn part_ip6(bridge: &str, table: &str) {
-    // Without it nothing of it is seen.
-    let seen = write(&format!("/sys/class/net/{bridge}/bridge/nf_call_ip6tables"));
+/// Drops IPv6 traffic between Pods of the bridge: they only have link-local addresses, which no policy covers.
+pub(crate) async fn drop_pod_ipv6(bridge: &str, table: &str) {
+    // Without this setting, rules do not see bridged IPv6 traffic.
+    let is_filtered = enable_setting(&format!("/sys/class/net/{bridge}/bridge/nf_call_ip6tables"));
     let script = format!(
         "add table ip6 {table}\ndelete table ip6 {table}\nadd table ip6 {table}\n\
          add chain ip6 {table} forward {{ type filter hook forward priority -100 ; }}\n\
          add rule ip6 {table} forward iifname {bridge} oifname {bridge} drop\n"
     );
-    if !seen || run("nft", &["-f", "-"], &script).await.is_err() {
-        tracing::info!("NetworkPolicies do not keep Pods from speaking IPv6 with each other here");
+    if !is_filtered || run("nft", &["-f", "-"], &script).await.is_err() {
+        tracing::info!("failed to drop IPv6 traffic between pods");
     }
 }
 
-/// Switches something on. Where the kernel shows it read-only, somebody else decides.
-fn write(file: &str) -> bool {
+/// Sets a kernel setting to 1; returns whether it is. In a container it may be read-only and set by the host.
+fn enable_setting(file: &str) -> bool {
     std::fs::write(file, "1").is_ok() || std::fs::read_to_string(file).is_ok_and(|value| value.trim() == "1")
 }

@@ -5,29 +5,29 @@ use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 
-/// 0.4.0 is what every CNI plugin since 2019 and every containerd understands.
+/// CNI version 0.4.0 is supported by every CNI plugin since 2019 and every containerd.
 const CNI_VERSION: &str = "0.4.0";
 
-/// What the list depends on beside the names.
+/// Parameters of the list beside the names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts {
     pub(crate) cidr: Ipv4Net,
     pub(crate) gateway: Ipv4Addr,
-    /// The MTU of the way out, where there is one.
+    /// MTU of the default route's interface, if there is one.
     pub(crate) mtu: Option<u32>,
-    /// Whether host ports can be mapped.
+    /// Whether `portmap` is available.
     pub(crate) portmap: bool,
 }
 
-/// Bridge and addresses, and host ports where they are possible.
+/// Returns the list with the plugins `bridge` and, if available, `portmap`.
 pub(crate) fn conflist(names: &Names, facts: Facts) -> Value {
     let mut bridge = json!({
         "type": "bridge",
         "bridge": names.bridge,
         "isGateway": true,
-        // See the crate's documentation: one rule for the whole CIDR does it.
+        // One masquerading rule covers the whole CIDR; see the crate's documentation.
         "ipMasq": false,
-        // A Pod reaches itself through a Service or a host port.
+        // A Pod reaches itself through a Service or a host port (hairpin).
         "hairpinMode": true,
         "promiscMode": false,
         "ipam": {
@@ -61,13 +61,13 @@ mod tests {
     fn check(mtu: Option<u32>, portmap: bool, expected: &Expect) {
         let names = Names::of(Path::new("/var/lib/podium"));
         let cidr: Ipv4Net = "10.244.1.0/24".parse().expect("a CIDR");
-        let facts = Facts { cidr, gateway: crate::choose::gateway(cidr), mtu, portmap };
+        let facts = Facts { cidr, gateway: crate::pod_cidr::gateway(cidr), mtu, portmap };
         let text = serde_json::to_string_pretty(&conflist(&names, facts)).expect("JSON");
         expected.assert_eq(&text);
     }
 
     #[test]
-    fn the_list_has_a_bridge_and_host_ports() {
+    fn conflist_has_bridge_and_portmap() {
         check(
             Some(1400),
             true,
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_way_out_and_without_portmap_it_is_the_bridge_alone() {
+    fn conflist_without_uplink_and_portmap_has_only_bridge() {
         check(
             None,
             false,

@@ -1,23 +1,23 @@
 //! Removes a data directory's network.
 
-use crate::leftovers::{cached, stale_rules};
+use crate::cni_cache::{read_network, stale_rules};
+use crate::command::{find, run};
 use crate::links::Netlink;
-use crate::program::{find, run};
 use crate::{Error, Names, firewall};
 use nix::mount::{MntFlags, umount2};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where others keep what belongs to our Pods; tests have places of their own.
-pub(crate) struct Places {
+/// Paths of CNI state outside the data directory; tests use their own.
+pub(crate) struct CniPaths {
     /// libcni's cache.
     pub(crate) cni_cache: PathBuf,
-    /// Directories of network namespaces: nothing outside them (and the data directory) is ever unmounted.
+    /// Directories of network namespaces: nothing outside them and the data directory is ever unmounted.
     pub(crate) namespaces: Vec<PathBuf>,
 }
 
-impl Default for Places {
+impl Default for CniPaths {
     fn default() -> Self {
         Self {
             cni_cache: "/var/lib/cni/results".into(),
@@ -26,7 +26,7 @@ impl Default for Places {
     }
 }
 
-pub(crate) async fn destroy(data_dir: &Path, places: &Places) -> Result<(), Error> {
+pub(crate) async fn destroy(data_dir: &Path, places: &CniPaths) -> Result<(), Error> {
     let names = Names::of(data_dir);
     remove_namespaces(&names, places)?;
     remove_links(&names).await?;
@@ -41,9 +41,9 @@ pub(crate) async fn destroy(data_dir: &Path, places: &Places) -> Result<(), Erro
     }
 }
 
-/// Network namespaces that outlived their Pods, as libcni's cache remembers them.
-fn remove_namespaces(names: &Names, places: &Places) -> Result<(), Error> {
-    let found = match cached(&places.cni_cache, &names.bridge) {
+/// Removes network namespaces that outlived their Pods, by libcni's cache.
+fn remove_namespaces(names: &Names, places: &CniPaths) -> Result<(), Error> {
+    let found = match read_network(&places.cni_cache, &names.bridge) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other.map_err(Error::file("read", &places.cni_cache))?,
     };
@@ -53,7 +53,7 @@ fn remove_namespaces(names: &Names, places: &Places) -> Result<(), Error> {
             && parents.into_iter().any(|dir| path.starts_with(dir))
     };
     for path in found.namespaces.iter().filter(|p| known(p)) {
-        // Not mounted, or gone with its Pod: both are what is wanted.
+        // Fails if it is not mounted, or is already removed.
         let _ = umount2(path, MntFlags::MNT_DETACH);
         remove_file(path)?;
     }
@@ -67,7 +67,7 @@ fn remove_file(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// The veths first: a namespace that a stray process holds keeps its end otherwise.
+/// Removes the links; veths first: the namespace of a stray process would keep its end otherwise.
 async fn remove_links(names: &Names) -> Result<(), Error> {
     let netlink = Netlink::open()?;
     let machine = netlink.machine().await?;
@@ -75,7 +75,7 @@ async fn remove_links(names: &Names) -> Result<(), Error> {
         return Ok(());
     };
     if bridge.alias.as_ref().is_some_and(|alias| *alias != names.alias) {
-        tracing::warn!(bridge = names.bridge, "is left alone: it is not this data directory's");
+        tracing::warn!(bridge = names.bridge, "skipping bridge of another data directory");
         return Ok(());
     }
     for port in machine.ports(bridge.index) {
@@ -86,7 +86,7 @@ async fn remove_links(names: &Names) -> Result<(), Error> {
 
 async fn remove_rules(names: &Names) -> Result<(), Error> {
     for table in ["nat", "filter"] {
-        // Where the table cannot be read, nothing was ever written to it.
+        // If the table cannot be read, this network never wrote to it.
         let Ok(listing) = run("iptables", &["-w", "10", "-t", table, "-S"], "").await else {
             continue;
         };

@@ -1,5 +1,5 @@
-//! The cluster's name server, as the Kubernetes DNS specification has it: Services, endpoints of headless ones, ports
-//! (SRV), and names of addresses. Other names are asked of the node's own resolvers.
+//! Cluster DNS server, after the Kubernetes DNS specification: Services, endpoints of headless Services, ports (SRV),
+//! and reverse lookups (PTR). Other names are forwarded to the node's resolvers.
 
 mod answer;
 mod bounds;

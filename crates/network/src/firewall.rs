@@ -1,24 +1,24 @@
-//! What the node's firewall must do for Pods: give them its own address on the way out, and let them pass.
+//! Masquerading of Pod traffic, and acceptance of forwarded Pod traffic.
 //!
-//! Both are rules for the whole Pod CIDR. For the address nftables is preferred: a table of its own is replaced and
-//! removed as a whole, and nobody else's flush touches it.
+//! Both are rules for the whole Pod CIDR. Masquerading prefers nftables: a table of its own is replaced and removed as
+//! a whole, and is not affected by `iptables -F`.
 
-use crate::program::{find, run};
+use crate::command::{find, run};
 use crate::{Error, Names, anti_spoof, policies, services};
 use ipnet::Ipv4Net;
 
-/// Pods reach the outside with the node's address. Without a program that can, Pods reach the node and each other only, and the log says so.
-/// Returns whether nftables works here.
+/// Masquerades traffic that leaves the Pod CIDR. Without nft and iptables, Pods reach only this node and each other;
+/// this is logged. Returns whether nftables works.
 pub(crate) async fn masquerade(names: &Names, cidr: Ipv4Net) -> Result<bool, Error> {
     if find("nft").is_some() {
         match run("nft", &["-f", "-"], &nft_table(&names.bridge, cidr)).await {
             Ok(_) => return Ok(true),
-            // A kernel without nf_tables: the older interface may be there.
-            Err(e) => tracing::debug!("nftables is not usable: {e}"),
+            // The kernel may lack nf_tables and have iptables.
+            Err(e) => tracing::debug!(error = %e, "failed to use nftables"),
         }
     }
     if find("iptables").is_none() {
-        tracing::warn!("neither nft nor iptables works here: Pods reach this node but nothing beyond it");
+        tracing::warn!("neither nft nor iptables is available, disabling masquerading of pod traffic");
         return Ok(false);
     }
     let cidr = cidr.to_string();
@@ -27,8 +27,8 @@ pub(crate) async fn masquerade(names: &Names, cidr: Ipv4Net) -> Result<bool, Err
     Ok(false)
 }
 
-/// Pods pass where the node forwards nothing by default. Docker sets that policy, and makes the bridges' own traffic
-/// subject to it, too: without these rules not even two Pods of this node reach each other.
+/// Accepts forwarded Pod traffic if the policy of FORWARD is DROP. Docker sets that policy and applies iptables to
+/// bridged traffic, which blocks even traffic between Pods of this node.
 pub(crate) async fn allow_forwarding(names: &Names, cidr: Ipv4Net) -> Result<(), Error> {
     if find("iptables").is_none() {
         return Ok(());
@@ -46,7 +46,7 @@ pub(crate) async fn allow_forwarding(names: &Names, cidr: Ipv4Net) -> Result<(),
     Ok(())
 }
 
-/// Adds a rule of ours if it is not there; `add` is how, and to which chain.
+/// Adds a rule with this network's comment, if it is missing; `add` is the verb and the chain.
 async fn ensure(names: &Names, table: &str, add: [&str; 2], rule: &[&str]) -> Result<(), Error> {
     let comment = comment(&names.bridge);
     let [verb, chain] = add;
@@ -61,20 +61,20 @@ async fn ensure(names: &Names, table: &str, add: [&str; 2], rule: &[&str]) -> Re
     run("iptables", &args(verb), "").await.map(drop)
 }
 
-/// Removes the nftables tables; rules of iptables go with [`crate::leftovers`], which reads their tables anyway.
+/// Removes the nftables tables; [`crate::cni_cache`] removes the iptables rules.
 pub(crate) async fn remove_tables(names: &Names) {
     if find("nft").is_some() {
         let (services, policies) = (services::table_name(&names.bridge), policies::table_name(&names.bridge));
         let ports = anti_spoof::table_name(&names.bridge);
         let ip = [&names.bridge, &services, &policies].map(|table| ("ip", table));
         for (family, table) in ip.into_iter().chain([("ip6", &policies), ("bridge", &ports)]) {
-            // There is nothing to remove where it was never made, or where the kernel has no nf_tables.
+            // Fails if the table does not exist, or the kernel lacks nf_tables.
             let _ = run("nft", &["delete", "table", family, table], "").await;
         }
     }
 }
 
-/// Replaces the table in one transaction. It is declared before it is deleted because deleting needs it to exist.
+/// Returns the transaction that replaces the table. "delete" fails for a missing table: it is added first.
 fn nft_table(name: &str, cidr: Ipv4Net) -> String {
     format!(
         "table ip {name}\ndelete table ip {name}\ntable ip {name} {{\n  chain postrouting {{\n    \
@@ -83,7 +83,7 @@ fn nft_table(name: &str, cidr: Ipv4Net) -> String {
     )
 }
 
-/// How a rule of iptables is found again.
+/// Returns the comment that identifies the network's iptables rules.
 pub(crate) fn comment(name: &str) -> String {
     format!("podium-network:{name}")
 }
@@ -94,7 +94,7 @@ mod tests {
     use expect_test::expect;
 
     #[test]
-    fn the_table_replaces_itself() {
+    fn masquerade_table_replaces_itself() {
         expect![[r#"
             table ip pd-0a
             delete table ip pd-0a

@@ -1,68 +1,68 @@
-//! The Pod network of one node, for the container runtime that Podium runs itself.
+//! Pod network of one node, for the container runtime that Podium runs itself.
 //!
 //! Pods are connected through CNI: a bridge per data directory, addresses from `host-local`, and host ports from
-//! `portmap`. This crate chooses the CIDR, makes the bridge, writes the configuration that the runtime reads, and
-//! takes all of it away again. On that network it leads the traffic of Services ([`services`]) and answers for their
-//! names ([`dns`]), and lets NetworkPolicies act ([`policies`]).
+//! `portmap`. This crate allocates the Pod CIDR, creates the bridge, writes the CNI configuration list, and removes
+//! all of it again. It also implements the Service proxy ([`services`], as kube-proxy), cluster DNS ([`dns`], as
+//! CoreDNS), and NetworkPolicies ([`policies`]).
 //!
-//! **Invariant:** several Podiums share a machine. Every name and every file here is derived from the data
-//! directory, the kernel's own tables say which CIDRs are taken, and a lock holds between looking and taking.
+//! **Invariant:** several instances of Podium share a machine. Every name and file of this crate is derived from the
+//! data directory; the kernel's routes and addresses show which CIDRs are in use; a lock file serializes allocation.
 //!
-//! The bridge exists from [`Network::prepare`] on, and not from the first Pod on: its route is what another Podium
-//! (or anybody else) sees as taken. Masquerading is one rule for the CIDR and not the bridge plugin's `ipMasq`,
-//! which adds a chain per Pod: measured, 12 ms more for each Pod added and 50 ms for each one removed.
+//! The bridge exists from [`Network::prepare`] on, not only from the first Pod on: its route marks the CIDR as used.
+//! Masquerading is one rule for the CIDR instead of the bridge plugin's `ipMasq`, which adds a chain per Pod
+//! (measured: 12 ms more for each added Pod, 50 ms for each removed one).
 #![forbid(unsafe_code)]
 
 mod anti_spoof;
 mod bridge;
-mod choose;
+mod cni_cache;
+mod command;
 mod conflist;
 mod destroy;
 mod dns;
 mod firewall;
-mod follow;
-mod kept;
-mod leftovers;
+mod informer;
 mod links;
 mod names;
+mod nft_table;
 mod node_event;
 mod peers;
+mod pod_cidr;
 mod pod_gate;
 mod policies;
 mod prepare;
-mod program;
 mod services;
 mod state;
-mod table;
+mod table_sync;
 
 use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
 use names::Names;
 use tokio_util::sync::CancellationToken;
 
-pub use choose::ChooseError;
 pub use ipnet::Ipv4Net;
 pub use names::DEFAULT_DATA_DIR;
 pub use peers::NodePeers;
+pub use pod_cidr::PodCidrError;
 pub use pod_gate::PodGate;
 
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-/// What a Pod network is made from.
+/// Configuration of a Pod network.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The data directory whose network this is.
+    /// Data directory that owns the network.
     pub data_dir: PathBuf,
-    /// The block of Pod addresses; without one, the first free /24 of 10.244.0.0/16 is taken and remembered.
+    /// Pod CIDR. By default, the first free /24 of 10.244.0.0/16 is allocated and saved.
     pub pod_cidr: Option<Ipv4Net>,
-    /// Where CNI plugins lie.
+    /// Directories that are searched for CNI plugins.
     pub plugin_dirs: Vec<PathBuf>,
 }
 
 impl Options {
-    /// The network of `data_dir` with a CIDR of its own choice, and plugins where distributions put them.
+    /// Returns the options for `data_dir` with an allocated CIDR and the plugin directories of distributions.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self {
             data_dir: data_dir.into(),
@@ -72,71 +72,72 @@ impl Options {
     }
 }
 
-/// A Pod network that is ready for Pods.
+/// Pod network that is ready for Pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network {
-    /// The directory that holds the one CNI configuration list (`plugins."io.containerd.grpc.v1.cri".cni.conf_dir`).
+    /// Directory of the CNI configuration list (`plugins."io.containerd.grpc.v1.cri".cni.conf_dir`).
     pub conf_dir: PathBuf,
-    /// The directory of the plugins (`cni.bin_dir`).
+    /// Directory of the CNI plugins (`cni.bin_dir`).
     pub bin_dir: PathBuf,
-    /// The bridge that Pods are plugged into; also the name of the CNI network.
+    /// Bridge of the Pods' veth interfaces; also the name of the CNI network.
     pub bridge: String,
-    /// The block of Pod addresses.
+    /// Pod CIDR.
     pub cidr: Ipv4Net,
-    /// The bridge's address in it, which is the Pods' default gateway.
+    /// Address of the bridge, the Pods' default gateway.
     pub gateway: Ipv4Addr,
-    /// Whether traffic of Services can be led here: it takes nftables.
+    /// Whether the Service proxy can run: it needs nftables.
     pub leads_services: bool,
-    /// Whether Pods of the bridge see their clients' own addresses when they are asked as a Service's endpoints.
+    /// Whether connection tracking sees bridged traffic (br_netfilter): then Pods see their clients' own addresses
+    /// behind a Service.
     pub sees_bridge: bool,
-    /// Whether Pods can send with their own addresses only.
+    /// Whether anti-spoofing rules are installed.
     pub checks_senders: bool,
 }
 
 impl Network {
-    /// Makes the data directory's network, or takes over the one that is there: Pods that are plugged in stay so.
+    /// Creates the data directory's network, or takes over an existing one without disconnecting its Pods.
     ///
     /// # Errors
-    /// When the CIDR is taken or cannot be changed under running Pods, when the bridge's name belongs to somebody
-    /// else, when the CNI plugins are missing, or when the kernel or the file system refuses.
+    /// When the CIDR is in use or cannot be changed under running Pods, when an interface of another owner has the
+    /// bridge's name, when CNI plugins are missing, or when the kernel or the file system fails.
     pub fn prepare(options: Options) -> BoxFuture<'static, Result<Self, Error>> {
         prepare::prepare(options).boxed()
     }
 
-    /// The machines through which this one reaches others, as its routes say.
+    /// Returns the gateways of the node's routes.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When netlink fails.
     pub async fn gateways() -> Result<Vec<Ipv4Addr>, Error> {
         links::Netlink::open()?.gateways().await
     }
 
-    /// Removes what is left of the data directory's network: the network namespaces of its Pods, host ports, the
-    /// bridge with every veth in it, masquerading, and the record of addresses. Does nothing where nothing is.
+    /// Removes the data directory's network: network namespaces of its Pods, host ports, the bridge with every veth,
+    /// masquerading, and IPAM data. Does nothing if there is no network.
     ///
     /// # Errors
-    /// When the kernel or the file system refuses. What was removed until then stays removed; it can be called again.
+    /// When the kernel or the file system fails. What was removed stays removed; the call can be repeated.
     pub async fn destroy(data_dir: &Path) -> Result<(), Error> {
-        destroy::destroy(data_dir, &destroy::Places::default()).await
+        destroy::destroy(data_dir, &destroy::CniPaths::default()).await
     }
 
-    /// The peers that are served at the gateway's address.
+    /// Returns the peers that are served at the gateway's address.
     #[must_use]
     pub fn peers(&self) -> NodePeers {
         NodePeers::new(self.cidr)
     }
 
-    /// Takes the cluster's name server a place at the gateway's address; [`Network::serve`] answers there.
+    /// Binds the cluster DNS server to the gateway's address; [`Network::serve`] serves it.
     ///
     /// # Errors
-    /// When no port can be had.
+    /// When no port can be bound.
     pub async fn name_server(&self) -> Result<NameServer, Error> {
         let listener = dns::Listener::bind(self.gateway).await.map_err(Error::NameServer)?;
         Ok(NameServer(listener))
     }
 
-    /// Leads the traffic of Services, answers for their names, and lets NetworkPolicies act, until it is told to stop;
-    /// the rules stay then. `gate` opens for Pods whose rules are there.
+    /// Runs the Service proxy, cluster DNS and NetworkPolicies until `stop` is cancelled; the rules stay. `gate` opens
+    /// for Pods whose rules are installed.
     pub fn serve(
         self,
         clients: &Clients,
@@ -144,19 +145,19 @@ impl Network {
         gate: PodGate,
         stop: CancellationToken,
     ) -> BoxFuture<'_, ()> {
-        // A box, so that it is compiled here and not once more in each crate that runs it.
+        // Boxed, so that the future is compiled in this crate and not again in each caller.
         self.serve_all(clients, options, gate, stop).boxed()
     }
 
     async fn serve_all(self, clients: &Clients, options: ServiceOptions, gate: PodGate, stop: CancellationToken) {
-        let followed = follow::Followed::start(&clients.services, &stop);
-        let guarded = policies::Place {
+        let informer = informer::ServiceInformer::start(&clients.services, &stop);
+        let policy_config = policies::PolicyConfig {
             node: options.node_name.clone(),
             bridge: self.bridge.clone(),
             pods: self.cidr,
             sees_bridge: self.sees_bridge,
         };
-        let place = services::Place {
+        let proxy_config = services::ProxyConfig {
             bridge: self.bridge.clone(),
             pods: self.cidr,
             services: options.service_cidr,
@@ -164,26 +165,26 @@ impl Network {
             sees_bridge: self.sees_bridge,
         };
         let forward = dns::Forward::new(options.resolv_conf, vec![options.dns_ip.into(), self.gateway.into()]);
-        let names = dns::serve(options.name_server.0, self.peers(), followed.clone(), options.cluster_domain, forward);
-        let policies = policies::lead(&clients.policies, guarded, gate.policies(), &stop);
-        let work = async { tokio::join!(services::lead(followed, &options.node_name, place), names, policies) };
+        let names = dns::serve(options.name_server.0, self.peers(), informer.clone(), options.cluster_domain, forward);
+        let policies = policies::sync_policies(&clients.policies, policy_config, gate.policies(), &stop);
+        let work = async { tokio::join!(services::run(informer, &options.node_name, proxy_config), names, policies) };
         Box::pin(stop.run_until_cancelled(work)).await;
     }
 }
 
-/// Where the cluster's name server hears.
+/// Listener of the cluster DNS server.
 #[derive(Debug)]
 pub struct NameServer(dns::Listener);
 
 impl NameServer {
-    /// The port, the same of UDP and TCP.
+    /// Returns the port, which is the same for UDP and TCP.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.0.port()
     }
 }
 
-/// As whom [`Network::serve`] asks the API.
+/// API clients of [`Network::serve`], by identity.
 #[derive(Clone)]
 pub struct Clients {
     /// Lists and watches Services and EndpointSlices (`system:node-proxier`).
@@ -192,31 +193,31 @@ pub struct Clients {
     pub policies: Client,
 }
 
-/// What [`Network::serve`] has to know of the cluster.
+/// Cluster configuration of [`Network::serve`].
 #[derive(Debug)]
 pub struct ServiceOptions {
-    /// The node, whose endpoints are local ones.
+    /// Name of the node, whose endpoints are local.
     pub node_name: String,
-    /// Where Services have their addresses.
+    /// Service CIDR.
     pub service_cidr: Ipv4Net,
-    /// Where Services of type LoadBalancer have theirs, if this node gives them some.
+    /// CIDR of load balancer addresses, if the node allocates some.
     pub load_balancer_cidr: Option<Ipv4Net>,
-    /// The address of the Service of the name server.
+    /// ClusterIP of the DNS Service.
     pub dns_ip: Ipv4Addr,
-    /// The domain of the cluster (`clusterDomain`).
+    /// Cluster domain (`clusterDomain`).
     pub cluster_domain: String,
-    /// The node's own resolvers, which are asked for other names.
+    /// The node's `resolv.conf`, whose servers resolve other names.
     pub resolv_conf: PathBuf,
-    /// Where names are asked for.
+    /// Listener of the DNS server.
     pub name_server: NameServer,
 }
 
-/// Why a network could not be made or removed.
+/// Error of setup or removal of a network.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No CIDR could be taken.
+    /// The Pod CIDR cannot be allocated.
     #[error(transparent)]
-    Choose(#[from] ChooseError),
+    Choose(#[from] PodCidrError),
     /// A directory or file could not be read or written.
     #[error("{doing} {path}: {source}")]
     File {

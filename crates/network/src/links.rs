@@ -1,6 +1,6 @@
-//! The kernel's links, addresses and routes, over netlink.
+//! Links, addresses and routes of the kernel, over netlink.
 
-use crate::choose::Occupied;
+use crate::pod_cidr::UsedCidr;
 use crate::{Error, Names};
 use futures::TryStreamExt;
 use ipnet::Ipv4Net;
@@ -10,7 +10,7 @@ use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute};
 use rtnetlink::{Handle, LinkBridge, LinkUnspec, RouteMessageBuilder};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// A netlink socket, opened in the network namespace of the calling thread.
+/// Netlink socket of the calling thread's network namespace.
 pub(crate) struct Netlink {
     handle: Handle,
     connection: tokio::task::JoinHandle<()>,
@@ -22,19 +22,19 @@ impl Drop for Netlink {
     }
 }
 
-/// A network interface, as far as it matters here.
+/// Network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) index: u32,
     pub(crate) name: String,
     pub(crate) alias: Option<String>,
     pub(crate) is_bridge: bool,
-    /// The index of the bridge that it is plugged into.
+    /// Index of the bridge that it is a port of.
     pub(crate) controller: Option<u32>,
     pub(crate) mtu: u32,
 }
 
-/// Everything that is known of this machine's interfaces at one moment.
+/// Snapshot of the machine's interfaces, addresses and routes.
 #[derive(Debug, Default)]
 pub(crate) struct Machine {
     pub(crate) links: Vec<Link>,
@@ -49,18 +49,18 @@ impl Machine {
         self.links.iter().find(|l| l.name == name)
     }
 
-    /// What is plugged into a bridge.
+    /// Returns the ports of a bridge.
     pub(crate) fn ports(&self, bridge: u32) -> impl Iterator<Item = &Link> {
         self.links.iter().filter(move |l| l.controller == Some(bridge))
     }
 
-    /// The first IPv4 network of an interface.
+    /// Returns the first IPv4 network of an interface.
     pub(crate) fn network_of(&self, index: u32) -> Option<Ipv4Net> {
         self.addresses.iter().find(|(i, _)| *i == index).map(|(_, n)| *n)
     }
 
-    /// Addresses in use by everybody but `except`.
-    pub(crate) fn occupied(&self, except: Option<u32>) -> Vec<Occupied> {
+    /// Returns the CIDRs in use, without those of `except`.
+    pub(crate) fn occupied(&self, except: Option<u32>) -> Vec<UsedCidr> {
         let device = |index: Option<u32>| {
             let link = self.links.iter().find(|l| Some(l.index) == index);
             link.map_or_else(|| "a route without an interface".into(), |l| l.name.clone())
@@ -69,11 +69,11 @@ impl Machine {
         addresses
             .chain(self.routes.iter().copied())
             .filter(|(index, net)| (index.is_none() || *index != except) && net.prefix_len() > 0)
-            .map(|(index, net)| Occupied { net, device: device(index) })
+            .map(|(index, net)| UsedCidr { net, device: device(index) })
             .collect()
     }
 
-    /// The MTU of the interface that the default route leaves by.
+    /// Returns the MTU of the default route's interface.
     pub(crate) fn uplink_mtu(&self) -> Option<u32> {
         let (index, _) = self.routes.iter().find(|(_, n)| n.prefix_len() == 0)?;
         self.links.iter().find(|l| Some(l.index) == *index).map(|l| l.mtu)
@@ -122,7 +122,7 @@ impl Netlink {
         })
     }
 
-    /// The machines through which this one reaches others.
+    /// Returns the gateways of the routes.
     pub(crate) async fn gateways(&self) -> Result<Vec<Ipv4Addr>, Error> {
         let every_route = RouteMessageBuilder::<Ipv4Addr>::new().build();
         let routes = self.handle.route().get(every_route).execute();
@@ -135,7 +135,7 @@ impl Netlink {
         gateways.try_collect().await.map_err(Error::netlink("list routes"))
     }
 
-    /// Makes the bridge if it is missing, marks it as ours, gives it its address and sets it up.
+    /// Creates the bridge if it is missing, sets its alias and address, and sets it up.
     pub(crate) async fn ensure_bridge(
         &self,
         names: &Names,
@@ -153,7 +153,7 @@ impl Netlink {
                 self.index_of(bridge).await?
             }
         };
-        // The alias cannot be given when a link is made.
+        // The alias cannot be set when a link is created.
         let message = LinkUnspec::new_with_index(index).alias(&names.alias).up().build();
         let changed = self.handle.link().change(message).execute().await;
         changed.map_err(Error::netlink(format!("set the bridge {bridge} up")))?;
@@ -172,7 +172,7 @@ impl Netlink {
         Ok(link.ok_or(rtnetlink::Error::RequestFailed).map_err(doing())?.header.index)
     }
 
-    /// Removes an interface; one that is gone already is no error.
+    /// Removes an interface; a missing one is no error.
     pub(crate) async fn delete(&self, link: &Link) -> Result<(), Error> {
         const ENODEV: i32 = -19;
         match self.handle.link().del(link.index).execute().await {

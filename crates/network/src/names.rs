@@ -1,21 +1,22 @@
-//! Names that belong to one data directory.
+//! Names of a data directory's bridge and files.
 
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// The data directory whose bridge has the plain name.
+/// Data directory whose bridge is named `podium`.
 pub const DEFAULT_DATA_DIR: &str = "/var/lib/podium";
 
-/// What the data directory's network is called, and where its files lie.
+/// Names and paths of a data directory's network.
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
-    /// The data directory, absolute and without symbolic links where it exists.
+    /// Data directory, absolute and without symbolic links if it exists.
     pub(crate) data_dir: PathBuf,
-    /// The bridge, the CNI network and the masquerade rules: at most 15 bytes, the kernel's limit for an interface.
+    /// Name of the bridge, the CNI network and the masquerading table: at most 15 bytes, the kernel's limit for
+    /// interfaces.
     pub(crate) bridge: String,
-    /// What the bridge says of its owner (`ip -d link`).
+    /// Alias of the bridge, which names its owner (`ip -d link`).
     pub(crate) alias: String,
-    /// The bridge's MAC address: a bridge without one of its own changes it whenever a Pod comes or goes.
+    /// MAC address of the bridge: a bridge without a fixed one changes it whenever a Pod is added or removed.
     pub(crate) mac: [u8; 6],
 }
 
@@ -40,7 +41,7 @@ impl Names {
         Self { data_dir, bridge, alias, mac }
     }
 
-    /// Everything that this crate writes.
+    /// Returns the directory of all files that this crate writes.
     pub(crate) fn dir(&self) -> PathBuf {
         self.data_dir.join("network")
     }
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_data_directory_has_a_bridge_of_its_own() {
+    fn each_data_directory_has_its_own_bridge() {
         let (a, b) = (Names::of(Path::new("/a")), Names::of(Path::new("/b")));
         assert_ne!(a.bridge, b.bridge);
         assert_ne!(a.mac, b.mac);
@@ -69,12 +70,12 @@ mod tests {
     }
 
     #[test]
-    fn the_default_data_directory_has_the_plain_name() {
+    fn default_data_directory_has_bridge_podium() {
         assert_eq!(Names::of(Path::new(DEFAULT_DATA_DIR)).bridge, "podium");
     }
 
     #[test]
-    fn a_long_path_still_gives_an_alias_that_the_kernel_takes() {
+    fn long_path_yields_valid_interface_alias() {
         let names = Names::of(Path::new(&format!("/{}", "x".repeat(300))));
         assert!(names.alias.len() < 256);
     }

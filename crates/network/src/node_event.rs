@@ -1,4 +1,4 @@
-//! Warning Events about the node.
+//! Warning Events of the node.
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -8,11 +8,11 @@ use kube::{Api, Client};
 use std::time::Duration;
 
 const COMPONENT: &str = "network-policy-controller";
-/// How often the API is tried, and how long after a failure.
+/// Number of attempts, and the pause between them.
 const TRIES: u32 = 5;
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Records a Warning Event about a node. Its failure changes nothing else.
+/// Records a Warning Event of a node. Failures are logged and ignored.
 pub(crate) async fn warn(client: &Client, node: &str, reason: &str, message: &str) {
     let events: Api<Event> = Api::namespaced(client.clone(), "default");
     let event = event(node, reason, message, Timestamp::now());

@@ -1,4 +1,4 @@
-//! Who is served at the gateway's address. Other machines can route packets to it through the node.
+//! Peers that are served at the gateway's address, to which other machines can route packets through the node.
 
 use ipnet::Ipv4Net;
 use parking_lot::Mutex;
@@ -9,10 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the node's own addresses are remembered: an unknown peer must not cost a look at all of them each time.
+/// Time that the node's own addresses are cached: not every unknown peer may cause a netlink dump.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// The peers that are served at the gateway's address: the node's Pods and the node itself.
+/// Peers that are served at the gateway's address: the node's Pods and the node itself.
 #[derive(Debug, Clone)]
 pub struct NodePeers {
     pods: Ipv4Net,
@@ -30,7 +30,7 @@ impl NodePeers {
         Self { pods, own: Arc::default() }
     }
 
-    /// Whether a peer of this address is served.
+    /// Returns whether the peer is served.
     #[must_use]
     pub fn contains(&self, peer: IpAddr) -> bool {
         let IpAddr::V4(peer) = peer.to_canonical() else { return peer.is_loopback() };

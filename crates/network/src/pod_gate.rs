@@ -1,15 +1,15 @@
-//! Holds the containers of a Pod back until the kernel has the rules that confine it.
+//! Gate that delays containers of a Pod until its anti-spoofing and NetworkPolicy rules are installed.
 
 use crate::Network;
 use crate::anti_spoof::AntiSpoof;
-use crate::destroy::Places;
+use crate::destroy::CniPaths;
 use crate::policies::PolicyGate;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A gate that the kubelet passes before it starts a container. Cheap to clone.
+/// Gate that the kubelet passes before it starts a container. Cheap to clone.
 #[derive(Clone)]
 pub struct PodGate {
     client: Client,
@@ -18,17 +18,17 @@ pub struct PodGate {
 }
 
 impl PodGate {
-    /// A gate that [`Network::serve`] opens. `client` lists NetworkPolicies.
+    /// Creates a gate that [`Network::serve`] opens. `client` lists NetworkPolicies.
     #[must_use]
     pub fn new(network: &Network, client: Client) -> Self {
-        let anti_spoof = AntiSpoof::new(&network.bridge, Places::default().cni_cache);
+        let anti_spoof = AntiSpoof::new(&network.bridge, CniPaths::default().cni_cache);
         Self { client, policies: PolicyGate::default(), anti_spoof: network.checks_senders.then_some(anti_spoof) }
     }
 
-    /// Waits until the rules for a Pod in this sandbox, at these addresses, are in the kernel.
+    /// Waits until the rules for a Pod in this sandbox, at these addresses, are installed.
     ///
     /// # Errors
-    /// When they are not in time: the Pod must not begin then.
+    /// After a timeout: the container must not start.
     pub async fn wait(&self, pod: Arc<Pod>, sandbox: &str, ips: &[IpAddr]) -> Result<(), String> {
         let is_of_the_node = pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
         let own = ips.iter().find_map(|ip| match ip {

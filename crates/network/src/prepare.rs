@@ -1,17 +1,17 @@
-//! Makes a data directory's network, or takes it over.
+//! Setup of a data directory's network.
 
-use crate::choose::{Wish, choose, gateway};
 use crate::conflist::{Facts, conflist};
-use crate::destroy::Places;
+use crate::destroy::CniPaths;
 use crate::links::{Link, Machine, Netlink};
+use crate::pod_cidr::{CidrRequest, allocate, gateway};
 use crate::state::{self, Lock};
-use crate::{Error, Names, Network, Options, anti_spoof, bridge, firewall, program};
+use crate::{Error, Names, Network, Options, anti_spoof, bridge, command, firewall};
 use ipnet::Ipv4Net;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Orders all Podiums of this machine while they look for a CIDR and take it.
+/// Lock file of the CIDR allocation, shared by all instances on the machine.
 pub(crate) const LOCK: &str = "/run/podium/network.lock";
 
 pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
@@ -25,22 +25,22 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
 
     let lock = Lock::take(Path::new(LOCK)).await?;
     let (cidr, mtu) = take_cidr(&names, options.pod_cidr).await?;
-    state::remember(&names, cidr)?;
+    state::save_cidr(&names, cidr)?;
     drop(lock);
 
     let has_nftables = firewall::masquerade(&names, cidr).await?;
     firewall::allow_forwarding(&names, cidr).await?;
     let gateway = gateway(cidr);
     // portmap is a plugin over iptables.
-    let portmap = bin_dir.join("portmap").is_file() && program::find("iptables").is_some();
+    let portmap = bin_dir.join("portmap").is_file() && command::find("iptables").is_some();
     let list = conflist(&names, Facts { cidr, gateway, mtu, portmap });
     let file = names.conf_dir().join("10-podium.conflist");
     state::replace(&file, format!("{list:#}\n").as_bytes())?;
-    let sees_bridge = has_nftables && bridge::track(&names.bridge).await;
+    let sees_bridge = has_nftables && bridge::enable_netfilter(&names.bridge).await;
     let leads_services = has_nftables;
-    let checks_senders = has_nftables && anti_spoof::install(&names.bridge, &Places::default().cni_cache).await;
+    let checks_senders = has_nftables && anti_spoof::install(&names.bridge, &CniPaths::default().cni_cache).await;
     if !has_nftables {
-        tracing::warn!("without nftables nobody leads the traffic of Services, and NetworkPolicies do not act");
+        tracing::warn!("nftables is not available, disabling Services and NetworkPolicies");
     }
     Ok(Network {
         conf_dir: names.conf_dir(),
@@ -54,7 +54,7 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     })
 }
 
-/// The first directory with all plugins that the network needs.
+/// Returns the first directory with all CNI plugins that the network needs.
 fn plugins(dirs: &[PathBuf]) -> Result<PathBuf, Error> {
     let complete = |dir: &&PathBuf| ["bridge", "host-local", "loopback"].iter().all(|p| dir.join(p).is_file());
     dirs.iter().find(complete).cloned().ok_or_else(|| {
@@ -63,7 +63,7 @@ fn plugins(dirs: &[PathBuf]) -> Result<PathBuf, Error> {
     })
 }
 
-/// Chooses the CIDR and takes it, by a bridge with an address in it. Returns the MTU of the way out, too.
+/// Allocates the CIDR and creates the bridge with its address. Returns the MTU of the default route's interface, too.
 async fn take_cidr(names: &Names, given: Option<Ipv4Net>) -> Result<(Ipv4Net, Option<u32>), Error> {
     let netlink = Netlink::open()?;
     let machine = netlink.machine().await?;
@@ -71,16 +71,16 @@ async fn take_cidr(names: &Names, given: Option<Ipv4Net>) -> Result<(Ipv4Net, Op
     let current = own.and_then(|l| machine.network_of(l.index)).map(|n| n.trunc());
 
     let cidr = match (given.map(|n| n.trunc()), current) {
-        // The bridge is there and it is the wished one: whatever came since then came later.
+        // The bridge exists with the requested CIDR: overlapping CIDRs appeared later.
         (None, Some(current)) => current,
         (Some(given), Some(current)) if given == current => current,
         (given, _) => {
-            let wish = match (given, state::remembered(names)?) {
-                (Some(given), _) => Wish::Given(given),
-                (None, Some(remembered)) => Wish::Remembered(remembered),
-                (None, None) => Wish::Any,
+            let wish = match (given, state::load_cidr(names)?) {
+                (Some(given), _) => CidrRequest::Explicit(given),
+                (None, Some(load_cidr)) => CidrRequest::Previous(load_cidr),
+                (None, None) => CidrRequest::Any,
             };
-            choose(wish, &machine.occupied(own.map(|l| l.index)))?
+            allocate(wish, &machine.occupied(own.map(|l| l.index)))?
         }
     };
     if let (Some(link), Some(current)) = (own, current)
@@ -100,7 +100,8 @@ async fn take_cidr(names: &Names, given: Option<Ipv4Net>) -> Result<(Ipv4Net, Op
     Ok((cidr, machine.uplink_mtu()))
 }
 
-/// The bridge of an earlier run. An unmarked one without ports is ours, too: Podium died between making and marking it.
+/// Returns the bridge of an earlier run. One without alias and ports is taken over, too: an earlier run crashed before
+/// it set the alias.
 fn own_bridge<'a>(machine: &'a Machine, names: &Names) -> Result<Option<&'a Link>, Error> {
     let Some(link) = machine.link(&names.bridge) else {
         return Ok(None);
@@ -114,7 +115,7 @@ fn own_bridge<'a>(machine: &'a Machine, names: &Names) -> Result<Option<&'a Link
     Err(Error::BridgeTaken { bridge: names.bridge.clone(), owner })
 }
 
-/// Addresses of another CIDR mean nothing any more.
+/// Removes IPAM data of another CIDR.
 pub(crate) fn forget_addresses(ipam_dir: &Path) -> Result<(), Error> {
     match fs::remove_dir_all(ipam_dir) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", ipam_dir)(e)),
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_bridge_that_is_marked_or_fresh_is_taken_over() {
+    fn only_own_or_unused_bridge_is_taken_over() {
         check(Some("podium /a"), true, true, true);
         check(Some("podium /b"), true, false, false);
         check(None, true, false, true);

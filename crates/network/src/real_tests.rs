@@ -49,7 +49,7 @@ pub(crate) fn pod_namespace(file: &Path) {
 }
 
 /// What the container runtime does to plug a Pod in: run the plugins, keep the result in libcni's cache.
-pub(crate) async fn add_pod(network: &Network, places: &Places, netns: &Path, id: &str, host_port: u16) -> Value {
+pub(crate) async fn add_pod(network: &Network, places: &CniPaths, netns: &Path, id: &str, host_port: u16) -> Value {
     let file = network.conf_dir.join("10-podium.conflist");
     let list: Value = serde_json::from_slice(&fs::read(file).expect("a list")).expect("JSON");
     let mut result = Value::Null;
@@ -108,11 +108,11 @@ async fn firewall_rules(bridge: &str) -> usize {
 }
 
 #[test]
-fn a_network_is_made_taken_over_and_removed() {
+fn network_is_created_taken_over_and_destroyed() {
     in_a_namespace(async || {
         let dir = tempfile::tempdir().expect("a directory");
         let data_dir = dir.path().join("data");
-        let places = Places { cni_cache: dir.path().join("cache"), namespaces: vec![dir.path().to_path_buf()] };
+        let places = CniPaths { cni_cache: dir.path().join("cache"), namespaces: vec![dir.path().to_path_buf()] };
         if find("iptables").is_some() {
             run("iptables", &["-P", "FORWARD", "DROP"], "").await.expect("Docker's policy");
         }
@@ -151,7 +151,7 @@ fn a_network_is_made_taken_over_and_removed() {
 }
 
 #[test]
-fn two_networks_side_by_side_do_not_collide() {
+fn two_networks_get_disjoint_cidrs() {
     in_a_namespace(async || {
         let dir = tempfile::tempdir().expect("a directory");
         let options = |name: &str| Options::new(dir.path().join(name));
@@ -171,13 +171,13 @@ fn two_networks_side_by_side_do_not_collide() {
         netlink.delete(machine.link(&b.bridge).expect("the bridge")).await.expect("deleted");
         assert_eq!(Network::prepare(options("b")).await.expect("a network").cidr, b.cidr);
         for name in ["a", "b", "c"] {
-            destroy(&dir.path().join(name), &Places::default()).await.expect("removed");
+            destroy(&dir.path().join(name), &CniPaths::default()).await.expect("removed");
         }
     });
 }
 
 #[test]
-fn a_bridge_of_somebody_else_is_an_error() {
+fn foreign_bridge_is_an_error() {
     in_a_namespace(async || {
         let dir = tempfile::tempdir().expect("a directory");
         let names = Names::of(dir.path());
@@ -188,7 +188,7 @@ fn a_bridge_of_somebody_else_is_an_error() {
         netlink.ensure_bridge(&foreign, None, address, false).await.expect("a bridge");
         let refused = Network::prepare(Options::new(dir.path())).await.expect_err("taken");
         assert!(matches!(refused, Error::BridgeTaken { .. }), "{refused}");
-        destroy(dir.path(), &Places::default()).await.expect("nothing to do");
+        destroy(dir.path(), &CniPaths::default()).await.expect("nothing to do");
         let machine = netlink.machine().await.expect("links");
         assert!(machine.link(&names.bridge).is_some(), "what is not ours stays");
     });
@@ -196,7 +196,7 @@ fn a_bridge_of_somebody_else_is_an_error() {
 
 /// A machine's gateways are known, so that no pool of addresses swallows them.
 #[test]
-fn gateways_are_those_of_the_routes() {
+fn gateways_are_read_from_routes() {
     in_a_namespace(|| async {
         let told = async |args: &str| {
             let done = Command::new("ip").args(args.split(' ')).status().await.expect("ip runs");

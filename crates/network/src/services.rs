@@ -1,48 +1,52 @@
-//! Leads the traffic of Services to their endpoints, as upstream's kube-proxy does with nftables.
+//! Service proxy, as upstream's kube-proxy in nftables mode.
 //!
-//! What is to be is one pure function of the API's objects ([`rules`]); what differs from what is goes to the kernel in
-//! one transaction ([`crate::table`]). When Podium ends, the rules stay, as the Pods do.
+//! The desired table is a pure function of the API objects ([`rules`]); the difference to the applied one is one nft
+//! transaction ([`crate::nft_table`]). The rules stay when Podium exits, as the Pods do.
 
-mod reserved;
+mod conntrack;
+mod reserved_ips;
 mod rules;
-mod stale;
+pub(crate) mod service_ports;
 #[cfg(test)]
 mod tests;
-pub(crate) mod traffic;
 
 use crate::bridge;
-use crate::follow::Followed;
-use crate::kept::Kept;
+use crate::informer::ServiceInformer;
 use crate::links::Netlink;
-use reserved::Reserved;
-pub(crate) use rules::Place;
+use crate::table_sync::TableSync;
+use reserved_ips::ReservedIps;
+pub(crate) use rules::ProxyConfig;
 use std::net::Ipv4Addr;
 
-/// How the table of a bridge's Services is called.
+/// Returns the name of the bridge's proxy table.
 pub(crate) fn table_name(bridge: &str) -> String {
     format!("{bridge}-services")
 }
 
-/// Leads traffic for ever.
-pub(crate) async fn lead(mut followed: Followed, node: &str, place: Place) {
-    followed.listed().await;
-    let mut kept = Kept::new(table_name(&place.bridge), "Services", "prerouting");
-    let mut before: Option<Vec<traffic::ServicePort>> = None;
+/// Syncs the proxy rules until it is cancelled.
+pub(crate) async fn run(mut informer: ServiceInformer, node: &str, config: ProxyConfig) {
+    informer.wait_until_synced().await;
+    let mut table_sync = TableSync::new(table_name(&config.bridge), "Services", "prerouting");
+    let mut previous: Option<Vec<service_ports::ServicePort>> = None;
     loop {
-        let reserved = Reserved::new(place.pods, place.services, routers().await);
-        let now = traffic::traffic(&followed.services(), &followed.slices(), node, &reserved);
-        if kept.bring(rules::table(&now, &place)).await {
-            // Not before the rules that keep others from it.
-            bridge::route_loopback(&place.bridge);
-            // What another Podium led before counts as led.
-            stale::forget(stale::stale(before.as_deref().unwrap_or(&now), &now)).await;
-            before = Some(now);
+        let reserved = ReservedIps::new(config.pods, config.services, routers().await);
+        let service_ports = service_ports::service_ports(&informer.services(), &informer.slices(), node, &reserved);
+        if table_sync.sync(rules::table(&service_ports, &config)).await {
+            // Only after the rules that drop external packets to 127.0.0.0/8.
+            bridge::route_loopback(&config.bridge);
+            // After a restart, the previous endpoints are unknown and assumed to be the same.
+            conntrack::delete_entries(conntrack::stale_entries(
+                previous.as_deref().unwrap_or(&service_ports),
+                &service_ports,
+            ))
+            .await;
+            previous = Some(service_ports);
         }
-        kept.wait(followed.changed()).await;
+        table_sync.wait(informer.changed()).await;
     }
 }
 
-/// The machines through which this one reaches others.
+/// Returns the gateways of the node's routes.
 async fn routers() -> Vec<Ipv4Addr> {
     let found = async { Netlink::open()?.gateways().await };
     found.await.unwrap_or_else(|error| {

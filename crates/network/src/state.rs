@@ -1,4 +1,4 @@
-//! What a data directory remembers of its network, and the lock that orders all Podiums of the machine.
+//! Saved Pod CIDR of a data directory, and the machine-wide lock of its allocation.
 
 use crate::Error;
 use crate::names::Names;
@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The lock is held for a few netlink calls: longer than this means that its holder hangs.
+/// Timeout of the lock, which is held for a few netlink calls only.
 const LOCK_DEADLINE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -23,12 +23,12 @@ fn path(names: &Names) -> PathBuf {
     names.dir().join("state.json")
 }
 
-/// The CIDR of the last run. A file that cannot be understood counts as none: the CIDR is picked anew.
-pub(crate) fn remembered(names: &Names) -> Result<Option<Ipv4Net>, Error> {
+/// Loads the CIDR of the last run. An invalid file is ignored: a new CIDR is allocated.
+pub(crate) fn load_cidr(names: &Names) -> Result<Option<Ipv4Net>, Error> {
     let path = path(names);
     match fs::read(&path) {
         Ok(bytes) => Ok(serde_json::from_slice::<State>(&bytes)
-            .inspect_err(|e| tracing::warn!(path = %path.display(), "forgets its Pod CIDR: {e}"))
+            .inspect_err(|e| tracing::warn!(path = %path.display(), error = %e, "failed to parse saved pod CIDR"))
             .ok()
             .map(|s| s.pod_cidr)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -36,16 +36,16 @@ pub(crate) fn remembered(names: &Names) -> Result<Option<Ipv4Net>, Error> {
     }
 }
 
-/// Remembers the CIDR.
-pub(crate) fn remember(names: &Names, pod_cidr: Ipv4Net) -> Result<(), Error> {
+/// Saves the CIDR.
+pub(crate) fn save_cidr(names: &Names, pod_cidr: Ipv4Net) -> Result<(), Error> {
     let path = path(names);
     let text = serde_json::to_vec_pretty(&State { pod_cidr }).map_err(|e| Error::file("write", &path)(e.into()))?;
     replace(&path, &text)
 }
 
-/// Writes a file so that it is there whole or not at all, also after a power cut.
+/// Writes a file atomically and durably.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    // With what it says already, a full disk is no reason not to start.
+    // An unchanged file is not written: a full disk must not prevent the start.
     if fs::read(path).is_ok_and(|there| there == bytes) {
         return Ok(());
     }
@@ -59,12 +59,12 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     write().map_err(Error::file("write", path))
 }
 
-/// Held while a CIDR is looked for and taken; released when dropped.
+/// Lock of the CIDR allocation; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Lock(#[expect(dead_code, reason = "closing the file releases the lock")] File);
 
 impl Lock {
-    /// Waits for the lock at `path`, which must be the same for all Podiums of the machine.
+    /// Waits for the lock at `path`, which must be the same for all instances on the machine.
     pub(crate) async fn take(path: &Path) -> Result<Self, Error> {
         if let Some(dir) = path.parent() {
             files::create_private_dir_all(dir).map_err(Error::file("create", dir))?;
@@ -86,15 +86,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cidr_is_remembered_and_a_damaged_record_is_none() {
+    fn saved_cidr_is_loaded_and_invalid_file_is_ignored() {
         let dir = tempfile::tempdir().expect("a directory");
         let names = Names::of(dir.path());
         fs::create_dir_all(names.dir()).expect("a directory");
-        assert_eq!(remembered(&names).expect("readable"), None);
+        assert_eq!(load_cidr(&names).expect("readable"), None);
         let cidr = "10.244.9.0/24".parse().expect("a CIDR");
-        remember(&names, cidr).expect("writable");
-        assert_eq!(remembered(&names).expect("readable"), Some(cidr));
+        save_cidr(&names, cidr).expect("writable");
+        assert_eq!(load_cidr(&names).expect("readable"), Some(cidr));
         fs::write(path(&names), "{").expect("writable");
-        assert_eq!(remembered(&names).expect("readable"), None);
+        assert_eq!(load_cidr(&names).expect("readable"), None);
     }
 }

@@ -1,12 +1,12 @@
-//! Where the API listens, and by which addresses and names clients reach it.
+//! Listen and advertised addresses of the API server, and the subject alternative names of its serving certificate.
 
 use crate::cli::ApiArgs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Where the API listens, and what its clients know it by.
+/// Addresses and names of the API server.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiAddress {
-    /// Where it listens.
+    /// Listen address.
     pub(crate) bind: SocketAddr,
     advertised: Option<IpAddr>,
     names: Vec<String>,
@@ -15,7 +15,7 @@ pub(crate) struct ApiAddress {
 
 impl ApiAddress {
     pub(crate) fn new(bind: SocketAddr, args: &ApiArgs) -> Self {
-        // A name that is an address is one to a client, too.
+        // Clients compare an IP address with IP subject alternative names only.
         let (mut names, mut ips) = (Vec::new(), Vec::new());
         for san in &args.tls_san {
             san.parse().map_or_else(|_| names.push(san.clone()), |ip| ips.push(ip));
@@ -23,29 +23,30 @@ impl ApiAddress {
         Self { bind, advertised: args.advertise_address, names, ips }
     }
 
-    /// For this machine alone, at a free port.
+    /// Returns the loopback address with a free port.
     pub(crate) fn loopback() -> Self {
         let bind = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         Self { bind, advertised: None, names: Vec::new(), ips: Vec::new() }
     }
 
-    /// Where clients reach what listens at `bound` (upstream's `--advertise-address`): nobody connects to 0.0.0.0.
-    pub(crate) fn reached(&self, bound: SocketAddr, node_ip: IpAddr) -> SocketAddr {
+    /// Returns the address advertised to clients of a listener bound to `bound` (upstream's `--advertise-address`): the
+    /// node's address if the bound one is unspecified.
+    pub(crate) fn advertised_address(&self, bound: SocketAddr, node_ip: IpAddr) -> SocketAddr {
         let ip = self.advertised.unwrap_or(if bound.ip().is_unspecified() { node_ip } else { bound.ip() });
         SocketAddr::new(ip, bound.port())
     }
 
-    /// The names in the certificate.
+    /// Returns the DNS subject alternative names of the certificate.
     pub(crate) fn names(&self, host: &str) -> Vec<String> {
-        // A host may be called what is no name in DNS.
+        // A host name may be an invalid DNS name.
         let host = Some(host).filter(|host| api::names::dns1123_subdomain(host).is_empty());
         host.map(str::to_owned).into_iter().chain(self.names.iter().cloned()).collect()
     }
 
-    /// The addresses in the certificate, given all of the machine.
+    /// Returns the IP subject alternative names of the certificate, given all addresses of the machine.
     pub(crate) fn ips(&self, bound: SocketAddr, machine: &[IpAddr]) -> Vec<IpAddr> {
-        let hears_at = |ip: &&IpAddr| bound.ip().is_unspecified() || **ip == bound.ip();
-        let own = machine.iter().filter(hears_at).copied();
+        let is_bound = |ip: &&IpAddr| bound.ip().is_unspecified() || **ip == bound.ip();
+        let own = machine.iter().filter(is_bound).copied();
         own.chain(self.advertised).chain(self.ips.iter().copied()).filter(|ip| !ip.is_unspecified()).collect()
     }
 }
@@ -67,16 +68,16 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(flags: &[&str], reached: &str, names: &[&str], in_certificate: &[&str]) {
+    fn check(flags: &[&str], expected: &str, names: &[&str], in_certificate: &[&str]) {
         let address = address(flags);
         let (node, machine) = ("192.0.2.7".parse().unwrap(), ips(&["127.0.0.1", "192.0.2.7", "198.51.100.1"]));
-        assert_eq!(address.reached(address.bind, node).to_string(), reached, "{flags:?}");
+        assert_eq!(address.advertised_address(address.bind, node).to_string(), expected, "{flags:?}");
         assert_eq!(address.names("host"), names, "{flags:?}");
         assert_eq!(address.ips(address.bind, &machine), ips(in_certificate), "{flags:?}");
     }
 
     #[test]
-    fn api_on_all_addresses_is_reached_at_the_machines() {
+    fn unspecified_bind_address_advertises_the_node_address() {
         check(&[], "127.0.0.1:6443", &["host"], &["127.0.0.1"]);
         check(&["--bind", "198.51.100.1:1"], "198.51.100.1:1", &["host"], &["198.51.100.1"]);
         let machine = ["127.0.0.1", "192.0.2.7", "198.51.100.1"];
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_addresses_that_are_asked_for_are_in_the_certificate() {
+    fn tls_san_names_and_addresses_are_in_the_certificate() {
         let flags = ["--tls-san", "api.example.com,203.0.113.9", "--tls-san", "2001:db8::1"];
         check(&flags, "127.0.0.1:6443", &["host", "api.example.com"], &["127.0.0.1", "203.0.113.9", "2001:db8::1"]);
         assert!(address(&[]).names("My_Host").is_empty());

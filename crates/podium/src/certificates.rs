@@ -1,6 +1,6 @@
-//! Certificates while Podium runs: the administrator's is renewed, and authorities that end soon are reported.
+//! Certificate rotation at run time: renews the administrator's client certificate, and reports CAs that expire soon.
 //!
-//! Serving certificates renew themselves (`server/src/pki/ca.rs`).
+//! Serving certificates are renewed by the API server (`server/src/pki/ca.rs`).
 
 use crate::node_event;
 use k8s_openapi::api::core::v1::Event;
@@ -8,13 +8,13 @@ use kube::Client;
 use server::Pki;
 use std::{path::PathBuf, time::Duration};
 
-/// Certificates are renewed months before they end: it does not matter when in a day.
-const INTERVAL: Duration = Duration::from_secs(24 * 3600);
+/// Interval of the checks. Certificates are renewed months before they expire.
+const CHECK_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
-/// Renews the kubeconfig and reports authorities that end soon, at once and then every day. Never ends.
+/// Renews the kubeconfig and reports CAs that expire soon, at start and then daily. Never returns.
 pub(crate) async fn monitor(pki: Pki, kubeconfig: PathBuf, url: String, client: Client, node: String) {
-    let mut days = tokio::time::interval(INTERVAL);
-    // A machine that slept has missed nothing but time.
+    let mut days = tokio::time::interval(CHECK_INTERVAL);
+    // After a suspend, one check is enough.
     days.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         days.tick().await;
@@ -26,20 +26,20 @@ pub(crate) async fn monitor(pki: Pki, kubeconfig: PathBuf, url: String, client: 
             Ok(Err(error)) => tracing::warn!(%error, "failed to renew the administrator's kubeconfig"),
             Err(error) => tracing::warn!(%error, "failed to renew the administrator's kubeconfig"),
         }
-        for event in warnings(&pki, &node) {
+        for event in expiration_events(&pki, &node) {
             let advice = event.message.as_deref().unwrap_or_default();
-            tracing::warn!(advice, "a certificate authority ends soon");
+            tracing::warn!(advice, "certificate authority expires soon");
             node_event::create(&client, &event).await;
         }
     }
 }
 
-/// k3s has the same reason for an Event.
-fn warnings(pki: &Pki, node: &str) -> Vec<Event> {
-    let warning = |(path, ends): (PathBuf, jiff::Timestamp)| {
+/// Returns the Events for CAs that expire soon. Their reason is the one that k3s uses.
+fn expiration_events(pki: &Pki, node: &str) -> Vec<Event> {
+    let warning = |(path, expires): (PathBuf, jiff::Timestamp)| {
         let message = format!(
-            "The certificate authority in {} ends at {ends}: stop Podium, remove this file and start Podium, which signs the \
-             authority anew with its key; then give clients the new kubeconfig",
+            "The certificate authority in {} expires at {expires}: stop Podium, remove this file and start Podium, which renews the \
+             certificate with the same key; then distribute the new kubeconfig to clients",
             path.display()
         );
         node_event::event(node, "Warning", "CertificateExpirationWarning", &message)
@@ -54,17 +54,17 @@ mod tests {
     use server::Clock;
 
     #[test]
-    fn authority_that_ends_soon_gives_an_event_that_says_what_to_do() {
+    fn ca_that_expires_soon_creates_an_event_with_the_remedy() {
         let dir = tempfile::tempdir().unwrap();
         let load = |now: &'static str| {
             let clock = Clock::new(move || now.parse::<Timestamp>().unwrap());
             Pki::load_or_create_at(dir.path(), &[], &[], clock).unwrap()
         };
-        assert!(warnings(&load("2026-01-01T00:00:00Z"), "n").is_empty());
-        let events = warnings(&load("2035-06-01T00:00:00Z"), "n");
+        assert!(expiration_events(&load("2026-01-01T00:00:00Z"), "n").is_empty());
+        let events = expiration_events(&load("2035-06-01T00:00:00Z"), "n");
         let messages: Vec<&str> = events.iter().filter_map(|event| event.message.as_deref()).collect();
         assert_eq!(messages.len(), 2);
-        let expected = format!("{}/ca.crt ends at 2035-12-30T00:00:00Z: stop Podium", dir.path().display());
+        let expected = format!("{}/ca.crt expires at 2035-12-30T00:00:00Z: stop Podium", dir.path().display());
         assert!(messages[0].contains(&expected), "{messages:?}");
         assert!(messages[1].contains("front-proxy-ca.crt"), "{messages:?}");
         let (kind, reason) = (events[0].type_.as_deref(), events[0].reason.as_deref());

@@ -1,9 +1,9 @@
-//! A cluster in one process: every component, wired to the others through the API alone.
+//! A cluster in one process. Its components communicate only through the API.
 
 use crate::{
     api_address::ApiAddress, certificates, cli::NodeArgs, cluster_services::Services,
     control_plane_runtime::ControlPlaneRuntime, data_dir::DataDir, encryption_config, kubelet_config,
-    kubelet_pipe::KubeletPipe, listening, load_balancers, storage, store_quota,
+    kubelet_dialer::KubeletDialer, listen_options, load_balancer_pool, local_volumes, store_quota,
 };
 use anyhow::{Context, Result};
 use encryption::Encryption;
@@ -25,14 +25,14 @@ use store::{FjallEngine, FjallOptions, Store, TransformedEngine};
 use tokio::{net::TcpListener, runtime::Handle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// How long containerd may take to answer on a busy machine.
-const RUNTIME_LIMIT: Duration = Duration::from_secs(60);
+/// Timeout for containerd to become ready.
+const CONTAINERD_READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running cluster.
 pub(crate) struct Cluster {
-    /// A client with every right.
+    /// A client of the cluster administrator.
     pub(crate) client: Client,
-    /// Where the API answers.
+    /// URL of the API server.
     pub(crate) url: String,
     /// Name of the node.
     pub(crate) node: String,
@@ -44,90 +44,94 @@ pub(crate) struct Cluster {
     _control_plane: ControlPlaneRuntime,
 }
 
-/// Who is let in beside those with certificates, where it is noted what they do, and how much they do at a time.
+/// Authentication, audit and request limits of the API server.
 #[derive(Clone, Default)]
-pub(crate) struct Access {
+pub(crate) struct ApiServerOptions {
     pub(crate) tokens: TokenFile,
     pub(crate) audit: Option<Arc<AuditLog>>,
     pub(crate) token_lifetime: TokenLifetime,
-    /// How many requests are carried out at a time, if it is not the usual number.
-    pub(crate) inflight: Option<usize>,
+    /// Maximum number of requests in flight; `None` for the default.
+    pub(crate) max_inflight: Option<usize>,
 }
 
-/// Where the node itself answers HTTPS.
-struct NodeEndpoint {
+/// HTTPS listener of the kubelet.
+struct KubeletEndpoint {
     listener: TcpListener,
     port: u16,
-    /// The authorities of those who are answered, in PEM, if they are not the cluster's own.
-    clients: Option<String>,
+    /// `clientCAFile` in PEM; `None` for the cluster's CA.
+    client_ca_pem: Option<String>,
 }
 
-impl NodeEndpoint {
+impl KubeletEndpoint {
     async fn bind(config: &KubeletConfiguration) -> Result<Option<Self>> {
         let Some(address) = config.endpoint() else { return Ok(None) };
-        let taken = || format!("the node cannot listen on {address}: choose another port in the KubeletConfiguration");
-        let listener = TcpListener::bind(address).await.with_context(taken)?;
+        let context = || {
+            format!("failed to listen on {address} for the kubelet: choose another port in the KubeletConfiguration")
+        };
+        let listener = TcpListener::bind(address).await.with_context(context)?;
         let read = |file: std::path::PathBuf| {
             std::fs::read_to_string(&file).with_context(|| format!("clientCAFile {}", file.display()))
         };
-        let clients = config.client_ca_file().map(read).transpose()?;
-        Ok(Some(Self { listener, port: address.port(), clients }))
+        let client_ca_pem = config.client_ca_file().map(read).transpose()?;
+        Ok(Some(Self { listener, port: address.port(), client_ca_pem }))
     }
 }
 
 impl Cluster {
-    /// Starts everything; the API serves when this returns, and the node is on its way.
+    /// Starts all components. When this returns, the API server serves, and the node is not yet Ready.
     pub(crate) async fn start(
         dir: &DataDir,
         api: &ApiAddress,
         kubeconfig: &Path,
         args: &NodeArgs,
-        access: Access,
+        options: ApiServerOptions,
     ) -> Result<Self> {
         let node = node_name(args)?;
         let encryption = encryption_config::load(&args.encryption)?;
-        // Before there are many files, and before containerd starts.
-        let listen = listening::options();
+        // Raises the limit of open files, which containerd inherits.
+        let listen = listen_options::with_fd_limit();
         let listener = TcpListener::bind(api.bind)
             .await
-            .with_context(|| format!("cannot listen on {}: choose another address with --bind", api.bind))?;
+            .with_context(|| format!("failed to listen on {}: choose another address with --bind", api.bind))?;
         let mut config = kubelet_config::load(args.kubelet_config.as_deref())?;
         config.check_capacity(dir.root())?;
-        let policy = kubelet_config::policy(&config, &args.feature_gates)?;
+        let policy = kubelet_config::node_policy(&config, &args.feature_gates)?;
         let providers = kubelet_config::credential_providers(args)?;
-        let endpoint = NodeEndpoint::bind(&config).await?;
-        let Started { runtime, containerd, network, load_balancer_pool } = start_runtime(dir, args).await?;
+        let endpoint = KubeletEndpoint::bind(&config).await?;
+        let NodeRuntime { runtime, containerd, network, load_balancer_pool } = start_runtime(dir, args).await?;
         let cidr = network.as_ref().map_or_else(|| args.pod_cidr.clone(), |network| Some(network.cidr.to_string()));
         let address = listener.local_addr()?;
         let services = match network.filter(|network| network.leads_services) {
             Some(network) => Some(Services::prepare(network, load_balancer_pool, address, &mut config, &listen).await?),
             None => None,
         };
-        let advertised = api.reached(address, node_ip());
-        let reached = services.as_ref().map_or(advertised, Services::api_address);
-        let mut ips = vec![advertised.ip(), IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(server::API_IP), reached.ip()];
+        let advertised = api.advertised_address(address, node_ip());
+        let service_endpoint = services.as_ref().map_or(advertised, Services::api_address);
+        let mut ips =
+            vec![advertised.ip(), IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(server::API_IP), service_endpoint.ip()];
         ips.extend(api.ips(address, &machine_ips()));
         let mut names = vec![node.clone(), format!("kubernetes.default.svc.{}", config.cluster_domain)];
         names.extend(api.names(&nix::unistd::gethostname()?.to_string_lossy().to_lowercase()));
         let pki = Pki::load_or_create(&dir.pki(), &names, &ips)?;
         let store = open_store(dir, args, encryption)?;
         let control_plane = ControlPlaneRuntime::new()?;
-        let pipe = Arc::new(KubeletPipe::new(&node, Handle::current()));
+        let dialer = Arc::new(KubeletDialer::new(&node, Handle::current()));
         let gates = policy.gates.clone();
-        let server = api_server(ApiServer::new(store, pipe.clone()), &pki, advertised, args, access.clone())?
-            .with_gates(gates.clone());
+        let server =
+            configure_api_server(ApiServer::new(store, dialer.clone()), &pki, advertised, args, options.clone())?
+                .with_gates(gates.clone());
         server.bootstrap().await;
-        server.bootstrap_service(reached).await;
+        server.bootstrap_service(service_endpoint).await;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        // The API serves meanwhile: those who need the roles wait for them.
+        // The API server serves meanwhile; clients that need the RBAC roles wait for them.
         tasks.spawn(server.bootstrap_access());
-        let addressed = server.clone();
+        let bootstrapped = server.clone();
         tasks.spawn(async move {
-            addressed.bootstrap_addresses().await;
-            addressed.bootstrap_token_tracking().await;
+            bootstrapped.bootstrap_addresses().await;
+            bootstrapped.bootstrap_token_tracking().await;
         });
         let serve = |listener, listen| -> Result<()> {
-            let listener = control_plane.adopt(listener)?;
+            let listener = control_plane.register(listener)?;
             let serving = server::serve(server.clone(), listener, pki.server_tls()?, listen, stop.clone());
             tasks.spawn_on(serving, control_plane.handle());
             Ok(())
@@ -140,7 +144,7 @@ impl Cluster {
             Some(services) => Some(services.start(&server, serve, &node, &config, &tasks, &stop)?),
             None => None,
         };
-        let options = kubelet::Options {
+        let kubelet_options = kubelet::Options {
             node_name: node.clone(),
             root_dir: dir.kubelet(),
             node_ip: node_ip(),
@@ -156,45 +160,50 @@ impl Cluster {
         };
         files::create_private_dir_all(&dir.kubelet())?;
         let runtime: Arc<dyn Runtime> = Arc::new(CriRuntime::new(&runtime, dir.root())?);
-        let mut kubelet = Kubelet::new(options, client(UserInfo::node(&node)), runtime, stop.clone());
+        let mut kubelet = Kubelet::new(kubelet_options, client(UserInfo::node(&node)), runtime, stop.clone());
         if let Some(readiness) = network_readiness {
             kubelet = kubelet.with_network_readiness(readiness);
         }
-        pipe.connect(kubelet.clone());
+        dialer.connect(kubelet.clone());
         if let Some(endpoint) = endpoint {
-            let tls =
-                pki.node_config(&node, &[node_ip(), IpAddr::V4(Ipv4Addr::LOCALHOST)], endpoint.clients.as_deref())?;
+            let tls = pki.node_config(
+                &node,
+                &[node_ip(), IpAddr::V4(Ipv4Addr::LOCALHOST)],
+                endpoint.client_ca_pem.as_deref(),
+            )?;
             tasks.spawn(kubelet.clone().serve_https(endpoint.listener, tls));
         }
         let user = UserInfo::named("system:kube-scheduler");
         let scheduler = scheduler::Scheduler::new(client(user), scheduler::Options::default());
-        note_task(&server, "scheduler", &tasks.spawn_on(scheduler.run(stop.clone()), control_plane.handle()));
-        let provisioner = storage::provisioner(dir, &node, &server).await?;
+        register_component(&server, "scheduler", &tasks.spawn_on(scheduler.run(stop.clone()), control_plane.handle()));
+        let provisioner = local_volumes::provisioner(dir, &node, &server).await?;
         let reporting = store_quota::report(server.quota_alarm(), client(UserInfo::node(&node)), node.clone());
         tasks.spawn(stop.clone().run_until_cancelled_owned(reporting));
         let admin = client(UserInfo::component("kubernetes-admin"));
         let monitoring =
             certificates::monitor(pki.clone(), kubeconfig.to_owned(), url.clone(), admin.clone(), node.clone());
         tasks.spawn(stop.clone().run_until_cancelled_owned(monitoring));
-        tasks.spawn(storage::tell_strays(dir.volumes(), admin.clone()));
-        let asked = controllers::Options {
+        tasks.spawn(local_volumes::report_orphaned_volumes(dir.volumes(), admin.clone()));
+        let controller_options = controllers::Options {
             provisioner: Some(provisioner),
             load_balancer_pool,
             root_ca_pem: Some(pki.ca_pem().to_owned()),
-            token_maker: Some(token_maker(&pki)?),
+            token_maker: Some(legacy_token_maker(&pki)?),
             signer: Some(signer(&pki)?),
             gates,
             ..controllers::Options::default()
         };
-        let running =
-            tasks.spawn_on(controllers::run(of_controllers(&server), asked, stop.clone()), control_plane.handle());
-        note_task(&server, "controller-manager", &running);
+        let running = tasks.spawn_on(
+            controllers::run(controller_clients(&server), controller_options, stop.clone()),
+            control_plane.handle(),
+        );
+        register_component(&server, "controller-manager", &running);
         let containerd = containerd.map(Arc::new);
         let (own, runs) = (containerd.clone(), kubelet.clone());
         tasks.spawn(stop.clone().run_until_cancelled_owned(async move {
-            // The kubelet starts when its runtime answers: the first thing that it does is to ask it what is there.
-            // Why it does not, if it does not, is told by `wait_runtime_ready`.
-            if ready(own.as_deref()).await.is_ok() {
+            // The kubelet lists containers first, so it starts when the runtime is ready. An error is reported by
+            // `wait_runtime_ready`.
+            if wait_containerd_ready(own.as_deref()).await.is_ok() {
                 runs.run().await;
             }
         }));
@@ -207,14 +216,14 @@ impl Cluster {
             tasks,
             containerd,
             kubelet,
-            audit: access.audit,
+            audit: options.audit,
             _control_plane: control_plane,
         })
     }
 
-    /// Waits until the container runtime can run Pods, if it is our own.
+    /// Waits until Podium's own containerd is ready; returns at once for another runtime.
     pub(crate) async fn wait_runtime_ready(&self) -> Result<()> {
-        ready(self.containerd.as_deref()).await
+        wait_containerd_ready(self.containerd.as_deref()).await
     }
 
     /// Waits until the node is Ready.
@@ -224,11 +233,11 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stops every component; containerd and its containers go on.
+    /// Stops all components. containerd and its containers keep running.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         if tokio::time::timeout(Duration::from_secs(5), self.tasks.wait()).await.is_err() {
-            tracing::warn!("a component did not stop in time");
+            tracing::warn!("timed out waiting for components to stop");
         }
         if let Some(audit) = self.audit {
             audit.flush().await;
@@ -244,11 +253,17 @@ fn open_store(dir: &DataDir, args: &NodeArgs, encryption: Encryption) -> Result<
     let engine = TransformedEngine::new(engine, Arc::new(encryption));
     let quota_bytes = store_quota::bytes(args.quota_backend_bytes);
     let options = store::Options { quota_bytes, ..store::Options::default() };
-    Store::open(engine, options).map_err(encryption_config::explained)
+    Store::open(engine, options).map_err(encryption_config::explain)
 }
 
-/// The server as it was asked for.
-fn api_server(server: ApiServer, pki: &Pki, address: SocketAddr, args: &NodeArgs, access: Access) -> Result<ApiServer> {
+/// Configures the API server.
+fn configure_api_server(
+    server: ApiServer,
+    pki: &Pki,
+    address: SocketAddr,
+    args: &NodeArgs,
+    options: ApiServerOptions,
+) -> Result<ApiServer> {
     let plugins = AdmissionPlugins::new(&args.enable_admission_plugins, &args.disable_admission_plugins);
     let plugins = plugins.map_err(anyhow::Error::msg)?;
     let mut server = server
@@ -256,103 +271,109 @@ fn api_server(server: ApiServer, pki: &Pki, address: SocketAddr, args: &NodeArgs
         .with_signing_key(pki.signing_key()?)
         .with_address(&address.to_string())
         .with_front_proxy(pki.front_proxy(), pki.ca_pem())
-        .with_token_lifetime(access.token_lifetime)
-        .with_tokens(access.tokens);
-    if let Some(log) = access.audit {
+        .with_token_lifetime(options.token_lifetime)
+        .with_tokens(options.tokens);
+    if let Some(log) = options.audit {
         server = server.with_audit(log);
     }
-    Ok(match access.inflight {
+    Ok(match options.max_inflight {
         Some(total) => server.with_requests_at_a_time(total),
         None => server,
     })
 }
 
-/// Makes a component known, which is there for as long as its task is.
-fn note_task(server: &ApiServer, name: &str, task: &tokio::task::JoinHandle<()>) {
+/// Registers a component status, which is healthy while its task runs.
+fn register_component(server: &ApiServer, name: &str, task: &tokio::task::JoinHandle<()>) {
     let task = task.abort_handle();
-    server.note_component(name, move || if task.is_finished() { Err("it has ended".to_owned()) } else { Ok(()) });
+    server.note_component(name, move || if task.is_finished() { Err("task has ended".to_owned()) } else { Ok(()) });
 }
 
-/// The cluster's own authority signs for the controllers.
+/// Returns the CA signer for the certificate controllers.
 fn signer(pki: &Pki) -> Result<controllers::Signer> {
     let authority = pki.authority()?;
-    Ok(controllers::Signer::new(move |order| {
-        let validity = (order.from, order.until);
-        authority.issue(order.request, order.uses, validity).map_err(|e| e.to_string())
+    Ok(controllers::Signer::new(move |request| {
+        let validity = (request.from, request.until);
+        authority.issue(request.request, request.uses, validity).map_err(|e| e.to_string())
     }))
 }
 
-/// What the server takes for an account's token, the controllers may make.
-fn token_maker(pki: &Pki) -> Result<controllers::TokenMaker> {
+/// Returns the signer of legacy service account tokens, for the token controller.
+fn legacy_token_maker(pki: &Pki) -> Result<controllers::TokenMaker> {
     let key = pki.signing_key()?;
     Ok(controllers::TokenMaker::new(move |of| key.legacy_token(of.namespace, of.account, of.uid, of.secret)))
 }
 
-/// Controllers watch together, and each acts as the service account of its name.
-fn of_controllers(server: &ApiServer) -> controllers::Clients {
+/// Returns the clients of the controllers: one for shared watches, and one per controller, with the service account of its
+/// name.
+fn controller_clients(server: &ApiServer) -> controllers::Clients {
     let manager = server.local(UserInfo::named("system:kube-controller-manager"));
     let server = server.clone();
     let account = move |name: &str| Client::new(server.local(UserInfo::account("kube-system", name)), "default");
     controllers::Clients::new(Client::new(manager, "default"), account)
 }
 
-async fn ready(containerd: Option<&OwnContainerd>) -> Result<()> {
+async fn wait_containerd_ready(containerd: Option<&OwnContainerd>) -> Result<()> {
     match containerd {
-        Some(containerd) => Ok(containerd.wait_ready(RUNTIME_LIMIT).await?),
+        Some(containerd) => Ok(containerd.wait_ready(CONTAINERD_READY_TIMEOUT).await?),
         None => Ok(()),
     }
 }
 
-/// What runs Pods.
-struct Started {
-    /// The runtime's endpoint.
+/// Container runtime and Pod network.
+struct NodeRuntime {
+    /// CRI endpoint.
     runtime: String,
     containerd: Option<OwnContainerd>,
     network: Option<Network>,
     load_balancer_pool: Option<Ipv4Net>,
 }
 
-/// The given runtime, or one of our own with its network.
-async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<Started> {
+/// Connects to the runtime of `--runtime-endpoint`, or starts containerd and sets up the Pod network.
+async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<NodeRuntime> {
     if let Some(endpoint) = &args.runtime_endpoint {
-        // Before it is written down: where nobody answers is no runtime.
-        let asked = async { CriRuntime::new(endpoint, dir.root())?.version().await };
-        asked.await.with_context(|| format!("--runtime-endpoint {endpoint}: no container runtime answers there"))?;
+        // Checked before the endpoint is recorded in the data directory.
+        let version = async { CriRuntime::new(endpoint, dir.root())?.version().await };
+        version.await.with_context(|| format!("--runtime-endpoint {endpoint}: no container runtime responds"))?;
         if runtime::containerd::has_containers(dir.root()) {
             anyhow::bail!(
-                "--runtime-endpoint {endpoint}: the Pods of {} run in Podium's own containerd; delete them first, by a \
-                 Podium without this flag",
+                "--runtime-endpoint {endpoint}: the Pods of {} run in Podium's own containerd; delete them first, with \
+                 Podium running without this flag",
                 dir.root().display()
             );
         }
     }
-    dir.note_runtime(args.runtime_endpoint.as_deref())?;
+    dir.record_runtime(args.runtime_endpoint.as_deref())?;
     if let Some(endpoint) = &args.runtime_endpoint {
-        return Ok(Started { runtime: endpoint.clone(), containerd: None, network: None, load_balancer_pool: None });
+        return Ok(NodeRuntime {
+            runtime: endpoint.clone(),
+            containerd: None,
+            network: None,
+            load_balancer_pool: None,
+        });
     }
     let mut options = network::Options::new(dir.root());
-    options.pod_cidr = args.pod_cidr.as_deref().map(pod_cidr).transpose()?;
+    options.pod_cidr = args.pod_cidr.as_deref().map(parse_pod_cidr).transpose()?;
     let network = Network::prepare(options).await?;
     let own: Vec<Ipv4Addr> = interfaces().map(|(_, ip)| ip).collect();
     let load_balancer_pool = match network.leads_services {
         true => {
             let gateways = Network::gateways().await?;
-            load_balancers::pool(args.load_balancer_cidr.as_ref(), network.cidr, &own, &gateways)?
+            load_balancer_pool::choose(args.load_balancer_cidr.as_ref(), network.cidr, &own, &gateways)?
         }
         false => None,
     };
     let containerd =
         OwnContainerd::start(dir.root().to_path_buf(), network.conf_dir.clone(), args.default_runtime).await?;
     let (runtime, containerd, network) = (containerd.endpoint(), Some(containerd), Some(network));
-    Ok(Started { runtime, containerd, network, load_balancer_pool })
+    Ok(NodeRuntime { runtime, containerd, network, load_balancer_pool })
 }
 
-fn pod_cidr(text: &str) -> Result<Ipv4Net> {
-    let cidr: Ipv4Net = text.parse().with_context(|| format!("--pod-cidr {text}: it must be an IPv4 block"))?;
+fn parse_pod_cidr(text: &str) -> Result<Ipv4Net> {
+    let cidr: Ipv4Net = text.parse().with_context(|| format!("--pod-cidr {text}: must be an IPv4 CIDR"))?;
     let (first, prefix) = server::SERVICE_RANGE;
     let services = Ipv4Net::new_assert(first, prefix);
     if cidr.contains(&services) || services.contains(&cidr) {
-        anyhow::bail!("--pod-cidr {cidr} overlaps with the addresses of Services, {services}");
+        anyhow::bail!("--pod-cidr {cidr}: must not overlap with the Service CIDR {services}");
     }
     Ok(cidr)
 }
@@ -362,23 +383,23 @@ fn node_name(args: &NodeArgs) -> Result<String> {
         Some(name) => name.clone(),
         None => nix::unistd::gethostname()?.to_string_lossy().to_lowercase(),
     };
-    // It is the value of the label `kubernetes.io/hostname`, too.
+    // The name is also the value of the label `kubernetes.io/hostname`.
     let (mut errors, label) = (api::names::dns1123_subdomain(&name), api::names::label_value(&name));
     errors.extend(label);
     match errors.first() {
         None => Ok(name),
-        Some(error) => anyhow::bail!("{name:?} cannot be a node's name: {error}"),
+        Some(error) => anyhow::bail!("invalid node name {name:?}: {error}"),
     }
 }
 
-/// The first address that is not loopback's, else loopback's.
+/// Returns the first address that is not a loopback address, else 127.0.0.1.
 fn node_ip() -> IpAddr {
     let found =
         interfaces().find(|(name, ip)| !ip.is_loopback() && !name.starts_with("podium") && !name.starts_with("pd-"));
     found.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, ip)| IpAddr::V4(ip))
 }
 
-/// All addresses of the machine but those of links.
+/// Returns all addresses of the machine except link-local ones.
 fn machine_ips() -> Vec<IpAddr> {
     let all = nix::ifaddrs::getifaddrs().into_iter().flatten().filter_map(|interface| interface.address);
     let v4 = |a: &SockaddrStorage| a.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
@@ -386,7 +407,7 @@ fn machine_ips() -> Vec<IpAddr> {
     all.filter_map(|address| v4(&address).or_else(|| v6(&address).map(IpAddr::V6))).collect()
 }
 
-/// The machine's interfaces with their addresses.
+/// Returns the machine's interfaces and their IPv4 addresses.
 fn interfaces() -> impl Iterator<Item = (String, Ipv4Addr)> {
     let all = nix::ifaddrs::getifaddrs().into_iter().flatten();
     all.filter_map(|a| Some((a.interface_name, a.address?.as_sockaddr_in()?.ip())))

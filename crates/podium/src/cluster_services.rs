@@ -1,6 +1,6 @@
-//! What Podium's own network gives to a cluster: traffic for its Services, names for them, and the API for Pods.
+//! Service proxy, cluster DNS and the Service `kubernetes`, on Podium's own network.
 
-use crate::listening;
+use crate::listen_options;
 use anyhow::{Context, Result};
 use futures::FutureExt;
 use kube::Client;
@@ -11,22 +11,22 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// The cluster's domain where the KubeletConfiguration names none.
-const DOMAIN: &str = "cluster.local";
+/// Default of `clusterDomain` in the KubeletConfiguration.
+const DEFAULT_CLUSTER_DOMAIN: &str = "cluster.local";
 
-/// Services before anybody has asked for one: all places are taken.
+/// Bound sockets of the Service network, before it is started.
 pub(crate) struct Services {
     network: Network,
     load_balancer_pool: Option<Ipv4Net>,
     names: NameServer,
-    /// Where Pods reach the API, if that is not where everybody does.
+    /// Listener of the API server at the Pod gateway, unless Pods can reach the main listener.
     api: Option<TcpListener>,
     listen: ListenOptions,
     api_address: SocketAddr,
 }
 
 impl Services {
-    /// Takes the places, and tells Pods of the name server unless they are told of another.
+    /// Binds the sockets, and sets `clusterDNS` and `clusterDomain` unless the configuration has them.
     pub(crate) async fn prepare(
         network: Network,
         load_balancer_pool: Option<Ipv4Net>,
@@ -39,30 +39,30 @@ impl Services {
             config.cluster_dns.push(server::DNS_IP.to_string());
         }
         if config.cluster_domain.is_empty() {
-            DOMAIN.clone_into(&mut config.cluster_domain);
+            DEFAULT_CLUSTER_DOMAIN.clone_into(&mut config.cluster_domain);
         }
         let at_gateway = SocketAddr::new(IpAddr::V4(network.gateway), api.port());
-        // No Pod reaches 127.0.0.1 of its node, and where the API hears everywhere, it hears at the gateway, too.
+        // Pods cannot reach the node's 127.0.0.1. A listener on the unspecified address includes the gateway.
         let (api, api_address) = match api.ip() {
             ip if ip.is_loopback() => {
                 let listener = TcpListener::bind(at_gateway).await;
-                let what = || format!("cannot listen on {at_gateway}, where Pods reach the API");
-                (Some(listener.with_context(what)?), at_gateway)
+                let context = || format!("failed to listen on {at_gateway}, the address of the API server for Pods");
+                (Some(listener.with_context(context)?), at_gateway)
             }
             ip if ip.is_unspecified() => (None, at_gateway),
             _ => (None, api),
         };
-        let listen = listening::at_gateway(listen, network.peers());
+        let listen = listen_options::for_gateway(listen, network.peers());
         Ok(Self { network, load_balancer_pool, names, api, listen, api_address })
     }
 
-    /// Where Pods reach the API.
+    /// Returns the address of the API server for Pods.
     pub(crate) fn api_address(&self) -> SocketAddr {
         self.api_address
     }
 
-    /// Has the API served where Pods reach it, leads traffic and answers for names from now on. Returns what holds Pods back
-    /// until their rules are there.
+    /// Starts the API listener for Pods, the Service proxy and DNS. Returns a readiness check that delays a Pod until its
+    /// network policy rules are applied.
     pub(crate) fn start(
         self,
         server: &ApiServer,
@@ -76,7 +76,7 @@ impl Services {
             serve(listener, self.listen)?;
         }
         let (ip, prefix) = server::SERVICE_RANGE;
-        let hears_at = SocketAddrV4::new(self.network.gateway, self.names.port());
+        let dns_address = SocketAddrV4::new(self.network.gateway, self.names.port());
         let options = ServiceOptions {
             node_name: node.to_owned(),
             service_cidr: Ipv4Net::new_assert(ip, prefix),
@@ -87,15 +87,15 @@ impl Services {
             name_server: self.names,
         };
         let client = |user: &str| Client::new(server.local(UserInfo::named(user)), "default");
-        // No role of upstream's is for policies alone; what watches for controllers may see all that these need.
+        // Upstream has no role for network policies alone; the controller manager may watch all that they need.
         let policies = client("system:kube-controller-manager");
         let gate = PodGate::new(&self.network, policies.clone());
         let clients = Clients { services: client("system:kube-proxy"), policies };
         let opened = gate.clone();
         let (network, server, stop) = (self.network, server.clone(), stop.clone());
-        // The API's first answers do not wait for it.
+        // In a task: the start of the API server does not wait for it.
         tasks.spawn(async move {
-            server.bootstrap_name_server(hears_at).await;
+            server.bootstrap_name_server(dns_address).await;
             network.serve(&clients, options, opened, stop).await;
         });
         Ok(NetworkReadiness::new(move |network| {

@@ -1,7 +1,7 @@
 //! The async runtime of the API server, the scheduler and the controllers.
 //!
-//! The kubelet, DNS and the network have the process's main runtime for themselves: whatever users ask of the API, probes
-//! are carried out, containers restart, and Pods find names and Services.
+//! The kubelet, DNS and the network run in the process's main runtime, so that API load does not delay probes, container
+//! restarts, DNS and Services.
 
 use std::io;
 use tokio::{
@@ -9,18 +9,18 @@ use tokio::{
     runtime::{Builder, Handle, Runtime},
 };
 
-/// The name of its threads.
+/// Name of the worker threads.
 const THREAD_NAME: &str = "control-plane";
-/// More would each keep an arena of memory.
-const WORKERS: usize = 2;
+/// Number of worker threads; each keeps its own allocator arena.
+const WORKER_THREADS: usize = 2;
 
-/// A runtime that may be dropped by a task of another one.
+/// A Tokio runtime that may be dropped inside a task of another runtime.
 pub(crate) struct ControlPlaneRuntime(Option<Runtime>, Handle);
 
 impl ControlPlaneRuntime {
     pub(crate) fn new() -> io::Result<Self> {
         let runtime =
-            Builder::new_multi_thread().worker_threads(WORKERS).thread_name(THREAD_NAME).enable_all().build()?;
+            Builder::new_multi_thread().worker_threads(WORKER_THREADS).thread_name(THREAD_NAME).enable_all().build()?;
         let handle = runtime.handle().clone();
         Ok(Self(Some(runtime), handle))
     }
@@ -29,8 +29,8 @@ impl ControlPlaneRuntime {
         &self.1
     }
 
-    /// Has this runtime wait for the connections of a listener.
-    pub(crate) fn adopt(&self, listener: TcpListener) -> io::Result<TcpListener> {
+    /// Registers a listener with this runtime's reactor.
+    pub(crate) fn register(&self, listener: TcpListener) -> io::Result<TcpListener> {
         let listener = listener.into_std()?;
         let _entered = self.1.enter();
         TcpListener::from_std(listener)
@@ -39,7 +39,7 @@ impl ControlPlaneRuntime {
 
 impl Drop for ControlPlaneRuntime {
     fn drop(&mut self) {
-        // To wait for its threads is forbidden to tasks.
+        // A task must not block on the threads of a runtime.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
@@ -57,7 +57,7 @@ mod tests {
         let control_plane = ControlPlaneRuntime::new().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let listener = control_plane.adopt(listener).unwrap();
+        let listener = control_plane.register(listener).unwrap();
         let accepted = control_plane.handle().spawn(async move { listener.accept().await.map(drop) });
         let (sender, connected) = mpsc::channel();
         control_plane.handle().spawn(async move {

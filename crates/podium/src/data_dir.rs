@@ -1,4 +1,4 @@
-//! The data directory: everything that one cluster keeps, and the lock that keeps a second Podium out.
+//! The data directory: the files of one cluster, and the lock that prevents concurrent use.
 
 use anyhow::{Context, Result, bail};
 use files::trust;
@@ -10,9 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a Podium that was killed may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(1);
-const STEP: Duration = Duration::from_millis(20);
+/// Time that a killed Podium process may take to exit.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+/// Interval of lock attempts.
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Paths of one cluster.
 #[derive(Debug, Clone)]
@@ -21,12 +22,12 @@ pub(crate) struct DataDir {
 }
 
 impl DataDir {
-    /// Names a data directory, and checks what there is of it. The path becomes absolute, because runtimes and mounts need
-    /// that, and leads through no links: whatever way leads there, it is the same cluster.
+    /// Resolves a data directory and checks the permissions of its existing parts. The path becomes absolute, as runtimes and
+    /// mounts require, and free of symbolic links, so that a cluster has exactly one path.
     ///
     /// # Errors
-    /// When a directory on the way cannot be read, or when somebody other than the caller and root could write to the
-    /// directory, or replace it or one of its parents.
+    /// When a parent directory cannot be read, or a user other than the caller and root can write to the directory or replace
+    /// it or one of its parents.
     pub(crate) fn new(root: &Path) -> Result<Self> {
         let resolved = trust::resolve(root).and_then(|root| {
             let dir = Self { root };
@@ -36,38 +37,39 @@ impl DataDir {
         resolved.with_context(|| format!("failed to use data directory {}", root.display()))
     }
 
-    /// Makes a data directory (mode 0700) that was not there before, in a directory that is made if need be.
+    /// Creates a new data directory (mode 0700), and its parent if it is missing.
     ///
-    /// Gives nothing when something of that name exists.
+    /// Returns `None` if a file of that name exists.
     ///
     /// # Errors
-    /// As [`Self::new`], and when a directory cannot be made.
+    /// As [`Self::new`], and when a directory cannot be created.
     pub(crate) fn create(parent: &Path, name: &str) -> Result<Option<Self>> {
         let create = || {
             let parent = trust::resolve(parent)?;
             files::private_dir_builder().recursive(true).create(&parent)?;
-            // Somebody may have made it since it was looked at.
+            // Another process may have created it since the check.
             let root = trust::resolve(&parent)?.join(name);
             match files::private_dir_builder().create(&root) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
-                made => made.map(|()| Some(root)),
+                created => created.map(|()| Some(root)),
             }
         };
-        let made: io::Result<_> = create();
-        let made = made.with_context(|| format!("failed to create a data directory in {}", parent.display()))?;
-        made.map(|root| Self::new(&root)).transpose()
+        let created: io::Result<_> = create();
+        let created = created.with_context(|| format!("failed to create a data directory in {}", parent.display()))?;
+        created.map(|root| Self::new(&root)).transpose()
     }
 
-    /// Whether a directory exists in which nobody but the caller and root may write.
+    /// Whether the directory exists and only the caller and root may write to it.
     pub(crate) fn is_private(path: &Path) -> bool {
         let metadata = trust::resolve(path).and_then(|path| Ok((fs::symlink_metadata(&path)?, path)));
         metadata.is_ok_and(|(metadata, path)| trust::check_private(&path, &metadata).is_ok())
     }
 
-    /// Checks the directory and those that Podium makes in it, as far as they exist: nobody else may write there.
+    /// Checks that only the caller and root may write to the directory and its existing subdirectories.
     fn check(&self) -> io::Result<()> {
-        let made = ["pki", "store", "kubelet", "volumes", "containerd", "network"].map(|name| self.root.join(name));
-        for path in std::iter::once(&self.root).chain(&made) {
+        let subdirectories =
+            ["pki", "store", "kubelet", "volumes", "containerd", "network"].map(|name| self.root.join(name));
+        for path in std::iter::once(&self.root).chain(&subdirectories) {
             match fs::symlink_metadata(path) {
                 Ok(metadata) => trust::check_private(path, &metadata)?,
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -78,116 +80,115 @@ impl DataDir {
         Ok(())
     }
 
-    /// The directory itself.
+    /// Returns the path of the directory itself.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Certificates and keys.
+    /// Returns the directory of certificates and keys.
     pub(crate) fn pki(&self) -> PathBuf {
         self.root.join("pki")
     }
 
-    /// Objects of the API.
+    /// Returns the directory of the store.
     pub(crate) fn store(&self) -> PathBuf {
         self.root.join("store")
     }
 
-    /// What the kubelet keeps: checkpoints, volumes, logs.
+    /// Returns the root directory of the kubelet: checkpoints, volumes, logs.
     pub(crate) fn kubelet(&self) -> PathBuf {
         self.root.join("kubelet")
     }
 
-    /// Data of the volumes that are made for claims.
+    /// Returns the directory of provisioned volumes.
     pub(crate) fn volumes(&self) -> PathBuf {
         self.root.join("volumes")
     }
 
-    /// The administrator's kubeconfig, unless another place was named.
+    /// Returns the default path of the administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.root.join("admin.kubeconfig")
     }
 
-    /// Where it is written down which runtime of somebody else the Pods run in.
+    /// Returns the file with the endpoint of an external container runtime.
     pub(crate) fn runtime_file(&self) -> PathBuf {
         self.root.join("runtime-endpoint")
     }
 
-    /// Writes down which runtime the Pods run in, for `down`; `None` for one of our own.
+    /// Records the external runtime of the Pods for `down`; `None` for Podium's own containerd.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub(crate) fn note_runtime(&self, endpoint: Option<&str>) -> Result<()> {
+    pub(crate) fn record_runtime(&self, endpoint: Option<&str>) -> Result<()> {
         let path = self.runtime_file();
         let write = |endpoint: &str| files::replace_private(&path, endpoint.as_bytes());
-        let done = endpoint.map_or_else(|| remove_file(&path), write);
-        done.with_context(|| format!("failed to write {}", path.display()))
+        let written = endpoint.map_or_else(|| remove_file(&path), write);
+        written.with_context(|| format!("failed to write {}", path.display()))
     }
 
-    /// The runtime of somebody else that the Pods run in, if they do.
-    pub(crate) fn foreign_runtime(&self) -> Option<String> {
+    /// Returns the recorded endpoint of an external runtime.
+    pub(crate) fn external_runtime(&self) -> Option<String> {
         std::fs::read_to_string(self.runtime_file()).ok()
     }
 
-    /// The runtime that the Pods run in.
+    /// Returns the endpoint of the Pods' runtime.
     pub(crate) fn runtime_endpoint(&self) -> String {
-        self.foreign_runtime().unwrap_or_else(|| runtime::containerd::endpoint(&self.root))
+        self.external_runtime().unwrap_or_else(|| runtime::containerd::endpoint(&self.root))
     }
 
     fn lock_file(&self) -> PathBuf {
         self.root.join("podium.lock")
     }
 
-    /// Whether a Podium ever used it.
+    /// Whether Podium has used the directory before.
     pub(crate) fn was_used(&self) -> bool {
         fs::symlink_metadata(self.lock_file()).is_ok_and(|metadata| metadata.is_file())
     }
 
-    /// Removes what Podium made in it, and the directory unless something of somebody else is in it. Gives whether it is
-    /// gone.
+    /// Removes the files of Podium, and the directory unless it has other files. Returns whether the directory was removed.
     ///
     /// # Errors
-    /// When something cannot be removed.
+    /// When a file cannot be removed.
     pub(crate) fn remove(&self) -> Result<bool> {
         let mut own = vec![self.pki(), self.store(), self.kubelet(), self.volumes()];
         for file in [self.kubeconfig(), self.runtime_file()] {
             own.extend([file.with_extension("new"), file]);
         }
         own.extend(["containerd", "network"].map(|name| self.root.join(name)));
-        // The lock comes last: without it the rest would be nobody's.
+        // The lock file is removed last: it marks the directory as one of Podium.
         own.push(self.lock_file());
         for path in own {
-            // A link is removed itself, and neither of the two follows one below.
+            // Both calls remove a symbolic link itself and never follow one.
             let is_dir = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir());
             let removed = if is_dir { fs::remove_dir_all(&path) } else { remove_file(&path) };
             removed.with_context(|| format!("failed to remove {}", path.display()))?;
         }
         match fs::remove_dir(&self.root) {
             Ok(()) => Ok(true),
-            // A mount is its owner's.
+            // The directory may be a mount point.
             Err(e) if matches!(e.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::ResourceBusy) => Ok(false),
-            Err(e) => Err(e).with_context(|| format!("cannot remove {}", self.root.display())),
+            Err(e) => Err(e).with_context(|| format!("failed to remove {}", self.root.display())),
         }
     }
 
-    /// Whether a network or a runtime was begun here, which are more than files.
-    pub(crate) fn has_begun(&self) -> bool {
+    /// Whether a network or a runtime may have been started, which have state outside the directory.
+    pub(crate) fn has_runtime_or_network(&self) -> bool {
         ["containerd", "network"].iter().any(|name| self.root.join(name).exists())
     }
 
-    /// Creates the directory if need be (mode 0700) and takes its lock.
+    /// Creates the directory if it is missing (mode 0700) and locks it.
     ///
     /// # Errors
-    /// When another Podium holds it (the error names its process), or the directory cannot be made.
+    /// When another Podium holds the lock (the error has its process ID), or the directory cannot be created.
     pub(crate) fn lock(&self) -> Result<Lock> {
-        let (made_root, made) = (!self.root.exists(), !self.lock_file().exists());
+        let (created_root, created_file) = (!self.root.exists(), !self.lock_file().exists());
         files::private_dir_builder()
             .recursive(true)
             .create(&self.root)
             .with_context(|| format!("failed to create data directory {}", self.root.display()))?;
-        // Somebody may have made a part of it since it was looked at.
+        // Another process may have created a part of the path since the check.
         if Self::new(&self.root)?.root != self.root {
-            bail!("data directory {}: somebody replaced a part of the path", self.root.display());
+            bail!("data directory {}: a part of the path was replaced", self.root.display());
         }
         let path = self.lock_file();
         let file = files::open_private(&path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
@@ -197,47 +198,50 @@ impl DataDir {
                 file.set_len(0)?;
                 file.rewind()?;
                 writeln!(file, "{}", std::process::id())?;
-                Ok(Lock { _file: file, made, made_root })
+                Ok(Lock { _file: file, created_file, created_root })
             }
             Err((_, nix::errno::Errno::EWOULDBLOCK)) => {
                 let holder = self.holder().map_or_else(String::new, |pid| format!(" (process {pid})"));
                 bail!(
-                    "another Podium runs in {}{holder}: stop it, or choose another --data-dir and --bind",
+                    "{}: another Podium uses this data directory{holder}: stop it, or choose another --data-dir and --bind",
                     self.root.display()
                 )
             }
-            Err((_, errno)) => bail!("cannot lock {}: {errno}", path.display()),
+            Err((_, errno)) => bail!("failed to lock {}: {errno}", path.display()),
         }
     }
 
-    /// The lock, from a Podium that was killed a moment ago, too: the kernel lets go of it when it has cleaned up.
+    /// Locks the directory, and retries for a short time: the kernel releases the lock of a killed process only when the
+    /// process has exited.
     ///
     /// # Errors
     /// As [`Self::lock`].
-    pub(crate) async fn lock_soon(&self) -> Result<Lock> {
-        let deadline = Instant::now() + PATIENCE;
+    pub(crate) async fn lock_with_retry(&self) -> Result<Lock> {
+        let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             match self.lock() {
-                Err(_) if self.holder().is_some() && Instant::now() < deadline => tokio::time::sleep(STEP).await,
+                Err(_) if self.holder().is_some() && Instant::now() < deadline => {
+                    tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
+                }
                 other => return other,
             }
         }
     }
 
-    /// Whether nothing is here that could be of use to anybody after a start that failed: there was no API yet, and it is
-    /// certain that what is here was made by that start.
-    pub(crate) fn is_in_vain(&self, lock: &Lock) -> bool {
-        let others = [self.pki(), self.store(), self.kubelet(), self.volumes()];
-        let has_others = self.has_begun() || others.iter().any(|path| path.exists());
-        !self.store().exists() && (lock.made_root || lock.made && !has_others)
+    /// Whether the directory can be removed after a failed start: it has no store yet, and that start created all of its
+    /// files.
+    pub(crate) fn is_failed_first_start(&self, lock: &Lock) -> bool {
+        let directories = [self.pki(), self.store(), self.kubelet(), self.volumes()];
+        let has_data = self.has_runtime_or_network() || directories.iter().any(|path| path.exists());
+        !self.store().exists() && (lock.created_root || lock.created_file && !has_data)
     }
 
-    /// Removes what such a start made: files, for what runs was ended before.
+    /// Removes the files that such a start created. Its runtime and network must have been removed before.
     ///
     /// # Errors
-    /// When something cannot be removed.
-    pub(crate) fn leave(&self, lock: Lock) -> Result<()> {
-        if lock.made_root {
+    /// When a file cannot be removed.
+    pub(crate) fn remove_created(&self, lock: Lock) -> Result<()> {
+        if lock.created_root {
             self.remove()?;
         } else {
             fs::remove_file(self.lock_file())?;
@@ -246,12 +250,12 @@ impl DataDir {
         Ok(())
     }
 
-    /// The process that holds the lock, if one does.
+    /// Returns the ID of the process that holds the lock.
     pub(crate) fn holder(&self) -> Option<i32> {
         let mut file = files::open_private(&self.lock_file(), OpenOptions::new().read(true)).ok()?;
         let mut text = String::new();
         file.read_to_string(&mut text).ok()?;
-        // A file that nobody locks holds the number of a process that is gone, which may be another's by now.
+        // An unlocked file has the ID of a process that has exited; the ID may have been reused.
         match Flock::lock(file, FlockArg::LockSharedNonblock) {
             Ok(_) => None,
             Err(_) => text.trim().parse().ok(),
@@ -259,7 +263,7 @@ impl DataDir {
     }
 }
 
-/// Removes a file or a link that may be missing.
+/// Removes a file or a symbolic link, if it exists.
 fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -267,13 +271,14 @@ fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Held for as long as a Podium uses a data directory; the kernel lets go of it when the process ends.
+/// Lock of a data directory. The kernel releases it when the process exits.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: Flock<File>,
-    /// Whether its file was not there before, and neither the directory.
-    made: bool,
-    made_root: bool,
+    /// Whether this process created the lock file.
+    created_file: bool,
+    /// Whether this process created the directory.
+    created_root: bool,
 }
 
 #[cfg(test)]
@@ -281,20 +286,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_is_on_its_way_out_is_waited_for() {
+    async fn lock_waits_briefly_for_an_exiting_process() {
         let dir = tempfile::tempdir().unwrap();
         let data_dir = DataDir::new(dir.path()).unwrap();
         let lock = data_dir.lock().unwrap();
-        let (taken, ()) = tokio::join!(data_dir.lock_soon(), async {
-            tokio::time::sleep(STEP * 3).await;
+        let (locked, ()) = tokio::join!(data_dir.lock_with_retry(), async {
+            tokio::time::sleep(LOCK_RETRY_INTERVAL * 3).await;
             drop(lock);
         });
-        let _held = taken.unwrap();
-        data_dir.lock_soon().await.unwrap_err();
+        let _held = locked.unwrap();
+        data_dir.lock_with_retry().await.unwrap_err();
     }
 
     #[test]
-    fn lock_neither_follows_nor_truncates_a_link() {
+    fn lock_file_that_is_a_link_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let victim = dir.path().join("victim");
         for is_symbolic in [true, false] {
@@ -302,9 +307,9 @@ mod tests {
             fs::create_dir(&root).unwrap();
             fs::write(&victim, "precious").unwrap();
             let lock = root.join("podium.lock");
-            let made =
+            let linked =
                 if is_symbolic { std::os::unix::fs::symlink(&victim, &lock) } else { fs::hard_link(&victim, &lock) };
-            made.unwrap();
+            linked.unwrap();
             let data_dir = DataDir::new(&root).unwrap();
             data_dir.lock().unwrap_err();
             assert_eq!(data_dir.holder(), None);
@@ -314,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn directory_of_another_user_is_refused_and_left_alone() {
+    fn data_directory_of_another_user_is_refused_unchanged() {
         if !nix::unistd::geteuid().is_root() {
             return;
         }
@@ -322,7 +327,7 @@ mod tests {
         for foreign in ["data", "data/pki"] {
             let root = dir.path().join("data");
             fs::create_dir_all(root.join("pki")).unwrap();
-            fs::write(root.join("pki/ca.crt"), "an authority of somebody else").unwrap();
+            fs::write(root.join("pki/ca.crt"), "a foreign CA").unwrap();
             std::os::unix::fs::chown(dir.path().join(foreign), Some(65534), None).unwrap();
             let error = format!("{:#}", DataDir::new(&root).unwrap_err());
             assert!(error.contains(&format!("{foreign} (owner ")) && error.contains("must be root"), "{error}");
@@ -332,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn removal_does_not_follow_links() {
+    fn data_directory_removal_does_not_follow_links() {
         let dir = tempfile::tempdir().unwrap();
         let (root, victim) = (dir.path().join("data"), dir.path().join("victim"));
         fs::create_dir(&victim).unwrap();
@@ -346,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ways_lead_to_one_data_directory() {
+    fn data_directory_path_is_resolved_through_links() {
         let dir = tempfile::tempdir().unwrap();
         let (real, link) = (dir.path().join("real"), dir.path().join("link"));
         std::fs::create_dir(&real).unwrap();
@@ -358,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_failed_leaves_what_was_there_before() {
+    fn failed_start_removes_only_the_files_it_created() {
         let dir = tempfile::tempdir().unwrap();
         let check = |before: &[&str], since: &[&str], expected: Option<&[&str]>| {
             let root = dir.path().join("data");
@@ -373,8 +378,8 @@ mod tests {
             write(before);
             let lock = data_dir.lock().unwrap();
             write(since);
-            if data_dir.is_in_vain(&lock) {
-                data_dir.leave(lock).unwrap();
+            if data_dir.is_failed_first_start(&lock) {
+                data_dir.remove_created(lock).unwrap();
             }
             let left = std::fs::read_dir(&root).ok().map(|entries| {
                 let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -389,12 +394,12 @@ mod tests {
         check(&[], &["store/1", "pki/ca.crt"], Some(&["pki", "podium.lock", "store"]));
         check(&["podium.lock"], &[], Some(&["podium.lock"]));
         check(&["mine"], &[], Some(&["mine"]));
-        // Nobody knows whose that is.
+        // The directory may belong to another program.
         check(&["volumes/mine"], &[], Some(&["podium.lock", "volumes"]));
     }
 
     #[test]
-    fn a_second_podium_is_kept_out_and_told_who_is_inside() {
+    fn locked_data_directory_error_names_the_holder() {
         let dir = tempfile::tempdir().unwrap();
         let data_dir = DataDir::new(dir.path()).unwrap();
         let lock = data_dir.lock().unwrap();

@@ -1,8 +1,8 @@
-//! `podium image`.
+//! The `image` subcommand.
 
 use crate::cli::{ImageCommand, RuntimeArgs};
 use crate::data_dir::DataDir;
-use crate::print::say;
+use crate::print::print_line;
 use anyhow::{Context, Result};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use runtime::{CriRuntime, ImportError, Runtime};
@@ -15,7 +15,7 @@ pub(crate) async fn run(command: ImageCommand) -> Result<()> {
             let endpoint = endpoint(&runtime)?;
             for file in &files {
                 for name in import(&endpoint, file).await? {
-                    say!("{name}");
+                    print_line!("{name}");
                 }
             }
             Ok(())
@@ -31,12 +31,12 @@ fn endpoint(args: &RuntimeArgs) -> Result<String> {
     }
 }
 
-/// Imports one archive and shows how far it is.
+/// Imports one archive and shows a progress bar.
 pub(crate) async fn import(endpoint: &str, file: &Path) -> Result<Vec<String>> {
     let (mut reader, size): (Box<dyn AsyncRead + Send + Unpin>, Option<u64>) = if file == Path::new("-") {
         (Box::new(tokio::io::stdin()), None)
     } else {
-        let opened = tokio::fs::File::open(file).await.with_context(|| format!("cannot read {}", file.display()))?;
+        let opened = tokio::fs::File::open(file).await.with_context(|| format!("failed to read {}", file.display()))?;
         let size = opened.metadata().await?.len();
         (Box::new(opened), Some(size))
     };
@@ -45,17 +45,17 @@ pub(crate) async fn import(endpoint: &str, file: &Path) -> Result<Vec<String>> {
     bar.set_message(file.display().to_string());
     let names = runtime::import(endpoint, &mut *reader, |sent| bar.set_position(sent)).await;
     bar.finish_and_clear();
-    let what = match &names {
+    let context = match &names {
         Err(ImportError::Unreachable(_)) => format!("{}: is Podium up in this data directory?", file.display()),
         _ => file.display().to_string(),
     };
-    names.context(what)
+    names.context(context)
 }
 
 async fn list(endpoint: &str) -> Result<()> {
     let images =
         CriRuntime::new(endpoint, Path::new(""))?.images().await.context("is Podium up in this data directory?")?;
-    say!("{:<60} {:<20} SIZE", "IMAGE", "ID");
+    print_line!("{:<60} {:<20} SIZE", "IMAGE", "ID");
     let mut lines = Vec::new();
     for image in &images {
         let names = if image.tags.is_empty() { &image.digests[..1.min(image.digests.len())] } else { &image.tags };
@@ -67,6 +67,6 @@ async fn list(endpoint: &str) -> Result<()> {
         }
     }
     lines.sort();
-    lines.iter().for_each(|line| say!("{line}"));
+    lines.iter().for_each(|line| print_line!("{line}"));
     Ok(())
 }

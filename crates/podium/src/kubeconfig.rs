@@ -1,25 +1,25 @@
-//! The administrator's kubeconfig: there while the API serves, and never in the place of somebody else's.
+//! Removal of the administrator's kubeconfig, which exists only while the API server serves. Foreign files are kept.
 
 use anyhow::{Context, Result, bail};
 use std::{io::ErrorKind, path::Path};
 
-/// Removes the file at the place that was given, if a Podium wrote it; else the one of the data directory, which is Podium's,
-/// whatever became of it.
+/// Removes the kubeconfig. A file given by `--kubeconfig` is removed only if Podium wrote it; the default one, in the data
+/// directory, always.
 ///
 /// # Errors
-/// When the file that was given holds something else, which is left as it is.
-pub(crate) fn clear(given: Option<&Path>, own: &Path) -> Result<()> {
-    match given {
-        Some(given) => remove(given),
+/// When the given file was not written by Podium; it is kept.
+pub(crate) fn clear(flag: Option<&Path>, default: &Path) -> Result<()> {
+    match flag {
+        Some(path) => remove(path),
         None => {
-            let _ = std::fs::remove_file(own);
+            let _ = std::fs::remove_file(default);
             Ok(())
         }
     }
 }
 
 fn remove(path: &Path) -> Result<()> {
-    // Reading a pipe, say, might never end.
+    // Reading a FIFO might block forever.
     let is_file = std::fs::metadata(path).map(|metadata| metadata.is_file());
     if matches!(is_file, Ok(false)) {
         bail!("{} is not a regular file: choose another file with --kubeconfig", path.display());
@@ -29,11 +29,11 @@ fn remove(path: &Path) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error).with_context(|| format!("kubeconfig {}", path.display())),
     };
-    // What `mktemp` makes is nobody's.
+    // An empty file, as created by `mktemp`, may be replaced.
     if !text.is_empty() && !server::is_admin_kubeconfig(&text) {
-        bail!("{} holds something that Podium did not write: choose another file with --kubeconfig", path.display());
+        bail!("{} was not written by Podium: choose another file with --kubeconfig", path.display());
     }
-    std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))
+    std::fs::remove_file(path).with_context(|| format!("failed to remove {}", path.display()))
 }
 
 #[cfg(test)]
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_podium_did_not_write_stays() {
+    fn kubeconfig_of_another_writer_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config");
         remove(&path).unwrap();
@@ -60,7 +60,7 @@ mod tests {
         assert_ne!(merged, own);
         for foreign in ["my other clusters", "{}", &merged] {
             std::fs::write(&path, foreign).unwrap();
-            assert!(remove(&path).unwrap_err().to_string().contains("did not write"));
+            assert!(remove(&path).unwrap_err().to_string().contains("was not written by Podium"));
             assert_eq!(std::fs::read_to_string(&path).unwrap(), foreign);
         }
         let pipe = dir.path().join("pipe");

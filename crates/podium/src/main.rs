@@ -1,4 +1,4 @@
-//! Podium: Kubernetes Pods in one binary. The command line, and the wiring of the components; nothing else.
+//! Podium runs Kubernetes Pods in one binary. This crate has the command line and the wiring of the components.
 #![forbid(unsafe_code)]
 
 mod api_address;
@@ -13,14 +13,14 @@ mod explain;
 mod image;
 mod kubeconfig;
 mod kubelet_config;
-mod kubelet_pipe;
-mod listening;
-mod load_balancers;
+mod kubelet_dialer;
+mod listen_options;
+mod load_balancer_pool;
+mod local_volumes;
 mod node_event;
 mod oom_score;
 mod print;
 mod run;
-mod storage;
 mod store_quota;
 mod up;
 
@@ -34,7 +34,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    // What Podium writes is its own, the store's files, too. What others read gets its mode where it is written.
+    // Files are private by default, those of the store included. Files for other users get their mode where they are created.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     let filter = EnvFilter::try_from_env("PODIUM_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
@@ -42,25 +42,25 @@ fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
-    // Two workers carry one node; more would each keep an arena of memory.
+    // Two workers suffice for one node; each further worker would keep its own allocator arena.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let result = runtime.map_err(Into::into).and_then(|runtime| {
-        let result = runtime.block_on(command(cli.command));
-        // What still runs must not keep the process.
+        let result = runtime.block_on(run_command(cli.command));
+        // Blocking tasks must not keep the process alive.
         runtime.shutdown_timeout(std::time::Duration::from_secs(2));
         result
     });
     match result {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         Err(error) => {
-            print::error(format_args!("podium: {}", told(&error)));
+            print::error(format_args!("podium: {}", format_error(&error)));
             ExitCode::from(2)
         }
     }
 }
 
-/// An error and what it comes from, in one line. What the API server says is told as kubectl tells it.
-fn told(error: &anyhow::Error) -> String {
+/// Formats an error and its causes in one line. An API server's Status is formatted as by kubectl.
+fn format_error(error: &anyhow::Error) -> String {
     let mut parts: Vec<String> = Vec::new();
     for cause in error.chain() {
         if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
@@ -68,7 +68,7 @@ fn told(error: &anyhow::Error) -> String {
             break;
         }
         let part = cause.to_string();
-        // Some say themselves what they come from.
+        // Some errors include their source in their own text.
         if !parts.last().is_some_and(|last| last.ends_with(&part)) {
             parts.push(part);
         }
@@ -76,10 +76,10 @@ fn told(error: &anyhow::Error) -> String {
     parts.join(": ")
 }
 
-async fn command(command: Command) -> anyhow::Result<i32> {
-    // Before anything is made that could not be removed.
+async fn run_command(command: Command) -> anyhow::Result<i32> {
+    // Checked before anything is created that an unprivileged process could not remove.
     if matches!(command, Command::Up(_) | Command::Down(_) | Command::Run(_)) && !nix::unistd::geteuid().is_root() {
-        anyhow::bail!("it must be run as root, for it makes containers, networks and mounts");
+        anyhow::bail!("must be run as root, because it creates containers, networks and mounts");
     }
     if matches!(command, Command::Up(_) | Command::Run(_)) {
         oom_score::protect();
@@ -99,16 +99,16 @@ mod tests {
     use anyhow::Context;
 
     #[test]
-    fn errors_are_told_in_one_line_and_those_of_the_server_as_kubectl_tells_them() {
+    fn errors_are_one_line_and_status_errors_match_kubectl() {
         let status: kube::core::Status = serde_json::from_value(serde_json::json!({
             "status": "Failure", "message": "pods \"p\" not found", "reason": "NotFound", "code": 404,
         }))
         .unwrap();
         let error = Err::<(), _>(kube::Error::Api(Box::new(status))).context("pod.yaml").unwrap_err();
-        assert_eq!(told(&error), "pod.yaml: Error from server (NotFound): pods \"p\" not found");
-        let error = Err::<(), _>(std::io::Error::other("no room")).context("cannot write").unwrap_err();
-        assert_eq!(told(&error), "cannot write: no room");
-        let error = Err::<(), _>(std::io::Error::other("no room")).context("cannot write: no room").unwrap_err();
-        assert_eq!(told(&error), "cannot write: no room");
+        assert_eq!(format_error(&error), "pod.yaml: Error from server (NotFound): pods \"p\" not found");
+        let error = Err::<(), _>(std::io::Error::other("no space")).context("failed to write").unwrap_err();
+        assert_eq!(format_error(&error), "failed to write: no space");
+        let error = Err::<(), _>(std::io::Error::other("no space")).context("failed to write: no space").unwrap_err();
+        assert_eq!(format_error(&error), "failed to write: no space");
     }
 }

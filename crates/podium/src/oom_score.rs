@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-/// The kubelet's default (`oomScoreAdj`): of all processes, the node's own ones are killed last.
+/// Default of the kubelet's `oomScoreAdj`.
 const SCORE: &str = "-999";
 
-/// Makes this process, and the containerd that it starts, the last ones to be killed. Containers get scores of their own.
-/// Without `CAP_SYS_RESOURCE` nothing changes.
+/// Sets `oom_score_adj` of this process, which containerd inherits. Containers get their own values. Has no effect without
+/// `CAP_SYS_RESOURCE`.
 pub(crate) fn protect() {
     protect_in(Path::new("/proc/self"));
 }
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn score_is_written_and_a_failure_is_no_error() {
+    fn oom_score_is_written_and_a_failure_is_ignored() {
         let dir = tempfile::tempdir().unwrap();
         protect_in(&dir.path().join("missing"));
         protect_in(dir.path());

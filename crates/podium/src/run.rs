@@ -1,78 +1,84 @@
-//! `podium run`: a throwaway cluster for some manifests, and what happens in it.
+//! `podium run`: runs manifests in a temporary cluster and prints a timeline of its Pods.
 
-mod ending;
-mod goal;
-mod leftovers;
+mod completion;
+mod image_pulls;
 mod manifests;
-mod pulls;
-mod show;
+mod progress;
+mod run_dirs;
+mod teardown;
 mod timeline;
 
 use crate::{
     api_address::ApiAddress,
     cli::RunArgs,
-    cluster::{Access, Cluster},
+    cluster::{ApiServerOptions, Cluster},
     data_dir::DataDir,
-    image, told,
+    format_error, image,
     up::{StopSignals, destroy, stop_signals},
 };
 use anyhow::{Context, Result, anyhow};
-use goal::Goal;
+use completion::Completion;
 use kube::{
     Client, Resource,
     core::{DynamicObject, GroupVersionKind},
     discovery,
 };
 use manifests::Manifest;
-use show::{Screen, Show};
+use progress::{ClusterTimeline, Printer};
 use std::{path::Path, time::Duration};
-use timeline::Mood;
+use timeline::Severity;
 
-/// What `timeout(1)` exits with.
-const TIMED_OUT: i32 = 124;
-/// What a shell reports of a program that Ctrl-C ended.
-const INTERRUPTED: i32 = 130;
-/// Longer than anybody waits, and no overflow.
-const FOR_EVER: Duration = Duration::from_secs(1 << 32);
+/// Exit code of `timeout(1)`.
+const EXIT_TIMED_OUT: i32 = 124;
+/// Exit code of a program that SIGINT terminated (128 + 2).
+const EXIT_INTERRUPTED: i32 = 130;
+/// Timeout of a run without `--timeout`: 136 years. `Duration::MAX` would overflow in time arithmetic.
+const NO_TIMEOUT: Duration = Duration::from_secs(1 << 32);
 
-/// Runs the manifests and gives the exit code.
+/// Runs the manifests and returns the exit code.
 pub(crate) async fn run(args: RunArgs) -> Result<i32> {
     let manifests = manifests::read(&args.files)?;
     for file in args.images.iter().filter(|file| *file != Path::new("-")) {
-        // Before there is a cluster to take down.
-        std::fs::File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+        // A missing file is reported before the cluster starts.
+        std::fs::File::open(file).with_context(|| format!("failed to read {}", file.display()))?;
     }
-    let screen = Screen::new();
-    let parent = leftovers::parent();
-    for (path, error) in leftovers::remove(&parent).await {
-        let what = format!("what an earlier run left in {}", path.display());
+    let printer = Printer::new();
+    let parent = run_dirs::parent();
+    for (path, error) in run_dirs::remove_abandoned(&parent).await {
+        let path = path.display();
         match error {
-            None => screen.say("run", &format!("removed {what}"), Mood::Neutral),
-            Some(error) => screen.say("run", &format!("could not remove {what}: {error}"), Mood::Bad),
+            None => {
+                printer.print("run", &format!("removed the data directory of an earlier run: {path}"), Severity::Info);
+            }
+            Some(error) => {
+                let text = format!("failed to remove the data directory of an earlier run: {path}: {error}");
+                printer.print("run", &text, Severity::Failure);
+            }
         }
     }
-    let dir = leftovers::create(&parent)?;
+    let dir = run_dirs::create(&parent)?;
     let lock = dir.lock()?;
-    let code = in_cluster(&dir, &args, &manifests, screen).await;
-    let removed = destroy(&dir).await;
+    let code = in_cluster(&dir, &args, &manifests, printer).await;
+    let destroyed = destroy(&dir).await;
     drop(lock);
     let code = code?;
-    removed?;
+    destroyed?;
     Ok(code)
 }
 
-async fn in_cluster(dir: &DataDir, args: &RunArgs, manifests: &[Manifest], screen: Screen) -> Result<i32> {
+async fn in_cluster(dir: &DataDir, args: &RunArgs, manifests: &[Manifest], printer: Printer) -> Result<i32> {
     let mut stop = stop_signals()?;
     let cluster =
-        Cluster::start(dir, &ApiAddress::loopback(), &dir.kubeconfig(), &args.node, Access::default()).await?;
-    screen.say("api", &format!("serves at {}", cluster.url), Mood::Good);
+        Cluster::start(dir, &ApiAddress::loopback(), &dir.kubeconfig(), &args.node, ApiServerOptions::default())
+            .await?;
+    printer.print("api", &format!("serves at {}", cluster.url), Severity::Success);
     let prepared = tokio::select! {
-        done = prepare(&cluster, dir, args, screen) => done.map(|()| true),
+        done = prepare(&cluster, dir, args, printer) => done.map(|()| true),
         () = stop.wait() => Ok(false),
     };
     let code = match prepared {
-        Ok(true) => watched(&cluster, args, manifests, screen, &mut stop).await,
-        Ok(false) => Ok(INTERRUPTED),
+        Ok(true) => run_manifests(&cluster, args, manifests, printer, &mut stop).await,
+        Ok(false) => Ok(EXIT_INTERRUPTED),
         Err(error) => Err(error),
     };
     cluster.stop().await;
@@ -80,63 +86,67 @@ async fn in_cluster(dir: &DataDir, args: &RunArgs, manifests: &[Manifest], scree
 }
 
 /// Imports the images and waits for the node.
-async fn prepare(cluster: &Cluster, dir: &DataDir, args: &RunArgs, screen: Screen) -> Result<()> {
+async fn prepare(cluster: &Cluster, dir: &DataDir, args: &RunArgs, printer: Printer) -> Result<()> {
     cluster.wait_runtime_ready().await?;
     for file in &args.images {
         for name in image::import(&dir.runtime_endpoint(), file).await? {
-            screen.say("image", &name, Mood::Neutral);
+            printer.print("image", &name, Severity::Info);
         }
     }
     cluster.wait_node_ready().await?;
-    screen.say(&format!("node/{}", cluster.node), "Ready", Mood::Good);
+    printer.print(&format!("node/{}", cluster.node), "Ready", Severity::Success);
     Ok(())
 }
 
-/// Carries the manifests out, shows what happens, ends everything, and gives the exit code.
-async fn watched(
+/// Applies the manifests, prints the timeline, deletes all workloads, and returns the exit code.
+async fn run_manifests(
     cluster: &Cluster,
     args: &RunArgs,
     manifests: &[Manifest],
-    screen: Screen,
+    printer: Printer,
     stop: &mut StopSignals,
 ) -> Result<i32> {
-    let mut show = Show::new(&cluster.client, screen);
+    let mut timeline = ClusterTimeline::new(&cluster.client, printer);
     let code = tokio::select! {
-        code = Box::pin(carried_out(&cluster.client, manifests, &mut show)) => code,
-        () = stop.wait() => Ok(INTERRUPTED),
-        () = tokio::time::sleep(args.timeout.unwrap_or(FOR_EVER)) => {
-            screen.say("run", "timed out", Mood::Bad);
-            Ok(TIMED_OUT)
+        code = Box::pin(apply_manifests(&cluster.client, manifests, &mut timeline)) => code,
+        () = stop.wait() => Ok(EXIT_INTERRUPTED),
+        () = tokio::time::sleep(args.timeout.unwrap_or(NO_TIMEOUT)) => {
+            printer.print("run", "timed out", Severity::Failure);
+            Ok(EXIT_TIMED_OUT)
         }
     };
-    let ended = tokio::select! {
-        ended = Box::pin(ending::end_all(&cluster.client)) => ended,
-        // Who asks twice does not want to wait.
+    let terminated = tokio::select! {
+        terminated = Box::pin(teardown::delete_workloads(&cluster.client)) => terminated,
+        // A second signal skips the graceful termination.
         () = stop.wait() => Err(anyhow!("interrupted again")),
-        never = show.go_on() => match never {},
+        never = timeline.run() => match never {},
     };
-    if let Err(error) = ended {
-        screen.say("run", &format!("Pods could not be ended in order: {}", told(&error)), Mood::Bad);
+    if let Err(error) = terminated {
+        printer.print(
+            "run",
+            &format!("failed to terminate the Pods gracefully: {}", format_error(&error)),
+            Severity::Failure,
+        );
     }
-    show.last_words().await;
+    timeline.drain_logs().await;
     code
 }
 
-/// Creates everything and shows what happens until the exit code is known.
-async fn carried_out(client: &Client, manifests: &[Manifest], show: &mut Show) -> Result<i32> {
-    let mut goal = Goal::default();
+/// Creates all objects and prints the timeline until the exit code is known.
+async fn apply_manifests(client: &Client, manifests: &[Manifest], timeline: &mut ClusterTimeline) -> Result<i32> {
+    let mut completion = Completion::default();
     for manifest in manifests {
         let created = create(client, manifest).await.with_context(|| manifest.origin.clone())?;
-        goal.add(manifest, &created);
+        completion.add(manifest, &created);
     }
-    if goal.is_nothing() {
-        show.screen.say("run", "nothing of the manifests runs a Pod: there is nothing to wait for", Mood::Neutral);
+    if completion.runs_no_pods() {
+        timeline.printer.print("run", "the manifests run no Pods: there is nothing to wait for", Severity::Info);
     }
     loop {
-        if let Some(code) = goal.exit_code(&show.ended) {
+        if let Some(code) = completion.exit_code(&timeline.finished) {
             return Ok(code);
         }
-        show.step().await;
+        timeline.next().await;
     }
 }
 
@@ -144,7 +154,7 @@ async fn create(client: &Client, manifest: &Manifest) -> Result<DynamicObject> {
     let (group, version) = manifest.text("/apiVersion").rsplit_once('/').unwrap_or(("", manifest.text("/apiVersion")));
     let gvk = GroupVersionKind::gvk(group, version, manifest.text("/kind"));
     let (resource, capabilities) = discovery::pinned_kind(client, &gvk).await.map_err(|error| {
-        // The kind, or its group.
+        // The kind or its API group is unknown.
         let is_unknown = matches!(&error, kube::Error::Discovery(_))
             || matches!(&error, kube::Error::Api(status) if status.code == 404);
         let unknown = || anyhow!("the cluster serves no {} of {}", gvk.kind, gvk.api_version());
@@ -157,7 +167,7 @@ async fn create(client: &Client, manifest: &Manifest) -> Result<DynamicObject> {
     }
     let namespace = object["metadata"]["namespace"].as_str().filter(|_| namespaced);
     let path = DynamicObject::url_path(&resource, namespace);
-    // As kubectl asks for it: a field that nobody knows is a mistake.
+    // Strict field validation is kubectl's default: unknown fields are errors.
     let request = http::Request::post(format!("{path}?fieldValidation=Strict"))
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(serde_json::to_vec(&object)?)?;

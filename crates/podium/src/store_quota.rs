@@ -1,4 +1,4 @@
-//! The quota of the store: its default, and Events that report when it is used up.
+//! Storage quota: its default, and the Events for its alarm.
 
 use crate::node_event;
 use k8s_openapi::api::core::v1::Event;
@@ -6,31 +6,31 @@ use kube::Client;
 use std::path::Path;
 use tokio::sync::watch;
 
-/// etcd's default for `--quota-backend-bytes`.
-const MOST: u64 = 2 << 30;
-/// All objects are kept in memory: by default they take no more than this part of it.
-const PART_OF_MEMORY: u64 = 4;
-/// Large enough for a small cluster, however little memory there is.
-const LEAST: u64 = 64 << 20;
+/// Default of etcd's `--quota-backend-bytes`.
+const MAX_DEFAULT: u64 = 2 << 30;
+/// Divisor of the memory for the default quota. All objects are kept in memory.
+const MEMORY_DIVISOR: u64 = 4;
+/// Lower bound of the default quota, enough for a small cluster.
+const MIN_DEFAULT: u64 = 64 << 20;
 
-/// The quota in bytes; 0 asks for the default, as of etcd.
+/// Returns the quota in bytes; 0 selects the default, as in etcd.
 pub(crate) fn bytes(wanted: u64) -> u64 {
     match wanted {
-        0 => default_of(memory(Path::new("/proc"), Path::new("/sys/fs/cgroup"))),
+        0 => default_bytes(memory(Path::new("/proc"), Path::new("/sys/fs/cgroup"))),
         wanted => wanted,
     }
 }
 
-fn default_of(memory: Option<u64>) -> u64 {
-    memory.map_or(MOST, |memory| (memory / PART_OF_MEMORY).clamp(LEAST, MOST))
+fn default_bytes(memory: Option<u64>) -> u64 {
+    memory.map_or(MAX_DEFAULT, |memory| (memory / MEMORY_DIVISOR).clamp(MIN_DEFAULT, MAX_DEFAULT))
 }
 
-/// The memory that this process can have: that of the machine, or the limit of its cgroup.
+/// Returns the memory available to this process: the machine's, or the limit of its cgroup.
 fn memory(proc: &Path, cgroups: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(proc.join("meminfo")).ok()?;
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok());
     let machine: Option<u64> = total.map(|kilobytes: u64| kilobytes << 10);
-    // `0::/path` is the process's group of cgroups v2.
+    // `0::/path` is the cgroup of the process (cgroup v2).
     let own = std::fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default();
     let path = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
     let groups = cgroups.join(path);
@@ -39,7 +39,7 @@ fn memory(proc: &Path, cgroups: &Path) -> Option<u64> {
     limits.chain(machine).min()
 }
 
-/// Creates an Event on the node whenever the store has run out of space, and when it has some again. Never ends.
+/// Creates an Event about the Node when the quota alarm is raised, and when it is disarmed. Never returns.
 pub(crate) async fn report(mut alarm: watch::Receiver<bool>, client: Client, node: String) {
     let mut reported = false;
     loop {
@@ -72,17 +72,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn default_is_a_quarter_of_the_memory_within_bounds() {
-        assert_eq!(default_of(None), 2 << 30);
-        assert_eq!(default_of(Some(64 << 30)), 2 << 30);
-        assert_eq!(default_of(Some(4 << 30)), 1 << 30);
-        assert_eq!(default_of(Some(100 << 20)), 64 << 20);
+    fn default_quota_is_a_quarter_of_memory_within_bounds() {
+        assert_eq!(default_bytes(None), 2 << 30);
+        assert_eq!(default_bytes(Some(64 << 30)), 2 << 30);
+        assert_eq!(default_bytes(Some(4 << 30)), 1 << 30);
+        assert_eq!(default_bytes(Some(100 << 20)), 64 << 20);
         assert_eq!(bytes(7), 7);
-        assert!(bytes(0) >= LEAST);
+        assert!(bytes(0) >= MIN_DEFAULT);
     }
 
     #[test]
-    fn memory_is_that_of_the_machine_or_the_limit_of_a_cgroup() {
+    fn memory_is_the_minimum_of_machine_and_cgroup_limits() {
         let dir = tempfile::tempdir().unwrap();
         let (proc, cgroups) = (dir.path().join("proc"), dir.path().join("cgroup"));
         std::fs::create_dir_all(proc.join("self")).unwrap();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn event_is_complete() {
+    fn quota_event_has_reason_node_and_timestamp() {
         for (is_raised, reason) in [(true, "StoreQuotaExceeded"), (false, "StoreQuotaRecovered")] {
             let event = event("n", is_raised);
             assert_eq!((event.reason.as_deref(), event.involved_object.name.as_deref()), (Some(reason), Some("n")));

@@ -1,9 +1,10 @@
-//! Making room for a Pod: it is nominated, and those that have to go are told why and deleted.
+//! Execution of a preemption (`prepareCandidate`): nominates the preemptor, and sets conditions on, deletes and
+//! reports the victims.
 
-use crate::cluster::Uid;
-use crate::nominations::Named;
-use crate::preempt::Preemption;
-use crate::write::{Outcome, Writer, in_time, reference};
+use crate::cache::Uid;
+use crate::nominator::PodRef;
+use crate::preemption::Preemption;
+use crate::writer::{WriteOutcome, Writer, reference, with_timeout};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
@@ -13,52 +14,64 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
 use std::sync::Arc;
 
-/// How many Pods are deleted at once.
-const AT_ONCE: usize = 16;
+/// Maximum number of concurrent deletions.
+const MAX_CONCURRENT_DELETIONS: usize = 16;
 
 impl Writer {
-    /// Nominates a Pod to a node, and has those go that are in its way and do not go yet.
-    pub(crate) async fn preempt(self, uid: Uid, pod: Arc<Pod>, room: Box<Preemption>, victims: Vec<Named>) -> Outcome {
-        self.say_unschedulable(&uid, &pod, &room.message, Some(&room.node)).await;
-        for outranked in &room.outranked {
-            self.clear_nomination(outranked).await;
+    /// Nominates the Pod and deletes the victims that are not terminating yet.
+    pub(crate) async fn preempt(
+        self,
+        uid: Uid,
+        pod: Arc<Pod>,
+        preemption: Box<Preemption>,
+        victims: Vec<PodRef>,
+    ) -> WriteOutcome {
+        self.report_unschedulable(&uid, &pod, &preemption.message, Some(&preemption.node)).await;
+        for lower_nominated in &preemption.lower_nominated {
+            self.clear_nominated_node_name(lower_nominated).await;
         }
-        let (writer, about) = (&self, (&*pod, room.node.as_str()));
+        let (writer, about) = (&self, (&*pod, preemption.node.as_str()));
         let failed = stream::iter(victims).map(|victim| async move {
-            let gone = writer.evict(&victim, about.0, about.1).await;
-            gone.err().map(|why| (victim, why))
+            let deleted = writer.delete_victim(&victim, about.0, about.1).await;
+            deleted.err().map(|why| (victim, why))
         });
-        let failed: Vec<(Named, String)> = failed.buffer_unordered(AT_ONCE).filter_map(|f| async { f }).collect().await;
+        let failed: Vec<(PodRef, String)> =
+            failed.buffer_unordered(MAX_CONCURRENT_DELETIONS).filter_map(|f| async { f }).collect().await;
         if failed.is_empty() {
-            return Outcome::Reported(uid);
+            return WriteOutcome::Reported(uid);
         }
         for (victim, why) in &failed {
-            tracing::warn!(namespace = victim.namespace, name = victim.name, "could not be preempted: {why}");
+            tracing::warn!(
+                namespace = victim.namespace,
+                name = victim.name,
+                error = why,
+                "failed to delete preemption victim"
+            );
         }
-        Outcome::NotPreempted(uid, failed.into_iter().map(|(victim, _)| victim.uid).collect())
+        WriteOutcome::PreemptionFailed(uid, failed.into_iter().map(|(victim, _)| victim.uid).collect())
     }
 
-    /// Who is gone, or another Pod by now, need not go.
-    async fn evict(&self, victim: &Named, preemptor: &Pod, node: &str) -> Result<(), String> {
+    /// Deletes a victim. A Pod that is gone, terminating, or replaced under the same name is skipped.
+    async fn delete_victim(&self, victim: &PodRef, preemptor: &Pod, node: &str) -> Result<(), String> {
         let pods: Api<Pod> = Api::namespaced(self.client(), &victim.namespace);
-        let found = in_time(pods.get_opt(&victim.name)).await?;
-        let is_it = |pod: &Pod| pod.metadata.uid.as_deref() == Some(victim.uid.as_str());
-        let Some(pod) = found.filter(|pod| is_it(pod) && pod.metadata.deletion_timestamp.is_none()) else {
+        let found = with_timeout(pods.get_opt(&victim.name)).await?;
+        let has_uid = |pod: &Pod| pod.metadata.uid.as_deref() == Some(victim.uid.as_str());
+        let Some(pod) = found.filter(|pod| has_uid(pod) && pod.metadata.deletion_timestamp.is_none()) else {
             return Ok(());
         };
         let condition = disruption_target(&pod, preemptor);
         let patch = json!({ "metadata": { "uid": victim.uid }, "status": { "conditions": [condition] } });
         let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
-        in_time(unless_gone(pods.patch_status(&victim.name, &params, &patch))).await?;
+        with_timeout(ignore_not_found(pods.patch_status(&victim.name, &params, &patch))).await?;
         let preconditions = Preconditions { uid: Some(victim.uid.clone()), ..Default::default() };
         let params = DeleteParams { preconditions: Some(preconditions), ..Default::default() };
-        if in_time(unless_gone(pods.delete(&victim.name, &params))).await?.is_some() {
-            self.tell(&pod, preemptor, node).await;
+        if with_timeout(ignore_not_found(pods.delete(&victim.name, &params))).await?.is_some() {
+            self.record_preempted_event(&pod, preemptor, node).await;
         }
         Ok(())
     }
 
-    async fn tell(&self, victim: &Pod, preemptor: &Pod, node: &str) {
+    async fn record_preempted_event(&self, victim: &Pod, preemptor: &Pod, node: &str) {
         let uid = preemptor.metadata.uid.as_deref().unwrap_or_default();
         let message = format!("Preempted by pod {uid} on node {node}");
         let mut event = self.event(victim, "Normal", "Preempted", "Preempting", &message);
@@ -66,13 +79,18 @@ impl Writer {
         self.create_event(event).await;
     }
 
-    /// A Pod of lower priority was to go where another one goes now.
-    async fn clear_nomination(&self, of: &Named) {
-        let patch = json!({ "metadata": { "uid": of.uid }, "status": { "nominatedNodeName": null } });
-        let pods: Api<Pod> = Api::namespaced(self.client(), &of.namespace);
+    /// Clears the nomination of a Pod of lower priority to the same node.
+    async fn clear_nominated_node_name(&self, pod_ref: &PodRef) {
+        let patch = json!({ "metadata": { "uid": pod_ref.uid }, "status": { "nominatedNodeName": null } });
+        let pods: Api<Pod> = Api::namespaced(self.client(), &pod_ref.namespace);
         let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
-        if let Err(e) = in_time(pods.patch_status(&of.name, &params, &patch)).await {
-            tracing::debug!(namespace = of.namespace, name = of.name, "its nomination could not be cleared: {e}");
+        if let Err(e) = with_timeout(pods.patch_status(&pod_ref.name, &params, &patch)).await {
+            tracing::debug!(
+                namespace = pod_ref.namespace,
+                name = pod_ref.name,
+                error = %e,
+                "failed to clear nomination"
+            );
         }
     }
 }
@@ -94,8 +112,8 @@ fn disruption_target(victim: &Pod, preemptor: &Pod) -> PodCondition {
     }
 }
 
-/// None when there is no such Pod any more. Another one of its name is a conflict, and a reason to look again.
-async fn unless_gone<T>(write: impl Future<Output = kube::Result<T>>) -> kube::Result<Option<T>> {
+/// Maps 404 to `None`. A conflict (another Pod of this name) stays an error, so that the Pod is scheduled again.
+async fn ignore_not_found<T>(write: impl Future<Output = kube::Result<T>>) -> kube::Result<Option<T>> {
     match write.await {
         Ok(done) => Ok(Some(done)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),

@@ -1,55 +1,57 @@
-//! Decides which node a Pod goes to, and binds it.
+//! Scheduler: selects a node for each Pod and writes the binding.
 //!
-//! A Pod without a node enters the [`queue`]; [`fit`] compares what it asks for (`ask`) with what [`cluster`] knows of the
-//! nodes; a node that fits is assumed to hold the Pod from then on, and the binding is written while the next Pod is
-//! decided upon.
-//! What the Pods that are placed mean to the next one is in `neighbours`, and its parts `company` and `spread`.
-//! A Pod that fits nowhere gets an event and a condition, and waits until something changes. If it would fit where Pods of
-//! lower priority are, `preempt` says which of them go, and the place is kept for it meanwhile.
+//! A Pod without a node enters the scheduling [`queue`]. [`schedule_one`] runs the Filter and Score steps
+//! (`filter_and_score`) against the scheduler's [`cache`]. The cache assumes the Pod on the selected node, and the
+//! binding is written while the next Pod is scheduled.
+//! `pod_constraints` combines `inter_pod_affinity` and `pod_topology_spread`.
+//! An unschedulable Pod gets a `FailedScheduling` event and a `PodScheduled` condition, and stays in the queue until
+//! the cluster changes. `preemption` selects victims of lower priority; the preemptor is nominated to their node until
+//! they have terminated.
 //!
-//! **Invariant:** [`fit`] is pure: the same Pod and the same cluster give the same decision and the same message.
+//! **Invariant:** [`schedule_one`] is pure: the same Pod and the same cache give the same decision and the same
+//! message.
 //!
-//! **Invariant:** nothing runs while nothing happens: every attempt has an event or the end of a back-off behind it.
+//! **Invariant:** an idle scheduler does no work: an event or an expired backoff precedes every attempt.
 #![forbid(unsafe_code)]
 
-mod ask;
-mod budgets;
-pub mod cluster;
-mod company;
-mod crowd;
+mod affinity_term;
+pub mod cache;
+mod disruption_budgets;
+mod dynamic_resources;
 mod evict;
-pub mod fit;
-mod listing;
-mod message;
-mod missing;
-mod namespaces;
-mod neighbours;
-mod nominations;
-mod preempt;
+mod filter_and_score;
+mod fit_error;
+mod inter_pod_affinity;
+mod namespace_labels;
+mod nominator;
+mod pod_constraints;
+mod pod_index;
+mod pod_topology_spread;
+mod preemption;
 pub mod queue;
-mod run;
-mod spread;
-pub mod storage;
-mod storage_watch;
-mod term;
+mod reflector;
+pub mod schedule_one;
+mod scheduling_loop;
 #[cfg(test)]
-mod test_cluster;
+mod test_cache;
 mod victims;
-mod write;
+pub mod volume_binding;
+mod volume_reflector;
+mod writer;
 
 use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-/// The scheduler that Pods name when they name none.
+/// Default value of `spec.schedulerName`.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// What can be set.
+/// Configuration of the scheduler.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Pods with another `spec.schedulerName` are left alone.
+    /// Name of this scheduler; Pods with another `spec.schedulerName` are ignored.
     pub scheduler_name: String,
-    /// How many bindings and reports may be on their way to the API server at once.
+    /// Maximum number of concurrent writes to the API server (bindings, conditions, events).
     pub writes_in_flight: usize,
 }
 
@@ -59,23 +61,23 @@ impl Default for Options {
     }
 }
 
-/// The scheduler of one cluster. Only one may run for each scheduler name.
+/// Scheduler of one cluster. Only one may run for each scheduler name.
 pub struct Scheduler {
     client: Client,
     options: Options,
 }
 
 impl Scheduler {
-    /// A scheduler that reads and writes through `client`.
+    /// Creates a scheduler that uses `client`.
     #[must_use]
     pub fn new(client: Client, options: Options) -> Self {
         Self { client, options }
     }
 
-    /// Schedules until it is cancelled; what is on its way then is given up, and done again by the next scheduler.
+    /// Runs until `stop` is cancelled. Writes in flight are dropped; the next scheduler repeats them.
     pub fn run(self, stop: CancellationToken) -> BoxFuture<'static, ()> {
-        // A box, so that it is compiled here and not once more in each crate that runs it.
-        run::Loop::new(self.client, self.options).run(stop).boxed()
+        // Boxed, so that the future is compiled in this crate and not again in each caller.
+        scheduling_loop::SchedulingLoop::new(self.client, self.options).run(stop).boxed()
     }
 }
 

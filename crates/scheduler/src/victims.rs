@@ -1,82 +1,83 @@
-//! Which Pods of a node go, and on which node Pods go: pure (`SelectVictimsOnNode`, `pickOneNodeForPreemption`).
+//! Selection of preemption victims: pure (`SelectVictimsOnNode`, `pickOneNodeForPreemption`).
 
-use crate::ask::Refusal;
-use crate::budgets;
-use crate::cluster::Placed;
+use crate::cache::AssignedPod;
+use crate::disruption_budgets;
+use crate::filter_and_score::FilterStatus;
 use jiff::Timestamp;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Pods on nodes, each with its `metadata.uid`.
-pub(crate) type Pods<'a> = Vec<(&'a str, &'a Placed)>;
+/// Assigned Pods, each with its `metadata.uid`.
+pub(crate) type Pods<'a> = Vec<(&'a str, &'a AssignedPod)>;
 
-/// A node with some of its Pods taken away, for a try.
-pub(crate) trait Trial {
-    fn take(&mut self, pod: &Placed);
-    fn give_back(&mut self, pod: &Placed);
-    /// Why the Pod does not fit there.
-    fn refusal(&mut self) -> Option<Refusal>;
+/// Simulation of a node without some of its Pods.
+pub(crate) trait NodeSimulation {
+    fn remove_pod(&mut self, pod: &AssignedPod);
+    fn add_pod(&mut self, pod: &AssignedPod);
+    /// Runs the filters; returns why the node rejects the preemptor.
+    fn run_filters(&mut self) -> Option<FilterStatus>;
 }
 
-/// A node where the Pod would fit without these.
+/// Node on which the Pod would fit without the victims.
 #[derive(Debug)]
 pub(crate) struct Candidate<'a> {
     pub(crate) node: &'a str,
-    /// The most important ones first.
+    /// Victims, the most important ones first.
     pub(crate) victims: Pods<'a>,
-    /// How many of them a budget protects.
-    pub(crate) violations: usize,
+    /// Number of victims whose disruption violates a PodDisruptionBudget.
+    pub(crate) pdb_violations: usize,
 }
 
-/// The higher its priority and the longer it runs, the more important is a Pod.
-fn importance(pod: &Placed) -> (Reverse<i32>, Timestamp, &str, &str) {
-    (Reverse(pod.priority), pod.start, &pod.traits.namespace, &pod.name)
+/// Sort key of `MoreImportantPod`: higher priority first, then the earlier start time.
+fn importance(pod: &AssignedPod) -> (Reverse<i32>, Timestamp, &str, &str) {
+    (Reverse(pod.priority), pod.start, &pod.info.namespace, &pod.name)
 }
 
-/// As few Pods as can be, of those that may go; one after the other is kept, if the Pod fits beside it.
+/// Selects a minimal set of victims: removes all potential victims, then reprieves one after the other if the Pod
+/// still fits.
 ///
 /// # Errors
-/// Why it does not fit when all are gone.
-pub(crate) fn select<'a>(
+/// Why the node rejects the Pod without any of them.
+pub(crate) fn select_victims_on_node<'a>(
     node: &'a str,
-    mut lower: Pods<'a>,
-    all_budgets: &BTreeMap<String, PodDisruptionBudget>,
-    trial: &mut impl Trial,
-) -> Result<Candidate<'a>, Refusal> {
-    for (_, pod) in &lower {
-        trial.take(pod);
+    mut potential_victims: Pods<'a>,
+    budgets_by_key: &BTreeMap<String, PodDisruptionBudget>,
+    simulation: &mut impl NodeSimulation,
+) -> Result<Candidate<'a>, FilterStatus> {
+    for (_, pod) in &potential_victims {
+        simulation.remove_pod(pod);
     }
-    if let Some(refusal) = trial.refusal() {
-        return Err(refusal);
+    if let Some(run_filters) = simulation.run_filters() {
+        return Err(run_filters);
     }
-    lower.sort_by(|(_, a), (_, b)| importance(a).cmp(&importance(b)));
-    let (protected, others) = budgets::split(lower, all_budgets);
-    let mut goes = |(_, pod): &(&str, &Placed)| {
-        trial.give_back(pod);
-        let goes = trial.refusal().is_some();
-        if goes {
-            trial.take(pod);
+    potential_victims.sort_by(|(_, a), (_, b)| importance(a).cmp(&importance(b)));
+    let (violating, non_violating) = disruption_budgets::split_by_pdb_violation(potential_victims, budgets_by_key);
+    let mut is_needed_victim = |(_, pod): &(&str, &AssignedPod)| {
+        simulation.add_pod(pod);
+        let is_needed_victim = simulation.run_filters().is_some();
+        if is_needed_victim {
+            simulation.remove_pod(pod);
         }
-        goes
+        is_needed_victim
     };
-    let mut victims: Pods<'a> = protected.into_iter().filter(&mut goes).collect();
-    let violations = victims.len();
-    victims.extend(others.into_iter().filter(&mut goes));
+    let mut victims: Pods<'a> = violating.into_iter().filter(&mut is_needed_victim).collect();
+    let pdb_violations = victims.len();
+    victims.extend(non_violating.into_iter().filter(&mut is_needed_victim));
     victims.sort_by(|(_, a), (_, b)| importance(a).cmp(&importance(b)));
-    Ok(Candidate { node, victims, violations })
+    Ok(Candidate { node, victims, pdb_violations })
 }
 
-/// The node where it hurts the least; of equals the first one.
-pub(crate) fn choose<'a>(candidates: Vec<Candidate<'a>>) -> Option<Candidate<'a>> {
+/// Picks the node whose preemption disrupts the least; the first one of equals.
+pub(crate) fn pick_one_node<'a>(candidates: Vec<Candidate<'a>>) -> Option<Candidate<'a>> {
     candidates.into_iter().min_by_key(|candidate| {
         let priorities = || candidate.victims.iter().map(|(_, pod)| i64::from(pod.priority));
         let highest = priorities().max();
         let of_highest = candidate.victims.iter().filter(|(_, pod)| Some(i64::from(pod.priority)) == highest);
         (
-            candidate.violations,
+            candidate.pdb_violations,
             highest,
-            // Each counts, also one of a negative priority.
+            // Offset, so that every victim counts, with a negative priority, too.
             priorities().map(|priority| priority + (1 << 31)).sum::<i64>(),
             candidate.victims.len(),
             Reverse(of_highest.map(|(_, pod)| pod.start).min()),

@@ -1,4 +1,4 @@
-//! Pods that others have to leave for, against a small API server, on a paused clock.
+//! Preemption against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 use fake_api::FakeApi;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// A cluster with nodes of 4 CPUs.
+/// Starts a cluster with nodes of 4 CPUs.
 fn start(nodes: &[&str]) -> FakeApi {
     let api = FakeApi::new();
     for name in nodes {
@@ -48,7 +48,7 @@ fn pod(api: &FakeApi, name: &str, priority: i32, cpu: &str, change: impl FnOnce(
     api.put(&path(name), pod);
 }
 
-/// One that runs on a node.
+/// Creates a Pod that runs on a node.
 fn running(api: &FakeApi, name: &str, priority: i32, cpu: &str, node: &str) {
     pod(api, name, priority, cpu, |pod| {
         pod["spec"]["nodeName"] = node.into();
@@ -87,7 +87,7 @@ async fn refused(api: &FakeApi, name: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_lower_priority_goes_and_its_place_is_taken_when_it_has_gone() {
+async fn preemptor_is_bound_after_victim_terminates() {
     let api = start(&["n1"]);
     running(&api, "low", 1, "4", "n1");
     pod(&api, "high", 10, "2", |_| {});
@@ -115,7 +115,7 @@ async fn a_pod_of_lower_priority_goes_and_its_place_is_taken_when_it_has_gone() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_its_victims_take_their_time_it_waits_and_nobody_else_has_to_go() {
+async fn preemptor_waits_for_victims_without_new_ones() {
     let api = FakeApi::new();
     node(&api, "n1");
     let first = schedule(&api);
@@ -137,7 +137,7 @@ async fn while_its_victims_take_their_time_it_waits_and_nobody_else_has_to_go() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_never_preempts_has_nobody_go() {
+async fn preemption_policy_never_selects_no_victims() {
     let api = start(&["n1"]);
     running(&api, "low", 1, "4", "n1");
     pod(&api, "high", 10, "4", |pod| pod["spec"]["preemptionPolicy"] = "Never".into());
@@ -149,7 +149,7 @@ async fn a_pod_that_never_preempts_has_nobody_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_a_budget_stays_where_another_one_can_go() {
+async fn pod_with_budget_is_spared_if_another_victim_fits() {
     let api = FakeApi::new();
     let budget = json!({
         "metadata": { "name": "b", "namespace": "default" },
@@ -170,7 +170,7 @@ async fn who_has_a_budget_stays_where_another_one_can_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_freed_for_one_pod_is_not_taken_by_another() {
+async fn freed_resources_are_reserved_for_nominated_pod() {
     let api = start(&["n1"]);
     running(&api, "low", 1, "4", "n1");
     pod(&api, "high", 10, "4", |_| {});
@@ -184,7 +184,7 @@ async fn what_is_freed_for_one_pod_is_not_taken_by_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_is_given_up_with_the_pod_that_it_was_kept_for() {
+async fn nomination_is_removed_with_its_pod() {
     let api = start(&["n1"]);
     running(&api, "low", 1, "2", "n1");
     pod(&api, "high", 10, "4", |_| {});
@@ -199,7 +199,7 @@ async fn a_place_is_given_up_with_the_pod_that_it_was_kept_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_higher_one_takes_the_nomination_of_a_lower_one() {
+async fn higher_priority_pod_replaces_lower_nomination() {
     for is_written_at_once in [true, false] {
         let api = start(&["n1"]);
         running(&api, "low", 1, "4", "n1");
@@ -223,7 +223,7 @@ async fn a_higher_one_takes_the_nomination_of_a_lower_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_is_kept_though_it_could_not_be_written_down_and_not_twice() {
+async fn nomination_survives_a_failed_status_patch() {
     let api = start(&["n1"]);
     api.refuse(&format!("PATCH {}/status", path("high")), 500);
     running(&api, "low", 1, "2", "n1");
@@ -244,7 +244,7 @@ async fn a_place_is_kept_though_it_could_not_be_written_down_and_not_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_victim_that_could_not_be_deleted_is_tried_again() {
+async fn failed_victim_deletion_is_retried() {
     for write in [format!("PATCH {}/status", path("low")), format!("DELETE {}", path("low"))] {
         let api = start(&["n1"]);
         api.refuse(&write, 500);
@@ -257,7 +257,7 @@ async fn a_victim_that_could_not_be_deleted_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_nominated_and_fits_elsewhere_goes_there_and_gives_up_its_place() {
+async fn nominated_pod_binds_elsewhere_and_frees_its_node() {
     let api = start(&["n1"]);
     running(&api, "low", 1, "2", "n1");
     pod(&api, "high", 10, "4", |_| {});

@@ -1,4 +1,4 @@
-//! The scheduler against a small API server, on a paused clock.
+//! Scheduling against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 use fake_api::FakeApi;
@@ -55,7 +55,7 @@ fn condition(api: &FakeApi, name: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_bound_and_an_event_says_so() {
+async fn pod_is_bound_with_scheduled_event() {
     let api = start();
     node(&api, "n1", "4");
     pod(&api, "a", "1", |_| {});
@@ -68,7 +68,7 @@ async fn a_pod_is_bound_and_an_event_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_in_a_row_do_not_take_the_same_cpu() {
+async fn assumed_pods_reserve_cpu() {
     let api = start();
     for name in ["n1", "n2"] {
         node(&api, name, "2");
@@ -85,7 +85,7 @@ async fn pods_in_a_row_do_not_take_the_same_cpu() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_fits_nowhere_waits_until_something_is_freed() {
+async fn unschedulable_pod_is_bound_once_resources_are_freed() {
     let api = start();
     node(&api, "n1", "1");
     pod(&api, "a", "1", |_| {});
@@ -108,7 +108,7 @@ async fn a_pod_that_fits_nowhere_waits_until_something_is_freed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_comes_later_is_noticed() {
+async fn first_node_schedules_pending_pod_without_backoff() {
     let api = start();
     pod(&api, "a", "1", |_| {});
     api.until("a condition", |api| condition(api, "a")["reason"] == "Unschedulable").await;
@@ -120,7 +120,7 @@ async fn a_node_that_comes_later_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gated_pod_says_so_and_goes_when_the_gates_are_open() {
+async fn gated_pod_is_scheduled_once_gates_are_removed() {
     let api = start();
     node(&api, "n1", "4");
     let gated = |gates: Value| pod(&api, "a", "1", move |pod| pod["spec"]["schedulingGates"] = gates);
@@ -137,7 +137,7 @@ async fn a_gated_pod_says_so_and_goes_when_the_gates_are_open() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_others_and_pods_that_go_are_left_alone() {
+async fn foreign_and_terminating_pods_are_ignored() {
     let api = start();
     node(&api, "n1", "4");
     pod(&api, "foreign", "1", |pod| pod["spec"]["schedulerName"] = "other".into());
@@ -148,7 +148,7 @@ async fn pods_of_others_and_pods_that_go_are_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_binding_that_fails_is_tried_again() {
+async fn failed_binding_is_retried() {
     let api = start();
     node(&api, "n1", "1");
     for code in [500, 409] {
@@ -160,7 +160,7 @@ async fn a_binding_that_fails_is_tried_again() {
 
 const CLAIM: &str = "api/v1/namespaces/default/persistentvolumeclaims/c";
 
-/// A Pod that uses a claim whose volume is made for its node.
+/// Creates a Pod with a claim that is provisioned for its node.
 fn with_claim(api: &FakeApi) {
     node(api, "n1", "4");
     api.put(
@@ -175,13 +175,13 @@ fn with_claim(api: &FakeApi) {
     });
 }
 
-/// Whether a volume for the claim is asked for.
+/// Returns whether provisioning of the claim is requested.
 fn is_asked_for(api: &FakeApi) -> bool {
     api.get(CLAIM).is_some_and(|c| c["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == "n1")
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_is_asked_for_before_its_pod_is_bound_and_nothing_is_held_against_the_pod() {
+async fn provisioning_precedes_binding_without_backoff() {
     let api = start();
     with_claim(&api);
     api.until("a volume is asked for", is_asked_for).await;
@@ -196,7 +196,7 @@ async fn a_volume_is_asked_for_before_its_pod_is_bound_and_nothing_is_held_again
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_could_not_be_made_is_told_and_asked_for_anew() {
+async fn failed_provisioning_is_reported_and_retried() {
     let api = start();
     with_claim(&api);
     api.until("a volume is asked for", is_asked_for).await;
@@ -212,7 +212,7 @@ async fn a_volume_that_could_not_be_made_is_told_and_asked_for_anew() {
     api.until("a volume is asked for again", is_asked_for).await;
 }
 
-/// Bound without the pause that follows a failure.
+/// Asserts that the Pod is bound without a backoff.
 async fn bound_at_once(api: &FakeApi, name: &str) -> String {
     let before = tokio::time::Instant::now();
     let node = bound(api, name).await;
@@ -220,13 +220,13 @@ async fn bound_at_once(api: &FakeApi, name: &str) -> String {
     node
 }
 
-/// Lets a Pod have these labels.
+/// Sets the Pod's label `app`.
 fn labelled(app: &str) -> impl FnOnce(&mut Value) {
     let labels = json!({ "app": app });
     move |pod| pod["metadata"]["labels"] = labels
 }
 
-/// Lets a Pod need those that a term means, of the node's own.
+/// Sets a required affinity term by host.
 fn needing(mut term: Value) -> impl FnOnce(&mut Value) {
     term["topologyKey"] = "host".into();
     let terms = json!({ "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [term] } });
@@ -244,14 +244,14 @@ fn host(api: &FakeApi, name: &str) {
     api.put(&path, node);
 }
 
-/// Waits until it is reported that a Pod fits nowhere, and its back-off is long over.
+/// Waits until the Pod is reported as unschedulable and its backoff is over.
 async fn waits(api: &FakeApi, name: &str) {
     api.until("a condition", |api| condition(api, name)["reason"] == "Unschedulable").await;
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_waits_for_its_companion_and_goes_when_it_comes() {
+async fn pod_waits_until_its_required_affinity_matches() {
     let api = start();
     for name in ["n1", "n2"] {
         node(&api, name, "4");
@@ -276,7 +276,7 @@ async fn a_pod_waits_for_its_companion_and_goes_when_it_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_companion_that_the_scheduler_places_itself_counts_at_once() {
+async fn assumed_pod_satisfies_required_affinity_at_once() {
     let api = start();
     node(&api, "n1", "4");
     host(&api, "n1");
@@ -287,7 +287,7 @@ async fn a_companion_that_the_scheduler_places_itself_counts_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn labels_of_pods_and_of_namespaces_that_change_are_noticed() {
+async fn pod_and_namespace_label_changes_requeue_pods() {
     let api = start();
     node(&api, "n1", "4");
     host(&api, "n1");
@@ -315,7 +315,7 @@ async fn labels_of_pods_and_of_namespaces_that_change_are_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_is_shunned_no_more_lets_its_own_pods_go() {
+async fn namespace_label_change_lifts_anti_affinity() {
     let api = start();
     node(&api, "n1", "4");
     host(&api, "n1");
@@ -338,7 +338,7 @@ async fn a_namespace_that_is_shunned_no_more_lets_its_own_pods_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_domain_that_goes_lets_the_others_be_even() {
+async fn removed_domain_lowers_skew() {
     let api = start();
     for (name, cpu) in [("n1", "4"), ("n2", "1")] {
         node(&api, name, cpu);

@@ -1,46 +1,46 @@
-//! The paths of rules and selectable fields: names behind dots or, quoted, in brackets, that a schema knows
-//! (`ValidFieldPath`). They are no JSONPath: within quotes a dot is a dot.
+//! Field paths of validation rules and selectable fields: field names after dots or quoted in brackets
+//! (`ValidFieldPath`). Unlike in JSONPath, a quoted dot is part of the name.
 
 use crate::Schema;
 use api::field::FieldPath;
 
-const NOWHERE: &str = "does not refer to a valid field";
-const ENDS: &str = "unexpected end of JSON path";
+const INVALID_FIELD: &str = "does not refer to a valid field";
+const UNEXPECTED_END: &str = "unexpected end of JSON path";
 const DELIMITERS: [char; 3] = ['.', '[', ']'];
 
-/// Where a path leads.
+/// Result of resolving a field path.
 #[derive(Debug, Default)]
 pub struct Found<'a> {
-    /// The path, as errors write it.
+    /// The path as in error messages.
     pub path: FieldPath,
-    /// The name that it begins with.
+    /// The first field name.
     pub first: String,
-    /// What is there; nothing is known of what an `additionalProperties: true` allows.
+    /// The schema of the field; `None` below `additionalProperties: true`.
     pub schema: Option<&'a Schema>,
 }
 
 impl Schema {
-    /// Where a path leads from here; `brackets` says whether it may have any.
+    /// Resolves a field path; `brackets` allows bracket notation.
     ///
     /// # Errors
-    /// When it leads nowhere, or is no path.
+    /// For a syntax error, or a field that does not exist.
     pub fn at_path(&self, path: &str, brackets: bool) -> Result<Found<'_>, String> {
         let mut found = Found { schema: Some(self), ..Found::default() };
         let mut rest = path;
-        while let Some(token) = next(&mut rest) {
+        while let Some(token) = next_token(&mut rest) {
             match token {
                 "[" if !brackets => return Err("array notation is not allowed".to_owned()),
                 "[" => {
-                    let token = next(&mut rest).ok_or(ENDS)?;
+                    let token = next_token(&mut rest).ok_or(UNEXPECTED_END)?;
                     let name = token.strip_prefix('\'').and_then(|t| t.strip_suffix('\''));
                     let name = name.ok_or_else(|| format!("expected single quoted string but got {token}"))?;
-                    found.enter(&unescape(name)?)?;
-                    match next(&mut rest).ok_or(ENDS)? {
+                    found.descend(&unescape(name)?)?;
+                    match next_token(&mut rest).ok_or(UNEXPECTED_END)? {
                         "]" => {}
                         other => return Err(format!("expected ] but got {other}")),
                     }
                 }
-                "." => found.enter(next(&mut rest).ok_or(ENDS)?)?,
+                "." => found.descend(next_token(&mut rest).ok_or(UNEXPECTED_END)?)?,
                 other => return Err(format!("expected [ or . but got: {other}")),
             }
         }
@@ -49,17 +49,17 @@ impl Schema {
 }
 
 impl Found<'_> {
-    fn enter(&mut self, name: &str) -> Result<(), String> {
-        let schema = self.schema.ok_or(NOWHERE)?;
+    fn descend(&mut self, name: &str) -> Result<(), String> {
+        let schema = self.schema.ok_or(INVALID_FIELD)?;
         let is_first = self.first.is_empty();
         if !schema.properties.is_empty() {
-            self.schema = Some(schema.properties.get(name).ok_or(NOWHERE)?);
+            self.schema = Some(schema.properties.get(name).ok_or(INVALID_FIELD)?);
             self.path = self.path.child(name);
         } else if schema.additional.is_said() {
             self.schema = schema.additional.schema();
             self.path = self.path.key(name);
         } else {
-            return Err(NOWHERE.to_owned());
+            return Err(INVALID_FIELD.to_owned());
         }
         if is_first {
             name.clone_into(&mut self.first);
@@ -68,11 +68,11 @@ impl Found<'_> {
     }
 }
 
-/// Takes a delimiter, a quoted text, or what stands before the next delimiter.
-fn next<'a>(rest: &mut &'a str) -> Option<&'a str> {
+/// Returns the next token: a delimiter, a quoted string, or the text up to the next delimiter.
+fn next_token<'a>(rest: &mut &'a str) -> Option<&'a str> {
     let text = *rest;
     let end = match text.chars().next()? {
-        '\'' => closing(text).unwrap_or(text.len()),
+        '\'' => closing_quote(text).unwrap_or(text.len()),
         first if DELIMITERS.contains(&first) => 1,
         _ => text.find(DELIMITERS).unwrap_or(text.len()),
     };
@@ -81,8 +81,8 @@ fn next<'a>(rest: &mut &'a str) -> Option<&'a str> {
     Some(token)
 }
 
-/// Where a quoted text ends.
-fn closing(text: &str) -> Option<usize> {
+/// Returns the end of a quoted string.
+fn closing_quote(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     (1..bytes.len()).find(|i| bytes[*i] == b'\'' && bytes[i - 1] != b'\\').map(|i| i + 1)
 }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_lead_to_what_the_schema_knows() {
+    fn field_path_resolves_to_declared_fields() {
         for (path, expected) in [
             (".foo.bar", "foo.bar"),
             ("['foo']['bar']", "foo.bar"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn other_paths_are_refused_with_upstreams_words() {
+    fn invalid_field_path_has_upstreams_message() {
         for (path, why) in [
             (".nothing", "does not refer to a valid field"),
             (".foo.bar.x", "does not refer to a valid field"),

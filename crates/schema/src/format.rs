@@ -1,13 +1,13 @@
-//! `format`: what a text must look like. Formats that are not known are not checked, as upstream does.
+//! Validation of `format`. Unknown formats are not validated, as upstream.
 
-use crate::pattern_of;
+use crate::compile_pattern;
 use api::{address, names};
-use expr::pattern::Pattern;
+use expr::go_regexp::GoRegexp;
 use serde_json::Value;
 use std::{collections::BTreeSet, sync::LazyLock};
 
-/// Formats that are patterns.
-static PATTERNS: LazyLock<Vec<(&str, Pattern)>> = LazyLock::new(|| {
+/// Formats that are defined by a pattern.
+static PATTERNS: LazyLock<Vec<(&str, GoRegexp)>> = LazyLock::new(|| {
     let uuid = |version: &str, variant: &str| {
         format!("(?i)^[0-9a-f]{{8}}-?[0-9a-f]{{4}}-?{version}-?{variant}-?[0-9a-f]{{12}}$")
     };
@@ -20,9 +20,9 @@ static PATTERNS: LazyLock<Vec<(&str, Pattern)>> = LazyLock::new(|| {
         ("uuid5", uuid("5[0-9a-f]{3}", variant)),
         ("ssn", r"^\d{3}[- ]?\d{2}[- ]?\d{4}$".to_owned()),
         ("hexcolor", "^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$".to_owned()),
-        // As `net.ParseMAC`: of 6, 8 or 20 bytes, in pairs or fours of digits.
+        // `net.ParseMAC`: 6, 8 or 20 bytes, in groups of two or four digits.
         ("mac", r"^([0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}((:[0-9a-fA-F]{2}){2}((:[0-9a-fA-F]{2}){12})?)?|[0-9a-fA-F]{2}(-[0-9a-fA-F]{2}){5}((-[0-9a-fA-F]{2}){2}((-[0-9a-fA-F]{2}){12})?)?|[0-9a-fA-F]{4}(\.[0-9a-fA-F]{4}){2}(\.[0-9a-fA-F]{4}((\.[0-9a-fA-F]{4}){6})?)?)$".to_owned()),
-        // As `govalidator` has them.
+        // The patterns of `govalidator`.
         ("byte", "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$".to_owned()),
         ("creditcard", r"^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|(222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)[0-9]{12}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11}|6[27][0-9]{14})$".to_owned()),
         ("isbn10", "^(?:[0-9]{9}X|[0-9]{10})$".to_owned()),
@@ -37,15 +37,15 @@ static PATTERNS: LazyLock<Vec<(&str, Pattern)>> = LazyLock::new(|| {
         ),
         ("email", r"^[^\s@]+@[^\s@]+$|<[^\s@]+@[^\s@]+>$".to_owned()),
     ];
-    all.into_iter().filter_map(|(name, pattern)| Some((name, pattern_of(&pattern).ok()?))).collect()
+    all.into_iter().filter_map(|(name, pattern)| Some((name, compile_pattern(&pattern).ok()?))).collect()
 });
 
-/// What follows the day, in small letters.
-static TIME: LazyLock<Option<Pattern>> =
-    LazyLock::new(|| pattern_of("^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$").ok());
+/// Pattern of the time of a `date-time`, in lower case.
+static TIME: LazyLock<Option<GoRegexp>> =
+    LazyLock::new(|| compile_pattern("^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$").ok());
 
-/// All formats of texts that are known (`kube-openapi/pkg/validation/strfmt`, and Kubernetes' own), without dashes.
-const KNOWN: [&str; 26] = [
+/// Known string formats (`kube-openapi/pkg/validation/strfmt` and Kubernetes' own), without dashes.
+const KNOWN_FORMATS: [&str; 26] = [
     "bsonobjectid",
     "byte",
     "cidr",
@@ -74,19 +74,19 @@ const KNOWN: [&str; 26] = [
     "uuid5",
 ];
 
-/// The formats of texts in a schema that nobody knows, and so nobody checks.
+/// Returns the unknown string formats of a schema, which are not validated.
 #[must_use]
 pub fn unrecognized_formats(schema: &Value) -> BTreeSet<String> {
     let own = schema["format"].as_str().filter(|format| !format.is_empty() && schema["type"] == "string");
-    let own = own.filter(|format| !KNOWN.contains(&format.replace('-', "").as_str())).map(str::to_owned);
+    let own = own.filter(|format| !KNOWN_FORMATS.contains(&format.replace('-', "").as_str())).map(str::to_owned);
     let below = schema["properties"].as_object().into_iter().flat_map(serde_json::Map::values);
     let below = below.chain(schema.get("items")).chain(schema.get("additionalProperties"));
     below.flat_map(unrecognized_formats).chain(own).collect()
 }
 
-/// Whether a text is of this format.
-pub(crate) fn holds(format: &str, text: &str) -> bool {
-    // Upstream takes names of formats with and without dashes.
+/// Returns whether a string has a format.
+pub(crate) fn matches_format(format: &str, text: &str) -> bool {
+    // Upstream accepts format names with and without dashes.
     let name = format.replace('-', "").to_lowercase();
     match name.as_str() {
         "date" => is_date(text),
@@ -99,47 +99,47 @@ pub(crate) fn holds(format: &str, text: &str) -> bool {
         "k8slongname" => names::dns1123_subdomain(text).is_empty(),
         "uri" => is_uri(text),
         "creditcard" => {
-            let digits = digits(text);
-            is_like(&name, &digits) && is_of_luhn(&digits)
+            let digits = strip_separators(text);
+            matches_pattern(&name, &digits) && passes_luhn_check(&digits)
         }
         "isbn10" => is_isbn_10(text),
         "isbn13" => is_isbn_13(text),
         "isbn" => is_isbn_10(text) || is_isbn_13(text),
-        name => is_like(name, text),
+        name => matches_pattern(name, text),
     }
 }
 
-/// Whether a text has the form that a name stands for; of others nothing is known.
-fn is_like(name: &str, text: &str) -> bool {
+/// Returns whether a string matches the pattern of a format; unknown formats match any string.
+fn matches_pattern(name: &str, text: &str) -> bool {
     let pattern = PATTERNS.iter().find(|(known, _)| *known == name);
     pattern.is_none_or(|(_, pattern)| pattern.is_match(text))
 }
 
-/// A number without what makes it easy to read.
-fn digits(text: &str) -> String {
+/// Removes spaces and dashes from a number.
+fn strip_separators(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace() && *c != '-').collect()
 }
 
-/// Each other digit from the right counts twice, as the sum of its digits; all together make tens.
-fn is_of_luhn(digits: &str) -> bool {
+/// Verifies the checksum of the Luhn algorithm.
+fn passes_luhn_check(digits: &str) -> bool {
     let numbers = digits.chars().rev().filter_map(|c| c.to_digit(10)).enumerate();
     let sum: u32 = numbers.map(|(i, n)| if i % 2 == 0 { n } else { n * 2 / 10 + n * 2 % 10 }).sum();
     sum.is_multiple_of(10)
 }
 
 fn is_isbn_10(text: &str) -> bool {
-    let digits = digits(text);
-    let weighed = digits.chars().zip(1..).map(|(c, weight)| c.to_digit(10).unwrap_or(10) * weight);
-    is_like("isbn10", &digits) && weighed.sum::<u32>().is_multiple_of(11)
+    let digits = strip_separators(text);
+    let weighted = digits.chars().zip(1..).map(|(c, weight)| c.to_digit(10).unwrap_or(10) * weight);
+    matches_pattern("isbn10", &digits) && weighted.sum::<u32>().is_multiple_of(11)
 }
 
 fn is_isbn_13(text: &str) -> bool {
-    let digits = digits(text);
-    let weighed = digits.chars().zip([1, 3].into_iter().cycle()).map(|(c, w)| c.to_digit(10).unwrap_or(0) * w);
-    is_like("isbn13", &digits) && weighed.sum::<u32>().is_multiple_of(10)
+    let digits = strip_separators(text);
+    let weighted = digits.chars().zip([1, 3].into_iter().cycle()).map(|(c, w)| c.to_digit(10).unwrap_or(0) * w);
+    matches_pattern("isbn13", &digits) && weighted.sum::<u32>().is_multiple_of(10)
 }
 
-/// `strfmt.IsDateTime`, which knows offsets that there are not.
+/// Validates a `date-time` as `strfmt.IsDateTime`, which accepts offsets that do not exist.
 fn is_date_time(text: &str) -> bool {
     let text = text.to_lowercase();
     let mut parts = text.split('t');
@@ -165,7 +165,7 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-/// What Go's `url.ParseRequestURI` takes: an absolute URI or an absolute path.
+/// Validates a URI as Go's `url.ParseRequestURI`: an absolute URI or an absolute path.
 fn is_uri(text: &str) -> bool {
     if text.bytes().any(|b| b.is_ascii_control() || b == b' ') {
         return false;
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_that_nobody_knows_are_found() {
+    fn unknown_formats_are_found() {
         let schema = serde_json::json!({"type": "object", "properties": {
             "a": {"type": "string", "format": "foo"}, "b": {"type": "integer", "format": "bar"},
             "c": {"type": "array", "items": {"type": "string", "format": "date-time"}},
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_say_what_a_text_looks_like() {
+    fn format_is_validated_as_upstream() {
         for (format, good, bad) in [
             ("date-time", "2026-01-02T03:04:05Z", "yesterday"),
             ("date", "2026-01-02", "2026-13-02"),
@@ -216,15 +216,15 @@ mod tests {
             ("isbn13", "978-3-16-148410-0", "978-3-16-148410-1"),
             ("isbn", "978-3-16-148410-0", "3-16-148410-1"),
         ] {
-            assert!(holds(format, good), "{format} {good}");
-            assert!(!holds(format, bad), "{format} {bad}");
+            assert!(matches_format(format, good), "{format} {good}");
+            assert!(!matches_format(format, bad), "{format} {bad}");
         }
         for good in ["9999-12-31T23:59:59Z", "2026-01-02t03:04:05.5z", "2026-01-02T03:04:05+99:00"] {
-            assert!(holds("date-time", good), "{good}");
+            assert!(matches_format("date-time", good), "{good}");
         }
         for bad in ["2026-01-02 03:04:05Z", "2026-01-02T24:00:00Z", "2026-01-02T03:04:05", "2026-02-30T03:04:05Z"] {
-            assert!(!holds("date-time", bad), "{bad}");
+            assert!(!matches_format("date-time", bad), "{bad}");
         }
-        assert!(holds("of-my-own", "anything"));
+        assert!(matches_format("of-my-own", "anything"));
     }
 }

@@ -1,29 +1,29 @@
-//! The part of Kubernetes' JSONPath that columns and selectable fields are written in: `.status.conditions[0].type`,
+//! The subset of Kubernetes' JSONPath for printer columns and selectable fields: `.status.conditions[0].type`,
 //! `.spec.list[*].name`, `.status.conditions[?(@.type=="Ready")].status`, `.metadata.labels.a\.b/c`, `['a\.b/c']`,
 //! `['a','b']`, `..name` (`client-go/util/jsonpath`).
 
 use serde_json::Value;
 
-/// A path that was understood.
+/// A parsed JSONPath.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JsonPath(Vec<Step>);
 
-/// Why a path is none.
+/// Error for an invalid JSONPath.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// It does not begin as paths do.
+    /// The path does not start with a dot.
     #[error("must be a json path starting with .")]
     Start,
-    /// What stands in brackets is not understood.
+    /// Invalid content of brackets.
     #[error("invalid array index {0}")]
     Index(String),
-    /// A bracket is not closed.
+    /// Missing closing bracket.
     #[error("unterminated array")]
     Unterminated,
-    /// A filter is not understood.
+    /// Invalid filter.
     #[error("unrecognized filter {0}")]
     Filter(String),
-    /// Something else stands where a step should begin.
+    /// Unexpected character.
     #[error("unexpected {0:?}")]
     Unexpected(char),
 }
@@ -31,22 +31,22 @@ pub enum PathError {
 #[derive(Debug, Clone, PartialEq)]
 enum Step {
     Field(String),
-    /// From the end, if it is negative.
+    /// Index, from the end if negative.
     Index(i64),
-    /// From, to, and how far apart.
+    /// Start, end and step.
     Slice(Option<i64>, Option<i64>, i64),
-    /// What each of them leads to, one after the other.
+    /// The results of several paths.
     Union(Vec<JsonPath>),
     All,
-    /// Of everything below, too.
-    Descend,
+    /// Recursive descent (`..`).
+    Recursive,
     Filter(Filter),
 }
 
 #[derive(Debug, Clone, PartialEq)]
 struct Filter {
     path: JsonPath,
-    /// Without one, it must only be there.
+    /// Comparison; without one, the path must exist.
     condition: Option<(Comparison, Value)>,
 }
 
@@ -61,43 +61,43 @@ enum Comparison {
 }
 
 impl JsonPath {
-    /// Reads a path that begins with a dot, as those of CustomResourceDefinitions do.
+    /// Parses a path that starts with a dot, as paths in CustomResourceDefinitions must.
     ///
     /// # Errors
-    /// When it is not of the form described above.
+    /// When the path is not in the supported subset.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         if !text.starts_with('.') {
             return Err(PathError::Start);
         }
-        steps(text)
+        parse_steps(text)
     }
 
-    /// What the path leads to.
+    /// Returns the values at the path.
     #[must_use]
     pub fn find<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
         let mut found = vec![value];
         for step in &self.0 {
-            found = found.into_iter().flat_map(|value| step.from(value)).collect();
+            found = found.into_iter().flat_map(|value| step.apply(value)).collect();
         }
         found
     }
 }
 
 impl Step {
-    fn from<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
+    fn apply<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
         match (self, value) {
             (Self::Field(name), Value::Object(map)) => map.get(name).into_iter().collect(),
             (Self::All, Value::Object(map)) => map.values().collect(),
             (Self::All, Value::Array(items)) => items.iter().collect(),
             (Self::Index(i), Value::Array(items)) => {
-                place(*i, items.len()).and_then(|i| items.get(i)).into_iter().collect()
+                resolve_index(*i, items.len()).and_then(|i| items.get(i)).into_iter().collect()
             }
             (Self::Slice(from, to, step), Value::Array(items)) => slice(*from, *to, *step, items),
             (Self::Union(paths), value) => paths.iter().flat_map(|path| path.find(value)).collect(),
-            (Self::Filter(filter), Value::Array(items)) => items.iter().filter(|item| filter.takes(item)).collect(),
-            (Self::Descend, value) => {
+            (Self::Filter(filter), Value::Array(items)) => items.iter().filter(|item| filter.matches(item)).collect(),
+            (Self::Recursive, value) => {
                 let mut all = Vec::new();
-                descend(value, &mut all);
+                collect_descendants(value, &mut all);
                 all
             }
             _ => Vec::new(),
@@ -105,14 +105,17 @@ impl Step {
     }
 }
 
-fn place(i: i64, length: usize) -> Option<usize> {
+fn resolve_index(i: i64, length: usize) -> Option<usize> {
     let length = i64::try_from(length).ok()?;
     usize::try_from(if i < 0 { i + length } else { i }).ok()
 }
 
-/// Upstream shows nothing of a part that is not all there.
+/// Returns a slice of a list; empty if it is out of bounds, as upstream.
 fn slice(from: Option<i64>, to: Option<i64>, step: i64, items: &[Value]) -> Vec<&Value> {
-    let (from, to) = (place(from.unwrap_or(0), items.len()), to.map_or(Some(items.len()), |to| place(to, items.len())));
+    let (from, to) = (
+        resolve_index(from.unwrap_or(0), items.len()),
+        to.map_or(Some(items.len()), |to| resolve_index(to, items.len())),
+    );
     let (Some(from), Some(to), Ok(step)) = (from, to, usize::try_from(step)) else { return Vec::new() };
     if step == 0 {
         return Vec::new();
@@ -120,21 +123,21 @@ fn slice(from: Option<i64>, to: Option<i64>, step: i64, items: &[Value]) -> Vec<
     items.get(from..to).unwrap_or_default().iter().step_by(step).collect()
 }
 
-fn descend<'a>(value: &'a Value, all: &mut Vec<&'a Value>) {
+fn collect_descendants<'a>(value: &'a Value, all: &mut Vec<&'a Value>) {
     all.push(value);
     match value {
-        Value::Object(map) => map.values().for_each(|v| descend(v, all)),
-        Value::Array(items) => items.iter().for_each(|v| descend(v, all)),
+        Value::Object(map) => map.values().for_each(|v| collect_descendants(v, all)),
+        Value::Array(items) => items.iter().for_each(|v| collect_descendants(v, all)),
         _ => {}
     }
 }
 
 impl Filter {
-    fn takes(&self, item: &Value) -> bool {
+    fn matches(&self, item: &Value) -> bool {
         let found = self.path.find(item);
-        let Some((comparison, wanted)) = &self.condition else { return !found.is_empty() };
+        let Some((comparison, expected)) = &self.condition else { return !found.is_empty() };
         found.iter().any(|value| {
-            let order = match (value, wanted) {
+            let order = match (value, expected) {
                 (Value::String(l), Value::String(r)) => Some(l.cmp(r)),
                 (Value::Bool(l), Value::Bool(r)) => Some(l.cmp(r)),
                 (l, r) => l.as_f64().zip(r.as_f64()).and_then(|(l, r)| l.partial_cmp(&r)),
@@ -151,27 +154,27 @@ impl Filter {
     }
 }
 
-fn steps(text: &str) -> Result<JsonPath, PathError> {
+fn parse_steps(text: &str) -> Result<JsonPath, PathError> {
     let mut steps = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         rest = match first {
             '.' if rest.starts_with("..") => {
-                steps.push(Step::Descend);
-                field(&rest[2..], &mut steps)
+                steps.push(Step::Recursive);
+                parse_field(&rest[2..], &mut steps)
             }
-            '.' => field(&rest[1..], &mut steps),
+            '.' => parse_field(&rest[1..], &mut steps),
             '[' if rest.starts_with("[?(") => {
-                let end = closing(rest).ok_or(PathError::Unterminated)?;
-                steps.push(condition(&rest[1..end])?);
+                let end = closing_bracket(rest).ok_or(PathError::Unterminated)?;
+                steps.push(parse_filter_step(&rest[1..end])?);
                 &rest[end + 1..]
             }
             '[' => {
                 let end = rest.find(']').ok_or(PathError::Unterminated)?;
-                steps.extend(bracket(&rest[1..end])?);
+                steps.extend(parse_brackets(&rest[1..end])?);
                 &rest[end + 1..]
             }
-            // A space says nothing, and neither does the object that is meant anyway.
+            // Spaces and references to the root object are ignored.
             ' ' | '@' | '$' => &rest[1..],
             other => return Err(PathError::Unexpected(other)),
         };
@@ -179,27 +182,27 @@ fn steps(text: &str) -> Result<JsonPath, PathError> {
     Ok(JsonPath(steps))
 }
 
-/// A name up to the next step; a backslash makes what follows it part of the name.
-fn field<'a>(text: &'a str, steps: &mut Vec<Step>) -> &'a str {
+/// Parses a field name up to the next step; a backslash escapes the next character.
+fn parse_field<'a>(text: &'a str, steps: &mut Vec<Step>) -> &'a str {
     let (mut name, mut escaped) = (String::new(), false);
     for (i, c) in text.char_indices() {
-        if !escaped && is_end(c) {
-            return end_of(name, steps, &text[i..]);
+        if !escaped && is_terminator(c) {
+            return push_field(name, steps, &text[i..]);
         }
         escaped = c == '\\' && !escaped;
         if c != '\\' {
             name.push(c);
         }
     }
-    end_of(name, steps, "")
+    push_field(name, steps, "")
 }
 
-/// `isTerminator`.
-fn is_end(c: char) -> bool {
+/// Returns whether a character ends a field name (`isTerminator`).
+fn is_terminator(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n' | '.' | ',' | '[' | ']' | '$' | '@' | '{' | '}')
 }
 
-fn end_of<'a>(name: String, steps: &mut Vec<Step>, rest: &'a str) -> &'a str {
+fn push_field<'a>(name: String, steps: &mut Vec<Step>, rest: &'a str) -> &'a str {
     match name.as_str() {
         "" => {}
         "*" => steps.push(Step::All),
@@ -208,8 +211,8 @@ fn end_of<'a>(name: String, steps: &mut Vec<Step>, rest: &'a str) -> &'a str {
     rest
 }
 
-/// Where the bracket of a filter ends that the text begins with.
-fn closing(text: &str) -> Option<usize> {
+/// Returns the index of the closing bracket of the filter at the start of the text.
+fn closing_bracket(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0, None);
     for (i, c) in text.char_indices() {
         match (quote, c) {
@@ -229,21 +232,21 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-fn condition(inner: &str) -> Result<Step, PathError> {
+fn parse_filter_step(inner: &str) -> Result<Step, PathError> {
     let text = inner.strip_prefix("?(").and_then(|i| i.strip_suffix(')')).unwrap_or(inner);
-    filter(text.trim()).map(Step::Filter).ok_or_else(|| PathError::Filter(text.to_owned()))
+    parse_filter(text.trim()).map(Step::Filter).ok_or_else(|| PathError::Filter(text.to_owned()))
 }
 
-/// What stands in brackets: several of them, a name in quotes, a place, or a part of a list.
-fn bracket(inner: &str) -> Result<Vec<Step>, PathError> {
+/// Parses the content of brackets: a union, a quoted name, an index, or a slice.
+fn parse_brackets(inner: &str) -> Result<Vec<Step>, PathError> {
     if inner.contains(',') {
-        let each = inner.split(',').map(|part| bracket(part.trim_matches(' ')).map(JsonPath));
+        let each = inner.split(',').map(|part| parse_brackets(part.trim_matches(' ')).map(JsonPath));
         return Ok(vec![Step::Union(each.collect::<Result<_, _>>()?)]);
     }
     let quoted = inner.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
     if let Some(name) = quoted.filter(|name| !name.contains('\'')) {
-        // It is read as behind a dot: one that is not escaped ends the name, in quotes, too.
-        return steps(&format!(".{name}")).map(|path| path.0);
+        // Upstream parses a quoted name like one after a dot, so an unescaped dot ends it.
+        return parse_steps(&format!(".{name}")).map(|path| path.0);
     }
     let bad = || PathError::Index(inner.to_owned());
     let number = |text: &str| if text.is_empty() { Ok(None) } else { text.parse::<i64>().map(Some).map_err(|_| bad()) };
@@ -257,13 +260,13 @@ fn bracket(inner: &str) -> Result<Vec<Step>, PathError> {
     }])
 }
 
-fn filter(text: &str) -> Option<Filter> {
-    let is_sign = |c: char| "!<>=".contains(c);
-    let own = |path: &str| steps(path.trim().strip_prefix('@')?).ok();
-    let Some(begin) = text.find(is_sign) else { return Some(Filter { path: own(text)?, condition: None }) };
+fn parse_filter(text: &str) -> Option<Filter> {
+    let is_operator = |c: char| "!<>=".contains(c);
+    let parse_path = |path: &str| parse_steps(path.trim().strip_prefix('@')?).ok();
+    let Some(begin) = text.find(is_operator) else { return Some(Filter { path: parse_path(text)?, condition: None }) };
     let (left, rest) = text.split_at(begin);
-    let (sign, right) = rest.split_at(rest.find(|c: char| !is_sign(c))?);
-    let comparison = match sign {
+    let (operator, right) = rest.split_at(rest.find(|c: char| !is_operator(c))?);
+    let comparison = match operator {
         "==" => Comparison::Equal,
         "!=" => Comparison::NotEqual,
         "<=" => Comparison::LessOrEqual,
@@ -272,11 +275,11 @@ fn filter(text: &str) -> Option<Filter> {
         ">" => Comparison::Greater,
         _ => return None,
     };
-    Some(Filter { path: own(left)?, condition: Some((comparison, literal(right.trim())?)) })
+    Some(Filter { path: parse_path(left)?, condition: Some((comparison, parse_literal(right.trim())?)) })
 }
 
-/// Text in quotes of either kind, a number, or a flag.
-fn literal(text: &str) -> Option<Value> {
+/// Parses a literal: a string in single or double quotes, a number, or a boolean.
+fn parse_literal(text: &str) -> Option<Value> {
     if let Some(inner) = text.strip_prefix('\'').and_then(|t| t.strip_suffix('\'')) {
         return Some(Value::from(inner.replace("\\'", "'")));
     }

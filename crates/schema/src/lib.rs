@@ -1,52 +1,52 @@
-//! Structural schemas: what objects of a custom kind may hold, what is left out of them, and what is filled in.
+//! Structural schemas of custom resources: pruning, defaulting and validation.
 //!
-//! A [`Schema`] is read from the `openAPIV3Schema` of a CustomResourceDefinition that [`structural`] found nothing wrong
-//! with. [`Schema::prune`] leaves out what is not declared, [`Schema::fill_in`] fills in, [`Schema::validate_values`] and
-//! [`Schema::validate_lists`] say what is wrong, in upstream's words, and [`Schema::ask_rules`] asks the rules that are written
-//! in CEL (`apiextensions-apiserver/pkg/apiserver`, `kube-openapi/pkg/validation`).
+//! A [`Schema`] is parsed from the `openAPIV3Schema` of a CustomResourceDefinition that [`structural`] has validated.
+//! [`Schema::prune`] removes unknown fields, [`Schema::fill_in`] applies defaults, [`Schema::validate_values`] and
+//! [`Schema::validate_lists`] return upstream's validation errors, and [`Schema::ask_rules`] evaluates validation rules in
+//! CEL (`apiextensions-apiserver/pkg/apiserver`, `kube-openapi/pkg/validation`).
 //!
 //! Pure: no I/O, no clock, no randomness.
 #![forbid(unsafe_code)]
 
-mod checks;
-mod compare;
-mod defaults;
-mod embedded;
+mod correlation;
+mod defaulting;
+mod embedded_resources;
 mod field_path;
 mod format;
 mod json_path;
-mod lists;
-mod prune;
-mod read;
-mod rules;
+mod list_sets;
+mod parse;
+mod pruning;
 mod structural;
 mod validate;
+mod validation_rules;
+mod value_validation;
 
-pub use embedded::Place;
+pub use embedded_resources::Place;
 pub use field_path::Found;
 pub use format::unrecognized_formats;
 pub use json_path::{JsonPath, PathError};
-pub use prune::Unknown;
+pub use pruning::Unknown;
 pub use structural::structural;
 
-use expr::pattern::Pattern;
+use expr::go_regexp::GoRegexp;
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// How large a pattern may become, in bytes.
-const LARGEST_PATTERN: usize = 10 << 20;
+/// Maximum size of a compiled pattern, in bytes.
+const MAX_PATTERN_BYTES: usize = 10 << 20;
 
-/// A `pattern`, which is one of Go.
-pub(crate) fn pattern_of(pattern: &str) -> Result<Pattern, String> {
-    Pattern::compile(pattern, LARGEST_PATTERN)
+/// Compiles a `pattern`, which has Go's syntax.
+pub(crate) fn compile_pattern(pattern: &str) -> Result<GoRegexp, String> {
+    GoRegexp::compile(pattern, MAX_PATTERN_BYTES)
 }
 
-/// What a value may be, and what becomes of it.
+/// A structural schema.
 #[derive(Debug, Clone, Default)]
 pub struct Schema {
-    /// `type`; without one, anything, or a number or text where `int_or_string`.
+    /// `type`; `None` allows any value or, with `int_or_string`, integers and strings.
     pub kind: Option<Kind>,
-    /// Whether null is a value.
+    /// `nullable`.
     pub nullable: bool,
     /// `x-kubernetes-preserve-unknown-fields`.
     pub preserve: bool,
@@ -54,30 +54,30 @@ pub struct Schema {
     pub embedded: bool,
     /// `x-kubernetes-int-or-string`.
     pub int_or_string: bool,
-    /// Declared fields.
+    /// `properties`.
     pub properties: BTreeMap<Box<str>, Schema>,
-    /// What else an object may hold.
+    /// `additionalProperties`.
     pub additional: Additional,
-    /// What a list holds.
+    /// `items`.
     pub items: Option<Box<Schema>>,
-    /// What stands there when nothing does.
+    /// `default`.
     pub default: Option<Value>,
     /// `x-kubernetes-list-type`.
     pub list: ListType,
     /// `x-kubernetes-map-type: atomic`.
     pub atomic: bool,
-    /// What else must hold.
+    /// Value validation.
     pub checks: Checks,
-    /// Rules about it.
-    pub(crate) rules: Arc<[rules::Rule]>,
-    /// Whether there are rules about it, or about what is in it.
+    /// `x-kubernetes-validations`.
+    pub(crate) rules: Arc<[validation_rules::Rule]>,
+    /// Whether the schema or a nested schema has validation rules.
     pub(crate) has_rules: bool,
-    /// Whether it is a resource within another, or something in it is one.
+    /// Whether the schema or a nested schema is an embedded resource.
     pub(crate) has_embedded: bool,
 }
 
 impl Schema {
-    /// What holds of this one field of an object, whatever else it has.
+    /// Returns the schema of an object with only this field.
     #[must_use]
     pub fn only(&self, name: &str) -> Option<Self> {
         let property = self.properties.get(name)?;
@@ -86,7 +86,7 @@ impl Schema {
         Some(Self { kind: Some(Kind::Object), properties, has_rules, ..Self::default() })
     }
 
-    /// What expressions know of a whole resource of this schema; of its metadata they know the names.
+    /// Returns the CEL type of a resource of this schema; its metadata has only `name` and `generateName`.
     #[must_use]
     pub fn expression_type(&self) -> expr::Type {
         self.as_type(true)
@@ -96,19 +96,19 @@ impl Schema {
 /// `additionalProperties`.
 #[derive(Debug, Clone, Default)]
 pub enum Additional {
-    /// Nothing is said of other fields.
+    /// Not specified.
     #[default]
     Unsaid,
-    /// There are none (`false`).
+    /// `false`: additional fields are forbidden.
     Forbidden,
-    /// There may be others (`true`).
+    /// `true`: any additional fields are allowed.
     Allowed,
-    /// Others are like this.
+    /// The schema of additional fields.
     Like(Box<Schema>),
 }
 
 impl Additional {
-    /// What other fields are like, if that is said.
+    /// Returns the schema of additional fields.
     #[must_use]
     pub fn schema(&self) -> Option<&Schema> {
         match self {
@@ -117,7 +117,7 @@ impl Additional {
         }
     }
 
-    /// Whether it is there at all.
+    /// Returns whether `additionalProperties` is specified.
     #[must_use]
     pub fn is_said(&self) -> bool {
         !matches!(self, Self::Unsaid)
@@ -131,18 +131,18 @@ pub enum Kind {
     Object,
     /// A list.
     Array,
-    /// Text.
+    /// A string.
     String,
-    /// A whole number.
+    /// An integer.
     Integer,
     /// A number.
     Number,
-    /// True or false.
+    /// A boolean.
     Boolean,
 }
 
 impl Kind {
-    /// As schemas write it.
+    /// Returns the name of the type in schemas.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -164,16 +164,16 @@ impl Kind {
 /// `x-kubernetes-list-type`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ListType {
-    /// One value.
+    /// The list is one value.
     #[default]
     Atomic,
-    /// Values of which none stands twice.
+    /// The items are unique.
     Set,
-    /// Objects that are told apart by these fields.
+    /// The items are objects with unique values of these key fields.
     Map(Vec<Box<str>>),
 }
 
-/// What must hold of a value beside its type.
+/// Value validation of a schema (`ValueValidation`).
 #[derive(Debug, Clone, Default)]
 pub struct Checks {
     pub(crate) format: Option<Box<str>>,
@@ -182,7 +182,7 @@ pub struct Checks {
     pub(crate) multiple_of: Option<f64>,
     pub(crate) max_length: Option<u64>,
     pub(crate) min_length: Option<u64>,
-    pub(crate) pattern: Option<Pattern>,
+    pub(crate) pattern: Option<GoRegexp>,
     pub(crate) max_items: Option<u64>,
     pub(crate) min_items: Option<u64>,
     pub(crate) unique_items: bool,
@@ -196,16 +196,16 @@ pub struct Checks {
     pub(crate) not: Option<Box<Schema>>,
 }
 
-/// The end of a range.
+/// Minimum or maximum of a range.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bound {
-    pub(crate) at: f64,
-    /// Whether the end itself is out of it.
+    pub(crate) limit: f64,
+    /// Whether the bound itself is excluded.
     pub(crate) exclusive: bool,
 }
 
-/// Fields of a resource that every kind has.
-pub(crate) const OF_EVERY_KIND: [&str; 3] = ["apiVersion", "kind", "metadata"];
+/// Fields that all resources have.
+pub(crate) const RESOURCE_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 #[cfg(test)]
 mod tests;

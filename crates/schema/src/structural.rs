@@ -1,15 +1,15 @@
-//! Whether a schema is structural: every field that is spoken of has one place that says what it is
+//! Validation of structural schemas: the type of every field is specified exactly once
 //! (`apiextensions-apiserver/pkg/apiserver/schema/validation.go`).
 
-mod complete;
-mod declared;
-mod default;
+mod completeness;
+mod defaults;
+mod open_api_schema;
 
-use crate::pattern_of;
+use crate::compile_pattern;
 use api::field::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 
-/// Where a schema stands.
+/// Level of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
@@ -17,34 +17,34 @@ enum Level {
     Field,
 }
 
-/// Finds what is wrong with the `openAPIV3Schema` of a custom kind.
+/// Validates the `openAPIV3Schema` of a custom resource.
 pub fn structural(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let mut own = FieldErrors::default();
-    invariants(schema, Level::Root, path, &mut own);
-    complete::check(schema, path, &mut own);
-    own.0.sort_by_key(ToString::to_string);
-    let sound = own.is_empty();
-    errors.extend(own);
-    let mut declared = FieldErrors::default();
-    declared::check(schema, path, &declared::Place::root(), &mut declared);
-    if sound && declared.is_empty() {
-        default::check(schema, path, errors);
+    let mut structural_errors = FieldErrors::default();
+    validate_invariants(schema, Level::Root, path, &mut structural_errors);
+    completeness::validate(schema, path, &mut structural_errors);
+    structural_errors.0.sort_by_key(ToString::to_string);
+    let is_structural = structural_errors.is_empty();
+    errors.extend(structural_errors);
+    let mut open_api_errors = FieldErrors::default();
+    open_api_schema::validate(schema, path, &open_api_schema::SchemaContext::root(), &mut open_api_errors);
+    if is_structural && open_api_errors.is_empty() {
+        defaults::validate(schema, path, errors);
     }
-    errors.extend(declared);
+    errors.extend(open_api_errors);
 }
 
-/// What a schema says where it stands.
-fn invariants(schema: &Value, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the invariants of a schema (`validateStructuralInvariants`).
+fn validate_invariants(schema: &Value, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
     let is = |key: &str| schema[key] == true;
     let kind = text(schema, "type");
     if kind == "array" && schema["items"].is_null() {
         errors.required(&path.child("items"), "must be specified");
     }
     if schema["items"].is_object() {
-        invariants(&schema["items"], Level::Item, &path.child("items"), errors);
+        validate_invariants(&schema["items"], Level::Item, &path.child("items"), errors);
     }
     for (name, property) in fields(schema, "properties") {
-        invariants(property, Level::Field, &path.child("properties").key(name), errors);
+        validate_invariants(property, Level::Field, &path.child("properties").key(name), errors);
     }
     match &schema["additionalProperties"] {
         Value::Null => {}
@@ -57,7 +57,7 @@ fn invariants(schema: &Value, level: Level, path: &FieldPath, errors: &mut Field
                 errors.forbidden(&path.child("additionalProperties"), why);
             }
             if additional.is_object() {
-                invariants(additional, Level::Field, &path.child("additionalProperties"), errors);
+                validate_invariants(additional, Level::Field, &path.child("additionalProperties"), errors);
             }
         }
     }
@@ -69,9 +69,9 @@ fn invariants(schema: &Value, level: Level, path: &FieldPath, errors: &mut Field
         }
     }
     let first_of_all = list(schema, "allOf").first().is_some_and(|first| is_int_or_string(&first["anyOf"]));
-    junctors(schema, is_int_or_string(&schema["anyOf"]), first_of_all, path, errors);
-    type_at(schema, kind, level, path, errors);
-    of_every_kind(schema, level, path, errors);
+    validate_logical_junctors(schema, is_int_or_string(&schema["anyOf"]), first_of_all, path, errors);
+    validate_type(schema, kind, level, path, errors);
+    validate_resource_fields(schema, level, path, errors);
     let empty = schema["properties"].as_object().is_none_or(serde_json::Map::is_empty);
     if is("x-kubernetes-embedded-resource") && !is("x-kubernetes-preserve-unknown-fields") && empty {
         let why =
@@ -80,7 +80,7 @@ fn invariants(schema: &Value, level: Level, path: &FieldPath, errors: &mut Field
     }
 }
 
-fn type_at(schema: &Value, kind: &str, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_type(schema: &Value, kind: &str, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
     let is = |key: &str| schema[key] == true;
     let at = path.child("type");
     let why = "must be object if x-kubernetes-embedded-resource is true";
@@ -102,57 +102,63 @@ fn type_at(schema: &Value, kind: &str, level: Level, path: &FieldPath, errors: &
     }
 }
 
-/// What may be said of the version, kind and metadata of a resource.
-fn of_every_kind(schema: &Value, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the schemas of `apiVersion`, `kind` and `metadata` of a resource.
+fn validate_resource_fields(schema: &Value, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
     if level != Level::Root && schema["x-kubernetes-embedded-resource"] != true {
         return;
     }
-    for (name, wanted) in [("kind", "string"), ("apiVersion", "string"), ("metadata", "object")] {
+    for (name, expected) in [("kind", "string"), ("apiVersion", "string"), ("metadata", "object")] {
         let property = &schema["properties"][name];
-        if !property.is_null() && text(property, "type") != wanted {
+        if !property.is_null() && text(property, "type") != expected {
             let at = path.child("properties").key(name).child("type");
-            errors.invalid(&at, &json!(text(property, "type")), &format!("must be {wanted}"));
+            errors.invalid(&at, &json!(text(property, "type")), &format!("must be {expected}"));
         }
     }
     let metadata = &schema["properties"]["metadata"];
-    let Some(said) = metadata.as_object().filter(|_| level == Level::Root) else { return };
+    let Some(specified) = metadata.as_object().filter(|_| level == Level::Root) else { return };
     let names = |v: &Value| v.as_object().is_none_or(|p| p.keys().all(|k| k == "name" || k == "generateName"));
     let allowed = |(key, value): (&String, &Value)| match key.as_str() {
         "type" | "default" | "description" | "title" => true,
         "properties" => names(value),
         _ => false,
     };
-    // Upstream refuses a title and a description, too, but of kinds that were made by others' generators.
-    if !said.iter().all(allowed) || said.contains_key("title") {
+    // Upstream also rejects a description, which is accepted here because generators of third parties emit it.
+    if !specified.iter().all(allowed) || specified.contains_key("title") {
         let why = "must not specify anything other than name and generateName, but metadata is implicitly specified";
         errors.forbidden(&path.child("properties").key("metadata"), why);
     }
 }
 
-fn junctors(schema: &Value, skip_any: bool, skip_first: bool, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_logical_junctors(
+    schema: &Value,
+    skip_any: bool,
+    skip_first: bool,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     for key in ["anyOf", "allOf", "oneOf"] {
         for (i, part) in list(schema, key).iter().enumerate().filter(|_| key != "anyOf" || !skip_any) {
-            nested(part, key == "allOf" && i == 0 && skip_first, &path.child(key).index(i), errors);
+            validate_nested(part, key == "allOf" && i == 0 && skip_first, &path.child(key).index(i), errors);
         }
     }
     if schema["not"].is_object() {
-        nested(&schema["not"], false, &path.child("not"), errors);
+        validate_nested(&schema["not"], false, &path.child("not"), errors);
     }
     let pattern = text(schema, "pattern");
-    if let Err(why) = pattern_of(pattern) {
+    if let Err(why) = compile_pattern(pattern) {
         let why = format!("must be a valid regular expression, but isn't: error parsing regexp: {why}");
         errors.invalid(&path.child("pattern"), &json!(pattern), &why);
     }
 }
 
-/// What stands in `allOf` and the like: it may only judge values, not say what they are.
-fn nested(schema: &Value, skip_any: bool, path: &FieldPath, errors: &mut FieldErrors) {
-    junctors(schema, skip_any, false, path, errors);
+/// Validates a schema within a logical junctor, which may only validate values (`validateNestedValueValidation`).
+fn validate_nested(schema: &Value, skip_any: bool, path: &FieldPath, errors: &mut FieldErrors) {
+    validate_logical_junctors(schema, skip_any, false, path, errors);
     if schema["items"].is_object() {
-        nested(&schema["items"], false, &path.child("items"), errors);
+        validate_nested(&schema["items"], false, &path.child("items"), errors);
     }
     for (name, property) in fields(schema, "properties") {
-        nested(property, false, &path.child("properties").key(name), errors);
+        validate_nested(property, false, &path.child("properties").key(name), errors);
     }
     for (key, must) in [
         ("type", "must be empty"),
@@ -169,13 +175,13 @@ fn nested(schema: &Value, skip_any: bool, path: &FieldPath, errors: &mut FieldEr
         ("x-kubernetes-map-type", "must be undefined"),
         ("x-kubernetes-validations", "must be empty"),
     ] {
-        let said = match schema.get(key) {
+        let specified = match schema.get(key) {
             None | Some(Value::Null) => false,
             Some(Value::Bool(flag)) => *flag || must == "must be undefined",
             Some(Value::String(text)) => !text.is_empty(),
             Some(_) => true,
         };
-        if said {
+        if specified {
             errors.forbidden(&path.child(key), &format!("{must} to be structural"));
         }
     }
@@ -184,7 +190,7 @@ fn nested(schema: &Value, skip_any: bool, path: &FieldPath, errors: &mut FieldEr
     }
 }
 
-/// The one place where types may stand in a junctor.
+/// Returns whether this is the only logical junctor in which types are allowed: int-or-string.
 fn is_int_or_string(any_of: &Value) -> bool {
     *any_of == json!([{"type": "integer"}, {"type": "string"}])
 }

@@ -2,8 +2,8 @@
 
 use crate::{
     ApiServer, UserInfo,
-    authz::defaults::{self, Default, Reconciled, reconcile},
-    definitions,
+    authorization::defaults::{self, Default, Reconciled, reconcile},
+    custom_resource_definitions,
     kinds::priority_class,
 };
 use bytes::Bytes;
@@ -26,7 +26,7 @@ impl ApiServer {
         self.bootstrap_namespaces().await;
         self.tell_authorities().await;
         // What was begun before Podium ended goes on.
-        definitions::settle(self).await;
+        custom_resource_definitions::settle(self).await;
         for class in priority_class::OF_THE_SYSTEM.iter().filter_map(|(name, ..)| priority_class::of_the_system(name)) {
             self.ensure_made("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
         }

@@ -3,9 +3,9 @@
 
 use crate::{
     object::{self, Include, View},
-    reply::{self, Reply},
     request::Resource,
-    select::Selection,
+    response::{self, Reply},
+    selectors::Selection,
     service::{ApiServer, Call},
     status::ApiError,
     write,
@@ -61,7 +61,7 @@ pub(crate) fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Re
     }
     let selection = Selection::parse(&resource.kind, &call.query)?;
     let items: Vec<Value> = all.into_iter().filter(|status| selection.matches(status)).collect();
-    Ok(reply::json(
+    Ok(response::json(
         200,
         &match object::list_view(&call.accept, kind.info())? {
             View::Whole => json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": items}),

@@ -1,6 +1,6 @@
 //! Large answers are compressed for clients that can read that.
 
-use crate::reply::{Body, BoxError, Frames, Passed};
+use crate::response::{Body, BoxError, Frames, Passed};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use futures::{TryStreamExt, stream};
@@ -72,7 +72,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_length_of_a_nodes_answer_goes_with_its_compression() {
-        let mut large = crate::reply::json(200, &json!({"k": "x".repeat(200_000)}));
+        let mut large = crate::response::json(200, &json!({"k": "x".repeat(200_000)}));
         large.headers_mut().insert("content-length", 200_008.into());
         let answer = super::answer(large);
         assert_eq!(answer.headers()["content-encoding"], "gzip");

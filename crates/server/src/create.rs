@@ -2,14 +2,15 @@
 
 use crate::{
     admit::{self, review::Review},
-    authz, decode, identity,
+    authorization, decode,
+    existing_object::Live,
+    identity,
     kinds::{FieldErrors, WriteContext, WriteTarget},
-    live::Live,
-    managed::{self, Asked},
-    metadata, object,
-    outline::Outline,
-    reply::Reply,
+    managed_fields::{self, Asked},
+    object, object_meta,
+    partial_json::Outline,
     request::Resource,
+    response::Reply,
     service::{ApiServer, Call},
     services,
     status::ApiError,
@@ -49,7 +50,7 @@ pub(crate) struct New {
 }
 
 pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    managed::require(call, "CreateOptions", false)?;
+    managed_fields::require(call, "CreateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "CreateOptions")?, Validation::parse(&call.query, "CreateOptions")?);
     object::view(&call.accept, resource.kind.info())?;
     let (value, warnings) = strict::check(&*resource.kind, decode::parse(call, &*resource.kind)?, validation)?;
@@ -92,11 +93,11 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
             object["metadata"]["name"] = json!(generate(&prefix));
         }
         prepare(server, resource, call, &mut object)?;
-        authz::restrict_subject(resource, &object)?;
+        authorization::restrict_subject(resource, &object)?;
         warnings.extend(admit::check(server, resource, &object, None, &call.trail)?);
         let addresses = services::take(server, resource, &mut object).await?;
         let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
-        warnings.extend(metadata::warnings(&object, None).into_iter().chain(kind.warnings(&object, None)));
+        warnings.extend(object_meta::warnings(&object, None).into_iter().chain(kind.warnings(&object, None)));
         let mut new = Live { object, managers: managers.clone() };
         let key = object::key(kind, &namespace, &name);
         // Nobody waits while others are asked; what was chosen is asked for again.
@@ -150,16 +151,16 @@ async fn admitted(
     review: Option<&Review<'_>>,
 ) -> Result<Live, ApiError> {
     let kind = &*resource.kind;
-    let is_reset = managed::is_reset(&value);
+    let is_reset = managed_fields::is_reset(&value);
     let asked = Asked::take(&mut value, is_reset);
     let metadata = &mut value["metadata"];
     for field in SYSTEM {
         metadata.as_object_mut().map(|m| m.remove(field));
     }
-    call.told.lock().extend(metadata::drop_duplicate_owners(metadata, ""));
+    call.told.lock().extend(object_meta::drop_duplicate_owners(metadata, ""));
     kind.default(&mut value);
     // What admission and the server set has no owner.
-    let new = || managed::Write::new(resource, call, now()).update(None, &value, asked);
+    let new = || managed_fields::Write::new(resource, call, now()).update(None, &value, asked);
     let managers = managers.unwrap_or_else(new);
     let complete = |value: &mut Value| {
         kind.complete(value);
@@ -172,11 +173,11 @@ async fn admitted(
     if !admit::outside::mutate(review, &mut object, None, &complete).await? {
         return Ok(made);
     }
-    let managers = managed::after_admission(&mut object, made.managers, call);
+    let managers = managed_fields::after_admission(&mut object, made.managers, call);
     if kind.info().namespaced && object["metadata"]["namespace"] != json!(resource.namespace) {
         return Err(other_namespace());
     }
-    call.told.lock().extend(metadata::drop_duplicate_owners(&mut object["metadata"], metadata::AFTER_ADMISSION));
+    call.told.lock().extend(object_meta::drop_duplicate_owners(&mut object["metadata"], object_meta::AFTER_ADMISSION));
     Ok(Live { object, managers })
 }
 
@@ -195,16 +196,16 @@ fn prepare(server: &ApiServer, resource: &Resource, call: &Call, value: &mut Val
         metadata["generation"] = json!(1);
     }
     let name = metadata["name"].as_str().unwrap_or("").to_owned();
-    authz::note_requestor(&call.user, resource, value);
-    authz::check_write(server, &call.user, resource, value, None)?;
+    authorization::note_requestor(&call.user, resource, value);
+    authorization::check_write(server, &call.user, resource, value, None)?;
     kind.prepare_create(value, &ctx);
     kind.observe(value, &|group, version, name| resource.served.known(group, version, name));
     object::check_depth(value)?;
     let mut errors = FieldErrors::default();
-    metadata::validate(kind, value, &mut errors);
+    object_meta::validate(kind, value, &mut errors);
     kind.validate_create(value, &ctx, &mut errors);
     if errors.is_empty() {
-        authz::check_params(server, &call.user, resource, value, None, &mut errors);
+        authorization::check_params(server, &call.user, resource, value, None, &mut errors);
     }
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(kind.info(), &name, &errors)) }
 }

@@ -1,10 +1,10 @@
 //! How long a request may take: a minute, but for those that are meant to last.
 
 use crate::{
-    authz::{About, Attributes},
+    authorization::{About, Attributes},
     duration,
-    reply::Reply,
     request::Query,
+    response::Reply,
     status::ApiError,
 };
 use std::{future::Future, time::Duration};

@@ -4,15 +4,15 @@ mod propagation;
 
 use crate::{
     admit::{self, review::Review},
-    authz::node::{self, End},
-    convert, decode,
+    authorization::node::{self, End},
+    conversion, decode,
     kinds::{FieldErrors, FieldPath, priority_class::is_of_the_system},
     list_options::ListOptions,
     object::{self, Include, View},
     read,
-    reply::{self, Reply},
     request::Resource,
-    select::Selection,
+    response::{self, Reply},
+    selectors::Selection,
     service::{ApiServer, Call},
     status::ApiError,
     write::{dry_run, now, removable, with_warnings},
@@ -124,14 +124,14 @@ async fn deleted(server: &ApiServer, resource: &Resource, options: &Options, obj
     // What stays for a while is shown as it is.
     if !gone || info.returns_deleted_object() {
         let code = if !gone && options.takes_dependents { 202 } else { 200 };
-        return Ok(reply::json(code, &convert::decode(&server.webhooks, &*resource.kind, object).await?));
+        return Ok(response::json(code, &conversion::decode(&server.webhooks, &*resource.kind, object).await?));
     }
-    let value = convert::as_stored(&*resource.kind, object);
+    let value = conversion::as_stored(&*resource.kind, object);
     let mut details = json!({"name": name, "kind": info.plural, "uid": value["metadata"]["uid"]});
     if !info.group.is_empty() {
         details["group"] = json!(info.group);
     }
-    Ok(reply::json(
+    Ok(response::json(
         200,
         &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}),
     ))
@@ -161,7 +161,7 @@ pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &C
     });
     let deleted: Vec<Object> =
         deleted.buffered(AT_ONCE).try_filter_map(|object| ready(Ok(object))).try_collect().await?;
-    let items = convert::decode_all(&server.webhooks, kind, &deleted).await?;
+    let items = conversion::decode_all(&server.webhooks, kind, &deleted).await?;
     metadata["resourceVersion"] = json!(server.store.revision().to_string());
     let answer = match view {
         View::Whole => {
@@ -170,7 +170,7 @@ pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &C
         View::Metadata => object::metadata_list(&items, &metadata),
         View::Table => object::table(kind, &items, &metadata, true, include),
     };
-    Ok(with_warnings(reply::json(200, &answer), &options.warnings(resource)))
+    Ok(with_warnings(response::json(200, &answer), &options.warnings(resource)))
 }
 
 /// What webhooks and policies are asked about a deletion, if there are any.
@@ -220,7 +220,7 @@ async fn reviewed(
     }
     for _ in 0..TRIES {
         let current = server.store.get(key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-        let mut value = convert::as_stored(kind, &current);
+        let mut value = conversion::as_stored(kind, &current);
         if !value.is_object() {
             // Its finalizers are not known, and it is not to go past them.
             return Err(ApiError::internal(format!("the stored object {name:?} cannot be read")));
@@ -231,7 +231,7 @@ async fn reviewed(
             _ => check_preconditions(resource, &value, name, options)?,
         }
         if let Some(review) = review {
-            let shown = convert::decode(&server.webhooks, kind, &current).await?;
+            let shown = conversion::decode(&server.webhooks, kind, &current).await?;
             admit::outside::end(review, &shown).await?;
         }
         let before = value.clone();

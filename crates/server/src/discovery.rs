@@ -7,7 +7,7 @@ use crate::{
     kinds::{Kind, KindInfo},
     openapi,
     registry::{Group, Served},
-    reply::{self, Body},
+    response::{self, Body},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, Response};
@@ -55,7 +55,7 @@ pub(crate) fn version() -> Response<Body> {
         compiler: "rustc",
         platform: format!("linux/{}", if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }),
     };
-    reply::raw_json(&serde_json::to_vec(&info).unwrap_or_default())
+    response::raw_json(&serde_json::to_vec(&info).unwrap_or_default())
 }
 
 pub(crate) fn answer(
@@ -71,7 +71,7 @@ pub(crate) fn answer(
     let value = match parts.as_slice() {
         ["api"] if aggregated => return Some(discovery_list(served, None, headers)),
         ["apis"] if aggregated => return Some(discovery_list(served, Some(others), headers)),
-        [] => return Some(reply::raw_json(json!({"paths": paths(served)}).to_string().as_bytes())),
+        [] => return Some(response::raw_json(json!({"paths": paths(served)}).to_string().as_bytes())),
         ["api"] => {
             let address = address.map(|to| json!({"clientCIDR": "0.0.0.0/0", "serverAddress": to}));
             json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": Vec::from_iter(address)})
@@ -92,7 +92,7 @@ pub(crate) fn answer(
         ["apis", g, v] if !g.is_empty() && served.has(g, v) => resource_list(served, g, v),
         _ => return None,
     };
-    Some(reply::json(200, &value))
+    Some(response::json(200, &value))
 }
 
 /// Where there is something to read (`k8s.io/apiserver/pkg/server/routes/index.go`).
@@ -205,7 +205,7 @@ fn discovery_list(served: &Served, others: Option<&Aggregation>, headers: &Heade
     let text = json_order::document(&list);
     let hash = openapi::hash_of(&text);
     let (code, text) = if openapi::has_seen(headers, &hash) { (304, Vec::new()) } else { (200, text) };
-    openapi::tagged(reply::full(code, MEDIA_TYPE, text), &hash)
+    openapi::tagged(response::full(code, MEDIA_TYPE, text), &hash)
 }
 
 fn discovered(kind: &dyn Kind) -> Value {

@@ -2,12 +2,12 @@
 
 use crate::{
     admit::outside,
-    authz::node::{self, End},
+    authorization::node::{self, End},
     delete::{self, Options},
     kinds::{BUDGET, Kind, selector},
     object, pods,
-    reply::{self, Reply},
     request::Resource,
+    response::{self, Reply},
     service::{ApiServer, Call},
     status::ApiError,
     write::{dry_run, now},
@@ -64,7 +64,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
         }
     }
     delete::delete(server, resource, &key, &options).await?;
-    Ok(reply::json(201, &pods::success()))
+    Ok(response::json(201, &pods::success()))
 }
 
 fn read(server: &ApiServer, resource: &Resource, key: &Key) -> Result<(Revision, Value), ApiError> {

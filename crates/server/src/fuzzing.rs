@@ -1,6 +1,6 @@
 //! Doors for the targets in `fuzz/`: what a client's bytes meet first, without a server around it.
 
-use crate::{managed, patch as patches, protobuf};
+use crate::{managed_fields, patch as patches, protobuf};
 use apply::TypeRef;
 use serde_json::Value;
 
@@ -25,5 +25,5 @@ pub fn encode(object: &Value) -> Option<Vec<u8>> {
 /// How a kind's fields are merged by server-side apply.
 #[must_use]
 pub fn type_of(api_version: &str, kind: &str) -> Option<TypeRef<'static>> {
-    managed::types::of(api_version, kind)
+    managed_fields::types::of(api_version, kind)
 }

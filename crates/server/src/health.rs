@@ -2,8 +2,8 @@
 
 use crate::{
     ApiServer,
-    reply::{self, Reply},
     request::Query,
+    response::{self, Reply},
     status::ApiError,
 };
 use http::{HeaderValue, header};
@@ -109,8 +109,8 @@ fn checked(server: &ApiServer, path: &str, query: &str) -> Reply {
             return Err(ApiError::no_such_path());
         }
         return Ok(match failure(server, check) {
-            None => reply::text(200, "ok"),
-            Some(why) => reply::text(500, &format!("internal server error: {why}\n")),
+            None => response::text(200, "ok"),
+            Some(why) => response::text(500, &format!("internal server error: {why}\n")),
         });
     }
     // Present is enough, as upstream has it; `exclude` may come more than once, so it is read from the whole text.
@@ -135,12 +135,12 @@ fn checked(server: &ApiServer, path: &str, query: &str) -> Reply {
         let _ = writeln!(text, "warn: {what}: no matches for {}", unknown.join(","));
     }
     if has_failed {
-        return Ok(reply::text(500, &format!("{text}{name} check failed\n")));
+        return Ok(response::text(500, &format!("{text}{name} check failed\n")));
     }
     if !is_verbose {
-        return Ok(reply::text(200, "ok"));
+        return Ok(response::text(200, "ok"));
     }
-    Ok(reply::text(200, &format!("{text}{name} check passed\n")))
+    Ok(response::text(200, &format!("{text}{name} check passed\n")))
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@
 //! Service finds its addresses, and who was told that it is gone finds none.
 
 use crate::{
-    followed::{Followed, News},
-    own_services::SERVICE_RANGE,
+    lazy_informer::{Followed, News},
     service::{ApiServer, Call},
     service_ranges::{self, DEFAULT},
+    system_services::SERVICE_RANGE,
 };
 use futures::{FutureExt, future::BoxFuture};
 use http::Method;

@@ -6,7 +6,7 @@ use crate::{
     json_order::{self, Type},
     kinds::{Kind, KindRef},
     object,
-    reply::{self, Body, BoxError},
+    response::{self, Body, BoxError},
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use http::Response;
@@ -65,9 +65,9 @@ pub(crate) fn whole(kind: &KindRef, metadata: &Value, objects: Vec<Object>) -> R
     let left = envelope.head.len() + items + envelope.end.len();
     let pieces = Pieces { envelope, objects: objects.into_iter(), is_first: true, left, cut };
     if left <= PIECE {
-        return reply::bytes(200, pieces.whole());
+        return response::bytes(200, pieces.whole());
     }
-    reply::sized(200, "application/json", pieces.boxed_unsync())
+    response::sized(200, "application/json", pieces.boxed_unsync())
 }
 
 /// With what the objects of a kind begin that say of what kind they are: lists do not repeat it, but for custom kinds.
@@ -108,7 +108,7 @@ fn collected(envelope: Envelope, items: impl Iterator<Item = Bytes>) -> Response
         put(&mut all, i == 0, 0, &item);
     }
     all.put_slice(&envelope.end);
-    reply::bytes(200, all.freeze())
+    response::bytes(200, all.freeze())
 }
 
 /// Adds an item, without its newline and without what stands in it behind its first byte for so many bytes.

@@ -1,13 +1,13 @@
 //! Requests that a node's kubelet answers: logs, and what `proxy.rs` and `node_stream.rs` ask for.
 
 use crate::{
+    handler_chain::read_body,
     kinds::{FieldErrors, FieldPath},
     object,
-    reply::{BoxError, Reply},
     request::{Query, Resource},
+    response::{BoxError, Reply},
     service::{ApiServer, Call},
     status::ApiError,
-    way::read_body,
     websocket,
 };
 use bytes::Bytes;
@@ -40,7 +40,7 @@ pub(crate) async fn log(server: &ApiServer, resource: &Resource, call: &Call) ->
     let container = container(&pod, name, call.query.get("container"))?;
     let Some(node) = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty()) else {
         // Nobody is asked, and there is nothing to say (`LogLocation`, `InputStream`).
-        return Ok(crate::reply::text(204, ""));
+        return Ok(crate::response::text(204, ""));
     };
     let path = format!("/containerLogs/{}/{name}/{container}?{}", resource.namespace, call.raw_query);
     let mut answer = ask(server, node, &path).await?;

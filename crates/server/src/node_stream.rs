@@ -4,10 +4,11 @@
 //! (WebSocket channels, SPDY) is between the two ends.
 
 use crate::{
-    admit, forward,
+    admit,
     node_proxy::{container, pod, refused, send},
-    reply::{self, Reply},
     request::Resource,
+    response::{self, Reply},
+    reverse_proxy,
     service::{ApiServer, Call},
     status::ApiError,
 };
@@ -90,14 +91,14 @@ async fn join(server: &ApiServer, node: &str, path: &str, call: &mut Call) -> Re
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         // Upstream's proxy hands on what the kubelet says, as it is: clients put their own words before it.
         let (code, said) = (response.status().as_u16(), refused(response).await.message);
-        return Ok(reply::full(code, "text/plain; charset=utf-8", said));
+        return Ok(response::full(code, "text/plain; charset=utf-8", said));
     }
     let mut answer = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
     if let Some(headers) = answer.headers_mut() {
         copy(response.headers(), headers);
     }
-    forward::splice(hyper::upgrade::on(response), client, std::mem::take(&mut call.trail));
-    answer.body(forward::nothing()).map_err(ApiError::internal)
+    reverse_proxy::splice(hyper::upgrade::on(response), client, std::mem::take(&mut call.trail));
+    answer.body(reverse_proxy::nothing()).map_err(ApiError::internal)
 }
 
 fn copy(from: &HeaderMap, to: &mut HeaderMap) {

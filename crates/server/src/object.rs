@@ -2,11 +2,10 @@
 
 use crate::{
     accept::{Choice, choices},
-    encode, form, json_order,
+    content_negotiation, encode, json_order,
     kinds::{Kind, KindInfo},
-    protobuf,
+    meta_v1beta1, protobuf,
     request::Query,
-    shape_version,
     status::ApiError,
 };
 use bytes::Bytes;
@@ -61,13 +60,13 @@ fn asked<'a>(accept: &'a str, more: &str) -> Result<(View, &'a str), ApiError> {
     }
     let mut is_routed = false;
     for choice in choices(accept) {
-        let served = ["application/json", "application/*", "*/*", form::YAML, protobuf::MEDIA_TYPE];
+        let served = ["application/json", "application/*", "*/*", content_negotiation::YAML, protobuf::MEDIA_TYPE];
         if !served.contains(&choice.media) {
             continue;
         }
         is_routed = true;
         let Some(shape) = choice.shape() else { return Ok((View::Whole, "")) };
-        if !shape_version::is_served(&choice) {
+        if !meta_v1beta1::is_served(&choice) {
             continue;
         }
         match shape {
@@ -98,7 +97,7 @@ pub(crate) fn without_tables(accept: &str) -> Result<String, ApiError> {
 pub(crate) fn require_text(accept: &str) -> Result<(), ApiError> {
     let read = |choice: &str| {
         let media = choice.split(';').next().map_or("", str::trim);
-        matches!(media, "application/json" | "application/*" | "*/*") || media == form::YAML
+        matches!(media, "application/json" | "application/*" | "*/*") || media == content_negotiation::YAML
     };
     if accept.is_empty() || accept.split(',').any(read) {
         return Ok(());
@@ -111,7 +110,7 @@ pub(crate) fn require_text(accept: &str) -> Result<(), ApiError> {
 pub(crate) fn stream_view(accept: &str, is_list: bool) -> Result<View, ApiError> {
     let is_stream = |choice: &&str| {
         let choice = Choice::parse(choice);
-        choice.media != form::YAML && !(is_list && choice.shape() == Some("Table"))
+        choice.media != content_negotiation::YAML && !(is_list && choice.shape() == Some("Table"))
     };
     let streams: Vec<&str> = accept.split(',').filter(is_stream).collect();
     if streams.is_empty() {

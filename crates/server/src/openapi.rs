@@ -26,7 +26,7 @@ mod v2;
 use crate::{
     aggregation::Aggregation,
     registry::{self, Registry, Served},
-    reply::{self, Body},
+    response::{self, Body},
     status::ApiError,
 };
 use general::General;
@@ -131,7 +131,7 @@ pub(crate) async fn answer(
         respond(&documents, others, &rest, &query, &headers)
     });
     let failed = |_| ApiError::internal("the documents could not be made");
-    Some(work.await.map_err(failed).and_then(|r| r).unwrap_or_else(|e| reply::error(&e)))
+    Some(work.await.map_err(failed).and_then(|r| r).unwrap_or_else(|e| response::error(&e)))
 }
 
 fn respond(
@@ -146,7 +146,7 @@ fn respond(
         let index = index(documents, others).to_string();
         let hash = hash_of(&index);
         return Ok(tagged(
-            if has_seen(headers, &hash) { reply::full(304, JSON, "") } else { reply::full(200, JSON, index) },
+            if has_seen(headers, &hash) { response::full(304, JSON, "") } else { response::full(200, JSON, index) },
             &hash,
         ));
     }
@@ -154,7 +154,7 @@ fn respond(
     let form = negotiate::form(headers, &V3)?;
     let asked = query.split('&').find_map(|p| p.strip_prefix("hash=")).filter(|h| !h.is_empty());
     if asked.is_some_and(|asked| asked != document.hash) {
-        let mut response = reply::text(301, "");
+        let mut response = response::text(301, "");
         if let Ok(url) = HeaderValue::from_str(&document.url()) {
             response.headers_mut().insert(header::LOCATION, url);
         }

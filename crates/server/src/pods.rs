@@ -6,8 +6,8 @@ use crate::{
     decode,
     kinds::{self, FieldErrors, FieldPath, KindRef, POD, RUNTIME_CLASSES},
     object,
-    reply::{self, Reply},
     request::Resource,
+    response::{self, Reply},
     service::{ApiServer, Call},
     status::ApiError,
     store_quota::Purpose,
@@ -110,12 +110,12 @@ async fn bind_as(server: &ApiServer, resource: &Resource, call: &Call, kind: &Ki
             return Err(ApiError::conflict_on("pods/binding", name, &why));
         }
         if dry {
-            return Ok(reply::json(201, &success()));
+            return Ok(response::json(201, &success()));
         }
         assign(&mut pod, &target, &binding);
         let write = Write::put(key.clone(), Expect::Revision(current.revision), object::encode(kind, pod)?);
         match server.store_object(&call.user, kind, Purpose::Update, write).await {
-            Ok(_) => return Ok(reply::json(201, &success())),
+            Ok(_) => return Ok(response::json(201, &success())),
             Err(WriteError::Conflict { .. }) => {}
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), name)),
         }

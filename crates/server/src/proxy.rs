@@ -6,14 +6,14 @@ mod links;
 use crate::{
     admit,
     audit::Peer,
+    backend_connections::{self, unavailable},
     endpoints,
-    forward::{self, Outgoing},
     kinds::KindInfo,
-    reply::{Body, Reply},
     request::Resource,
+    response::{Body, Reply},
+    reverse_proxy::{self, Outgoing},
     service::{ApiServer, Call},
     status::ApiError,
-    upstreams::{self, unavailable},
     write::with_warnings,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
@@ -70,7 +70,7 @@ pub(crate) async fn answer(
     let target = target(server, resource)?;
     let query = uri.query().map(|q| format!("?{q}")).unwrap_or_default();
     let is_reading = matches!(call.method, Method::GET | Method::HEAD);
-    if rest.is_empty() && is_reading && !forward::is_upgrade(&call.headers) {
+    if rest.is_empty() && is_reading && !reverse_proxy::is_upgrade(&call.headers) {
         return moved(&format!("{path}/{query}"));
     }
     let to = format!("{}{query}", if rest.is_empty() { "/" } else { rest });
@@ -81,10 +81,10 @@ pub(crate) async fn answer(
     let stream = match &target {
         Target::Kubelet(node) => server.dialer.dial(node).await,
         Target::At { to, https } => {
-            upstreams::connect(*to, if *https { Some(any_certificate(*to)?) } else { None }).await
+            backend_connections::connect(*to, if *https { Some(any_certificate(*to)?) } else { None }).await
         }
     };
-    let answer = forward::forward(stream.map_err(|e| failed(&e))?, outgoing).await.map_err(|e| failed(&e))?;
+    let answer = reverse_proxy::forward(stream.map_err(|e| failed(&e))?, outgoing).await.map_err(|e| failed(&e))?;
     let there = match target {
         Target::Kubelet(node) => node,
         Target::At { to, .. } => to.to_string(),
@@ -125,7 +125,7 @@ fn prefix_length(path: &str, segments: usize) -> usize {
 }
 
 fn moved(to: &str) -> Reply {
-    let mut response = crate::reply::full(StatusCode::MOVED_PERMANENTLY.as_u16(), "text/plain; charset=utf-8", "");
+    let mut response = crate::response::full(StatusCode::MOVED_PERMANENTLY.as_u16(), "text/plain; charset=utf-8", "");
     let to = HeaderValue::from_str(to).map_err(ApiError::internal)?;
     response.headers_mut().insert(header::LOCATION, to);
     Ok(response)
@@ -152,7 +152,7 @@ fn name_peers(headers: &mut HeaderMap, uri: &Uri, peer: Option<&Peer>) -> String
 
 /// Pods and Services show certificates that nobody knows.
 fn any_certificate(to: SocketAddr) -> Result<(Arc<rustls::ClientConfig>, ServerName<'static>), ApiError> {
-    let config = upstreams::tls(None, None).map_err(ApiError::internal)?;
+    let config = backend_connections::tls(None, None).map_err(ApiError::internal)?;
     Ok((config, ServerName::IpAddress(to.ip().into())))
 }
 

@@ -1,12 +1,12 @@
 //! GET and LIST: from memory, from bytes that were encoded when they were written.
 
 use crate::{
-    convert, list_body,
+    conversion, list_body,
     list_options::{self, ListOptions, Match, Token},
     object::{self, Include, View},
-    reply::{self, Reply},
     request::Resource,
-    select::Selection,
+    response::{self, Reply},
+    selectors::Selection,
     service::{ApiServer, Call},
     status::ApiError,
     write,
@@ -63,15 +63,15 @@ pub(crate) async fn list(server: &ApiServer, resource: &Resource, call: &Call) -
         View::Whole if kind.conversion().is_none() => list_body::whole(&resource.kind, &metadata, objects),
         View::Metadata if kind.conversion().is_none() => list_body::metadata_only(kind, &metadata, &objects),
         View::Whole => {
-            list_body::converted(kind, &metadata, convert::bytes_all(&server.webhooks, kind, &objects).await?)
+            list_body::converted(kind, &metadata, conversion::bytes_all(&server.webhooks, kind, &objects).await?)
         }
         View::Table | View::Metadata => {
-            let values = convert::decode_all(&server.webhooks, kind, &objects).await?;
+            let values = conversion::decode_all(&server.webhooks, kind, &objects).await?;
             let all = match view {
                 View::Table => object::table(kind, &values, &metadata, true, include),
                 _ => object::metadata_list(&values, &metadata),
             };
-            reply::json(200, &all)
+            response::json(200, &all)
         }
     })
 }
@@ -94,7 +94,7 @@ pub(crate) async fn page(
     let Listing { mut objects, revision, mut remaining } =
         take(server, resource, selection, options, if selection.is_all() { limit } else { None })?;
     if !selection.is_all() {
-        convert::retain(&server.webhooks, &*resource.kind, &mut objects, selection).await?;
+        conversion::retain(&server.webhooks, &*resource.kind, &mut objects, selection).await?;
         if let Some(limit) = limit.filter(|l| *l < objects.len()) {
             remaining = objects.len() - limit;
             objects.truncate(limit);

@@ -3,7 +3,7 @@
 //! A request takes one [`Served`] and keeps it to its end; a change of what is served makes a new one.
 
 use crate::{
-    definitions::Definition,
+    custom_resource_definitions::Definition,
     kinds::{ALL, Custom, Kind, KindInfo, KindRef},
     openapi::Documents,
 };

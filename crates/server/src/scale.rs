@@ -6,13 +6,14 @@ mod paths;
 pub(crate) use paths::{BUILT_IN, ScalePaths};
 
 use crate::{
-    convert, decode, identity,
+    conversion, decode,
+    existing_object::Live,
+    identity,
     kinds::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, integer, selector},
-    live::Live,
-    managed::{self, Asked},
+    managed_fields::{self, Asked},
     object, patch as patches,
-    reply::Reply,
     request::Resource,
+    response::Reply,
     service::{ApiServer, Call},
     status::ApiError,
     strict::{self, Validation},
@@ -88,11 +89,11 @@ async fn requested(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
             let name = resource.name.as_deref().unwrap_or("");
             let stored = server.store.get(&object::key(kind, &resource.namespace, name));
             let stored = stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-            let object = convert::decode(&server.webhooks, kind, &stored).await?;
+            let object = conversion::decode(&server.webhooks, kind, &stored).await?;
             show_value(&Scale, 200, checked(kind, &object)?, call)
         }
         "PUT" => {
-            managed::require(call, "UpdateOptions", false)?;
+            managed_fields::require(call, "UpdateOptions", false)?;
             let validation = Validation::parse(&call.query, "UpdateOptions")?;
             let parsed = decode::parse(call, &Scale)?;
             let (scale, warnings) = strict::check(&Scale, parsed, validation)?;
@@ -101,7 +102,7 @@ async fn requested(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
         }
         "PATCH" if call.content_type == patches::APPLY => apply::apply(server, resource, call).await,
         "PATCH" => {
-            managed::require(call, "PatchOptions", false)?;
+            managed_fields::require(call, "PatchOptions", false)?;
             patches::check_type(kind, &call.content_type)?;
             let validation = Validation::parse(&call.query, "PatchOptions")?;
             write(server, resource, call, "PatchOptions", |before| {
@@ -149,7 +150,7 @@ async fn write(
     })
     .await?;
     let object = match written {
-        Written::Stored(stored) => convert::decode(&server.webhooks, &*resource.kind, &stored).await?,
+        Written::Stored(stored) => conversion::decode(&server.webhooks, &*resource.kind, &stored).await?,
         Written::Dry(value) => value,
     };
     Ok(with_warnings(show_value(&Scale, 200, scale_of(&*resource.kind, &object), call)?, &warnings))

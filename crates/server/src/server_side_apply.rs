@@ -1,17 +1,17 @@
 //! Server-side apply: the configuration is merged into what is there, or becomes a new object.
 
 use crate::{
-    authz,
+    authorization,
     create::{self, New},
     decode::{self, Parsed},
+    existing_object::Live,
     identity,
     kinds::Kind,
-    large,
-    live::Live,
-    managed::{self, Write},
+    large_requests,
+    managed_fields::{self, Write},
     object, patch,
-    reply::Reply,
     request::Resource,
+    response::Reply,
     service::{ApiServer, Call},
     status::ApiError,
     strict::{self, Validation},
@@ -24,7 +24,7 @@ use serde_json::Value;
 
 pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
-    managed::require(call, "PatchOptions", true)?;
+    managed_fields::require(call, "PatchOptions", true)?;
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
     object::view(&call.accept, resource.kind.info())?;
     let (config, warnings) = read(call, validation)?;
@@ -32,7 +32,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
     let force = call.query.flag("force");
     let key = object::key(kind, &resource.namespace, name);
     let not_found = || ApiError::not_found(kind.info(), name);
-    for _ in 0..large::tries(server, resource, call) {
+    for _ in 0..large_requests::tries(server, resource, call) {
         let answer = if server.store.get(&key).is_some() {
             let make = |old: &Live| {
                 let write = Write::new(resource, call, now());
@@ -43,7 +43,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
         } else if resource.subresource.is_some() {
             return Err(not_found());
         } else {
-            authz::may_create(server, resource, call)?;
+            authorization::may_create(server, resource, call)?;
             let write = Write::new(resource, call, now());
             let (value, managers) = applied(kind, || write.apply(None, config.take()?, force))?;
             check_new(resource, &value)?;

@@ -5,24 +5,24 @@ use crate::{
     admit::Hooks,
     aggregation::Aggregation,
     audit::Trail,
-    authz::Follower,
+    authorization::Follower,
     compaction::Compaction,
     component_statuses::{self, Components},
-    create, definitions, delete, eviction,
-    flow::FlowControl,
+    create, custom_resource_definitions, delete, eviction,
+    flowcontrol::FlowControl,
     ip_addresses::{self, IpAddresses},
     kinds::Subresource,
-    large::LargeRequests,
+    large_object_cache::Recent,
+    large_requests::LargeRequests,
     metrics::Metrics,
-    node_proxy, node_stream,
-    own_objects::{self, OwnObjects},
-    pods, read,
-    recent::Recent,
+    node_proxy, node_stream, pods, read,
     registry::Registry,
-    reply::{self, Reply},
     request::{Query, Resource},
-    resource_metrics, reviews, scale,
+    resource_metrics,
+    response::{self, Reply},
+    reviews, scale,
     status::ApiError,
+    system_objects::{self, OwnObjects},
     tokens, update, watch,
     webhook::Webhooks,
     write::with_warnings,
@@ -229,12 +229,12 @@ impl ApiServer {
     /// Carries out a request; what follows from it for what is served is true when it is answered.
     pub(crate) async fn carried_out(&self, resource: Resource, mut call: Call) -> Reply {
         let kind = resource.kind.clone();
-        let concerns = definitions::concern(&resource, &call.method);
+        let concerns = custom_resource_definitions::concern(&resource, &call.method);
         let is_write = !matches!(call.method, Method::GET | Method::HEAD);
-        let is_own = own_objects::concern(&resource, &call.method);
+        let is_own = system_objects::concern(&resource, &call.method);
         let mut answer = self.dispatch(resource, &mut call).await;
         if concerns {
-            answer = definitions::settled(self, answer).await;
+            answer = custom_resource_definitions::settled(self, answer).await;
         }
         if is_write && answer.is_ok() {
             self.aggregation.note(self, kind.info().storage);
@@ -248,7 +248,7 @@ impl ApiServer {
         }
         let told = std::mem::take(&mut *call.told.lock());
         if !told.is_empty() {
-            let response = answer.unwrap_or_else(|error| reply::error(&error));
+            let response = answer.unwrap_or_else(|error| response::error(&error));
             answer = Ok(with_warnings(response, &told));
         }
         match kind.deprecation() {

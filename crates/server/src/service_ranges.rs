@@ -1,7 +1,7 @@
 //! From which addresses Services get theirs: the cluster's own range, and those that ServiceCIDRs add
 //! (`pkg/registry/core/service/ipallocator`). Of IPv6 there is none to be had.
 
-use crate::own_services::SERVICE_RANGE;
+use crate::system_services::SERVICE_RANGE;
 use ipnet::Ipv4Net;
 use serde_json::Value;
 use std::{collections::HashSet, net::Ipv4Addr};

@@ -2,7 +2,7 @@
 
 use crate::{
     kinds::{self, FieldErrors, Kind, WriteContext, WriteTarget, priority_class},
-    metadata,
+    object_meta,
     write::now,
 };
 use api::feature_gates::FeatureGates;
@@ -32,7 +32,7 @@ pub fn prepare_static_pod(object: &mut Value, gates: &FeatureGates) -> Result<()
     }
     let mut errors = FieldErrors::default();
     let ctx = WriteContext { now: now(), gates: Arc::new(gates.clone()), target: WriteTarget::Main };
-    metadata::validate(kind, object, &mut errors);
+    object_meta::validate(kind, object, &mut errors);
     kind.validate_create(object, &ctx, &mut errors);
     if errors.is_empty() {
         return Ok(());

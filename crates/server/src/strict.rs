@@ -2,8 +2,9 @@
 
 use crate::{
     decode::{Parsed, as_warnings, is_of_yaml},
+    kind_check,
     kinds::{FieldErrors, FieldPath, Kind},
-    named, patch,
+    patch,
     request::Query,
     status::ApiError,
     typed,
@@ -46,7 +47,7 @@ pub(crate) fn check(kind: &dyn Kind, parsed: Parsed, validation: Validation) -> 
         ))
     };
     let Parsed { value: mut object, duplicates } = parsed;
-    named::check(kind, &object)?;
+    kind_check::check(kind, &object)?;
     let unknown = kind.read(&mut object).map_err(|e| handled(&e))?;
     let wrong = in_order(kind, unknown, duplicates);
     match validation {
@@ -97,7 +98,7 @@ pub(crate) fn check_patched(
     if !object.is_object() {
         return Err(invalid("the result of the patch is no object"));
     }
-    named::check_patched(kind, &object, invalid)?;
+    kind_check::check_patched(kind, &object, invalid)?;
     let unknown = match kind.read(&mut object) {
         Err(why) if content_type == patch::STRATEGIC => convert(kind, &mut object, why),
         read => read,

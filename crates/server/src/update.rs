@@ -2,17 +2,17 @@
 
 use crate::{
     admit::{self, review::Review},
-    authz,
+    authorization,
     create::{self, New},
     decode,
+    existing_object::Live,
     identity::{self, named_version},
     kinds::{FieldErrors, KindInfo, WriteContext},
-    large,
-    live::Live,
-    managed::{self, Asked},
-    metadata, object, patch as patches,
-    reply::Reply,
+    large_requests,
+    managed_fields::{self, Asked},
+    object, object_meta, patch as patches,
     request::Resource,
+    response::Reply,
     scale, server_side_apply,
     service::{ApiServer, Call},
     services,
@@ -49,10 +49,10 @@ pub(crate) enum Ownership {
 
 pub(crate) async fn update(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
     let kind = &*resource.kind;
-    managed::require(call, "UpdateOptions", false)?;
+    managed_fields::require(call, "UpdateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "UpdateOptions")?, Validation::parse(&call.query, "UpdateOptions")?);
     let parsed = decode::parse(call, kind)?;
-    let is_reset = managed::is_reset(&parsed.value);
+    let is_reset = managed_fields::is_reset(&parsed.value);
     let (mut value, warnings) = strict::check(kind, parsed, validation)?;
     identity::check_named(resource, &value)?;
     if kind.info().created_by_update && resource.subresource.is_none() && is_absent(server, resource) {
@@ -83,7 +83,7 @@ async fn make_new(
     dry: bool,
 ) -> Reply {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
-    authz::may_create(server, resource, call)?;
+    authorization::may_create(server, resource, call)?;
     if named_version(&value).is_some() {
         return Err(ApiError::not_found(info, name));
     }
@@ -97,13 +97,13 @@ pub(crate) async fn patch(server: &ApiServer, resource: &Resource, call: &Call) 
         return Box::pin(server_side_apply::apply(server, resource, call)).await;
     }
     patches::check_type(kind, &call.content_type)?;
-    managed::require(call, "PatchOptions", false)?;
+    managed_fields::require(call, "PatchOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
     change(server, resource, call, dry, |old| {
         let made = || patches::apply(&call.content_type, old.whole(), &call.body);
         let shown = || patches::shown(&call.content_type, &call.body, made);
         let patched = made()?;
-        let is_reset = managed::is_reset(&patched.value);
+        let is_reset = managed_fields::is_reset(&patched.value);
         let (mut object, warnings) = strict::check_patched(kind, patched, &call.content_type, shown, validation)?;
         let ownership = Ownership::Update(Asked::take(&mut object, is_reset));
         Ok(Made { object, warnings, ownership })
@@ -146,7 +146,7 @@ pub(crate) async fn write(
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let key = object::key(kind, &resource.namespace, name);
     let review = review(server, resource, call, dry);
-    for _ in 0..large::tries(server, resource, call) {
+    for _ in 0..large_requests::tries(server, resource, call) {
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let old = server.recent.live(&server.webhooks, kind, &current).await?;
         let Made { object, mut warnings, ownership } = make(&old)?;
@@ -170,7 +170,7 @@ pub(crate) async fn write(
         let takes = admit::quota::may_take(resource, &new.object, &old.object);
         let counted = if takes { admit::quota::turn(server, resource).await } else { None };
         counted.as_ref().map_or(Ok(()), |turn| turn.check(server, resource, &new.object, Some(&old.object)))?;
-        warnings.extend(metadata::warnings(&new.object, Some(&old.object)));
+        warnings.extend(object_meta::warnings(&new.object, Some(&old.object)));
         if resource.subresource.is_none() {
             warnings.extend(kind.warnings(&new.object, Some(&old.object)));
         }
@@ -240,14 +240,14 @@ async fn admitted(
     review: Option<&Review<'_>>,
 ) -> Result<Live, ApiError> {
     let kind = &*resource.kind;
-    metadata::keep(&mut new, &old.object);
+    object_meta::keep(&mut new, &old.object);
     // Of a patch, upstream looks at what came of it.
-    let when = if call.method == Method::PATCH { metadata::AFTER_ADMISSION } else { "" };
-    call.told.lock().extend(metadata::drop_duplicate_owners(&mut new["metadata"], when));
+    let when = if call.method == Method::PATCH { object_meta::AFTER_ADMISSION } else { "" };
+    call.told.lock().extend(object_meta::drop_duplicate_owners(&mut new["metadata"], when));
     kind.default(&mut new);
     let managers = match ownership {
         Ownership::Settled(managers) => managers,
-        Ownership::Update(asked) => managed::Write::new(resource, call, now()).update(Some(old), &new, asked),
+        Ownership::Update(asked) => managed_fields::Write::new(resource, call, now()).update(Some(old), &new, asked),
     };
     let complete = |new: &mut Value| {
         kind.complete(new);
@@ -268,16 +268,16 @@ async fn admitted(
         return Ok(new);
     }
     identity::check(resource, false, &object, &old.object)?;
-    metadata::keep(&mut object, &old.object);
-    call.told.lock().extend(metadata::drop_duplicate_owners(&mut object["metadata"], metadata::AFTER_ADMISSION));
-    let managers = managed::after_admission(&mut object, new.managers, call);
+    object_meta::keep(&mut object, &old.object);
+    call.told.lock().extend(object_meta::drop_duplicate_owners(&mut object["metadata"], object_meta::AFTER_ADMISSION));
+    let managers = managed_fields::after_admission(&mut object, new.managers, call);
     Ok(Live { object, managers })
 }
 
 fn prepare(server: &ApiServer, resource: &Resource, call: &Call, new: &mut Value, old: &Value) -> Result<(), ApiError> {
     let kind = &*resource.kind;
     let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target: resource.target() };
-    authz::check_write(server, &call.user, resource, new, Some(old))?;
+    authorization::check_write(server, &call.user, resource, new, Some(old))?;
     kind.prepare_update(new, old, &ctx);
     // What neither has stays absent.
     for field in ["spec", "status"] {
@@ -296,11 +296,11 @@ fn prepare(server: &ApiServer, resource: &Resource, call: &Call, new: &mut Value
     }
     object::check_depth(new)?;
     let mut errors = FieldErrors::default();
-    metadata::validate(kind, new, &mut errors);
-    metadata::validate_update(new, old, &mut errors);
+    object_meta::validate(kind, new, &mut errors);
+    object_meta::validate_update(new, old, &mut errors);
     kind.validate_update(new, old, &ctx, &mut errors);
     if errors.is_empty() {
-        authz::check_params(server, &call.user, resource, new, Some(old), &mut errors);
+        authorization::check_params(server, &call.user, resource, new, Some(old), &mut errors);
     }
     if errors.is_empty() {
         Ok(())

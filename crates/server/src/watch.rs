@@ -1,14 +1,14 @@
 //! WATCH: each watcher pulls from the store's window; an event is encoded once for all of them.
 
 use crate::{
-    convert, json_order,
+    conversion, json_order,
     kinds::KindRef,
     list_options::ListOptions,
     object::{self, Include, View},
     read,
-    reply::{self, Reply},
     request::Resource,
-    select::Selection,
+    response::{self, Reply},
+    selectors::Selection,
     service::{ApiServer, Call},
     status::ApiError,
     webhook::Webhooks,
@@ -64,7 +64,7 @@ pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Rep
     // Without a revision, and with 0, a watch starts with what there is now.
     let state_first = options.send_initial_events.unwrap_or(options.revision.unwrap_or(0) == 0);
     // Clients expect the error as an event of a watch that began.
-    let refused = |error: &ApiError| Ok(reply::stream(stream::iter([frame("ERROR", &error.to_json())])));
+    let refused = |error: &ApiError| Ok(response::stream(stream::iter([frame("ERROR", &error.to_json())])));
     if state_first && let Err(error) = read::not_older_than(server, options.revision) {
         return refused(&error);
     }
@@ -104,7 +104,7 @@ pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Rep
         over: false,
         header_sent: false,
     };
-    Ok(reply::stream(stream::unfold(watcher, |mut w| async move { w.next().await.map(|bytes| (bytes, w)) })))
+    Ok(response::stream(stream::unfold(watcher, |mut w| async move { w.next().await.map(|bytes| (bytes, w)) })))
 }
 
 fn next_bookmark(now: Instant, end: Instant) -> Instant {
@@ -195,7 +195,7 @@ impl Watcher {
                 some.push(object);
             }
             let others: Vec<Object> = some.iter().filter(|object| !self.is_as_stored(object)).cloned().collect();
-            let mut values = convert::decode_all(&self.webhooks, &*self.kind, &others).await?.into_iter();
+            let mut values = conversion::decode_all(&self.webhooks, &*self.kind, &others).await?.into_iter();
             for object in &some {
                 if self.is_as_stored(object) {
                     if self.selects(object) {
@@ -243,7 +243,7 @@ impl Watcher {
         let others = events.iter().filter(|event| !self.is_told_as_stored(event));
         let objects = others.flat_map(|event| std::iter::once(&event.object).chain(&event.previous));
         let objects: Vec<Object> = objects.cloned().collect();
-        let mut values = convert::decode_all(&self.webhooks, &*self.kind, &objects).await?.into_iter();
+        let mut values = conversion::decode_all(&self.webhooks, &*self.kind, &objects).await?.into_iter();
         let mut frames = Vec::with_capacity(events.len());
         for event in events {
             if self.is_told_as_stored(event) {

@@ -2,8 +2,8 @@
 //! a header (`apiserver/pkg/util/wsstream`, `authentication/request/websocket`).
 
 use crate::{
-    forward::is_upgrade,
-    reply::{self, Body, Frames},
+    response::{self, Body, Frames},
+    reverse_proxy::is_upgrade,
 };
 use base64::{
     Engine,
@@ -109,7 +109,7 @@ impl Wanted {
         };
         let Some(chosen) = chosen else {
             let why = format!("requested protocol(s) are not supported: {asked:?}; supports {LOG_PROTOCOLS:?}");
-            return reply::text(403, &why);
+            return response::text(403, &why);
         };
         let parcel = match chosen {
             _ if is_watch => Parcel::Lines,
@@ -123,7 +123,7 @@ impl Wanted {
 }
 
 fn switch(accept_key: &str, protocol: &str) -> Response<Body> {
-    let mut response = Response::new(crate::forward::nothing());
+    let mut response = Response::new(crate::reverse_proxy::nothing());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));

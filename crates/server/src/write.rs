@@ -1,11 +1,11 @@
 //! What every write shares: dry runs, warnings, and how the object that was written is shown.
 
 use crate::{
-    convert,
+    conversion,
     kinds::{FieldErrors, FieldPath, Kind},
     object,
-    reply::{self, Body, Reply},
     request::Query,
+    response::{self, Body, Reply},
     service::{ApiServer, Call},
     status::ApiError,
 };
@@ -73,15 +73,15 @@ fn cut(text: &str) -> &str {
 pub(crate) async fn show(server: &ApiServer, kind: &dyn Kind, code: u16, object: &Object, call: &Call) -> Reply {
     let is_at_hand = kind.conversion().is_none() || kind.is_stored_form(object.revision);
     match object::view(&call.accept, kind.info())? {
-        object::View::Whole if is_at_hand => Ok(reply::bytes(code, object::bytes(kind, object))),
-        object::View::Metadata if is_at_hand => Ok(reply::bytes(code, object::metadata_bytes(kind, object))),
-        _ => show_value(kind, code, convert::decode(&server.webhooks, kind, object).await?, call),
+        object::View::Whole if is_at_hand => Ok(response::bytes(code, object::bytes(kind, object))),
+        object::View::Metadata if is_at_hand => Ok(response::bytes(code, object::metadata_bytes(kind, object))),
+        _ => show_value(kind, code, conversion::decode(&server.webhooks, kind, object).await?, call),
     }
 }
 
 /// An object that is not stored (of a dry run, or made when it is asked for), as the client wants to see it.
 pub(crate) fn show_value(kind: &dyn Kind, code: u16, value: Value, call: &Call) -> Reply {
-    Ok(reply::json(
+    Ok(response::json(
         code,
         &match object::view(&call.accept, kind.info())? {
             object::View::Whole => value,

@@ -1,4 +1,4 @@
-//! The bytes of one version of an object, and what they are made of.
+//! Encoded bytes of an object version, and their template.
 
 use std::ops::Deref;
 
@@ -6,8 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::Revision;
 
-/// What a write stores: bytes with a place for the decimal digits of the write's revision, which is known only when
-/// the write is done.
+/// Bytes of a write with a placeholder for its revision in decimal digits, which is assigned at commit.
 #[derive(Clone, Debug)]
 pub struct Template {
     text: Vec<u8>,
@@ -15,45 +14,45 @@ pub struct Template {
 }
 
 impl Template {
-    /// The revision's digits go in front of the byte at this offset; behind all others if there is none.
+    /// Creates a template; the revision is inserted at this offset, at most at the end.
     #[must_use]
     pub fn new(text: Vec<u8>, revision_at: usize) -> Self {
         let revision_at = Some(revision_at.min(text.len()));
         Self { text, revision_at }
     }
 
-    /// The bytes, without the revision.
+    /// Returns the bytes without the revision.
     #[must_use]
     pub fn text(&self) -> &[u8] {
         &self.text
     }
 }
 
-/// Bytes that do not name their revision.
+/// Creates a template without a revision.
 impl<T: Into<Vec<u8>>> From<T> for Template {
     fn from(text: T) -> Self {
         Self { text: text.into(), revision_at: None }
     }
 }
 
-/// The bytes of one version of an object, immutable and shared.
+/// Bytes of one object version, immutable and shared.
 ///
-/// In front of them, in the same allocation, stand the version's revisions: an engine keeps all of it as it is, so
-/// that an object's bytes are written and copied once.
+/// The version's revisions precede them in the same allocation: an engine stores all of it, so that an object's bytes
+/// are written and copied once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data(Bytes);
 
 impl Data {
-    /// Two revisions: two numbers of 64 bits, little endian. Part of the format, so it must never change.
+    /// Header size: two revisions of 64 bits, little endian. Part of the on-disk format, so it must never change.
     const HEADER: usize = 16;
 
-    /// The bytes of a template at the revision of its write.
+    /// Fills in a template at the revision of its write.
     #[must_use]
     pub fn new(revision: Revision, create_revision: Revision, template: &Template) -> Self {
         let digits = template.revision_at.map(|at| (at, revision.to_string()));
         let (at, digits) = digits.unwrap_or_default();
         let (before, after) = template.text.split_at(at);
-        // Exactly: an allocation that had to grow may be twice as large.
+        // The exact capacity: an allocation that grows may be twice as large.
         let mut entry = BytesMut::with_capacity(Self::HEADER + template.text.len() + digits.len());
         entry.put_u64_le(revision);
         entry.put_u64_le(create_revision);
@@ -63,7 +62,7 @@ impl Data {
         Self(entry.freeze())
     }
 
-    /// What an engine kept, with the revision and the revision of creation. `None` if it is none.
+    /// Parses a stored entry; returns the revision and the revision of creation, too. `None` if it is invalid.
     pub(crate) fn from_entry(entry: &[u8]) -> Option<(Self, Revision, Revision)> {
         let (revision, rest) = entry.split_first_chunk()?;
         let (create_revision, _) = rest.split_first_chunk()?;
@@ -71,12 +70,12 @@ impl Data {
         Some((Self(Bytes::copy_from_slice(entry)), revision, create_revision))
     }
 
-    /// What an engine keeps.
+    /// Returns the entry to store: header and bytes.
     pub(crate) fn entry(&self) -> &Bytes {
         &self.0
     }
 
-    /// The bytes, without a copy.
+    /// Returns the bytes without a copy.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         self.0.slice(Self::HEADER..)
@@ -102,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_is_filled_in_with_the_revision() {
+    fn template_is_filled_in_with_the_revision() {
         for (template, expected) in [
             (Template::new(b"[]".to_vec(), 1), "[70]"),
             (Template::new(b"[]".to_vec(), 0), "70[]"),

@@ -1,4 +1,4 @@
-//! Why a store does not open, and why history cannot be had.
+//! Errors of opening a store and of reading its history.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::{Key, Revision, TransformError};
 
-/// Why a store did not open. Nothing that was ever acknowledged was changed.
+/// Error of opening a store. Acknowledged data was not changed.
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// The store was written by a newer version of this software.
@@ -35,7 +35,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// Objects are stored in a form that no configured transformer reads. Nothing was changed.
-    #[error("failed to read {} of {}: {}", count(objects.len()), path.display(), listed(objects))]
+    #[error("failed to read {} of {}: {}", format_count(objects.len()), path.display(), format_objects(objects))]
     Unreadable {
         /// The store's directory.
         path: PathBuf,
@@ -65,7 +65,7 @@ impl OpenError {
     }
 }
 
-/// An object that cannot be read.
+/// Unreadable object.
 #[derive(Debug)]
 pub struct UnreadableObject {
     /// Which object.
@@ -74,30 +74,30 @@ pub struct UnreadableObject {
     pub error: TransformError,
 }
 
-/// An error names so many objects at most.
-const LISTED: usize = 20;
+/// Maximum number of objects in an error message.
+const MAX_LISTED: usize = 20;
 
-fn count(objects: usize) -> String {
+fn format_count(objects: usize) -> String {
     if objects == 1 { "1 object".to_owned() } else { format!("{objects} objects") }
 }
 
-fn listed(objects: &[UnreadableObject]) -> String {
+fn format_objects(objects: &[UnreadableObject]) -> String {
     let mut texts: Vec<String> =
-        objects.iter().take(LISTED).map(|object| format!("{}: {}", object.key, object.error)).collect();
-    if let Some(more) = objects.len().checked_sub(LISTED).filter(|more| *more > 0) {
+        objects.iter().take(MAX_LISTED).map(|object| format!("{}: {}", object.key, object.error)).collect();
+    if let Some(more) = objects.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
         texts.push(format!("and {more} more"));
     }
     texts.join("; ")
 }
 
-/// The wanted revision is not in the window of recent events (Kubernetes: 410 Gone, reason `Expired`).
+/// The requested revision is not in the watch cache (Kubernetes: 410 Gone, reason `Expired`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("revision {requested} is not available: the history goes from {oldest} to {current}")]
 pub struct Expired {
-    /// The revision that was asked for, or that a watcher had reached.
+    /// Requested revision, or the one that a watcher had reached.
     pub requested: Revision,
-    /// The oldest revision that can be had.
+    /// Oldest available revision.
     pub oldest: Revision,
-    /// The newest revision that can be had.
+    /// Newest available revision.
     pub current: Revision,
 }

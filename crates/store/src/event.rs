@@ -1,4 +1,4 @@
-//! What a watcher is told.
+//! Watch events.
 
 use std::sync::OnceLock;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{Object, Revision};
 
-/// What happened to an object.
+/// Type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// The object was created or replaced; [`Event::previous`] tells which.
@@ -15,36 +15,35 @@ pub enum EventKind {
     Delete,
 }
 
-/// One step of the history. All watchers share one allocation of it.
+/// Event of the history, shared by all watchers.
 #[derive(Debug)]
 pub struct Event {
-    /// What happened.
+    /// Type of the event.
     pub kind: EventKind,
     /// For `Put`, the new version. For `Delete`, the last version, encoded again at the revision of the delete.
     pub object: Object,
-    /// The version before: `None` for a creation.
+    /// Previous version; `None` for a creation.
     pub previous: Option<Object>,
-    /// The first watcher that needs an encoding derived from this event puts it here for all others:
-    /// `event.frame.get_or_init(|| ...)`.
+    /// Cache of an encoding that all watchers share: `event.frame.get_or_init(|| ...)`.
     pub frame: OnceLock<Bytes>,
 }
 
 impl Event {
-    /// Bytes that an event costs apart from its data: allocations, keys, and its place in the window.
+    /// Bytes of an event apart from its data: allocations, keys, and its slot in the watch cache.
     const OVERHEAD_BYTES: usize = 320;
 
     pub(crate) fn new(kind: EventKind, object: Object, previous: Option<Object>) -> Self {
         Self { kind, object, previous, frame: OnceLock::new() }
     }
 
-    /// The write that made this event.
+    /// Returns the revision of the event.
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.object.revision
     }
 
-    /// What the event may cost in memory. The data counts twice: once for itself, once for a frame that holds it.
-    /// `previous` may be the object of an earlier event, but that may be forgotten before this one.
+    /// Returns the maximum memory cost of the event. The data counts twice: once for itself, once for a frame that
+    /// contains it. `previous` may be shared with an earlier event, which may be evicted first.
     pub(crate) fn cost(&self) -> usize {
         let previous = self.previous.as_ref().map_or(0, |previous| previous.data.len());
         self.object.data.len() * 2 + previous + Self::OVERHEAD_BYTES

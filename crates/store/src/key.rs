@@ -1,29 +1,30 @@
-//! What objects are called, and which of them a list or a watch covers.
+//! Keys of objects, and scopes of lists and watches.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The name of one object. Lists are in the order of the keys of one resource: by namespace, then by name.
+/// Key of an object. Keys of one resource are sorted by namespace, then by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// The namespace; empty for an object of cluster scope.
+    /// Namespace; empty for a cluster-scoped object.
     pub namespace: Arc<str>,
-    /// The object's name within its resource and namespace.
+    /// Name within resource and namespace.
     pub name: Arc<str>,
-    /// The group-resource: `pods`, `leases.coordination.k8s.io`. The last, for keys of one resource are compared most.
+    /// Group-resource: `pods`, `leases.coordination.k8s.io`. The last field, for most comparisons are between keys of
+    /// one resource.
     pub resource: Arc<str>,
 }
 
 impl Key {
-    /// The longest key that the store takes: the sum of its three parts, in bytes.
+    /// Maximum size of a key: the sum of its three parts, in bytes.
     pub const MAX_BYTES: usize = 4096;
 
-    /// Names an object. `namespace` is empty for an object of cluster scope.
+    /// Creates a key. `namespace` is empty for a cluster-scoped object.
     pub fn new(resource: impl Into<Arc<str>>, namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self { resource: resource.into(), namespace: namespace.into(), name: name.into() }
     }
 
-    /// The sum of the lengths of the key's parts, in bytes.
+    /// Returns the sum of the lengths of the key's parts, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.resource.len() + self.namespace.len() + self.name.len()
     }
@@ -39,38 +40,38 @@ impl fmt::Display for Key {
     }
 }
 
-/// Which objects a list or a watch covers: those of one resource, optionally of one namespace, optionally of one name.
+/// Scope of a list or watch: one resource, optionally one namespace, optionally one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
-    /// The group-resource.
+    /// Group-resource.
     pub resource: Arc<str>,
-    /// Only this namespace. `Some("")` covers objects of cluster scope only, `None` covers every namespace.
+    /// Only this namespace. `Some("")` covers cluster-scoped objects only, `None` covers every namespace.
     pub namespace: Option<Arc<str>>,
     /// Only objects of this name.
     pub name: Option<Arc<str>>,
 }
 
 impl Scope {
-    /// All objects of a resource.
+    /// Returns the scope of all objects of a resource.
     pub fn resource(resource: impl Into<Arc<str>>) -> Self {
         Self { resource: resource.into(), namespace: None, name: None }
     }
 
-    /// Narrows the scope to one namespace.
+    /// Restricts the scope to one namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: impl Into<Arc<str>>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Narrows the scope to objects of one name.
+    /// Restricts the scope to objects of one name.
     #[must_use]
     pub fn named(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Whether the scope covers this key.
+    /// Returns whether the scope contains the key.
     #[must_use]
     pub fn contains(&self, key: &Key) -> bool {
         self.resource == key.resource && self.covers(&key.namespace, &key.name)

@@ -1,23 +1,23 @@
-//! Versioned, durable, watchable objects.
+//! Versioned, durable, watchable object store.
 //!
-//! The store knows keys and opaque bytes, and nothing of Kubernetes. It keeps five promises:
+//! The store knows keys and opaque bytes, and nothing of Kubernetes. It guarantees:
 //!
-//! 1. **Acknowledged means durable.** [`Store::write`] resolves after the engine has synced the batch to disk, and
-//!    no reader or watcher ever sees what is not durable.
-//! 2. **Memory is the source of reads.** [`Store::get`], [`Store::list`] and [`Store::list_at`] never touch the disk.
+//! 1. **Durability.** [`Store::write`] resolves after the engine has synced the batch to disk; readers and watchers
+//!    see durable state only.
+//! 2. **Reads from memory.** [`Store::get`], [`Store::list`] and [`Store::list_at`] never access the disk.
 //! 3. **One history.** Every successful write has its own [`Revision`]; revisions are global, grow by one, and are
-//!    never used twice, whatever crashes.
-//! 4. **Bytes are encoded once.** A write's [`Template`] is filled in with the revision that the write has, and the
-//!    engine and every reader and watcher share the result ([`Object`], [`Event`]).
-//! 5. **Memory is bounded.** Recent events live in a window per resource; who falls out of it is told so ([`Expired`]).
-//!    Objects have a quota; a write beyond it is refused ([`WriteError::NoSpace`]), a delete never is.
+//!    never reused, even after a crash.
+//! 4. **One encoding.** The [`Template`] of a write is filled in with the revision of the write; the engine, readers
+//!    and watchers share the result ([`Object`], [`Event`]).
+//! 5. **Bounded memory.** Each resource has a watch cache of recent events; a watcher that falls behind it gets
+//!    [`Expired`]. Objects have a quota: a write beyond it is refused ([`WriteError::NoSpace`]), a delete never is.
 //!
-//! # A write's way
+//! # Path of a write
 //!
-//! `Store::write` queues it (bounded) → the writer thread takes all queued writes, checks each expectation against
-//! memory and what the batch has done so far, and assigns revisions (`draft.rs`) → [`Engine::commit`] makes
-//! the batch durable with one sync → `state.rs` publishes it to the map and the windows, and wakes the watchers of
-//! each touched resource once → the callers get their answers.
+//! `Store::write` queues it (bounded) → the writer thread takes all queued writes, checks each precondition against
+//! memory and the batch so far, and assigns revisions (`batch_builder.rs`) → [`Engine::commit`] makes the batch
+//! durable with one sync → `state.rs` publishes it to the objects and the watch caches, and notifies the watchers of
+//! each affected scope once → the callers get their results.
 //!
 //! # Example
 //!
@@ -38,8 +38,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod batch_builder;
 mod data;
-mod draft;
 mod engine;
 mod error;
 mod event;
@@ -50,10 +50,10 @@ mod options;
 mod quota;
 mod state;
 mod store;
-mod topics;
 mod transformer;
 mod watch;
-mod window;
+mod watch_cache;
+mod watch_topics;
 mod write;
 mod writer;
 
@@ -73,8 +73,8 @@ pub use transformer::{StoredForm, TransformError, Transformer};
 pub use watch::Watch;
 pub use write::{Change, Expect, Write, WriteError};
 
-/// A point in the store's history: the number of the write that made it.
+/// Revision of the store: the number of a write, as etcd's.
 ///
-/// An empty store is at revision 1 (Kubernetes gives `resourceVersion: "0"` a meaning of its own), so the first
-/// write has revision 2.
+/// An empty store is at revision 1 (Kubernetes gives `resourceVersion: "0"` a meaning of its own), so the first write
+/// has revision 2.
 pub type Revision = u64;

@@ -1,4 +1,4 @@
-//! Lists: of now, and of a recent moment.
+//! Lists at the current and at recent revisions.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use crate::state::{ByKey, Resource, State};
 use crate::{Expired, Key, Object, Revision, Scope};
 
-/// The objects of a scope at one revision, in the order of their namespaces and names.
+/// Objects of a scope at one revision, sorted by namespace and name.
 #[derive(Clone, Debug)]
 pub struct Listing {
-    /// The objects, at most as many as were asked for.
+    /// Objects, at most `limit`.
     pub objects: Vec<Object>,
-    /// The revision at which the list is exact; a watch from here continues it without a gap.
+    /// Revision of the list; a watch from here continues it without a gap.
     pub revision: Revision,
-    /// How many objects of the scope come after the last one.
+    /// Number of objects of the scope after the last one (`remainingItemCount`).
     pub remaining: usize,
 }
 
 impl Listing {
-    /// Whether more objects come after the last one.
+    /// Returns whether there are objects after the last one.
     #[must_use]
     pub fn more(&self) -> bool {
         self.remaining > 0
@@ -39,10 +39,10 @@ pub(crate) fn list(state: &State, scope: &Scope, after: Option<&Key>, limit: Opt
     let Some(resource) = state.resource(&scope.resource) else {
         return Listing { objects: Vec::new(), revision: state.revision, remaining: 0 };
     };
-    Listing::collect(now(resource, scope, after), limit, state.revision)
+    Listing::collect(current_objects(resource, scope, after), limit, state.revision)
 }
 
-/// The current objects with newer events undone: one that changed since is as it was before its first change.
+/// Lists at an earlier revision: reverts newer events of the watch cache on the current objects.
 pub(crate) fn list_at(
     state: &State,
     scope: &Scope,
@@ -56,38 +56,42 @@ pub(crate) fn list_at(
     let Some(resource) = state.resource(&scope.resource) else {
         return Ok(Listing { objects: Vec::new(), revision, remaining: 0 });
     };
-    let mut before: BTreeMap<&Key, Option<&Object>> = BTreeMap::new();
-    for event in resource.window.after(revision) {
+    let mut objects_before: BTreeMap<&Key, Option<&Object>> = BTreeMap::new();
+    for event in resource.watch_cache.after(revision) {
         let key = &event.object.key;
         if scope.covers(&key.namespace, &key.name) {
-            before.entry(key).or_insert(event.previous.as_ref());
+            objects_before.entry(key).or_insert(event.previous.as_ref());
         }
     }
-    let unchanged = now(resource, scope, after).filter(|object| !before.contains_key(&object.key));
-    let undone = before.range::<Key, _>(span(scope, after)).filter_map(|(_, object)| *object);
-    Ok(Listing::collect(merge(unchanged, undone), limit, revision))
+    let unchanged = current_objects(resource, scope, after).filter(|object| !objects_before.contains_key(&object.key));
+    let reverted = objects_before.range::<Key, _>(key_range(scope, after)).filter_map(|(_, object)| *object);
+    Ok(Listing::collect(merge(unchanged, reverted), limit, revision))
 }
 
-/// The objects that a scope covers and that come after a key.
-fn now<'a>(resource: &'a Resource, scope: &'a Scope, after: Option<&Key>) -> impl Iterator<Item = &'a Object> {
-    let objects = resource.objects.range::<Key, _>(span(scope, after)).map(|ByKey(object)| object);
+/// Returns the current objects of a scope after a key.
+fn current_objects<'a>(
+    resource: &'a Resource,
+    scope: &'a Scope,
+    after: Option<&Key>,
+) -> impl Iterator<Item = &'a Object> {
+    let objects = resource.objects.range::<Key, _>(key_range(scope, after)).map(|ByKey(object)| object);
     objects
         .take_while(move |object| scope.namespace.as_ref().is_none_or(|wanted| *wanted == object.key.namespace))
         .filter(move |object| scope.covers(&object.key.namespace, &object.key.name))
 }
 
-/// Where what a scope covers can be, after a key.
-fn span(scope: &Scope, after: Option<&Key>) -> (Bound<Key>, Bound<Key>) {
+/// Returns the key range of a scope, after a key.
+fn key_range(scope: &Scope, after: Option<&Key>) -> (Bound<Key>, Bound<Key>) {
     let empty: Arc<str> = Arc::from("");
     let first = Key {
         namespace: scope.namespace.clone().unwrap_or_else(|| empty.clone()),
         name: if scope.namespace.is_some() { scope.name.clone().unwrap_or(empty) } else { empty },
         resource: scope.resource.clone(),
     };
-    // One object is looked up, not searched for.
+    // The range of a single object is exact.
     let is_one = scope.namespace.is_some() && scope.name.is_some();
     match after.filter(|after| **after >= first) {
-        // Behind it there is nothing.
+        // Nothing follows the single object.
         Some(_) if is_one => (Bound::Included(first.clone()), Bound::Excluded(first)),
         Some(after) => (Bound::Excluded(after.clone()), Bound::Unbounded),
         None if is_one => (Bound::Included(first.clone()), Bound::Included(first)),
@@ -95,7 +99,7 @@ fn span(scope: &Scope, after: Option<&Key>) -> (Bound<Key>, Bound<Key>) {
     }
 }
 
-/// Two iterators in the order of keys, without a common key, as one.
+/// Merges two iterators that are sorted by key and have no common key.
 fn merge<'a>(
     left: impl Iterator<Item = &'a Object>,
     right: impl Iterator<Item = &'a Object>,

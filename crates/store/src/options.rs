@@ -3,14 +3,14 @@
 /// Limits of a store. The defaults suit a small machine; tests inject smaller ones.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Recent events kept for each resource.
+    /// Maximum number of events in the watch cache of a resource.
     pub window_events: usize,
-    /// Bytes that the recent events of all resources may cost together; the resource with the costliest window
-    /// gives first. The newest event of each resource always stays.
+    /// Maximum cost of all watch caches together, in bytes; the costliest is shrunk first. The newest event of each
+    /// resource is always kept.
     pub window_bytes: usize,
-    /// Writes that may wait for the writer thread; further callers of `write` wait for a place.
+    /// Size of the write queue; further callers of `write` wait.
     pub queue_writes: usize,
-    /// Writes in one batch.
+    /// Maximum number of writes in a batch.
     pub batch_writes: usize,
     /// Bytes of data after which a batch takes no further write.
     pub batch_bytes: usize,
@@ -35,8 +35,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Nothing works with a queue, a batch or a window of nothing.
-    pub(crate) fn at_least_one(mut self) -> Self {
+    /// Raises limits to at least 1.
+    pub(crate) fn clamp_to_minimum(mut self) -> Self {
         for limit in [&mut self.window_events, &mut self.queue_writes, &mut self.batch_writes, &mut self.batch_bytes] {
             *limit = (*limit).max(1);
         }

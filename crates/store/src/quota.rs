@@ -1,59 +1,58 @@
-//! The quota of a store: how many bytes its objects may take together.
+//! Quota of a store: the maximum size of all objects together.
 //!
-//! All objects are kept in memory, so without a quota one client could take all of it. As in etcd, writes that need more
-//! space are refused at the quota, and reads and deletes go on. The cluster itself must go on as well: its components may
-//! use a reserve beyond the quota.
+//! All objects are kept in memory, so without a quota one client could use all of it. As in etcd, writes that need
+//! more space are refused at the quota, and reads and deletes continue. Cluster components may use a reserve beyond
+//! the quota.
 
 use tokio::sync::watch;
 
 use crate::{Options, Record};
 
-/// Bytes of memory that an object takes apart from its key and its data: allocations and its place in the map.
+/// Bytes of an object in memory apart from its key and its data: allocations and its slot in the map.
 const OVERHEAD_BYTES: u64 = 200;
-/// The part of the quota that is added to it for components of the cluster.
-const RESERVE: u64 = 10;
-/// The alarm ends when no more than this part of the quota is used, in percent.
+/// The reserve for cluster components is the quota divided by this.
+const RESERVE_DIVISOR: u64 = 10;
+/// The alarm is cleared when at most this part of the quota is used, in percent.
 const CLEAR_PERCENT: u64 = 95;
 
-/// How far a write may fill the store.
+/// Quota that applies to a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allowance {
-    /// Up to the quota: for clients.
+    /// The quota: for clients.
     #[default]
     Quota,
-    /// Up to the quota and a tenth of it: for components of the cluster.
+    /// The quota and the reserve of a tenth: for cluster components.
     Reserve,
-    /// Without a limit: for what has to be written before something is deleted.
+    /// No limit: for writes that must precede a delete.
     Unlimited,
 }
 
-/// How much of a store is used.
+/// Usage of the quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes that all objects take.
+    /// Bytes of all objects.
     pub bytes: u64,
-    /// Bytes that they may take.
+    /// Quota in bytes.
     pub quota: u64,
 }
 
 impl Allowance {
-    /// The bytes that the store may hold after a write.
+    /// Returns the maximum size of the store after a write, in bytes.
     pub(crate) fn limit(self, quota: u64) -> u64 {
         match self {
             Self::Quota => quota,
-            Self::Reserve => quota.saturating_add(quota / RESERVE),
+            Self::Reserve => quota.saturating_add(quota / RESERVE_DIVISOR),
             Self::Unlimited => u64::MAX,
         }
     }
 }
 
-/// The bytes that an object counts for.
-pub(crate) fn footprint(record: &Record) -> u64 {
+/// Returns the bytes of an object that count towards the quota.
+pub(crate) fn object_size(record: &Record) -> u64 {
     (record.key.bytes() + record.data.entry().len()) as u64 + OVERHEAD_BYTES
 }
 
-/// Whether the store has run out of space. It is raised by a write that is refused, and cleared when there is some space
-/// again, so that it does not change with every write.
+/// Quota alarm (etcd's `NOSPACE`). It is raised by a refused write and cleared with hysteresis.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     quota: u64,
@@ -71,7 +70,7 @@ impl Alarm {
         self.raised.subscribe()
     }
 
-    /// Takes note of the bytes that are used, and whether a write was refused.
+    /// Updates the alarm with the used bytes, and whether a write was refused.
     pub(crate) fn update(&self, used: u64, refused: bool) {
         let was_raised = *self.raised.borrow();
         let is_nearly_full = used > self.quota / 100 * CLEAR_PERCENT;

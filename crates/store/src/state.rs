@@ -1,4 +1,4 @@
-//! What readers see: the map of objects and the windows of recent events, always at one durable revision.
+//! State that readers see: objects and watch caches, at one durable revision.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::quota::footprint;
-use crate::topics::Topics;
-use crate::window::Window;
+use crate::quota::object_size;
+use crate::watch_cache::WatchCache;
+use crate::watch_topics::Topics;
 use crate::{Event, EventKind, Expired, Key, Object, Options, Revision};
 
-/// An object that is known by its key: a map would keep each key twice.
+/// Object that is ordered by its key: a map would store each key twice.
 #[derive(Debug)]
 pub(crate) struct ByKey(pub(crate) Object);
 
@@ -42,66 +42,66 @@ impl Ord for ByKey {
     }
 }
 
-/// One resource: its objects, its recent events, and who watches it.
+/// Objects, watch cache and watched scopes of a resource.
 #[derive(Debug)]
 pub(crate) struct Resource {
     pub(crate) objects: BTreeSet<ByKey>,
-    pub(crate) window: Window,
+    pub(crate) watch_cache: WatchCache,
     pub(crate) topics: Topics,
 }
 
 impl Resource {
     fn new(start: Revision) -> Self {
-        Self { objects: BTreeSet::new(), window: Window::new(start), topics: Topics::default() }
+        Self { objects: BTreeSet::new(), watch_cache: WatchCache::new(start), topics: Topics::default() }
     }
 
-    /// Forgets the oldest event of the window, and tells what it cost.
-    fn forget_oldest(&mut self) -> usize {
-        let Some(event) = self.window.drop_oldest() else { return 0 };
-        self.topics.forget(&event.object.key, event.revision());
+    /// Evicts the oldest event of the watch cache; returns its cost.
+    fn evict_oldest(&mut self) -> usize {
+        let Some(event) = self.watch_cache.evict_oldest() else { return 0 };
+        self.topics.record_eviction(&event.object.key, event.revision());
         event.cost()
     }
 }
 
-/// The state of the store at one revision.
+/// State of the store at one revision.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) revision: Revision,
-    /// The revision that was loaded: no history before it is known.
-    loaded: Revision,
+    /// Revision at opening: earlier history is unknown.
+    loaded_revision: Revision,
     resources: HashMap<Arc<str>, Resource>,
-    /// What was loaded so far. A map that is made of all objects at once has no room left between them: a third of its
-    /// memory, when they come in their order.
+    /// Objects loaded so far. Building each map from all sorted objects at once leaves no free space between them,
+    /// which saves a third of its memory.
     loading: HashMap<Arc<str>, Vec<ByKey>>,
     window_cost: usize,
-    /// The bytes that all objects take.
+    /// Bytes of all objects.
     pub(crate) used: u64,
-    names: Names,
+    interner: StringInterner,
 }
 
 impl State {
     pub(crate) fn new() -> Self {
         Self {
             revision: 0,
-            loaded: 0,
+            loaded_revision: 0,
             resources: HashMap::new(),
             loading: HashMap::new(),
             window_cost: 0,
             used: 0,
-            names: Names::default(),
+            interner: StringInterner::default(),
         }
     }
 
-    /// Puts an object that was loaded from the engine.
+    /// Adds an object from the engine.
     pub(crate) fn load(&mut self, object: Object) {
-        self.used += footprint(&object);
+        self.used += object_size(&object);
         self.loading.entry(object.key.resource.clone()).or_default().push(ByKey(object));
     }
 
-    /// Ends loading: history begins here.
+    /// Ends loading at this revision.
     pub(crate) fn loaded(&mut self, revision: Revision) {
         self.revision = revision;
-        self.loaded = revision;
+        self.loaded_revision = revision;
         for (name, objects) in std::mem::take(&mut self.loading) {
             self.resource_mut(&name).objects = objects.into_iter().collect();
         }
@@ -116,80 +116,84 @@ impl State {
     }
 
     pub(crate) fn resource_mut(&mut self, name: &Arc<str>) -> &mut Resource {
-        let loaded = self.loaded;
+        let loaded = self.loaded_revision;
         self.resources.entry(name.clone()).or_insert_with(|| Resource::new(loaded))
     }
 
-    /// The oldest revision from which the history of a resource is known.
+    /// Returns the oldest revision from which the history of a resource is known.
     pub(crate) fn oldest(&self, resource: &str) -> Revision {
-        self.resource(resource).map_or(self.loaded, |resource| resource.window.start())
+        self.resource(resource).map_or(self.loaded_revision, |resource| resource.watch_cache.start())
     }
 
     pub(crate) fn expired(&self, resource: &str, requested: Revision) -> Expired {
         Expired { requested, oldest: self.oldest(resource), current: self.revision }
     }
 
-    /// The same key with parts that are shared among all objects: a resource or namespace is kept once.
-    pub(crate) fn shared_key(&mut self, key: Key) -> Key {
-        Key { resource: self.names.shared(key.resource), namespace: self.names.shared(key.namespace), name: key.name }
+    /// Interns the parts of a key: each resource and namespace is stored once.
+    pub(crate) fn intern_key(&mut self, key: Key) -> Key {
+        Key {
+            resource: self.interner.intern(key.resource),
+            namespace: self.interner.intern(key.namespace),
+            name: key.name,
+        }
     }
 
-    /// Publishes the events of a durable batch, forgets what exceeds the limits, and returns the bells to ring.
+    /// Publishes the events of a durable batch, evicts events beyond the limits, and returns the notifiers to wake.
     pub(crate) fn publish(&mut self, events: Vec<Event>, options: &Options) -> Vec<watch::Sender<Revision>> {
-        let (mut bells, before) = (Vec::new(), self.revision);
+        let (mut notifiers, before) = (Vec::new(), self.revision);
         for event in events {
             let key = &event.object.key;
             self.revision = event.revision();
             self.window_cost += event.cost();
-            let previous = event.previous.as_ref().map_or(0, |previous| footprint(previous));
-            let after = if event.kind == EventKind::Put { footprint(&event.object) } else { 0 };
+            let previous = event.previous.as_ref().map_or(0, |previous| object_size(previous));
+            let after = if event.kind == EventKind::Put { object_size(&event.object) } else { 0 };
             self.used = self.used.saturating_sub(previous).saturating_add(after);
             let name = key.resource.clone();
             let resource = self.resource_mut(&name);
-            resource.topics.happened(key, event.revision(), before, &mut bells);
+            resource.topics.record_event(key, event.revision(), before, &mut notifiers);
             match event.kind {
                 EventKind::Put => resource.objects.replace(ByKey(event.object.clone())),
                 EventKind::Delete => resource.objects.take(key),
             };
-            resource.window.push(Arc::new(event));
-            let forgotten = if resource.window.len() > options.window_events { resource.forget_oldest() } else { 0 };
-            self.window_cost -= forgotten;
+            resource.watch_cache.push(Arc::new(event));
+            let evicted = if resource.watch_cache.len() > options.window_events { resource.evict_oldest() } else { 0 };
+            self.window_cost -= evicted;
         }
-        // The newest event of each resource stays if possible, and that of a resource of this batch in any case.
-        self.shrink_windows(options.window_bytes, |_| 1);
-        self.shrink_windows(options.window_bytes, |window| usize::from(window.newest() > before));
-        bells
+        // The newest event of each resource is kept if possible, those of this batch in any case.
+        self.shrink_watch_caches(options.window_bytes, |_| 1);
+        self.shrink_watch_caches(options.window_bytes, |window| usize::from(window.newest() > before));
+        notifiers
     }
 
-    /// Forgets events of the resources with the costliest windows, but for so many of each.
-    fn shrink_windows(&mut self, limit: usize, kept: impl Fn(&Window) -> usize) {
+    /// Evicts events of the resources with the costliest watch caches, down to a minimum number of each.
+    fn shrink_watch_caches(&mut self, limit: usize, minimum: impl Fn(&WatchCache) -> usize) {
         while self.window_cost > limit {
             let costliest = self
                 .resources
                 .values_mut()
-                .filter(|resource| resource.window.len() > kept(&resource.window))
-                .max_by_key(|resource| resource.window.cost());
+                .filter(|resource| resource.watch_cache.len() > minimum(&resource.watch_cache))
+                .max_by_key(|resource| resource.watch_cache.cost());
             let Some(resource) = costliest else { return };
-            let (mut excess, kept) = (self.window_cost - limit, kept(&resource.window));
-            while excess > 0 && resource.window.len() > kept {
-                let forgotten = resource.forget_oldest();
-                self.window_cost -= forgotten;
-                excess = excess.saturating_sub(forgotten);
+            let (mut excess, minimum) = (self.window_cost - limit, minimum(&resource.watch_cache));
+            while excess > 0 && resource.watch_cache.len() > minimum {
+                let evicted = resource.evict_oldest();
+                self.window_cost -= evicted;
+                excess = excess.saturating_sub(evicted);
             }
         }
     }
 }
 
-/// Strings of which many objects have the same.
+/// Interner of resource and namespace names.
 #[derive(Debug, Default)]
-struct Names {
+struct StringInterner {
     shared: HashSet<Arc<str>>,
-    /// The size at which names that nobody uses any more are dropped.
+    /// Size at which unused strings are dropped.
     sweep_at: usize,
 }
 
-impl Names {
-    fn shared(&mut self, name: Arc<str>) -> Arc<str> {
+impl StringInterner {
+    fn intern(&mut self, name: Arc<str>) -> Arc<str> {
         if let Some(shared) = self.shared.get(&name) {
             return shared.clone();
         }

@@ -1,4 +1,4 @@
-//! The store itself.
+//! Public interface of the store.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::draft::Pending;
+use crate::batch_builder::PendingWrite;
 use crate::quota::Alarm;
 use crate::state::State;
 use crate::writer::{self, Writer};
@@ -17,10 +17,10 @@ use crate::{
     list,
 };
 
-/// Versioned, durable, watchable objects; see the [crate] for what it promises.
+/// Versioned, durable, watchable object store; see the [crate] for its guarantees.
 ///
-/// A clone is another handle to the same store. When the last handle is dropped, the writes that are queued are
-/// finished and the engine is closed before the drop returns. Watches do not keep a store open.
+/// Clones are handles to the same store. Dropping the last handle finishes queued writes and closes the engine.
+/// Watches do not keep a store open.
 #[derive(Clone, Debug)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -30,30 +30,30 @@ pub struct Store {
 struct Inner {
     state: Arc<RwLock<State>>,
     /// `None` only while the last handle is being dropped.
-    queue: Option<mpsc::Sender<Pending>>,
+    queue: Option<mpsc::Sender<PendingWrite>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Shared with the writer thread, which closes the engine when the queue is closed.
     writer: Weak<Mutex<Writer>>,
-    /// Callers that have a write to make, or wait for one.
+    /// Number of callers in `write`.
     callers: AtomicUsize,
     alarm: Arc<Alarm>,
     quota: u64,
 }
 
 impl Store {
-    /// Loads everything that the engine holds into memory, and starts the writer thread.
+    /// Loads all objects of the engine into memory and starts the writer thread.
     ///
     /// # Errors
     ///
-    /// The engine could not read all of what it once acknowledged; nothing was changed.
+    /// The engine could not read all acknowledged data; nothing was changed.
     pub fn open(mut engine: impl Engine, options: Options) -> Result<Self, OpenError> {
-        let options = options.at_least_one();
+        let options = options.clamp_to_minimum();
         let mut state = State::new();
         let mut found = Head::default();
         let head = engine.load(&mut |mut record| {
             found.replace(None, Some(&record));
             found.revision = found.revision.max(record.revision);
-            record.key = state.shared_key(record.key);
+            record.key = state.intern_key(record.key);
             state.load(Object::from(record));
         })?;
         if found.objects != head.objects || found.digest != head.digest || found.revision > head.revision {
@@ -87,23 +87,23 @@ impl Store {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The object as it is now.
+    /// Returns the current version of an object.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<Object> {
         self.inner.state.read().get(key).cloned()
     }
 
-    /// The objects of a scope as they are now: those after `after`, at most `limit` of them.
+    /// Lists the current objects of a scope: those after `after`, at most `limit`.
     #[must_use]
     pub fn list(&self, scope: &Scope, after: Option<&Key>, limit: Option<usize>) -> Listing {
         list::list(&self.inner.state.read(), scope, after, limit)
     }
 
-    /// The objects of a scope as they were at `revision`: those after `after`, at most `limit` of them.
+    /// Lists the objects of a scope at `revision`: those after `after`, at most `limit`.
     ///
     /// # Errors
     ///
-    /// `revision` is older than the window of the resource, or is in the future (`requested > current`).
+    /// `revision` is older than the watch cache of the resource, or in the future (`requested > current`).
     pub fn list_at(
         &self,
         scope: &Scope,
@@ -114,32 +114,32 @@ impl Store {
         list::list_at(&self.inner.state.read(), scope, revision, after, limit)
     }
 
-    /// The revision of the newest durable write.
+    /// Returns the revision of the newest durable write.
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.inner.state.read().revision
     }
 
-    /// The oldest revision from which a resource can be watched or listed exactly.
+    /// Returns the oldest revision from which a resource can be watched or listed exactly.
     #[must_use]
     pub fn oldest_revision(&self, resource: &str) -> Revision {
         self.inner.state.read().oldest(resource)
     }
 
-    /// How much of the quota is used.
+    /// Returns the used part of the quota.
     #[must_use]
     pub fn usage(&self) -> Usage {
         Usage { bytes: self.inner.state.read().used, quota: self.inner.quota }
     }
 
-    /// Whether the store has run out of space: raised when a write is refused because of the quota, cleared when some of
-    /// it is free again.
+    /// Subscribes to the quota alarm (etcd's `NOSPACE`): raised when a write is refused because of the quota, cleared
+    /// when some of it is free again.
     #[must_use]
     pub fn quota_alarm(&self) -> watch::Receiver<bool> {
         self.inner.alarm.subscribe()
     }
 
-    /// Makes one change, and resolves when it is durable and visible: to the new version of the object, or for a
+    /// Writes one change, and resolves when it is durable and visible: to the new version of the object, or for a
     /// delete to its last version, encoded at the revision of the delete.
     ///
     /// If the future is dropped before it resolves, the write may or may not be done.
@@ -150,10 +150,10 @@ impl Store {
     pub async fn write(&self, write: Write) -> Result<Object, WriteError> {
         let (reply, answer) = oneshot::channel();
         let queue = self.inner.queue.as_ref().ok_or(WriteError::Closed)?;
-        let (_caller, others) = Caller::enter(&self.inner.callers);
-        let mut pending = VecDeque::from([Pending { write, reply }]);
+        let (_caller, others) = ActiveCaller::enter(&self.inner.callers);
+        let mut pending = VecDeque::from([PendingWrite { write, reply }]);
         if others == 0 {
-            self.inner.write_alone(&mut pending);
+            self.inner.try_commit_inline(&mut pending);
         }
         if let Some(pending) = pending.pop_front() {
             queue.send(pending).await.map_err(|_| WriteError::Closed)?;
@@ -161,42 +161,42 @@ impl Store {
         answer.await.map_err(|_| WriteError::Closed)?
     }
 
-    /// The events of a scope after `from`.
+    /// Watches the events of a scope after `from`.
     ///
-    /// A watch from a future revision delivers what comes after it; compare with [`Store::revision`] to refuse one.
+    /// A watch from a future revision starts there; compare with [`Store::revision`] to refuse one.
     ///
     /// # Errors
     ///
-    /// `from` is older than the window of the resource; history is not kept from one opening to the next.
+    /// `from` is older than the watch cache of the resource, which does not survive a restart.
     pub fn watch(&self, scope: Scope, from: Revision) -> Result<Watch, Expired> {
         Watch::new(&self.inner.state, scope, from)
     }
 }
 
 impl Inner {
-    /// Makes a write on the caller's thread, if that is likely to be quicker than to wake the writer.
-    fn write_alone(&self, write: &mut VecDeque<Pending>) {
+    /// Commits a write on the caller's thread, if that is likely to be faster than to wake the writer thread.
+    fn try_commit_inline(&self, write: &mut VecDeque<PendingWrite>) {
         let Some(writer) = self.writer.upgrade() else { return };
         if let Some(mut writer) = writer.try_lock()
-            && writer.is_quick()
+            && writer.has_fast_commits()
         {
             writer.write_batch(write).send();
         }
     }
 }
 
-/// Counts a caller for as long as it is there.
-struct Caller<'a>(&'a AtomicUsize);
+/// Counts a caller until it is dropped.
+struct ActiveCaller<'a>(&'a AtomicUsize);
 
-impl<'a> Caller<'a> {
-    /// The caller, and how many others there are.
+impl<'a> ActiveCaller<'a> {
+    /// Counts the caller; returns the number of others, too.
     fn enter(callers: &'a AtomicUsize) -> (Self, usize) {
         let others = callers.fetch_add(1, Ordering::Relaxed);
         (Self(callers), others)
     }
 }
 
-impl Drop for Caller<'_> {
+impl Drop for ActiveCaller<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -209,7 +209,7 @@ impl Drop for Inner {
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id())
             && thread.join().is_err()
         {
-            tracing::error!("the store's writer thread had panicked");
+            tracing::error!("store writer thread panicked");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The form in which an engine keeps the data of objects: as it is, or encrypted.
+//! Transformation of stored data: identity or encryption.
 
 use thiserror::Error;
 
@@ -6,18 +6,18 @@ use crate::Key;
 
 /// Transforms data before it is written and after it is read (upstream's `value.Transformer`).
 pub trait Transformer: Send + Sync + 'static {
-    /// Whether data may be transformed. Then the engine is compacted when it is opened, for it may hold replaced versions in
-    /// another form.
+    /// Returns whether data may be transformed. Then the engine is compacted on opening, for it may contain replaced
+    /// versions in another form.
     fn is_active(&self) -> bool;
 
-    /// The stored form of an object's data; `None` if that is the data itself.
+    /// Returns the stored form of an object's data; `None` if that is the data itself.
     ///
     /// # Errors
     ///
     /// The data must not be written.
     fn transform_to_storage(&self, key: &Key, data: &[u8]) -> Result<Option<Vec<u8>>, TransformError>;
 
-    /// The data of an object, from its stored form.
+    /// Returns the data of an object, from its stored form.
     ///
     /// # Errors
     ///
@@ -25,16 +25,16 @@ pub trait Transformer: Send + Sync + 'static {
     fn transform_from_storage(&self, key: &Key, stored: &[u8]) -> Result<StoredForm, TransformError>;
 }
 
-/// What a stored form holds.
+/// Data of a stored form.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct StoredForm {
-    /// The data; `None` if the stored form is the data itself.
+    /// Data; `None` if the stored form is the data itself.
     pub data: Option<Vec<u8>>,
-    /// Whether a write would store it in another form.
+    /// Whether the stored form is outdated: a write would use another.
     pub is_stale: bool,
 }
 
-/// Why data could not be transformed. The text never holds data or keys.
+/// Error of a transformation. The text never contains data or keys.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct TransformError(pub String);

@@ -1,4 +1,4 @@
-//! Following the history of a scope.
+//! Watch of a scope.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use tokio::sync::watch;
 use crate::state::State;
 use crate::{Event, Expired, Revision, Scope};
 
-/// A cursor in the window of a resource's recent events.
+/// Cursor in the watch cache of a resource.
 ///
-/// It buffers nothing: a watcher that is slow costs nothing, and learns that it is [`Expired`] when the window has
-/// moved past an event of its scope. Every method that is async may be dropped at any await without losing an event.
+/// It buffers nothing: a slow watcher costs nothing, and gets [`Expired`] when an event of its scope was evicted.
+/// Every async method is cancel safe.
 #[derive(Debug)]
 pub struct Watch {
     state: Arc<RwLock<State>>,
     scope: Scope,
-    bell: watch::Receiver<Revision>,
-    /// The index in the window of the next event to look at.
+    notifier: watch::Receiver<Revision>,
+    /// Index of the next event in the watch cache.
     next: u64,
-    /// Events up to here were delivered, or are none of this watcher's business.
+    /// All events of the scope up to this revision were delivered.
     progress: Revision,
 }
 
@@ -31,23 +31,23 @@ impl Watch {
         }
         let now = guard.revision;
         let resource = guard.resource_mut(&scope.resource);
-        let bell = resource.topics.subscribe(&scope, now, resource.window.start());
-        let next = resource.window.index_after(from);
+        let notifier = resource.topics.subscribe(&scope, now, resource.watch_cache.start());
+        let next = resource.watch_cache.index_after(from);
         drop(guard);
-        Ok(Self { state: state.clone(), scope, bell, next, progress: from })
+        Ok(Self { state: state.clone(), scope, notifier, next, progress: from })
     }
 
-    /// What this watch covers.
+    /// Returns the watched scope.
     #[must_use]
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// The next event, as soon as there is one.
+    /// Returns the next event, as soon as there is one.
     ///
     /// # Errors
     ///
-    /// The window has moved past this watcher, which must list again.
+    /// Events of the scope were evicted from the watch cache: the client must list again.
     pub async fn next(&mut self) -> Result<Arc<Event>, Expired> {
         let mut events = Vec::with_capacity(1);
         loop {
@@ -58,54 +58,53 @@ impl Watch {
         }
     }
 
-    /// Waits until there is at least one event, then appends up to `max` (at least 1) of those that are there, and
-    /// says how many.
+    /// Waits for at least one event, then appends up to `max` (at least 1) available ones; returns their number.
     ///
     /// # Errors
     ///
-    /// The window has moved past this watcher, which must list again.
+    /// Events of the scope were evicted from the watch cache: the client must list again.
     pub async fn next_batch(&mut self, events: &mut Vec<Arc<Event>>, max: usize) -> Result<usize, Expired> {
         loop {
-            // Before looking, so that what comes between looking and waiting wakes.
-            self.bell.borrow_and_update();
+            // Marked as seen before the check, so that an event between check and wait is not missed.
+            self.notifier.borrow_and_update();
             let count = self.try_next_batch(events, max.max(1))?;
             if count > 0 {
                 return Ok(count);
             }
-            if self.bell.changed().await.is_err() {
-                // The bell lives in the state, which this watch holds: it cannot be gone.
+            if self.notifier.changed().await.is_err() {
+                // The notifier is part of the state, which this watch holds.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Appends up to `max` events that are there now, and says how many.
+    /// Appends up to `max` available events; returns their number.
     ///
     /// # Errors
     ///
-    /// The window has moved past this watcher, which must list again.
+    /// Events of the scope were evicted from the watch cache: the client must list again.
     pub fn try_next_batch(&mut self, events: &mut Vec<Arc<Event>>, max: usize) -> Result<usize, Expired> {
         let state = self.state.read();
         let Some(resource) = state.resource(&self.scope.resource) else {
             return Ok(0);
         };
         let topic = resource.topics.get(&self.scope);
-        if topic.is_some_and(|topic| topic.is_silent_after(self.progress)) {
-            self.next = resource.window.end();
+        if topic.is_some_and(|topic| topic.has_no_events_after(self.progress)) {
+            self.next = resource.watch_cache.end();
             self.progress = self.progress.max(state.revision);
             return Ok(0);
         }
-        // What was forgotten meanwhile of others is missed by nobody.
-        if self.next < resource.window.first() && topic.is_some_and(|topic| topic.is_kept_after(self.progress)) {
-            self.next = resource.window.first();
+        // Evicted events of other scopes are not missed.
+        if self.next < resource.watch_cache.first() && topic.is_some_and(|topic| topic.is_cached_after(self.progress)) {
+            self.next = resource.watch_cache.first();
         }
-        let Some(window) = resource.window.events_from(self.next) else {
+        let Some(window) = resource.watch_cache.events_from(self.next) else {
             return Err(state.expired(&self.scope.resource, self.progress));
         };
         let mut count = 0;
         for event in window {
             let key = &event.object.key;
-            // A watch from the future begins there.
+            // A watch from a future revision starts there.
             if event.revision() > self.progress && self.scope.covers(&key.namespace, &key.name) {
                 if count == max {
                     return Ok(count);
@@ -120,12 +119,12 @@ impl Watch {
         Ok(count)
     }
 
-    /// Every event up to this revision was delivered, so that a bookmark may say it.
+    /// Returns the revision up to which all events were delivered, for bookmarks.
     ///
-    /// Moves on with the store even when nothing happens in this scope; never goes back. For a watch that was
-    /// opened from a future revision, it is that revision until the store has reached it.
+    /// Advances with the store even without events in this scope; never goes back. For a watch from a future revision,
+    /// it is that revision until the store has reached it.
     pub fn progress(&mut self) -> Revision {
-        // Who has fallen out of the window learns it from the next call for events.
+        // An expired watch is reported by the next call for events.
         let _ = self.try_next_batch(&mut Vec::new(), 0);
         self.progress
     }

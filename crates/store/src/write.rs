@@ -1,4 +1,4 @@
-//! One change that a caller wants, and why it may be refused.
+//! Writes and their errors.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,37 +7,39 @@ use thiserror::Error;
 
 use crate::{Allowance, CommitError, Key, Object, Revision, Template};
 
-/// What the caller believes about the object. A write whose belief is wrong has no effect and no revision.
+/// Precondition of a write. If it fails, the write has no effect and no revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// There is no such object: else [`WriteError::AlreadyExists`].
+    /// The object does not exist: else [`WriteError::AlreadyExists`].
     Absent,
-    /// The object is at this revision: else [`WriteError::Conflict`], or [`WriteError::NotFound`] if it is gone.
+    /// The object is at this revision: else [`WriteError::Conflict`], or [`WriteError::NotFound`] if it does not
+    /// exist.
     Revision(Revision),
-    /// There is such an object: else [`WriteError::NotFound`].
+    /// The object exists: else [`WriteError::NotFound`].
     Exists,
-    /// Nothing. (A delete of an object that does not exist is [`WriteError::NotFound`] all the same.)
+    /// No precondition. (A delete of a missing object is [`WriteError::NotFound`] all the same.)
     Any,
 }
 
-/// What to do with the object.
+/// Change of an object.
 #[derive(Clone)]
 pub enum Change {
-    /// Create or replace it with these bytes.
+    /// Creates or replaces the object.
     Put(Template),
-    /// Delete it. The bytes are its last state with the revision of the delete, for watchers and for the caller.
+    /// Deletes the object. The bytes are its last state with the revision of the delete, for watchers and for the
+    /// caller.
     Delete(Template),
 }
 
-/// One change to one object, for [`Store::write`](crate::Store::write).
+/// Write of one object, for [`Store::write`](crate::Store::write).
 pub struct Write {
-    /// The object.
+    /// Key of the object.
     pub key: Key,
-    /// What must be true of it.
+    /// Precondition.
     pub expect: Expect,
-    /// What to do with it.
+    /// Change.
     pub change: Change,
-    /// How far it may fill the store, if it makes the object larger.
+    /// Quota that applies if the write grows the object.
     pub allowance: Allowance,
 }
 
@@ -52,7 +54,7 @@ impl Write {
         Self { key, expect, change: Change::Delete(template.into()), allowance: Allowance::default() }
     }
 
-    /// The same write, which may fill the store as far as this.
+    /// Sets the quota that applies.
     #[must_use]
     pub fn with_allowance(self, allowance: Allowance) -> Self {
         Self { allowance, ..self }
@@ -69,7 +71,7 @@ impl fmt::Debug for Write {
     }
 }
 
-/// Why a write was not done.
+/// Error of a write.
 #[derive(Clone, Debug, Error)]
 pub enum WriteError {
     /// The object is at another revision than expected. Retryable after reading it again.

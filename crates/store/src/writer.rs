@@ -1,4 +1,4 @@
-//! Commits: done by the caller itself when it is alone and the disk is quick, else by the writer thread for many at once.
+//! Commits: inline by a lone caller if the disk is fast, else in groups by the writer thread.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,28 +8,28 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::mpsc;
 
-use crate::draft::{Answers, Draft, Pending};
+use crate::batch_builder::{BatchBuilder, PendingReplies, PendingWrite};
 use crate::quota::Alarm;
 use crate::state::State;
 use crate::{CommitError, Engine, Head, Options, WriteError};
 
-/// How long the last commit may have taken for a caller to do the next one itself. It saves two wake-ups of sleeping
-/// threads, which cost more than such a commit; a slower one would hold up what else runs on the caller's thread.
-const QUICK: Duration = Duration::from_micros(500);
+/// Maximum duration of the last commit for inline commits. They save two thread wake-ups, which cost more than such a
+/// commit; slower ones would block the caller's runtime thread.
+const FAST_COMMIT: Duration = Duration::from_micros(500);
 
-/// The only one that changes anything, one batch at a time.
+/// The only writer of the store, one batch at a time.
 pub(crate) struct Writer {
     engine: Box<dyn Engine>,
     state: Arc<RwLock<State>>,
     options: Options,
-    /// The head of what is durable and published.
+    /// Head of the durable and published state.
     head: Head,
-    /// Whether the last commit failed: a disk that stays full is logged once, not with every write.
+    /// Whether the last commit failed: a row of failures is logged once.
     failing: bool,
-    /// How long the last commit took; unknown before the first.
-    took: Option<Duration>,
-    /// Whether the engine panicked: nothing is known of it any more.
-    broken: bool,
+    /// Duration of the last commit; `None` before the first.
+    last_commit_time: Option<Duration>,
+    /// Whether the engine panicked: its state is unknown.
+    has_panicked: bool,
     alarm: Arc<Alarm>,
 }
 
@@ -41,74 +41,74 @@ impl Writer {
         head: Head,
         alarm: Arc<Alarm>,
     ) -> Self {
-        Self { engine, state, options, head, failing: false, took: None, broken: false, alarm }
+        Self { engine, state, options, head, failing: false, last_commit_time: None, has_panicked: false, alarm }
     }
 
-    /// Whether the next commit is likely to be over before a thread could be woken to do it.
-    pub(crate) fn is_quick(&self) -> bool {
-        !self.failing && self.took.is_some_and(|took| took < QUICK)
+    /// Returns whether an inline commit is likely to be faster than waking the writer thread.
+    pub(crate) fn has_fast_commits(&self) -> bool {
+        !self.failing && self.last_commit_time.is_some_and(|last_commit_time| last_commit_time < FAST_COMMIT)
     }
 
-    /// Takes writes from the front of a backlog, as many as one batch holds, and commits them.
+    /// Commits writes from the front of a backlog, as many as one batch holds.
     ///
-    /// Dropping the answers without sending them tells the callers that the store is closed.
-    pub(crate) fn write_batch(&mut self, backlog: &mut VecDeque<Pending>) -> Answers {
-        if self.broken {
+    /// Dropping the result without sending it reports [`WriteError::Closed`] to the callers.
+    pub(crate) fn write_batch(&mut self, backlog: &mut VecDeque<PendingWrite>) -> PendingReplies {
+        if self.has_panicked {
             backlog.clear();
-            return Answers::default();
+            return PendingReplies::default();
         }
-        let answers = catch_unwind(AssertUnwindSafe(|| self.write_draft(backlog)));
+        let answers = catch_unwind(AssertUnwindSafe(|| self.commit_batch(backlog)));
         if answers.is_err() {
-            tracing::error!("the store's engine panicked: nothing can be written until the store is opened again");
-            self.broken = true;
+            tracing::error!("store engine panicked, refusing writes until restart");
+            self.has_panicked = true;
             backlog.clear();
         }
         answers.unwrap_or_default()
     }
 
-    fn write_draft(&mut self, backlog: &mut VecDeque<Pending>) -> Answers {
-        let mut draft = Draft::new(&self.state, &self.options, self.head);
-        while !draft.is_full() {
+    fn commit_batch(&mut self, backlog: &mut VecDeque<PendingWrite>) -> PendingReplies {
+        let mut builder = BatchBuilder::new(&self.state, &self.options, self.head);
+        while !builder.is_full() {
             let Some(pending) = backlog.pop_front() else {
                 break;
             };
-            // Who gave up while waiting is not kept waiting for.
+            // The caller may have dropped its future.
             if !pending.reply.is_closed() {
-                draft.add(pending);
+                builder.add(pending);
             }
         }
-        let is_out_of_space = draft.is_out_of_space();
-        if draft.is_empty() {
+        let is_out_of_space = builder.is_out_of_space();
+        if builder.is_empty() {
             let used = self.state.read().used;
             self.alarm.update(used, is_out_of_space);
-            return draft.committed().1;
+            return builder.committed().1;
         }
-        let batch = draft.batch();
+        let batch = builder.batch();
         let begin = Instant::now();
         let committed = self.engine.commit(&batch);
-        self.took = Some(begin.elapsed());
+        self.last_commit_time = Some(begin.elapsed());
         if let Err(error) = committed {
-            return draft.failed(failure(&mut self.failing, error));
+            return builder.failed(to_write_error(&mut self.failing, error));
         }
         if std::mem::take(&mut self.failing) {
-            tracing::info!(revision = batch.head.revision, "the store can be written again");
+            tracing::info!(revision = batch.head.revision, "store accepts writes again");
         }
-        self.head = draft.head();
-        let (events, answers) = draft.committed();
-        let (bells, used) = {
+        self.head = builder.head();
+        let (events, answers) = builder.committed();
+        let (notifiers, used) = {
             let mut state = self.state.write();
             (state.publish(events, &self.options), state.used)
         };
         self.alarm.update(used, is_out_of_space);
-        for bell in bells {
-            bell.send_replace(self.head.revision);
+        for notifier in notifiers {
+            notifier.send_replace(self.head.revision);
         }
         answers
     }
 }
 
-/// The writer thread: takes queued writes in batches until the queue is closed and empty.
-pub(crate) fn run(writer: &Mutex<Writer>, mut queue: mpsc::Receiver<Pending>, batch_writes: usize) {
+/// Runs the writer thread: commits queued writes in batches until the queue is closed and empty.
+pub(crate) fn run(writer: &Mutex<Writer>, mut queue: mpsc::Receiver<PendingWrite>, batch_writes: usize) {
     let mut taken = Vec::with_capacity(batch_writes);
     let mut backlog = VecDeque::with_capacity(batch_writes);
     while queue.blocking_recv_many(&mut taken, batch_writes) > 0 {
@@ -120,10 +120,10 @@ pub(crate) fn run(writer: &Mutex<Writer>, mut queue: mpsc::Receiver<Pending>, ba
     }
 }
 
-/// Logs the first of a row of failures, and puts it into the words of the callers.
-fn failure(failing: &mut bool, error: CommitError) -> WriteError {
+/// Logs the first of a row of failures, and converts the error.
+fn to_write_error(failing: &mut bool, error: CommitError) -> WriteError {
     if !std::mem::replace(failing, true) {
-        tracing::error!(error = &error as &dyn std::error::Error, "the store cannot be written");
+        tracing::error!(error = &error as &dyn std::error::Error, "failed to write store");
     }
     match error {
         CommitError::Full => WriteError::Full,

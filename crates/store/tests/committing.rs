@@ -43,7 +43,7 @@ fn open(panics_at: usize) -> (Store, Arc<Mutex<Vec<ThreadId>>>) {
 }
 
 #[test]
-fn a_caller_that_is_alone_commits_by_itself_once_the_disk_is_known_to_be_quick() {
+fn lone_caller_commits_inline_on_fast_disk() {
     let (store, threads) = open(usize::MAX);
     let own = thread::current().id();
     block_on(async {
@@ -61,7 +61,7 @@ fn a_caller_that_is_alone_commits_by_itself_once_the_disk_is_known_to_be_quick()
 }
 
 #[test]
-fn an_engine_that_panics_closes_the_store_for_writes() {
+fn engine_panic_closes_store_for_writes() {
     // The second commit is the caller's own, so that the panic is on its thread.
     for panics_at in [0, 1, 2] {
         let (store, _) = open(panics_at);

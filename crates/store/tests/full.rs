@@ -94,16 +94,16 @@ fn check(reserve_bytes: u64, memtable_bytes: u64) {
 }
 
 #[test]
-fn writes_are_refused_while_the_reserve_is_not_free() {
+fn writes_are_refused_below_disk_reserve() {
     check(1 << 20, 1 << 20);
 }
 
 #[test]
-fn a_journal_that_cannot_be_written_is_recovered() {
+fn journal_write_failure_is_recovered() {
     check(0, 64 << 20);
 }
 
 #[test]
-fn a_table_that_cannot_be_written_is_recovered() {
+fn table_write_failure_is_recovered() {
     check(0, 300 << 10);
 }

@@ -285,7 +285,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_history_is_that_of_the_model(steps in prop::collection::vec(step(), 1..60)) {
+    fn random_history_matches_model(steps in prop::collection::vec(step(), 1..60)) {
         block_on(async {
             let mut world = World::new();
             for step in steps {

@@ -22,7 +22,7 @@ fn recomputed(store: &Store) -> u64 {
 }
 
 #[test]
-fn writes_are_refused_at_the_quota_and_deletes_make_room() {
+fn writes_beyond_quota_are_refused_until_deletes() {
     block_on(async {
         let (engine, store) = memory_with(options());
         let text = "x".repeat(1000);
@@ -51,7 +51,7 @@ fn writes_are_refused_at_the_quota_and_deletes_make_room() {
 }
 
 #[test]
-fn components_go_on_up_to_the_reserve() {
+fn components_may_use_the_reserve() {
     block_on(async {
         let (_, store) = memory_with(options());
         let fill = async |name: &str, allowance: Allowance| {

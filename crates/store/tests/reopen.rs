@@ -61,7 +61,7 @@ fn check_refused(folder: &Path, expected: &str) {
 }
 
 #[test]
-fn what_was_acknowledged_is_there_again() {
+fn acknowledged_writes_survive_reopen() {
     let folder = filled(3);
     block_on(async {
         let store = fjall(folder.path()).unwrap();
@@ -87,7 +87,7 @@ fn what_was_acknowledged_is_there_again() {
 }
 
 #[test]
-fn objects_survive_their_way_from_journals_to_tables() {
+fn objects_survive_flush_from_journal_to_table() {
     let folder = tempfile::tempdir().unwrap();
     let options = FjallOptions { memtable_bytes: 16 << 10, ..fjall_options() };
     let open = || Store::open(FjallEngine::open(folder.path(), options.clone()).unwrap(), Options::default()).unwrap();
@@ -110,7 +110,7 @@ fn objects_survive_their_way_from_journals_to_tables() {
 }
 
 #[test]
-fn a_directory_is_open_once() {
+fn directory_lock_refuses_second_open() {
     let folder = filled(1);
     let store = fjall(folder.path()).unwrap();
     let error = fjall(folder.path()).map(|_| ()).unwrap_err();
@@ -120,7 +120,7 @@ fn a_directory_is_open_once() {
 }
 
 #[test]
-fn a_newer_format_is_refused() {
+fn newer_format_is_refused() {
     let folder = filled(1);
     fs::write(folder.path().join("format"), "store-format 7\n").unwrap();
     check_refused(folder.path(), "has format 7, and this version reads formats up to 1");
@@ -131,7 +131,7 @@ fn a_newer_format_is_refused() {
 }
 
 #[test]
-fn a_creation_that_was_interrupted_is_done_again() {
+fn interrupted_creation_is_repeated() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("database.new")).unwrap();
     fs::write(folder.path().join("database.new/0.jnl"), "").unwrap();
@@ -140,7 +140,7 @@ fn a_creation_that_was_interrupted_is_done_again() {
 }
 
 #[test]
-fn a_batch_that_was_torn_by_a_crash_is_dropped_and_kept_aside() {
+fn torn_batch_is_cut_and_backed_up() {
     let folder = filled(3);
     let ends = batch_ends(&journal(folder.path()));
     let end = ends[ends.len() - 1] as u64;
@@ -158,7 +158,7 @@ fn a_batch_that_was_torn_by_a_crash_is_dropped_and_kept_aside() {
 }
 
 #[test]
-fn a_last_batch_that_lost_a_page_with_the_power_is_dropped() {
+fn last_batch_torn_by_power_loss_is_dropped() {
     let folder = filled(3);
     let note = folder.path().join("acknowledged");
     let older = fs::read(&note).unwrap();
@@ -174,7 +174,7 @@ fn a_last_batch_that_lost_a_page_with_the_power_is_dropped() {
 }
 
 #[test]
-fn journals_that_were_rotated_are_one_history() {
+fn rotated_journals_form_one_history() {
     let folder = tempfile::tempdir().unwrap();
     let text = "x".repeat(256 << 10);
     let written = 300;
@@ -204,7 +204,7 @@ fn damage_in_the_middle_of_a_journal_is_refused() {
 }
 
 #[test]
-fn a_journal_that_lost_acknowledged_batches_is_refused() {
+fn journal_without_acknowledged_batches_is_refused() {
     let folder = filled(5);
     let ends = batch_ends(&journal(folder.path()));
     let file = fs::File::options().write(true).open(journal(folder.path())).unwrap();
@@ -222,7 +222,7 @@ fn a_journal_that_lost_acknowledged_batches_is_refused() {
 }
 
 #[test]
-fn a_batch_that_is_missing_between_others_is_noticed() {
+fn missing_batch_in_journal_is_detected() {
     let folder = filled(5);
     let path = journal(folder.path());
     let ends = batch_ends(&path);
@@ -233,14 +233,14 @@ fn a_batch_that_is_missing_between_others_is_noticed() {
 }
 
 #[test]
-fn a_database_that_is_gone_is_not_made_anew() {
+fn missing_database_is_not_recreated() {
     let folder = filled(1);
     fs::remove_dir_all(folder.path().join("database")).unwrap();
     check_refused(folder.path(), "database is damaged: it is missing");
 }
 
 #[test]
-fn a_database_that_lost_a_part_is_not_completed() {
+fn incomplete_database_is_refused() {
     for (part, expected) in [
         ("0.jnl", "it has no journal"),
         ("keyspaces/1", "keyspaces/1/current is damaged: it is missing"),
@@ -261,7 +261,7 @@ fn a_database_that_lost_a_part_is_not_completed() {
 }
 
 #[test]
-fn a_damaged_table_is_refused() {
+fn damaged_table_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let options = FjallOptions { memtable_bytes: 4 << 10, ..fjall_options() };
     let store = Store::open(FjallEngine::open(folder.path(), options).unwrap(), Options::default()).unwrap();
@@ -284,7 +284,7 @@ fn a_damaged_table_is_refused() {
 }
 
 #[test]
-fn an_engine_that_lost_an_object_is_found_out() {
+fn lost_object_is_detected_on_open() {
     block_on(async {
         let (engine, store) = memory();
         create(&store, &pod("a"), "x").await;

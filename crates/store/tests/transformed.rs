@@ -70,7 +70,7 @@ fn shifted(number: u8) -> Vec<u8> {
 }
 
 #[test]
-fn outdated_forms_go_with_the_last_rewrite() {
+fn outdated_forms_are_removed_after_last_rewrite() {
     let folder = tempfile::tempdir().unwrap();
     block_on(async {
         let store = open(folder.path(), 0, &[]).unwrap();
@@ -106,7 +106,7 @@ fn outdated_forms_go_with_the_last_rewrite() {
 }
 
 #[test]
-fn replaced_and_deleted_plain_text_goes_when_it_is_opened() {
+fn replaced_plain_text_is_removed_on_open() {
     let folder = tempfile::tempdir().unwrap();
     block_on(async {
         let store = open(folder.path(), 0, &[]).unwrap();
@@ -120,7 +120,7 @@ fn replaced_and_deleted_plain_text_goes_when_it_is_opened() {
 }
 
 #[test]
-fn objects_that_cannot_be_read_are_named_and_left() {
+fn unreadable_objects_are_named_and_kept() {
     let folder = tempfile::tempdir().unwrap();
     block_on(async {
         let store = open(folder.path(), 1, &[1]).unwrap();
@@ -138,7 +138,7 @@ fn objects_that_cannot_be_read_are_named_and_left() {
 }
 
 #[test]
-fn long_lists_of_unreadable_objects_are_cut() {
+fn long_list_of_unreadable_objects_is_truncated() {
     let engine = MemoryEngine::new();
     let store = |number, known| {
         let transformer = Arc::new(Shift { number, known });
@@ -171,7 +171,7 @@ fn data_that_cannot_be_transformed_is_not_written() {
 }
 
 #[test]
-fn compaction_keeps_many_objects_and_leftovers_are_removed() {
+fn compaction_keeps_objects_and_removes_leftovers() {
     let folder = tempfile::tempdir().unwrap();
     // Small, so that the copy becomes journals and tables, too.
     let options = FjallOptions { memtable_bytes: 64 << 10, ..fjall_options() };

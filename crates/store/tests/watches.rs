@@ -22,7 +22,7 @@ fn drain(watch: &mut Watch) -> Vec<u64> {
 }
 
 #[test]
-fn a_watch_sees_its_scope_and_nothing_else() {
+fn watch_delivers_only_its_scope() {
     block_on(async {
         let (_, store) = memory();
         for key in [
@@ -51,7 +51,7 @@ fn a_watch_sees_its_scope_and_nothing_else() {
 }
 
 #[test]
-fn events_tell_what_was_before_and_are_shared() {
+fn events_have_previous_version_and_are_shared() {
     block_on(async {
         let (_, store) = memory();
         let key = pod("web");
@@ -68,7 +68,7 @@ fn events_tell_what_was_before_and_are_shared() {
 }
 
 #[test]
-fn a_watch_that_waits_is_woken() {
+fn waiting_watch_is_notified() {
     block_on(async {
         let (_, store) = memory();
         let mut watch = store.watch(Scope::resource("pods").named("web"), 1).unwrap();
@@ -81,7 +81,7 @@ fn a_watch_that_waits_is_woken() {
 }
 
 #[test]
-fn who_falls_out_of_the_window_is_told_so() {
+fn watch_behind_watch_cache_expires() {
     block_on(async {
         let (_, store) = memory_with(small_window());
         let mut slow = store.watch(Scope::resource("pods"), 1).unwrap();
@@ -102,7 +102,7 @@ fn who_falls_out_of_the_window_is_told_so() {
 }
 
 #[test]
-fn who_watches_what_is_quiet_misses_nothing_of_others() {
+fn watch_of_quiet_scope_does_not_expire() {
     block_on(async {
         let (_, store) = memory_with(small_window());
         let scopes =
@@ -129,7 +129,7 @@ fn who_watches_what_is_quiet_misses_nothing_of_others() {
 }
 
 #[test]
-fn windows_share_a_limit_of_bytes_and_the_costliest_gives() {
+fn watch_caches_share_a_byte_limit() {
     let options = Options { window_bytes: 100_000, ..Options::default() };
     block_on(async {
         let (_, store) = memory_with(options);
@@ -145,7 +145,7 @@ fn windows_share_a_limit_of_bytes_and_the_costliest_gives() {
 }
 
 #[test]
-fn the_newest_event_stays_however_large_it_is() {
+fn newest_event_is_kept_regardless_of_size() {
     let options = Options { window_bytes: 0, ..Options::default() };
     block_on(async {
         let (_, store) = memory_with(options);
@@ -158,7 +158,7 @@ fn the_newest_event_stays_however_large_it_is() {
 }
 
 #[test]
-fn progress_moves_with_the_store_but_never_past_an_event() {
+fn progress_never_passes_undelivered_events() {
     block_on(async {
         let (_, store) = memory();
         let mut watch = store.watch(Scope::resource("pods").in_namespace("default"), 1).unwrap();
@@ -178,7 +178,7 @@ fn progress_moves_with_the_store_but_never_past_an_event() {
 }
 
 #[test]
-fn a_watch_from_the_future_begins_there() {
+fn watch_from_future_revision_starts_there() {
     block_on(async {
         let (_, store) = memory();
         let mut watch = store.watch(Scope::resource("pods"), 3).unwrap();
@@ -191,7 +191,7 @@ fn a_watch_from_the_future_begins_there() {
 }
 
 #[test]
-fn pages_of_an_old_revision_stay_the_same_while_the_store_goes_on() {
+fn pages_of_old_revision_are_consistent() {
     block_on(async {
         let (_, store) = memory();
         let scope = Scope::resource("pods");

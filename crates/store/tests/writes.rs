@@ -31,7 +31,7 @@ fn check(exists: bool, write: impl FnOnce(&Key) -> Write, expected: &str) {
 }
 
 #[test]
-fn a_write_is_done_only_if_its_expectation_holds() {
+fn write_requires_its_precondition() {
     for (expect, absent, present) in [
         (Expect::Absent, "done", "exists"),
         (Expect::Revision(2), "not found", "done"),
@@ -56,7 +56,7 @@ fn a_write_is_done_only_if_its_expectation_holds() {
 }
 
 #[test]
-fn an_object_keeps_its_create_revision_until_it_is_deleted() {
+fn create_revision_is_kept_until_delete() {
     block_on(async {
         let (_, store) = memory();
         let key = pod("web");
@@ -74,7 +74,7 @@ fn an_object_keeps_its_create_revision_until_it_is_deleted() {
 }
 
 #[test]
-fn what_is_too_large_changes_nothing() {
+fn oversized_write_has_no_effect() {
     let options = Options { object_bytes: 8, ..Options::default() };
     block_on(async {
         let (engine, store) = memory_with(options);
@@ -91,7 +91,7 @@ fn what_is_too_large_changes_nothing() {
 }
 
 #[test]
-fn a_failed_commit_changes_nothing_and_the_next_one_is_tried() {
+fn failed_commit_has_no_effect_and_next_succeeds() {
     block_on(async {
         let (engine, store) = memory();
         let key = pod("web");
@@ -127,7 +127,7 @@ async fn spawn(store: &Store, write: Write) -> Answer {
 }
 
 #[test]
-fn nobody_sees_a_write_before_it_is_durable() {
+fn write_is_invisible_until_durable() {
     block_on(async {
         let (store, gate) = gated().await;
         assert_eq!((store.get(&pod("first")), store.revision()), (None, 1));
@@ -141,7 +141,7 @@ fn nobody_sees_a_write_before_it_is_durable() {
 }
 
 #[test]
-fn writes_that_wait_are_committed_together_in_their_order() {
+fn queued_writes_are_committed_as_ordered_group() {
     block_on(async {
         let (store, gate) = gated().await;
         let web = pod("web");
@@ -176,7 +176,7 @@ fn writes_that_wait_are_committed_together_in_their_order() {
 }
 
 #[test]
-fn a_refusal_because_of_a_write_that_failed_is_no_refusal() {
+fn conflict_with_a_failed_write_is_reported_as_failure() {
     block_on(async {
         let (store, gate) = gated().await;
         let first = spawn(&store, put(&pod("web"), Expect::Absent, "a")).await;

@@ -1,18 +1,18 @@
-//! How label selectors are written: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1` (`k8s.io/apimachinery/pkg/labels`, whose
-//! words its clients know).
+//! Parser and formatter of label selectors: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`, with the messages of
+//! `k8s.io/apimachinery/pkg/labels`.
 
 use super::{Op, Requirement, SelectorError};
 use crate::names;
 use std::collections::BTreeSet;
 
-const SIGNS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
+const SYMBOLS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 const OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
 
-/// Writes what a `LabelSelector` says, in the order of its keys (`labels.Selector.String`): labels with their values, and
-/// expressions as key, operator and values. Empty when it says nothing.
+/// Formats a label selector, sorted by key (`labels.Selector.String`). `labels` are keys and values, `expressions` are keys,
+/// operators and values; the text is empty without any.
 ///
 /// # Errors
-/// For an unknown operator, in upstream's words.
+/// For an unknown operator, with upstream's message.
 pub fn text<'a>(
     labels: impl IntoIterator<Item = (&'a str, &'a str)>,
     expressions: impl IntoIterator<Item = (&'a str, &'a str, Vec<&'a str>)>,
@@ -21,38 +21,38 @@ pub fn text<'a>(
     for (key, operator, mut values) in expressions {
         values.sort_unstable();
         let values = values.join(",");
-        let written = match operator {
+        let requirement = match operator {
             "In" => format!("{key} in ({values})"),
             "NotIn" => format!("{key} notin ({values})"),
             "Exists" => key.to_owned(),
             "DoesNotExist" => format!("!{key}"),
             other => return Err(format!("{other:?} is not a valid label selector operator")),
         };
-        all.push((key, written));
+        all.push((key, requirement));
     }
     all.sort();
-    Ok(all.into_iter().map(|(_, written)| written).collect::<Vec<_>>().join(","))
+    Ok(all.into_iter().map(|(_, requirement)| requirement).collect::<Vec<_>>().join(","))
 }
 
-/// The requirements of a selector.
+/// Parses the requirements of a selector.
 pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
-    let mut tokens = Tokens { all: split(text), at: 0 };
+    let mut tokens = Tokens { all: tokenize(text), at: 0 };
     let mut requirements = Vec::new();
     loop {
-        match tokens.next_is() {
+        match tokens.peek() {
             Token::End => return Ok(requirements),
-            Token::Word(_) | Token::Sign("!") => {}
-            other => return Err(syntax(&other, "expected: !, identifier, or 'end of string'")),
+            Token::Identifier(_) | Token::Symbol("!") => {}
+            other => return Err(syntax_error(&other, "expected: !, identifier, or 'end of string'")),
         }
-        requirements.push(tokens.requirement()?);
-        match tokens.take() {
+        requirements.push(tokens.parse_requirement()?);
+        match tokens.next() {
             Token::End => return Ok(requirements),
-            Token::Sign(",") => {}
-            other => return Err(syntax(&other, "expected: ',' or 'end of string'")),
+            Token::Symbol(",") => {}
+            other => return Err(syntax_error(&other, "expected: ',' or 'end of string'")),
         }
-        let next = tokens.next_is();
-        if !matches!(next, Token::Word(_) | Token::Sign("!")) {
-            return Err(syntax(&next, "expected: identifier after ','"));
+        let next = tokens.peek();
+        if !matches!(next, Token::Identifier(_) | Token::Symbol("!")) {
+            return Err(syntax_error(&next, "expected: identifier after ','"));
         }
     }
 }
@@ -60,31 +60,31 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token<'a> {
     /// A key, a value, `in` or `notin`.
-    Word(&'a str),
-    /// One of [`SIGNS`].
-    Sign(&'static str),
+    Identifier(&'a str),
+    /// One of [`SYMBOLS`].
+    Symbol(&'static str),
     End,
 }
 
 impl Token<'_> {
     fn text(&self) -> &str {
         match self {
-            Self::Word(text) => text,
-            Self::Sign(text) => text,
+            Self::Identifier(text) => text,
+            Self::Symbol(text) => text,
             Self::End => "",
         }
     }
 }
 
-fn split(text: &str) -> Vec<Token<'_>> {
+fn tokenize(text: &str) -> Vec<Token<'_>> {
     let is_space = |c: char| matches!(c, ' ' | '\t' | '\r' | '\n');
     let (mut rest, mut all) = (text.trim_start_matches(is_space), Vec::new());
     while !rest.is_empty() {
-        let token = match SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
-            Some(sign) => Token::Sign(sign),
+        let token = match SYMBOLS.iter().find(|sign| rest.starts_with(**sign)) {
+            Some(sign) => Token::Symbol(sign),
             None => {
                 let end = rest.find(|c: char| is_space(c) || "=!(),><".contains(c)).unwrap_or(rest.len());
-                Token::Word(&rest[..end])
+                Token::Identifier(&rest[..end])
             }
         };
         rest = rest[token.text().len()..].trim_start_matches(is_space);
@@ -93,12 +93,12 @@ fn split(text: &str) -> Vec<Token<'_>> {
     all
 }
 
-/// What is wrong between two requirements.
-fn syntax(found: &Token<'_>, expected: &str) -> SelectorError {
+/// Returns the error for an unexpected token between requirements.
+fn syntax_error(found: &Token<'_>, expected: &str) -> SelectorError {
     SelectorError::Syntax(format!("found '{}', {expected}", found.text()))
 }
 
-/// What is wrong within one.
+/// Returns the error for an unexpected token within a requirement.
 fn parse_error(found: &Token<'_>, expected: &str) -> SelectorError {
     SelectorError::Parse(format!("found '{}', {expected}", found.text()))
 }
@@ -109,112 +109,112 @@ struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    fn next_is(&self) -> Token<'a> {
+    fn peek(&self) -> Token<'a> {
         self.all.get(self.at).copied().unwrap_or(Token::End)
     }
 
-    fn take(&mut self) -> Token<'a> {
-        let token = self.next_is();
+    fn next(&mut self) -> Token<'a> {
+        let token = self.peek();
         self.at += 1;
         token
     }
 
-    fn requirement(&mut self) -> Result<Requirement, SelectorError> {
-        let without = self.next_is() == Token::Sign("!");
-        self.at += usize::from(without);
-        let key = match self.take() {
-            Token::Word(key) => key,
+    fn parse_requirement(&mut self) -> Result<Requirement, SelectorError> {
+        let negated = self.peek() == Token::Symbol("!");
+        self.at += usize::from(negated);
+        let key = match self.next() {
+            Token::Identifier(key) => key,
             other => return Err(parse_error(&other, "expected: identifier")),
         };
-        let wrong = names::qualified_name(key);
-        if !wrong.is_empty() {
-            // Upstream's path leads nowhere here.
-            return Err(SelectorError::Parse(format!("<nil>: Invalid value: {key:?}: {}", wrong.join("; "))));
+        let errors = names::qualified_name(key);
+        if !errors.is_empty() {
+            // Upstream's field path is nil here.
+            return Err(SelectorError::Parse(format!("<nil>: Invalid value: {key:?}: {}", errors.join("; "))));
         }
-        let exists = matches!(self.next_is(), Token::End | Token::Sign(","));
-        let op = match (without, exists) {
+        let exists = matches!(self.peek(), Token::End | Token::Symbol(","));
+        let op = match (negated, exists) {
             (true, _) => Op::DoesNotExist,
             (false, true) => Op::Exists,
-            (false, false) => self.comparison(key)?,
+            (false, false) => self.parse_comparison(key)?,
         };
         Ok(Requirement { key: key.to_owned(), op })
     }
 
-    fn comparison(&mut self, key: &str) -> Result<Op, SelectorError> {
-        let operator = self.take();
+    fn parse_comparison(&mut self, key: &str) -> Result<Op, SelectorError> {
+        let operator = self.next();
         let values = match operator {
-            Token::Word("in" | "notin") => self.values()?,
-            Token::Sign("=" | "==" | "!=" | ">" | "<") => BTreeSet::from([self.value()?]),
+            Token::Identifier("in" | "notin") => self.parse_values()?,
+            Token::Symbol("=" | "==" | "!=" | ">" | "<") => BTreeSet::from([self.parse_value()?]),
             other => return Err(parse_error(&other, &format!("expected: {OPERATORS}"))),
         };
-        let number = check(key, &values, matches!(operator, Token::Sign(">" | "<")))?;
+        let number = validate_values(key, &values, matches!(operator, Token::Symbol(">" | "<")))?;
         let values = || values.iter().map(|value| (*value).to_owned()).collect();
         Ok(match operator {
-            Token::Word("notin") | Token::Sign("!=") => Op::NotIn(values()),
-            Token::Sign(">") => Op::GreaterThan(number),
-            Token::Sign("<") => Op::LessThan(number),
+            Token::Identifier("notin") | Token::Symbol("!=") => Op::NotIn(values()),
+            Token::Symbol(">") => Op::GreaterThan(number),
+            Token::Symbol("<") => Op::LessThan(number),
             _ => Op::In(values()),
         })
     }
 
-    /// The one value of `=` and its kin, which may be empty.
-    fn value(&mut self) -> Result<&'a str, SelectorError> {
-        if matches!(self.next_is(), Token::End | Token::Sign(",")) {
+    /// Parses the value of `=`, `==`, `!=`, `>` or `<`, which may be empty.
+    fn parse_value(&mut self) -> Result<&'a str, SelectorError> {
+        if matches!(self.peek(), Token::End | Token::Symbol(",")) {
             return Ok("");
         }
-        match self.take() {
-            Token::Word(value) => Ok(value),
+        match self.next() {
+            Token::Identifier(value) => Ok(value),
             other => Err(parse_error(&other, "expected: identifier")),
         }
     }
 
-    /// `(a,b)`, of which any may be empty.
-    fn values(&mut self) -> Result<BTreeSet<&'a str>, SelectorError> {
-        let open = self.take();
-        if open != Token::Sign("(") {
+    /// Parses `(a,b)`; values may be empty.
+    fn parse_values(&mut self) -> Result<BTreeSet<&'a str>, SelectorError> {
+        let open = self.next();
+        if open != Token::Symbol("(") {
             return Err(SelectorError::Parse(format!("found '{}' expected: '('", open.text())));
         }
-        match self.next_is() {
-            Token::Word(_) | Token::Sign("," | ")") => {}
+        match self.peek() {
+            Token::Identifier(_) | Token::Symbol("," | ")") => {}
             other => return Err(parse_error(&other, "expected: ',', ')' or identifier")),
         }
         let mut values = BTreeSet::new();
         loop {
-            match self.next_is() {
-                Token::Word(value) => {
+            match self.peek() {
+                Token::Identifier(value) => {
                     self.at += 1;
                     values.insert(value)
                 }
-                Token::Sign("," | ")") => values.insert(""),
+                Token::Symbol("," | ")") => values.insert(""),
                 other => return Err(parse_error(&other, "expected: ',', or identifier")),
             };
-            match self.take() {
-                Token::Sign(")") => return Ok(values),
-                Token::Sign(",") => {}
+            match self.next() {
+                Token::Symbol(")") => return Ok(values),
+                Token::Symbol(",") => {}
                 other => return Err(parse_error(&other, "expected: ',' or ')'")),
             }
         }
     }
 }
 
-/// What no label can have (`NewRequirement`); gives the number, where it must be one.
-fn check(key: &str, values: &BTreeSet<&str>, is_number: bool) -> Result<i64, SelectorError> {
-    let (mut wrong, mut number) = (Vec::new(), 0);
+/// Validates the values of a requirement and returns the number of `Gt` and `Lt` (`NewRequirement`).
+fn validate_values(key: &str, values: &BTreeSet<&str>, is_number: bool) -> Result<i64, SelectorError> {
+    let (mut errors, mut number) = (Vec::new(), 0);
     for (i, value) in values.iter().enumerate().filter(|_| is_number) {
         match value.parse() {
             Ok(n) => number = n,
-            Err(_) => wrong.push(format!(
+            Err(_) => errors.push(format!(
                 "values[{i}]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
             )),
         }
     }
     for (i, value) in values.iter().enumerate() {
-        let errors = names::label_value(value);
-        if !errors.is_empty() {
-            wrong.push(format!("values[{i}][{key}]: Invalid value: {value:?}: {}", errors.join("; ")));
+        let value_errors = names::label_value(value);
+        if !value_errors.is_empty() {
+            errors.push(format!("values[{i}][{key}]: Invalid value: {value:?}: {}", value_errors.join("; ")));
         }
     }
-    match wrong.as_slice() {
+    match errors.as_slice() {
         [] => Ok(number),
         [one] => Err(SelectorError::Parse(one.clone())),
         many => Err(SelectorError::Parse(format!("[{}]", many.join(", ")))),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_in_upstreams_words() {
+    fn invalid_selector_has_upstreams_message() {
         let value = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
         let name = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
         check("-a=b", &format!("unable to parse requirement: <nil>: Invalid value: \"-a\": {name}"));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn keywords_may_be_keys_and_values_and_values_may_be_empty() {
+    fn selector_keywords_may_be_keys_and_values_may_be_empty() {
         let of = |selector: &str| parse(selector).unwrap().remove(0);
         let values = |all: &[&str]| Op::In(all.iter().map(|v| (*v).to_owned()).collect());
         for (selector, key, op) in [

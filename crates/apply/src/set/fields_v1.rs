@@ -1,7 +1,7 @@
-//! `fieldsV1`: a set as `managedFields` holds it.
+//! Serialization of sets as `fieldsV1`.
 
 use super::{Node, Set};
-use crate::element::{Element, ElementError};
+use crate::path_element::{Element, ElementError};
 use serde::{
     Deserialize,
     de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor},
@@ -10,51 +10,50 @@ use serde::{
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The key that says that what it stands below of is in the set itself.
+/// Key that marks its parent as a member of the set.
 const MEMBER: &str = ".";
 
-/// The set as JSON, with its keys sorted as text, as JSON maps are everywhere here. That means the same as upstream's order.
+/// Serializes a set with its keys sorted as strings, as all JSON maps here. The order of upstream differs but is equivalent.
 impl Serialize for Set {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Below { set: self, member: false }.serialize(serializer)
+        NodeSerializer { set: self, member: false }.serialize(serializer)
     }
 }
 
-struct Below<'a> {
+struct NodeSerializer<'a> {
     set: &'a Set,
-    /// Whether what it is below of is in the set.
+    /// Whether the parent is a member of the set.
     member: bool,
 }
 
-impl Serialize for Below<'_> {
+impl Serialize for NodeSerializer<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        // A member with nothing below is `{}`: nothing else can be.
+        // A member without nested fields is `{}`.
         if self.member && !self.set.is_empty() {
             map.serialize_entry(MEMBER, &Map::new())?;
         }
         let mut nodes: Vec<(String, &Node)> = self.set.nodes().iter().map(|n| (n.element.to_text(), n)).collect();
-        // Most are, but numbers are not.
+        // Most elements are sorted already, but numbers are not.
         nodes.sort_by(|l, r| l.0.cmp(&r.0));
         for (text, node) in nodes {
-            map.serialize_entry(&text, &Self { set: &node.below, member: node.member })?;
+            map.serialize_entry(&text, &Self { set: &node.nested, member: node.member })?;
         }
         map.end()
     }
 }
 
-/// Reads what is written. What is no set of fields is an error in words of no importance: [`Set::from_json`] has
-/// upstream's.
+/// Deserializes a serialized set. Only [`Set::from_json`] has upstream's error messages.
 impl<'de> Deserialize<'de> for Set {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        ReadBelow.deserialize(deserializer).map(|(set, _)| set)
+        NodeSeed.deserialize(deserializer).map(|(set, _)| set)
     }
 }
 
-/// Reads the fields below a field, and whether it is in the set itself.
-struct ReadBelow;
+/// Deserializes the nested fields of a field, and whether it is a member of the set.
+struct NodeSeed;
 
-impl<'de> DeserializeSeed<'de> for ReadBelow {
+impl<'de> DeserializeSeed<'de> for NodeSeed {
     type Value = (Set, bool);
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -62,7 +61,7 @@ impl<'de> DeserializeSeed<'de> for ReadBelow {
     }
 }
 
-impl<'de> Visitor<'de> for ReadBelow {
+impl<'de> Visitor<'de> for NodeSeed {
     type Value = (Set, bool);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,8 +73,8 @@ impl<'de> Visitor<'de> for ReadBelow {
         while let Some(key) = map.next_key()? {
             match key {
                 Key::Element(element) => {
-                    let (below, member) = map.next_value_seed(Self)?;
-                    nodes.push(Node { element, member, below });
+                    let (nested, member) = map.next_value_seed(Self)?;
+                    nodes.push(Node { element, member, nested });
                 }
                 Key::Member => {
                     member = true;
@@ -93,21 +92,21 @@ impl<'de> Visitor<'de> for ReadBelow {
 /// A key of `fieldsV1`.
 enum Key {
     Element(Element),
-    /// The `.` of a field that is in the set itself.
+    /// The `.` of a field that is a member of the set.
     Member,
-    /// An element of a type that is not known, which is left out.
+    /// An element of an unknown type, which is skipped.
     Unknown,
 }
 
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(ReadKey)
+        deserializer.deserialize_str(KeyVisitor)
     }
 }
 
-struct ReadKey;
+struct KeyVisitor;
 
-impl Visitor<'_> for ReadKey {
+impl Visitor<'_> for KeyVisitor {
     type Value = Key;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -127,30 +126,30 @@ impl Visitor<'_> for ReadKey {
 }
 
 impl Set {
-    /// The set as JSON.
+    /// Serializes the set to JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// Reads what [`Self::to_json`] makes.
+    /// Parses the output of [`Self::to_json`].
     ///
     /// # Errors
-    /// When it is no map, or a key of it is not of the form of an [`Element`]; those of unknown types are left out.
+    /// When the value is not a map, or a key is not a valid [`Element`]; elements of unknown types are skipped.
     pub fn from_json(json: &Value) -> Result<Self, ElementError> {
-        read(json).map(|(set, _)| set)
+        parse_node(json).map(|(set, _)| set)
     }
 }
 
-/// The fields below a field, and whether it is in the set itself.
-fn read(json: &Value) -> Result<(Set, bool), ElementError> {
+/// Parses the nested fields of a field, and whether it is a member of the set.
+fn parse_node(json: &Value) -> Result<(Set, bool), ElementError> {
     let Value::Object(map) = json else { return Err(ElementError::Content("fields must be a map".to_owned())) };
     let mut nodes = Vec::new();
     for (key, value) in map.iter().filter(|(k, _)| *k != MEMBER) {
         match Element::from_text(key) {
             Ok(element) => {
-                let (below, member) = read(value)?;
-                nodes.push(Node { element, member, below });
+                let (nested, member) = parse_node(value)?;
+                nodes.push(Node { element, member, nested });
             }
             Err(ElementError::UnknownType) => {}
             Err(error) => return Err(error),

@@ -1,11 +1,11 @@
-//! What holds whatever is applied.
+//! Property tests of apply and update.
 
-use crate::sample::State;
+use crate::fixture::State;
 use apply::{Managers, Set};
 use proptest::{prelude::*, sample::subsequence};
 use serde_json::{Map, Value, json};
 
-/// Values of the sample kind's spec, by field.
+/// Returns strategies for the fields of the test kind's spec.
 fn fields() -> Vec<(&'static str, BoxedStrategy<Value>)> {
     let word = || prop::sample::select(vec!["x", "y", "z"]);
     let words = move || subsequence(vec!["x", "y", "z"], 0..=3).prop_shuffle().prop_map(|w| json!(w)).boxed();
@@ -45,7 +45,7 @@ fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A spec of some of the fields.
+/// Returns a strategy for specs with a subset of the fields.
 fn spec() -> impl Strategy<Value = Value> {
     let count = fields().len();
     let values: Vec<BoxedStrategy<Value>> = fields().into_iter().map(|(_, s)| s).collect();
@@ -56,8 +56,8 @@ fn spec() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Anything, or something that looks like an object of the sample kind.
-fn nearly_object() -> impl Strategy<Value = Value> {
+/// Returns a strategy for arbitrary JSON and objects that resemble the test kind.
+fn object_like() -> impl Strategy<Value = Value> {
     let name = prop::sample::select(vec!["text", "names", "items", "ports", "map", "pair", "wholeStruct", "any", "x"]);
     let spec = prop::collection::btree_map(name, json_value(), 0..4);
     prop_oneof![
@@ -69,26 +69,26 @@ fn nearly_object() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn to_apply_twice_is_to_apply_once(before in spec(), config in spec()) {
+    fn apply_is_idempotent(before in spec(), config in spec()) {
         let mut state = State::default();
         state.update("u", before).force("a", config.clone());
         let first = (state.object.clone(), state.managers.to_json());
-        // What nobody owns anything of was never applied, as far as one can see: the next finds what was there before.
+        // Without managed fields, the next apply is the first one and assigns existing fields to `before-first-apply`.
         prop_assume!(first.1.is_some());
         state.apply("a", config);
         prop_assert_eq!((state.object, state.managers.to_json()), first);
     }
 
     #[test]
-    fn what_is_applied_is_there_and_owned_alone_or_with_others(before in spec(), config in spec()) {
+    fn managers_with_equal_configurations_never_conflict(before in spec(), config in spec()) {
         let mut state = State::default();
         state.update("u", before).force("a", config.clone()).force("b", config.clone());
-        // Whoever applies the same never has a conflict.
+        // Equal configurations never conflict.
         state.apply("a", config.clone()).apply("b", config);
     }
 
     #[test]
-    fn those_who_apply_different_fields_never_have_a_conflict(left in spec(), right in spec(), again in spec()) {
+    fn managers_with_different_fields_never_conflict(left in spec(), right in spec(), again in spec()) {
         let without = |from: &Value, other: &Value| {
             let fields = from.as_object().unwrap().iter().filter(|(k, _)| other.get(*k).is_none());
             Value::Object(fields.map(|(k, v)| (k.clone(), v.clone())).collect())
@@ -100,14 +100,14 @@ proptest! {
         for (key, value) in strip(&again).as_object().unwrap() {
             prop_assert_eq!(&strip(&spec[key]), value);
         }
-        // Who gives up everything leaves the other's.
+        // A manager that applies nothing does not remove fields of the other.
         state.apply("b", json!({}));
         let expected = json!({"apiVersion": "v1", "spec": left});
         prop_assert_eq!(strip(&state.object.unwrap()), strip(&expected));
     }
 
     #[test]
-    fn managers_survive_their_json(specs in prop::collection::vec(spec(), 1..4)) {
+    fn managed_fields_survive_a_json_round_trip(specs in prop::collection::vec(spec(), 1..4)) {
         let mut state = State::default();
         for (i, spec) in specs.into_iter().enumerate() {
             state.force(&format!("m{i}"), spec);
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn managers_have_one_form_as_text_and_as_json(specs in prop::collection::vec(spec(), 0..4)) {
+    fn managed_fields_have_one_form_as_text_and_json(specs in prop::collection::vec(spec(), 0..4)) {
         let mut state = State::default();
         for (i, spec) in specs.into_iter().enumerate() {
             state.force(&format!("m{i}"), spec);
@@ -136,14 +136,14 @@ proptest! {
     }
 
     #[test]
-    fn what_is_no_text_of_managers_is_told_or_read_as_its_json_is(managed in json_value()) {
+    fn managed_fields_from_text_equal_those_from_json(managed in json_value()) {
         if let Some(read) = Managers::from_text(&managed.to_string()) {
             prop_assert_eq!(read, Managers::from_json(&managed).unwrap());
         }
     }
 
     #[test]
-    fn nothing_panics(live in nearly_object(), config in nearly_object(), managed in json_value()) {
+    fn apply_and_update_never_panic(live in object_like(), config in object_like(), managed in json_value()) {
         let mut state = State::default();
         let _ = Managers::from_json(&managed).map(|m| m.to_json());
         let _ = Set::from_json(&managed).map(|s| s.to_json());
@@ -156,14 +156,14 @@ proptest! {
     }
 
     #[test]
-    fn no_text_of_an_element_panics(text in "[fkvix.:{}\"0-9a-c,\\[\\]]{0,16}") {
+    fn path_element_parser_never_panics(text in "[fkvix.:{}\"0-9a-c,\\[\\]]{0,16}") {
         if let Ok(element) = apply::Element::from_text(&text) {
             prop_assert_eq!(apply::Element::from_text(&element.to_text()).unwrap(), element);
         }
     }
 }
 
-/// Without maps and lists that have nothing in them: of those nothing is left when their last item goes.
+/// Removes empty maps and lists, which disappear with their last item.
 fn strip(value: &Value) -> Value {
     let empty =
         |v: &Value| v.is_null() || v.as_object().is_some_and(Map::is_empty) || v.as_array().is_some_and(Vec::is_empty);

@@ -1,11 +1,11 @@
-//! Requests go some time after they are settled, or when nobody looks at them (`pkg/controller/certificates/cleaner`).
+//! Deletes old CertificateSigningRequests (`pkg/controller/certificates/cleaner`).
 //!
-//! Upstream looks every hour; here each has its moment.
+//! Upstream checks hourly; here each request is requeued for its expiry.
 
-use super::{changed, conditions, has, issued};
-use crate::cache::{Cache, Seen};
+use super::{affected_requests, certificate_of, conditions, has};
 use crate::clients::Clients;
-use crate::worker::{self, Controller, unless_gone};
+use crate::informer::{CacheEvent, SharedInformer};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::api::{DeleteParams, Preconditions};
@@ -15,49 +15,49 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use x509_parser::pem::parse_x509_pem;
 
-/// How long one stays that was signed, denied, or failed.
-const SETTLED: SignedDuration = SignedDuration::from_hours(1);
-/// How long one stays of which nobody has said anything.
-const PENDING: SignedDuration = SignedDuration::from_hours(24);
+/// Time after which approved, denied and failed requests are deleted.
+const SETTLED_EXPIRATION: SignedDuration = SignedDuration::from_hours(1);
+/// Time after which pending requests are deleted.
+const PENDING_EXPIRATION: SignedDuration = SignedDuration::from_hours(24);
 
-struct Cleaner {
+struct CsrCleaner {
     client: Client,
-    requests: Cache<CertificateSigningRequest>,
+    requests: SharedInformer<CertificateSigningRequest>,
 }
 
-/// When the certificate ends.
-fn ends(pem: &[u8]) -> Option<Timestamp> {
+/// Returns the end of the certificate's validity.
+fn not_after(pem: &[u8]) -> Option<Timestamp> {
     let (_, pem) = parse_x509_pem(pem).ok()?;
     let certificate = pem.parse_x509().ok()?;
     Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
 }
 
-/// When it goes; `None` for one that stays.
-fn due(request: &CertificateSigningRequest) -> Option<Timestamp> {
+/// Returns when the request is to be deleted, `None` if it is kept.
+fn expires_at(request: &CertificateSigningRequest) -> Option<Timestamp> {
     let after = |time: Timestamp, lasts: SignedDuration| time.checked_add(lasts).ok();
     if conditions(request).next().is_none() {
-        return after(request.metadata.creation_timestamp.as_ref()?.0, PENDING);
+        return after(request.metadata.creation_timestamp.as_ref()?.0, PENDING_EXPIRATION);
     }
-    let certificate = issued(request);
+    let certificate = certificate_of(request);
     let settles = |kind: &str| matches!(kind, "Denied" | "Failed") || (kind == "Approved" && certificate.is_some());
     let settled = conditions(request).filter(|c| settles(&c.type_));
-    let settled = settled.filter_map(|c| after(c.last_update_time.as_ref()?.0, SETTLED));
-    let ended = certificate.filter(|_| has(request, "Approved")).and_then(ends);
+    let settled = settled.filter_map(|c| after(c.last_update_time.as_ref()?.0, SETTLED_EXPIRATION));
+    let ended = certificate.filter(|_| has(request, "Approved")).and_then(not_after);
     settled.chain(ended).min()
 }
 
-impl Controller for Cleaner {
-    type Event = Seen<CertificateSigningRequest>;
+impl Controller for CsrCleaner {
+    type Event = CacheEvent<CertificateSigningRequest>;
 
     const NAME: &'static str = "certificatesigningrequest-cleaner";
 
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
-        changed(&self.requests, event, |request| due(request).is_some())
+        affected_requests(&self.requests, event, |request| expires_at(request).is_some())
     }
 
     async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(request) = self.requests.at(key) else { return Ok(None) };
-        let Some(due) = due(&request) else { return Ok(None) };
+        let Some(request) = self.requests.get_by_key(key) else { return Ok(None) };
+        let Some(due) = expires_at(&request) else { return Ok(None) };
         let left = Duration::try_from(due.duration_since(Timestamp::now())).unwrap_or_default();
         if !left.is_zero() {
             return Ok(Some(left));
@@ -67,19 +67,21 @@ impl Controller for Cleaner {
             resource_version: request.metadata.resource_version.clone(),
         };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        unless_gone(Api::<CertificateSigningRequest>::all(self.client.clone()).delete(key, &params).await)?;
+        ignore_not_found_or_conflict(
+            Api::<CertificateSigningRequest>::all(self.client.clone()).delete(key, &params).await,
+        )?;
         Ok(None)
     }
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informer when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
-    requests: Cache<CertificateSigningRequest>,
+    requests: SharedInformer<CertificateSigningRequest>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let events = requests.changes();
-    worker::run(Cleaner { client: clients.of("certificate-controller"), requests }, events, stop)
+    let events = requests.subscribe();
+    worker::run(CsrCleaner { client: clients.for_service_account("certificate-controller"), requests }, events, stop)
 }
 
 #[cfg(test)]
@@ -94,7 +96,7 @@ mod tests {
         let request = json!({"metadata": {"name": "r", "creationTimestamp": "2026-01-01T00:00:00Z"},
             "spec": {"request": "", "signerName": "s"},
             "status": {"conditions": conditions, "certificate": certificate}});
-        let due = due(&serde_json::from_value(request).unwrap());
+        let due = expires_at(&serde_json::from_value(request).unwrap());
         assert_eq!(due.map(|due| due.to_string()).as_deref(), expected);
     }
 

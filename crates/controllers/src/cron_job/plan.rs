@@ -1,7 +1,7 @@
-//! Which Job a CronJob starts now, if any, and what its status says (`syncCronJob`).
+//! Decides which Job a CronJob starts, and its status (`syncCronJob`).
 
-use super::missed::{Never, Times};
-use super::template::name;
+use super::schedule_times::{NeverScheduled, ScheduleTimes};
+use super::template::job_name;
 use api::cron::Schedule;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -12,126 +12,126 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A CronJob and its Jobs.
-pub(super) struct Facts<'a> {
+/// Snapshot of a CronJob and its Jobs.
+pub(super) struct CronJobSnapshot<'a> {
     pub(super) cron: &'a CronJob,
     pub(super) spec: &'a CronJobSpec,
-    /// Those that it controls.
+    /// The Jobs that the CronJob controls.
     pub(super) jobs: &'a [Arc<Job>],
-    /// UIDs of those that were running, and are not there any more.
+    /// UIDs of active Jobs that no longer exist.
     pub(super) missing: &'a HashSet<String>,
-    /// Whether its schedule has just changed: then it waits for the next time. Whatever brings it up before that counts
-    /// what was missed of the new schedule since the last Job (`updateCronJob`).
+    /// Whether the schedule has just changed: the sync waits for its next time. An earlier sync for another reason
+    /// counts missed times of the new schedule since the last Job (`updateCronJob`).
     pub(super) changed: bool,
-    /// What clocks show where it says nothing.
+    /// Time zone of schedules without `timeZone`.
     pub(super) zone: &'a TimeZone,
     pub(super) now: Timestamp,
 }
 
-/// What is told.
+/// An Event to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct RecordedEvent {
     pub(super) warning: bool,
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
-/// What is to be done.
+/// What a sync does.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// As it is before a Job is started.
+    /// The status before a Job is started.
     pub(super) status: CronJobStatus,
-    pub(super) told: Vec<Told>,
-    pub(super) start: Option<Start>,
-    /// When to look again without a change.
-    pub(super) again: Option<Duration>,
+    pub(super) events: Vec<RecordedEvent>,
+    pub(super) start: Option<JobStart>,
+    /// Delay of the next sync without an event.
+    pub(super) requeue_after: Option<Duration>,
 }
 
-/// A Job that is started.
+/// A Job to start.
 #[derive(Debug, PartialEq)]
-pub(super) struct Start {
-    /// For when it is.
+pub(super) struct JobStart {
+    /// Its scheduled time.
     pub(super) at: Timestamp,
-    /// Those that give way to it.
-    pub(super) instead_of: Vec<ObjectReference>,
+    /// Active Jobs that it replaces.
+    pub(super) replaces: Vec<ObjectReference>,
 }
 
-/// How a Job has ended, if it has.
-pub(super) fn ended(job: &Job) -> Option<&str> {
+/// Returns the type of the condition that finished the Job.
+pub(super) fn finished_condition(job: &Job) -> Option<&str> {
     let mut conditions = job.status.as_ref()?.conditions.iter().flatten();
     let end = conditions.find(|c| matches!(c.type_.as_str(), "Complete" | "Failed") && c.status == "True");
     end.map(|condition| condition.type_.as_str())
 }
 
-/// The oldest of those that have ended beyond those that are kept (`cleanupFinishedJobs`).
-pub(super) fn excess(spec: &CronJobSpec, jobs: &[Arc<Job>]) -> Vec<Arc<Job>> {
+/// Returns the oldest finished Jobs beyond the history limits (`cleanupFinishedJobs`).
+pub(super) fn jobs_beyond_history_limits(spec: &CronJobSpec, jobs: &[Arc<Job>]) -> Vec<Arc<Job>> {
     let limits = [("Complete", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)];
-    let mut excess = Vec::new();
+    let mut jobs_beyond_history_limits = Vec::new();
     for (end, limit) in limits {
         let Some(limit) = limit else { continue };
-        let mut all: Vec<&Arc<Job>> = jobs.iter().filter(|job| ended(job) == Some(end)).collect();
+        let mut all: Vec<&Arc<Job>> = jobs.iter().filter(|job| finished_condition(job) == Some(end)).collect();
         let started = |job: &Job| job.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0);
-        // Those that never started come last.
+        // Jobs that never started are last.
         all.sort_by_key(|job| (started(job).is_none(), started(job), job.metadata.name.clone()));
         let count = all.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
-        excess.extend(all.into_iter().take(count).cloned());
+        jobs_beyond_history_limits.extend(all.into_iter().take(count).cloned());
     }
-    excess
+    jobs_beyond_history_limits
 }
 
-fn told(warning: bool, reason: &'static str, message: String) -> Told {
-    Told { warning, reason, message }
+fn event(warning: bool, reason: &'static str, message: String) -> RecordedEvent {
+    RecordedEvent { warning, reason, message }
 }
 
 fn uid(job: &Job) -> &str {
     job.metadata.uid.as_deref().unwrap_or_default()
 }
 
-/// The Job is running no more.
-pub(super) fn drop_active(status: &mut CronJobStatus, uid: &str) {
+/// Removes a Job from the active list (`deleteFromActiveList`).
+pub(super) fn delete_from_active_list(status: &mut CronJobStatus, uid: &str) {
     let active = status.active.take().unwrap_or_default();
     let left: Vec<_> = active.into_iter().filter(|job| job.uid.as_deref() != Some(uid)).collect();
     status.active = Some(left).filter(|left| !left.is_empty());
 }
 
-impl Facts<'_> {
-    /// `status` is what is known of it.
+impl CronJobSnapshot<'_> {
+    /// Plans a sync from the current status.
     pub(super) fn plan(&self, status: CronJobStatus) -> Plan {
-        let mut plan = Plan { status, told: Vec::new(), start: None, again: None };
-        self.look(&mut plan);
+        let mut plan = Plan { status, events: Vec::new(), start: None, requeue_after: None };
+        self.sync_active_jobs(&mut plan);
         if self.cron.metadata.deletion_timestamp.is_some() {
             return plan;
         }
         let (zone, schedule) = match self.schedule() {
             Ok(known) => known,
             Err(why) => {
-                plan.told.extend(why);
+                plan.events.extend(why);
                 return plan;
             }
         };
-        self.decide(&Times { schedule: &schedule, zone: &zone }, &mut plan);
+        self.plan_start(&ScheduleTimes { schedule: &schedule, zone: &zone }, &mut plan);
         plan
     }
 
-    /// What has become of the Jobs.
-    fn look(&self, plan: &mut Plan) {
+    /// Updates the active list and the last successful time.
+    fn sync_active_jobs(&self, plan: &mut Plan) {
         for job in self.jobs {
             let name = job.metadata.name.as_deref().unwrap_or_default();
             let active = plan.status.active.iter().flatten().any(|known| known.uid.as_deref() == Some(uid(job)));
-            match ended(job) {
+            match finished_condition(job) {
                 None if !active => {
                     let message = format!("Saw a job that the controller did not create or forgot: {name}");
-                    plan.told.push(told(true, "UnexpectedJob", message));
+                    plan.events.push(event(true, "UnexpectedJob", message));
                 }
                 Some(end) if active => {
-                    drop_active(&mut plan.status, uid(job));
+                    delete_from_active_list(&mut plan.status, uid(job));
                     let message = format!("Saw completed job: {name}, condition: {end}");
-                    plan.told.push(told(false, "SawCompletedJob", message));
+                    plan.events.push(event(false, "SawCompletedJob", message));
                 }
                 _ => {}
             }
             let completed = job.status.as_ref().and_then(|status| status.completion_time.as_ref());
-            if let Some(time) = completed.filter(|_| ended(job) == Some("Complete")) {
+            if let Some(time) = completed.filter(|_| finished_condition(job) == Some("Complete")) {
                 let last = &mut plan.status.last_successful_time;
                 if last.as_ref().is_none_or(|last| last.0 < time.0) {
                     *last = Some(time.clone());
@@ -142,19 +142,19 @@ impl Facts<'_> {
             let mut active = plan.status.active.iter().flatten();
             let name = active.find(|job| job.uid.as_ref() == Some(uid)).and_then(|job| job.name.clone());
             if let Some(name) = name {
-                plan.told.push(told(false, "MissingJob", format!("Active job went missing: {name}")));
-                drop_active(&mut plan.status, uid);
+                plan.events.push(event(false, "MissingJob", format!("Active job went missing: {name}")));
+                delete_from_active_list(&mut plan.status, uid);
             }
         }
     }
 
-    /// When Jobs are started, unless nothing is to be; what is to be told then.
-    fn schedule(&self) -> Result<(TimeZone, Schedule), Option<Told>> {
+    /// Returns time zone and schedule; an error is an Event, or `None` if the CronJob is suspended.
+    fn schedule(&self) -> Result<(TimeZone, Schedule), Option<RecordedEvent>> {
         let zone = match self.spec.time_zone.as_deref() {
             None => self.zone.clone(),
             Some(name) => TimeZone::get(name).map_err(|_| {
                 let message = format!("invalid timeZone: {name:?}: unknown time zone {name}");
-                Some(told(true, "UnknownTimeZone", message))
+                Some(event(true, "UnknownTimeZone", message))
             })?,
         };
         if self.spec.suspend == Some(true) {
@@ -162,12 +162,12 @@ impl Facts<'_> {
         }
         let text = &self.spec.schedule;
         let schedule = Schedule::parse(text).map_err(|why| {
-            Some(told(true, "UnparseableSchedule", format!("unparseable schedule: {text:?} : {why}")))
+            Some(event(true, "UnparseableSchedule", format!("unparseable schedule: {text:?} : {why}")))
         })?;
         Ok((zone, schedule))
     }
 
-    /// The moment after which times count.
+    /// Returns the time after which scheduled times count.
     fn earliest(&self) -> Timestamp {
         let status = self.cron.status.as_ref();
         let last = status.and_then(|status| status.last_schedule_time.as_ref()).map(|time| time.0);
@@ -175,28 +175,28 @@ impl Facts<'_> {
         last.or(created).unwrap_or(self.now)
     }
 
-    fn decide(&self, times: &Times<'_>, plan: &mut Plan) {
+    fn plan_start(&self, times: &ScheduleTimes<'_>, plan: &mut Plan) {
         let (now, earliest) = (self.now, self.earliest());
         let deadline = self.spec.starting_deadline_seconds.map(SignedDuration::from_secs);
         let latest = deadline.and_then(|deadline| now.checked_sub(deadline).ok());
-        // What is too late is not among what has come: upstream has an event for it (`MissSchedule`) that it never tells.
-        let come = match times.come(latest.map_or(earliest, |latest| earliest.max(latest)), now) {
+        // Times before the starting deadline are skipped. Upstream's Event `MissSchedule` for them is unreachable.
+        let come = match times.most_recent(latest.map_or(earliest, |latest| earliest.max(latest)), now) {
             Ok(come) => come,
-            Err(Never) => {
+            Err(NeverScheduled) => {
                 let why = "time difference between two schedules is less than 1 second";
                 let message = format!("invalid schedule: {} : {why}", self.spec.schedule);
-                return plan.told.push(told(true, "InvalidSchedule", message));
+                return plan.events.push(event(true, "InvalidSchedule", message));
             }
         };
-        plan.again = times.until_next(earliest, now);
+        plan.requeue_after = times.until_next(earliest, now);
         let Some(at) = come.last.filter(|_| !self.changed) else { return };
-        if come.too_many() {
+        if come.has_too_many_missed() {
             let message =
                 "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
-            plan.told.push(told(true, "TooManyMissedTimes", message.to_owned()));
+            plan.events.push(event(true, "TooManyMissedTimes", message.to_owned()));
         }
         let active = plan.status.active.clone().unwrap_or_default();
-        let name = name(self.cron, at);
+        let name = job_name(self.cron, at);
         let done = plan.status.last_schedule_time.as_ref() == Some(&Time(at));
         if done || active.iter().any(|job| job.name.as_ref() == Some(&name)) {
             return;
@@ -204,9 +204,9 @@ impl Facts<'_> {
         let policy = self.spec.concurrency_policy.as_deref().unwrap_or("Allow");
         if policy == "Forbid" && !active.is_empty() {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
-            return plan.told.push(told(false, "JobAlreadyActive", message.to_owned()));
+            return plan.events.push(event(false, "JobAlreadyActive", message.to_owned()));
         }
-        let instead_of = if policy == "Replace" { active } else { vec![] };
-        plan.start = Some(Start { at, instead_of });
+        let replaces = if policy == "Replace" { active } else { vec![] };
+        plan.start = Some(JobStart { at, replaces });
     }
 }

@@ -1,33 +1,33 @@
-//! A Job as a CronJob's template has it.
+//! Jobs of a CronJob's template.
 
-use crate::pod_control::owner;
+use crate::pod_control::new_controller_ref;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Says for when a Job is.
-const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+/// Annotation of a Job: its scheduled time.
+const CRONJOB_SCHEDULED_TIMESTAMP: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// What the Job for a moment is called: after the minute, so that it is not made twice.
-pub(super) fn name(cron: &CronJob, at: Timestamp) -> String {
+/// Returns the Job's name, which contains the scheduled minute, so that it is not created twice (`getJobName`).
+pub(super) fn job_name(cron: &CronJob, at: Timestamp) -> String {
     format!("{}-{}", cron.metadata.name.as_deref().unwrap_or_default(), at.as_second() / 60)
 }
 
-/// The Job for a moment.
-pub(super) fn job(cron: &CronJob, at: Timestamp) -> Job {
+/// Returns the Job for a scheduled time (`getJobFromTemplate2`).
+pub(super) fn job_from_template(cron: &CronJob, at: Timestamp) -> Job {
     let spec = cron.spec.clone().unwrap_or_default();
     let zone = spec.time_zone.as_deref().and_then(|zone| TimeZone::get(zone).ok()).unwrap_or(TimeZone::UTC);
     let template = spec.job_template;
     let meta = template.metadata.unwrap_or_default();
     let mut annotations = meta.annotations.unwrap_or_default();
-    annotations.insert(SCHEDULED.to_owned(), shown(at, zone));
+    annotations.insert(CRONJOB_SCHEDULED_TIMESTAMP.to_owned(), format_rfc3339(at, zone));
     Job {
         metadata: ObjectMeta {
-            name: Some(name(cron, at)),
+            name: Some(job_name(cron, at)),
             labels: meta.labels,
             annotations: Some(annotations),
-            owner_references: Some(vec![owner(cron)]),
+            owner_references: Some(vec![new_controller_ref(cron)]),
             ..ObjectMeta::default()
         },
         spec: template.spec,
@@ -35,8 +35,8 @@ pub(super) fn job(cron: &CronJob, at: Timestamp) -> Job {
     }
 }
 
-/// As Go shows it (RFC 3339): without an offset it is `Z`.
-fn shown(at: Timestamp, zone: TimeZone) -> String {
+/// Formats as Go's RFC 3339: UTC is `Z`.
+fn format_rfc3339(at: Timestamp, zone: TimeZone) -> String {
     let local = at.to_zoned(zone);
     let offset = if local.offset().seconds() == 0 { "Z" } else { "%:z" };
     local.strftime(&format!("%Y-%m-%dT%H:%M:%S{offset}")).to_string()
@@ -55,16 +55,19 @@ mod tests {
                 "spec": {"backoffLimit": 2, "template": {}}});
             let spec = json!({"schedule": "", "timeZone": zone, "jobTemplate": template});
             let cron = json!({"metadata": {"name": "tick", "uid": "t"}, "spec": spec});
-            job(&serde_json::from_value(cron).unwrap(), at)
+            job_from_template(&serde_json::from_value(cron).unwrap(), at)
         };
         let job = made(None);
         assert_eq!(job.metadata.name.as_deref(), Some("tick-29454480"));
         assert_eq!(job.metadata.labels.unwrap()["a"], "b");
         let annotations = job.metadata.annotations.unwrap();
-        assert_eq!((annotations["c"].as_str(), annotations[SCHEDULED].as_str()), ("d", "2026-01-01T12:00:00Z"));
+        assert_eq!(
+            (annotations["c"].as_str(), annotations[CRONJOB_SCHEDULED_TIMESTAMP].as_str()),
+            ("d", "2026-01-01T12:00:00Z")
+        );
         assert_eq!(job.metadata.owner_references.unwrap()[0].kind, "CronJob");
         assert_eq!(job.spec.unwrap().backoff_limit, Some(2));
-        let time = |zone: &str| made(Some(zone)).metadata.annotations.unwrap()[SCHEDULED].clone();
+        let time = |zone: &str| made(Some(zone)).metadata.annotations.unwrap()[CRONJOB_SCHEDULED_TIMESTAMP].clone();
         assert_eq!(time("Asia/Kolkata"), "2026-01-01T17:30:00+05:30");
         assert_eq!(time("Europe/London"), "2026-01-01T12:00:00Z");
     }

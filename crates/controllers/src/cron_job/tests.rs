@@ -1,6 +1,6 @@
-//! What is decided for a CronJob, in upstream's terms.
+//! Tests of what is planned for a CronJob.
 
-use super::plan::{Facts, Plan, excess};
+use super::plan::{CronJobSnapshot, Plan, jobs_beyond_history_limits};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One called `tick`, each hour, made at midnight.
+/// Returns an hourly CronJob called `tick`, created at midnight.
 fn cron(spec: &Value, status: &Value) -> CronJob {
     let mut all = json!({"schedule": "0 * * * *", "jobTemplate": {}});
     for (field, value) in spec.as_object().unwrap() {
@@ -19,7 +19,7 @@ fn cron(spec: &Value, status: &Value) -> CronJob {
     serde_json::from_value(json!({"metadata": meta, "spec": all, "status": status})).unwrap()
 }
 
-/// A Job: its name, and how it ended.
+/// Returns a Job with a name and a finished condition.
 fn job(name: &str, end: &str) -> Arc<Job> {
     let mut status = json!({"startTime": format!("2026-01-01T00:00:0{}Z", name.len() % 10)});
     if !end.is_empty() {
@@ -30,7 +30,7 @@ fn job(name: &str, end: &str) -> Arc<Job> {
     Arc::new(serde_json::from_value(job).unwrap())
 }
 
-/// Those that are running, as the status has them.
+/// Returns the active list of a status.
 fn active(names: &[&str]) -> Value {
     json!(names.iter().map(|name| json!({"name": name, "uid": name, "namespace": "x"})).collect::<Vec<_>>())
 }
@@ -55,7 +55,7 @@ fn case(now: &'static str) -> Case {
 impl Case {
     fn plan(&self) -> Plan {
         let cron = cron(&self.spec, &self.status);
-        let facts = Facts {
+        let snapshot = CronJobSnapshot {
             cron: &cron,
             spec: cron.spec.as_ref().unwrap(),
             jobs: &self.jobs,
@@ -64,17 +64,17 @@ impl Case {
             zone: &TimeZone::UTC,
             now: at(self.now),
         };
-        facts.plan(cron.status.clone().unwrap_or_default())
+        snapshot.plan(cron.status.clone().unwrap_or_default())
     }
 
-    /// The time of the Job that is started, what is told, and in how many seconds it looks again.
+    /// Checks the scheduled time of the started Job, the reasons of Events, and the requeue delay in seconds.
     #[track_caller]
     fn check(&self, started: Option<&str>, told: &[&str], again: Option<u64>) {
         let plan = self.plan();
         assert_eq!(plan.start.map(|start| start.at), started.map(at));
-        let said: Vec<String> = plan.told.iter().map(|t| format!("{}: {}", t.reason, t.message)).collect();
+        let said: Vec<String> = plan.events.iter().map(|t| format!("{}: {}", t.reason, t.message)).collect();
         assert_eq!(said, told);
-        assert_eq!(plan.again, again.map(|seconds| Duration::from_secs(seconds) + Duration::from_millis(100)));
+        assert_eq!(plan.requeue_after, again.map(|seconds| Duration::from_secs(seconds) + Duration::from_millis(100)));
     }
 }
 
@@ -86,7 +86,7 @@ fn a_job_is_started_when_its_time_has_come() {
     let done = || json!({"lastScheduleTime": "2026-01-01T05:00:00Z"});
     Case { status: done(), ..case("05:10:00") }.check(None, &[], Some(3000));
     Case { status: done(), ..case("06:00:00") }.check(Some("06:00:00"), &[], Some(3600));
-    // One that runs already has the name of that time.
+    // An active Job has the name of that time.
     let name = format!("tick-{}", at("05:00:00").as_second() / 60);
     let status = json!({"active": active(&[&name])});
     Case { status, jobs: vec![job(&name, "")], ..case("05:10:00") }.check(None, &[], Some(3000));
@@ -109,14 +109,14 @@ fn changed_schedule_waits_for_its_next_time_and_counts_since_the_last_job() {
     let case = |changed: bool| Case { status: status(), changed, ..case("05:10:00") };
     case(true).check(None, &[], Some(3000));
     case(false).check(Some("05:00:00"), &[], Some(3000));
-    // A busy one says so, and one that replaces does, also for a time before the change.
+    // A concurrent Job is reported or replaced, even for a time before the change.
     let busy = |policy: &str| {
         let status = json!({"lastScheduleTime": "2026-01-01T03:30:00Z", "active": active(&["old"])});
         Case { spec: json!({"concurrencyPolicy": policy}), status, jobs: vec![job("old", "")], ..case(false) }
     };
     let told = "JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid";
     busy("Forbid").check(None, &[told], Some(3000));
-    assert_eq!(busy("Replace").plan().start.unwrap().instead_of.len(), 1);
+    assert_eq!(busy("Replace").plan().start.unwrap().replaces.len(), 1);
     Case { changed: true, ..busy("Forbid") }.check(None, &[], Some(3000));
 }
 
@@ -156,11 +156,11 @@ fn a_policy_says_what_becomes_of_those_that_still_run() {
         ..case("05:00:00")
     };
     running("Allow").check(Some("05:00:00"), &[], Some(3600));
-    assert!(running("Allow").plan().start.unwrap().instead_of.is_empty());
+    assert!(running("Allow").plan().start.unwrap().replaces.is_empty());
     let told = "JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid";
     running("Forbid").check(None, &[told], Some(3600));
     running("Replace").check(Some("05:00:00"), &[], Some(3600));
-    let gone = running("Replace").plan().start.unwrap().instead_of;
+    let gone = running("Replace").plan().start.unwrap().replaces;
     assert_eq!(gone.iter().map(|job| job.name.as_deref()).collect::<Vec<_>>(), [Some("old")]);
 }
 
@@ -183,7 +183,7 @@ fn what_has_become_of_jobs_is_told_and_noted() {
     let left: Vec<_> = status.active.iter().flatten().map(|job| job.name.as_deref().unwrap()).collect();
     assert_eq!(left, ["runs"]);
     assert_eq!(status.last_successful_time.unwrap().0, at("00:30:00"));
-    // With nothing to note nothing is written.
+    // An unchanged status is not written.
     let later = Case { status: json!({"lastSuccessfulTime": "2026-01-01T00:35:00Z"}), ..seen };
     assert_eq!(later.plan().status.last_successful_time.unwrap().0, at("00:35:00"));
 }
@@ -200,7 +200,7 @@ fn the_oldest_that_have_ended_go_when_there_are_too_many() {
     ];
     let check = |limits: Value, expected: &[&str]| {
         let cron = cron(&limits, &json!({}));
-        let gone = excess(cron.spec.as_ref().unwrap(), &jobs);
+        let gone = jobs_beyond_history_limits(cron.spec.as_ref().unwrap(), &jobs);
         assert_eq!(gone.iter().map(|job| job.metadata.name.as_deref().unwrap()).collect::<Vec<_>>(), expected);
     };
     check(json!({"successfulJobsHistoryLimit": 2, "failedJobsHistoryLimit": 1}), &["c", "ee"]);

@@ -1,10 +1,10 @@
-//! Which Pods a DaemonSet makes and deletes (`podsShouldBeOnNode`, `rollingUpdate`), and what its status says.
+//! Decides which Pods of a DaemonSet to create and delete (`podsShouldBeOnNode`, `rollingUpdate`), and its status.
 
-use super::place::{Place, should_run};
-use crate::amount::{Rounded, scaled};
-use crate::cache::Kept;
-use crate::history::HASH;
-use crate::members::Member;
+use super::node::{NodeSummary, node_should_run_daemon_pod};
+use crate::controller_history::CONTROLLER_REVISION_HASH;
+use crate::informer::Cached;
+use crate::int_or_string::{Rounding, scaled_value};
+use crate::pod_summary::PodSummary;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetStatus};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -12,64 +12,64 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A DaemonSet, its Pods by node, and the nodes.
-pub(super) struct Facts<'a> {
+/// Snapshot of a DaemonSet, its Pods by node, and the nodes.
+pub(super) struct DaemonSetSnapshot<'a> {
     pub(super) spec: &'a DaemonSetSpec,
-    pub(super) places: &'a [Arc<Place>],
-    /// The oldest of a node first.
-    pub(super) pods: BTreeMap<String, Vec<Arc<Member>>>,
-    /// What the newest Pods have.
+    pub(super) nodes: &'a [Arc<NodeSummary>],
+    /// By node; oldest first.
+    pub(super) pods: BTreeMap<String, Vec<Arc<PodSummary>>>,
+    /// Hash of the update revision.
     pub(super) hash: &'a str,
     pub(super) now: Timestamp,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// The nodes that get a Pod.
-    pub(super) make: Vec<String>,
-    pub(super) delete: Vec<Arc<Member>>,
-    /// Those of them that have ended, to be told.
-    pub(super) ended: Vec<(String, Arc<Member>)>,
-    pub(super) again: Option<Duration>,
+    /// Nodes to create a Pod for.
+    pub(super) create: Vec<String>,
+    pub(super) delete: Vec<Arc<PodSummary>>,
+    /// Terminal Pods among [`Self::delete`], for Events.
+    pub(super) terminated: Vec<(String, Arc<PodSummary>)>,
+    pub(super) requeue_after: Option<Duration>,
 }
 
-impl<'a> Facts<'a> {
-    /// `pods` are those that it controls.
+impl<'a> DaemonSetSnapshot<'a> {
+    /// Creates a snapshot. `pods` are those that the set controls.
     pub(super) fn new(
         spec: &'a DaemonSetSpec,
-        places: &'a [Arc<Place>],
-        pods: &[Arc<Member>],
+        nodes: &'a [Arc<NodeSummary>],
+        pods: &[Arc<PodSummary>],
         hash: &'a str,
         now: Timestamp,
     ) -> Self {
-        let mut by_node: BTreeMap<String, Vec<Arc<Member>>> = BTreeMap::new();
-        for pod in pods.iter().filter(|pod| !(pod.terminating && pod.ended())) {
-            if let Some(node) = pod.node.clone().or_else(|| pod.tied.clone()) {
+        let mut by_node: BTreeMap<String, Vec<Arc<PodSummary>>> = BTreeMap::new();
+        for pod in pods.iter().filter(|pod| !(pod.terminating && pod.is_terminal())) {
+            if let Some(node) = pod.node.clone().or_else(|| pod.target_node.clone()) {
                 by_node.entry(node).or_default().push(Arc::clone(pod));
             }
         }
         for pods in by_node.values_mut() {
-            // Those that are bound are older than those that are not.
+            // Bound Pods are older than unbound ones.
             pods.sort_by(|a, b| (a.node.is_none(), a.created, &a.name).cmp(&(b.node.is_none(), b.created, &b.name)));
         }
-        Self { spec, places, pods: by_node, hash, now }
+        Self { spec, nodes, pods: by_node, hash, now }
     }
 
-    fn on(&self, node: &str) -> &[Arc<Member>] {
+    fn pods_on(&self, node: &str) -> &[Arc<PodSummary>] {
         self.pods.get(node).map_or(&[], Vec::as_slice)
     }
 
-    fn is_new(&self, pod: &Member) -> bool {
-        pod.labels.get(HASH).is_some_and(|hash| hash == self.hash)
+    fn is_updated(&self, pod: &PodSummary) -> bool {
+        pod.labels.get(CONTROLLER_REVISION_HASH).is_some_and(|hash| hash == self.hash)
     }
 
-    fn is_available(&self, pod: &Member) -> bool {
+    fn is_available(&self, pod: &PodSummary) -> bool {
         pod.is_available(self.spec.min_ready_seconds.unwrap_or(0), self.now)
     }
 
-    fn desired(&self) -> i32 {
-        let wanted = self.places.iter().filter(|place| should_run(self.spec, place).0);
-        i32::try_from(wanted.count()).unwrap_or(i32::MAX)
+    fn desired_number_scheduled(&self) -> i32 {
+        let desired = self.nodes.iter().filter(|node| node_should_run_daemon_pod(self.spec, node).0);
+        i32::try_from(desired.count()).unwrap_or(i32::MAX)
     }
 
     fn is_rolling(&self) -> bool {
@@ -77,54 +77,56 @@ impl<'a> Facts<'a> {
         strategy.is_none_or(|s| s.type_.as_deref().unwrap_or("RollingUpdate") == "RollingUpdate")
     }
 
-    /// How many Pods may be too many on their nodes, and how many may be missing.
+    /// Returns `maxSurge` and `maxUnavailable` as numbers.
     fn surge_and_unavailable(&self) -> (i32, i32) {
         let rolling = self.spec.update_strategy.as_ref().and_then(|s| s.rolling_update.clone()).unwrap_or_default();
         let (surge, one) = (rolling.max_surge.unwrap_or(IntOrString::Int(0)), IntOrString::Int(1));
-        let surge = if self.is_rolling() { scaled(&surge, self.desired(), Rounded::Up) } else { 0 };
-        let unavailable = scaled(&rolling.max_unavailable.unwrap_or(one), self.desired(), Rounded::Up);
+        let surge =
+            if self.is_rolling() { scaled_value(&surge, self.desired_number_scheduled(), Rounding::Up) } else { 0 };
+        let unavailable =
+            scaled_value(&rolling.max_unavailable.unwrap_or(one), self.desired_number_scheduled(), Rounding::Up);
         if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
     }
 
-    /// `pause` says how long a node must wait before a Pod of it that failed is deleted.
-    pub(super) fn plan(&self, mut pause: impl FnMut(&str) -> Option<Duration>) -> Plan {
+    /// Plans a sync. `backoff` returns the remaining delay before a failed Pod of a node is deleted.
+    pub(super) fn plan(&self, mut backoff: impl FnMut(&str) -> Option<Duration>) -> Plan {
         let mut plan = Plan::default();
         let surges = self.surge_and_unavailable().0 > 0;
-        for place in self.places {
-            self.on_a_node(place, surges, &mut plan, &mut pause);
+        for node in self.nodes {
+            self.pods_should_be_on_node(node, surges, &mut plan, &mut backoff);
         }
-        // Nobody else removes those that wait for a node that is gone.
-        let there = |node: &String| self.places.iter().any(|place| place.name() == node);
+        // No other controller deletes unbound Pods of a node that is gone.
+        let there = |name: &String| self.nodes.iter().any(|node| node.name() == name);
         let lost = self.pods.iter().filter(|(node, _)| !there(node)).flat_map(|(_, pods)| pods);
         plan.delete.extend(lost.filter(|pod| pod.node.is_none() && !pod.terminating).cloned());
-        if plan.make.is_empty() && plan.delete.is_empty() && self.is_rolling() {
-            self.roll(&mut plan);
+        if plan.create.is_empty() && plan.delete.is_empty() && self.is_rolling() {
+            self.rolling_update(&mut plan);
         }
         plan
     }
 
-    fn on_a_node(
+    fn pods_should_be_on_node(
         &self,
-        place: &Place,
+        node: &NodeSummary,
         surges: bool,
         plan: &mut Plan,
-        pause: &mut impl FnMut(&str) -> Option<Duration>,
+        backoff: &mut impl FnMut(&str) -> Option<Duration>,
     ) {
-        let (node, (run, stay)) = (place.name(), should_run(self.spec, place));
-        let there = self.on(node);
+        let (node, (run, stay)) = (node.name(), node_should_run_daemon_pod(self.spec, node));
+        let there = self.pods_on(node);
         if run && there.is_empty() {
-            return plan.make.push(node.to_owned());
+            return plan.create.push(node.to_owned());
         }
         let mut running = Vec::new();
         for pod in there.iter().filter(|pod| !pod.terminating) {
             if !stay {
                 plan.delete.push(Arc::clone(pod));
-            } else if !pod.ended() {
+            } else if !pod.is_terminal() {
                 running.push(Arc::clone(pod));
-            } else if let Some(left) = Some(&pod.phase).filter(|p| *p == "Failed").and_then(|_| pause(node)) {
-                plan.again = Some(plan.again.map_or(left, |again| again.min(left)));
+            } else if let Some(left) = Some(&pod.phase).filter(|p| *p == "Failed").and_then(|_| backoff(node)) {
+                plan.requeue_after = Some(plan.requeue_after.map_or(left, |known| known.min(left)));
             } else {
-                plan.ended.push((node.to_owned(), Arc::clone(pod)));
+                plan.terminated.push((node.to_owned(), Arc::clone(pod)));
                 plan.delete.push(Arc::clone(pod));
             }
         }
@@ -134,15 +136,15 @@ impl<'a> Facts<'a> {
         if !surges {
             plan.delete.extend(running.into_iter().skip(1));
         } else if running.is_empty() && run {
-            plan.make.push(node.to_owned());
+            plan.create.push(node.to_owned());
         } else if running.len() > 1 {
-            self.prune(running, plan);
+            self.prune_surge_pods(running, plan);
         }
     }
 
-    /// One of the new beside one of the old, until it is available.
-    fn prune(&self, running: Vec<Arc<Member>>, plan: &mut Plan) {
-        let (new, old): (Vec<_>, Vec<_>) = running.into_iter().partition(|pod| self.is_new(pod));
+    /// Keeps one Pod of the update revision, and one old Pod until the new one is available.
+    fn prune_surge_pods(&self, running: Vec<Arc<PodSummary>>, plan: &mut Plan) {
+        let (new, old): (Vec<_>, Vec<_>) = running.into_iter().partition(|pod| self.is_updated(pod));
         if let (Some(new), Some(old)) = (new.first(), old.first())
             && (old.ready.is_none() || self.is_available(new))
         {
@@ -151,21 +153,21 @@ impl<'a> Facts<'a> {
         plan.delete.extend(new.into_iter().skip(1).chain(old.into_iter().skip(1)));
     }
 
-    /// The Pods of old templates give way, so many at once as may be missing, or too many.
-    fn roll(&self, plan: &mut Plan) {
+    /// Replaces Pods of old revisions within `maxUnavailable` or `maxSurge`.
+    fn rolling_update(&self, plan: &mut Plan) {
         let (surge, unavailable) = self.surge_and_unavailable();
         let (mut missing, mut extra, mut candidates, mut certain) = (0, 0, Vec::new(), Vec::new());
-        for place in self.places {
-            let there = self.on(place.name());
-            let (run, _) = should_run(self.spec, place);
+        for node in self.nodes {
+            let there = self.pods_on(node.name());
+            let (run, _) = node_should_run_daemon_pod(self.spec, node);
             if !run && there.is_empty() {
                 continue;
             }
             let alive = there.iter().filter(|pod| !pod.terminating);
-            let (new, old): (Vec<_>, Vec<_>) = alive.partition(|pod| self.is_new(pod));
+            let (new, old): (Vec<_>, Vec<_>) = alive.partition(|pod| self.is_updated(pod));
             match (new.as_slice(), old.as_slice()) {
-                ([], [old]) if self.is_available(old) => candidates.push((place.name().to_owned(), Arc::clone(old))),
-                ([], [old]) => certain.push((place.name().to_owned(), Arc::clone(old))),
+                ([], [old]) if self.is_available(old) => candidates.push((node.name().to_owned(), Arc::clone(old))),
+                ([], [old]) => certain.push((node.name().to_owned(), Arc::clone(old))),
                 ([new], []) => missing += i32::from(!self.is_available(new)),
                 ([new], [old]) if surge > 0 && self.is_available(new) => plan.delete.push(Arc::clone(old)),
                 ([], []) => missing += 1,
@@ -178,11 +180,11 @@ impl<'a> Facts<'a> {
         let room = if surge > 0 { surge.saturating_sub(extra) } else { unavailable.saturating_sub(missing) };
         candidates.truncate(usize::try_from(room).unwrap_or(0));
         for (node, pod) in certain.into_iter().chain(candidates) {
-            if surge > 0 { plan.make.push(node) } else { plan.delete.push(pod) }
+            if surge > 0 { plan.create.push(node) } else { plan.delete.push(pod) }
         }
     }
 
-    /// `updateDaemonSetStatus`.
+    /// Returns the status (`updateDaemonSetStatus`).
     pub(super) fn status(&self, set: &DaemonSet) -> DaemonSetStatus {
         let before = set.status.clone().unwrap_or_default();
         let mut status = DaemonSetStatus {
@@ -192,9 +194,9 @@ impl<'a> Facts<'a> {
             ..DaemonSetStatus::default()
         };
         let (mut updated, mut available) = (0, 0);
-        for place in self.places {
-            let there = self.on(place.name());
-            if !should_run(self.spec, place).0 {
+        for node in self.nodes {
+            let there = self.pods_on(node.name());
+            if !node_should_run_daemon_pod(self.spec, node).0 {
                 status.number_misscheduled += i32::from(!there.is_empty());
                 continue;
             }
@@ -203,7 +205,7 @@ impl<'a> Facts<'a> {
             status.current_number_scheduled += 1;
             status.number_ready += i32::from(pod.ready.is_some());
             available += i32::from(self.is_available(pod));
-            updated += i32::from(self.is_new(pod));
+            updated += i32::from(self.is_updated(pod));
         }
         let some = |n: i32| Some(n).filter(|n| *n != 0);
         status.updated_number_scheduled = some(updated);

@@ -1,10 +1,10 @@
-//! How many Pods more or less than it should have a Deployment may have while it is rolled out.
+//! `maxSurge` and `maxUnavailable` of a Deployment, as numbers.
 
-use crate::amount::{Rounded, scaled};
+use crate::int_or_string::{Rounding, scaled_value};
 use k8s_openapi::api::apps::v1::DeploymentSpec;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// How many there should be.
+/// Returns `spec.replicas`, 1 by default.
 pub(super) fn replicas(spec: &DeploymentSpec) -> i32 {
     spec.replicas.unwrap_or(1)
 }
@@ -13,26 +13,27 @@ pub(super) fn is_rolling(spec: &DeploymentSpec) -> bool {
     spec.strategy.as_ref().is_none_or(|s| s.type_.as_deref().unwrap_or("RollingUpdate") == "RollingUpdate")
 }
 
-/// `ResolveFenceposts`: both cannot be 0, or nothing would ever happen.
+/// Resolves both values (`ResolveFenceposts`). If both are 0, one Pod may be unavailable: otherwise a rollout could
+/// not progress.
 fn surge_and_unavailable(spec: &DeploymentSpec) -> (i32, i32) {
     let rolling = spec.strategy.as_ref().and_then(|s| s.rolling_update.clone()).unwrap_or_default();
     let quarter = || IntOrString::String("25%".to_owned());
-    let surge = scaled(&rolling.max_surge.unwrap_or_else(quarter), replicas(spec), Rounded::Up);
-    let unavailable = scaled(&rolling.max_unavailable.unwrap_or_else(quarter), replicas(spec), Rounded::Down);
+    let surge = scaled_value(&rolling.max_surge.unwrap_or_else(quarter), replicas(spec), Rounding::Up);
+    let unavailable = scaled_value(&rolling.max_unavailable.unwrap_or_else(quarter), replicas(spec), Rounding::Down);
     if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
 }
 
-/// How many more than it should have.
+/// Returns `maxSurge`, 0 without a rolling update.
 pub(super) fn max_surge(spec: &DeploymentSpec) -> i32 {
     if is_rolling(spec) { surge_and_unavailable(spec).0 } else { 0 }
 }
 
-/// How many it may have at once.
-pub(super) fn most(spec: &DeploymentSpec) -> i32 {
+/// Returns the number of Pods that may exist during a rollout.
+pub(super) fn max_replicas(spec: &DeploymentSpec) -> i32 {
     replicas(spec).saturating_add(max_surge(spec))
 }
 
-/// How many of those that it should have may not be available.
+/// Returns `maxUnavailable`, at most `spec.replicas`.
 pub(super) fn max_unavailable(spec: &DeploymentSpec) -> i32 {
     if !is_rolling(spec) || replicas(spec) == 0 {
         return 0;
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn surge_is_rounded_up_and_unavailability_down() {
+    fn max_surge_rounds_up_and_max_unavailable_down() {
         check(1, json!("25%"), json!("25%"), (1, 0));
         check(10, json!("25%"), json!("25%"), (3, 2));
         check(3, json!(2), json!(1), (2, 1));
@@ -64,12 +65,12 @@ mod tests {
     }
 
     #[test]
-    fn one_may_be_missing_when_neither_allows_anything() {
+    fn max_unavailable_is_one_when_both_resolve_to_zero() {
         check(3, json!(0), json!("10%"), (0, 1));
     }
 
     #[test]
-    fn recreate_knows_neither() {
+    fn recreate_has_no_surge_or_unavailability() {
         let spec = json!({"replicas": 4, "strategy": {"type": "Recreate"}, "selector": {}, "template": {}});
         let spec = serde_json::from_value(spec).unwrap();
         assert_eq!((max_surge(&spec), max_unavailable(&spec)), (0, 0));

@@ -1,11 +1,11 @@
-//! A Deployment and its ReplicaSets while it is decided what they shall be.
+//! Working state of a sync: a Deployment and its planned ReplicaSets.
 
-use super::limits::{most, replicas};
-use super::set::{REVISION, Set};
-use super::template::{self, HASH};
-use crate::amount::total;
-use crate::clock::whole_seconds;
-use crate::pod_control::owner;
+use super::limits::{max_replicas, replicas};
+use super::replica_set::{PlannedReplicaSet, REVISION};
+use super::template::{self, POD_TEMPLATE_HASH};
+use crate::clock::truncate_to_seconds;
+use crate::int_or_string::saturating_sum;
+use crate::pod_control::new_controller_ref;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -15,13 +15,13 @@ use std::sync::Arc;
 pub(super) struct Rollout<'a> {
     pub(super) deployment: &'a Deployment,
     pub(super) spec: &'a DeploymentSpec,
-    /// Oldest first.
-    pub(super) sets: Vec<Set>,
-    /// Which of them has the Deployment's template.
+    /// Sorted by age, oldest first.
+    pub(super) sets: Vec<PlannedReplicaSet>,
+    /// Index of the ReplicaSet with the Deployment's current template.
     pub(super) new: Option<usize>,
-    /// The status as it is, and what has happened since; what comes of it is another matter.
+    /// The observed status, with conditions that this sync has set.
     pub(super) status: DeploymentStatus,
-    /// The revision that the Deployment shall show, if it is known.
+    /// Value of the Deployment's revision annotation, if known.
     pub(super) revision: Option<String>,
     pub(super) now: Timestamp,
 }
@@ -33,15 +33,15 @@ impl<'a> Rollout<'a> {
         sets: &[Arc<ReplicaSet>],
         now: Timestamp,
     ) -> Self {
-        let mut sets: Vec<Set> = sets.iter().map(Set::existing).collect();
-        let age = |set: &Set| set.shall.metadata.creation_timestamp.as_ref().map(|t| t.0);
+        let mut sets: Vec<PlannedReplicaSet> = sets.iter().map(PlannedReplicaSet::existing).collect();
+        let age = |set: &PlannedReplicaSet| set.planned.metadata.creation_timestamp.as_ref().map(|t| t.0);
         sets.sort_by(|a, b| age(a).cmp(&age(b)).then_with(|| a.name().cmp(b.name())));
         let new = sets.iter().position(|set| {
-            let template = set.shall.spec.as_ref().and_then(|s| s.template.as_ref());
-            template.is_some_and(|template| template::same(template, &spec.template))
+            let template = set.planned.spec.as_ref().and_then(|s| s.template.as_ref());
+            template.is_some_and(|template| template::equal_ignore_hash(template, &spec.template))
         });
         let status = deployment.status.clone().unwrap_or_default();
-        let now = whole_seconds(now);
+        let now = truncate_to_seconds(now);
         Self { deployment, spec, sets, new, status, revision: None, now }
     }
 
@@ -49,72 +49,72 @@ impl<'a> Rollout<'a> {
         self.deployment.metadata.name.as_deref().unwrap_or_default()
     }
 
-    pub(super) fn newest(&self) -> Option<&Set> {
+    pub(super) fn new_replica_set(&self) -> Option<&PlannedReplicaSet> {
         self.sets.get(self.new?)
     }
 
-    /// Those that have other templates: where they are, oldest first.
-    pub(super) fn old(&self) -> Vec<usize> {
+    /// Returns the indexes of the ReplicaSets with other templates, oldest first.
+    pub(super) fn old_replica_sets(&self) -> Vec<usize> {
         (0..self.sets.len()).filter(|i| Some(*i) != self.new).collect()
     }
 
-    /// How many Pods all these shall have.
-    pub(super) fn size(&self, of: &[usize]) -> i32 {
-        total(of.iter().map(|i| self.sets[*i].size()))
+    /// Returns the sum of their planned `spec.replicas`.
+    pub(super) fn total_spec_replicas(&self, of: &[usize]) -> i32 {
+        saturating_sum(of.iter().map(|i| self.sets[*i].spec_replicas()))
     }
 
     pub(super) fn all(&self) -> Vec<usize> {
         (0..self.sets.len()).collect()
     }
 
-    /// Of these, those that shall have Pods.
+    /// Returns those whose planned `spec.replicas` is not 0.
     pub(super) fn active(&self, of: &[usize]) -> Vec<usize> {
-        of.iter().copied().filter(|i| self.sets[*i].size() > 0).collect()
+        of.iter().copied().filter(|i| self.sets[*i].spec_replicas() > 0).collect()
     }
 
     fn next_revision(&self) -> i64 {
-        self.old().iter().map(|i| self.sets[*i].revision()).max().unwrap_or(0).saturating_add(1)
+        self.old_replica_sets().iter().map(|i| self.sets[*i].revision()).max().unwrap_or(0).saturating_add(1)
     }
 
-    /// The ReplicaSet that has the template is the newest from now on, if there is one.
-    pub(super) fn sync_newest(&mut self) {
+    /// Updates annotations, revision and `minReadySeconds` of the new ReplicaSet, if it exists.
+    pub(super) fn sync_new_replica_set(&mut self) {
         let (Some(new), revision) = (self.new, self.next_revision()) else { return };
         let (annotations, after) = (self.deployment.metadata.annotations.as_ref(), self.spec.min_ready_seconds);
         let set = &mut self.sets[new];
-        set.annotate(annotations, revision);
-        if let Some(spec) = set.shall.spec.as_mut()
+        set.set_new_replica_set_annotations(annotations, revision);
+        if let Some(spec) = set.planned.spec.as_mut()
             && spec.min_ready_seconds.unwrap_or(0) != after.unwrap_or(0)
         {
             spec.min_ready_seconds = after;
         }
-        self.revision = set.shall.metadata.annotations.as_ref().and_then(|a| a.get(REVISION).cloned());
+        self.revision = set.planned.metadata.annotations.as_ref().and_then(|a| a.get(REVISION).cloned());
         let name = set.name().to_owned();
-        self.found(&name);
+        self.set_found_condition(&name);
     }
 
-    /// One that has the template is made, if there is none.
-    pub(super) fn make_newest(&mut self) {
+    /// Creates the new ReplicaSet unless it exists (`getNewReplicaSet`).
+    pub(super) fn create_new_replica_set(&mut self) {
         if self.new.is_some() {
             return;
         }
         let revision = self.next_revision();
-        let mut set = Set::new(self.new_set());
-        set.annotate(self.deployment.metadata.annotations.as_ref(), revision);
-        set.note_replicas(self.spec);
+        let mut set = PlannedReplicaSet::new(self.build_new_replica_set());
+        set.set_new_replica_set_annotations(self.deployment.metadata.annotations.as_ref(), revision);
+        set.set_replicas_annotations(self.spec);
         let (new, name) = (self.sets.len(), set.name().to_owned());
         self.sets.push(set);
         self.new = Some(new);
-        let size = self.new_size();
+        let size = self.new_rs_new_replicas();
         self.sets[new].scale(size, self.spec);
         self.revision = Some(revision.to_string());
-        self.made(&name);
+        self.set_created_condition(&name);
     }
 
-    fn new_set(&self) -> ReplicaSet {
+    fn build_new_replica_set(&self) -> ReplicaSet {
         let hash = template::hash(&self.spec.template, self.status.collision_count);
         let hashed = |labels: Option<BTreeMap<String, String>>| {
             let mut labels = labels.unwrap_or_default();
-            labels.insert(HASH.to_owned(), hash.clone());
+            labels.insert(POD_TEMPLATE_HASH.to_owned(), hash.clone());
             Some(labels)
         };
         let mut template = self.spec.template.clone();
@@ -129,7 +129,7 @@ impl<'a> Rollout<'a> {
             metadata: ObjectMeta {
                 name: Some(format!("{}-{hash}", self.name())),
                 namespace: self.deployment.metadata.namespace.clone(),
-                owner_references: Some(vec![owner(self.deployment)]),
+                owner_references: Some(vec![new_controller_ref(self.deployment)]),
                 labels,
                 ..ObjectMeta::default()
             },
@@ -143,28 +143,28 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// How many Pods the newest may have now (`NewRSNewReplicas`).
-    pub(super) fn new_size(&self) -> i32 {
-        let size = self.newest().map_or(0, Set::size);
+    /// Returns `spec.replicas` of the new ReplicaSet for this step of the rollout (`NewRSNewReplicas`).
+    pub(super) fn new_rs_new_replicas(&self) -> i32 {
+        let size = self.new_replica_set().map_or(0, PlannedReplicaSet::spec_replicas);
         if !super::limits::is_rolling(self.spec) {
             return replicas(self.spec);
         }
-        let room = most(self.spec).saturating_sub(self.size(&self.all()));
+        let room = max_replicas(self.spec).saturating_sub(self.total_spec_replicas(&self.all()));
         if room <= 0 { size } else { size.saturating_add(room.min(replicas(self.spec).saturating_sub(size))) }
     }
 
-    /// Removes the oldest of the old beyond those that shall be kept, unless they have Pods (`cleanupDeployment`).
-    pub(super) fn clean_up(&mut self) {
+    /// Deletes the oldest old ReplicaSets without Pods beyond `revisionHistoryLimit` (`cleanupDeployment`).
+    pub(super) fn cleanup_deployment(&mut self) {
         let Some(limit) = self.spec.revision_history_limit.filter(|limit| *limit != i32::MAX) else { return };
-        let alive = |set: &Set| set.shall.metadata.deletion_timestamp.is_none();
-        let mut old: Vec<usize> = self.old().into_iter().filter(|i| alive(&self.sets[*i])).collect();
+        let alive = |set: &PlannedReplicaSet| set.planned.metadata.deletion_timestamp.is_none();
+        let mut old: Vec<usize> = self.old_replica_sets().into_iter().filter(|i| alive(&self.sets[*i])).collect();
         old.sort_by_key(|i| self.sets[*i].revision());
         let excess = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
         for i in old.into_iter().take(excess) {
             let set = &mut self.sets[i];
-            let observed = set.shall.status.as_ref().and_then(|s| s.observed_generation).unwrap_or(0);
-            let is_observed = set.shall.metadata.generation.unwrap_or(0) <= observed;
-            set.gone = set.pods() == 0 && set.size() == 0 && is_observed;
+            let observed = set.planned.status.as_ref().and_then(|s| s.observed_generation).unwrap_or(0);
+            let is_observed = set.planned.metadata.generation.unwrap_or(0) <= observed;
+            set.deleted = set.status_replicas() == 0 && set.spec_replicas() == 0 && is_observed;
         }
     }
 }

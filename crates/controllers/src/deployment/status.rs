@@ -1,27 +1,27 @@
-//! What the status of a Deployment says: how many Pods there are, and whether they become what they should be.
+//! Status of a Deployment: replica counts, and the conditions `Available`, `Progressing` and `ReplicaFailure`.
 
 use super::limits::{max_unavailable, replicas};
+use super::replica_set::PlannedReplicaSet;
 use super::rollout::Rollout;
-use super::set::Set;
-use crate::amount::total;
+use crate::int_or_string::saturating_sum;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 const PROGRESSING: &str = "Progressing";
 const AVAILABLE: &str = "Available";
-const FAILURE: &str = "ReplicaFailure";
-/// It has taken too long.
-const TIMED_OUT: &str = "ProgressDeadlineExceeded";
-/// It is done.
-const DONE: &str = "NewReplicaSetAvailable";
-const PAUSED: &str = "DeploymentPaused";
+const REPLICA_FAILURE: &str = "ReplicaFailure";
+/// The rollout has exceeded its progress deadline.
+const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
+/// The rollout is complete.
+const NEW_REPLICA_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
+const DEPLOYMENT_PAUSED: &str = "DeploymentPaused";
 
 pub(super) fn condition<'a>(status: &'a DeploymentStatus, type_: &str) -> Option<&'a DeploymentCondition> {
     status.conditions.iter().flatten().find(|c| c.type_ == type_)
 }
 
-/// `SetDeploymentCondition`: the same status for the same reason is nothing new.
+/// Sets a condition (`SetDeploymentCondition`). Same status and reason leave it unchanged.
 fn set(status: &mut DeploymentStatus, mut new: DeploymentCondition) {
     let known = condition(status, &new.type_).cloned();
     if known.as_ref().is_some_and(|known| known.status == new.status && known.reason == new.reason) {
@@ -45,13 +45,13 @@ fn is_reason(condition: Option<&DeploymentCondition>, reason: &str) -> bool {
     condition.is_some_and(|c| c.reason.as_deref() == Some(reason))
 }
 
-/// For how long a rollout may make no progress.
+/// Returns `progressDeadlineSeconds`, `None` if unlimited.
 fn deadline(spec: &DeploymentSpec) -> Option<SignedDuration> {
     let seconds = spec.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)?;
     Some(SignedDuration::from_secs(i64::from(seconds)))
 }
 
-/// Whether it is as it should be (`DeploymentComplete`).
+/// Returns whether the rollout is complete (`DeploymentComplete`).
 pub(super) fn is_complete(deployment: &Deployment, spec: &DeploymentSpec, status: &DeploymentStatus) -> bool {
     let wanted = Some(replicas(spec));
     let number = |n: Option<i32>| Some(n.unwrap_or(0));
@@ -61,7 +61,8 @@ pub(super) fn is_complete(deployment: &Deployment, spec: &DeploymentSpec, status
         && status.observed_generation >= deployment.metadata.generation
 }
 
-/// Whether there are more of the new, fewer of the old, or more that can be used (`DeploymentProgressing`).
+/// Returns whether the rollout has progressed: more updated, fewer old, or more ready or available Pods
+/// (`DeploymentProgressing`).
 fn is_progress(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
     let number = |n: Option<i32>| n.unwrap_or(0);
     let old = |s: &DeploymentStatus| number(s.replicas).saturating_sub(number(s.updated_replicas));
@@ -83,55 +84,57 @@ impl Rollout<'_> {
         }
     }
 
-    fn note(&mut self, status: &str, reason: &str, message: String) {
+    fn set_progressing(&mut self, status: &str, reason: &str, message: String) {
         if deadline(self.spec).is_some() {
             let new = self.condition(PROGRESSING, status, reason, message);
             set(&mut self.status, new);
         }
     }
 
-    pub(super) fn found(&mut self, name: &str) {
+    pub(super) fn set_found_condition(&mut self, name: &str) {
         if condition(&self.status, PROGRESSING).is_none() {
-            self.note("True", "FoundNewReplicaSet", format!("Found new replica set \"{name}\""));
+            self.set_progressing("True", "FoundNewReplicaSet", format!("Found new replica set \"{name}\""));
         }
     }
 
-    pub(super) fn made(&mut self, name: &str) {
-        self.note("True", "NewReplicaSetCreated", format!("Created new replica set \"{name}\""));
+    pub(super) fn set_created_condition(&mut self, name: &str) {
+        self.set_progressing("True", "NewReplicaSetCreated", format!("Created new replica set \"{name}\""));
     }
 
-    pub(super) fn could_not_make(&mut self, message: String) {
-        self.note("False", "ReplicaSetCreateError", message);
+    pub(super) fn set_create_error_condition(&mut self, message: String) {
+        self.set_progressing("False", "ReplicaSetCreateError", message);
     }
 
-    /// While it is paused, nobody waits for progress (`checkPausedConditions`).
-    pub(super) fn note_pause(&mut self) {
+    /// Sets `Progressing` when the Deployment is paused or resumed (`checkPausedConditions`).
+    pub(super) fn check_paused_conditions(&mut self) {
         let known = condition(&self.status, PROGRESSING);
-        if is_reason(known, TIMED_OUT) {
+        if is_reason(known, PROGRESS_DEADLINE_EXCEEDED) {
             return;
         }
-        match (self.spec.paused == Some(true), is_reason(known, PAUSED)) {
-            (true, false) => self.note("Unknown", PAUSED, "Deployment is paused".to_owned()),
-            (false, true) => self.note("Unknown", "DeploymentResumed", "Deployment is resumed".to_owned()),
+        match (self.spec.paused == Some(true), is_reason(known, DEPLOYMENT_PAUSED)) {
+            (true, false) => self.set_progressing("Unknown", DEPLOYMENT_PAUSED, "Deployment is paused".to_owned()),
+            (false, true) => self.set_progressing("Unknown", "DeploymentResumed", "Deployment is resumed".to_owned()),
             _ => {}
         }
     }
 
-    /// `calculateStatus`.
-    pub(super) fn counted(&self) -> DeploymentStatus {
+    /// Returns replica counts and `Available` (`calculateStatus`).
+    pub(super) fn calculate_status(&self) -> DeploymentStatus {
         let some = |n: i32| Some(n).filter(|n| *n != 0);
-        let sum = |of: fn(&Set) -> i32| total(self.sets.iter().map(of));
-        let (available, size) = (sum(Set::available), sum(Set::size));
-        // One that nobody has looked at yet may have some.
-        let made = || self.sets.iter().filter(|set| set.is.is_some());
+        let sum = |of: fn(&PlannedReplicaSet) -> i32| saturating_sum(self.sets.iter().map(of));
+        let (available, size) = (sum(PlannedReplicaSet::available_replicas), sum(PlannedReplicaSet::spec_replicas));
+        // A ReplicaSet that was never synced has an unknown number of terminating Pods.
+        let made = || self.sets.iter().filter(|set| set.observed.is_some());
         let mut status = DeploymentStatus {
             observed_generation: self.deployment.metadata.generation,
-            replicas: some(sum(Set::pods)),
-            updated_replicas: some(self.newest().map_or(0, Set::pods)),
-            ready_replicas: some(sum(Set::ready)),
+            replicas: some(sum(PlannedReplicaSet::status_replicas)),
+            updated_replicas: some(self.new_replica_set().map_or(0, PlannedReplicaSet::status_replicas)),
+            ready_replicas: some(sum(PlannedReplicaSet::ready_replicas)),
             available_replicas: some(available),
             unavailable_replicas: some(size.saturating_sub(available).max(0)),
-            terminating_replicas: made().map(Set::terminating).try_fold(0, |all, n| Some(i32::saturating_add(all, n?))),
+            terminating_replicas: made()
+                .map(PlannedReplicaSet::terminating_replicas)
+                .try_fold(0, |all, n| Some(i32::saturating_add(all, n?))),
             collision_count: self.status.collision_count,
             conditions: self.status.conditions.clone(),
         };
@@ -145,62 +148,64 @@ impl Rollout<'_> {
         status
     }
 
-    /// The same, and whether it makes progress (`syncRolloutStatus`).
-    pub(super) fn judged(&self) -> DeploymentStatus {
-        let mut status = self.counted();
+    /// Returns [`Self::calculate_status`] with `Progressing` and `ReplicaFailure` (`syncRolloutStatus`).
+    pub(super) fn rollout_status(&self) -> DeploymentStatus {
+        let mut status = self.calculate_status();
         if deadline(self.spec).is_none() {
             remove(&mut status, PROGRESSING);
         }
         let known = condition(&self.status, PROGRESSING);
-        let was_done = status.replicas == status.updated_replicas && is_reason(known, DONE);
+        let was_done = status.replicas == status.updated_replicas && is_reason(known, NEW_REPLICA_SET_AVAILABLE);
         if deadline(self.spec).is_some() && !was_done {
-            self.judge(&mut status, known);
+            self.update_progressing(&mut status, known);
         }
         match self.failure() {
             Some(failure) => set(&mut status, failure),
-            None => remove(&mut status, FAILURE),
+            None => remove(&mut status, REPLICA_FAILURE),
         }
         status
     }
 
-    fn judge(&self, status: &mut DeploymentStatus, known: Option<&DeploymentCondition>) {
-        let subject = match self.newest() {
+    fn update_progressing(&self, status: &mut DeploymentStatus, known: Option<&DeploymentCondition>) {
+        let subject = match self.new_replica_set() {
             Some(new) => format!("ReplicaSet \"{}\"", new.name()),
             None => format!("Deployment \"{}\"", self.name()),
         };
         let new = |value, reason, what: &str| self.condition(PROGRESSING, value, reason, format!("{subject} {what}"));
         if is_complete(self.deployment, self.spec, status) {
-            set(status, new("True", DONE, "has successfully progressed."));
+            set(status, new("True", NEW_REPLICA_SET_AVAILABLE, "has successfully progressed."));
         } else if is_progress(&self.status, status) {
             let mut progress = new("True", "ReplicaSetUpdated", "is progressing.");
             if let Some(known) = known {
                 if known.status == "True" {
                     progress.last_transition_time = known.last_transition_time.clone();
                 }
-                // Told anew, for the deadline counts from here.
+                // Replace the condition, because the deadline is counted from its update time.
                 remove(status, PROGRESSING);
             }
             set(status, progress);
-        } else if self.is_late(status) {
-            set(status, new("False", TIMED_OUT, "has timed out progressing."));
+        } else if self.is_timed_out(status) {
+            set(status, new("False", PROGRESS_DEADLINE_EXCEEDED, "has timed out progressing."));
         }
     }
 
-    /// `DeploymentTimedOut`.
-    fn is_late(&self, status: &DeploymentStatus) -> bool {
+    /// Returns whether the progress deadline has passed (`DeploymentTimedOut`).
+    fn is_timed_out(&self, status: &DeploymentStatus) -> bool {
         match condition(status, PROGRESSING) {
-            Some(c) if is_reason(Some(c), DONE) => false,
-            Some(c) if is_reason(Some(c), TIMED_OUT) => true,
-            Some(c) => due(self.spec, c).is_some_and(|due| due < self.now),
+            Some(c) if is_reason(Some(c), NEW_REPLICA_SET_AVAILABLE) => false,
+            Some(c) if is_reason(Some(c), PROGRESS_DEADLINE_EXCEEDED) => true,
+            Some(c) => progress_deadline_at(self.spec, c).is_some_and(|due| due < self.now),
             None => false,
         }
     }
 
-    /// Why a ReplicaSet cannot make Pods; the newest is asked first.
+    /// Returns the first `ReplicaFailure` condition, the new ReplicaSet's before those of others.
     fn failure(&self) -> Option<DeploymentCondition> {
-        let conditions = |set: &Set| set.shall.status.as_ref().and_then(|s| s.conditions.clone()).unwrap_or_default();
-        let all = self.newest().into_iter().chain(&self.sets);
-        let failure = all.flat_map(conditions).find(|c| c.type_ == FAILURE)?;
+        let conditions = |set: &PlannedReplicaSet| {
+            set.planned.status.as_ref().and_then(|s| s.conditions.clone()).unwrap_or_default()
+        };
+        let all = self.new_replica_set().into_iter().chain(&self.sets);
+        let failure = all.flat_map(conditions).find(|c| c.type_ == REPLICA_FAILURE)?;
         Some(DeploymentCondition {
             type_: failure.type_,
             status: failure.status,
@@ -212,17 +217,21 @@ impl Rollout<'_> {
     }
 }
 
-fn due(spec: &DeploymentSpec, progressing: &DeploymentCondition) -> Option<Timestamp> {
+fn progress_deadline_at(spec: &DeploymentSpec, progressing: &DeploymentCondition) -> Option<Timestamp> {
     let since = progressing.last_update_time.as_ref()?.0;
     since.checked_add(deadline(spec)?).ok()
 }
 
-/// When it will be too late, if nothing happens (`requeueStuckDeployment`).
-pub(super) fn late(deployment: &Deployment, spec: &DeploymentSpec, status: &DeploymentStatus) -> Option<Timestamp> {
+/// Returns when the progress deadline passes (`requeueStuckDeployment`).
+pub(super) fn progress_check_at(
+    deployment: &Deployment,
+    spec: &DeploymentSpec,
+    status: &DeploymentStatus,
+) -> Option<Timestamp> {
     let progressing = condition(status, PROGRESSING)?;
-    let settled = is_complete(deployment, spec, status) || is_reason(Some(progressing), TIMED_OUT);
+    let settled = is_complete(deployment, spec, status) || is_reason(Some(progressing), PROGRESS_DEADLINE_EXCEEDED);
     if settled || spec.paused == Some(true) {
         return None;
     }
-    due(spec, progressing)?.checked_add(SignedDuration::from_secs(1)).ok()
+    progress_deadline_at(spec, progressing)?.checked_add(SignedDuration::from_secs(1)).ok()
 }

@@ -1,91 +1,91 @@
-//! How the Pods of old templates give way to those of the new one: bit by bit, or all at once.
+//! Rollout strategies: RollingUpdate and Recreate.
 
 use super::limits::{max_unavailable, replicas};
 use super::rollout::Rollout;
 use super::status::is_complete;
-use crate::amount::total;
+use crate::int_or_string::saturating_sum;
 
 impl Rollout<'_> {
-    /// `rolloutRolling`: first more of the new, then fewer of the old.
-    pub(super) fn roll(&mut self) {
-        self.make_newest();
-        if self.grow_newest() || self.shrink_old() {
+    /// Scales up the new ReplicaSet, otherwise scales down old ones (`rolloutRolling`).
+    pub(super) fn rollout_rolling(&mut self) {
+        self.create_new_replica_set();
+        if self.reconcile_new_replica_set() || self.reconcile_old_replica_sets() {
             return;
         }
         if is_complete(self.deployment, self.spec, &self.status) {
-            self.clean_up();
+            self.cleanup_deployment();
         }
     }
 
-    /// `rolloutRecreate`: none of the new before all of the old are gone. `old_pods_run` says whether Pods of others
-    /// than the newest still run.
-    pub(super) fn recreate(&mut self, old_pods_run: bool) {
-        let old = self.active(&self.old());
+    /// Scales down old ReplicaSets to 0, and creates the new one when no old Pod is left (`rolloutRecreate`).
+    /// `old_pods_running` says whether Pods of other ReplicaSets run.
+    pub(super) fn rollout_recreate(&mut self, old_pods_running: bool) {
+        let old = self.active(&self.old_replica_sets());
         let mut shrunk = false;
         for i in old {
-            shrunk |= self.sets[i].scale_if_another(0, self.spec);
+            shrunk |= self.sets[i].scale_if_needed(0, self.spec);
         }
-        let left = total(self.old().iter().map(|i| self.sets[*i].pods()));
-        if shrunk || left > 0 || old_pods_run {
+        let left = saturating_sum(self.old_replica_sets().iter().map(|i| self.sets[*i].status_replicas()));
+        if shrunk || left > 0 || old_pods_running {
             return;
         }
-        self.make_newest();
+        self.create_new_replica_set();
         if let Some(new) = self.new {
-            self.sets[new].scale_if_another(replicas(self.spec), self.spec);
+            self.sets[new].scale_if_needed(replicas(self.spec), self.spec);
         }
         if is_complete(self.deployment, self.spec, &self.status) {
-            self.clean_up();
+            self.cleanup_deployment();
         }
     }
 
-    fn grow_newest(&mut self) -> bool {
+    fn reconcile_new_replica_set(&mut self) -> bool {
         let Some(new) = self.new else { return false };
-        let (size, wanted) = (self.sets[new].size(), replicas(self.spec));
-        let size = if size > wanted { wanted } else { self.new_size() };
-        // One that is made now is told with the size that it has then.
-        self.sets[new].is.is_some() && self.sets[new].scale_if_another(size, self.spec)
+        let (size, wanted) = (self.sets[new].spec_replicas(), replicas(self.spec));
+        let size = if size > wanted { wanted } else { self.new_rs_new_replicas() };
+        // The Event of a creation reports its size.
+        self.sets[new].observed.is_some() && self.sets[new].scale_if_needed(size, self.spec)
     }
 
-    /// `reconcileOldReplicaSets`.
-    fn shrink_old(&mut self) -> bool {
-        let Some(new) = self.newest() else { return false };
-        let old = self.active(&self.old());
+    /// Scales down old ReplicaSets within `maxUnavailable` (`reconcileOldReplicaSets`).
+    fn reconcile_old_replica_sets(&mut self) -> bool {
+        let Some(new) = self.new_replica_set() else { return false };
+        let old = self.active(&self.old_replica_sets());
         let least = replicas(self.spec).saturating_sub(max_unavailable(self.spec));
-        // Those of the new that are not available must not let more of the old go.
-        let missing = new.size().saturating_sub(new.available());
-        let excess = self.size(&self.all()).saturating_sub(least).saturating_sub(missing);
+        // Unavailable Pods of the new ReplicaSet must not be replaced by deleting old Pods.
+        let missing = new.spec_replicas().saturating_sub(new.available_replicas());
+        let excess = self.total_spec_replicas(&self.all()).saturating_sub(least).saturating_sub(missing);
         if old.is_empty() || excess <= 0 {
             return false;
         }
-        let unhealthy = self.drop_unhealthy(&old, excess);
-        let healthy = self.drop_healthy(&old, least);
+        let unhealthy = self.cleanup_unhealthy_replicas(&old, excess);
+        let healthy = self.scale_down_old_replica_sets(&old, least);
         unhealthy || healthy
     }
 
-    /// Those of the old that are not available go first: nobody will miss them.
-    fn drop_unhealthy(&mut self, old: &[usize], most: i32) -> bool {
+    /// Scales down unavailable old Pods first (`cleanupUnhealthyReplicas`).
+    fn cleanup_unhealthy_replicas(&mut self, old: &[usize], most: i32) -> bool {
         let mut dropped = 0;
         for i in old {
             let set = &mut self.sets[*i];
-            let unhealthy = set.size().saturating_sub(set.available()).max(0).min(most - dropped);
+            let unhealthy = set.spec_replicas().saturating_sub(set.available_replicas()).max(0).min(most - dropped);
             if unhealthy > 0 {
-                set.scale_if_another(set.size() - unhealthy, self.spec);
+                set.scale_if_needed(set.spec_replicas() - unhealthy, self.spec);
                 dropped += unhealthy;
             }
         }
         dropped > 0
     }
 
-    /// As many of the others go as there are more available than there must be.
-    fn drop_healthy(&mut self, old: &[usize], least: i32) -> bool {
-        let available = total(self.sets.iter().map(super::set::Set::available));
+    /// Scales down available old Pods that exceed the required number (`scaleDownOldReplicaSetsForRollingUpdate`).
+    fn scale_down_old_replica_sets(&mut self, old: &[usize], least: i32) -> bool {
+        let available = saturating_sum(self.sets.iter().map(super::replica_set::PlannedReplicaSet::available_replicas));
         let mut excess = available.saturating_sub(least);
         let mut dropped = false;
         for i in old {
             let set = &mut self.sets[*i];
-            let less = set.size().min(excess);
+            let less = set.spec_replicas().min(excess);
             if less > 0 {
-                set.scale_if_another(set.size() - less, self.spec);
+                set.scale_if_needed(set.spec_replicas() - less, self.spec);
                 excess -= less;
                 dropped = true;
             }

@@ -1,13 +1,13 @@
-//! Which ReplicaSet is that of a template, and what a new one is called.
+//! Comparison and hash of Pod templates.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use std::collections::BTreeMap;
 
-/// Tells the Pods of a Deployment's ReplicaSets apart.
-pub(super) const HASH: &str = "pod-template-hash";
+/// Label of a ReplicaSet and its Pods: hash of the template.
+pub(super) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// Whether two templates are the same, whatever their hash is called (`EqualIgnoreHash`).
-pub(super) fn same(one: &PodTemplateSpec, other: &PodTemplateSpec) -> bool {
+/// Compares templates, ignoring the hash label (`EqualIgnoreHash`).
+pub(super) fn equal_ignore_hash(one: &PodTemplateSpec, other: &PodTemplateSpec) -> bool {
     without_hash(one) == without_hash(other)
 }
 
@@ -16,7 +16,7 @@ fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
     if let Some(meta) = &mut template.metadata {
         let empty = |map: &BTreeMap<String, String>| map.is_empty();
         if let Some(labels) = &mut meta.labels {
-            labels.remove(HASH);
+            labels.remove(POD_TEMPLATE_HASH);
         }
         meta.labels = meta.labels.take().filter(|map| !empty(map));
         meta.annotations = meta.annotations.take().filter(|map| !empty(map));
@@ -26,8 +26,8 @@ fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
     template
 }
 
-/// A few letters that stand for a template: FNV of what it says, in letters that make no words. `collisions` is how
-/// often others had the same.
+/// Returns the hash of a template: FNV-1a of its JSON, encoded in letters that form no words (`ComputeHash`).
+/// `collisions` is the owner's `collisionCount`.
 pub(crate) fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let text = serde_json::to_vec(&without_hash(template)).unwrap_or_default();
@@ -47,17 +47,20 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_the_same_whatever_their_hash_is_called() {
+    fn templates_are_equal_ignoring_the_hash_label() {
         let plain = template(json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": []}}));
-        let hashed = json!({"metadata": {"labels": {"app": "a", HASH: "x"}, "creationTimestamp": null}, "spec": {"containers": []}});
-        assert!(same(&plain, &template(hashed)));
+        let hashed = json!({"metadata": {"labels": {"app": "a", POD_TEMPLATE_HASH: "x"}, "creationTimestamp": null}, "spec": {"containers": []}});
+        assert!(equal_ignore_hash(&plain, &template(hashed)));
         let other = json!({"metadata": {"labels": {"app": "b"}}, "spec": {"containers": []}});
-        assert!(!same(&plain, &template(other)));
-        assert!(same(&template(json!({})), &template(json!({"metadata": {"labels": {HASH: "x"}}}))));
+        assert!(!equal_ignore_hash(&plain, &template(other)));
+        assert!(equal_ignore_hash(
+            &template(json!({})),
+            &template(json!({"metadata": {"labels": {POD_TEMPLATE_HASH: "x"}}}))
+        ));
     }
 
     #[test]
-    fn the_name_of_a_template_is_always_the_same_and_another_after_a_collision() {
+    fn template_hash_is_stable_and_differs_after_a_collision() {
         let one = template(json!({"metadata": {"labels": {"app": "a"}}}));
         let name = hash(&one, None);
         assert!(name.len() <= 10 && name.chars().all(|c| c.is_ascii_alphanumeric()), "{name}");

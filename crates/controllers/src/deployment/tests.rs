@@ -1,7 +1,7 @@
-//! What is decided for a Deployment, in upstream's terms.
+//! Tests of what is planned for a Deployment.
 
 use super::plan::{Plan, plan};
-use super::set::Set;
+use super::replica_set::PlannedReplicaSet;
 use super::status::condition;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -27,7 +27,7 @@ fn template(image: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
 }
 
-/// A ReplicaSet with a template: how many Pods it should have, and how many of them are available.
+/// Returns a ReplicaSet of a template, with `size` desired Pods of which `available` are available.
 fn set(image: &str, age: i64, size: i32, available: i32) -> ReplicaSet {
     let mut template = template(image);
     template["metadata"]["labels"]["pod-template-hash"] = json!(image);
@@ -41,22 +41,22 @@ fn set(image: &str, age: i64, size: i32, available: i32) -> ReplicaSet {
     serde_json::from_value(json!({"metadata": meta, "spec": spec, "status": status})).unwrap()
 }
 
-fn decide(deployment: &Deployment, sets: &[ReplicaSet], old_pods_run: bool) -> Plan {
+fn decide(deployment: &Deployment, sets: &[ReplicaSet], old_pods_running: bool) -> Plan {
     let sets: Vec<Arc<ReplicaSet>> = sets.iter().cloned().map(Arc::new).collect();
     let now = Timestamp::from_second(NOW).unwrap();
-    plan(deployment, deployment.spec.as_ref().unwrap(), &sets, |_| old_pods_run, now)
+    plan(deployment, deployment.spec.as_ref().unwrap(), &sets, |_| old_pods_running, now)
 }
 
-/// The sizes that change, with the names of the ReplicaSets.
+/// Formats the planned changes of `spec.replicas`.
 fn sizes(plan: &Plan) -> Vec<String> {
-    let line = |set: &Set| {
-        let verb = if set.is.is_none() { "make " } else { "" };
-        let name = if set.is.is_none() { "new" } else { set.name().trim_start_matches("web-") };
-        let from = set.scales_from().unwrap_or(set.size());
-        if set.gone { format!("remove {name}") } else { format!("{verb}{name} {from}>{}", set.size()) }
+    let line = |set: &PlannedReplicaSet| {
+        let verb = if set.observed.is_none() { "make " } else { "" };
+        let name = if set.observed.is_none() { "new" } else { set.name().trim_start_matches("web-") };
+        let from = set.scales_from().unwrap_or(set.spec_replicas());
+        if set.deleted { format!("remove {name}") } else { format!("{verb}{name} {from}>{}", set.spec_replicas()) }
     };
-    let told = |set: &&Set| set.gone || set.is.is_none() || set.scales_from().is_some();
-    plan.changes.iter().filter(told).map(line).collect()
+    let told = |set: &&PlannedReplicaSet| set.deleted || set.observed.is_none() || set.scales_from().is_some();
+    plan.changed.iter().filter(told).map(line).collect()
 }
 
 #[track_caller]
@@ -70,10 +70,10 @@ fn progressing(plan: &Plan) -> (String, String) {
 }
 
 #[test]
-fn a_new_deployment_gets_a_replica_set_with_all_its_pods() {
+fn new_deployment_creates_a_replica_set_of_full_size() {
     let plan = decide(&deployment(json!({})), &[], false);
     assert_eq!(sizes(&plan), ["make new 0>10"]);
-    let made = &plan.changes[0].shall;
+    let made = &plan.changed[0].planned;
     let hash = &made.metadata.labels.as_ref().unwrap()["pod-template-hash"];
     assert_eq!(made.metadata.name.as_deref(), Some(format!("web-{hash}").as_str()));
     let spec = made.spec.as_ref().unwrap();
@@ -87,19 +87,19 @@ fn a_new_deployment_gets_a_replica_set_with_all_its_pods() {
 }
 
 #[test]
-fn a_rollout_begins_with_as_many_as_may_be_too_many_and_ends_what_may_be_missing() {
+fn rollout_starts_within_surge_and_unavailability() {
     check(json!({}), &[set("old", 9, 10, 10)], &["old 10>8", "make new 0>3"]);
     let none = json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}});
     check(none, &[set("old", 9, 10, 10)], &["make new 0>1"]);
 }
 
 #[test]
-fn more_than_can_be_counted_is_as_many_as_can_be() {
+fn replica_counts_saturate_at_i32_max() {
     let most = i32::MAX;
     let many = || json!({"replicas": most, "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": most, "maxUnavailable": most}}});
     let plan = decide(&deployment(many()), &[], false);
     assert_eq!(
-        plan.changes[0].shall.metadata.annotations.as_ref().unwrap()["deployment.kubernetes.io/max-replicas"],
+        plan.changed[0].planned.metadata.annotations.as_ref().unwrap()["deployment.kubernetes.io/max-replicas"],
         most.to_string()
     );
     for sets in [
@@ -111,7 +111,7 @@ fn more_than_can_be_counted_is_as_many_as_can_be() {
 }
 
 #[test]
-fn the_new_grow_into_the_room_that_the_old_leave() {
+fn new_replica_set_grows_as_old_ones_shrink() {
     check(json!({}), &[set("old", 9, 8, 8), set("new", 1, 3, 0)], &["new 3>5"]);
     check(json!({}), &[set("old", 9, 8, 8), set("new", 1, 5, 0)], &[]);
     check(json!({}), &[set("old", 9, 8, 8), set("new", 1, 5, 5)], &["old 8>3"]);
@@ -119,17 +119,17 @@ fn the_new_grow_into_the_room_that_the_old_leave() {
 }
 
 #[test]
-fn new_pods_that_never_become_available_end_no_more_of_the_old() {
+fn unavailable_new_pods_keep_old_pods() {
     check(json!({}), &[set("old", 9, 8, 7), set("new", 1, 5, 0)], &[]);
 }
 
 #[test]
-fn those_of_the_old_that_are_not_available_go_first() {
+fn unavailable_old_pods_are_scaled_down_first() {
     check(json!({}), &[set("older", 99, 8, 6), set("old", 9, 5, 0), set("new", 1, 0, 0)], &["older 8>6", "old 5>2"]);
 }
 
 #[test]
-fn a_template_that_was_there_before_becomes_the_newest_again() {
+fn rollback_reuses_the_replica_set_with_a_new_revision() {
     let mut new = set("new", 99, 0, 0);
     let mut old = set("old", 9, 10, 10);
     let annotations = |set: &mut ReplicaSet, revision: &str| {
@@ -141,12 +141,12 @@ fn a_template_that_was_there_before_becomes_the_newest_again() {
     let plan = decide(&deployment(json!({})), &[new, old], false);
     assert_eq!(sizes(&plan), ["new 0>3"]);
     assert_eq!(plan.revision.as_deref(), Some("3"));
-    let annotations = plan.changes[0].shall.metadata.annotations.as_ref().unwrap();
+    let annotations = plan.changed[0].planned.metadata.annotations.as_ref().unwrap();
     assert_eq!(annotations["deployment.kubernetes.io/revision-history"], "1");
 }
 
 #[test]
-fn recreate_ends_all_of_the_old_before_it_begins_any_of_the_new() {
+fn recreate_waits_for_old_pods_before_creating_new_ones() {
     let recreate = || json!({"strategy": {"type": "Recreate"}});
     check(recreate(), &[set("old", 9, 10, 10)], &["old 10>0"]);
     let mut ending = set("old", 9, 0, 0);
@@ -157,27 +157,27 @@ fn recreate_ends_all_of_the_old_before_it_begins_any_of_the_new() {
 }
 
 #[test]
-fn scaling_alone_changes_the_only_one_that_has_pods() {
+fn scaling_changes_the_only_active_replica_set() {
     check(json!({"replicas": 20}), &[set("new", 9, 10, 10)], &["new 10>20"]);
     check(json!({"replicas": 5}), &[set("old", 99, 0, 0), set("new", 9, 10, 10)], &["new 10>5"]);
     check(json!({"replicas": 0}), &[set("new", 9, 10, 10)], &["new 10>0"]);
 }
 
 #[test]
-fn scaling_during_a_rollout_keeps_the_proportions() {
-    // 8 and 5 of 13; 23 may be: 14 and 9.
+fn scaling_during_a_rollout_is_proportional() {
+    // 8 and 5 of 13 Pods, scaled to a maximum of 23: 14 and 9.
     check(json!({"replicas": 20}), &[set("old", 9, 8, 8), set("new", 1, 5, 0)], &["old 8>14", "new 5>9"]);
-    // 8 may be: 5 and 3.
+    // Scaled to a maximum of 8: 5 and 3.
     check(json!({"replicas": 5}), &[set("old", 9, 8, 8), set("new", 1, 5, 0)], &["old 8>5", "new 5>3"]);
     check(json!({"replicas": 0}), &[set("old", 9, 8, 8), set("new", 1, 5, 0)], &["old 8>0", "new 5>0"]);
 }
 
 #[test]
-fn while_it_is_paused_it_is_scaled_and_not_rolled_out() {
+fn paused_deployment_scales_without_rollout() {
     let paused = |replicas: i32| json!({"paused": true, "replicas": replicas});
     let plan = decide(&deployment(paused(10)), &[set("old", 9, 10, 10)], false);
     assert_eq!((sizes(&plan), progressing(&plan)), (vec![], ("Unknown".into(), "DeploymentPaused".into())));
-    assert_eq!(plan.again, None);
+    assert_eq!(plan.requeue_at, None);
     check(paused(12), &[set("old", 9, 10, 10)], &["old 10>12"]);
     let midway = [set("old", 9, 8, 8), set("new", 1, 5, 0)];
     let mut resumed = deployment(json!({}));
@@ -186,7 +186,7 @@ fn while_it_is_paused_it_is_scaled_and_not_rolled_out() {
 }
 
 #[test]
-fn old_replica_sets_without_pods_are_removed_but_for_the_last() {
+fn empty_old_replica_sets_are_pruned_to_the_history_limit() {
     let mut done = deployment(json!({"revisionHistoryLimit": 1}));
     done.status = serde_json::from_value(json!({"observedGeneration": 1, "replicas": 10, "updatedReplicas": 10,
         "readyReplicas": 10, "availableReplicas": 10}))
@@ -208,7 +208,7 @@ fn old_replica_sets_without_pods_are_removed_but_for_the_last() {
 }
 
 #[test]
-fn the_status_counts_pods_and_tells_whether_enough_are_available() {
+fn status_has_replica_counts_and_availability() {
     let plan = decide(&deployment(json!({})), &[set("old", 9, 8, 7), set("new", 1, 5, 0)], false);
     let status = &plan.status;
     assert_eq!((status.replicas, status.updated_replicas), (Some(13), Some(5)));
@@ -223,12 +223,12 @@ fn the_status_counts_pods_and_tells_whether_enough_are_available() {
 }
 
 #[test]
-fn a_rollout_that_makes_no_progress_in_time_is_told() {
+fn stuck_rollout_exceeds_its_progress_deadline() {
     let mut stuck = deployment(json!({"progressDeadlineSeconds": 60}));
     let sets = [set("old", 9, 8, 8), set("new", 1, 5, 0)];
     let first = decide(&stuck, &sets, false);
     assert_eq!(progressing(&first), ("True".into(), "ReplicaSetUpdated".into()));
-    assert_eq!(first.again, Some(Timestamp::from_second(NOW + 61).unwrap()));
+    assert_eq!(first.requeue_at, Some(Timestamp::from_second(NOW + 61).unwrap()));
     stuck.status = Some(first.status);
     let age = |d: &mut Deployment, seconds: i64| {
         let conditions = d.status.as_mut().unwrap().conditions.as_mut().unwrap();
@@ -243,22 +243,22 @@ fn a_rollout_that_makes_no_progress_in_time_is_told() {
     assert_eq!(progressing(&late), ("False".into(), "ProgressDeadlineExceeded".into()));
     let message = condition(&late.status, "Progressing").unwrap().message.clone().unwrap();
     assert_eq!(message, "ReplicaSet \"web-new\" has timed out progressing.");
-    assert_eq!(late.again, None);
+    assert_eq!(late.requeue_at, None);
 }
 
 #[test]
-fn a_rollout_that_is_done_is_told_once() {
+fn complete_rollout_sets_progressing_once() {
     let mut done = deployment(json!({}));
     let sets = [set("old", 9, 0, 0), set("new", 1, 10, 10)];
     let plan = decide(&done, &sets, false);
     assert_eq!(progressing(&plan), ("True".into(), "NewReplicaSetAvailable".into()));
-    assert_eq!(plan.again, None);
+    assert_eq!(plan.requeue_at, None);
     done.status = Some(plan.status.clone());
     assert_eq!(decide(&done, &sets, false).status, plan.status);
 }
 
 #[test]
-fn why_a_replica_set_cannot_make_pods_is_told() {
+fn replica_failure_is_copied_from_the_replica_set() {
     let mut new = set("new", 1, 3, 0);
     let failure = json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "no room"}]);
     new.status.as_mut().unwrap().conditions = serde_json::from_value(failure).unwrap();
@@ -271,7 +271,7 @@ fn why_a_replica_set_cannot_make_pods_is_told() {
 }
 
 #[test]
-fn one_that_is_deleted_is_only_counted() {
+fn deployment_being_deleted_only_updates_its_status() {
     let mut ending = deployment(json!({}));
     let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::from_second(NOW).unwrap());
     ending.metadata.deletion_timestamp = Some(now);

@@ -1,8 +1,8 @@
-//! What the status of a PodDisruptionBudget says (`trySync`).
+//! Status of a PodDisruptionBudget (`trySync`).
 
-use crate::amount::{Rounded, scaled};
-use crate::clock::whole_seconds;
-use crate::members::Member;
+use crate::clock::truncate_to_seconds;
+use crate::int_or_string::{Rounding, scaled_value};
+use crate::pod_summary::PodSummary;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -10,44 +10,44 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A Pod that was evicted and is still there after that is counted again.
-const PATIENCE: SignedDuration = SignedDuration::from_mins(2);
-const ALLOWED: &str = "DisruptionAllowed";
+/// Time after which an evicted Pod that still exists counts as healthy again (`DeletionTimeout`).
+const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
+const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
-/// Whether the budget must know how many Pods their controllers want.
+/// Returns whether the budget depends on the scale of the Pods' controllers.
 pub(super) fn needs_scale(spec: &PodDisruptionBudgetSpec) -> bool {
     spec.max_unavailable.is_some() || matches!(spec.min_available, Some(IntOrString::String(_)))
 }
 
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct BudgetSync {
     pub(super) status: PodDisruptionBudgetStatus,
-    /// Pods that were evicted and did not go.
-    pub(super) stayed: Vec<Arc<Member>>,
-    /// When the next of those that were evicted is counted again.
-    pub(super) again: Option<Timestamp>,
+    /// Evicted Pods that were not deleted in time.
+    pub(super) not_deleted: Vec<Arc<PodSummary>>,
+    /// When the first entry of `disruptedPods` expires.
+    pub(super) requeue_at: Option<Timestamp>,
 }
 
-/// `pods` are those that the budget selects, `scale` how many their controllers want, where it must know.
-pub(super) fn count(
+/// Computes the status. `pods` are those that the budget selects, `scale` the expected scale if [`needs_scale`].
+pub(super) fn sync_budget(
     budget: &PodDisruptionBudget,
     spec: &PodDisruptionBudgetSpec,
-    pods: &[Arc<Member>],
+    pods: &[Arc<PodSummary>],
     scale: i32,
     now: Timestamp,
-) -> Counted {
-    let (expected, desired) = wanted(spec, pods, scale);
+) -> BudgetSync {
+    let (expected, desired) = expected_and_desired(spec, pods, scale);
     let before = budget.status.clone().unwrap_or_default();
-    let (mut disrupted, mut stayed, mut again) = (BTreeMap::new(), Vec::new(), None);
+    let (mut disrupted, mut not_deleted, mut requeue_at) = (BTreeMap::new(), Vec::new(), None);
     let named = before.disrupted_pods.clone().unwrap_or_default();
     for pod in pods.iter().filter(|pod| !pod.terminating) {
         let Some(at) = named.get(&pod.name) else { continue };
-        let due = at.0.checked_add(PATIENCE).unwrap_or(Timestamp::MAX);
+        let due = at.0.checked_add(DELETION_TIMEOUT).unwrap_or(Timestamp::MAX);
         if due < now {
-            stayed.push(Arc::clone(pod));
+            not_deleted.push(Arc::clone(pod));
         } else {
             disrupted.insert(pod.name.clone(), at.clone());
-            again = Some(again.map_or(due, |a: Timestamp| a.min(due)));
+            requeue_at = Some(requeue_at.map_or(due, |a: Timestamp| a.min(due)));
         }
     }
     let healthy = pods.iter().filter(|p| !p.terminating && !disrupted.contains_key(&p.name) && p.ready.is_some());
@@ -57,7 +57,7 @@ pub(super) fn count(
         current_healthy: healthy,
         desired_healthy: desired,
         expected_pods: expected,
-        // While there are no Pods, none of the first may go before it was counted.
+        // Without Pods no disruption is allowed: a first Pod must be counted before it can be evicted.
         disruptions_allowed: if expected > 0 { left.max(0) } else { 0 },
         disrupted_pods: Some(disrupted).filter(|pods| !pods.is_empty()),
         observed_generation: budget.metadata.generation,
@@ -65,41 +65,41 @@ pub(super) fn count(
     };
     let enough = status.disruptions_allowed > 0;
     let (value, reason) = if enough { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
-    tell(&mut status, value, reason, String::new(), now);
-    Counted { status, stayed, again }
+    set_condition(&mut status, value, reason, String::new(), now);
+    BudgetSync { status, not_deleted, requeue_at }
 }
 
-/// The status when it is not known how many there should be: none may go.
-pub(super) fn failed(budget: &PodDisruptionBudget, why: String, now: Timestamp) -> PodDisruptionBudgetStatus {
+/// Returns the status if the expected number of Pods is unknown: no disruption is allowed (`failSafe`).
+pub(super) fn failed_status(budget: &PodDisruptionBudget, why: String, now: Timestamp) -> PodDisruptionBudgetStatus {
     let mut status = budget.status.clone().unwrap_or_default();
     status.disruptions_allowed = 0;
-    tell(&mut status, "False", "SyncFailed", why, now);
+    set_condition(&mut status, "False", "SyncFailed", why, now);
     status
 }
 
-/// How many there should be, and how many of them must be healthy.
-fn wanted(spec: &PodDisruptionBudgetSpec, pods: &[Arc<Member>], scale: i32) -> (i32, i32) {
+/// Returns the expected number of Pods, and the desired number of healthy ones.
+fn expected_and_desired(spec: &PodDisruptionBudgetSpec, pods: &[Arc<PodSummary>], scale: i32) -> (i32, i32) {
     let all = i32::try_from(pods.len()).unwrap_or(i32::MAX);
     match (&spec.max_unavailable, &spec.min_available) {
-        (Some(most), _) => (scale, scale.saturating_sub(scaled(most, scale, Rounded::Up)).max(0)),
+        (Some(most), _) => (scale, scale.saturating_sub(scaled_value(most, scale, Rounding::Up)).max(0)),
         (None, Some(IntOrString::Int(least))) => (all, *least),
-        (None, Some(least)) => (scale, scaled(least, scale, Rounded::Up)),
+        (None, Some(least)) => (scale, scaled_value(least, scale, Rounding::Up)),
         (None, None) => (0, 0),
     }
 }
 
-fn tell(status: &mut PodDisruptionBudgetStatus, value: &str, reason: &str, message: String, now: Timestamp) {
+fn set_condition(status: &mut PodDisruptionBudgetStatus, value: &str, reason: &str, message: String, now: Timestamp) {
     let observed_generation = status.observed_generation;
     let conditions = status.conditions.get_or_insert_default();
-    let known = conditions.iter().position(|c| c.type_ == ALLOWED);
+    let known = conditions.iter().position(|c| c.type_ == DISRUPTION_ALLOWED);
     let since = known.map(|at| conditions.remove(at)).filter(|c| c.status == value).map(|c| c.last_transition_time);
     conditions.push(Condition {
-        type_: ALLOWED.to_owned(),
+        type_: DISRUPTION_ALLOWED.to_owned(),
         status: value.to_owned(),
         reason: reason.to_owned(),
         message,
         observed_generation,
-        last_transition_time: since.unwrap_or_else(|| Time(whole_seconds(now))),
+        last_transition_time: since.unwrap_or_else(|| Time(truncate_to_seconds(now))),
     });
 }
 
@@ -114,8 +114,9 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn pods(ready: usize, others: usize) -> Vec<Arc<Member>> {
-        let pod = |n: usize| Member { name: format!("p{n}"), ready: (n < ready).then(|| at(1)), ..Member::default() };
+    fn pods(ready: usize, others: usize) -> Vec<Arc<PodSummary>> {
+        let pod =
+            |n: usize| PodSummary { name: format!("p{n}"), ready: (n < ready).then(|| at(1)), ..PodSummary::default() };
         (0..ready + others).map(|n| Arc::new(pod(n))).collect()
     }
 
@@ -128,11 +129,11 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"generation": 3}, "spec": spec, "status": status})).unwrap()
     }
 
-    /// Expected, desired, healthy, allowed.
+    /// Checks expected, desired and healthy Pods, and allowed disruptions.
     #[track_caller]
-    fn check(spec: Value, pods: &[Arc<Member>], scale: i32, expected: [i32; 4]) {
+    fn check(spec: Value, pods: &[Arc<PodSummary>], scale: i32, expected: [i32; 4]) {
         let budget = budget(spec, Value::Null);
-        let status = count(&budget, budget.spec.as_ref().unwrap(), pods, scale, at(NOW)).status;
+        let status = sync_budget(&budget, budget.spec.as_ref().unwrap(), pods, scale, at(NOW)).status;
         let got = [status.expected_pods, status.desired_healthy, status.current_healthy, status.disruptions_allowed];
         assert_eq!(got, expected);
         let condition = &status.conditions.unwrap()[0];
@@ -158,21 +159,21 @@ mod tests {
         let evicted = |second: i64| json!({"p0": at(second).to_string(), "gone": at(second).to_string()});
         let status = |second| json!({"currentHealthy": 3, "desiredHealthy": 1, "disruptionsAllowed": 2, "expectedPods": 3, "disruptedPods": evicted(second)});
         let mut all = pods(3, 0);
-        all[2] = Arc::new(Member { terminating: true, ..(*all[2]).clone() });
+        all[2] = Arc::new(PodSummary { terminating: true, ..(*all[2]).clone() });
         let young = budget(json!({"minAvailable": 1}), status(NOW - 100));
-        let counted = count(&young, young.spec.as_ref().unwrap(), &all, 0, at(NOW));
-        assert_eq!((counted.status.current_healthy, counted.status.disruptions_allowed), (1, 0));
-        let names: Vec<String> = counted.status.disrupted_pods.unwrap().into_keys().collect();
-        assert_eq!((names, counted.again), (vec!["p0".to_owned()], Some(at(NOW + 20))));
+        let sync = sync_budget(&young, young.spec.as_ref().unwrap(), &all, 0, at(NOW));
+        assert_eq!((sync.status.current_healthy, sync.status.disruptions_allowed), (1, 0));
+        let names: Vec<String> = sync.status.disrupted_pods.unwrap().into_keys().collect();
+        assert_eq!((names, sync.requeue_at), (vec!["p0".to_owned()], Some(at(NOW + 20))));
         let old = budget(json!({"minAvailable": 1}), status(NOW - 121));
-        let counted = count(&old, old.spec.as_ref().unwrap(), &all, 0, at(NOW));
-        assert_eq!((counted.status.current_healthy, counted.stayed.len(), counted.again), (2, 1, None));
-        assert_eq!(counted.status.disrupted_pods, None);
+        let sync = sync_budget(&old, old.spec.as_ref().unwrap(), &all, 0, at(NOW));
+        assert_eq!((sync.status.current_healthy, sync.not_deleted.len(), sync.requeue_at), (2, 1, None));
+        assert_eq!(sync.status.disrupted_pods, None);
     }
 
     #[test]
     fn where_it_is_not_known_how_many_there_should_be_none_may_go() {
-        let status = failed(&budget(json!({"maxUnavailable": 1}), Value::Null), "why".into(), at(NOW));
+        let status = failed_status(&budget(json!({"maxUnavailable": 1}), Value::Null), "why".into(), at(NOW));
         let condition = &status.conditions.unwrap()[0];
         assert_eq!((condition.reason.as_str(), condition.message.as_str()), ("SyncFailed", "why"));
     }

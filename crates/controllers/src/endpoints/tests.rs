@@ -1,8 +1,8 @@
-//! What is decided for a Service, in upstream's terms.
+//! Tests of what is planned for the endpoints of a Service.
 
-use super::slices::{Changes, slices};
-use super::subsets::endpoints;
-use crate::members::{Member, Place};
+use super::endpoint_slices::{SliceChanges, reconcile_slices};
+use super::legacy::endpoints;
+use crate::pod_summary::{PodNetwork, PodSummary};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -19,8 +19,8 @@ fn service(spec: Value) -> Service {
     serde_json::from_value(json!({"metadata": meta, "spec": all})).unwrap()
 }
 
-fn pod(number: usize, ready: bool) -> Arc<Member> {
-    Arc::new(Member {
+fn pod(number: usize, ready: bool) -> Arc<PodSummary> {
+    Arc::new(PodSummary {
         namespace: "x".into(),
         name: format!("p{number}"),
         uid: format!("u{number:03}"),
@@ -28,52 +28,52 @@ fn pod(number: usize, ready: bool) -> Arc<Member> {
         active: true,
         node: Some("n".into()),
         ready: ready.then_some(Timestamp::UNIX_EPOCH),
-        place: Place { ips: vec![format!("10.0.{}.{}", number / 200, number % 200)], ..Place::default() },
-        ..Member::default()
+        network: PodNetwork { ips: vec![format!("10.0.{}.{}", number / 200, number % 200)], ..PodNetwork::default() },
+        ..PodSummary::default()
     })
 }
 
-fn changed(pod: &Arc<Member>, change: impl FnOnce(&mut Member)) -> Arc<Member> {
+fn changed(pod: &Arc<PodSummary>, change: impl FnOnce(&mut PodSummary)) -> Arc<PodSummary> {
     let mut pod = (**pod).clone();
     change(&mut pod);
     Arc::new(pod)
 }
 
-fn decide(service: &Service, pods: &[Arc<Member>], existing: &[EndpointSlice]) -> Changes {
+fn decide(service: &Service, pods: &[Arc<PodSummary>], existing: &[EndpointSlice]) -> SliceChanges {
     let existing: Vec<_> = existing.iter().cloned().map(Arc::new).collect();
-    slices(service, service.spec.as_ref().unwrap(), pods, &existing)
+    reconcile_slices(service, service.spec.as_ref().unwrap(), pods, &existing)
 }
 
-/// The slices as the API has them after the changes.
-fn applied(existing: &[EndpointSlice], changes: Changes) -> Vec<EndpointSlice> {
+/// Returns the slices as the API has them after the changes.
+fn applied(existing: &[EndpointSlice], changes: SliceChanges) -> Vec<EndpointSlice> {
     let mut all = existing.to_vec();
-    let gone: Vec<_> = changes.remove.iter().map(|s| s.metadata.name.clone()).collect();
+    let gone: Vec<_> = changes.delete.iter().map(|s| s.metadata.name.clone()).collect();
     all.retain(|slice| !gone.contains(&slice.metadata.name));
     for new in changes.update {
         let at = all.iter().position(|slice| slice.metadata.name == new.metadata.name).unwrap();
         all[at] = new;
     }
-    for mut new in changes.make {
+    for mut new in changes.create {
         new.metadata.name = Some(format!("web-{}", all.len()));
         all.push(new);
     }
     all
 }
 
-/// How many slices are made, changed and removed.
-fn counts(changes: &Changes) -> [usize; 3] {
-    [changes.make.len(), changes.update.len(), changes.remove.len()]
+/// Returns how many slices are created, updated and deleted.
+fn counts(changes: &SliceChanges) -> [usize; 3] {
+    [changes.create.len(), changes.update.len(), changes.delete.len()]
 }
 
-/// The conditions of a Pod's endpoint: ready, serving, terminating.
-fn conditions(service: &Service, pod: &Arc<Member>) -> [Option<bool>; 3] {
+/// Returns the conditions of a Pod's endpoint: ready, serving, terminating.
+fn conditions(service: &Service, pod: &Arc<PodSummary>) -> [Option<bool>; 3] {
     let changes = decide(service, std::slice::from_ref(pod), &[]);
-    let conditions = changes.make[0].endpoints[0].conditions.clone().unwrap();
+    let conditions = changes.create[0].endpoints[0].conditions.clone().unwrap();
     [conditions.ready, conditions.serving, conditions.terminating]
 }
 
 #[test]
-fn a_pod_that_ends_is_not_ready_and_serves_as_its_probe_says() {
+fn terminating_endpoint_is_unready_and_serves_if_pod_is_ready() {
     let (plain, all) = (service(json!({})), service(json!({"publishNotReadyAddresses": true})));
     let ending = |ready| changed(&pod(1, ready), |pod| (pod.terminating, pod.active) = (true, false));
     let some = |a, b, c| [Some(a), Some(b), Some(c)];
@@ -86,11 +86,11 @@ fn a_pod_that_ends_is_not_ready_and_serves_as_its_probe_says() {
 }
 
 #[test]
-fn a_slice_says_whose_it_is_and_how_its_pods_are_reached() {
+fn slice_has_owner_labels_ports_and_endpoints() {
     let named = changed(&pod(1, true), |pod| {
-        (pod.place.hostname, pod.place.subdomain) = (Some("h".into()), Some("web".into()));
+        (pod.network.hostname, pod.network.subdomain) = (Some("h".into()), Some("web".into()));
     });
-    let slice = decide(&service(json!({})), &[named], &[]).make.remove(0);
+    let slice = decide(&service(json!({})), &[named], &[]).create.remove(0);
     let labels = serde_json::to_value(&slice.metadata.labels).unwrap();
     assert_eq!(
         labels,
@@ -108,30 +108,30 @@ fn a_slice_says_whose_it_is_and_how_its_pods_are_reached() {
 }
 
 #[test]
-fn pods_without_an_address_and_those_that_have_ended_are_no_endpoints() {
-    let nowhere = changed(&pod(1, false), |pod| pod.place.ips.clear());
+fn pods_without_address_or_terminal_are_no_endpoints() {
+    let nowhere = changed(&pod(1, false), |pod| pod.network.ips.clear());
     let ended = changed(&pod(2, false), |pod| pod.phase = "Succeeded".into());
     let changes = decide(&service(json!({})), &[nowhere, ended], &[]);
-    assert_eq!((counts(&changes), changes.make[0].endpoints.len()), ([1, 0, 0], 0));
-    assert_eq!(changes.make[0].ports, Some(vec![]));
+    assert_eq!((counts(&changes), changes.create[0].endpoints.len()), ([1, 0, 0], 0));
+    assert_eq!(changes.create[0].ports, Some(vec![]));
 }
 
 #[test]
-fn a_service_without_an_address_is_marked_and_needs_no_ports() {
+fn headless_service_slice_is_labelled_and_needs_no_ports() {
     let headless = service(json!({"clusterIP": "None", "ports": null}));
-    let slice = decide(&headless, &[pod(1, true)], &[]).make.remove(0);
+    let slice = decide(&headless, &[pod(1, true)], &[]).create.remove(0);
     assert_eq!(slice.metadata.labels.unwrap()["service.kubernetes.io/headless"], "");
     assert_eq!((slice.ports, slice.endpoints.len()), (Some(vec![]), 1));
 }
 
 #[test]
-fn pods_that_call_a_port_by_other_numbers_are_in_other_slices() {
+fn pods_with_other_target_ports_are_in_other_slices() {
     let by_name = service(json!({"ports": [{"name": "http", "port": 80, "targetPort": "web", "protocol": "TCP"}]}));
     let at =
-        |number, port| changed(&pod(number, true), |pod| pod.place.ports = vec![("web".into(), "TCP".into(), port)]);
+        |number, port| changed(&pod(number, true), |pod| pod.network.ports = vec![("web".into(), "TCP".into(), port)]);
     let changes = decide(&by_name, &[at(1, 8080), at(2, 9090), at(3, 8080), pod(4, true)], &[]);
     let told: Vec<(usize, Option<i32>)> = changes
-        .make
+        .create
         .iter()
         .map(|slice| (slice.endpoints.len(), slice.ports.as_ref().unwrap().first().and_then(|p| p.port)))
         .collect();
@@ -139,14 +139,14 @@ fn pods_that_call_a_port_by_other_numbers_are_in_other_slices() {
 }
 
 #[test]
-fn slices_are_filled_and_change_as_little_as_possible() {
+fn slices_are_filled_with_few_changes() {
     let service = service(json!({}));
     let pods: Vec<_> = (0..150).map(|n| pod(n, true)).collect();
     let first = decide(&service, &pods, &[]);
-    assert_eq!(first.make.iter().map(|slice| slice.endpoints.len()).collect::<Vec<_>>(), [100, 50]);
+    assert_eq!(first.create.iter().map(|slice| slice.endpoints.len()).collect::<Vec<_>>(), [100, 50]);
     let existing = applied(&[], first);
     assert_eq!(counts(&decide(&service, &pods, &existing)), [0, 0, 0]);
-    // One more goes where there is room; one that changes stays where it is.
+    // A new endpoint goes to a slice with room; a changed one stays in its slice.
     let more: Vec<_> = pods.iter().cloned().chain([pod(150, true)]).collect();
     let changes = decide(&service, &more, &existing);
     assert_eq!((counts(&changes), changes.update[0].endpoints.len()), ([0, 1, 0], 51));
@@ -154,7 +154,7 @@ fn slices_are_filled_and_change_as_little_as_possible() {
     other[3] = changed(&other[3], |pod| pod.ready = None);
     let changes = decide(&service, &other, &existing);
     assert_eq!((counts(&changes), changes.update[0].endpoints.len()), ([0, 1, 0], 100));
-    // Slices without endpoints go, but for one that says that there is none.
+    // Empty slices are deleted, except one placeholder.
     let changes = decide(&service, &pods[..100], &existing);
     assert_eq!(counts(&changes), [0, 0, 1]);
     let changes = decide(&service, &[], &existing);
@@ -165,16 +165,16 @@ fn slices_are_filled_and_change_as_little_as_possible() {
 }
 
 #[test]
-fn slices_of_a_service_that_is_gone_are_not_taken_over() {
+fn slices_of_a_deleted_service_are_replaced() {
     let service = service(json!({}));
-    let mut foreign = decide(&service, &[pod(1, true)], &[]).make.remove(0);
+    let mut foreign = decide(&service, &[pod(1, true)], &[]).create.remove(0);
     foreign.metadata.name = Some("old".into());
     foreign.metadata.owner_references.as_mut().unwrap()[0].uid = "other".into();
     assert_eq!(counts(&decide(&service, &[pod(1, true)], &[foreign])), [1, 0, 1]);
 }
 
 #[test]
-fn labels_of_the_service_are_followed() {
+fn service_label_changes_update_its_slices() {
     let mut service = service(json!({}));
     let existing = applied(&[], decide(&service, &[pod(1, true)], &[]));
     service.metadata.labels.as_mut().unwrap().insert("tier".into(), "back".into());
@@ -183,12 +183,12 @@ fn labels_of_the_service_are_followed() {
     assert_eq!(changes.update[0].metadata.labels.as_ref().unwrap()["tier"], "back");
 }
 
-fn subsets(service: &Service, pods: &[Arc<Member>], is: Option<&Endpoints>) -> Option<Endpoints> {
+fn subsets(service: &Service, pods: &[Arc<PodSummary>], is: Option<&Endpoints>) -> Option<Endpoints> {
     endpoints(service, service.spec.as_ref().unwrap(), pods, is)
 }
 
 #[test]
-fn endpoints_tell_ready_addresses_from_others_and_leave_out_what_ends() {
+fn endpoints_split_ready_addresses_and_omit_terminating() {
     let service = service(json!({}));
     let ending = changed(&pod(3, true), |pod| pod.terminating = true);
     let all = [pod(1, true), pod(2, false), ending];
@@ -207,7 +207,7 @@ fn endpoints_tell_ready_addresses_from_others_and_leave_out_what_ends() {
 }
 
 #[test]
-fn endpoints_have_all_addresses_where_those_that_are_not_ready_are_published() {
+fn endpoints_publish_not_ready_addresses_as_ready() {
     let service = service(json!({"publishNotReadyAddresses": true, "clusterIP": "None", "ports": null}));
     let made = subsets(&service, &[pod(1, true), pod(2, false)], None).unwrap();
     let subset = &made.subsets.unwrap()[0];
@@ -219,7 +219,7 @@ fn endpoints_have_all_addresses_where_those_that_are_not_ready_are_published() {
 }
 
 #[test]
-fn endpoints_have_a_thousand_addresses_at_most_and_say_so() {
+fn endpoints_are_truncated_at_1000_addresses() {
     let service = service(json!({}));
     let all: Vec<_> = (0..1100).map(|n| pod(n, n >= 100)).collect();
     let made = subsets(&service, &all, None).unwrap();

@@ -1,4 +1,4 @@
-//! Who owns whom.
+//! Dependency graph of owners and dependents (`GraphBuilder`).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::discovery::ApiResource;
@@ -7,31 +7,31 @@ use std::fmt;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Its dependents go first.
+/// Finalizer: dependents are deleted first.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
-/// Its dependents stay, and own themselves.
+/// Finalizer: dependents are kept, without their owner references.
 pub(super) const ORPHAN: &str = "orphan";
 
-/// What is known of an object. There is one for each object of the cluster, so it is small.
+/// A node of the graph. There is one for each object of the cluster, so it must be small.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
-    home: Arc<Home>,
+    resource_namespace: Arc<ResourceNamespace>,
     pub(super) name: Box<str>,
-    /// `None` of most.
-    ties: Option<Box<Ties>>,
+    /// `None` for most objects.
+    state: Option<Box<DeletionState>>,
 }
 
-/// What the objects of one resource in one namespace have in common.
+/// Resource and namespace, shared by the nodes of all their objects.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Home {
+struct ResourceNamespace {
     resource: Arc<ApiResource>,
-    /// `None` of what has no namespace.
+    /// `None` if cluster-scoped.
     namespace: Option<Box<str>>,
 }
 
-/// Why there may be something to do for an object.
+/// Owner references and deletion state of an object.
 #[derive(Debug, Clone, Default)]
-struct Ties {
+struct DeletionState {
     owners: Vec<OwnerReference>,
     deleting: bool,
     foreground: bool,
@@ -39,61 +39,65 @@ struct Ties {
 }
 
 impl Node {
-    fn new(home: Arc<Home>, meta: &ObjectMeta) -> Self {
+    fn new(resource_namespace: Arc<ResourceNamespace>, meta: &ObjectMeta) -> Self {
         let has = |finalizer| meta.finalizers.iter().flatten().any(|f| f == finalizer);
-        let ties = Ties {
+        let state = DeletionState {
             owners: meta.owner_references.clone().unwrap_or_default(),
             deleting: meta.deletion_timestamp.is_some(),
             foreground: has(FOREGROUND),
             orphan: has(ORPHAN),
         };
-        let is_tied = ties.deleting || ties.foreground || ties.orphan || !ties.owners.is_empty();
-        Self { home, name: meta.name.as_deref().unwrap_or_default().into(), ties: is_tied.then(|| Box::new(ties)) }
+        let has_state = state.deleting || state.foreground || state.orphan || !state.owners.is_empty();
+        Self {
+            resource_namespace,
+            name: meta.name.as_deref().unwrap_or_default().into(),
+            state: has_state.then(|| Box::new(state)),
+        }
     }
 
     pub(super) fn resource(&self) -> &ApiResource {
-        &self.home.resource
+        &self.resource_namespace.resource
     }
 
-    /// `None` of what has no namespace.
+    /// Returns the namespace, `None` if cluster-scoped.
     pub(super) fn namespace(&self) -> Option<&str> {
-        self.home.namespace.as_deref()
+        self.resource_namespace.namespace.as_deref()
     }
 
     pub(super) fn owners(&self) -> &[OwnerReference] {
-        self.ties.as_ref().map_or(&[], |ties| &ties.owners)
+        self.state.as_ref().map_or(&[], |state| &state.owners)
     }
 
     pub(super) fn is_deleted(&self) -> bool {
-        self.ties.as_ref().is_some_and(|ties| ties.deleting)
+        self.state.as_ref().is_some_and(|state| state.deleting)
     }
 
-    /// Whether its dependents are to go first, once it is deleted.
+    /// Returns whether dependents are deleted first.
     pub(super) fn is_foreground(&self) -> bool {
-        self.ties.as_ref().is_some_and(|ties| ties.foreground)
+        self.state.as_ref().is_some_and(|state| state.foreground)
     }
 
-    /// Whether its dependents are to stay, once it is deleted.
+    /// Returns whether dependents are orphaned.
     pub(super) fn orphans(&self) -> bool {
-        self.ties.as_ref().is_some_and(|ties| ties.orphan)
+        self.state.as_ref().is_some_and(|state| state.orphan)
     }
 
-    /// Whether it goes when its dependents have gone.
+    /// Returns whether the object is deleted in the foreground (`isDeletingDependents`).
     pub(super) fn waits_for_dependents(&self) -> bool {
         self.is_deleted() && self.is_foreground()
     }
 
-    /// Its reference to this owner holds the owner's deletion up.
+    /// Returns whether this object's reference blocks the deletion of the owner (`blockOwnerDeletion`).
     pub(super) fn blocks(&self, owner: &str) -> bool {
         self.owners().iter().any(|o| o.uid == owner && o.block_owner_deletion == Some(true))
     }
 }
 
-/// An object's uid: nearly always a UUID, whose 16 bytes need no memory of their own.
+/// UID of an object. Nearly all are UUIDs, whose 16 bytes need no allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Uid {
     Uuid([u8; 16]),
-    /// Of a server that is not ours.
+    /// A UID of another form, from an aggregated server.
     Other(Box<str>),
 }
 
@@ -116,13 +120,13 @@ impl fmt::Display for Uid {
     }
 }
 
-/// All objects by their uid, and the way back from owners to dependents.
+/// All objects by UID, and the dependents by the UID of their owner.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     nodes: HashMap<Uid, Node>,
     dependents: HashMap<String, BTreeSet<String>>,
-    homes: HashSet<Arc<Home>>,
-    /// The number of homes at which those that stand empty are dropped.
+    resource_namespaces: HashSet<Arc<ResourceNamespace>>,
+    /// Number of entries in [`Self::resource_namespaces`] at which unused ones are removed.
     sweep_at: usize,
 }
 
@@ -131,58 +135,59 @@ impl Graph {
         self.nodes.get(&Uid::from(uid))
     }
 
-    /// All objects for which there may be something to do.
-    pub(super) fn all(&self) -> Vec<String> {
-        let concerned = self.nodes.iter().filter(|(_, node)| node.is_deleted() || !node.owners().is_empty());
-        concerned.map(|(uid, _)| uid.to_string()).collect()
+    /// Returns the UIDs of objects that may have to be deleted or changed.
+    pub(super) fn candidates(&self) -> Vec<String> {
+        let affected = self.nodes.iter().filter(|(_, node)| node.is_deleted() || !node.owners().is_empty());
+        affected.map(|(uid, _)| uid.to_string()).collect()
     }
 
-    /// Those who name this owner, whether that is known or not.
+    /// Returns the known objects that name this owner, which itself may be unknown.
     pub(super) fn dependents<'a>(&'a self, owner: &str) -> impl Iterator<Item = (&'a String, &'a Node)> + use<'a> {
         let all = self.dependents.get(owner).into_iter().flatten();
         all.filter_map(|uid| Some((uid, self.get(uid)?)))
     }
 
-    /// An object of a resource is so now; gives whom that concerns.
+    /// Adds or updates an object. Returns the UIDs of affected objects.
     pub(super) fn set(&mut self, uid: &str, resource: &Arc<ApiResource>, meta: &ObjectMeta) -> Vec<String> {
-        let node = Node::new(self.home(resource, meta.namespace.as_deref()), meta);
-        let mut concerned = self.unlink(uid);
+        let node = Node::new(self.resource_namespace(resource, meta.namespace.as_deref()), meta);
+        let mut affected = self.unlink(uid);
         for owner in node.owners() {
             self.dependents.entry(owner.uid.clone()).or_default().insert(uid.to_owned());
         }
         if node.waits_for_dependents() {
-            concerned.extend(self.dependents(uid).map(|(uid, _)| uid.clone()));
+            affected.extend(self.dependents(uid).map(|(uid, _)| uid.clone()));
         }
         if node.is_deleted() || !node.owners().is_empty() {
-            concerned.push(uid.to_owned());
+            affected.push(uid.to_owned());
         }
         self.nodes.insert(uid.into(), node);
-        concerned
+        affected
     }
 
-    fn home(&mut self, resource: &Arc<ApiResource>, namespace: Option<&str>) -> Arc<Home> {
-        let home = Home { resource: Arc::clone(resource), namespace: namespace.map(Box::from) };
-        if let Some(known) = self.homes.get(&home) {
+    fn resource_namespace(&mut self, resource: &Arc<ApiResource>, namespace: Option<&str>) -> Arc<ResourceNamespace> {
+        let resource_namespace =
+            ResourceNamespace { resource: Arc::clone(resource), namespace: namespace.map(Box::from) };
+        if let Some(known) = self.resource_namespaces.get(&resource_namespace) {
             return Arc::clone(known);
         }
-        if self.homes.len() >= self.sweep_at {
-            self.homes.retain(|home| Arc::strong_count(home) > 1);
-            self.sweep_at = (self.homes.len() * 2).max(1024);
+        if self.resource_namespaces.len() >= self.sweep_at {
+            self.resource_namespaces.retain(|resource_namespace| Arc::strong_count(resource_namespace) > 1);
+            self.sweep_at = (self.resource_namespaces.len() * 2).max(1024);
         }
-        let home = Arc::new(home);
-        self.homes.insert(Arc::clone(&home));
-        home
+        let resource_namespace = Arc::new(resource_namespace);
+        self.resource_namespaces.insert(Arc::clone(&resource_namespace));
+        resource_namespace
     }
 
-    /// An object is gone; gives whom that concerns.
+    /// Removes an object. Returns the UIDs of affected objects.
     pub(super) fn remove(&mut self, uid: &str) -> Vec<String> {
-        let mut concerned = self.unlink(uid);
+        let mut affected = self.unlink(uid);
         self.nodes.remove(&uid.into());
-        concerned.extend(self.dependents(uid).map(|(uid, _)| uid.clone()));
-        concerned
+        affected.extend(self.dependents(uid).map(|(uid, _)| uid.clone()));
+        affected
     }
 
-    /// Of this resource there are these names and no others; gives the uids of the others.
+    /// Returns the UIDs of the resource's objects that are not among `names`.
     pub(super) fn missing(&self, resource: &ApiResource, names: &HashSet<String>) -> Vec<String> {
         let key = |node: &Node| match node.namespace() {
             Some(namespace) => format!("{namespace}/{}", node.name),
@@ -192,7 +197,7 @@ impl Graph {
         gone.map(|(uid, _)| uid.to_string()).collect()
     }
 
-    /// Takes an object's references to its owners back; gives the owners that may have waited for that.
+    /// Removes an object's edges to its owners. Returns the owners that wait for their dependents.
     fn unlink(&mut self, uid: &str) -> Vec<String> {
         let Some(node) = self.get(uid) else { return Vec::new() };
         let owners: Vec<String> = node.owners().iter().map(|o| o.uid.clone()).collect();
@@ -213,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uid_is_what_it_was() {
+    fn uid_round_trips_in_any_form() {
         let (lower, upper) = ("6f6ba6a5-3c3f-4d43-9a4b-0c7f2b3f3a11", "6F6BA6A5-3C3F-4D43-9A4B-0C7F2B3F3A11");
         for text in [lower, upper, "6f6ba6a53c3f4d439a4b0c7f2b3f3a11", "", "u-1"] {
             assert_eq!(Uid::from(text).to_string(), text);
@@ -222,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_small() {
+    fn graph_node_is_at_most_56_bytes() {
         assert!(size_of::<(Uid, Node)>() <= 56, "{}", size_of::<(Uid, Node)>());
     }
 }

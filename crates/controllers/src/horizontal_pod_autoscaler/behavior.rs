@@ -12,102 +12,103 @@ pub(super) const DOWNSCALE_STABILIZATION: Duration = Duration::from_secs(300);
 
 /// Which of several policies counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Select {
+enum SelectPolicy {
     /// The one that allows the greatest change.
-    Most,
-    Least,
+    Max,
+    Min,
     /// No change at all.
     Disabled,
 }
 
 /// So much may change within a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum PolicyValue {
     Pods(i32),
     Percent(i32),
 }
 
 /// How a number may change in one direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Rules {
+pub(super) struct ScalingRules {
     /// What was recommended within that time counts.
     pub(super) window: Duration,
-    select: Select,
-    policies: Vec<(Change, Duration)>,
+    select: SelectPolicy,
+    policies: Vec<(PolicyValue, Duration)>,
 }
 
 /// How a number may change in both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Behavior {
-    pub(super) up: Rules,
-    pub(super) down: Rules,
+    pub(super) up: ScalingRules,
+    pub(super) down: ScalingRules,
 }
 
 const PERIOD: Duration = Duration::from_secs(15);
 
 impl Behavior {
     pub(super) fn of(behavior: &HorizontalPodAutoscalerBehavior) -> Self {
-        let up = vec![(Change::Pods(4), PERIOD), (Change::Percent(100), PERIOD)];
-        let up = Rules { window: Duration::ZERO, select: Select::Most, policies: up };
-        let down = vec![(Change::Percent(100), PERIOD)];
-        let down = Rules { window: DOWNSCALE_STABILIZATION, select: Select::Most, policies: down };
+        let up = vec![(PolicyValue::Pods(4), PERIOD), (PolicyValue::Percent(100), PERIOD)];
+        let up = ScalingRules { window: Duration::ZERO, select: SelectPolicy::Max, policies: up };
+        let down = vec![(PolicyValue::Percent(100), PERIOD)];
+        let down = ScalingRules { window: DOWNSCALE_STABILIZATION, select: SelectPolicy::Max, policies: down };
         Self { up: up.with(behavior.scale_up.as_ref()), down: down.with(behavior.scale_down.as_ref()) }
     }
 }
 
-impl Rules {
+impl ScalingRules {
     fn with(mut self, rules: Option<&HPAScalingRules>) -> Self {
         let Some(rules) = rules else { return self };
         if let Some(window) = rules.stabilization_window_seconds {
             self.window = seconds(window);
         }
         match rules.select_policy.as_deref() {
-            Some("Disabled") => self.select = Select::Disabled,
-            Some("Min") => self.select = Select::Least,
+            Some("Disabled") => self.select = SelectPolicy::Disabled,
+            Some("Min") => self.select = SelectPolicy::Min,
             _ => {}
         }
         if let Some(policies) = &rules.policies {
-            let change = |kind: &str, value| if kind == "Pods" { Change::Pods(value) } else { Change::Percent(value) };
+            let change =
+                |kind: &str, value| if kind == "Pods" { PolicyValue::Pods(value) } else { PolicyValue::Percent(value) };
             self.policies = policies.iter().map(|p| (change(&p.type_, p.value), seconds(p.period_seconds))).collect();
         }
         self
     }
 
     /// How far its policies look back (`getLongestPolicyPeriod`).
-    pub(super) fn longest(&self) -> Duration {
+    pub(super) fn longest_policy_period(&self) -> Duration {
         self.policies.iter().map(|(_, period)| *period).max().unwrap_or_default()
     }
 
     /// How many there may be at most now (`calculateScaleUpLimitWithScalingRules`).
-    pub(super) fn highest(&self, replicas: i32, history: &History, now: Instant) -> i32 {
+    pub(super) fn scale_up_limit(&self, replicas: i32, history: &History, now: Instant) -> i32 {
         let proposals = self.policies.iter().map(|(change, period)| {
-            let start = history.at_start(replicas, *period, now);
+            let start = history.replicas_at_period_start(replicas, *period, now);
             match change {
-                Change::Pods(value) => start.saturating_add(*value),
+                PolicyValue::Pods(value) => start.saturating_add(*value),
                 // Up, for a part of a Pod would never become one.
-                Change::Percent(value) => ceil(f64::from(start) * (1.0 + f64::from(*value) / 100.0)),
+                PolicyValue::Percent(value) => ceil(f64::from(start) * (1.0 + f64::from(*value) / 100.0)),
             }
         });
         match self.select {
-            Select::Disabled => replicas,
-            Select::Least => proposals.min().unwrap_or(i32::MAX),
-            Select::Most => proposals.max().unwrap_or(i32::MIN),
+            SelectPolicy::Disabled => replicas,
+            SelectPolicy::Min => proposals.min().unwrap_or(i32::MAX),
+            SelectPolicy::Max => proposals.max().unwrap_or(i32::MIN),
         }
     }
 
     /// How many there must be at least now (`calculateScaleDownLimitWithBehaviors`).
-    pub(super) fn lowest(&self, replicas: i32, history: &History, now: Instant) -> i32 {
+    pub(super) fn scale_down_limit(&self, replicas: i32, history: &History, now: Instant) -> i32 {
         let proposals = self.policies.iter().map(|(change, period)| {
-            let start = history.at_start(replicas, *period, now);
+            let start = history.replicas_at_period_start(replicas, *period, now);
             match change {
-                Change::Pods(value) => start.saturating_sub(*value),
-                Change::Percent(value) => trunc(f64::from(start) * (1.0 - f64::from(*value) / 100.0)),
+                PolicyValue::Pods(value) => start.saturating_sub(*value),
+                PolicyValue::Percent(value) => trunc(f64::from(start) * (1.0 - f64::from(*value) / 100.0)),
             }
         });
         match self.select {
-            Select::Disabled => replicas,
-            Select::Least => proposals.max().unwrap_or(i32::MIN),
-            Select::Most => proposals.min().unwrap_or(i32::MAX),
+            SelectPolicy::Disabled => replicas,
+            SelectPolicy::Min => proposals.max().unwrap_or(i32::MIN),
+            SelectPolicy::Max => proposals.min().unwrap_or(i32::MAX),
         }
     }
 }

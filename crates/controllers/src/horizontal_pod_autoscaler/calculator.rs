@@ -3,8 +3,8 @@
 //! The rule is `ceil(replicas * measured / wanted)`. Pods of which nothing was measured, and those that are not ready yet,
 //! are counted so that they rather keep the number as it is: none is ever scaled in the other direction for them.
 
-use super::pod::Measured;
-use crate::members::Member;
+use super::pod_metric_inputs::PodMetricInputs;
+use crate::pod_summary::PodSummary;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(super) struct Calculator<'a> {
     /// How many there are.
     pub(super) current: i32,
     /// Those that the scale selects.
-    pub(super) pods: &'a [Arc<Member>],
+    pub(super) pods: &'a [Arc<PodSummary>],
     pub(super) tolerances: Tolerances,
     pub(super) now: Timestamp,
 }
@@ -216,7 +216,7 @@ impl Grouped<'_> {
     }
 }
 
-fn is_unready(pod: &Measured, sample: &Sample, now: Timestamp) -> bool {
+fn is_unready(pod: &PodMetricInputs, sample: &Sample, now: Timestamp) -> bool {
     let (Some(started), Some(ready)) = (pod.started, pod.readiness) else { return true };
     if later(started, CPU_INITIALIZATION) > now {
         // What was measured before it became ready is of its start.

@@ -1,12 +1,12 @@
 //! The conditions of an autoscaler (`setCondition`).
 
-use crate::clock::whole_seconds;
+use crate::clock::truncate_to_seconds;
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// A reason and a message.
-pub(super) type Told<'a> = (&'a str, &'a str);
+pub(super) type ReasonAndMessage<'a> = (&'a str, &'a str);
 
 /// What the status says of an autoscaler.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,7 +17,7 @@ pub(super) struct Conditions {
 
 impl Conditions {
     pub(super) fn new(all: Vec<HorizontalPodAutoscalerCondition>, now: Timestamp) -> Self {
-        Self { all, now: whole_seconds(now) }
+        Self { all, now: truncate_to_seconds(now) }
     }
 
     pub(super) fn into_list(self) -> Option<Vec<HorizontalPodAutoscalerCondition>> {
@@ -25,21 +25,21 @@ impl Conditions {
     }
 
     /// Whether the scale can be read and written.
-    pub(super) fn able(&mut self, is: bool, why: Told<'_>) {
+    pub(super) fn set_able_to_scale(&mut self, is: bool, why: ReasonAndMessage<'_>) {
         self.set("AbleToScale", is, why);
     }
 
     /// Whether it is known how many there should be.
-    pub(super) fn active(&mut self, is: bool, why: Told<'_>) {
+    pub(super) fn set_scaling_active(&mut self, is: bool, why: ReasonAndMessage<'_>) {
         self.set("ScalingActive", is, why);
     }
 
     /// Whether there should be more, or fewer, than may be.
-    pub(super) fn limited(&mut self, is: bool, why: Told<'_>) {
+    pub(super) fn set_scaling_limited(&mut self, is: bool, why: ReasonAndMessage<'_>) {
         self.set("ScalingLimited", is, why);
     }
 
-    fn set(&mut self, type_: &str, is: bool, (reason, message): Told<'_>) {
+    fn set(&mut self, type_: &str, is: bool, (reason, message): ReasonAndMessage<'_>) {
         let status = if is { "True" } else { "False" };
         let at = self.all.iter().position(|c| c.type_ == type_);
         let at = at.unwrap_or_else(|| {

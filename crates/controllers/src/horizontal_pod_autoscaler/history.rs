@@ -4,16 +4,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Numbers, and when they were noted.
-type Noted = Vec<(i32, Instant)>;
+type TimedValues = Vec<(i32, Instant)>;
 
 /// What is remembered of one autoscaler.
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// How many replicas its metrics called for.
-    recommended: Noted,
+    recommended: TimedValues,
     /// How many were added, and how many removed.
-    added: Noted,
-    removed: Noted,
+    added: TimedValues,
+    removed: TimedValues,
     /// How many warnings may still be told, and when that was counted.
     warnings: Option<(f64, Instant)>,
 }
@@ -25,14 +25,14 @@ const NEXT_WARNING: Duration = Duration::from_secs(300);
 
 impl History {
     /// When nothing is known, what there is was right (`recordInitialRecommendation`).
-    pub(super) fn begin(&mut self, replicas: i32, now: Instant) {
+    pub(super) fn record_initial_recommendation(&mut self, replicas: i32, now: Instant) {
         if self.recommended.is_empty() {
             self.recommended.push((replicas, now));
         }
     }
 
     /// Whether a warning may be told.
-    pub(super) fn may_warn(&mut self, now: Instant) -> bool {
+    pub(super) fn allow_warning(&mut self, now: Instant) -> bool {
         let left = self.warnings.map_or(WARNINGS, |(left, counted)| {
             (left + age(counted, now).as_secs_f64() / NEXT_WARNING.as_secs_f64()).min(WARNINGS)
         });
@@ -58,7 +58,7 @@ impl History {
     }
 
     /// That there were so many, and are so many now (`storeScaleEvent`); `longest` is what policies look back to.
-    pub(super) fn scaled(&mut self, before: i32, after: i32, longest: Duration, now: Instant) {
+    pub(super) fn record_scale_event(&mut self, before: i32, after: i32, longest: Duration, now: Instant) {
         let change = after.saturating_sub(before);
         let noted = if change > 0 { &mut self.added } else { &mut self.removed };
         noted.retain(|(_, at)| age(*at, now) <= longest);
@@ -66,10 +66,10 @@ impl History {
     }
 
     /// How many there were before what was added and removed within that time (`getReplicasChangePerPeriod`).
-    pub(super) fn at_start(&self, replicas: i32, period: Duration, now: Instant) -> i32 {
-        let within = |noted: &Noted| {
+    pub(super) fn replicas_at_period_start(&self, replicas: i32, period: Duration, now: Instant) -> i32 {
+        let within = |noted: &TimedValues| {
             let lately = noted.iter().filter(|(_, at)| age(*at, now) < period);
-            crate::amount::total(lately.map(|(change, _)| *change))
+            crate::int_or_string::saturating_sum(lately.map(|(change, _)| *change))
         };
         replicas.saturating_sub(within(&self.added)).saturating_add(within(&self.removed))
     }

@@ -2,7 +2,7 @@
 //! answer (`metrics/client.go`, `k8s.io/metrics/pkg/client`).
 
 use super::calculator::{Sample, Samples};
-use super::target::{Targets, get, group_of, in_words};
+use super::scale_target::{Targets, get, group_of, in_words};
 use api::resources::Amount;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::autoscaling::v2::{CrossVersionObjectReference, MetricIdentifier, MetricSpec};

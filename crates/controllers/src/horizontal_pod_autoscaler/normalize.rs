@@ -1,7 +1,7 @@
 //! From what metrics call for to what is done: not too fast, not to and fro, and within the bounds (`horizontal.go`).
 
 use super::behavior::{Behavior, DOWNSCALE_STABILIZATION};
-use super::conditions::{Conditions, Told};
+use super::conditions::{Conditions, ReasonAndMessage};
 use super::history::History;
 use tokio::time::Instant;
 
@@ -14,19 +14,21 @@ pub(super) struct Bounds {
     pub(super) most: i32,
 }
 
-const WITHIN: Told<'_> = ("DesiredWithinRange", "the desired count is within the acceptable range");
-const TOO_MANY: Told<'_> = ("TooManyReplicas", "the desired replica count is more than the maximum replica count");
-const TOO_FEW: Told<'_> = ("TooFewReplicas", "the desired replica count is less than the minimum replica count");
-const TOO_FAST: Told<'_> =
+const WITHIN: ReasonAndMessage<'_> = ("DesiredWithinRange", "the desired count is within the acceptable range");
+const TOO_MANY: ReasonAndMessage<'_> =
+    ("TooManyReplicas", "the desired replica count is more than the maximum replica count");
+const TOO_FEW: ReasonAndMessage<'_> =
+    ("TooFewReplicas", "the desired replica count is less than the minimum replica count");
+const TOO_FAST: ReasonAndMessage<'_> =
     ("ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate");
-const TOO_FAST_DOWN: Told<'_> =
+const TOO_FAST_DOWN: ReasonAndMessage<'_> =
     ("ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate");
-const READY: Told<'_> = ("ReadyForNewScale", "recommended size matches current size");
-const STABLE_UP: Told<'_> = (
+const READY: ReasonAndMessage<'_> = ("ReadyForNewScale", "recommended size matches current size");
+const STABLE_UP: ReasonAndMessage<'_> = (
     "ScaleUpStabilized",
     "recent recommendations were lower than current one, applying the lowest recent recommendation",
 );
-const STABLE_DOWN: Told<'_> = (
+const STABLE_DOWN: ReasonAndMessage<'_> = (
     "ScaleDownStabilized",
     "recent recommendations were higher than current one, applying the highest recent recommendation",
 );
@@ -45,17 +47,17 @@ impl Bounds {
             None => (without_behavior(desired, history, now), STABLE_DOWN),
             Some(behavior) => self.stabilized(desired, behavior, history, now),
         };
-        conditions.able(true, if stable == desired { READY } else { why });
+        conditions.set_able_to_scale(true, if stable == desired { READY } else { why });
         let (replicas, why) = match behavior {
-            None => self.limited(stable),
+            None => self.set_scaling_limited(stable),
             Some(behavior) => self.rated(stable, behavior, history, now),
         };
-        conditions.limited(replicas != stable, why);
+        conditions.set_scaling_limited(replicas != stable, why);
         replicas
     }
 
     /// `convertDesiredReplicasWithRules`: never more than twice as many at once, lest a false measurement be obeyed.
-    fn limited(self, desired: i32) -> (i32, Told<'static>) {
+    fn set_scaling_limited(self, desired: i32) -> (i32, ReasonAndMessage<'static>) {
         let limit = self.replicas.saturating_mul(2).max(4);
         let (most, why) = if self.most > limit { (limit, TOO_FAST) } else { (self.most, TOO_MANY) };
         if desired < self.least {
@@ -74,7 +76,7 @@ impl Bounds {
         behavior: &Behavior,
         history: &mut History,
         now: Instant,
-    ) -> (i32, Told<'static>) {
+    ) -> (i32, ReasonAndMessage<'static>) {
         let up = history.lately_recommended(behavior.up.window, now).fold(desired, i32::min);
         let down = history.lately_recommended(behavior.down.window, now).fold(desired, i32::max);
         history.recommend(desired, behavior.up.window.max(behavior.down.window), now);
@@ -83,15 +85,21 @@ impl Bounds {
     }
 
     /// `convertDesiredReplicasWithBehaviorRate`: as far as the policies let it change now.
-    fn rated(self, desired: i32, behavior: &Behavior, history: &History, now: Instant) -> (i32, Told<'static>) {
+    fn rated(
+        self,
+        desired: i32,
+        behavior: &Behavior,
+        history: &History,
+        now: Instant,
+    ) -> (i32, ReasonAndMessage<'static>) {
         if desired > self.replicas {
-            let limit = behavior.up.highest(self.replicas, history, now).max(self.replicas);
+            let limit = behavior.up.scale_up_limit(self.replicas, history, now).max(self.replicas);
             let (most, why) = if self.most > limit { (limit, TOO_FAST) } else { (self.most, TOO_MANY) };
             if desired > most {
                 return (most, why);
             }
         } else if desired < self.replicas {
-            let limit = behavior.down.lowest(self.replicas, history, now).min(self.replicas);
+            let limit = behavior.down.scale_down_limit(self.replicas, history, now).min(self.replicas);
             let (least, why) = if self.least < limit { (limit, TOO_FAST_DOWN) } else { (self.least, TOO_FEW) };
             if desired < least {
                 return (least, why);

@@ -3,7 +3,7 @@
 use super::calculator::{Calculator, Samples};
 use super::conditions::Conditions;
 use super::metrics::{Reading, milli, selector_text};
-use crate::selector_words::in_words;
+use crate::selector_format::format_selector;
 use api::resources::Amount;
 use k8s_openapi::api::autoscaling::v2::{
     ContainerResourceMetricStatus, ExternalMetricSource, ExternalMetricStatus, MetricSpec, MetricStatus, MetricTarget,
@@ -72,11 +72,11 @@ pub(super) fn compute(
     match (&desired, failures.first()) {
         (Some((_, metric)), _) => {
             let message = format!("the HPA was able to successfully calculate a replica count from {metric}");
-            conditions.active(true, ("ValidMetricFound", &message));
+            conditions.set_scaling_active(true, ("ValidMetricFound", &message));
         }
         (None, Some(first)) => {
             let message = format!("the HPA was unable to compute the replica count: {}", first.said);
-            conditions.active(false, (first.reason, &message));
+            conditions.set_scaling_active(false, (first.reason, &message));
         }
         (None, None) => {}
     }
@@ -207,7 +207,7 @@ fn object(
         ("AverageValue", _, Some(wanted)) => {
             let said = |e: String| failure(e.clone(), format!("failed to get {} object metric: {e}", metric.name));
             let (replicas, share) = calculator.by_share(usage.map_err(said)?, milli(wanted));
-            let selector = in_words(metric.selector.as_ref());
+            let selector = format_selector(metric.selector.as_ref());
             (replicas, format!("external metric {}({selector})", metric.name), average_value(share))
         }
         _ => {
@@ -233,7 +233,7 @@ fn external(
         error: format!("failed to get {} external metric value: {error}", metric.name),
         said,
     };
-    let selector = in_words(metric.selector.as_ref());
+    let selector = format_selector(metric.selector.as_ref());
     let usage = selector_text(metric.selector.as_ref()).and_then(|_| match reading {
         Ok(Reading::External(values)) => Ok(values.into_iter().fold(0, i64::saturating_add)),
         Ok(_) => Err("no metrics".to_owned()),

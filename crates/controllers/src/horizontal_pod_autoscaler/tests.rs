@@ -5,7 +5,7 @@ mod paces;
 mod proposals;
 
 use super::calculator::{Calculator, Sample, Samples, Tolerances};
-use crate::members::Member;
+use crate::pod_summary::PodSummary;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn seconds(number: i64) -> String {
 }
 
 /// A Pod that has been ready for long and asks for one processor, but for what is said.
-fn pod(name: &str, change: &Value) -> Arc<Member> {
+fn pod(name: &str, change: &Value) -> Arc<PodSummary> {
     let resources = json!({"requests": {"cpu": "1", "memory": "1Gi"}});
     let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": seconds(NOW - 5_000)});
     let mut pod = json!({
@@ -34,11 +34,11 @@ fn pod(name: &str, change: &Value) -> Arc<Member> {
             pod[part][field] = value.clone();
         }
     }
-    Arc::new(Member::of(serde_json::from_value(pod).unwrap()))
+    Arc::new(PodSummary::from_pod(serde_json::from_value(pod).unwrap()))
 }
 
 /// So many, called `0`, `1` and so on.
-fn pods(count: usize) -> Vec<Arc<Member>> {
+fn pods(count: usize) -> Vec<Arc<PodSummary>> {
     (0..count).map(|n| pod(&n.to_string(), &Value::Null)).collect()
 }
 
@@ -48,6 +48,6 @@ fn samples(values: &[i64]) -> Samples {
     values.iter().enumerate().map(|(n, value)| (n.to_string(), sample(*value))).collect()
 }
 
-fn calculator(replicas: i32, pods: &[Arc<Member>]) -> Calculator<'_> {
+fn calculator(replicas: i32, pods: &[Arc<PodSummary>]) -> Calculator<'_> {
     Calculator { replicas, current: replicas, pods, tolerances: Tolerances::default(), now: at(NOW) }
 }

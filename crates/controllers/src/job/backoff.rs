@@ -1,45 +1,46 @@
-//! How long a Job waits after Pods that failed: 10 s, and twice as long after each further one, up to 10 min.
+//! Pod failure back-off of a Job: 10 s, doubled with each failure, at most 10 min.
 
-use crate::members::Member;
+use crate::pod_summary::PodSummary;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
-const FIRST: SignedDuration = SignedDuration::from_secs(10);
-const LONGEST: SignedDuration = SignedDuration::from_mins(10);
+const DEFAULT_BACKOFF: SignedDuration = SignedDuration::from_secs(10);
+const MAX_BACKOFF: SignedDuration = SignedDuration::from_mins(10);
 
-/// The failures since the last success.
+/// Failures since the last success (`backoffRecord`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Backoff {
+pub(super) struct BackoffRecord {
     failures: u32,
     last: Option<Timestamp>,
 }
 
-/// When a Pod has ended, as far as that is known.
-pub(super) fn finished(pod: &Member) -> Timestamp {
+/// Returns when a Pod finished, or the best approximation (`getFinishedTime`).
+pub(super) fn finish_time(pod: &PodSummary) -> Timestamp {
     let known = pod.job.as_ref().and_then(|job| job.finished);
     known.or(pod.created).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-impl Backoff {
-    /// The same after these have succeeded and failed (`newBackoffRecord`).
-    pub(super) fn after(self, succeeded: &[&Member], failed: &[&Member]) -> Self {
-        let last_success = succeeded.iter().map(|pod| finished(pod)).max();
+impl BackoffRecord {
+    /// Returns the record after these Pods have succeeded and failed (`newBackoffRecord`).
+    pub(super) fn after(self, succeeded: &[&PodSummary], failed: &[&PodSummary]) -> Self {
+        let last_success = succeeded.iter().map(|pod| finish_time(pod)).max();
         let known = if last_success.is_some() { Self::default() } else { self };
-        let new = failed.iter().map(|pod| finished(pod)).filter(|at| last_success.is_none_or(|success| *at > success));
+        let new =
+            failed.iter().map(|pod| finish_time(pod)).filter(|at| last_success.is_none_or(|success| *at > success));
         let last = new.clone().max().or(known.last);
         Self { failures: known.failures.saturating_add(u32::try_from(new.count()).unwrap_or(0)), last }
     }
 
-    /// That of an index: how many of its Pods failed, and when the last did.
+    /// Returns the record of an index: its number of failed Pods, and when the last one failed.
     pub(super) fn of_index(failures: i32, last: Timestamp) -> Self {
         Self { failures: u32::try_from(failures).unwrap_or(0), last: Some(last) }
     }
 
-    /// How long there is still to wait.
-    pub(super) fn left(self, now: Timestamp) -> Option<Duration> {
+    /// Returns the remaining delay (`getRemainingTime`).
+    pub(super) fn remaining(self, now: Timestamp) -> Option<Duration> {
         let last = self.last.filter(|_| self.failures > 0)?;
-        let pause = FIRST.saturating_mul(2_i32.saturating_pow(self.failures - 1)).min(LONGEST);
-        let left = pause.saturating_sub(now.duration_since(last));
+        let delay = DEFAULT_BACKOFF.saturating_mul(2_i32.saturating_pow(self.failures - 1)).min(MAX_BACKOFF);
+        let left = delay.saturating_sub(now.duration_since(last));
         Duration::try_from(left).ok().filter(|left| !left.is_zero())
     }
 }
@@ -47,35 +48,38 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::members::JobPart;
+    use crate::pod_summary::JobPodSummary;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn ended(second: i64) -> Member {
-        let part = JobPart { finished: Some(at(second)), ..JobPart::default() };
-        Member { job: Some(Box::new(part)), ..Member::default() }
+    fn ended(second: i64) -> PodSummary {
+        let part = JobPodSummary { finished: Some(at(second)), ..JobPodSummary::default() };
+        PodSummary { job: Some(Box::new(part)), ..PodSummary::default() }
     }
 
     #[test]
-    fn failures_wait_10_20_40_seconds_and_so_on_up_to_ten_minutes() {
-        let waits = |failures| Backoff::of_index(failures, at(0)).left(at(0)).map(|left| left.as_secs());
+    fn job_backoff_doubles_from_10_seconds_to_10_minutes() {
+        let waits = |failures| BackoffRecord::of_index(failures, at(0)).remaining(at(0)).map(|left| left.as_secs());
         assert_eq!(
             [0, 1, 2, 3, 6, 7, 30].map(waits),
             [None, Some(10), Some(20), Some(40), Some(320), Some(600), Some(600)]
         );
-        assert_eq!(Backoff::of_index(1, at(0)).left(at(4)), Some(Duration::from_secs(6)));
-        assert_eq!(Backoff::of_index(1, at(0)).left(at(10)), None);
+        assert_eq!(BackoffRecord::of_index(1, at(0)).remaining(at(4)), Some(Duration::from_secs(6)));
+        assert_eq!(BackoffRecord::of_index(1, at(0)).remaining(at(10)), None);
     }
 
     #[test]
-    fn a_success_begins_the_series_anew() {
-        let twice = Backoff::default().after(&[], &[&ended(5), &ended(3)]);
-        assert_eq!(twice, Backoff { failures: 2, last: Some(at(5)) });
-        assert_eq!(twice.after(&[], &[&ended(9)]), Backoff { failures: 3, last: Some(at(9)) });
-        assert_eq!(twice.after(&[&ended(7)], &[]), Backoff::default());
-        assert_eq!(twice.after(&[&ended(7)], &[&ended(6), &ended(8)]), Backoff { failures: 1, last: Some(at(8)) });
+    fn success_resets_the_job_backoff() {
+        let twice = BackoffRecord::default().after(&[], &[&ended(5), &ended(3)]);
+        assert_eq!(twice, BackoffRecord { failures: 2, last: Some(at(5)) });
+        assert_eq!(twice.after(&[], &[&ended(9)]), BackoffRecord { failures: 3, last: Some(at(9)) });
+        assert_eq!(twice.after(&[&ended(7)], &[]), BackoffRecord::default());
+        assert_eq!(
+            twice.after(&[&ended(7)], &[&ended(6), &ended(8)]),
+            BackoffRecord { failures: 1, last: Some(at(8)) }
+        );
         assert_eq!(twice.after(&[], &[]), twice);
     }
 }

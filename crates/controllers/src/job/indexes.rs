@@ -1,14 +1,14 @@
-//! Sets of completion indexes, as a Job's status writes them: `1,3-5,7`. They are kept so, too: clients may write runs of
-//! any length.
+//! Sets of completion indexes in the notation of a Job's status: `1,3-5,7`. They are stored as ranges, because
+//! clients may write ranges of any length.
 
 use std::fmt;
 
-/// Runs of indexes, each with its first and last one, in order and with a gap between each two.
+/// Inclusive ranges of indexes, sorted, disjoint and not adjacent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Indexes(Vec<(i32, i32)>);
 
 impl Indexes {
-    /// Those below `completions`; what makes no sense is left out.
+    /// Parses the indexes below `completions`. Invalid parts are skipped.
     pub(super) fn parse(text: &str, completions: i32) -> Self {
         let run = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -18,7 +18,7 @@ impl Indexes {
         Self::of(text.split(',').filter_map(run).collect())
     }
 
-    /// All that are in one of these sets.
+    /// Returns the union of sets.
     pub(super) fn any_of<'a>(sets: impl IntoIterator<Item = &'a Self>) -> Self {
         Self::of(sets.into_iter().flat_map(|set| set.0.iter().copied()).collect())
     }
@@ -35,7 +35,7 @@ impl Indexes {
         Self(joined)
     }
 
-    /// Those below `completions` that are not in the set, from the first one on.
+    /// Iterates over the indexes below `completions` that the set does not contain.
     pub(super) fn missing(&self, completions: i32) -> impl Iterator<Item = i32> {
         let begins = std::iter::once(0).chain(self.0.iter().map(|(_, last)| last.saturating_add(1)));
         let ends = self.0.iter().map(|(first, _)| *first).chain([completions]);
@@ -61,7 +61,7 @@ impl Indexes {
         }
     }
 
-    /// The place of the first run that begins behind this index.
+    /// Returns the position of the first range that begins after the index.
     fn behind(&self, index: i32) -> usize {
         self.0.partition_point(|(first, _)| *first <= index)
     }
@@ -74,13 +74,13 @@ impl Indexes {
         self.0.iter().fold(0, |sum, run| sum.saturating_add(length(*run)))
     }
 
-    /// How many are in both.
+    /// Returns the number of indexes in both sets.
     pub(super) fn common(&self, other: &Self) -> i32 {
         let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut sum = 0_i32;
         while let (Some(l), Some(r)) = (left.peek(), right.peek()) {
             sum = sum.saturating_add(length((l.0.max(r.0), l.1.min(r.1))));
-            // The run that ends first meets no other.
+            // The range that ends first overlaps no further range.
             if l.1 < r.1 {
                 left.next()
             } else {
@@ -91,7 +91,7 @@ impl Indexes {
     }
 }
 
-/// How many indexes a run has; one that ends before it begins has none.
+/// Returns the number of indexes of a range; 0 if it is empty.
 fn length((first, last): (i32, i32)) -> i32 {
     last.saturating_sub(first).saturating_add(1).max(0)
 }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indexes_are_written_in_runs() {
+    fn indexes_are_formatted_as_ranges() {
         let all: Indexes = [7, 1, 3, 4, 5, 9, 10].into_iter().collect();
         assert_eq!(all.to_string(), "1,3-5,7,9,10");
         assert_eq!(Indexes::parse("1,3-5,7,9,10", 20), all);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_beyond_the_completions_and_what_makes_no_sense_are_left_out() {
+    fn invalid_indexes_are_skipped_when_parsed() {
         assert_eq!(Indexes::parse("0,3-9,x,12,4-2,-1-1", 5).to_string(), "0,3,4");
         assert!(Indexes::parse("", 5).is_empty() && Indexes::parse("0-9", 0).is_empty());
     }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_joined_and_compared() {
+    fn index_sets_have_union_intersection_and_complement() {
         check("", "", "", 0, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
         check("0-4", "5-11", "0-11", 0, &[]);
         check("1-3,7", "2-8", "1-8", 3, &[0, 9, 10, 11]);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_is_there_in_the_shortest_form() {
+    fn added_index_is_merged_with_adjacent_ranges() {
         let mut all = Indexes::default();
         for (index, expected) in
             [(5, "5"), (7, "5,7"), (6, "5-7"), (6, "5-7"), (9, "5-7,9"), (8, "5-9"), (4, "4-9"), (0, "0,4-9")]
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn long_runs_cost_no_more_than_short_ones() {
+    fn long_ranges_are_handled_without_expansion() {
         let most = i32::MAX;
         let all = Indexes::parse("0-2147483647", most);
         let some = Indexes::parse("5-2147483646", most);

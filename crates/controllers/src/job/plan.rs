@@ -1,36 +1,36 @@
-//! What is to be done with a Job's Pods (`syncJob`, `manageJob`).
+//! Decides which Pods of a Job to create and delete (`syncJob`, `manageJob`).
 
-use super::backoff::{Backoff, finished};
-use super::facts::{Facts, condition, count, part};
+use super::backoff::{BackoffRecord, finish_time};
 use super::indexes::Indexes;
-use super::policy::{Verdict, succeeded};
-use crate::amount::total;
-use crate::members::Member;
-use crate::replica_set::first_to_go;
+use super::policies::{FailureAction, match_success_policy};
+use super::snapshot::{JobSnapshot, condition, count, job_summary};
+use crate::int_or_string::saturating_sum;
+use crate::pod_summary::PodSummary;
+use crate::replica_set::pods_to_delete;
 use jiff::SignedDuration;
 use k8s_openapi::api::batch::v1::JobCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// No more Pods are made or deleted at once.
-const BURST: i32 = 500;
-pub(super) const FAILING: &str = "FailureTarget";
-pub(super) const SUCCEEDING: &str = "SuccessCriteriaMet";
+/// Maximum number of Pods that one sync creates or deletes (`MaxPodCreateDeletePerSync`).
+const MAX_POD_CREATE_DELETE_PER_SYNC: i32 = 500;
+pub(super) const FAILURE_TARGET: &str = "FailureTarget";
+pub(super) const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Todo<'a> {
+pub(super) enum PodAction<'a> {
     Nothing,
-    /// The Job ends: these end with it, and are counted.
-    End(Vec<&'a Member>),
-    /// There are too many, or it is suspended: these go, and are not counted.
-    Drop(Vec<&'a Member>),
-    Make(Vec<New>),
+    /// The Job is finished: delete its active Pods, and count them.
+    Terminate(Vec<&'a PodSummary>),
+    /// Too many Pods are active, or the Job is suspended: delete these without counting them.
+    Remove(Vec<&'a PodSummary>),
+    Create(Vec<NewPod>),
 }
 
-/// A Pod that is to be made: its index, and how many of that index failed before it.
+/// A Pod to create: its index, and the failed Pods of the index before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct New {
+pub(super) struct NewPod {
     pub(super) index: Option<i32>,
     pub(super) failures: i32,
     pub(super) ignored: i32,
@@ -38,14 +38,14 @@ pub(super) struct New {
 
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
-    pub(super) todo: Todo<'a>,
-    /// How the Job ends, if it does.
-    pub(super) ends: Option<JobCondition>,
-    /// When to look again without a change.
-    pub(super) again: Option<Duration>,
+    pub(super) action: PodAction<'a>,
+    /// The condition that finishes the Job, if it is met.
+    pub(super) finished: Option<JobCondition>,
+    /// Delay of the next sync without an event.
+    pub(super) requeue_after: Option<Duration>,
 }
 
-impl Facts<'_> {
+impl JobSnapshot<'_> {
     pub(super) fn condition(&self, type_: &str, status: &str, reason: &str, message: &str) -> JobCondition {
         JobCondition {
             type_: type_.to_owned(),
@@ -57,23 +57,23 @@ impl Facts<'_> {
         }
     }
 
-    /// Why the Job ends, if it does.
-    fn ends(&self) -> Option<JobCondition> {
-        if let Some(met) = condition(&self.status, SUCCEEDING) {
+    /// Returns the condition that finishes the Job, if it is met.
+    fn finished_condition(&self) -> Option<JobCondition> {
+        if let Some(met) = condition(&self.status, SUCCESS_CRITERIA_MET) {
             return Some(met.clone());
         }
         let said = |c: &Option<String>| c.clone().unwrap_or_default();
-        if let Some(target) = condition(&self.status, FAILING) {
+        if let Some(target) = condition(&self.status, FAILURE_TARGET) {
             return Some(self.condition("Failed", "True", &said(&target.reason), &said(&target.message)));
         }
-        let failing = |reason, message: &str| Some(self.condition(FAILING, "True", reason, message));
-        let verdicts = self.pods.iter().filter(|pod| self.is_failed(pod)).map(|pod| self.verdict(pod));
-        for verdict in verdicts {
-            if let Verdict::FailsJob(message) = verdict {
+        let failing = |reason, message: &str| Some(self.condition(FAILURE_TARGET, "True", reason, message));
+        let actions = self.pods.iter().filter(|pod| self.is_failed(pod)).map(|pod| self.failure_action(pod));
+        for action in actions {
+            if let FailureAction::FailJob(message) = action {
                 return failing("PodFailurePolicy", &message);
             }
         }
-        if self.failed() > self.spec.backoff_limit.unwrap_or(6) || self.restarts_too_often() {
+        if self.failed() > self.spec.backoff_limit.unwrap_or(6) || self.past_backoff_limit_on_failure() {
             return failing("BackoffLimitExceeded", "Job has reached the specified backoff limit");
         }
         if self.deadline().is_some_and(|left| !left.is_positive()) {
@@ -92,33 +92,34 @@ impl Facts<'_> {
                 return failing("FailedIndexes", "Job has failed indexes");
             }
         }
-        let why = succeeded(self.spec.success_policy.as_ref(), self.completions(), &indexes)?;
-        Some(self.condition(SUCCEEDING, "True", "SuccessPolicy", &why))
+        let why = match_success_policy(self.spec.success_policy.as_ref(), self.completions(), &indexes)?;
+        Some(self.condition(SUCCESS_CRITERIA_MET, "True", "SuccessPolicy", &why))
     }
 
-    /// Containers that are restarted count as Pods that fail (`pastBackoffLimitOnFailure`).
-    fn restarts_too_often(&self) -> bool {
+    /// Returns whether container restarts exceed the back-off limit (`pastBackoffLimitOnFailure`).
+    fn past_backoff_limit_on_failure(&self) -> bool {
         let policy = self.spec.template.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
         let running = self.pods.iter().filter(|pod| matches!(pod.phase.as_str(), "Running" | "Pending"));
-        let restarts = total(running.map(|pod| part(pod).restarts));
+        let restarts = saturating_sum(running.map(|pod| job_summary(pod).restarts));
         policy == Some("OnFailure") && restarts >= self.spec.backoff_limit.unwrap_or(6).max(1)
     }
 
-    /// How long it may still be active.
+    /// Returns the time until the active deadline.
     fn deadline(&self) -> Option<SignedDuration> {
         let seconds = self.spec.active_deadline_seconds.filter(|_| !self.is_suspended())?;
         let start = self.status.start_time.as_ref()?.0;
         Some(SignedDuration::from_secs(seconds).saturating_sub(self.now.duration_since(start)))
     }
 
-    /// The last failed Pod of each index that waits for another one: it stays until that is there, which learns from it
-    /// how many there were (`getPodsWithDelayedDeletionPerIndex`).
-    pub(super) fn waiting_for_another(&self) -> BTreeMap<i32, &Member> {
-        let mut last: BTreeMap<i32, &Member> = BTreeMap::new();
+    /// Returns the last failed Pod of each index that has no replacement yet. It is kept until the replacement
+    /// exists, which copies its failure count (`getPodsWithDelayedDeletionPerIndex`).
+    pub(super) fn pods_with_delayed_deletion_per_index(&self) -> BTreeMap<i32, &PodSummary> {
+        let mut last: BTreeMap<i32, &PodSummary> = BTreeMap::new();
         let Some(failed) = self.failed_indexes() else { return last };
         let (active, succeeded) = (self.active_indexes(), self.succeeded_indexes());
-        let order = |pod: &Member| (part(pod).failures.saturating_add(part(pod).ignored), finished(pod));
-        for pod in self.pods.iter().filter(|pod| part(pod).tracked && self.is_failed(pod)) {
+        let order =
+            |pod: &PodSummary| (job_summary(pod).failures.saturating_add(job_summary(pod).ignored), finish_time(pod));
+        for pod in self.pods.iter().filter(|pod| job_summary(pod).tracked && self.is_failed(pod)) {
             let Some(index) = self.index(pod) else { continue };
             if active.has(index) || succeeded.has(index) || failed.has(index) {
                 continue;
@@ -132,114 +133,124 @@ impl Facts<'_> {
     }
 
     fn active_indexes(&self) -> Indexes {
-        self.active().into_iter().filter_map(|pod| part(pod).index).collect()
+        self.active().into_iter().filter_map(|pod| job_summary(pod).index).collect()
     }
 }
 
-pub(super) fn plan<'a>(facts: &Facts<'a>) -> Plan<'a> {
-    if let Some(ends) = facts.ends() {
-        return Plan { todo: Todo::End(facts.active()), ends: Some(ends), again: None };
+pub(super) fn plan<'a>(snapshot: &JobSnapshot<'a>) -> Plan<'a> {
+    if let Some(condition) = snapshot.finished_condition() {
+        return Plan {
+            action: PodAction::Terminate(snapshot.active()),
+            finished: Some(condition),
+            requeue_after: None,
+        };
     }
-    let deadline = facts.deadline().and_then(|left| Duration::try_from(left).ok());
-    if facts.is_deleted() {
-        return Plan { todo: Todo::Nothing, ends: None, again: deadline };
+    let deadline = snapshot.deadline().and_then(|left| Duration::try_from(left).ok());
+    if snapshot.is_deleting() {
+        return Plan { action: PodAction::Nothing, finished: None, requeue_after: deadline };
     }
-    let (todo, pause) = manage(facts);
-    let again = [deadline, pause].into_iter().flatten().min();
-    Plan { todo, ends: None, again }
+    let (action, backoff) = manage_job(snapshot);
+    let requeue_after = [deadline, backoff].into_iter().flatten().min();
+    Plan { action, finished: None, requeue_after }
 }
 
-/// Pods to be made or deleted, and how long to wait for that.
-fn manage<'a>(facts: &Facts<'a>) -> (Todo<'a>, Option<Duration>) {
-    let active = facts.active();
-    let many = count(&active);
-    if facts.is_suspended() {
-        let excess = too_many(facts, active, many);
-        return (if excess.is_empty() { Todo::Nothing } else { Todo::Drop(excess) }, None);
+/// Returns the Pods to create or delete, and the remaining back-off (`manageJob`).
+fn manage_job<'a>(snapshot: &JobSnapshot<'a>) -> (PodAction<'a>, Option<Duration>) {
+    let active = snapshot.active();
+    let active_count = count(&active);
+    if snapshot.is_suspended() {
+        let excess = active_pods_for_removal(snapshot, active, active_count);
+        return (if excess.is_empty() { PodAction::Nothing } else { PodAction::Remove(excess) }, None);
     }
-    let wanted = match facts.spec.completions {
-        // Once one has succeeded, the others may end as they like.
-        None if facts.succeeded() > 0 => many,
-        None => facts.parallelism(),
-        Some(completions) => completions.saturating_sub(facts.succeeded()).min(facts.parallelism()).max(0),
+    let desired = match snapshot.spec.completions {
+        // A work queue Job starts no more Pods after the first success.
+        None if snapshot.succeeded() > 0 => active_count,
+        None => snapshot.parallelism(),
+        Some(completions) => completions.saturating_sub(snapshot.succeeded()).min(snapshot.parallelism()).max(0),
     };
-    let excess = too_many(facts, active, (many - wanted).max(0));
+    let excess = active_pods_for_removal(snapshot, active, (active_count - desired).max(0));
     if !excess.is_empty() {
-        return (Todo::Drop(excess), None);
+        return (PodAction::Remove(excess), None);
     }
-    let ending = if facts.replaces_failed_only() { facts.terminating() } else { 0 };
-    let missing = (wanted - ending - many).min(BURST);
+    let ending = if snapshot.only_replace_failed_pods() { snapshot.terminating() } else { 0 };
+    let missing = (desired - ending - active_count).min(MAX_POD_CREATE_DELETE_PER_SYNC);
     if missing <= 0 {
-        return (Todo::Nothing, None);
+        return (PodAction::Nothing, None);
     }
-    if facts.is_limited_per_index() {
-        return make_when_due(facts, missing);
+    if snapshot.has_backoff_limit_per_index() {
+        return create_pods_with_delay_per_index(snapshot, missing);
     }
-    let backoff = facts.backoff.after(&facts.newly_succeeded(), &facts.newly_failed());
-    if let Some(left) = backoff.left(facts.now) {
-        return (Todo::Nothing, Some(left));
+    let backoff = snapshot.backoff.after(&snapshot.newly_succeeded(), &snapshot.newly_failed());
+    if let Some(left) = backoff.remaining(snapshot.now) {
+        return (PodAction::Nothing, Some(left));
     }
-    let new = |index| New { index, failures: 0, ignored: 0 };
-    let all = if facts.is_indexed() {
-        pending(facts, missing).into_iter().map(|index| new(Some(index))).collect()
+    let new = |index| NewPod { index, failures: 0, ignored: 0 };
+    let all = if snapshot.is_indexed() {
+        first_pending_indexes(snapshot, missing).into_iter().map(|index| new(Some(index))).collect()
     } else {
         (0..missing).map(|_| new(None)).collect()
     };
-    (Todo::Make(all), None)
+    (PodAction::Create(all), None)
 }
 
-/// Each index waits for itself.
-fn make_when_due<'a>(facts: &Facts<'a>, missing: i32) -> (Todo<'a>, Option<Duration>) {
-    let waiting = facts.waiting_for_another();
+/// Creates Pods with a back-off for each index (`getPodCreationInfoForIndependentIndexes`).
+fn create_pods_with_delay_per_index<'a>(snapshot: &JobSnapshot<'a>, missing: i32) -> (PodAction<'a>, Option<Duration>) {
+    let waiting = snapshot.pods_with_delayed_deletion_per_index();
     let (mut all, mut next) = (Vec::new(), None);
-    for index in pending(facts, missing) {
+    for index in first_pending_indexes(snapshot, missing) {
         let Some(pod) = waiting.get(&index) else {
-            all.push(New { index: Some(index), failures: 0, ignored: 0 });
+            all.push(NewPod { index: Some(index), failures: 0, ignored: 0 });
             continue;
         };
-        let (failures, ignored) = (part(pod).failures, part(pod).ignored);
+        let (failures, ignored) = (job_summary(pod).failures, job_summary(pod).ignored);
         if let Some(left) =
-            Backoff::of_index(failures.saturating_add(ignored).saturating_add(1), finished(pod)).left(facts.now)
+            BackoffRecord::of_index(failures.saturating_add(ignored).saturating_add(1), finish_time(pod))
+                .remaining(snapshot.now)
         {
             next = Some(next.map_or(left, |n: Duration| n.min(left)));
             continue;
         }
-        let counts = facts.verdict(pod) != Verdict::Ignored;
+        let counts = snapshot.failure_action(pod) != FailureAction::Ignore;
         let (failures, ignored) =
             if counts { (failures.saturating_add(1), ignored) } else { (failures, ignored.saturating_add(1)) };
-        all.push(New { index: Some(index), failures, ignored });
+        all.push(NewPod { index: Some(index), failures, ignored });
     }
-    (if all.is_empty() { Todo::Nothing } else { Todo::Make(all) }, next)
+    (if all.is_empty() { PodAction::Nothing } else { PodAction::Create(all) }, next)
 }
 
-/// The first indexes that have no Pod yet (`firstPendingIndexes`).
-fn pending(facts: &Facts<'_>, most: i32) -> Vec<i32> {
-    let (active, succeeded, failed) = (facts.active_indexes(), facts.succeeded_indexes(), facts.failed_indexes());
-    let ending = facts.pods.iter().filter(|pod| pod.terminating && facts.replaces_failed_only());
-    let ending: Indexes = ending.filter(|pod| !pod.ended()).filter_map(|pod| part(pod).index).collect();
+/// Returns the first indexes without a Pod (`firstPendingIndexes`).
+fn first_pending_indexes(snapshot: &JobSnapshot<'_>, most: i32) -> Vec<i32> {
+    let (active, succeeded, failed) =
+        (snapshot.active_indexes(), snapshot.succeeded_indexes(), snapshot.failed_indexes());
+    let ending = snapshot.pods.iter().filter(|pod| pod.terminating && snapshot.only_replace_failed_pods());
+    let ending: Indexes = ending.filter(|pod| !pod.is_terminal()).filter_map(|pod| job_summary(pod).index).collect();
     let taken = Indexes::any_of([&active, &succeeded, &ending].into_iter().chain(&failed));
-    taken.missing(facts.completions()).take(usize::try_from(most).unwrap_or(0)).collect()
+    taken.missing(snapshot.completions()).take(usize::try_from(most).unwrap_or(0)).collect()
 }
 
-/// Those that go: all whose index the Job does not have or another Pod has too, and `least` at least
+/// Returns the active Pods to delete: those with an invalid or duplicate index, and at least `least`
 /// (`activePodsForRemoval`).
-fn too_many<'a>(facts: &Facts<'_>, active: Vec<&'a Member>, least: i32) -> Vec<&'a Member> {
-    let least = usize::try_from(least.min(BURST)).unwrap_or(0);
-    let (mut go, mut stay) = (Vec::new(), active);
-    if facts.is_indexed() {
-        let mut of_index: BTreeMap<Option<i32>, Vec<&Member>> = BTreeMap::new();
-        for pod in stay.drain(..) {
-            of_index.entry(facts.index(pod)).or_default().push(pod);
+fn active_pods_for_removal<'a>(
+    snapshot: &JobSnapshot<'_>,
+    active: Vec<&'a PodSummary>,
+    least: i32,
+) -> Vec<&'a PodSummary> {
+    let least = usize::try_from(least.min(MAX_POD_CREATE_DELETE_PER_SYNC)).unwrap_or(0);
+    let (mut removed, mut kept) = (Vec::new(), active);
+    if snapshot.is_indexed() {
+        let mut of_index: BTreeMap<Option<i32>, Vec<&PodSummary>> = BTreeMap::new();
+        for pod in kept.drain(..) {
+            of_index.entry(snapshot.index(pod)).or_default().push(pod);
         }
         for (index, pods) in of_index {
             let excess = if index.is_some() { pods.len() - 1 } else { pods.len() };
-            let mut sorted = first_to_go(pods.clone(), pods.len());
-            stay.extend(sorted.split_off(excess));
-            go.extend(sorted);
+            let mut sorted = pods_to_delete(pods.clone(), pods.len());
+            kept.extend(sorted.split_off(excess));
+            removed.extend(sorted);
         }
     }
-    if go.len() < least {
-        go.extend(first_to_go(stay, least - go.len()));
+    if removed.len() < least {
+        removed.extend(pods_to_delete(kept, least - removed.len()));
     }
-    go
+    removed
 }

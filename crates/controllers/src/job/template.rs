@@ -1,57 +1,61 @@
-//! A Pod as a Job's template has it.
+//! Pods of a Job's template.
 
-use super::plan::New;
-use crate::members::{FAILURES, IGNORED, INDEX, TRACKING};
-use crate::pod_control::pod_of;
+use super::plan::NewPod;
+use crate::pod_control::pod_from_template;
+use crate::pod_summary::{
+    JOB_COMPLETION_INDEX, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING_FINALIZER,
+};
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
 
-const VARIABLE: &str = "JOB_COMPLETION_INDEX";
-/// Names that begin with more than this leave no room for what makes them unique.
-const LONGEST: usize = 58;
+const JOB_COMPLETION_INDEX_ENV: &str = "JOB_COMPLETION_INDEX";
+/// Maximum length of `generateName`: the API server truncates longer ones to append its suffix.
+const MAX_GENERATE_NAME_PREFIX: usize = 58;
 
-pub(super) fn pod(job: &Job, spec: &JobSpec, new: &New) -> Pod {
+pub(super) fn pod(job: &Job, spec: &JobSpec, new: &NewPod) -> Pod {
     let name = job.metadata.name.as_deref().unwrap_or_default();
     let prefix = match new.index {
-        Some(index) => indexed(name, index),
+        Some(index) => generate_name_with_index(name, index),
         None => format!("{name}-"),
     };
-    let mut pod = pod_of(job, &spec.template, prefix);
+    let mut pod = pod_from_template(job, &spec.template, prefix);
     let finalizers = pod.metadata.finalizers.get_or_insert_default();
-    if !finalizers.iter().any(|f| f == TRACKING) {
-        finalizers.push(TRACKING.to_owned());
+    if !finalizers.iter().any(|f| f == JOB_TRACKING_FINALIZER) {
+        finalizers.push(JOB_TRACKING_FINALIZER.to_owned());
     }
     let Some(index) = new.index else { return pod };
     let annotations = pod.metadata.annotations.get_or_insert_default();
-    annotations.insert(INDEX.to_owned(), index.to_string());
+    annotations.insert(JOB_COMPLETION_INDEX.to_owned(), index.to_string());
     if spec.backoff_limit_per_index.is_some() {
-        annotations.insert(FAILURES.to_owned(), new.failures.to_string());
+        annotations.insert(JOB_INDEX_FAILURE_COUNT.to_owned(), new.failures.to_string());
         if new.ignored > 0 {
-            annotations.insert(IGNORED.to_owned(), new.ignored.to_string());
+            annotations.insert(JOB_INDEX_IGNORED_FAILURE_COUNT.to_owned(), new.ignored.to_string());
         }
     }
-    pod.metadata.labels.get_or_insert_default().insert(INDEX.to_owned(), index.to_string());
+    pod.metadata.labels.get_or_insert_default().insert(JOB_COMPLETION_INDEX.to_owned(), index.to_string());
     let spec = pod.spec.get_or_insert_default();
     spec.hostname = Some(format!("{name}-{index}"));
-    spec.init_containers.iter_mut().flatten().chain(&mut spec.containers).for_each(tell_index);
+    spec.init_containers.iter_mut().flatten().chain(&mut spec.containers).for_each(add_completion_index_env);
     pod
 }
 
-fn indexed(name: &str, index: i32) -> String {
+fn generate_name_with_index(name: &str, index: i32) -> String {
     let end = format!("-{index}-");
-    let most = LONGEST.saturating_sub(end.len());
-    let cut: String = name.chars().take(if name.len() + end.len() > LONGEST { most } else { name.len() }).collect();
+    let most = MAX_GENERATE_NAME_PREFIX.saturating_sub(end.len());
+    let cut: String =
+        name.chars().take(if name.len() + end.len() > MAX_GENERATE_NAME_PREFIX { most } else { name.len() }).collect();
     cut + &end
 }
 
-fn tell_index(container: &mut Container) {
+fn add_completion_index_env(container: &mut Container) {
     let env = container.env.get_or_insert_default();
-    if env.iter().any(|variable| variable.name == VARIABLE) {
+    if env.iter().any(|variable| variable.name == JOB_COMPLETION_INDEX_ENV) {
         return;
     }
-    let field = ObjectFieldSelector { api_version: None, field_path: format!("metadata.labels['{INDEX}']") };
+    let field =
+        ObjectFieldSelector { api_version: None, field_path: format!("metadata.labels['{JOB_COMPLETION_INDEX}']") };
     let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };
-    env.push(EnvVar { name: VARIABLE.to_owned(), value: None, value_from: Some(source) });
+    env.push(EnvVar { name: JOB_COMPLETION_INDEX_ENV.to_owned(), value: None, value_from: Some(source) });
 }
 
 #[cfg(test)]
@@ -60,7 +64,8 @@ mod tests {
     use serde_json::json;
 
     fn job(name: &str) -> Job {
-        let containers = json!([{"name": "c"}, {"name": "d", "env": [{"name": VARIABLE, "value": "mine"}]}]);
+        let containers =
+            json!([{"name": "c"}, {"name": "d", "env": [{"name": JOB_COMPLETION_INDEX_ENV, "value": "mine"}]}]);
         let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": containers}});
         let spec =
             json!({"completions": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 1, "template": template});
@@ -68,15 +73,18 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_of_an_index_is_told_which_it_is() {
+    fn indexed_pod_has_its_index_in_metadata_and_environment() {
         let job = job("sum");
-        let pod = pod(&job, job.spec.as_ref().unwrap(), &New { index: Some(2), failures: 1, ignored: 0 });
+        let pod = pod(&job, job.spec.as_ref().unwrap(), &NewPod { index: Some(2), failures: 1, ignored: 0 });
         assert_eq!(pod.metadata.generate_name.as_deref(), Some("sum-2-"));
-        assert_eq!(pod.metadata.finalizers, Some(vec![TRACKING.to_owned()]));
+        assert_eq!(pod.metadata.finalizers, Some(vec![JOB_TRACKING_FINALIZER.to_owned()]));
         let annotations = pod.metadata.annotations.unwrap();
-        assert_eq!((annotations[INDEX].as_str(), annotations[FAILURES].as_str()), ("2", "1"));
-        assert!(!annotations.contains_key(IGNORED));
-        assert_eq!(pod.metadata.labels.unwrap()[INDEX], "2");
+        assert_eq!(
+            (annotations[JOB_COMPLETION_INDEX].as_str(), annotations[JOB_INDEX_FAILURE_COUNT].as_str()),
+            ("2", "1")
+        );
+        assert!(!annotations.contains_key(JOB_INDEX_IGNORED_FAILURE_COUNT));
+        assert_eq!(pod.metadata.labels.unwrap()[JOB_COMPLETION_INDEX], "2");
         let spec = pod.spec.unwrap();
         assert_eq!(spec.hostname.as_deref(), Some("sum-2"));
         let path = |c: &Container| {
@@ -90,16 +98,16 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_an_index_is_only_held() {
+    fn pod_without_index_has_only_the_finalizer() {
         let job = job("sum");
-        let pod = pod(&job, job.spec.as_ref().unwrap(), &New { index: None, failures: 0, ignored: 0 });
+        let pod = pod(&job, job.spec.as_ref().unwrap(), &NewPod { index: None, failures: 0, ignored: 0 });
         assert_eq!(pod.metadata.generate_name.as_deref(), Some("sum-"));
         assert_eq!((pod.metadata.annotations, pod.spec.unwrap().hostname), (None, None));
     }
 
     #[test]
-    fn long_names_are_cut_before_the_index() {
-        let name = indexed(&"x".repeat(63), 12);
-        assert!(name.len() == LONGEST && name.ends_with("x-12-"), "{name}");
+    fn long_job_name_is_truncated_before_the_index() {
+        let name = generate_name_with_index(&"x".repeat(63), 12);
+        assert!(name.len() == MAX_GENERATE_NAME_PREFIX && name.ends_with("x-12-"), "{name}");
     }
 }

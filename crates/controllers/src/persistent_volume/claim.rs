@@ -1,6 +1,6 @@
-//! What is to be done for a claim: pure (`syncClaim`).
+//! Decides the next step for a claim (`syncClaim`); pure.
 
-use super::{Told, is_unbound};
+use super::{RecordedEvent, is_unbound};
 use api::claim::{
     BOUND_BY_CONTROLLER, SELECTED_NODE, annotation, class_of_claim, find, is_for, mismatch, names_class, reference,
     volume_name,
@@ -10,52 +10,53 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// What is known beside the claim.
-pub(super) struct Facts<'a> {
+/// Input besides the claim.
+pub(super) struct ClaimContext<'a> {
     pub(super) volumes: &'a [Arc<PersistentVolume>],
     pub(super) classes: &'a [Arc<StorageClass>],
-    /// A Pod that uses the claim and is on no node yet.
+    /// Name of an unscheduled Pod that uses the claim.
     pub(super) pod: Option<&'a str>,
 }
 
 /// The next step for a claim.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
-    /// It waits.
-    Wait(Option<Told>),
-    /// It named no class, and there is one for such claims.
-    Classify(String),
-    /// It gets this volume, or has it.
+    /// The claim stays pending.
+    Wait(Option<RecordedEvent>),
+    /// Set the default class on a claim without a class.
+    AssignDefaultClass(String),
+    /// Bind the claim to this volume, or complete the binding.
     Bind(Arc<PersistentVolume>),
-    /// A volume is to be made.
+    /// Provision a volume.
     Provision,
-    /// The volume that it had is lost, and with it what was in it.
-    Lost(Told),
+    /// The claim's volume is lost with its data.
+    Lost(RecordedEvent),
 }
 
-pub(super) fn plan(claim: &PersistentVolumeClaim, facts: &Facts<'_>) -> Step {
+pub(super) fn plan(claim: &PersistentVolumeClaim, context: &ClaimContext<'_>) -> Step {
     if !is_unbound(claim) {
-        return bound(claim, facts);
+        return plan_bound_claim(claim, context);
     }
     if claim.metadata.deletion_timestamp.is_some() {
         return Step::Wait(None);
     }
     match volume_name(claim) {
-        Some(name) => named(claim, name, facts),
-        None => unnamed(claim, facts),
+        Some(name) => plan_prebound_claim(claim, name, context),
+        None => plan_unbound_claim(claim, context),
     }
 }
 
-fn volume<'a>(facts: &'a Facts<'_>, name: &str) -> Option<&'a Arc<PersistentVolume>> {
-    facts.volumes.iter().find(|volume| volume.metadata.name.as_deref() == Some(name))
+fn volume<'a>(context: &'a ClaimContext<'_>, name: &str) -> Option<&'a Arc<PersistentVolume>> {
+    context.volumes.iter().find(|volume| volume.metadata.name.as_deref() == Some(name))
 }
 
-fn bound(claim: &PersistentVolumeClaim, facts: &Facts<'_>) -> Step {
-    let lost = |what: &str| Step::Lost(Told::warning("ClaimLost", format!("{what}. Data on the volume is lost!")));
+fn plan_bound_claim(claim: &PersistentVolumeClaim, context: &ClaimContext<'_>) -> Step {
+    let lost =
+        |what: &str| Step::Lost(RecordedEvent::warning("ClaimLost", format!("{what}. Data on the volume is lost!")));
     let Some(name) = volume_name(claim) else { return lost("Bound claim has lost reference to PersistentVolume") };
-    let Some(volume) = volume(facts, name) else { return lost("Bound claim has lost its PersistentVolume") };
+    let Some(volume) = volume(context, name) else { return lost("Bound claim has lost its PersistentVolume") };
     match reference(volume) {
-        Some(to) if to.uid != claim.metadata.uid => Step::Lost(Told::warning(
+        Some(to) if to.uid != claim.metadata.uid => Step::Lost(RecordedEvent::warning(
             "ClaimMisbound",
             "Two claims are bound to the same volume, this one is bound incorrectly",
         )),
@@ -63,16 +64,16 @@ fn bound(claim: &PersistentVolumeClaim, facts: &Facts<'_>) -> Step {
     }
 }
 
-/// Its user has chosen the volume.
-fn named(claim: &PersistentVolumeClaim, name: &str, facts: &Facts<'_>) -> Step {
-    let Some(volume) = volume(facts, name) else { return Step::Wait(None) };
+/// Plans a claim whose `spec.volumeName` was set by its user.
+fn plan_prebound_claim(claim: &PersistentVolumeClaim, name: &str, context: &ClaimContext<'_>) -> Step {
+    let Some(volume) = volume(context, name) else { return Step::Wait(None) };
     if reference(volume).is_some() && !is_for(volume, claim) {
         let by_user = annotation(&claim.metadata, BOUND_BY_CONTROLLER).is_none();
         let message = format!("volume {name:?} already bound to a different claim.");
-        return Step::Wait(by_user.then(|| Told::warning("FailedBinding", message)));
+        return Step::Wait(by_user.then(|| RecordedEvent::warning("FailedBinding", message)));
     }
     match mismatch(volume, claim) {
-        Some(why) if reference(volume).is_none() => Step::Wait(Some(Told::warning(
+        Some(why) if reference(volume).is_none() => Step::Wait(Some(RecordedEvent::warning(
             "VolumeMismatch",
             format!("Cannot bind to requested volume {name:?}: {why}"),
         ))),
@@ -80,34 +81,36 @@ fn named(claim: &PersistentVolumeClaim, name: &str, facts: &Facts<'_>) -> Step {
     }
 }
 
-fn unnamed(claim: &PersistentVolumeClaim, facts: &Facts<'_>) -> Step {
+fn plan_unbound_claim(claim: &PersistentVolumeClaim, context: &ClaimContext<'_>) -> Step {
     const NO_CLASS: &str = "no persistent volumes available for this claim and no storage class is set";
     if !names_class(claim)
-        && let Some(class) = default_class(facts.classes)
+        && let Some(class) = default_class(context.classes)
     {
-        return Step::Classify(class);
+        return Step::AssignDefaultClass(class);
     }
     let name = class_of_claim(claim);
-    let class = facts.classes.iter().find(|class| class.metadata.name.as_deref() == Some(name));
+    let class = context.classes.iter().find(|class| class.metadata.name.as_deref() == Some(name));
     let delayed = class.is_some_and(|class| waits_for_consumer(class));
-    if let Some(found) = find(claim, facts.volumes.iter().map(Arc::as_ref), None, delayed) {
-        let found = facts.volumes.iter().find(|volume| std::ptr::eq(volume.as_ref(), found));
+    if let Some(found) = find(claim, context.volumes.iter().map(Arc::as_ref), None, delayed) {
+        let found = context.volumes.iter().find(|volume| std::ptr::eq(volume.as_ref(), found));
         return found.map_or(Step::Wait(None), |volume| Step::Bind(Arc::clone(volume)));
     }
     if delayed && annotation(&claim.metadata, SELECTED_NODE).is_none() {
-        return Step::Wait(Some(match facts.pod {
-            Some(pod) => Told::normal("WaitForPodScheduled", format!("waiting for pod {pod} to be scheduled")),
-            None => Told::normal("WaitForFirstConsumer", "waiting for first consumer to be created before binding"),
+        return Step::Wait(Some(match context.pod {
+            Some(pod) => RecordedEvent::normal("WaitForPodScheduled", format!("waiting for pod {pod} to be scheduled")),
+            None => {
+                RecordedEvent::normal("WaitForFirstConsumer", "waiting for first consumer to be created before binding")
+            }
         }));
     }
-    if name.is_empty() { Step::Wait(Some(Told::normal("FailedBinding", NO_CLASS))) } else { Step::Provision }
+    if name.is_empty() { Step::Wait(Some(RecordedEvent::normal("FailedBinding", NO_CLASS))) } else { Step::Provision }
 }
 
 fn waits_for_consumer(class: &StorageClass) -> bool {
     class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
 }
 
-/// Of several that are marked the newest, and of several that are as new the first by name.
+/// Returns the newest default class; of equally new ones the first by name.
 fn default_class(classes: &[Arc<StorageClass>]) -> Option<String> {
     const MARK: &str = "storageclass.kubernetes.io/is-default-class";
     let marked = classes.iter().filter(|class| annotation(&class.metadata, MARK) == Some("true"));

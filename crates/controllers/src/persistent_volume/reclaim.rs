@@ -1,8 +1,8 @@
-//! Writing what was decided for a volume, and what becomes of it after its claim.
+//! Writes the planned step of a volume, and reclaims released volumes.
 
-use super::carry_out::{Again, unless_stale};
-use super::provision::FINALIZER;
-use super::{Binder, Told, claim_key, volume};
+use super::binding::{SyncResult, ignore_stale};
+use super::provisioner::FINALIZER;
+use super::{PersistentVolumeController, RecordedEvent, claim_key, volume};
 use crate::worker::is_code;
 use api::claim::{PROVISIONED_BY, annotation, phase, reference};
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -10,29 +10,29 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use std::sync::Arc;
 
-/// Podium starts no Pod to empty a volume; upstream has long advised against it.
+/// There is no recycler, which upstream has deprecated.
 const NO_RECYCLER: &str = "No recycler plugin found for the volume!";
 
-impl Binder {
-    /// Brings a volume forward.
-    pub(super) async fn volume(&self, volume: &Arc<PersistentVolume>) -> Again {
-        let claim = claim_key(volume).and_then(|key| self.claims.at(&key));
+impl PersistentVolumeController {
+    /// Syncs a volume.
+    pub(super) async fn sync_volume(&self, volume: &Arc<PersistentVolume>) -> SyncResult {
+        let claim = claim_key(volume).and_then(|key| self.claims.get_by_key(&key));
         let written = match volume::plan(volume, claim.as_deref()) {
             volume::Step::Phase(phase) => self.write_phase(volume.as_ref().clone(), phase, None).await.map(drop),
             volume::Step::Claim => match &claim {
-                Some(claim) => return self.claim(claim).await,
+                Some(claim) => return self.sync_claim(claim).await,
                 None => Ok(()),
             },
             volume::Step::Unbind => {
-                let unbound = volume::unbound(volume);
+                let unbound = volume::without_claim(volume);
                 self.volumes().replace(&volume.name_any(), &PostParams::default(), &unbound).await.map(drop)
             }
             volume::Step::Release => Box::pin(self.release(volume)).await,
         };
-        unless_stale(written)
+        ignore_stale(written)
     }
 
-    /// The claim of a volume is gone, or has another volume: what the watch has shown is not enough to say so.
+    /// Reclaims a volume whose claim is gone or has another volume, after confirming that in the API.
     async fn release(&self, volume: &PersistentVolume) -> Result<(), kube::Error> {
         let name = volume.name_any();
         let claim = match reference(volume) {
@@ -45,7 +45,7 @@ impl Binder {
             return Err(stale());
         }
         let newest = match phase(&newest) {
-            // What has failed stays so for its user to see, while it is tried again.
+            // A failed volume stays failed while the deletion is retried.
             Some("Released" | "Failed") => newest,
             _ => self.write_phase(newest, "Released", None).await?,
         };
@@ -56,7 +56,7 @@ impl Binder {
         }
     }
 
-    /// What is kept is nobody's to hold.
+    /// Removes the finalizer of a retained volume.
     async fn keep(&self, volume: PersistentVolume) -> Result<(), kube::Error> {
         if volume.finalizers().iter().any(|held| held == FINALIZER) {
             self.let_go(volume).await?;
@@ -69,13 +69,13 @@ impl Binder {
         self.volumes().replace(&volume.name_any(), &PostParams::default(), &volume).await
     }
 
-    /// Removes what a volume holds, and the volume.
+    /// Deletes a volume's data, then the volume.
     async fn delete(&self, volume: PersistentVolume) -> Result<(), kube::Error> {
         const FAILED: &str = "VolumeFailedDelete";
         let name = volume.name_any();
-        let Some(own) = self.provisioner.as_ref().filter(|own| own.made(&volume)) else {
+        let Some(own) = self.provisioner.as_ref().filter(|own| own.provisioned(&volume)) else {
             if annotation(&volume.metadata, PROVISIONED_BY).is_some_and(|by| !by.starts_with("kubernetes.io/")) {
-                // Whoever made it removes it.
+                // The external provisioner that created it deletes it.
                 return Ok(());
             }
             let why =
@@ -103,13 +103,13 @@ impl Binder {
         let is_told = phase(&volume) == Some("Failed");
         let volume = self.write_phase(volume, "Failed", Some(why)).await?;
         if !is_told {
-            self.tell(&volume, &Told::warning(reason, why)).await;
+            self.record_event(&volume, &RecordedEvent::warning(reason, why)).await;
         }
         Ok(())
     }
 }
 
-/// Something has changed meanwhile: as if a write had met it.
+/// Returns a conflict, as if a write had failed.
 fn stale() -> kube::Error {
     let status = kube::core::Status::failure("the claim or its volume has changed", "Conflict").with_code(409);
     kube::Error::Api(Box::new(status))

@@ -1,14 +1,14 @@
-//! Tables: a claim or a volume and what is known beside it in, the next step out.
+//! Table tests: a claim or volume with its context, and the next step.
 #![expect(clippy::needless_pass_by_value, reason = "rows of a table read better without references")]
 
-use super::claim::{self, Facts};
+use super::claim::{self, ClaimContext};
 use super::volume;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// `change` is merged over the object, two levels deep.
+/// Merges `change` over the object, two levels deep.
 fn changed(mut object: Value, change: Value) -> Value {
     for (part, fields) in change.as_object().expect("an object") {
         match (object[part].as_object_mut(), fields.as_object()) {
@@ -46,7 +46,7 @@ fn of(uid: &str) -> Value {
     json!({"namespace": "x", "name": "c", "uid": uid})
 }
 
-/// The step in one line.
+/// Formats a step.
 #[track_caller]
 fn check(claim: PersistentVolumeClaim, volumes: Vec<PersistentVolume>, classes: Vec<StorageClass>, expected: &str) {
     check_with(claim, volumes, classes, None, expected);
@@ -62,10 +62,12 @@ fn check_with(
 ) {
     let volumes: Vec<_> = volumes.into_iter().map(Arc::new).collect();
     let classes: Vec<_> = classes.into_iter().map(Arc::new).collect();
-    let step = match claim::plan(&claim, &Facts { volumes: &volumes, classes: &classes, pod }) {
-        claim::Step::Wait(told) => told.map_or("wait".to_owned(), |told| format!("{}: {}", told.reason, told.message)),
-        claim::Step::Lost(told) => format!("{}: {}", told.reason, told.message),
-        claim::Step::Classify(class) => format!("classify {class}"),
+    let step = match claim::plan(&claim, &ClaimContext { volumes: &volumes, classes: &classes, pod }) {
+        claim::Step::Wait(told) => {
+            told.map_or("wait".to_owned(), |event| format!("{}: {}", event.reason, event.message))
+        }
+        claim::Step::Lost(event) => format!("{}: {}", event.reason, event.message),
+        claim::Step::AssignDefaultClass(class) => format!("classify {class}"),
         claim::Step::Bind(volume) => format!("bind {}", volume.metadata.name.as_deref().unwrap_or_default()),
         claim::Step::Provision => "provision".to_owned(),
     };
@@ -171,7 +173,7 @@ fn a_volume_goes_with_its_claim() {
 
 #[test]
 fn a_volume_whose_user_chose_its_claim_stays_kept_for_it() {
-    let unbound = |change: Value| serde_json::to_value(volume::unbound(&volume("v", change))).expect("JSON");
+    let unbound = |change: Value| serde_json::to_value(volume::without_claim(&volume("v", change))).expect("JSON");
     let chosen = unbound(json!({"spec": {"claimRef": of("1")}}));
     assert_eq!(chosen["spec"]["claimRef"], json!({"namespace": "x", "name": "c"}));
     let by_controller = json!({"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}});

@@ -1,20 +1,20 @@
-//! Who the Pods of a StatefulSet are: each has a number, and a name, a host name, labels and claims that follow from it.
+//! Identity of a StatefulSet's Pods: ordinal, name, host name, labels and claims.
 
-use crate::history::HASH;
-use crate::members::Member;
-use crate::pod_control::pod_of;
+use crate::controller_history::CONTROLLER_REVISION_HASH;
+use crate::pod_control::pod_from_template;
+use crate::pod_summary::PodSummary;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodSpec, PodTemplateSpec, Volume,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Says a Pod's name, so that a Service can select it alone.
+/// Label of a Pod: its name, so that a Service can select a single Pod.
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
-/// Says a Pod's number.
+/// Label of a Pod: its ordinal.
 const INDEX: &str = "apps.kubernetes.io/pod-index";
 
-/// The number of a Pod of this set, by its name; none of a Pod that is not called as those of the set are.
+/// Returns the ordinal of a Pod of the set by its name, `None` for other names (`getParentNameAndOrdinal`).
 pub(super) fn ordinal(set: &str, pod: &str) -> Option<i64> {
     let number = pod.strip_prefix(set)?.strip_prefix('-')?;
     let ordinal: i32 = number.parse().ok().filter(|n| *n >= 0)?;
@@ -33,12 +33,12 @@ fn templates(spec: &StatefulSetSpec) -> &[PersistentVolumeClaim] {
     spec.volume_claim_templates.as_deref().unwrap_or_default()
 }
 
-/// What the claims of a Pod are called.
+/// Returns the names of a Pod's claims.
 pub(super) fn claim_names(set: &str, spec: &StatefulSetSpec, ordinal: i64) -> Vec<String> {
     templates(spec).iter().map(|template| claim_name(template, set, ordinal)).collect()
 }
 
-/// The claims of a Pod (`getPersistentVolumeClaims`).
+/// Returns the claims of a Pod (`getPersistentVolumeClaims`).
 pub(super) fn claims(set: &str, spec: &StatefulSetSpec, ordinal: i64) -> Vec<PersistentVolumeClaim> {
     let selected = spec.selector.match_labels.clone().unwrap_or_default();
     let one = |template: &PersistentVolumeClaim| {
@@ -50,31 +50,31 @@ pub(super) fn claims(set: &str, spec: &StatefulSetSpec, ordinal: i64) -> Vec<Per
     templates(spec).iter().map(one).collect()
 }
 
-/// A Pod of a revision (`newStatefulSetPod`).
+/// Returns a Pod of a revision (`newStatefulSetPod`).
 pub(super) fn pod(set: &StatefulSet, template: &PodTemplateSpec, revision: &str, ordinal: i64) -> Pod {
     let spec = set.spec.clone().unwrap_or_default();
     let set_name = set.metadata.name.as_deref().unwrap_or_default();
-    let mut pod = pod_of(set, template, String::new());
+    let mut pod = pod_from_template(set, template, String::new());
     pod.metadata.generate_name = None;
     pod.metadata.name = Some(name(set_name, ordinal));
-    identify(&mut pod.metadata, set_name, ordinal);
-    pod.metadata.labels.get_or_insert_default().insert(HASH.to_owned(), revision.to_owned());
+    update_identity(&mut pod.metadata, set_name, ordinal);
+    pod.metadata.labels.get_or_insert_default().insert(CONTROLLER_REVISION_HASH.to_owned(), revision.to_owned());
     let inner = pod.spec.get_or_insert_default();
     inner.hostname = Some(name(set_name, ordinal));
     inner.subdomain = spec.service_name.clone().filter(|service| !service.is_empty());
-    mount(inner, set_name, &spec, ordinal);
+    update_storage(inner, set_name, &spec, ordinal);
     pod
 }
 
-/// The labels that say which Pod it is.
-pub(super) fn identify(meta: &mut ObjectMeta, set: &str, ordinal: i64) {
+/// Sets the identity labels (`updateIdentity`).
+pub(super) fn update_identity(meta: &mut ObjectMeta, set: &str, ordinal: i64) {
     let labels = meta.labels.get_or_insert_default();
     labels.insert(POD_NAME.to_owned(), name(set, ordinal));
     labels.insert(INDEX.to_owned(), ordinal.to_string());
 }
 
-/// The Pod's claims become its volumes; those of the template that are called so give way.
-pub(super) fn mount(pod: &mut PodSpec, set: &str, spec: &StatefulSetSpec, ordinal: i64) {
+/// Sets the volumes of the Pod's claims. They replace volumes of the same name in the template (`updateStorage`).
+pub(super) fn update_storage(pod: &mut PodSpec, set: &str, spec: &StatefulSetSpec, ordinal: i64) {
     let claimed = |template: &PersistentVolumeClaim| Volume {
         name: template.metadata.name.clone().unwrap_or_default(),
         persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
@@ -90,13 +90,13 @@ pub(super) fn mount(pod: &mut PodSpec, set: &str, spec: &StatefulSetSpec, ordina
     pod.volumes = Some(volumes).filter(|volumes| !volumes.is_empty());
 }
 
-/// Whether a Pod is told which one it is (`identityMatches`).
-pub(super) fn is_itself(pod: &Member) -> bool {
+/// Returns whether the Pod has its identity labels (`identityMatches`).
+pub(super) fn identity_matches(pod: &PodSummary) -> bool {
     pod.labels.get(POD_NAME) == Some(&pod.name)
 }
 
-/// Whether a Pod has its claims (`storageMatches`).
-pub(super) fn has_claims(pod: &Member, set: &str, spec: &StatefulSetSpec, ordinal: i64) -> bool {
+/// Returns whether the Pod's volumes use its claims (`storageMatches`).
+pub(super) fn storage_matches(pod: &PodSummary, set: &str, spec: &StatefulSetSpec, ordinal: i64) -> bool {
     let has = |template: &PersistentVolumeClaim| {
         let volume = template.metadata.name.as_deref().unwrap_or_default();
         let claim = claim_name(template, set, ordinal);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_of_a_set_is_known_by_its_number() {
+    fn ordinal_is_parsed_from_the_pod_name() {
         let check = |pod: &str, expected: Option<i64>| assert_eq!(ordinal("web", pod), expected, "{pod}");
         check("web-0", Some(0));
         check("web-12", Some(12));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_has_the_name_the_host_name_and_the_labels_of_its_number() {
+    fn pod_identity_follows_from_its_ordinal() {
         let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}});
         let set = set(json!({"template": template}));
         let pod = pod(&set, &set.spec.as_ref().unwrap().template, "web-abc", 2);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_become_volumes_and_win_over_those_of_the_template() {
+    fn claim_templates_override_volumes_of_the_template() {
         let claims_of = json!([{"metadata": {"name": "data", "labels": {"a": "b"}}, "spec": {}}]);
         let volumes = json!([{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]);
         let template = json!({"spec": {"containers": [], "volumes": volumes}});
@@ -160,10 +160,10 @@ mod tests {
         let claim = claims("web", spec, 1).remove(0);
         assert_eq!(claim.metadata.name.as_deref(), Some("data-web-1"));
         assert_eq!(serde_json::to_value(claim.metadata.labels).unwrap(), json!({"a": "b", "app": "web"}));
-        let made = Member::of(made);
-        assert!(is_itself(&made) && has_claims(&made, "web", spec, 1));
-        assert!(!has_claims(&made, "web", spec, 2));
-        assert!(!has_claims(&Member { claims: vec![], ..made.clone() }, "web", spec, 1));
-        assert!(!is_itself(&Member { labels: [].into(), ..made }));
+        let made = PodSummary::from_pod(made);
+        assert!(identity_matches(&made) && storage_matches(&made, "web", spec, 1));
+        assert!(!storage_matches(&made, "web", spec, 2));
+        assert!(!storage_matches(&PodSummary { claims: vec![], ..made.clone() }, "web", spec, 1));
+        assert!(!identity_matches(&PodSummary { labels: [].into(), ..made }));
     }
 }

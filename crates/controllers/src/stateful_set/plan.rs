@@ -1,10 +1,10 @@
-//! Which Pods a StatefulSet makes and deletes, one after the other or all at once (`updateStatefulSet`).
+//! Decides which Pods of a StatefulSet to create, update and delete, one by one or in parallel (`updateStatefulSet`).
 
-use super::identity::{claim_names, has_claims, is_itself, name};
-use super::retention::{Claim, Retention};
-use super::rollout;
-use crate::history::HASH;
-use crate::members::Member;
+use super::identity::{claim_names, identity_matches, name, storage_matches};
+use super::retention::{ClaimSummary, RetentionPolicy};
+use super::rolling_update;
+use crate::controller_history::CONTROLLER_REVISION_HASH;
+use crate::pod_summary::PodSummary;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSetSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -13,68 +13,68 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// No more Pods are made at once.
-const BURST: usize = 500;
+/// Maximum number of Pods that one sync creates.
+const BURST_REPLICAS: usize = 500;
 
-/// A StatefulSet, its Pods and its claims.
-pub(super) struct Facts<'a> {
+/// Snapshot of a StatefulSet, its Pods and its claims.
+pub(super) struct StatefulSetSnapshot<'a> {
     pub(super) name: &'a str,
     pub(super) spec: &'a StatefulSetSpec,
-    /// As its Pods and claims name it.
+    /// The owner reference of its Pods and claims.
     pub(super) owner: OwnerReference,
-    /// Whether it is being deleted.
-    pub(super) ending: bool,
-    /// By their numbers.
-    pub(super) pods: BTreeMap<i64, Arc<Member>>,
-    /// Those of its namespace, by name.
-    pub(super) claims: BTreeMap<String, Arc<Claim>>,
-    /// The names of the revision that its Pods had before, and of that which they shall have.
+    /// Whether the set is being deleted.
+    pub(super) is_deleting: bool,
+    /// By ordinal.
+    pub(super) pods: BTreeMap<i64, Arc<PodSummary>>,
+    /// The claims of the namespace, by name.
+    pub(super) claims: BTreeMap<String, Arc<ClaimSummary>>,
+    /// Names of the current and the update revision.
     pub(super) current: &'a str,
     pub(super) update: &'a str,
-    /// Whether several Pods may be replaced at once (`MaxUnavailableStatefulSet`).
-    pub(super) several: bool,
+    /// The feature gate `MaxUnavailableStatefulSet`.
+    pub(super) max_unavailable_enabled: bool,
     pub(super) now: Timestamp,
 }
 
-/// What is done, in this order; what fails ends it.
+/// A write. Steps are applied in order, up to the first failure.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
-    /// A Pod is made, with its claims: of the revision that Pods shall have, or of that which they had.
-    Make {
+    /// Creates a Pod with its claims, of the update revision or of the current one.
+    CreatePod {
         ordinal: i64,
         updated: bool,
     },
-    /// The claims of a Pod are made that are missing.
-    Claims {
+    /// Creates the missing claims of a Pod.
+    CreateClaims {
         ordinal: i64,
-        pod: Arc<Member>,
+        pod: Arc<PodSummary>,
     },
-    /// A claim gets other owners, or it is told that it has one that should not be.
-    Keep {
+    /// Updates the owner references of a claim, and reports a conflicting controller.
+    UpdateClaimOwners {
         claim: String,
         owners: Option<Vec<OwnerReference>>,
         conflict: bool,
     },
-    /// A Pod is told which one it is.
-    Repair {
+    /// Updates the identity and the storage of a Pod.
+    UpdatePod {
         ordinal: i64,
-        pod: Arc<Member>,
+        pod: Arc<PodSummary>,
     },
-    Delete(Arc<Member>),
+    DeletePod(Arc<PodSummary>),
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
-    /// How many Pods are deleted for the new revision.
+    /// Number of Pods that are deleted for the rolling update.
     pub(super) rolled: i32,
-    /// When to look again without a change.
-    pub(super) again: Option<Duration>,
+    /// Delay of the next sync without an event.
+    pub(super) requeue_after: Option<Duration>,
 }
 
-impl Facts<'_> {
-    /// Whether each Pod waits for the one before it.
-    pub(super) fn in_turn(&self) -> bool {
+impl StatefulSetSnapshot<'_> {
+    /// Returns whether each Pod waits for its predecessor (`OrderedReady`).
+    pub(super) fn is_monotonic(&self) -> bool {
         self.spec.pod_management_policy.as_deref() != Some("Parallel")
     }
 
@@ -82,7 +82,7 @@ impl Facts<'_> {
         i64::from(self.spec.replicas.unwrap_or(1).max(0))
     }
 
-    /// The first number, and that after the last.
+    /// Returns the first ordinal, and the one after the last.
     pub(super) fn range(&self) -> (i64, i64) {
         let start = i64::from(self.spec.ordinals.as_ref().and_then(|ordinals| ordinals.start).unwrap_or(0));
         (start, start + self.count())
@@ -98,25 +98,25 @@ impl Facts<'_> {
         strategy != Some("OnDelete")
     }
 
-    /// Whether a new Pod of this number has the new revision (`newVersionedStatefulSetPod`).
-    fn gets_update(&self, ordinal: i64) -> bool {
+    /// Returns whether a new Pod of this ordinal has the update revision (`newVersionedStatefulSetPod`).
+    fn uses_update_revision(&self, ordinal: i64) -> bool {
         !self.is_rolling() || ordinal >= self.range().0 + self.partition()
     }
 
-    pub(super) fn is_updated(&self, pod: &Member) -> bool {
+    pub(super) fn is_updated(&self, pod: &PodSummary) -> bool {
         revision(pod) == self.update
     }
 
-    fn is_available(&self, pod: &Member) -> bool {
+    fn is_available(&self, pod: &PodSummary) -> bool {
         is_ready(pod) && pod.is_available(self.spec.min_ready_seconds.unwrap_or(0), self.now)
     }
 
-    /// Whether it serves, and goes on to.
-    pub(super) fn serves(&self, pod: &Member) -> bool {
+    /// Returns whether the Pod is available and not terminating.
+    pub(super) fn is_healthy(&self, pod: &PodSummary) -> bool {
         self.is_available(pod) && !pod.terminating
     }
 
-    /// How a claim names a Pod, which may be none yet.
+    /// Returns the owner reference to a Pod, with an empty UID if the Pod does not exist.
     fn pod_owner(&self, ordinal: i64) -> OwnerReference {
         let uid = self.pods.get(&ordinal).map(|pod| pod.uid.clone()).unwrap_or_default();
         OwnerReference {
@@ -128,138 +128,146 @@ impl Facts<'_> {
         }
     }
 
-    /// The claims of a number that are there.
-    fn claims_of(&self, ordinal: i64) -> impl Iterator<Item = &Arc<Claim>> {
+    /// Returns the existing claims of an ordinal.
+    fn claims_of(&self, ordinal: i64) -> impl Iterator<Item = &Arc<ClaimSummary>> {
         claim_names(self.name, self.spec, ordinal).into_iter().filter_map(|name| self.claims.get(&name))
     }
 
-    /// `pause` says how long a Pod that has ended waits before it is deleted.
-    pub(super) fn plan(&self, mut pause: impl FnMut(i64) -> Option<Duration>) -> Plan {
+    /// Plans a sync. `backoff` returns the remaining delay before a terminal Pod is deleted.
+    pub(super) fn plan(&self, mut backoff: impl FnMut(i64) -> Option<Duration>) -> Plan {
         let after = self.spec.min_ready_seconds.unwrap_or(0);
         let soon = self.pods.values().filter(|pod| !pod.terminating);
-        let again = soon.filter_map(|pod| pod.available_in(after, self.now)).min();
-        let mut plan = Plan { again, ..Plan::default() };
-        if !self.ending && self.replicas(&mut plan, &mut pause).is_continue() && self.condemned(&mut plan).is_continue()
+        let requeue_after = soon.filter_map(|pod| pod.time_until_available(after, self.now)).min();
+        let mut plan = Plan { requeue_after, ..Plan::default() };
+        if !self.is_deleting
+            && self.plan_replicas(&mut plan, &mut backoff).is_continue()
+            && self.plan_condemned(&mut plan).is_continue()
         {
-            rollout::roll(self, &mut plan);
+            rolling_update::roll_out(self, &mut plan);
         }
         plan
     }
 
-    /// What keeps the next Pods waiting, where they wait for each other.
-    fn held(&self) -> ControlFlow<()> {
-        if self.in_turn() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    /// Stops the sync at a Pod that is not healthy, if Pods are ordered.
+    fn wait_if_monotonic(&self) -> ControlFlow<()> {
+        if self.is_monotonic() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Those that there should be, from the first to the last.
-    fn replicas(&self, plan: &mut Plan, pause: &mut impl FnMut(i64) -> Option<Duration>) -> ControlFlow<()> {
+    /// Plans the Pods within the range of ordinals, first to last (`processReplica`).
+    fn plan_replicas(&self, plan: &mut Plan, backoff: &mut impl FnMut(i64) -> Option<Duration>) -> ControlFlow<()> {
         let (start, end) = self.range();
         let mut made = 0;
         for ordinal in start..end {
             match self.pods.get(&ordinal) {
-                // It is made again, however it ended, once it is gone.
-                Some(pod) if pod.ended() => {
-                    self.ended(ordinal, pod, plan, pause);
-                    self.held()?;
+                // A terminal Pod is recreated once it is gone, whatever its phase.
+                Some(pod) if pod.is_terminal() => {
+                    self.plan_terminated_pod(ordinal, pod, plan, backoff);
+                    self.wait_if_monotonic()?;
                 }
-                Some(pod) => self.replica(ordinal, pod, plan)?,
-                // Its claim goes with the Pod that it was made for.
-                None if self.has_stale_claim(ordinal) => self.held()?,
+                Some(pod) => self.plan_replica(ordinal, pod, plan)?,
+                // The claim is deleted with the Pod that it was created for.
+                None if self.has_stale_claim(ordinal) => self.wait_if_monotonic()?,
                 None => {
-                    plan.steps.push(Step::Make { ordinal, updated: self.gets_update(ordinal) });
-                    self.held()?;
+                    plan.steps.push(Step::CreatePod { ordinal, updated: self.uses_update_revision(ordinal) });
+                    self.wait_if_monotonic()?;
                     made += 1;
                 }
             }
-            if made == BURST {
+            if made == BURST_REPLICAS {
                 return ControlFlow::Break(());
             }
         }
         ControlFlow::Continue(())
     }
 
-    fn ended(&self, ordinal: i64, pod: &Arc<Member>, plan: &mut Plan, pause: &mut impl FnMut(i64) -> Option<Duration>) {
+    fn plan_terminated_pod(
+        &self,
+        ordinal: i64,
+        pod: &Arc<PodSummary>,
+        plan: &mut Plan,
+        backoff: &mut impl FnMut(i64) -> Option<Duration>,
+    ) {
         if pod.terminating {
             return;
         }
-        match pause(ordinal) {
-            Some(left) => plan.again = Some(plan.again.map_or(left, |again| again.min(left))),
-            None => plan.steps.push(Step::Delete(Arc::clone(pod))),
+        match backoff(ordinal) {
+            Some(left) => plan.requeue_after = Some(plan.requeue_after.map_or(left, |known| known.min(left))),
+            None => plan.steps.push(Step::DeletePod(Arc::clone(pod))),
         }
     }
 
-    fn replica(&self, ordinal: i64, pod: &Arc<Member>, plan: &mut Plan) -> ControlFlow<()> {
+    fn plan_replica(&self, ordinal: i64, pod: &Arc<PodSummary>, plan: &mut Plan) -> ControlFlow<()> {
         let pending = pod.phase == "Pending";
-        if pending && self.lacks_claims(ordinal) {
-            plan.steps.push(Step::Claims { ordinal, pod: Arc::clone(pod) });
+        if pending && self.is_missing_claims(ordinal) {
+            plan.steps.push(Step::CreateClaims { ordinal, pod: Arc::clone(pod) });
         }
         if pending {
-            self.keep_claims(ordinal, false, true, plan);
+            self.plan_claim_owners(ordinal, false, true, plan);
         }
-        if !self.serves(pod) {
-            self.held()?;
+        if !self.is_healthy(pod) {
+            self.wait_if_monotonic()?;
         }
         if !pending {
-            self.keep_claims(ordinal, false, false, plan);
+            self.plan_claim_owners(ordinal, false, false, plan);
         }
-        if !is_itself(pod) || !has_claims(pod, self.name, self.spec, ordinal) {
-            plan.steps.push(Step::Repair { ordinal, pod: Arc::clone(pod) });
+        if !identity_matches(pod) || !storage_matches(pod, self.name, self.spec, ordinal) {
+            plan.steps.push(Step::UpdatePod { ordinal, pod: Arc::clone(pod) });
         }
         ControlFlow::Continue(())
     }
 
-    /// Those that are too many, from the last to the first.
-    fn condemned(&self, plan: &mut Plan) -> ControlFlow<()> {
+    /// Plans the deletion of Pods outside the range of ordinals, last to first (`processCondemned`).
+    fn plan_condemned(&self, plan: &mut Plan) -> ControlFlow<()> {
         let (start, end) = self.range();
         let outside = || self.pods.iter().filter(move |(ordinal, _)| !(start..end).contains(*ordinal));
         for (ordinal, _) in outside() {
-            self.keep_claims(*ordinal, true, false, plan);
+            self.plan_claim_owners(*ordinal, true, false, plan);
         }
-        let first_broken = outside().find(|(_, pod)| !self.serves(pod)).map(|(ordinal, _)| *ordinal);
+        let first_broken = outside().find(|(_, pod)| !self.is_healthy(pod)).map(|(ordinal, _)| *ordinal);
         for (ordinal, pod) in outside().rev() {
             if pod.terminating {
-                self.held()?;
+                self.wait_if_monotonic()?;
                 continue;
             }
             if !self.is_available(pod) && first_broken != Some(*ordinal) {
-                self.held()?;
+                self.wait_if_monotonic()?;
             }
-            plan.steps.push(Step::Delete(Arc::clone(pod)));
-            self.held()?;
+            plan.steps.push(Step::DeletePod(Arc::clone(pod)));
+            self.wait_if_monotonic()?;
         }
         ControlFlow::Continue(())
     }
 
     fn has_stale_claim(&self, ordinal: i64) -> bool {
         let owner = self.pod_owner(ordinal);
-        Retention::of(self.spec).scaled && self.claims_of(ordinal).any(|claim| claim.is_stale(&owner))
+        RetentionPolicy::from_spec(self.spec).scaled && self.claims_of(ordinal).any(|claim| claim.is_stale(&owner))
     }
 
-    /// Whether claims are missing, or about to be.
-    fn lacks_claims(&self, ordinal: i64) -> bool {
+    /// Returns whether claims are missing or terminating.
+    fn is_missing_claims(&self, ordinal: i64) -> bool {
         let names = claim_names(self.name, self.spec, ordinal);
         names.iter().any(|name| self.claims.get(name).is_none_or(|claim| claim.terminating))
     }
 
-    /// Claims have the owners that the policy gives them; that somebody else controls one is told of Pods that are `new`.
-    fn keep_claims(&self, ordinal: i64, leaves: bool, new: bool, plan: &mut Plan) {
-        let (policy, pod) = (Retention::of(self.spec), self.pod_owner(ordinal));
+    /// Plans the owner references of claims. A conflicting controller is only reported for `new` Pods.
+    fn plan_claim_owners(&self, ordinal: i64, condemned: bool, new: bool, plan: &mut Plan) {
+        let (policy, pod) = (RetentionPolicy::from_spec(self.spec), self.pod_owner(ordinal));
         for claim in self.claims_of(ordinal) {
-            let upkeep = policy.upkeep(claim, &self.owner, &pod, leaves);
-            if upkeep.owners.is_some() || (upkeep.conflict && new) {
-                let (owners, conflict) = (upkeep.owners, upkeep.conflict);
-                plan.steps.push(Step::Keep { claim: claim.name.clone(), owners, conflict });
+            let update = policy.update_owners(claim, &self.owner, &pod, condemned);
+            if update.owners.is_some() || (update.conflict && new) {
+                let (owners, conflict) = (update.owners, update.conflict);
+                plan.steps.push(Step::UpdateClaimOwners { claim: claim.name.clone(), owners, conflict });
             }
         }
     }
 }
 
-/// The revision that a Pod was made of.
-pub(super) fn revision(pod: &Member) -> &str {
-    pod.labels.get(HASH).map_or("", String::as_str)
+/// Returns the name of the Pod's revision.
+pub(super) fn revision(pod: &PodSummary) -> &str {
+    pod.labels.get(CONTROLLER_REVISION_HASH).map_or("", String::as_str)
 }
 
-/// Whether it runs and is ready.
-pub(super) fn is_ready(pod: &Member) -> bool {
+/// Returns whether the Pod is running and ready (`isRunningAndReady`).
+pub(super) fn is_ready(pod: &PodSummary) -> bool {
     pod.phase == "Running" && pod.ready.is_some()
 }

@@ -1,21 +1,20 @@
-//! Who owns the claims of a StatefulSet's Pods, so that they go when they should
-//! (`persistentVolumeClaimRetentionPolicy`, `isClaimOwnerUpToDate`).
+//! Owner references of a StatefulSet's claims (`persistentVolumeClaimRetentionPolicy`, `isClaimOwnerUpToDate`).
 
-use crate::cache::Kept;
+use crate::informer::Cached;
 use k8s_openapi::api::apps::v1::StatefulSetSpec;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-/// Of a claim, only who it is and whose.
+/// Summary of a claim: name and owner references.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Claim {
+pub(super) struct ClaimSummary {
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) owners: Vec<OwnerReference>,
     pub(super) terminating: bool,
 }
 
-impl Kept for Claim {
+impl Cached for ClaimSummary {
     fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -25,8 +24,8 @@ impl Kept for Claim {
     }
 }
 
-impl Claim {
-    pub(super) fn of(claim: PersistentVolumeClaim) -> Self {
+impl ClaimSummary {
+    pub(super) fn from_claim(claim: PersistentVolumeClaim) -> Self {
         let meta = claim.metadata;
         Self {
             namespace: meta.namespace.unwrap_or_default(),
@@ -36,7 +35,7 @@ impl Claim {
         }
     }
 
-    /// Whether it belongs to another object of this one's name, which has gone.
+    /// Returns whether the claim has a reference to a deleted object of the owner's name (`hasStaleOwnerRef`).
     pub(super) fn is_stale(&self, owner: &OwnerReference) -> bool {
         self.owners.iter().find(|known| is_named(known, owner)).is_some_and(|known| known.uid != owner.uid)
     }
@@ -50,26 +49,26 @@ fn is_named(one: &OwnerReference, other: &OwnerReference) -> bool {
     (&one.api_version, &one.kind, &one.name) == (&other.api_version, &other.kind, &other.name)
 }
 
-/// When claims go.
+/// Retention policy: when claims are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Retention {
-    /// With their set.
+pub(super) struct RetentionPolicy {
+    /// With the set (`whenDeleted: Delete`).
     pub(super) deleted: bool,
-    /// With their Pod, when the set is scaled down.
+    /// With the Pod, when the set is scaled down (`whenScaled: Delete`).
     pub(super) scaled: bool,
 }
 
-/// What is to be done with a claim.
+/// Change of a claim's owner references.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Upkeep {
-    /// Its owners, if they should be others.
+pub(super) struct ClaimOwnerUpdate {
+    /// The new owner references, if they differ.
     pub(super) owners: Option<Vec<OwnerReference>>,
-    /// Whether somebody else controls it, which leaves the policy without effect.
+    /// Whether another object controls the claim: then the policy does not apply.
     pub(super) conflict: bool,
 }
 
-impl Retention {
-    pub(super) fn of(spec: &StatefulSetSpec) -> Self {
+impl RetentionPolicy {
+    pub(super) fn from_spec(spec: &StatefulSetSpec) -> Self {
         let policy = spec.persistent_volume_claim_retention_policy.as_ref();
         let deletes = |when: Option<&String>| when.is_some_and(|when| when == "Delete");
         Self {
@@ -78,36 +77,43 @@ impl Retention {
         }
     }
 
-    /// Whether the set and the Pod should own a claim; `leaves`, when the Pod is one too many.
-    fn wanted(self, leaves: bool) -> (bool, bool) {
-        (self.deleted && !(self.scaled && leaves), self.scaled && leaves)
+    /// Returns whether the set, and whether the Pod should own the claim. `condemned` says whether the Pod is to be
+    /// scaled down.
+    fn wanted(self, condemned: bool) -> (bool, bool) {
+        (self.deleted && !(self.scaled && condemned), self.scaled && condemned)
     }
 
-    /// The owners of a claim that is new.
-    pub(super) fn first_owners(self, set: &OwnerReference) -> Option<Vec<OwnerReference>> {
+    /// Returns the owner references of a new claim.
+    pub(super) fn initial_owners(self, set: &OwnerReference) -> Option<Vec<OwnerReference>> {
         self.wanted(false).0.then(|| vec![set.clone()])
     }
 
-    pub(super) fn upkeep(self, claim: &Claim, set: &OwnerReference, pod: &OwnerReference, leaves: bool) -> Upkeep {
-        // Whoever it belongs to has gone: the garbage collector knows what becomes of it.
+    pub(super) fn update_owners(
+        self,
+        claim: &ClaimSummary,
+        set: &OwnerReference,
+        pod: &OwnerReference,
+        condemned: bool,
+    ) -> ClaimOwnerUpdate {
+        // The garbage collector handles references to deleted owners.
         if claim.is_stale(set) || claim.is_stale(pod) {
-            return Upkeep::default();
+            return ClaimOwnerUpdate::default();
         }
         let ours = |owner: &OwnerReference| is_named(owner, set) || is_named(owner, pod);
         let others = || claim.owners.iter().filter(|owner| !ours(owner)).cloned();
         let is_owned = (claim.is_owned_by(set), claim.is_owned_by(pod));
         let conflict = (self.deleted || self.scaled) && others().any(|owner| owner.controller == Some(true));
         if conflict {
-            return Upkeep { owners: (is_owned.0 || is_owned.1).then(|| others().collect()), conflict };
+            return ClaimOwnerUpdate { owners: (is_owned.0 || is_owned.1).then(|| others().collect()), conflict };
         }
         let mut known = claim.owners.iter().filter(|owner| owner.uid == set.uid || owner.uid == pod.uid);
-        let (wanted, controlled) = (self.wanted(leaves), known.all(|owner| owner.controller == Some(true)));
+        let (wanted, controlled) = (self.wanted(condemned), known.all(|owner| owner.controller == Some(true)));
         if is_owned == wanted && controlled {
-            return Upkeep::default();
+            return ClaimOwnerUpdate::default();
         }
         let set = wanted.0.then(|| set.clone());
         let pod = wanted.1.then(|| pod.clone());
-        Upkeep { owners: Some(others().chain(set).chain(pod).collect()), conflict }
+        ClaimOwnerUpdate { owners: Some(others().chain(set).chain(pod).collect()), conflict }
     }
 }
 
@@ -135,35 +141,35 @@ mod tests {
         owner("Pod", "p", true)
     }
 
-    const KEEP: Retention = Retention { deleted: false, scaled: false };
-    const WITH_SET: Retention = Retention { deleted: true, scaled: false };
-    const WITH_POD: Retention = Retention { deleted: false, scaled: true };
-    const BOTH: Retention = Retention { deleted: true, scaled: true };
+    const KEEP: RetentionPolicy = RetentionPolicy { deleted: false, scaled: false };
+    const WITH_SET: RetentionPolicy = RetentionPolicy { deleted: true, scaled: false };
+    const WITH_POD: RetentionPolicy = RetentionPolicy { deleted: false, scaled: true };
+    const BOTH: RetentionPolicy = RetentionPolicy { deleted: true, scaled: true };
 
-    fn upkeep(policy: Retention, leaves: bool, owners: &[OwnerReference]) -> Upkeep {
-        let claim = Claim { owners: owners.to_vec(), ..Claim::default() };
-        policy.upkeep(&claim, &set(), &pod(), leaves)
+    fn update_owners(policy: RetentionPolicy, condemned: bool, owners: &[OwnerReference]) -> ClaimOwnerUpdate {
+        let claim = ClaimSummary { owners: owners.to_vec(), ..ClaimSummary::default() };
+        policy.update_owners(&claim, &set(), &pod(), condemned)
     }
 
-    /// The owners that a claim has in the end, by their UIDs.
+    /// Checks the UIDs of the resulting owner references.
     #[track_caller]
-    fn check(policy: Retention, leaves: bool, owners: &[OwnerReference], expected: &str) {
-        let wanted = upkeep(policy, leaves, owners).owners;
+    fn check(policy: RetentionPolicy, condemned: bool, owners: &[OwnerReference], expected: &str) {
+        let wanted = update_owners(policy, condemned, owners).owners;
         let changes = wanted.is_some();
         let last = wanted.unwrap_or_else(|| owners.to_vec());
         let uids: Vec<&str> = last.iter().map(|owner| owner.uid.as_str()).collect();
         assert_eq!(uids.join(" "), expected);
-        assert_eq!(upkeep(policy, leaves, &last).owners, None, "once it is done there is nothing to do");
+        assert_eq!(update_owners(policy, condemned, &last).owners, None, "once it is done there is nothing to do");
         assert_eq!(changes, last != owners);
     }
 
     #[test]
-    fn a_claim_belongs_to_whoever_it_should_go_with() {
-        for leaves in [false, true] {
-            check(KEEP, leaves, &[], "");
-            check(KEEP, leaves, &[set(), pod()], "");
-            check(WITH_SET, leaves, &[], "s");
-            check(WITH_SET, leaves, &[pod()], "s");
+    fn claim_owners_follow_the_retention_policy() {
+        for condemned in [false, true] {
+            check(KEEP, condemned, &[], "");
+            check(KEEP, condemned, &[set(), pod()], "");
+            check(WITH_SET, condemned, &[], "s");
+            check(WITH_SET, condemned, &[pod()], "s");
         }
         check(WITH_POD, false, &[], "");
         check(WITH_POD, true, &[], "p");
@@ -171,33 +177,36 @@ mod tests {
         check(BOTH, false, &[], "s");
         check(BOTH, true, &[set()], "p");
         check(BOTH, false, &[pod()], "s");
-        assert_eq!(BOTH.first_owners(&set()), Some(vec![set()]));
-        assert_eq!(WITH_POD.first_owners(&set()), None);
+        assert_eq!(BOTH.initial_owners(&set()), Some(vec![set()]));
+        assert_eq!(WITH_POD.initial_owners(&set()), None);
     }
 
     #[test]
-    fn an_owner_that_does_not_control_a_claim_controls_it_from_now_on() {
-        let last = upkeep(WITH_SET, false, &[owner("StatefulSet", "s", false)]).owners;
+    fn claim_owner_reference_becomes_a_controller() {
+        let last = update_owners(WITH_SET, false, &[owner("StatefulSet", "s", false)]).owners;
         assert_eq!(last, Some(vec![set()]));
     }
 
     #[test]
-    fn a_claim_of_somebody_else_stays_his() {
+    fn claim_of_another_controller_keeps_its_owner() {
         let other = OwnerReference { name: "other".into(), ..owner("StatefulSet", "o", true) };
-        assert_eq!(upkeep(WITH_SET, false, std::slice::from_ref(&other)), Upkeep { owners: None, conflict: true });
-        let both = upkeep(WITH_SET, false, &[other.clone(), set()]);
-        assert_eq!(both, Upkeep { owners: Some(vec![other.clone()]), conflict: true });
-        assert_eq!(upkeep(KEEP, false, &[other]), Upkeep::default());
+        assert_eq!(
+            update_owners(WITH_SET, false, std::slice::from_ref(&other)),
+            ClaimOwnerUpdate { owners: None, conflict: true }
+        );
+        let both = update_owners(WITH_SET, false, &[other.clone(), set()]);
+        assert_eq!(both, ClaimOwnerUpdate { owners: Some(vec![other.clone()]), conflict: true });
+        assert_eq!(update_owners(KEEP, false, &[other]), ClaimOwnerUpdate::default());
         let guest = OwnerReference { name: "guest".into(), controller: None, ..owner("StatefulSet", "g", true) };
         check(WITH_SET, false, &[guest], "g s");
     }
 
     #[test]
-    fn what_belonged_to_one_that_has_gone_is_left_alone() {
+    fn claim_of_a_deleted_owner_is_not_changed() {
         for gone in [owner("StatefulSet", "old", true), owner("Pod", "old", true)] {
-            assert_eq!(upkeep(BOTH, false, std::slice::from_ref(&gone)), Upkeep::default());
+            assert_eq!(update_owners(BOTH, false, std::slice::from_ref(&gone)), ClaimOwnerUpdate::default());
         }
-        let claim = Claim { owners: vec![owner("Pod", "old", true)], ..Claim::default() };
+        let claim = ClaimSummary { owners: vec![owner("Pod", "old", true)], ..ClaimSummary::default() };
         assert!(claim.is_stale(&pod()) && !claim.is_stale(&set()));
     }
 }

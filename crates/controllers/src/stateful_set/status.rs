@@ -1,25 +1,31 @@
-//! What the status of a StatefulSet says (`updateStatus`, `completeRollingUpdate`).
+//! Status of a StatefulSet (`updateStatus`, `completeRollingUpdate`).
 
-use super::plan::{Facts, is_ready, revision};
-use crate::members::Member;
+use super::plan::{StatefulSetSnapshot, is_ready, revision};
+use crate::pod_summary::PodSummary;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetStatus};
 
-/// `rolled` Pods were deleted for the new revision, which the Pods do not show yet.
-pub(super) fn status(set: &StatefulSet, facts: &Facts<'_>, rolled: i32, collisions: i32) -> StatefulSetStatus {
-    let count = |is: &dyn Fn(&Member) -> bool| {
-        i32::try_from(facts.pods.values().filter(|pod| is(pod)).count()).unwrap_or(i32::MAX)
+/// Returns the status. `rolled` is the number of Pods just deleted for the rolling update, which the informer still
+/// shows.
+pub(super) fn status(
+    set: &StatefulSet,
+    snapshot: &StatefulSetSnapshot<'_>,
+    rolled: i32,
+    collisions: i32,
+) -> StatefulSetStatus {
+    let count = |is: &dyn Fn(&PodSummary) -> bool| {
+        i32::try_from(snapshot.pods.values().filter(|pod| is(pod)).count()).unwrap_or(i32::MAX)
     };
-    let after = facts.spec.min_ready_seconds.unwrap_or(0);
+    let after = snapshot.spec.min_ready_seconds.unwrap_or(0);
     let of = |name: &str| count(&|pod| !pod.terminating && revision(pod) == name);
     let (replicas, ready) = (count(&|_| true), count(&is_ready));
-    let available = count(&|pod| is_ready(pod) && pod.is_available(after, facts.now));
-    let (mut current, updated) = ((of(facts.current) - rolled).max(0), of(facts.update));
-    let mut name = facts.current;
-    let wanted = i32::try_from(facts.count()).unwrap_or(i32::MAX);
-    if facts.is_rolling() && [updated, ready, replicas] == [wanted; 3] {
-        (current, name) = (updated, facts.update);
+    let available = count(&|pod| is_ready(pod) && pod.is_available(after, snapshot.now));
+    let (mut current, updated) = ((of(snapshot.current) - rolled).max(0), of(snapshot.update));
+    let mut name = snapshot.current;
+    let wanted = i32::try_from(snapshot.count()).unwrap_or(i32::MAX);
+    if snapshot.is_rolling() && [updated, ready, replicas] == [wanted; 3] {
+        (current, name) = (updated, snapshot.update);
     }
-    // Go leaves zeros out, and so does what is read back.
+    // Go omits zeros, so the stored status has none.
     let some = |n: i32| Some(n).filter(|n| *n != 0);
     StatefulSetStatus {
         replicas,
@@ -28,7 +34,7 @@ pub(super) fn status(set: &StatefulSet, facts: &Facts<'_>, rolled: i32, collisio
         current_replicas: some(current),
         updated_replicas: some(updated),
         current_revision: Some(name.to_owned()),
-        update_revision: Some(facts.update.to_owned()),
+        update_revision: Some(snapshot.update.to_owned()),
         collision_count: Some(collisions),
         observed_generation: set.metadata.generation,
         conditions: None,

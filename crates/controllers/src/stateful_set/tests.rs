@@ -1,9 +1,9 @@
-//! What is decided for a StatefulSet, in upstream's terms.
+//! Tests of what is planned for a StatefulSet.
 
-use super::plan::{Facts, Plan, Step};
-use super::retention::Claim;
+use super::plan::{Plan, StatefulSetSnapshot, Step};
+use super::retention::ClaimSummary;
 use super::status::status;
-use crate::members::Member;
+use crate::pod_summary::PodSummary;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const NOW: i64 = 1_000;
 
-/// A set called `web` of three Pods, with another spec where it is given.
+/// Returns a set called `web` with three replicas, and the given fields of its spec.
 fn set(spec: Value) -> StatefulSet {
     let mut all = json!({"replicas": 3, "selector": {}, "template": {}, "podManagementPolicy": "OrderedReady",
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}});
@@ -23,9 +23,9 @@ fn set(spec: Value) -> StatefulSet {
     serde_json::from_value(json!({"metadata": {"name": "web", "uid": "s", "generation": 2}, "spec": all})).unwrap()
 }
 
-/// Pods in words: `0` is ready and has the new revision, `0:old` the old one; then what it does: `ready`, `Running`,
-/// `Pending`, `Failed`, `Succeeded`, and with `-` after it while it terminates.
-fn pods(words: &str) -> Vec<(i64, Arc<Member>)> {
+/// Parses Pods: `0` is ready and of the update revision, `0:old` of the current one. A state may follow: `ready`,
+/// `Running`, `Pending`, `Failed`, `Succeeded`; a `-` after it marks a terminating Pod.
+fn pods(words: &str) -> Vec<(i64, Arc<PodSummary>)> {
     let one = |word: &str| {
         let ends = word.ends_with('-');
         let mut parts = word.trim_end_matches('-').split(':');
@@ -35,7 +35,7 @@ fn pods(words: &str) -> Vec<(i64, Arc<Member>)> {
         let name = format!("web-{ordinal}");
         let mut labels = vec![("statefulset.kubernetes.io/pod-name", name.as_str())];
         labels.push(("controller-revision-hash", template));
-        let pod = Member {
+        let pod = PodSummary {
             labels: labels.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
             uid: format!("uid-{ordinal}"),
             phase: if what == "ready" { "Running" } else { what }.to_owned(),
@@ -43,7 +43,7 @@ fn pods(words: &str) -> Vec<(i64, Arc<Member>)> {
             terminating: ends,
             claims: vec![("data".to_owned(), format!("data-web-{ordinal}"))],
             name: name.clone(),
-            ..Member::default()
+            ..PodSummary::default()
         };
         (ordinal, Arc::new(pod))
     };
@@ -61,34 +61,40 @@ fn owner() -> OwnerReference {
     }
 }
 
-fn decide<T>(set: &StatefulSet, words: &str, claims: &[Claim], look: impl FnOnce(&Facts<'_>) -> T) -> T {
-    look(&Facts {
+fn decide<T>(
+    set: &StatefulSet,
+    words: &str,
+    claims: &[ClaimSummary],
+    look: impl FnOnce(&StatefulSetSnapshot<'_>) -> T,
+) -> T {
+    look(&StatefulSetSnapshot {
         name: "web",
         spec: set.spec.as_ref().unwrap(),
         owner: owner(),
-        ending: set.metadata.deletion_timestamp.is_some(),
+        is_deleting: set.metadata.deletion_timestamp.is_some(),
         pods: pods(words).into_iter().collect(),
         claims: claims.iter().map(|claim| (claim.name.clone(), Arc::new(claim.clone()))).collect(),
         current: "old",
         update: "new",
-        several: true,
+        max_unavailable_enabled: true,
         now: Timestamp::from_second(NOW).unwrap(),
     })
 }
 
-fn plan(facts: &Facts<'_>) -> Plan {
-    facts.plan(|_| None)
+fn plan(snapshot: &StatefulSetSnapshot<'_>) -> Plan {
+    snapshot.plan(|_| None)
 }
 
-/// `+` is made (`old`, when of the old revision), `-` deleted, `=` repaired, `claims` made; a claim with its owners.
+/// Formats a plan: `+` creates (`old`: of the current revision), `-` deletes, `=` updates, `claims` creates claims; a
+/// claim is shown with its owners.
 fn line(plan: &Plan) -> String {
     let step = |step: &Step| match step {
-        Step::Make { ordinal, updated: true } => format!("+{ordinal}"),
-        Step::Make { ordinal, updated: false } => format!("+{ordinal}:old"),
-        Step::Delete(pod) => format!("-{}", pod.name.trim_start_matches("web-")),
-        Step::Repair { ordinal, .. } => format!("={ordinal}"),
-        Step::Claims { ordinal, .. } => format!("claims:{ordinal}"),
-        Step::Keep { claim, owners, .. } => {
+        Step::CreatePod { ordinal, updated: true } => format!("+{ordinal}"),
+        Step::CreatePod { ordinal, updated: false } => format!("+{ordinal}:old"),
+        Step::DeletePod(pod) => format!("-{}", pod.name.trim_start_matches("web-")),
+        Step::UpdatePod { ordinal, .. } => format!("={ordinal}"),
+        Step::CreateClaims { ordinal, .. } => format!("claims:{ordinal}"),
+        Step::UpdateClaimOwners { claim, owners, .. } => {
             let owners: Vec<&str> = owners.iter().flatten().map(|owner| owner.kind.as_str()).collect();
             format!("{claim}>{}", owners.join(","))
         }
@@ -103,7 +109,7 @@ fn check(spec: Value, pods: &str, expected: &str) {
 }
 
 #[test]
-fn pods_come_one_after_the_other_each_when_the_one_before_it_is_ready() {
+fn ordered_pods_wait_for_their_ready_predecessor() {
     check(json!({}), "", "+0");
     check(json!({}), "0::Pending", "");
     check(json!({}), "0::Running", "");
@@ -113,20 +119,20 @@ fn pods_come_one_after_the_other_each_when_the_one_before_it_is_ready() {
     check(json!({}), "0 1 2", "");
     check(json!({"ordinals": {"start": 5}}), "5", "+6");
     check(json!({"replicas": 0}), "", "");
-    // What waits for nothing comes at once.
+    // Parallel Pods are created at once.
     check(json!({"podManagementPolicy": "Parallel"}), "1::Running", "+0 +2");
 }
 
 #[test]
-fn a_pod_counts_when_it_has_been_ready_for_long_enough() {
+fn pod_is_available_after_min_ready_seconds() {
     check(json!({"minReadySeconds": 5}), "0", "+1");
     check(json!({"minReadySeconds": 8}), "0", "");
     let plan = decide(&set(json!({"minReadySeconds": 8})), "0", &[], plan);
-    assert_eq!(plan.again, Some(Duration::from_secs(3)));
+    assert_eq!(plan.requeue_after, Some(Duration::from_secs(3)));
 }
 
 #[test]
-fn a_pod_that_has_ended_is_deleted_and_made_again_when_it_is_gone() {
+fn terminal_pod_is_deleted_and_recreated() {
     check(json!({}), "0::Failed 1 2", "-0");
     check(json!({}), "0::Succeeded", "-0");
     check(json!({}), "0::Failed-", "");
@@ -134,36 +140,36 @@ fn a_pod_that_has_ended_is_deleted_and_made_again_when_it_is_gone() {
 }
 
 #[test]
-fn a_pod_that_has_ended_again_and_again_waits_before_it_is_deleted() {
+fn terminal_pod_deletion_is_delayed_by_the_backoff() {
     let waits = |spec: Value, pods: &str| {
         let pause = |ordinal| (ordinal == 0).then_some(Duration::from_secs(4));
-        let plan = decide(&set(spec), pods, &[], |facts| facts.plan(pause));
-        (line(&plan), plan.again.map(|again| again.as_secs()))
+        let plan = decide(&set(spec), pods, &[], |snapshot| snapshot.plan(pause));
+        (line(&plan), plan.requeue_after.map(|again| again.as_secs()))
     };
     assert_eq!(waits(json!({}), "0::Failed 1 2"), (String::new(), Some(4)));
     assert_eq!(waits(json!({}), "0::Failed- 1 2"), (String::new(), None));
     assert_eq!(waits(json!({}), "0 1::Failed 2"), ("-1".to_owned(), None));
-    // The others do not wait for it.
+    // Other Pods are not delayed.
     assert_eq!(waits(json!({"podManagementPolicy": "Parallel"}), "0::Failed 1::Failed"), ("-1 +2".to_owned(), Some(4)));
 }
 
 #[test]
-fn those_that_are_too_many_go_from_the_last_to_the_first() {
+fn condemned_pods_are_deleted_last_to_first() {
     let one = || json!({"replicas": 1});
     check(one(), "0 1 2", "-2");
     check(one(), "0 1 2:new:ready-", "");
     check(one(), "0 1:new:Running 2", "-2");
     check(one(), "0:new:Running 1 2", "");
-    // The first that is broken may go, one above it waits.
+    // The first unhealthy condemned Pod may be deleted; a healthy one above it waits.
     check(one(), "0 1 2:new:Running", "-2");
     check(one(), "0 1:new:Running 2:new:Running", "");
     check(json!({"replicas": 1, "podManagementPolicy": "Parallel"}), "0 1 2:new:Running", "-2 -1");
-    // Below the first number is outside, too.
+    // Ordinals below the start are condemned, too.
     check(json!({"replicas": 1, "ordinals": {"start": 2}}), "0 1 2", "-1");
 }
 
 #[test]
-fn a_new_revision_comes_from_the_last_to_the_first() {
+fn rolling_update_replaces_pods_last_to_first() {
     check(json!({}), "0:old 1:old 2:old", "-2");
     check(json!({}), "0:old 1:old 2:old:ready-", "");
     check(json!({}), "0:old 1:old", "+2");
@@ -175,7 +181,7 @@ fn a_new_revision_comes_from_the_last_to_the_first() {
 }
 
 #[test]
-fn those_below_the_partition_stay_as_they_were() {
+fn pods_below_the_partition_keep_their_revision() {
     let partition = |n: i32| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": n}}});
     check(partition(2), "0:old 1:old 2:old", "-2");
     check(partition(2), "0:old 1:old 2", "");
@@ -189,7 +195,7 @@ fn those_below_the_partition_stay_as_they_were() {
 }
 
 #[test]
-fn as_many_are_replaced_at_once_as_may_be_missing() {
+fn rolling_update_replaces_max_unavailable_pods() {
     let several = |most: Value| {
         json!({"replicas": 4, "updateStrategy": {"type": "RollingUpdate",
             "rollingUpdate": {"partition": 0, "maxUnavailable": most}}})
@@ -197,31 +203,31 @@ fn as_many_are_replaced_at_once_as_may_be_missing() {
     check(several(json!(2)), "0:old 1:old 2:old 3:old", "-3 -2");
     check(several(json!("50%")), "0:old 1:old 2:old 3:old", "-3 -2");
     check(several(json!("10%")), "0:old 1:old 2:old 3:old", "-3");
-    // Those that wait for each other wait before that.
+    // Ordered Pods wait for the terminating one.
     check(several(json!(2)), "0:old 1:old 2:old 3:old:ready-", "");
     let mut parallel = several(json!(2));
     parallel["podManagementPolicy"] = json!("Parallel");
     check(parallel.clone(), "0:old 1:old 2:old 3:old:ready-", "-2");
     check(parallel.clone(), "0:old 1:old 2 3:new:Running", "-1");
-    // One that does not serve is missed by nobody.
+    // Unhealthy Pods are replaced beyond `maxUnavailable`.
     check(parallel.clone(), "0:old:Running 1:old:Running 2:old:Running 3:old", "-2 -1 -0");
     check(parallel, "0:old:Running 1:old 2:old 3:old", "-0 -3");
 }
 
 #[test]
-fn without_the_feature_one_is_replaced_at_a_time() {
+fn rolling_update_replaces_one_pod_without_the_gate() {
     let check = |spec: Value, pods: &str, expected: &str| {
         let set = set(spec);
         let mut plan = Plan::default();
-        decide(&set, pods, &[], |facts| {
-            let facts = Facts {
-                several: false,
-                owner: facts.owner.clone(),
-                pods: facts.pods.clone(),
-                claims: facts.claims.clone(),
-                ..*facts
+        decide(&set, pods, &[], |snapshot| {
+            let snapshot = StatefulSetSnapshot {
+                max_unavailable_enabled: false,
+                owner: snapshot.owner.clone(),
+                pods: snapshot.pods.clone(),
+                claims: snapshot.claims.clone(),
+                ..*snapshot
             };
-            plan = facts.plan(|_| None);
+            plan = snapshot.plan(|_| None);
         });
         assert_eq!(line(&plan), expected);
     };
@@ -234,26 +240,27 @@ fn without_the_feature_one_is_replaced_at_a_time() {
 }
 
 #[test]
-fn a_pod_that_was_adopted_is_told_which_one_it_is() {
+fn adopted_pod_gets_its_identity() {
     let set = set(json!({}));
-    let plan = decide(&set, "0 1 2", &[], |facts| {
-        let mut pods = facts.pods.clone();
+    let plan = decide(&set, "0 1 2", &[], |snapshot| {
+        let mut pods = snapshot.pods.clone();
         Arc::make_mut(pods.get_mut(&1).unwrap()).labels.remove("statefulset.kubernetes.io/pod-name");
-        Facts { pods, owner: facts.owner.clone(), claims: facts.claims.clone(), ..*facts }.plan(|_| None)
+        StatefulSetSnapshot { pods, owner: snapshot.owner.clone(), claims: snapshot.claims.clone(), ..*snapshot }
+            .plan(|_| None)
     });
     assert_eq!(line(&plan), "=1");
 }
 
-fn claim(ordinal: i64, kind: &str, uid: &str) -> Claim {
+fn claim(ordinal: i64, kind: &str, uid: &str) -> ClaimSummary {
     let (api_version, name) =
         if kind == "Pod" { ("v1", format!("web-{ordinal}")) } else { ("apps/v1", "web".to_owned()) };
     let by = OwnerReference { api_version: api_version.into(), kind: kind.into(), name, uid: uid.into(), ..owner() };
     let owners = if kind.is_empty() { vec![] } else { vec![by] };
-    Claim { name: format!("data-web-{ordinal}"), owners, ..Claim::default() }
+    ClaimSummary { name: format!("data-web-{ordinal}"), owners, ..ClaimSummary::default() }
 }
 
 #[track_caller]
-fn check_claims(policy: [&str; 2], replicas: i32, pods: &str, claims: &[Claim], expected: &str) {
+fn check_claims(policy: [&str; 2], replicas: i32, pods: &str, claims: &[ClaimSummary], expected: &str) {
     let policy = json!({"whenDeleted": policy[0], "whenScaled": policy[1]});
     let templates = json!([{"metadata": {"name": "data"}, "spec": {}}]);
     let set = set(json!({"replicas": replicas, "persistentVolumeClaimRetentionPolicy": policy,
@@ -263,49 +270,49 @@ fn check_claims(policy: [&str; 2], replicas: i32, pods: &str, claims: &[Claim], 
 }
 
 #[test]
-fn claims_are_kept_as_the_policy_says() {
+fn claim_owners_are_planned_by_the_retention_policy() {
     let (keep, with_set, with_pod) = (["Retain", "Retain"], ["Delete", "Retain"], ["Retain", "Delete"]);
     check_claims(keep, 1, "0", &[claim(0, "", "")], "");
     check_claims(keep, 1, "0", &[claim(0, "StatefulSet", "s")], "data-web-0>");
     check_claims(with_set, 1, "0", &[claim(0, "", "")], "data-web-0>StatefulSet");
     check_claims(with_set, 1, "0", &[claim(0, "StatefulSet", "s")], "");
-    // Of a Pod that goes the claim goes, too.
+    // The claim is deleted with a condemned Pod.
     check_claims(with_pod, 1, "0 1", &[claim(0, "", ""), claim(1, "", "")], "data-web-1>Pod -1");
     check_claims(["Delete", "Delete"], 1, "0 1", &[claim(1, "StatefulSet", "s")], "data-web-1>Pod -1");
     check_claims(with_pod, 2, "0 1", &[claim(0, "", ""), claim(1, "Pod", "uid-1")], "data-web-1>");
-    // One that is about to go with the Pod that had it is not given to the next.
+    // A claim with a stale owner reference is not used by the next Pod.
     check_claims(with_pod, 2, "0", &[claim(0, "", ""), claim(1, "Pod", "uid-1")], "");
     check_claims(keep, 2, "0", &[claim(0, "", ""), claim(1, "Pod", "uid-1")], "+1");
 }
 
 #[test]
-fn claims_that_are_missing_are_made_for_a_pod_that_waits_for_them() {
+fn missing_claims_of_a_pending_pod_are_created() {
     let keep = ["Retain", "Retain"];
     check_claims(keep, 1, "0::Pending", &[], "claims:0");
     check_claims(keep, 1, "0::Pending", &[claim(0, "", "")], "");
-    check_claims(keep, 1, "0::Pending", &[Claim { terminating: true, ..claim(0, "", "") }], "claims:0");
+    check_claims(keep, 1, "0::Pending", &[ClaimSummary { terminating: true, ..claim(0, "", "") }], "claims:0");
     check_claims(keep, 1, "0", &[], "");
 }
 
 #[test]
-fn nothing_is_done_for_a_set_that_goes() {
+fn stateful_set_being_deleted_plans_nothing() {
     let mut set = set(json!({}));
     set.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
     assert_eq!(line(&decide(&set, "0:old 4", &[], plan)), "");
 }
 
 #[test]
-fn as_many_as_a_client_may_ask_for_are_made_bit_by_bit() {
+fn parallel_creation_is_limited_per_sync() {
     let all = json!({"replicas": i32::MAX, "ordinals": {"start": i32::MAX}, "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": i32::MAX}}});
     assert_eq!(decide(&set(all), "", &[], plan).steps.len(), 500);
 }
 
-/// Replicas, those that are ready, available, current and updated, and the current revision.
+/// Checks replicas, the ready, available, current and updated ones, and the current revision.
 #[track_caller]
 fn check_status(spec: Value, pods: &str, expected: (i32, [i32; 4], &str)) {
     let set = set(spec);
-    let status = decide(&set, pods, &[], |facts| status(&set, facts, plan(facts).rolled, 1));
+    let status = decide(&set, pods, &[], |snapshot| status(&set, snapshot, plan(snapshot).rolled, 1));
     let number = |n: Option<i32>| n.unwrap_or(0);
     let counts = [
         number(status.ready_replicas),
@@ -319,16 +326,16 @@ fn check_status(spec: Value, pods: &str, expected: (i32, [i32; 4], &str)) {
 }
 
 #[test]
-fn the_status_counts_pods_by_what_they_are() {
+fn stateful_set_status_counts_pods_by_state() {
     check_status(json!({}), "", (0, [0, 0, 0, 0], "old"));
     check_status(json!({"minReadySeconds": 8}), "0:old 1:new:Running", (2, [1, 0, 1, 1], "old"));
-    // One is deleted for the new revision, and is the current one no more.
+    // One Pod is deleted for the update, and is no longer counted as current.
     check_status(json!({}), "0:old 1:old 2:old", (3, [3, 3, 2, 0], "old"));
     check_status(json!({}), "0:old 1:old 2:old:ready-", (3, [3, 3, 2, 0], "old"));
 }
 
 #[test]
-fn a_rollout_is_over_when_all_are_new_and_ready() {
+fn rolling_update_completes_when_all_pods_are_ready() {
     check_status(json!({}), "0 1 2", (3, [3, 3, 3, 3], "new"));
     check_status(json!({}), "0 1 2:new:Running", (3, [2, 2, 0, 3], "old"));
     check_status(json!({}), "0 1 2 3", (4, [4, 4, 0, 4], "old"));

@@ -1,25 +1,25 @@
-//! `authorizer`: whether somebody may do something. Who decides is given with the value.
+//! Authorizer library (`apiserver/pkg/cel/library/authz.go`). The authorizer is part of the value.
 
 use crate::{EvalError, Value, eval::Evaluator, eval::Outcome};
 use std::{fmt::Debug, sync::Arc};
 
-/// What a question costs.
-const COST: u64 = 350_000;
+/// Cost of an authorization check.
+const CHECK_COST: u64 = 350_000;
 
-/// Decides who may do what.
+/// Authorizes requests.
 pub trait Authorize: Debug + Send + Sync {
-    /// Whether it may be done.
+    /// Returns the decision for a check.
     fn decide(&self, question: &Question) -> Verdict;
 
-    /// What the request itself is about.
+    /// Returns the attributes of the current request (`authorizer.requestResource`).
     fn request(&self) -> Question;
 }
 
-/// What somebody wants to do; what is not said is empty.
+/// Attributes of an authorization check; unset attributes are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of Kubernetes' attributes")]
 pub struct Question {
-    /// Namespace and name of the service account that is meant; without one it is whoever makes the request.
+    /// Namespace and name of the service account; `None` for the user of the current request.
     pub account: Option<(String, String)>,
     pub path: Option<String>,
     pub verb: String,
@@ -31,50 +31,51 @@ pub struct Question {
     pub field_selector: String,
 }
 
-/// Whether somebody may.
+/// Decision of an authorizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether it is allowed.
+    /// Whether the request is allowed.
     pub allowed: bool,
-    /// Why, or why not.
+    /// Reason of the decision.
     pub reason: String,
 }
 
-/// A question that is being put together.
+/// Builder of an authorization check.
 #[derive(Debug, Clone)]
 pub struct Asking {
     authority: Arc<dyn Authorize>,
     question: Question,
-    /// Its type's name in the table of functions.
+    /// Name of the builder's type in the table of functions.
     pub(crate) stage: &'static str,
 }
 
 impl Asking {
-    /// Where every question begins.
+    /// Creates the value of the variable `authorizer`.
     pub fn new(authority: Arc<dyn Authorize>) -> Self {
         Self { authority, question: Question::default(), stage: "authorizer" }
     }
 
-    /// The value of `authorizer.requestResource`.
-    pub(crate) fn of_request(&self) -> Value {
+    /// Returns the value of `authorizer.requestResource`.
+    pub(crate) fn request_resource(&self) -> Value {
         let account = self.question.account.clone();
         let question = Question { account, ..self.authority.request() };
         Value::Asking(Arc::new(Self { authority: Arc::clone(&self.authority), question, stage: "resourcecheck" }))
     }
 }
 
-pub(super) fn on(evaluator: &mut Evaluator, name: &str, asking: &Asking, args: &[Value]) -> Outcome {
+/// Calls a method of an authorizer or check.
+pub(super) fn call_method(evaluator: &mut Evaluator, name: &str, builder: &Asking, args: &[Value]) -> Outcome {
     let texts: Option<Vec<String>> =
         args.iter().map(|arg| if let Value::String(text) = arg { Some(text.to_string()) } else { None }).collect();
-    let mut next = asking.clone();
+    let mut next = builder.clone();
     let question = &mut next.question;
-    match (asking.stage, name, texts.as_deref()) {
+    match (builder.stage, name, texts.as_deref()) {
         ("authorizer", "serviceAccount", Some([namespace, name])) => {
-            for (what, wrong) in
+            for (field, errors) in
                 [("name", api::names::dns1123_subdomain(name)), ("namespace", api::names::dns1123_label(namespace))]
             {
-                if !wrong.is_empty() {
-                    return Err(EvalError::new(format!("Invalid service account {what}")));
+                if !errors.is_empty() {
+                    return Err(EvalError::new(format!("Invalid service account {field}")));
                 }
             }
             question.account = Some((namespace.clone(), name.clone()));
@@ -95,10 +96,10 @@ pub(super) fn on(evaluator: &mut Evaluator, name: &str, asking: &Asking, args: &
         ("resourcecheck", "namespace", Some([namespace])) => question.namespace.clone_from(namespace),
         ("resourcecheck", "name", Some([name])) => question.name.clone_from(name),
         ("resourcecheck", "fieldSelector", Some([selector])) => question.field_selector.clone_from(selector),
-        // What is allowed for everything is allowed for what has a label, too.
+        // Podium's authorizer ignores label selectors: a permission without one also covers labeled objects.
         ("resourcecheck", "labelSelector", Some([_])) => {}
         ("resourcecheck" | "pathcheck", "check", Some([verb])) => {
-            evaluator.pay(COST)?;
+            evaluator.charge(CHECK_COST)?;
             question.verb.clone_from(verb);
             return Ok(Value::Verdict(Arc::new(next.authority.decide(&next.question))));
         }
@@ -107,7 +108,8 @@ pub(super) fn on(evaluator: &mut Evaluator, name: &str, asking: &Asking, args: &
     Ok(Value::Asking(Arc::new(next)))
 }
 
-pub(super) fn of_verdict(name: &str, verdict: &Verdict, args: &[Value]) -> Outcome {
+/// Calls a method of a decision.
+pub(super) fn call_decision_method(name: &str, verdict: &Verdict, args: &[Value]) -> Outcome {
     match (name, args) {
         ("allowed", []) => Ok(Value::Bool(verdict.allowed)),
         ("reason", []) => Ok(Value::text(&verdict.reason)),

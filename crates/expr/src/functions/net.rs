@@ -1,24 +1,25 @@
-//! Addresses, networks, and URLs.
+//! IP, CIDR and URL libraries (`apiserver/pkg/cel/library`).
 
-use super::urls;
+use super::url;
 use crate::{EvalError, Value, eval::Outcome};
 use std::net::IpAddr;
 
-pub(super) fn make(name: &str, args: &[Value]) -> Option<Outcome> {
+/// Calls a function that creates or validates an IP address, CIDR block or URL.
+pub(super) fn create(name: &str, args: &[Value]) -> Option<Outcome> {
     let [Value::String(text)] = args else { return None };
     Some(match name {
-        "url" => urls::make(text),
-        "isURL" => Ok(Value::Bool(urls::is_one(text))),
-        "ip" => ip(text).map(Value::Ip),
-        "isIP" => Ok(Value::Bool(ip(text).is_ok())),
-        "cidr" => cidr(text),
-        "isCIDR" => Ok(Value::Bool(cidr(text).is_ok())),
+        "url" => url::create(text),
+        "isURL" => Ok(Value::Bool(url::is_url(text))),
+        "ip" => parse_ip(text).map(Value::Ip),
+        "isIP" => Ok(Value::Bool(parse_ip(text).is_ok())),
+        "cidr" => parse_cidr(text),
+        "isCIDR" => Ok(Value::Bool(parse_cidr(text).is_ok())),
         _ => return None,
     })
 }
 
-/// An address that is no IPv4 address within IPv6, and of no zone.
-fn ip(text: &str) -> Result<IpAddr, EvalError> {
+/// Parses an IP address. IPv4-mapped IPv6 addresses and zones are rejected.
+fn parse_ip(text: &str) -> Result<IpAddr, EvalError> {
     let wrong =
         |why: &str| EvalError::new(format!("IP Address {text:?} parse error during conversion from string: {why}"));
     match text.parse() {
@@ -28,10 +29,10 @@ fn ip(text: &str) -> Result<IpAddr, EvalError> {
     }
 }
 
-fn cidr(text: &str) -> Outcome {
+fn parse_cidr(text: &str) -> Outcome {
     let wrong = || EvalError::new(format!("network address parse error during conversion from string: {text:?}"));
     let (address, length) = text.split_once('/').ok_or_else(wrong)?;
-    let address = ip(address)?;
+    let address = parse_ip(address)?;
     let digits = length.bytes().all(|b| b.is_ascii_digit()) && (length == "0" || !length.starts_with('0'));
     let length: u8 = length.parse().ok().filter(|l| digits && *l <= bits(address)).ok_or_else(wrong)?;
     Ok(Value::Cidr(address, length))
@@ -41,8 +42,8 @@ fn bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// The address with nothing but its first bits.
-fn masked(address: IpAddr, length: u8) -> IpAddr {
+/// Returns the network address: the address with its host bits cleared.
+fn mask(address: IpAddr, length: u8) -> IpAddr {
     match address {
         IpAddr::V4(v4) => {
             let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
@@ -57,19 +58,20 @@ fn masked(address: IpAddr, length: u8) -> IpAddr {
 
 pub(super) fn is_canonical(args: &[Value]) -> Outcome {
     let [Value::String(text)] = args else { return Err(EvalError::overload()) };
-    Ok(Value::Bool(ip(text)?.to_string() == **text))
+    Ok(Value::Bool(parse_ip(text)?.to_string() == **text))
 }
 
-pub(super) fn on(name: &str, target: &Value, args: &[Value]) -> Outcome {
+/// Calls a method of an IP address, CIDR block or URL.
+pub(super) fn call_method(name: &str, target: &Value, args: &[Value]) -> Outcome {
     match (target, args) {
-        (Value::Url(url), []) => urls::on(name, url),
-        (Value::Ip(address), []) => of_ip(name, *address),
-        (Value::Cidr(address, length), args) => of_cidr(name, *address, *length, args),
+        (Value::Url(text), []) => url::call_method(name, text),
+        (Value::Ip(address), []) => call_ip_method(name, *address),
+        (Value::Cidr(address, length), args) => call_cidr_method(name, *address, *length, args),
         _ => Err(EvalError::overload()),
     }
 }
 
-fn of_ip(name: &str, address: IpAddr) -> Outcome {
+fn call_ip_method(name: &str, address: IpAddr) -> Outcome {
     let link_local = match address {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
@@ -93,18 +95,17 @@ fn of_ip(name: &str, address: IpAddr) -> Outcome {
     })
 }
 
-fn of_cidr(name: &str, address: IpAddr, length: u8, args: &[Value]) -> Outcome {
-    let contains =
-        |other: IpAddr| other.is_ipv4() == address.is_ipv4() && masked(other, length) == masked(address, length);
+fn call_cidr_method(name: &str, address: IpAddr, length: u8, args: &[Value]) -> Outcome {
+    let contains = |other: IpAddr| other.is_ipv4() == address.is_ipv4() && mask(other, length) == mask(address, length);
     Ok(match (name, args) {
         ("ip", []) => Value::Ip(address),
-        ("masked", []) => Value::Cidr(masked(address, length), length),
+        ("masked", []) => Value::Cidr(mask(address, length), length),
         ("prefixLength", []) => Value::Int(i64::from(length)),
         ("containsIP", [Value::Ip(other)]) => Value::Bool(contains(*other)),
-        ("containsIP", [Value::String(text)]) => Value::Bool(contains(ip(text)?)),
+        ("containsIP", [Value::String(text)]) => Value::Bool(contains(parse_ip(text)?)),
         ("containsCIDR", [Value::Cidr(other, inner)]) => Value::Bool(*inner >= length && contains(*other)),
         ("containsCIDR", [Value::String(text)]) => {
-            let Value::Cidr(other, inner) = cidr(text)? else { return Err(EvalError::overload()) };
+            let Value::Cidr(other, inner) = parse_cidr(text)? else { return Err(EvalError::overload()) };
             Value::Bool(inner >= length && contains(other))
         }
         _ => return Err(EvalError::overload()),

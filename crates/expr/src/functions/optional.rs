@@ -1,8 +1,9 @@
-//! Values that may be none.
+//! Optional values.
 
 use crate::{EvalError, Value, eval::Outcome};
 
-pub(super) fn make(name: &str, args: &[Value]) -> Outcome {
+/// Creates an optional value.
+pub(super) fn create(name: &str, args: &[Value]) -> Outcome {
     match (name, args) {
         ("none", []) => Ok(Value::Optional(None)),
         ("of", [value]) => Ok(Value::some(value.clone())),
@@ -21,14 +22,15 @@ fn is_zero(value: &Value) -> bool {
         Value::Bytes(bytes) => bytes.is_empty(),
         Value::List(items) => items.is_empty(),
         Value::Map(map) => map.is_empty(),
-        Value::Duration(span) => span.is_zero(),
+        Value::Duration(duration) => duration.is_zero(),
         _ => false,
     }
 }
 
-pub(super) fn on(name: &str, held: Option<&Value>, args: &[Value]) -> Outcome {
-    match (name, held, args) {
-        ("hasValue", held, []) => Ok(Value::Bool(held.is_some())),
+/// Calls a method of an optional value.
+pub(super) fn call_method(name: &str, inner_value: Option<&Value>, args: &[Value]) -> Outcome {
+    match (name, inner_value, args) {
+        ("hasValue", inner_value, []) => Ok(Value::Bool(inner_value.is_some())),
         ("value", Some(value), []) | ("orValue", Some(value), [_]) => Ok(value.clone()),
         ("value", None, []) => Err(EvalError::new("optional.none() dereference")),
         ("or", Some(value), [_]) => Ok(Value::some(value.clone())),

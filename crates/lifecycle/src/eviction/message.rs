@@ -1,12 +1,12 @@
-//! What is said of an eviction, in upstream's words.
+//! Eviction messages, equal to upstream's (`evictionMessage`).
 
 use super::{PodFigures, Resource, Starved};
 use api::quantity::{Amount, canonical};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use std::collections::BTreeMap;
 
-/// Why a Pod goes that could have stayed on a larger node, in words, and for programs (annotations of the Event).
-pub(super) fn of_pressure(
+/// Returns the message and annotations of an eviction under resource pressure.
+pub(super) fn eviction_message(
     starved: &Starved,
     pod: &Pod,
     figures: Option<&PodFigures>,
@@ -33,12 +33,13 @@ pub(super) fn of_pressure(
             continue;
         };
         let requests = spec.resources.as_ref().and_then(|r| r.requests.as_ref());
-        let (request, shown) = amount(requests.and_then(|r| r.get(name)).map(|q| q.0.as_str()));
+        let (request, request_text) = amount(requests.and_then(|r| r.get(name)).map(|q| q.0.as_str()));
         if usage > request {
             let usage = usage.to_binary_quantity().0;
             let of = &container.name;
-            message +=
-                &format!("Container {of} was using {usage}, request is {shown}, has larger consumption of {name}. ");
+            message += &format!(
+                "Container {of} was using {usage}, request is {request_text}, has larger consumption of {name}. "
+            );
             offending.push(of.as_str());
             usages.push(usage);
         }
@@ -51,16 +52,16 @@ pub(super) fn of_pressure(
     (message, annotations.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// A Pod with resources of its own (KEP-2837).
+/// Describes the usage of a Pod with Pod-level resources (KEP-2837).
 fn pod_excess(resource: Resource, pod: &Pod, figures: &PodFigures) -> Option<String> {
     let requests = pod.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?;
     let request = requests.get("memory").filter(|_| resource == Resource::Memory)?;
     let usage = Amount::units(figures.memory?).to_binary_quantity().0;
-    let (name, (_, shown)) = (pod.metadata.name.as_deref().unwrap_or_default(), amount(Some(&request.0)));
-    Some(format!("Pod {name} was using {usage}, request is {shown}, has larger consumption of memory. "))
+    let (name, (_, request_text)) = (pod.metadata.name.as_deref().unwrap_or_default(), amount(Some(&request.0)));
+    Some(format!("Pod {name} was using {usage}, request is {request_text}, has larger consumption of memory. "))
 }
 
-/// An amount and its canonical form; nothing is `0`.
+/// Parses an amount and its canonical form; `None` is `0`.
 pub(super) fn amount(text: Option<&str>) -> (Amount, String) {
     let known = text.and_then(|t| Some((Amount::parse(t).ok()?, canonical(t).ok()?)));
     known.unwrap_or_else(|| (Amount::ZERO, "0".to_owned()))

@@ -1,6 +1,6 @@
-//! Who goes first.
+//! Eviction ranking of Pods (`rankMemoryPressure`, `rankDiskPressureFunc`).
 
-use super::{AT_ONCE, Candidate, DiskUsage, PodFigures, Resource, Signal, Starved, message};
+use super::{Candidate, DiskUsage, IMMEDIATE_GRACE_SECONDS, PodFigures, Resource, Signal, Starved, message};
 use crate::Eviction;
 use api::{
     pod::{is_critical, priority},
@@ -10,33 +10,35 @@ use api::{
 use k8s_openapi::api::core::v1::{Pod, Volume};
 use std::cmp::Reverse;
 
-/// What of a Pod's disk usage counts.
+/// Which parts of a Pod's disk usage count.
 #[derive(Clone, Copy)]
-struct Measured {
+struct FsStats {
     rootfs: bool,
     logs_and_volumes: bool,
 }
 
-/// The Pod that goes for what is lacking, and how: one that uses more than it asked for before one that does not, then the
-/// lower priority, then the larger excess. Of what the system cannot do without nothing goes.
+/// Selects the Pod to evict, and its eviction: usage above requests first, then lower priority, then larger excess.
+/// Critical Pods are never evicted.
 ///
-/// `split_disks` says that images have a file system of their own.
+/// `split_disks` means that images have a separate file system.
 #[must_use]
 pub fn victim<'a>(
     starved: &Starved,
     candidates: &'a [Candidate],
     split_disks: bool,
 ) -> Option<(&'a Candidate, Eviction)> {
-    let may_go = candidates.iter().filter(|c| !is_critical(&c.pod));
-    let first = may_go.min_by_key(|c| rank(starved.threshold.signal, c, split_disks))?;
-    let own = first.pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds);
-    let own = own.and_then(|seconds| u32::try_from(seconds).ok());
+    let evictable = candidates.iter().filter(|c| !is_critical(&c.pod));
+    let first = evictable.min_by_key(|c| rank(starved.threshold.signal, c, split_disks))?;
+    let pod_grace = first.pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds);
+    let pod_grace = pod_grace.and_then(|seconds| u32::try_from(seconds).ok());
     let grace_seconds = if starved.threshold.is_hard() {
-        Some(AT_ONCE)
+        Some(IMMEDIATE_GRACE_SECONDS)
     } else {
-        starved.max_pod_grace_seconds.map(|max| own.map_or(max, |own| own.min(max)).max(AT_ONCE))
+        starved
+            .max_pod_grace_seconds
+            .map(|max| pod_grace.map_or(max, |pod_grace| pod_grace.min(max)).max(IMMEDIATE_GRACE_SECONDS))
     };
-    let (message, annotations) = message::of_pressure(starved, &first.pod, first.figures.as_ref());
+    let (message, annotations) = message::eviction_message(starved, &first.pod, first.figures.as_ref());
     Some((
         first,
         Eviction {
@@ -50,7 +52,7 @@ pub fn victim<'a>(
     ))
 }
 
-/// The smallest goes first: seen at all, within its request, priority, excess.
+/// Sort key, the smallest first: measured, within requests, priority, excess.
 type Rank = (bool, bool, i32, Reverse<i64>);
 
 fn rank(signal: Signal, candidate: &Candidate, split_disks: bool) -> Rank {
@@ -58,20 +60,20 @@ fn rank(signal: Signal, candidate: &Candidate, split_disks: bool) -> Rank {
         return (false, false, priority(&candidate.pod), Reverse(0));
     };
     let resource = signal.resource();
-    let used = match resource {
+    let usage = match resource {
         Resource::Memory => figures.memory.unwrap_or(0),
         Resource::Pids => figures.processes.unwrap_or(0),
-        Resource::EphemeralStorage => disk(figures, &candidate.pod, measured(signal, split_disks)).bytes,
-        Resource::Inodes => disk(figures, &candidate.pod, measured(signal, split_disks)).inodes,
+        Resource::EphemeralStorage => disk_usage(figures, &candidate.pod, fs_stats(signal, split_disks)).bytes,
+        Resource::Inodes => disk_usage(figures, &candidate.pod, fs_stats(signal, split_disks)).inodes,
     };
-    let within = resource == Resource::Pids || used <= request(&candidate.pod, resource.as_str());
-    // Upstream subtracts the request for storage from inodes, too.
+    let within = resource == Resource::Pids || usage <= request(&candidate.pod, resource.as_str());
+    // Upstream also subtracts the storage request from inodes.
     let relative_to = match resource {
         Resource::Memory => request(&candidate.pod, "memory"),
         Resource::EphemeralStorage | Resource::Inodes => request(&candidate.pod, "ephemeral-storage"),
         Resource::Pids => 0,
     };
-    (true, within, priority(&candidate.pod), Reverse(used.saturating_sub(relative_to)))
+    (true, within, priority(&candidate.pod), Reverse(usage.saturating_sub(relative_to)))
 }
 
 fn request(pod: &Pod, name: &str) -> i64 {
@@ -79,35 +81,35 @@ fn request(pod: &Pod, name: &str) -> i64 {
     requests.and_then(|r| r.get(name).copied()).map_or(0, Amount::value)
 }
 
-fn measured(signal: Signal, split_disks: bool) -> Measured {
+fn fs_stats(signal: Signal, split_disks: bool) -> FsStats {
     let image = matches!(signal, Signal::ImageFsAvailable | Signal::ImageFsInodesFree);
-    Measured { rootfs: !split_disks || image, logs_and_volumes: !split_disks || !image }
+    FsStats { rootfs: !split_disks || image, logs_and_volumes: !split_disks || !image }
 }
 
-fn disk(figures: &PodFigures, pod: &Pod, measured: Measured) -> DiskUsage {
+fn disk_usage(figures: &PodFigures, pod: &Pod, fs_stats: FsStats) -> DiskUsage {
     let mut sum = DiskUsage::default();
     for container in &figures.containers {
-        if measured.rootfs {
+        if fs_stats.rootfs {
             sum = sum.plus(container.rootfs.unwrap_or_default());
         }
-        if measured.logs_and_volumes {
+        if fs_stats.logs_and_volumes {
             sum = sum.plus(container.logs.unwrap_or_default());
         }
     }
-    if measured.logs_and_volumes {
+    if fs_stats.logs_and_volumes {
         sum = sum.plus(local_volumes(figures, pod));
     }
     sum
 }
 
-/// What the Pod's volumes take of the node's own disk.
+/// Returns the usage of the Pod's local volumes.
 pub(super) fn local_volumes(figures: &PodFigures, pod: &Pod) -> DiskUsage {
     let volumes = pod.spec.as_ref().and_then(|s| s.volumes.as_deref()).unwrap_or_default();
     let local = volumes.iter().filter(|v| is_local(v)).filter_map(|v| figures.volumes.get(&v.name));
     local.fold(DiskUsage::default(), |sum, usage| sum.plus(*usage))
 }
 
-/// `IsLocalEphemeralVolume`.
+/// Returns whether the volume is local and ephemeral (`IsLocalEphemeralVolume`).
 fn is_local(volume: &Volume) -> bool {
     let on_disk = volume.empty_dir.as_ref().is_some_and(|e| e.medium.as_deref().unwrap_or("").is_empty());
     on_disk || volume.config_map.is_some()

@@ -1,11 +1,11 @@
-//! Ends of lifecycle hooks (LIFECYCLE.md 3.11). What a hook said stays out of the events, for it may hold secrets.
+//! Results of lifecycle hooks (`killContainer`). Events omit the hook's output, which may contain secrets.
 
-use super::{entry, kills, record};
-use crate::{EventKind, Hook, HookOutcome, Pod, hooks::PostStart, kill::KillCause};
+use super::{container_entry, kills, record};
+use crate::{EventKind, Hook, HookOutcome, Pod, container_kill::KillCause, hooks::PostStart};
 use jiff::Timestamp;
 
 pub(super) fn observe(pod: &mut Pod, id: &str, hook: Hook, outcome: &HookOutcome, now: Timestamp) {
-    // One of an older container is history.
+    // A result of an older container is ignored.
     let Some(name) = pod.name_of(id) else { return };
     match hook {
         Hook::PostStart => post_start(pod, &name, *outcome == HookOutcome::Done, now),
@@ -14,8 +14,8 @@ pub(super) fn observe(pod: &mut Pod, id: &str, hook: Hook, outcome: &HookOutcome
 }
 
 fn post_start(pod: &mut Pod, name: &str, done: bool, now: Timestamp) {
-    let container = entry(pod, name);
-    let alive = container.alive();
+    let container = container_entry(pod, name);
+    let is_running = container.is_running();
     let Some(instance) = container.current.as_mut().filter(|i| i.hooks.post_start == PostStart::Pending) else {
         return;
     };
@@ -26,16 +26,16 @@ fn post_start(pod: &mut Pod, name: &str, done: bool, now: Timestamp) {
         return;
     }
     record(pod, EventKind::Warning, "FailedPostStartHook", "PostStartHook failed".to_owned(), Some(name));
-    if alive && pod.kill_deadline(now).is_none() {
+    if is_running && pod.kill_deadline(now).is_none() {
         kills::kill(pod, name, KillCause::PostStart, now);
     }
 }
 
 fn pre_stop(pod: &mut Pod, name: &str, outcome: &HookOutcome) {
-    let Some(instance) = entry(pod, name).current.as_mut().filter(|i| !i.hooks.pre_stop_over) else { return };
+    let Some(instance) = container_entry(pod, name).current.as_mut().filter(|i| !i.hooks.pre_stop_over) else { return };
     instance.hooks.pre_stop_over = true;
     pod.durable += 1;
-    // One that took too long is left to the log, as upstream does.
+    // A timeout is only logged, as upstream does.
     if matches!(outcome, HookOutcome::Failed(_)) {
         record(pod, EventKind::Warning, "FailedPreStopHook", "PreStopHook failed".to_owned(), Some(name));
     }

@@ -1,10 +1,10 @@
-//! Decisions to kill, and what is said of them.
+//! Kills of single containers and their Events.
 
-use super::{entry, record};
+use super::{container_entry, record};
 use crate::{
     EventKind, Pod, ProbeKind,
-    container::Image,
-    kill::{Kill, KillCause},
+    container::ImageState,
+    container_kill::{ContainerKill, KillCause},
     probes,
     time::after,
 };
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as Spec;
 use std::time::Duration;
 
-/// A container is to go while its Pod lives on. Once is enough.
+/// Kills a container while its Pod keeps running, unless it is already being killed.
 pub(crate) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) {
     let Some((container_kind, spec)) = pod.container_spec(name) else {
         return;
@@ -26,34 +26,35 @@ pub(crate) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) 
         | KillCause::Resize
         | KillCause::RestartAll { .. } => None,
     };
-    let seconds = probe.and_then(|p| p.termination_grace_period_seconds).unwrap_or_else(|| pod.own_grace_seconds());
+    let seconds = probe.and_then(|p| p.termination_grace_period_seconds).unwrap_or_else(|| pod.grace_period_seconds());
     let deadline = after(now, Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
-    // To upstream the kill and the next start are one step: a Pod that is deleted meanwhile stops that one, and says so.
+    // Upstream kills and restarts in one step: the deletion of the Pod stops the new container and records its own
+    // Event.
     let replaced_at_once = match cause {
         KillCause::Probe(_) => pod.restarts_on_failure(container_kind, spec),
         KillCause::Definition | KillCause::Resize => true,
         KillCause::PostStart | KillCause::Sandbox | KillCause::RestartAll { .. } => false,
     };
-    // Upstream's words: a sidecar is an init container, of which nothing more is said.
-    let (who, again) = match container_kind {
+    // Upstream's text for init containers and sidecars has no suffix.
+    let (subject, suffix) = match container_kind {
         ContainerKind::Init | ContainerKind::Sidecar => ("Init container", ""),
         _ if cause == KillCause::Definition => ("Container", ", will be restarted"),
         kind if pod.restarts_on_failure(kind, spec) => ("Container", ", will be restarted"),
         _ => ("Container", ""),
     };
     let message = match cause {
-        KillCause::Probe(ProbeKind::Startup) => format!("{who} {name} failed startup probe{again}"),
-        KillCause::Probe(_) => format!("{who} {name} failed liveness probe{again}"),
-        // Upstream's word, which is its reason as well.
+        KillCause::Probe(ProbeKind::Startup) => format!("{subject} {name} failed startup probe{suffix}"),
+        KillCause::Probe(_) => format!("{subject} {name} failed liveness probe{suffix}"),
+        // Upstream's message, equal to its reason.
         KillCause::PostStart => "FailedPostStartHook".to_owned(),
-        KillCause::Definition => format!("{who} {name} definition changed{again}"),
+        KillCause::Definition => format!("{subject} {name} definition changed{suffix}"),
         KillCause::Sandbox | KillCause::RestartAll { .. } => format!("Stopping container {name}"),
         KillCause::Resize => format!("Container {name} resize requires restart"),
     };
-    let Some(instance) = entry(pod, name).current.as_mut().filter(|i| i.kill.is_none()) else {
+    let Some(instance) = container_entry(pod, name).current.as_mut().filter(|i| i.kill.is_none()) else {
         return;
     };
-    instance.kill = Some(Kill { cause, deadline });
+    instance.kill = Some(ContainerKill { cause, deadline });
     let id = instance.id.clone();
     record(pod, EventKind::Normal, "Killing", message, Some(name));
     if !replaced_at_once {
@@ -62,38 +63,39 @@ pub(crate) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) 
     pod.durable += 1;
 }
 
-/// What runs of another image than the spec has now is killed, and another takes its place (LIFECYCLE.md 3.4, point 4), as
-/// soon as the new image is there, or is known not to be had. An init container is left to do its work.
-pub(super) fn changed(pod: &mut Pod, now: Timestamp) {
+/// Kills containers whose image changed in the spec (`computePodActions`), once the new image is present or failed to
+/// resolve. Init containers run to completion.
+pub(super) fn kill_changed_containers(pod: &mut Pod, now: Timestamp) {
     if pod.restarting.is_some() || pod.kill_deadline(now).is_some() {
         return;
     }
-    let due = |spec: &Spec| {
+    let is_changed = |spec: &Spec| {
         let container = pod.container(&spec.name);
-        let sought = matches!(container.image, Image::Present { .. } | Image::Failed { .. });
-        sought && container.runs_another_image(spec)
+        let resolved = matches!(container.image, ImageState::Present { .. } | ImageState::Failed { .. });
+        resolved && container.runs_another_image(spec)
     };
-    let lasting = containers(pod.spec()).filter(|(kind, _)| *kind != ContainerKind::Init);
-    let changed: Vec<String> = lasting.filter(|(_, spec)| due(spec)).map(|(_, spec)| spec.name.clone()).collect();
+    let restartable = containers(pod.spec()).filter(|(kind, _)| *kind != ContainerKind::Init);
+    let changed: Vec<String> =
+        restartable.filter(|(_, spec)| is_changed(spec)).map(|(_, spec)| spec.name.clone()).collect();
     for name in changed {
         kill(pod, &name, KillCause::Definition, now);
     }
 }
 
-/// Says once for each running container that it is being stopped with its Pod (LIFECYCLE.md 3.11), also for one that is
-/// being killed to be started again.
-pub(super) fn announce(pod: &mut Pod, now: Timestamp) {
+/// Records one `Killing` Event for each running container of a terminating Pod (`killContainer`), also for a container
+/// that is being killed for a restart.
+pub(super) fn record_killing_events(pod: &mut Pod, now: Timestamp) {
     if pod.kill_deadline(now).is_none() {
         return;
     }
-    let fresh: Vec<(String, String)> = pod
+    let unannounced: Vec<(String, String)> = pod
         .containers
         .iter()
-        .filter(|(_, c)| c.alive())
+        .filter(|(_, c)| c.is_running())
         .filter_map(|(name, c)| Some((name.clone(), c.current.as_ref()?.id.clone())))
         .filter(|(_, id)| !pod.killing.contains(id))
         .collect();
-    for (name, id) in fresh {
+    for (name, id) in unannounced {
         record(pod, EventKind::Normal, "Killing", format!("Stopping container {name}"), Some(&name));
         pod.killing.push(id);
         pod.durable += 1;

@@ -1,45 +1,45 @@
-//! Results of probes (LIFECYCLE.md 3.10).
+//! Probe results (`pkg/kubelet/prober`).
 
-use super::{entry, kills, record};
+use super::{container_entry, kills, record};
 use crate::{
     EventKind, Pod, ProbeKind, ProbeOutcome,
-    container::State,
-    kill::KillCause,
-    probes::{self, Settings},
+    container::InstanceState,
+    container_kill::KillCause,
+    probes::{self, ProbeSettings},
 };
 use jiff::Timestamp;
 
 pub(super) fn observe(pod: &mut Pod, id: &str, kind: ProbeKind, outcome: &ProbeOutcome, now: Timestamp) {
-    let leaving = pod.kill_deadline(now).is_some();
-    // One of an older container is history, and so is one that nobody asked for since the last.
+    let terminating = pod.kill_deadline(now).is_some();
+    // A result of an older container, or without a pending probe, is ignored.
     let Some(name) = pod.name_of(id) else { return };
     let Some((_, spec)) = pod.container_spec(&name) else { return };
     let Some(probe) = probes::probe(spec, kind) else { return };
-    let settings = Settings::from(probe);
-    let Some(due) = probes::due(pod, spec, kind, leaving).filter(|due| *due <= now) else { return };
+    let settings = ProbeSettings::from(probe);
+    let Some(due) = probes::due(pod, spec, kind, terminating).filter(|due| *due <= now) else { return };
 
-    tell(pod, &name, kind, outcome);
-    let Some(instance) = entry(pod, &name).current.as_mut() else { return };
-    let track = instance.probes.track_mut(kind);
-    track.answered(&settings, due, now);
+    record_probe_event(pod, &name, kind, outcome);
+    let Some(instance) = container_entry(pod, &name).current.as_mut() else { return };
+    let worker = instance.probes.worker_mut(kind);
+    worker.schedule_next(&settings, due, now);
     let passed = match outcome {
         ProbeOutcome::Success | ProbeOutcome::Warning(_) => true,
         ProbeOutcome::Failure(_) => false,
         ProbeOutcome::Unknown(_) => return,
     };
-    let news = track.count(passed, &settings);
-    if kind == ProbeKind::Startup && track.verdict == Some(true) {
+    let changed = worker.record_result(passed, &settings);
+    if kind == ProbeKind::Startup && worker.result == Some(true) {
         instance.probes.open_since = Some(now);
     }
-    let failed = instance.probes.track(kind).verdict == Some(false);
-    let State::Running { since } = instance.state else { return };
-    pod.durable += u64::from(news);
-    if failed && kind != ProbeKind::Readiness && now >= settings.patience_ends(since) {
+    let failed = instance.probes.worker(kind).result == Some(false);
+    let InstanceState::Running { since } = instance.state else { return };
+    pod.durable += u64::from(changed);
+    if failed && kind != ProbeKind::Readiness && now >= settings.earliest_kill(since) {
         kills::kill(pod, &name, KillCause::Probe(kind), now);
     }
 }
 
-fn tell(pod: &mut Pod, name: &str, kind: ProbeKind, outcome: &ProbeOutcome) {
+fn record_probe_event(pod: &mut Pod, name: &str, kind: ProbeKind, outcome: &ProbeOutcome) {
     let (reason, text) = match outcome {
         ProbeOutcome::Success => return,
         ProbeOutcome::Warning(text) => ("ProbeWarning", format!("{kind:?} probe warning: {text}")),

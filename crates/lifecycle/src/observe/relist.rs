@@ -1,9 +1,9 @@
-//! All that the runtime has of a Pod, asked for as a whole: what was missed is made up for.
+//! Relist: reconciles the state with all sandboxes and containers of the runtime (`PLEG.Relist`).
 
-use super::{container_facts, entry, sandbox_facts};
+use super::{container_entry, container_events, sandbox_events};
 use crate::{
     ContainerView, ContainerViewState, NodePolicy, Pod, RuntimeView, SandboxView,
-    container::{Ended, State},
+    container::{EndedContainer, InstanceState},
     pod::{Sandbox, SandboxState},
 };
 use jiff::Timestamp;
@@ -11,8 +11,8 @@ use std::cmp::Ordering;
 
 pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now: Timestamp) {
     (pod.unseen, pod.unlisted) = (false, false);
-    // A list counts only when nothing is in flight.
-    pod.durable += pod.containers.values_mut().map(|c| u64::from(c.answered())).sum::<u64>();
+    // The kubelet relists only when no start is in flight.
+    pod.durable += pod.containers.values_mut().map(|c| u64::from(c.take_starting())).sum::<u64>();
     sandboxes(pod, &view, now);
     let mut containers = view.containers;
     containers.sort_by_key(|c| c.attempt);
@@ -20,31 +20,31 @@ pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now
         .containers
         .iter()
         .filter_map(|(name, c)| {
-            let awaited = c.current.as_ref().filter(|i| i.clearing || matches!(i.state, State::Running { .. }))?;
-            Some((name.clone(), awaited.id.clone()))
+            let active =
+                c.current.as_ref().filter(|i| i.cleaning_up || matches!(i.state, InstanceState::Running { .. }))?;
+            Some((name.clone(), active.id.clone()))
         })
         .filter(|(_, id)| !containers.iter().any(|c| c.id == *id))
         .collect();
     for (name, id) in vanished {
-        container_facts::lost(pod, &name, &id, policy, now);
+        container_events::lost(pod, &name, &id, policy, now);
     }
     for mut container in containers {
-        if cut_off(pod, &container) {
+        if start_interrupted(pod, &container) {
             container.state = ContainerViewState::Created;
         }
         adopt(pod, container, &view.sandboxes, policy, now);
     }
 }
 
-/// Whether its start failed, and no kubelet has told of that: the one that asked for it was gone, or could not wait. It is
-/// tried again; what cannot start fails again.
-fn cut_off(pod: &Pod, view: &ContainerView) -> bool {
+/// Returns whether the start failed without a report, because the kubelet exited or gave up. It is retried.
+fn start_interrupted(pod: &Pod, view: &ContainerView) -> bool {
     let failed = matches!(&view.state, ContainerViewState::Exited(exit) if exit.never_ran());
     let known = pod.container(&view.name).current.as_ref();
     failed
         && known.is_none_or(|i| match i.attempt.cmp(&view.attempt) {
             Ordering::Less => true,
-            Ordering::Equal => i.state == State::Created,
+            Ordering::Equal => i.state == InstanceState::Created,
             Ordering::Greater => false,
         })
 }
@@ -53,27 +53,27 @@ fn sandboxes(pod: &mut Pod, view: &RuntimeView, now: Timestamp) {
     for s in &view.sandboxes {
         match pod.sandboxes.iter().position(|known| known.id == s.id) {
             None => {
-                // One that is not ready was not stopped for that: a runtime that died while it made it leaves such.
+                // A runtime that crashed while it created a sandbox leaves it not ready.
                 let state = if s.ready { SandboxState::Ready } else { SandboxState::Lost(now) };
                 pod.sandboxes.push(Sandbox { id: s.id.clone(), attempt: s.attempt, state });
                 pod.next_sandbox = pod.next_sandbox.max(s.attempt + 1);
                 pod.durable += 1;
             }
-            Some(_) if !s.ready => sandbox_facts::lost(pod, &s.id, now),
+            Some(_) if !s.ready => sandbox_events::lost(pod, &s.id, now),
             Some(_) => {}
         }
         if s.ready && !s.ips.is_empty() {
             pod.ips.clone_from(&s.ips);
         }
     }
-    let gone: Vec<String> = pod
+    let missing: Vec<String> = pod
         .sandboxes
         .iter()
         .filter(|known| !view.sandboxes.iter().any(|s| s.id == known.id))
         .map(|s| s.id.clone())
         .collect();
-    for id in gone {
-        sandbox_facts::lost(pod, &id, now);
+    for id in missing {
+        sandbox_events::lost(pod, &id, now);
         pod.sandboxes.retain(|s| s.id != id);
     }
     pod.sandboxes.sort_by_key(|s| s.attempt);
@@ -84,37 +84,38 @@ fn adopt(pod: &mut Pod, view: ContainerView, sandboxes: &[SandboxView], policy: 
         return;
     }
     let known = pod.container(&view.name).current.as_ref();
-    // Names are unique: one of the same attempt is there because the one that was made is not there any more.
-    let instead = known.is_some_and(|i| i.attempt == view.attempt && i.id != view.id && i.state == State::Created);
-    if instead || known.is_none_or(|i| i.attempt < view.attempt) {
-        container_facts::created(pod, &view.name, view.id.clone(), view.attempt, view.image.clone(), policy, now);
+    // Names are unique: a container of the same attempt replaces one that no longer exists.
+    let is_replacement =
+        known.is_some_and(|i| i.attempt == view.attempt && i.id != view.id && i.state == InstanceState::Created);
+    if is_replacement || known.is_none_or(|i| i.attempt < view.attempt) {
+        container_events::created(pod, &view.name, view.id.clone(), view.attempt, view.image.clone(), policy, now);
     } else if known.is_some_and(|i| i.id != view.id) {
-        return older(pod, view);
+        return adopt_older(pod, view);
     }
-    if let Some(instance) = entry(pod, &view.name).current.as_mut() {
+    if let Some(instance) = container_entry(pod, &view.name).current.as_mut() {
         instance.sandbox = sandboxes.iter().find(|s| s.id == view.sandbox).map(|s| s.attempt).or(instance.sandbox);
         instance.image = instance.image.take().or(view.image.spec);
     }
     match view.state {
         ContainerViewState::Running { started_at } => {
-            container_facts::started(pod, &view.name, &view.id, started_at);
+            container_events::started(pod, &view.name, &view.id, started_at);
         }
-        ContainerViewState::Exited(exit) => container_facts::exited(pod, &view.name, &view.id, exit, policy, now),
-        // Made and never started, for a kubelet died in between: the plan asks for its start again.
+        ContainerViewState::Exited(exit) => container_events::exited(pod, &view.name, &view.id, exit, policy, now),
+        // Created and not started before the kubelet exited: the plan starts it.
         ContainerViewState::Created | ContainerViewState::Unknown => {}
     }
 }
 
-/// One that is not the newest: the one before it is kept for people to read, all others go.
-fn older(pod: &mut Pod, view: ContainerView) {
-    let container = entry(pod, &view.name);
+/// Adopts an older container: the previous one is kept for its logs, all others are removed.
+fn adopt_older(pod: &mut Pod, view: ContainerView) {
+    let container = container_entry(pod, &view.name);
     if container.last.as_ref().is_some_and(|l| l.id == view.id) || container.dead.contains(&view.id) {
         return;
     }
-    let before = container.current.as_ref().is_some_and(|i| i.attempt == view.attempt + 1);
+    let is_previous = container.current.as_ref().is_some_and(|i| i.attempt == view.attempt + 1);
     match view.state {
-        ContainerViewState::Exited(exit) if before && container.last.is_none() => {
-            container.last = Some(Ended { id: view.id, exit });
+        ContainerViewState::Exited(exit) if is_previous && container.last.is_none() => {
+            container.last = Some(EndedContainer { id: view.id, exit });
         }
         _ => container.dead.push(view.id),
     }

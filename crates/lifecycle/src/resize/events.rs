@@ -1,9 +1,9 @@
-//! What Kubernetes Events say of a resize (`pkg/kubelet/events`).
+//! Messages of resize Events (`pkg/kubelet/events`).
 
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use serde::Serialize;
 
-/// In upstream's order of fields.
+/// JSON of the message, in upstream's field order.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Summary<'a> {
@@ -22,7 +22,7 @@ struct Resources<'a> {
     resources: ResourceRequirements,
 }
 
-/// `Pod resize started: {"containers":[…],"generation":2}`.
+/// Formats the message: `Pod resize started: {"containers":[…],"generation":2}`.
 pub(super) fn message(pod: &Pod, generation: i64, prefix: &str, error: &str) -> String {
     let spec = pod.spec.as_ref();
     let summary = Summary {

@@ -1,46 +1,46 @@
-//! Whether a node takes a Pod with the resources that it asks for (upstream's allocation manager).
+//! Resize feasibility (upstream's allocation manager, `canResizePod`).
 
 use api::{quantity::Amount, resources::Amounts};
 use serde::{Deserialize, Serialize};
 
-/// Whether a node takes a Pod with the resources that it asks for.
+/// Decision on a resize request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ResizeVerdict {
-    /// It does.
+    /// It fits.
     Fits,
-    /// Not now: other Pods have what it wants.
+    /// Other Pods use the resources now.
     Deferred {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
-    /// Never: the node has not that much.
+    /// The node's allocatable resources are too small.
     Infeasible {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
 }
 
-/// Decides upon what a Pod asks for as a whole; `used` is what the other Pods of the node take of `allocatable`.
+/// Decides whether the desired resources of the whole Pod fit; `used` is the sum of the other Pods on the node.
 #[must_use]
-pub fn decide(wanted: &Amounts, used: &Amounts, allocatable: &Amounts) -> ResizeVerdict {
+pub fn decide(desired: &Amounts, used: &Amounts, allocatable: &Amounts) -> ResizeVerdict {
     let amount = |amounts: &Amounts, name: &str| amounts.get(name).copied().unwrap_or_default();
-    // Plain numbers, as upstream has them: thousandths of CPUs, and bytes.
-    let shown = |name: &str, a: Amount| if name == "cpu" { a.milli() } else { a.value() };
+    // Upstream prints millicores and bytes.
+    let units = |name: &str, a: Amount| if name == "cpu" { a.milli() } else { a.value() };
     for name in ["memory", "cpu"] {
-        let (wanted, capacity) = (amount(wanted, name), amount(allocatable, name));
-        if wanted > capacity {
-            let (wanted, capacity) = (shown(name, wanted), shown(name, capacity));
+        let (desired, capacity) = (amount(desired, name), amount(allocatable, name));
+        if desired > capacity {
+            let (desired, capacity) = (units(name, desired), units(name, capacity));
             let message =
-                format!("Node didn't have enough capacity: {name}, requested: {wanted}, capacity: {capacity}");
+                format!("Node didn't have enough capacity: {name}, requested: {desired}, capacity: {capacity}");
             return ResizeVerdict::Infeasible { message };
         }
     }
     for name in ["cpu", "memory"] {
-        let (wanted, used, capacity) = (amount(wanted, name), amount(used, name), amount(allocatable, name));
-        if !wanted.is_zero() && used.plus(wanted) > capacity {
-            let [wanted, used, capacity] = [wanted, used, capacity].map(|a| shown(name, a));
+        let (desired, used, capacity) = (amount(desired, name), amount(used, name), amount(allocatable, name));
+        if !desired.is_zero() && used.plus(desired) > capacity {
+            let [desired, used, capacity] = [desired, used, capacity].map(|a| units(name, a));
             let message = format!(
-                "Node didn't have enough resource: {name}, requested: {wanted}, used: {used}, capacity: {capacity}"
+                "Node didn't have enough resource: {name}, requested: {desired}, used: {used}, capacity: {capacity}"
             );
             return ResizeVerdict::Deferred { message };
         }

@@ -1,6 +1,6 @@
-//! What must hold for every Pod at every moment, checked after each fact.
+//! Invariants, checked after each event.
 
-use super::{Sim, view::words};
+use super::{Sim, view::state_text};
 use api::pod::ContainerKind;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, PodStatus};
@@ -10,8 +10,8 @@ use lifecycle::{
 use std::time::Duration;
 
 impl Sim {
-    /// Keeps what the checks need, apart from what the state machine makes of it.
-    pub(super) fn note(&mut self, event: &Event) {
+    /// Records what the checks need, independently of the state machine.
+    pub(super) fn record_event(&mut self, event: &Event) {
         let grace = |seconds: i64| self.now + Duration::from_secs(seconds.max(1).try_into().unwrap());
         let own = self.api.spec.as_ref().unwrap().termination_grace_period_seconds.unwrap_or(30);
         let until = match event {
@@ -33,10 +33,10 @@ impl Sim {
         };
         match event {
             Event::Probed { id, probe, outcome } => {
-                let row = self.failures.entry((id.clone(), *probe)).or_default();
+                let streak = self.failures.entry((id.clone(), *probe)).or_default();
                 match outcome {
-                    ProbeOutcome::Failure(_) => *row += 1,
-                    ProbeOutcome::Success | ProbeOutcome::Warning(_) => *row = 0,
+                    ProbeOutcome::Failure(_) => *streak += 1,
+                    ProbeOutcome::Success | ProbeOutcome::Warning(_) => *streak = 0,
                     ProbeOutcome::Unknown(_) => {}
                 }
             }
@@ -45,17 +45,17 @@ impl Sim {
                 if self.pod.running_since(id).is_some() =>
             {
                 ended(id, exit.code);
-                self.clearing.insert(id.clone());
+                self.cleaning_up.insert(id.clone());
             }
             Event::Container { fact: ContainerFact::Exited { id, exit }, .. } => {
                 ended(id, exit.code);
-                self.clearing.remove(id);
+                self.cleaning_up.remove(id);
             }
-            Event::Container { fact: ContainerFact::Lost { id }, .. } => drop(self.clearing.remove(id)),
+            Event::Container { fact: ContainerFact::Lost { id }, .. } => drop(self.cleaning_up.remove(id)),
             Event::Relisted(view) => {
-                self.clearing.clear();
+                self.cleaning_up.clear();
                 for c in &view.containers {
-                    // One that never began may be the remains of a start that was cut off.
+                    // A container that never ran may be left from an interrupted start.
                     if let ContainerViewState::Exited(exit @ ContainerExit { started_at: Some(_), .. }) = &c.state {
                         ended(&c.id, exit.code);
                     }
@@ -65,9 +65,9 @@ impl Sim {
         }
     }
 
-    /// The newest exit is shown until the one after the next was made.
-    fn check_exits(&self, shown: &PodStatus) {
-        let lists = [&shown.init_container_statuses, &shown.container_statuses, &shown.ephemeral_container_statuses];
+    /// The newest exit is in the status until the next but one container is created.
+    fn check_exits(&self, status: &PodStatus) {
+        let lists = [&status.init_container_statuses, &status.container_statuses, &status.ephemeral_container_statuses];
         for c in lists.into_iter().flatten().flatten() {
             let Some((attempt, code)) = self.exits.get(&c.name) else { continue };
             let code_of =
@@ -76,19 +76,19 @@ impl Sim {
             match c.restart_count - attempt {
                 0 => assert!(
                     state == Some(*code) || last == Some(*code),
-                    "{}: {code} is lost: {state:?} {last:?}",
+                    "{}: {code} was lost: {state:?} {last:?}",
                     c.name
                 ),
-                // The one after it may have been lost by the runtime, and wait to be started again.
-                1 if words(c.last_state.as_ref()) == "terminated ContainerStatusUnknown 137" => {}
+                // The next container may be lost and wait for its restart.
+                1 if state_text(c.last_state.as_ref()) == "terminated ContainerStatusUnknown 137" => {}
                 1 => assert_eq!(last, Some(*code), "{}: the last state is lost", c.name),
                 _ => {}
             }
         }
     }
 
-    /// The API server takes no end of a container back that is for good by the Pod's policy (`ValidateContainerStateTransition`).
-    pub(super) fn check_transitions(&self, shown: &PodStatus) {
+    /// The API server rejects the removal of a final container exit (`ValidateContainerStateTransition`).
+    pub(super) fn check_transitions(&self, status: &PodStatus) {
         let spec = self.api.spec.as_ref().unwrap();
         let before = self.api.status.clone().unwrap_or_default();
         let lists = |s: PodStatus| [s.init_container_statuses, s.container_statuses].into_iter().flatten().flatten();
@@ -104,12 +104,12 @@ impl Sim {
             if policy == "OnFailure" && end.exit_code != 0 || has_own(&last.name) {
                 continue;
             }
-            let now = lists(shown.clone()).find(|c| c.name == last.name).and_then(|c| c.state);
-            assert!(now.is_none_or(|s| s.terminated.is_some()), "{}: the API server takes no end back", last.name);
+            let now = lists(status.clone()).find(|c| c.name == last.name).and_then(|c| c.state);
+            assert!(now.is_none_or(|s| s.terminated.is_some()), "{}: the final exit was removed", last.name);
         }
     }
 
-    /// What has to be gone by then is given no longer, but for the runtime's floor of 2 s.
+    /// No grace period exceeds the deadline, except for the runtime's minimum of 2 s.
     fn check_grace(&self, action: &Action) {
         let Some(deadline) = self.deadline else { return };
         match action {
@@ -124,30 +124,30 @@ impl Sim {
         }
     }
 
-    /// Nothing meets the runtime while it clears up after a process.
-    fn check_clearing(&self, action: &Action) {
-        let clearing = |name: &str| {
+    /// No action interferes with the runtime's cleanup after a process.
+    fn check_cleanup(&self, action: &Action) {
+        let cleaning_up = |name: &str| {
             let id = self.pod.container_id(name, false).map(|(id, _)| id);
-            id.is_some_and(|id| self.clearing.contains(&id))
+            id.is_some_and(|id| self.cleaning_up.contains(&id))
         };
         match action {
             Action::StartContainer { container, .. } | Action::EnsureImage { container, .. } => {
-                assert!(!clearing(container), "{container} is started before the runtime is done with the one before");
+                assert!(!cleaning_up(container), "{container} is started before the runtime finished its cleanup");
             }
-            Action::RemoveContainer { id, .. } => assert!(!self.clearing.contains(id), "{id} is removed too early"),
+            Action::RemoveContainer { id, .. } => assert!(!self.cleaning_up.contains(id), "{id} is removed too early"),
             Action::CreateSandbox { .. }
             | Action::StopSandbox { .. }
             | Action::RemoveSandbox { .. }
             | Action::UnmountVolumes
             | Action::DeleteFromApi
-            | Action::Forget => assert!(self.clearing.is_empty(), "{action:?} too early: {:?}", self.clearing),
+            | Action::Forget => assert!(self.cleaning_up.is_empty(), "{action:?} too early: {:?}", self.cleaning_up),
             _ => {}
         }
     }
 
-    /// However long its hooks take, nothing runs two seconds after the end of the grace period.
-    pub(super) fn check_over(&self) {
-        if let Some(deadline) = self.deadline.filter(|_| !self.was_away) {
+    /// Nothing runs more than two seconds after the grace period, however long hooks take.
+    pub(super) fn check_termination_deadline(&self) {
+        if let Some(deadline) = self.deadline.filter(|_| !self.kubelet_was_restarted) {
             let late = self.now > deadline + Duration::from_secs(2) && self.runtime.any_running();
             assert!(!late, "something still runs");
         }
@@ -160,8 +160,9 @@ impl Sim {
         }
     }
 
-    /// What is stopped for no other reason has failed a probe as often as its spec says, and had the time it says.
-    fn check_killed(&self, action: &Action) {
+    /// A container that is stopped without another reason failed a probe as often, and ran as long, as its spec
+    /// requires.
+    fn check_kill_cause(&self, action: &Action) {
         let (Action::StopContainer { container, id, .. } | Action::RunHook { container, id, hook: Hook::PreStop, .. }) =
             action
         else {
@@ -169,16 +170,16 @@ impl Sim {
         };
         let spec = self.api.spec.as_ref().unwrap();
         let app = spec.containers.iter().find(|c| c.name == *container);
-        let stands = self.runtime.sandboxes.iter().any(|s| s.ready);
+        let has_sandbox = self.runtime.sandboxes.iter().any(|s| s.ready);
         let mut all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
         let restarts_all = all.any(|c| c.restart_policy_rules.is_some());
         let other = self.stopping
             || self.hook_failed
-            || self.other_reasons
+            || self.expects_spec_kills
             || self.resized
             || restarts_all
             || self.terminal.is_some()
-            || !stands;
+            || !has_sandbox;
         let (Some(app), Some(since)) = (app, self.since(id)) else { return };
         if other || spec.active_deadline_seconds.is_some() {
             return;
@@ -188,9 +189,9 @@ impl Sim {
                 let number = |n: Option<i32>, default: u32| n.map_or(default, |n| n.try_into().unwrap());
                 let (delay, period) = (number(p.initial_delay_seconds, 0), number(p.period_seconds, 10));
                 let threshold = number(p.failure_threshold, 3);
-                let patience = Duration::from_secs(u64::from(delay + threshold * period));
-                let row = self.failures.get(&(id.clone(), kind)).copied().unwrap_or(0);
-                row >= threshold && self.now >= since + patience
+                let minimum_age = Duration::from_secs(u64::from(delay + threshold * period));
+                let streak = self.failures.get(&(id.clone(), kind)).copied().unwrap_or(0);
+                streak >= threshold && self.now >= since + minimum_age
             })
         };
         let killed = failed(ProbeKind::Startup, &app.startup_probe) || failed(ProbeKind::Liveness, &app.liveness_probe);
@@ -205,23 +206,23 @@ impl Sim {
         })
     }
 
-    /// An ephemeral container is started once, whatever becomes of it.
+    /// An ephemeral container is started once.
     fn check_ephemeral(&self, action: &Action) {
         let Action::StartContainer { container, attempt, .. } = action else { return };
         let ephemeral = api::pod::ephemeral(self.api.spec.as_ref().unwrap()).iter().any(|c| c.name == *container);
-        let over = || self.state(container).starts_with("terminated");
-        assert!(!ephemeral || *attempt == 0 && !over(), "{container} is started again");
+        let is_terminated = || self.state(container).starts_with("terminated");
+        assert!(!ephemeral || *attempt == 0 && !is_terminated(), "{container} is started again");
     }
 
-    /// Sidecars end last, in reverse order, as long as there is time.
+    /// Sidecars stop last, in reverse order, until the deadline.
     fn check_order(&self, action: &Action) {
         let Action::StopContainer { container, deadline, .. } = action else { return };
         let all: Vec<_> = api::pod::containers(self.api.spec.as_ref().unwrap()).collect();
-        let mut mains = all.iter().filter(|(kind, _)| *kind == ContainerKind::App);
-        // What changes before they are started may take a restart as well.
-        let awaited = |name: &str| self.resized && self.state(name).starts_with("waiting");
-        if mains.any(|(_, c)| self.pod.is_running(&c.name) || awaited(&c.name)) && !self.stopping {
-            // A probe, a hook or a change ends it, to start it again.
+        let mut apps = all.iter().filter(|(kind, _)| *kind == ContainerKind::App);
+        // A resize before the start may cause a restart, too.
+        let is_waiting = |name: &str| self.resized && self.state(name).starts_with("waiting");
+        if apps.any(|(_, c)| self.pod.is_running(&c.name) || is_waiting(&c.name)) && !self.stopping {
+            // Stopped by a probe, a hook or a change, to be restarted.
             return;
         }
         let sidecar = all.iter().position(|(kind, c)| *kind == ContainerKind::Sidecar && c.name == *container);
@@ -237,20 +238,20 @@ impl Sim {
         let (first, second) = (plan(&self.pod, &self.policy, self.now), plan(&self.pod, &self.policy, self.now));
         assert_eq!(first, second, "the same facts give the same plan");
         assert!(first.wake.is_none_or(|wake| wake > self.now), "a wake-up lies in the past: {:?}", first.wake);
-        let shown = self.status();
-        let phase = shown.phase.clone().unwrap();
+        let status = self.status();
+        let phase = status.phase.clone().unwrap();
         if let Some(terminal) = &self.terminal {
-            assert_eq!(*terminal, (phase, shown.reason.clone()), "a terminal phase never changes");
+            assert_eq!(*terminal, (phase, status.reason.clone()), "a terminal phase never changes");
         } else if phase == "Succeeded" || phase == "Failed" {
             assert!(!self.runtime.any_running(), "{phase} while something runs");
-            self.terminal = Some((phase, shown.reason.clone()));
+            self.terminal = Some((phase, status.reason.clone()));
         }
-        self.check_exits(&shown);
+        self.check_exits(&status);
         for action in first.actions {
             self.check_grace(&action);
             self.check_order(&action);
-            self.check_clearing(&action);
-            self.check_killed(&action);
+            self.check_cleanup(&action);
+            self.check_kill_cause(&action);
             let starts = matches!(action, Action::StartContainer { .. } | Action::CreateSandbox { .. });
             assert!(!starts || !self.stopping && self.terminal.is_none(), "{action:?} after the end");
             self.check_ephemeral(&action);

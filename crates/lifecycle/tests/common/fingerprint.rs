@@ -1,4 +1,4 @@
-//! The hash of anything that can be serialized, without a text in between: a model checker takes millions of them.
+//! Hash of serializable values without an intermediate text, because the model checker computes millions of them.
 
 use serde::{
     Serialize, Serializer,
@@ -12,7 +12,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-/// Takes in all but the fields of these names.
+/// Hasher that skips the fields of these names.
 pub(crate) struct Fingerprint {
     hasher: DefaultHasher,
     without: &'static [&'static str],
@@ -167,7 +167,7 @@ impl Serializer for &mut Fingerprint {
     }
 }
 
-/// Lists and maps: each element, and an end.
+/// Serializers of lists and maps: each element, and an end marker.
 macro_rules! list {
     ($kind:ident, $add:ident) => {
         impl $kind for &mut Fingerprint {
@@ -207,7 +207,7 @@ impl SerializeMap for &mut Fingerprint {
     }
 }
 
-/// The fields of structs: a fingerprint is compared with those of the same kind only, so that names say nothing.
+/// Serializers of struct fields; names are omitted, because only fingerprints of the same type are compared.
 macro_rules! fields {
     ($kind:ident) => {
         impl $kind for &mut Fingerprint {
@@ -218,7 +218,7 @@ macro_rules! fields {
                 if self.without.contains(&name) { Ok(()) } else { value.serialize(&mut **self) }
             }
 
-            /// One that is left out is not one that is empty.
+            /// A skipped field differs from an empty one.
             fn skip_field(&mut self, _: &'static str) -> fmt::Result {
                 self.serialize_unit()
             }

@@ -1,16 +1,16 @@
-//! Probes and hooks that come to what was scripted.
+//! Scripted probes and hooks.
 
 use super::Runtime;
 use jiff::Timestamp;
 use lifecycle::{Action, ContainerViewState, Event, Hook, HookOutcome, ProbeKind, ProbeOutcome};
 use std::{collections::BTreeMap, time::Duration};
 
-/// By container and probe: from which second of the container's life on which outcome.
+/// Outcomes by container and probe, each from a second of the container's life on.
 pub(crate) type ProbeScripts = BTreeMap<(String, ProbeKind), Vec<(u64, ProbeOutcome)>>;
-/// By container and hook: how many seconds it takes, and its outcome.
+/// Duration in seconds and outcome, by container and hook.
 pub(crate) type HookScripts = BTreeMap<(String, Hook), (u64, HookOutcome)>;
 
-/// A hook that runs.
+/// A hook in progress.
 #[derive(Clone)]
 pub(crate) struct Pending {
     pub(crate) at: Timestamp,
@@ -34,7 +34,7 @@ impl Runtime {
             script.iter().rev().find(|(from, _)| *from <= age).map(|(_, outcome)| outcome.clone())
         };
         let outcome = match started {
-            // Nobody is there to answer.
+            // The container does not run.
             None => refused(),
             Some(since) => scripted(since).unwrap_or(ProbeOutcome::Success),
         };
@@ -54,27 +54,27 @@ impl Runtime {
         let Action::RunHook { container, .. } = action else { return Vec::new() };
         let (seconds, mut outcome) =
             self.hooks.get(&(container.clone(), hook)).cloned().unwrap_or((0, HookOutcome::Done));
-        let mut takes = Duration::from_secs(seconds);
-        if let Some(limit) = timeout.filter(|limit| *limit < takes) {
-            (takes, outcome) = (limit, HookOutcome::TimedOut);
+        let mut duration = Duration::from_secs(seconds);
+        if let Some(limit) = timeout.filter(|limit| *limit < duration) {
+            (duration, outcome) = (limit, HookOutcome::TimedOut);
         }
         if self.hook_failures > 0 {
             self.hook_failures -= 1;
             outcome = HookOutcome::Failed("secret".to_owned());
         }
         let event = Event::HookDone { id: id.to_owned(), hook, outcome };
-        if takes.is_zero() {
+        if duration.is_zero() {
             return vec![event];
         }
-        self.pending.push(Pending { at: now + takes, key: action.key().0, event });
+        self.pending.push(Pending { at: now + duration, key: action.key().0, event });
         Vec::new()
     }
 
-    pub(super) fn hooks_end(&mut self, now: Timestamp) -> Vec<(String, Event)> {
-        let (over, pending) = std::mem::take(&mut self.pending).into_iter().partition(|p| p.at <= now);
+    pub(super) fn finished_hooks(&mut self, now: Timestamp) -> Vec<(String, Event)> {
+        let (finished, pending) = std::mem::take(&mut self.pending).into_iter().partition(|p| p.at <= now);
         self.pending = pending;
-        let over: Vec<Pending> = over;
-        over.into_iter().map(|p| (p.key, p.event)).collect()
+        let finished: Vec<Pending> = finished;
+        finished.into_iter().map(|p| (p.key, p.event)).collect()
     }
 
     pub(crate) fn is_pending(&self, action: &Action) -> bool {

@@ -1,20 +1,19 @@
-//! A kubelet, a runtime and an API server small enough to look through, and a clock that a test turns.
+//! Simulation of kubelet, runtime and API server with a manual clock.
 //!
-//! [`Sim`] owns a Pod, carries out what is planned, and answers as scripted. After each fact it checks what must hold
-//! for every Pod at every moment.
+//! [`Sim`] owns a Pod, executes its plan, and answers as scripted. After each event it checks the invariants.
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 
 mod checks;
 mod fingerprint;
 mod handlers;
+mod interleaver;
 mod runtime;
-mod teller;
 mod view;
 
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use handlers::refused;
+pub(crate) use interleaver::{Extras, Interleaver, Step};
 pub(crate) use runtime::{OnStop, Run, Runtime, image_of};
-pub(crate) use teller::{Extras, Step, Teller};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{EphemeralContainer, Pod as ApiPod, PodStatus};
@@ -29,7 +28,7 @@ use std::{
     time::Duration,
 };
 
-/// When every story begins.
+/// Start time of every simulation.
 pub(crate) fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
@@ -39,7 +38,7 @@ pub(crate) struct Sim {
     pub(crate) pod: Pod,
     pub(crate) policy: NodePolicy,
     pub(crate) now: Timestamp,
-    /// The object as the API has it.
+    /// The object in the API.
     pub(crate) api: ApiPod,
     pub(crate) in_api: bool,
     pub(crate) forgotten: bool,
@@ -48,40 +47,40 @@ pub(crate) struct Sim {
     pub(crate) begun: BTreeSet<ActionKey>,
     /// Kubernetes Events that were recorded.
     pub(crate) events: Vec<PodEvent>,
-    /// What was begun, and when, in seconds since the start.
+    /// Started actions with their time, in seconds since the start.
     pub(crate) log: Vec<(u64, Action)>,
     shown: Option<PodStatus>,
-    /// Status writes at this very moment: more than a few are a loop.
+    /// Status writes at this time, to detect a loop.
     writes: (Timestamp, u32),
     terminal: Option<(String, Option<String>)>,
     stopping: bool,
-    /// Until when all has to be gone, as the requests so far say.
+    /// Termination deadline that follows from the requests so far.
     deadline: Option<Timestamp>,
-    /// How the newest one of each container ended that anybody told of: its attempt and its code.
+    /// Attempt and exit code of the newest reported exit of each container.
     exits: BTreeMap<String, (i32, i32)>,
-    /// Containers whose processes are gone, and of which the runtime has not said that it is done with them.
-    clearing: BTreeSet<String>,
-    /// Hooks that this kubelet began.
+    /// Containers that were reaped and whose cleanup in the runtime is not finished.
+    cleaning_up: BTreeSet<String>,
+    /// Hooks that this kubelet started.
     hooks: BTreeSet<ActionKey>,
-    /// How often a probe of a container failed in a row, as far as anybody told.
+    /// Consecutive failures per probe.
     failures: BTreeMap<(String, ProbeKind), u32>,
-    /// A hook failed, or the kubelet was away: what a container is stopped for, and how late, is another matter then.
+    /// Whether a hook failed: then containers may be stopped for other reasons than probes.
     hook_failed: bool,
-    /// Containers are stopped because of their spec as well.
-    pub(crate) other_reasons: bool,
-    /// Containers may be restarted for what changed.
+    /// Whether containers may be stopped because of spec changes.
+    pub(crate) expects_spec_kills: bool,
+    /// Whether containers may be restarted by a resize.
     resized: bool,
-    was_away: bool,
-    /// The random number of the next kubelet.
+    kubelet_was_restarted: bool,
+    /// Random number of the next kubelet.
     pub(crate) random: u64,
-    /// What is on disk, and its revision.
+    /// The checkpoint and its revision.
     saved: (u64, Pod),
-    /// What happened, where a test wants to go through it again.
+    /// Event history, if the test replays it.
     pub(crate) history: Option<History>,
 }
 
 impl Sim {
-    /// A Pod with this spec; nothing has happened yet.
+    /// Creates a Pod with this spec, without any events.
     pub(crate) fn new(spec: Value) -> Self {
         let api: ApiPod = serde_json::from_value(json!({
             "metadata": {"name": "p", "namespace": "ns", "uid": "u", "generation": 1},
@@ -107,58 +106,58 @@ impl Sim {
             stopping: false,
             deadline: None,
             exits: BTreeMap::new(),
-            clearing: BTreeSet::new(),
+            cleaning_up: BTreeSet::new(),
             hooks: BTreeSet::new(),
             failures: BTreeMap::new(),
             hook_failed: false,
-            other_reasons: false,
+            expects_spec_kills: false,
             resized: false,
-            was_away: false,
+            kubelet_was_restarted: false,
             random: 0,
             saved,
             history: None,
         }
     }
 
-    /// A Pod of containers of these names, all of which run for ever if no script says otherwise.
+    /// Creates a Pod with containers of these names, which run forever unless scripted.
     pub(crate) fn of(restart_policy: &str, names: &[&str]) -> Self {
         let containers: Vec<_> = names.iter().map(|n| json!({"name": n, "image": "i"})).collect();
         Self::new(json!({"restartPolicy": restart_policy, "containers": containers}))
     }
 
-    /// What the runs of a container are like, one after the other; the last one repeats.
+    /// Scripts the runs of a container; the last one repeats.
     #[must_use]
     pub(crate) fn script(mut self, container: &str, runs: &[Run]) -> Self {
         self.runtime.scripts.insert(container.to_owned(), runs.to_vec());
         self
     }
 
-    /// What a container does when it is told to stop.
+    /// Scripts the exit of a container after its stop signal.
     #[must_use]
     pub(crate) fn on_stop(mut self, container: &str, after: u64, code: i32) -> Self {
         self.runtime.on_stop.insert(container.to_owned(), OnStop { after: Duration::from_secs(after), code });
         self
     }
 
-    /// What a probe of a container comes to, from which second of its life on.
+    /// Scripts the outcomes of a probe, each from a second of the container's life on.
     #[must_use]
     pub(crate) fn probe(mut self, container: &str, kind: ProbeKind, script: &[(u64, ProbeOutcome)]) -> Self {
         self.runtime.probes.insert((container.to_owned(), kind), script.to_vec());
         self
     }
 
-    /// How long a hook of a container takes, and what it comes to.
+    /// Scripts the duration and outcome of a hook.
     #[must_use]
     pub(crate) fn hook(mut self, container: &str, hook: Hook, seconds: u64, outcome: HookOutcome) -> Self {
         self.runtime.hooks.insert((container.to_owned(), hook), (seconds, outcome));
         self
     }
 
-    /// Folds a fact in, and checks what must always hold.
+    /// Applies an event and checks the invariants.
     pub(crate) fn observe(&mut self, event: Event) {
         self.stopping |= matches!(&event, Event::Gone | Event::Evicted(_))
             || matches!(&event, Event::Updated(o) if o.metadata.deletion_timestamp.is_some());
-        self.note(&event);
+        self.record_event(&event);
         if let Some(history) = &mut self.history {
             history.push(&event, &self.policy, self.now);
         }
@@ -169,32 +168,32 @@ impl Sim {
         self.check();
     }
 
-    /// Somebody else wrote this phase: it stands, whatever runs.
+    /// Expects this terminal phase, written by another client.
     pub(crate) fn expect_terminal(&mut self, phase: &str, reason: Option<&str>) {
         self.terminal = Some((phase.to_owned(), reason.map(str::to_owned)));
     }
 
-    /// Carries out all that is planned now, until nothing is.
+    /// Executes planned actions until the plan is empty.
     pub(crate) fn settle(&mut self) {
         for _ in 0..1000 {
             self.report();
             let planned = plan(&self.pod, &self.policy, self.now).actions;
-            let fresh: Vec<Action> = planned.into_iter().filter(|a| !self.begun.contains(&a.key())).collect();
-            if fresh.is_empty() || self.forgotten {
+            let pending: Vec<Action> = planned.into_iter().filter(|a| !self.begun.contains(&a.key())).collect();
+            if pending.is_empty() || self.forgotten {
                 return;
             }
-            for action in fresh {
-                // What an answer made needless is not begun any more.
+            for action in pending {
+                // Skip actions that an earlier result made obsolete.
                 if plan(&self.pod, &self.policy, self.now).actions.contains(&action) {
                     self.begin(&action);
                     self.finish(&action);
                 }
             }
         }
-        panic!("the plan never comes to rest: {:?}", plan(&self.pod, &self.policy, self.now));
+        panic!("the plan never becomes empty: {:?}", plan(&self.pod, &self.policy, self.now));
     }
 
-    /// The first action that is planned and not in flight.
+    /// Returns the first planned action that is not in flight.
     pub(crate) fn next_action(&self) -> Option<Action> {
         plan(&self.pod, &self.policy, self.now).actions.into_iter().find(|a| !self.begun.contains(&a.key()))
     }
@@ -212,10 +211,10 @@ impl Sim {
         }
     }
 
-    /// Ends an action that was begun, and tells what came of it.
+    /// Completes a started action and delivers its result.
     pub(crate) fn finish(&mut self, action: &Action) {
         let facts = self.answer(action);
-        // A stop is in flight until its container has ended, and a hook for as long as it takes.
+        // A stop stays in flight until its container exits, and a hook until it ends.
         if !matches!(action, Action::StopContainer { .. }) && !self.runtime.is_pending(action) {
             self.begun.remove(&action.key());
         }
@@ -224,7 +223,7 @@ impl Sim {
         }
     }
 
-    /// What the world answers to an action.
+    /// Executes an action and returns its events.
     pub(crate) fn answer(&mut self, action: &Action) -> Vec<Event> {
         match action {
             Action::Record(event) => {
@@ -253,18 +252,18 @@ impl Sim {
                     Event::ResourcesActuated { ids, allocation: self.pod.allocation() }
                 }
             }],
-            _ => self.runtime.carry_out(action, self.now),
+            _ => self.runtime.execute(action, self.now),
         }
     }
 
-    /// Shows the API what is new, as a status writer and a watch would.
+    /// Writes a changed status to the API, and delivers the watch event.
     pub(crate) fn report(&mut self) {
         let status = status(&self.pod, &self.policy, self.now);
         if !self.in_api || self.shown.as_ref() == Some(&status) || self.pod.awaits_admission(self.now) {
             return;
         }
         self.writes = if self.writes.0 == self.now { (self.now, self.writes.1 + 1) } else { (self.now, 1) };
-        assert!(self.writes.1 < 200, "the status never comes to rest");
+        assert!(self.writes.1 < 200, "the status never stabilizes");
         self.check_transitions(&status);
         self.shown = Some(status.clone());
         self.api.status = Some(status.clone());
@@ -272,7 +271,7 @@ impl Sim {
         self.observe(Event::Updated(Arc::new(self.api.clone())));
     }
 
-    /// Lets time pass, moment by moment, and carries out what each moment brings.
+    /// Advances the time and executes what becomes due.
     pub(crate) fn pass(&mut self, seconds: u64) {
         let until = self.now + Duration::from_secs(seconds);
         self.settle();
@@ -291,16 +290,16 @@ impl Sim {
         self.now = until;
         self.check();
         self.settle();
-        self.check_over();
+        self.check_termination_deadline();
     }
 
-    /// Asks the API for other resources of a container.
+    /// Resizes a container.
     pub(crate) fn resize(&mut self, container: &str, requests: &Value, limits: &Value) {
-        self.ask_to_resize(container, &json!({"requests": requests, "limits": limits}));
+        self.request_resize(container, &json!({"requests": requests, "limits": limits}));
         self.settle();
     }
 
-    pub(crate) fn ask_to_resize(&mut self, container: &str, resources: &Value) {
+    pub(crate) fn request_resize(&mut self, container: &str, resources: &Value) {
         let spec = self.api.spec.as_mut().unwrap();
         let mut all = spec.init_containers.iter_mut().flatten().chain(&mut spec.containers);
         let found = all.find(|c| c.name == container).unwrap();
@@ -310,9 +309,9 @@ impl Sim {
         self.observe(Event::Updated(Arc::new(self.api.clone())));
     }
 
-    /// Asks the API to delete the Pod.
+    /// Deletes the Pod with this grace period.
     pub(crate) fn delete(&mut self, grace: i64) {
-        self.ask_to_delete(grace);
+        self.request_deletion(grace);
         self.settle();
     }
 
@@ -326,14 +325,14 @@ impl Sim {
         }
     }
 
-    pub(crate) fn ask_to_delete(&mut self, grace: i64) {
+    pub(crate) fn request_deletion(&mut self, grace: i64) {
         let meta = &mut self.api.metadata;
         meta.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(self.now));
         meta.deletion_grace_period_seconds = Some(grace);
         self.observe(Event::Updated(Arc::new(self.api.clone())));
     }
 
-    /// Removes the object at once.
+    /// Force-deletes the Pod.
     pub(crate) fn force_delete(&mut self) {
         self.in_api = false;
         self.observe(Event::Gone);
@@ -341,11 +340,11 @@ impl Sim {
     }
 
     pub(crate) fn evict(&mut self, grace_seconds: Option<u32>) {
-        self.ask_to_leave(grace_seconds);
+        self.request_eviction(grace_seconds);
         self.settle();
     }
 
-    pub(crate) fn ask_to_leave(&mut self, grace_seconds: Option<u32>) {
+    pub(crate) fn request_eviction(&mut self, grace_seconds: Option<u32>) {
         self.observe(Event::Evicted(Eviction {
             reason: "Evicted".to_owned(),
             message: "The node was low on resource: memory.".to_owned(),
@@ -355,12 +354,12 @@ impl Sim {
         }));
     }
 
-    /// The API takes another image for the first app container, which takes the place of what runs, whatever the policy.
+    /// Changes the image of the first app container, which restarts it under any policy.
     pub(crate) fn set_image(&mut self, n: u8) {
         let spec = self.api.spec.as_mut().unwrap();
         spec.containers[0].image = Some(format!("image-{n}"));
         self.runtime.never.remove(&spec.containers[0].name);
-        self.other_reasons = true;
+        self.expects_spec_kills = true;
         self.observe(Event::Updated(Arc::new(self.api.clone())));
     }
 
@@ -372,38 +371,38 @@ impl Sim {
         self.settle();
     }
 
-    /// The kubelet is away for this long: containers end unseen. Then it reads what it wrote down, and lists the runtime.
+    /// Restarts the kubelet after a downtime; it loads its checkpoint and relists.
     pub(crate) fn restart(&mut self, away: u64) {
-        self.away(away);
-        self.reborn(false);
+        self.skip(away);
+        self.start_kubelet(false);
         self.relist();
         self.settle();
     }
 
-    /// As [`Self::restart`], but what was written down is lost, and the API alone remembers.
+    /// Restarts the kubelet without its checkpoint; it restores the state from the API.
     pub(crate) fn restart_without_checkpoint(&mut self, away: u64) {
-        self.away(away);
-        self.reborn(true);
+        self.skip(away);
+        self.start_kubelet(true);
         self.settle();
         self.relist();
         self.settle();
     }
 
-    /// A new kubelet that knows what was written down, or what the API shows.
-    pub(crate) fn reborn(&mut self, from_api: bool) {
+    /// Starts a new kubelet from the checkpoint or from the API.
+    pub(crate) fn start_kubelet(&mut self, from_api: bool) {
         self.begun.clear();
         self.hooks.clear();
-        self.was_away = true;
-        // What a hook had to say is lost with who asked for it.
+        self.kubelet_was_restarted = true;
+        // The results of hooks in flight are lost.
         self.runtime.pending.clear();
         self.shown = None;
         if from_api {
-            // The API knows nothing of an eviction before it is over, nor when a deletion was seen first.
+            // The API does not show an eviction in progress, nor the start of a deletion.
             self.stopping = self.api.metadata.deletion_timestamp.is_some();
             self.deadline = None;
-            // Nor that the runtime is not done with what has ended: what is left of a Pod that is gone, a list finds.
-            self.clearing.clear();
-            self.note(&Event::Updated(Arc::new(self.api.clone())));
+            // Nor a cleanup in progress; a relist finds it.
+            self.cleaning_up.clear();
+            self.record_event(&Event::Updated(Arc::new(self.api.clone())));
         }
         self.pod = if from_api {
             Pod::new(Arc::new(self.api.clone()), self.now)
@@ -415,7 +414,7 @@ impl Sim {
         self.check();
     }
 
-    /// What is dumped and gone through again ends as it did.
+    /// Asserts that the dumped history replays to the same result.
     pub(crate) fn check_replay(&self) {
         let Some(history) = &self.history else { return };
         let lines = history.lines(&self.pod, &self.policy, self.now);
@@ -428,17 +427,17 @@ impl Sim {
         &self.saved.1
     }
 
-    /// Whether the API has the newest status, or there is nobody to tell.
+    /// Returns whether the API has the current status, or no object.
     pub(crate) fn reported(&self) -> bool {
         !self.in_api || self.shown.as_ref() == Some(&self.status())
     }
 
-    /// A fact that says nothing: what time alone has decided is taken note of.
+    /// Delivers an event without effect, to apply what the time has decided.
     pub(crate) fn tick(&mut self) {
         self.observe(Event::Done(ActionKey("nothing".to_owned())));
     }
 
-    fn away(&mut self, seconds: u64) {
+    fn skip(&mut self, seconds: u64) {
         self.now += Duration::from_secs(seconds);
         self.runtime.ends(self.now);
     }

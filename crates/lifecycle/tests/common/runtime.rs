@@ -1,4 +1,4 @@
-//! A container runtime that does as it is told, or as scripted.
+//! Scripted container runtime.
 
 use super::handlers::{HookScripts, Pending, ProbeScripts};
 use jiff::Timestamp;
@@ -12,20 +12,20 @@ use std::{
     time::Duration,
 };
 
-/// How one run of a container goes.
+/// Script of one container run.
 #[derive(Clone, Copy)]
 pub(crate) enum Run {
-    /// Until it is stopped.
+    /// Runs until it is stopped.
     Forever,
-    /// Ends by itself after so many seconds with this code.
+    /// Exits after these seconds with this code.
     Ends(u64, i32),
-    /// Is killed by the kernel after so many seconds.
+    /// Is OOM-killed after these seconds.
     OutOfMemory(u64),
-    /// The runtime makes it and cannot start it.
+    /// Is created but fails to start.
     CannotStart,
 }
 
-/// What a container does with the stop signal.
+/// Reaction to the stop signal.
 #[derive(Clone, Copy)]
 pub(crate) struct OnStop {
     pub(crate) after: Duration,
@@ -45,21 +45,21 @@ pub(crate) struct FakeContainer {
     pub(crate) name: String,
     pub(crate) attempt: u32,
     pub(crate) sandbox: String,
-    /// The image of the spec that it was asked for, unless the test made it.
+    /// Image in the spec at creation; `None` if the test created it.
     image: Option<String>,
     pub(crate) state: ContainerViewState,
-    /// When and how it will end, if it will by itself or was told to.
+    /// Time, code and reason of its scheduled exit.
     pub(crate) end: Option<(Timestamp, i32, &'static str)>,
 }
 
-/// The name and the image of a container of the spec.
+/// Returns name and image of a container spec.
 pub(crate) fn image_of(spec: &Container) -> (String, String) {
     (spec.name.clone(), spec.image.clone().unwrap_or_default())
 }
 
 impl FakeContainer {
-    /// What a runtime says of its image: its own name for it, and what it was asked for.
-    fn made_of(&self) -> RuntimeImage {
+    /// Returns the image as the runtime reports it.
+    fn runtime_image(&self) -> RuntimeImage {
         let name = self.image.as_ref().map(|image| format!("docker.io/library/{image}")).unwrap_or_default();
         RuntimeImage { name, id: "sha".to_owned(), spec: self.image.clone() }
     }
@@ -67,45 +67,45 @@ impl FakeContainer {
 
 #[derive(Clone, Default)]
 pub(crate) struct Runtime {
-    /// The image of each container of the spec, at its last start.
+    /// Image of each container spec at its last start.
     pub(crate) images: BTreeMap<String, String>,
     pub(crate) sandboxes: Vec<FakeSandbox>,
     pub(crate) containers: Vec<FakeContainer>,
     pub(crate) scripts: BTreeMap<String, Vec<Run>>,
     pub(crate) on_stop: BTreeMap<String, OnStop>,
-    /// Answers to come before all goes well: reason and message.
+    /// Image failures to return first: reason and message.
     pub(crate) image_failures: VecDeque<(&'static str, &'static str)>,
-    /// The image is only to be had by a pull; else it is there as soon as nothing is left in that list.
-    pub(crate) only_by_pull: bool,
-    /// Which image of a volume fails, if it is not the containers' own.
+    /// Whether the image requires a pull; else it is present once the list above is empty.
+    pub(crate) requires_pull: bool,
+    /// Image volume that fails instead of the container's own image.
     pub(crate) failing_volume: Option<String>,
     pub(crate) start_failures: VecDeque<(StartStage, &'static str)>,
     pub(crate) sandbox_failures: u32,
     pub(crate) volume_failures: u32,
-    /// What becomes of resizes before all fit, and why they cannot be carried out before all can.
+    /// Resize decisions and actuation failures to return first.
     pub(crate) verdicts: VecDeque<ResizeVerdict>,
     pub(crate) resize_failures: VecDeque<&'static str>,
-    /// Probes and hooks that fail before all goes well.
+    /// Number of probes and hooks that fail first.
     pub(crate) probe_failures: u32,
     pub(crate) hook_failures: u32,
-    /// What probes and hooks of a container come to, unless they pass at once.
+    /// Scripted outcomes of probes and hooks; others succeed at once.
     pub(crate) probes: ProbeScripts,
     pub(crate) hooks: HookScripts,
-    /// Containers that may run once only, and all that ran.
+    /// Containers that must not restart, and all that ran.
     pub(crate) never: BTreeSet<String>,
     ran: BTreeSet<String>,
     pub(super) pending: Vec<Pending>,
-    /// What containers say at their end.
-    pub(crate) last_words: String,
+    /// Termination message of all containers.
+    pub(crate) termination_message: String,
     pub(crate) rejection: Option<(&'static str, &'static str)>,
-    /// Whether an end is told twice: as soon as the process is gone, and when the runtime is done with it.
-    pub(crate) tells_early: bool,
-    /// How many of each kind were made.
+    /// Whether an exit is reported twice: as `Reaped`, then as `Exited`.
+    pub(crate) reports_reaped: bool,
+    /// Number of created objects by kind.
     made: BTreeMap<String, u32>,
 }
 
 impl Runtime {
-    /// Ids tell nothing of what was made before of another kind: then there are fewer worlds.
+    /// Creates an id that does not depend on objects of other kinds, which reduces the number of states.
     fn id(&mut self, kind: &str) -> String {
         let made = self.made.entry(kind.to_owned()).or_default();
         *made += 1;
@@ -120,7 +120,7 @@ impl Runtime {
         self.containers.iter().filter(|c| matches!(c.state, ContainerViewState::Running { .. })).count()
     }
 
-    pub(crate) fn carry_out(&mut self, action: &Action, now: Timestamp) -> Vec<Event> {
+    pub(crate) fn execute(&mut self, action: &Action, now: Timestamp) -> Vec<Event> {
         match action {
             Action::Admit => vec![Event::Admission(match self.rejection {
                 None => Admission::Admitted,
@@ -150,8 +150,8 @@ impl Runtime {
             }
             Action::EnsureImage { container, image, pull } => {
                 let fact = self.ensure_image(*pull);
-                let there = matches!(fact, ImageFact::Present { .. } | ImageFact::Pulled { .. });
-                let image = self.failing_volume.as_ref().filter(|_| !there).unwrap_or(image).clone();
+                let is_present = matches!(fact, ImageFact::Present { .. } | ImageFact::Pulled { .. });
+                let image = self.failing_volume.as_ref().filter(|_| !is_present).unwrap_or(image).clone();
                 vec![Event::Image { container: container.clone(), image, fact }]
             }
             Action::StartContainer { container, attempt, sandbox, .. } => {
@@ -172,12 +172,12 @@ impl Runtime {
             }
             Action::Probe { container, id, probe, .. } => vec![self.probe(container, id, *probe, now)],
             Action::RunHook { id, hook, timeout, .. } => self.run_hook(action, id, *hook, *timeout, now),
-            other => panic!("{other:?} is not for a runtime"),
+            other => panic!("{other:?} is not executed by the runtime"),
         }
     }
 
     fn ensure_image(&mut self, pull: bool) -> ImageFact {
-        if self.only_by_pull && !pull {
+        if self.requires_pull && !pull {
             return ImageFact::MustPull;
         }
         let Some((reason, message)) = self.image_failures.front().copied() else {
@@ -203,23 +203,24 @@ impl Runtime {
         if self.sandboxes.iter().any(|s| s.attempt == attempt) {
             return SandboxFact::Failed { message: "its name is taken".to_owned() };
         }
-        assert!(!self.sandboxes.iter().any(|s| s.ready), "a second sandbox beside one that stands");
+        assert!(!self.sandboxes.iter().any(|s| s.ready), "a second sandbox beside a ready one");
         let id = self.id("sandbox");
         self.sandboxes.push(FakeSandbox { id: id.clone(), attempt, ready: true });
         SandboxFact::Ready { id, attempt, ips: vec!["10.0.0.2".parse().unwrap()] }
     }
 
-    /// As the kubelet does it: what an earlier try made is taken.
+    /// Starts a container as the kubelet does: an existing container of the attempt is adopted.
     fn start(&mut self, name: &str, attempt: u32, sandbox: &str, now: Timestamp) -> Vec<ContainerFact> {
-        let gone = (StartStage::Create, "the sandbox is not there");
-        let there = self.sandboxes.iter().any(|s| s.id == *sandbox && s.ready);
-        let failure = if there { self.start_failures.pop_front() } else { Some(gone) };
+        let no_sandbox = (StartStage::Create, "the sandbox is not there");
+        let has_sandbox = self.sandboxes.iter().any(|s| s.id == *sandbox && s.ready);
+        let failure = if has_sandbox { self.start_failures.pop_front() } else { Some(no_sandbox) };
         if let Some((stage @ (StartStage::Config | StartStage::Create), message)) = failure {
             return vec![ContainerFact::StartFailed { stage, message: message.to_owned() }];
         }
-        // But not one whose start was given up.
-        let cut_off = |c: &FakeContainer| matches!(&c.state, ContainerViewState::Exited(e) if e.started_at.is_none());
-        self.containers.retain(|c| c.name != name || c.attempt != attempt || !cut_off(c));
+        // Except a container whose start was aborted.
+        let was_aborted =
+            |c: &FakeContainer| matches!(&c.state, ContainerViewState::Exited(e) if e.started_at.is_none());
+        self.containers.retain(|c| c.name != name || c.attempt != attempt || !was_aborted(c));
         let at = match self.containers.iter().position(|c| c.name == name && c.attempt == attempt) {
             Some(at) => at,
             None => self.create(name, attempt, sandbox),
@@ -228,7 +229,7 @@ impl Runtime {
         let created = ContainerFact::Created {
             id: id.clone(),
             attempt,
-            image: self.containers[at].made_of(),
+            image: self.containers[at].runtime_image(),
             stop_signal: Some("SIGTERM".to_owned()),
         };
         if let Some((stage, message)) = failure {
@@ -262,12 +263,12 @@ impl Runtime {
     fn run(&mut self, at: usize, now: Timestamp) {
         let others =
             self.containers.iter().filter(|c| matches!(c.state, ContainerViewState::Running { .. })).map(|c| &c.name);
-        assert!(!others.into_iter().any(|n| *n == self.containers[at].name), "two of one name run at once");
+        assert!(!others.into_iter().any(|n| *n == self.containers[at].name), "two containers of one name run at once");
         let container = &mut self.containers[at];
         let runs = self.scripts.get(&container.name).map(Vec::as_slice).unwrap_or_default();
         let nth = usize::try_from(container.attempt).unwrap();
-        let forbidden = self.never.contains(&container.name) && self.ran.contains(&container.name);
-        assert!(!forbidden, "{} may not restart", container.name);
+        let must_not_run = self.never.contains(&container.name) && self.ran.contains(&container.name);
+        assert!(!must_not_run, "{} may not restart", container.name);
         self.ran.insert(container.name.clone());
         let run = runs.get(nth).or(runs.last()).copied().unwrap_or(Run::Forever);
         let after = |seconds| now + Duration::from_secs(seconds);
@@ -313,9 +314,9 @@ impl Runtime {
         running.filter_map(|c| Some(c.end?.0)).chain(self.pending.iter().map(|p| p.at)).min()
     }
 
-    /// Ends what ends by now; gives how the keys of the actions begin that it answers, and what is to be told.
+    /// Processes exits that are due. Returns events with the key prefixes of the actions that they complete.
     pub(crate) fn ends(&mut self, now: Timestamp) -> Vec<(String, Event)> {
-        let mut facts = self.hooks_end(now);
+        let mut facts = self.finished_hooks(now);
         for c in &mut self.containers {
             let (ContainerViewState::Running { started_at }, Some((at, code, reason))) = (&c.state, c.end) else {
                 continue;
@@ -326,14 +327,14 @@ impl Runtime {
             let exit = ContainerExit {
                 code,
                 reason: reason.to_owned(),
-                message: self.last_words.clone(),
+                message: self.termination_message.clone(),
                 started_at: Some(*started_at),
                 finished_at: at,
             };
             c.state = ContainerViewState::Exited(exit.clone());
             let early = ContainerFact::Reaped { id: c.id.clone(), exit: exit.clone() };
             let fact = ContainerFact::Exited { id: c.id.clone(), exit };
-            let all = self.tells_early.then_some(early).into_iter().chain([fact]);
+            let all = self.reports_reaped.then_some(early).into_iter().chain([fact]);
             facts.extend(
                 all.map(|fact| (format!("stop/{}/", c.id), Event::Container { container: c.name.clone(), fact })),
             );
@@ -361,7 +362,7 @@ impl Runtime {
                     name: c.name.clone(),
                     attempt: c.attempt,
                     sandbox: c.sandbox.clone(),
-                    image: c.made_of(),
+                    image: c.runtime_image(),
                     state: c.state.clone(),
                 })
                 .collect(),

@@ -1,4 +1,4 @@
-//! What a test reads off a [`Sim`], in words that fit into a table.
+//! Accessors that render the state of a [`Sim`] for test tables.
 
 use super::Sim;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, PodStatus};
@@ -23,20 +23,20 @@ impl Sim {
         lists.into_iter().flatten().flatten().find(|c| c.name == name).unwrap()
     }
 
-    /// `running`, `waiting CrashLoopBackOff`, `terminated Error 1`.
+    /// Returns for example `running`, `waiting CrashLoopBackOff` or `terminated Error 1`.
     pub(crate) fn state(&self, name: &str) -> String {
-        words(self.container(name).state.as_ref())
+        state_text(self.container(name).state.as_ref())
     }
 
     pub(crate) fn last_state(&self, name: &str) -> String {
-        words(self.container(name).last_state.as_ref())
+        state_text(self.container(name).last_state.as_ref())
     }
 
     pub(crate) fn restarts(&self, name: &str) -> i32 {
         self.container(name).restart_count
     }
 
-    /// `True`, or `False ContainersNotReady: containers with unready status: [c]`.
+    /// Returns for example `True`, or `False ContainersNotReady: containers with unready status: [c]`.
     pub(crate) fn condition(&self, kind: &str) -> String {
         let conditions = self.status().conditions.unwrap();
         let Some(c) = conditions.iter().find(|c| c.type_ == kind) else { return "none".to_owned() };
@@ -45,29 +45,29 @@ impl Sim {
         format!("{}{reason}{message}", c.status)
     }
 
-    /// Seconds since the start at which a container was started.
+    /// Returns the start times of a container, in seconds.
     pub(crate) fn starts(&self, name: &str) -> Vec<u64> {
         let started = |a: &Action| matches!(a, Action::StartContainer { container, .. } if container == name);
         self.log.iter().filter(|(_, a)| started(a)).map(|(at, _)| *at).collect()
     }
 
-    /// Seconds at which this was begun, in the words of [`Self::done`].
+    /// Returns the times of an action, in seconds; named as in [`Self::done`].
     pub(crate) fn times(&self, what: &str) -> Vec<u64> {
-        self.log.iter().filter(|(_, a)| short(a) == what).map(|(at, _)| *at).collect()
+        self.log.iter().filter(|(_, a)| action_text(a) == what).map(|(at, _)| *at).collect()
     }
 
-    /// What was begun from a moment on, but for probes.
+    /// Returns the actions started from this second on, except probes.
     pub(crate) fn done_since(&self, second: u64) -> Vec<String> {
-        let wanted = self.log.iter().filter(|(at, a)| *at >= second && !matches!(a, Action::Probe { .. }));
-        wanted.map(|(at, a)| format!("{at} {}", short(a))).collect()
+        let actions = self.log.iter().filter(|(at, a)| *at >= second && !matches!(a, Action::Probe { .. }));
+        actions.map(|(at, a)| format!("{at} {}", action_text(a))).collect()
     }
 
-    /// What was begun, in order, in short.
+    /// Returns all started actions with their times.
     pub(crate) fn done(&self) -> Vec<String> {
-        self.log.iter().map(|(at, a)| format!("{at} {}", short(a))).collect()
+        self.log.iter().map(|(at, a)| format!("{at} {}", action_text(a))).collect()
     }
 
-    /// Reasons of the Kubernetes Events, in order.
+    /// Returns the reasons of the recorded Events.
     pub(crate) fn event_reasons(&self) -> Vec<&str> {
         self.events.iter().map(|e| e.reason.as_str()).collect()
     }
@@ -77,7 +77,7 @@ impl Sim {
     }
 }
 
-pub(super) fn words(state: Option<&ContainerState>) -> String {
+pub(super) fn state_text(state: Option<&ContainerState>) -> String {
     let Some(state) = state else { return "none".to_owned() };
     if let Some(t) = &state.terminated {
         format!("terminated {} {}", t.reason.as_deref().unwrap_or("-"), t.exit_code)
@@ -90,7 +90,7 @@ pub(super) fn words(state: Option<&ContainerState>) -> String {
     }
 }
 
-fn short(action: &Action) -> String {
+fn action_text(action: &Action) -> String {
     match action {
         Action::StartContainer { container, attempt, .. } => format!("start {container} {attempt}"),
         Action::StopContainer { container, grace, .. } => format!("stop {container} {}s", grace.as_secs()),

@@ -1,4 +1,4 @@
-//! What a node takes, and in which words it refuses (LIFECYCLE.md 3.12).
+//! Kubelet admission and its rejection messages (`pkg/kubelet/lifecycle`).
 
 use api::{
     quantity::Amount,
@@ -15,7 +15,7 @@ fn pod(spec: &Value) -> Pod {
     serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap()
 }
 
-fn asking(requests: &Value) -> Value {
+fn requesting(requests: &Value) -> Value {
     json!({"containers": [{"name": "c", "resources": {"requests": requests}}]})
 }
 
@@ -34,7 +34,7 @@ fn allocatable() -> Amounts {
 }
 
 #[derive(Default)]
-struct Given {
+struct NodeState {
     others: Vec<Value>,
     pressures: Vec<Pressure>,
     without_node: bool,
@@ -42,11 +42,11 @@ struct Given {
     apparmor: bool,
 }
 
-fn ask(pod: &Pod, given: &Given) -> Option<(String, String)> {
-    let others: Vec<Arc<Pod>> = given.others.iter().map(|spec| Arc::new(self::pod(spec))).collect();
+fn admission(pod: &Pod, state: &NodeState) -> Option<(String, String)> {
+    let others: Vec<Arc<Pod>> = state.others.iter().map(|spec| Arc::new(self::pod(spec))).collect();
     let (node, allocatable) = (node(), allocatable());
-    let node = (!given.without_node).then_some(&node);
-    let (others, pressures) = (others.as_slice(), given.pressures.as_slice());
+    let node = (!state.without_node).then_some(&node);
+    let (others, pressures) = (others.as_slice(), state.pressures.as_slice());
     let unsafe_sysctls = ["net.core.*".to_owned()];
     let view = NodeView {
         name: "n",
@@ -54,9 +54,9 @@ fn ask(pod: &Pod, given: &Given) -> Option<(String, String)> {
         allocatable: &allocatable,
         others,
         pressures,
-        shutting_down: given.shutting_down,
+        shutting_down: state.shutting_down,
         unsafe_sysctls: &unsafe_sysctls,
-        apparmor: given.apparmor,
+        apparmor: state.apparmor,
     };
     match admit(pod, &view) {
         Verdict::Settled(Admission::Admitted) => None,
@@ -65,27 +65,29 @@ fn ask(pod: &Pod, given: &Given) -> Option<(String, String)> {
     }
 }
 
-/// Tolerates what the node has, so that only what the test is about counts.
+/// Adds tolerations for the node's taints, so that they do not affect the test.
 fn tolerant(mut spec: Value) -> Value {
     spec["tolerations"] = json!([{"key": "broken", "operator": "Exists"}]);
     spec
 }
 
 #[track_caller]
-fn refuses(spec: Value, given: &Given, reason: &str, message: &str) {
-    assert_eq!(ask(&pod(&tolerant(spec)), given), Some((reason.to_owned(), message.to_owned())));
+fn check_rejected(spec: Value, state: &NodeState, reason: &str, message: &str) {
+    assert_eq!(admission(&pod(&tolerant(spec)), state), Some((reason.to_owned(), message.to_owned())));
 }
 
 #[track_caller]
-fn takes(spec: Value, given: &Given) {
-    assert_eq!(ask(&pod(&tolerant(spec)), given), None);
+fn check_admitted(spec: Value, state: &NodeState) {
+    assert_eq!(admission(&pod(&tolerant(spec)), state), None);
 }
 
 #[test]
-fn a_node_takes_what_it_has_room_for() {
-    let two =
-        || Given { others: vec![asking(&json!({"cpu": "1500m", "memory": "512Mi"})), json!({})], ..Given::default() };
-    takes(asking(&json!({"cpu": "500m", "memory": "512Mi"})), &two());
+fn admission_checks_allocatable_resources() {
+    let two_pods = || NodeState {
+        others: vec![requesting(&json!({"cpu": "1500m", "memory": "512Mi"})), json!({})],
+        ..NodeState::default()
+    };
+    check_admitted(requesting(&json!({"cpu": "500m", "memory": "512Mi"})), &two_pods());
     for (requests, reason, message) in [
         (json!({"cpu": "501m"}), "OutOfcpu", "cpu, requested: 501, used: 1500, capacity: 2000"),
         (
@@ -108,7 +110,7 @@ fn a_node_takes_what_it_has_room_for() {
             "OutOfhugepages-2Mi",
             "hugepages-2Mi, requested: 2097152, used: 0, capacity: 0",
         ),
-        // The first one speaks.
+        // The first resource determines the reason.
         (json!({"cpu": "3", "memory": "2Gi"}), "OutOfcpu", "cpu, requested: 3000, used: 1500, capacity: 2000"),
         (
             json!({"ephemeral-storage": "2Gi", "memory": "1Gi"}),
@@ -117,136 +119,141 @@ fn a_node_takes_what_it_has_room_for() {
         ),
     ] {
         let message = format!("Node didn't have enough resource: {message}");
-        refuses(asking(&requests), &two(), reason, &message);
+        check_rejected(requesting(&requests), &two_pods(), reason, &message);
     }
-    // A resource of the cluster is not the node's affair.
-    takes(asking(&json!({"example.com/license": "1"})), &two());
-    let full = Given { others: vec![json!({}), json!({}), json!({})], ..Given::default() };
+    // The node does not check cluster-level resources.
+    check_admitted(requesting(&json!({"example.com/license": "1"})), &two_pods());
+    let full = NodeState { others: vec![json!({}), json!({}), json!({})], ..NodeState::default() };
     let message = "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3";
-    refuses(json!({}), &full, "OutOfpods", message);
+    check_rejected(json!({}), &full, "OutOfpods", message);
     assert_eq!(Amount::units(3).value(), allocatable()["pods"].value());
 }
 
 #[test]
-fn a_node_refuses_what_does_not_fit_it() {
-    let none = Given::default();
+fn admission_rejects_pod_by_node_predicates() {
+    let none = NodeState::default();
     let affinity = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
-    takes(json!({"nodeSelector": {"disk": "fast"}}), &none);
-    refuses(json!({"nodeSelector": {"disk": "slow"}}), &none, "NodeAffinity", affinity);
+    check_admitted(json!({"nodeSelector": {"disk": "fast"}}), &none);
+    check_rejected(json!({"nodeSelector": {"disk": "slow"}}), &none, "NodeAffinity", affinity);
     let message = "Predicate NodeName failed: node(s) didn't match the requested node name";
-    refuses(json!({"nodeName": "m"}), &none, "NodeName", message);
-    takes(json!({"nodeName": "n"}), &none);
+    check_rejected(json!({"nodeName": "m"}), &none, "NodeName", message);
+    check_admitted(json!({"nodeName": "n"}), &none);
     let port = |port: u16| json!({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": port}]}]});
-    let held = Given { others: vec![port(8080)], ..Given::default() };
+    let held = NodeState { others: vec![port(8080)], ..NodeState::default() };
     let message = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
-    refuses(port(8080), &held, "NodePorts", message);
-    takes(port(8081), &held);
+    check_rejected(port(8080), &held, "NodePorts", message);
+    check_admitted(port(8081), &held);
     let message = "Failed to admit pod as the OS field doesn't match node OS";
-    refuses(json!({"os": {"name": "windows"}}), &none, "PodOSNotSupported", message);
-    takes(json!({"os": {"name": "linux"}}), &none);
+    check_rejected(json!({"os": {"name": "windows"}}), &none, "PodOSNotSupported", message);
+    check_admitted(json!({"os": {"name": "linux"}}), &none);
     let message = "SupplementalGroupsPolicy=Strict is not supported in this node";
     let groups = |policy: &str| json!({"securityContext": {"supplementalGroupsPolicy": policy}});
-    refuses(groups("Strict"), &none, "SupplementalGroupsPolicyNotSupported", message);
-    takes(groups("Merge"), &none);
-    // What is missing comes before what does not match.
-    let mut large = asking(&json!({"cpu": "3"}));
+    check_rejected(groups("Strict"), &none, "SupplementalGroupsPolicyNotSupported", message);
+    check_admitted(groups("Merge"), &none);
+    // Insufficient resources take precedence over predicates.
+    let mut large = requesting(&json!({"cpu": "3"}));
     large["nodeSelector"] = json!({"disk": "slow"});
     let message = "Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000";
-    refuses(large, &none, "OutOfcpu", message);
+    check_rejected(large, &none, "OutOfcpu", message);
 }
 
 #[test]
-fn the_label_of_an_operating_system_must_be_this_ones() {
+fn admission_rejects_pod_with_another_os_label() {
     let mut labelled = pod(&tolerant(json!({})));
     let label = |os: &str| Some([("kubernetes.io/os".to_owned(), os.to_owned())].into());
     labelled.metadata.labels = label("windows");
-    let refusal = ask(&labelled, &Given::default()).unwrap();
-    assert_eq!(refusal.0, "PodOSSelectorNodeLabelDoesNotMatch");
-    assert_eq!(refusal.1, "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label");
+    let rejection = admission(&labelled, &NodeState::default()).unwrap();
+    assert_eq!(rejection.0, "PodOSSelectorNodeLabelDoesNotMatch");
+    assert_eq!(rejection.1, "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label");
     labelled.metadata.labels = label("linux");
-    assert_eq!(ask(&labelled, &Given::default()), None);
+    assert_eq!(admission(&labelled, &NodeState::default()), None);
 }
 
 #[test]
-fn only_taints_that_end_pods_keep_them_out_and_static_pods_never() {
+fn admission_checks_no_execute_taints_except_for_static_pods() {
     let mut plain = pod(&json!({}));
-    let refusal = ask(&plain, &Given::default()).unwrap();
+    let rejection = admission(&plain, &NodeState::default()).unwrap();
     let message = "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate";
-    assert_eq!(refusal, ("TaintToleration".to_owned(), message.to_owned()));
+    assert_eq!(rejection, ("TaintToleration".to_owned(), message.to_owned()));
     plain.metadata.annotations = Some([("kubernetes.io/config.source".to_owned(), "file".to_owned())].into());
-    assert_eq!(ask(&plain, &Given::default()), None);
+    assert_eq!(admission(&plain, &NodeState::default()), None);
 }
 
 #[test]
-fn without_the_nodes_object_only_what_the_machine_has_counts() {
-    let alone = || Given { without_node: true, ..Given::default() };
-    takes(json!({"nodeSelector": {"disk": "slow"}}), &alone());
+fn admission_without_node_object_checks_only_resources() {
+    let without_node = || NodeState { without_node: true, ..NodeState::default() };
+    check_admitted(json!({"nodeSelector": {"disk": "slow"}}), &without_node());
     let message = "Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000";
-    refuses(asking(&json!({"cpu": "3"})), &alone(), "OutOfcpu", message);
+    check_rejected(requesting(&json!({"cpu": "3"})), &without_node(), "OutOfcpu", message);
 }
 
 #[test]
-fn a_node_that_lacks_something_refuses_pods() {
-    let lacking = |pressures: &[Pressure]| Given { pressures: pressures.to_vec(), ..Given::default() };
-    let (best_effort, burstable) = (|| json!({}), || asking(&json!({"memory": "1Mi"})));
-    let memory = lacking(&[Pressure::Memory]);
-    refuses(best_effort(), &memory, "Evicted", "The node had condition: [MemoryPressure]. ");
-    takes(burstable(), &memory);
-    let disk = lacking(&[Pressure::Disk]);
-    refuses(burstable(), &disk, "Evicted", "The node had condition: [DiskPressure]. ");
-    let both = lacking(&[Pressure::Disk, Pressure::Memory]);
-    refuses(burstable(), &both, "Evicted", "The node had condition: [DiskPressure MemoryPressure]. ");
-    refuses(best_effort(), &lacking(&[Pressure::Pid]), "Evicted", "The node had condition: [PIDPressure]. ");
+fn admission_rejects_pod_under_node_pressure() {
+    let under_pressure = |pressures: &[Pressure]| NodeState { pressures: pressures.to_vec(), ..NodeState::default() };
+    let (best_effort, burstable) = (|| json!({}), || requesting(&json!({"memory": "1Mi"})));
+    let memory = under_pressure(&[Pressure::Memory]);
+    check_rejected(best_effort(), &memory, "Evicted", "The node had condition: [MemoryPressure]. ");
+    check_admitted(burstable(), &memory);
+    let disk = under_pressure(&[Pressure::Disk]);
+    check_rejected(burstable(), &disk, "Evicted", "The node had condition: [DiskPressure]. ");
+    let both = under_pressure(&[Pressure::Disk, Pressure::Memory]);
+    check_rejected(burstable(), &both, "Evicted", "The node had condition: [DiskPressure MemoryPressure]. ");
+    check_rejected(
+        best_effort(),
+        &under_pressure(&[Pressure::Pid]),
+        "Evicted",
+        "The node had condition: [PIDPressure]. ",
+    );
     let mut tolerant = pod(&json!({"tolerations": [{"operator": "Exists"}]}));
-    assert_eq!(ask(&tolerant, &memory), None);
-    assert!(ask(&tolerant, &disk).is_some(), "only lack of memory can be tolerated");
+    assert_eq!(admission(&tolerant, &memory), None);
+    assert!(admission(&tolerant, &disk).is_some(), "only memory pressure can be tolerated");
     tolerant.spec.as_mut().unwrap().priority = Some(2_000_001_000);
-    assert_eq!(ask(&tolerant, &both), None, "what the system cannot do without is always taken");
+    assert_eq!(admission(&tolerant, &both), None, "critical Pods are always admitted");
 }
 
 #[test]
-fn a_node_that_shuts_down_takes_nothing() {
-    let down = Given { shutting_down: true, ..Given::default() };
-    refuses(json!({}), &down, "NodeShutdown", "Pod was rejected as the node is shutting down.");
-    refuses(
+fn admission_rejects_every_pod_during_node_shutdown() {
+    let down = NodeState { shutting_down: true, ..NodeState::default() };
+    check_rejected(json!({}), &down, "NodeShutdown", "Pod was rejected as the node is shutting down.");
+    check_rejected(
         json!({"priority": 2_000_001_000}),
         &down,
         "NodeShutdown",
         "Pod was rejected as the node is shutting down.",
     );
-    // Upstream asks about that last.
+    // Upstream checks the shutdown last.
     let message = "Predicate NodeName failed: node(s) didn't match the requested node name";
-    refuses(json!({"nodeName": "m"}), &down, "NodeName", message);
+    check_rejected(json!({"nodeName": "m"}), &down, "NodeName", message);
 }
 
 #[test]
-fn kernel_parameters_are_safe_or_allowed_by_the_node() {
+fn admission_rejects_sysctl_that_is_not_allowed() {
     let of = |name: &str| json!({"securityContext": {"sysctls": [{"name": name, "value": "1"}]}});
-    takes(of("net.ipv4.tcp_syncookies"), &Given::default());
-    takes(of("net.core.somaxconn"), &Given::default());
+    check_admitted(of("net.ipv4.tcp_syncookies"), &NodeState::default());
+    check_admitted(of("net.core.somaxconn"), &NodeState::default());
     let message = "forbidden sysctl: \"kernel.msgmax\" not allowlisted";
-    refuses(of("kernel.msgmax"), &Given::default(), "SysctlForbidden", message);
+    check_rejected(of("kernel.msgmax"), &NodeState::default(), "SysctlForbidden", message);
     let mut shared = of("net.ipv4.tcp_syncookies");
     shared["hostNetwork"] = json!(true);
     let message = "forbidden sysctl: \"net.ipv4.tcp_syncookies\" not allowed with host Net enabled";
-    refuses(shared, &Given::default(), "SysctlForbidden", message);
+    check_rejected(shared, &NodeState::default(), "SysctlForbidden", message);
 }
 
 #[test]
-fn a_profile_needs_a_kernel_that_knows_profiles() {
-    let with = || Given { apparmor: true, ..Given::default() };
+fn admission_rejects_apparmor_profile_without_apparmor() {
+    let with = || NodeState { apparmor: true, ..NodeState::default() };
     let message = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
     let of_pod = |kind: &str| json!({"securityContext": {"appArmorProfile": {"type": kind}}});
     let of_container =
         |kind: &str| json!({"containers": [{"name": "c", "securityContext": {"appArmorProfile": {"type": kind}}}]});
     for spec in [of_pod("RuntimeDefault"), of_pod("Localhost"), of_container("RuntimeDefault")] {
-        refuses(spec.clone(), &Given::default(), "AppArmor", message);
-        takes(spec, &with());
+        check_rejected(spec.clone(), &NodeState::default(), "AppArmor", message);
+        check_admitted(spec, &with());
     }
-    takes(of_pod("Unconfined"), &Given::default());
-    takes(json!({}), &Given::default());
-    // What a container says counts more than what its Pod says.
+    check_admitted(of_pod("Unconfined"), &NodeState::default());
+    check_admitted(json!({}), &NodeState::default());
+    // The container's profile overrides the Pod's.
     let mut own = of_container("Unconfined");
     own["securityContext"] = json!({"appArmorProfile": {"type": "RuntimeDefault"}});
-    takes(own, &Given::default());
+    check_admitted(own, &NodeState::default());
 }

@@ -1,11 +1,11 @@
-//! Delays (LIFECYCLE.md 3.9).
+//! Restart backoff (`doBackOff`).
 
 use crate::common::{Run, Sim};
 use lifecycle::{BackoffPolicy, Event};
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
 
-/// How long after each end the container is started again, when its runs last this long.
+/// Asserts the delays between exits and restarts for runs of these lengths.
 #[track_caller]
 fn check(policy: Option<BackoffPolicy>, runs: &[u64], expected: &[u64]) {
     let script: Vec<Run> = runs.iter().map(|seconds| Run::Ends(*seconds, 1)).chain([Run::Forever]).collect();
@@ -21,18 +21,18 @@ fn check(policy: Option<BackoffPolicy>, runs: &[u64], expected: &[u64]) {
 }
 
 #[test]
-fn restarts_wait_0_10_20_and_so_on_up_to_300_seconds() {
+fn restart_backoff_doubles_from_10s_to_300s() {
     check(None, &[1; 9], &[0, 10, 20, 40, 80, 160, 300, 300, 300]);
 }
 
 #[test]
-fn more_than_ten_good_minutes_start_the_series_anew() {
+fn restart_backoff_resets_after_10_minutes() {
     check(None, &[1, 1, 1, 600, 1], &[0, 10, 20, 40, 80]);
     check(None, &[1, 1, 1, 601, 1, 1], &[0, 10, 20, 0, 10, 20]);
 }
 
 #[test]
-fn the_node_may_choose_another_series() {
+fn restart_backoff_uses_the_node_config() {
     let seconds = Duration::from_secs;
     let policy =
         |initial, max| Some(BackoffPolicy { initial: seconds(initial), max: seconds(max), reset_after: seconds(600) });
@@ -41,7 +41,7 @@ fn the_node_may_choose_another_series() {
 }
 
 #[test]
-fn each_container_waits_for_itself() {
+fn restart_backoff_is_per_container() {
     let mut sim = Sim::of("Always", &["a", "b"]).script("a", &[Run::Ends(1, 1)]).script("b", &[Run::Ends(100, 1)]);
     sim.pass(150);
     assert_eq!(sim.starts("a"), [0, 1, 12, 33, 74]);
@@ -49,7 +49,7 @@ fn each_container_waits_for_itself() {
 }
 
 #[test]
-fn a_new_image_starts_the_series_anew() {
+fn restart_backoff_resets_on_new_image() {
     let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1)]);
     sim.pass(40);
     assert_eq!((sim.starts("c"), sim.state("c")), (vec![0, 1, 12, 33], "waiting CrashLoopBackOff".to_owned()));
@@ -60,7 +60,7 @@ fn a_new_image_starts_the_series_anew() {
 }
 
 #[test]
-fn what_is_being_started_waits_until_it_runs() {
+fn container_stays_in_crash_loop_backoff_until_started() {
     let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1)]);
     sim.pass(11);
     sim.now += Duration::from_secs(1);
@@ -78,7 +78,7 @@ fn what_is_being_started_waits_until_it_runs() {
 }
 
 #[test]
-fn the_message_names_the_delay_the_container_and_the_next_try() {
+fn crash_loop_backoff_message_shows_delay_and_next_retry() {
     let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1)]);
     sim.pass(5);
     let waiting = sim.container("c").state.unwrap().waiting.unwrap();
@@ -91,20 +91,20 @@ fn the_message_names_the_delay_the_container_and_the_next_try() {
 }
 
 #[test]
-fn other_failed_steps_are_tried_again_after_1_2_4_and_so_on_up_to_60_seconds() {
+fn failed_step_backoff_doubles_from_1s_to_60s() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.volume_failures = 3;
     sim.runtime.sandbox_failures = 8;
     sim.pass(2000);
-    let asked =
+    let times =
         |what: &str| -> Vec<u64> { sim.done().iter().filter_map(|d| d.strip_suffix(what)?.parse().ok()).collect() };
-    assert_eq!(asked(" mount"), [0, 1, 3, 7]);
-    assert_eq!(asked(" create sandbox 0"), [7, 8, 10, 14, 22, 38, 70, 130, 190]);
+    assert_eq!(times(" mount"), [0, 1, 3, 7]);
+    assert_eq!(times(" create sandbox 0"), [7, 8, 10, 14, 22, 38, 70, 130, 190]);
     assert_eq!(sim.state("c"), "running");
 }
 
 #[test]
-fn a_failed_start_is_tried_again_whatever_the_restart_policy() {
+fn failed_start_is_retried_under_any_restart_policy() {
     use lifecycle::StartStage::{Config, Create, Start};
     for (stage, attempts) in [(Config, 0), (Create, 0), (Start, 2)] {
         for policy in ["Always", "OnFailure", "Never"] {
@@ -118,7 +118,7 @@ fn a_failed_start_is_tried_again_whatever_the_restart_policy() {
 }
 
 #[test]
-fn a_delay_belongs_to_an_image_and_to_resources() {
+fn restart_backoff_resets_on_new_resources() {
     let spec = json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "i",
         "resources": {"requests": {"cpu": "1"}}}]});
     let mut sim = Sim::new(spec).script("c", &[Run::Ends(1, 1)]);

@@ -1,4 +1,4 @@
-//! The five conditions that a kubelet keeps (LIFECYCLE.md 3.8), at each stage of a Pod's life.
+//! Pod conditions over the Pod's lifecycle (`pkg/kubelet/status/generate.go`).
 
 use crate::common::{Run, Sim};
 use api::feature_gates::FeatureGates;
@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 const UNREADY: &str = "False ContainersNotReady: containers with unready status: [c]";
 
-/// PodScheduled is always true on a node; the other four are given.
+/// Asserts the conditions; PodScheduled is always true on a node.
 #[track_caller]
 fn check(sim: &Sim, sandbox: &str, initialized: &str, containers_ready: &str, ready: &str) {
-    let shown = ["PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready", "PodScheduled"]
+    let conditions = ["PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready", "PodScheduled"]
         .map(|kind| sim.condition(kind));
-    assert_eq!(shown, [sandbox, initialized, containers_ready, ready, "True"]);
+    assert_eq!(conditions, [sandbox, initialized, containers_ready, ready, "True"]);
 }
 
 #[test]
-fn a_new_pod_waits_for_its_sandbox() {
+fn ready_to_start_condition_follows_the_sandbox() {
     let mut sim = Sim::of("Always", &["c"]);
     check(&sim, "False", "True", UNREADY, UNREADY);
     sim.runtime.sandbox_failures = 1;
@@ -32,7 +32,7 @@ fn a_new_pod_waits_for_its_sandbox() {
 }
 
 #[test]
-fn a_container_that_does_not_run_is_not_ready() {
+fn waiting_container_makes_pod_unready() {
     let mut sim = Sim::of("Always", &["c", "d"]).script("c", &[Run::Ends(1, 1)]).script("d", &[Run::Ends(3, 1)]);
     sim.pass(2);
     check(&sim, "True", "True", UNREADY, UNREADY);
@@ -45,7 +45,7 @@ fn a_container_that_does_not_run_is_not_ready() {
 }
 
 #[test]
-fn what_has_ended_is_not_ready_and_has_no_sandbox() {
+fn terminal_pod_is_unready_and_has_no_sandbox() {
     let ended = |code| {
         let mut sim = Sim::of("Never", &["c"]).script("c", &[Run::Ends(1, code)]);
         sim.pass(2);
@@ -56,31 +56,33 @@ fn what_has_ended_is_not_ready_and_has_no_sandbox() {
 }
 
 #[test]
-fn a_pod_is_initialized_when_its_init_containers_are_done() {
+fn initialized_condition_follows_init_containers() {
     let spec = json!({"restartPolicy": "Always",
         "initContainers": [{"name": "i1", "image": "i"}, {"name": "i2", "image": "i"}],
         "containers": [{"name": "c", "image": "i"}]});
     let mut sim = Sim::new(spec).script("i1", &[Run::Ends(5, 0)]).script("i2", &[Run::Ends(5, 0)]);
-    let waits = |names: &str| format!("False ContainersNotInitialized: containers with incomplete status: [{names}]");
+    let incomplete =
+        |names: &str| format!("False ContainersNotInitialized: containers with incomplete status: [{names}]");
     sim.pass(1);
-    check(&sim, "True", &waits("i1 i2"), UNREADY, UNREADY);
+    check(&sim, "True", &incomplete("i1 i2"), UNREADY, UNREADY);
     sim.pass(5);
-    check(&sim, "True", &waits("i2"), UNREADY, UNREADY);
+    check(&sim, "True", &incomplete("i2"), UNREADY, UNREADY);
     sim.pass(5);
     check(&sim, "True", "True", "True", "True");
 }
 
 #[test]
-fn readiness_gates_count_once_the_containers_are_ready() {
+fn readiness_gates_apply_after_containers_are_ready() {
     let spec = json!({"readinessGates": [{"conditionType": "example.com/a"}, {"conditionType": "example.com/b"}],
         "containers": [{"name": "c", "image": "i"}]});
     let mut sim = Sim::new(spec);
     check(&sim, "False", "True", UNREADY, UNREADY);
     sim.pass(1);
-    let missing = |gate: &str| format!("corresponding condition of pod readiness gate \"{gate}\" does not exist.");
-    let none = format!("False ReadinessGatesNotReady: {}, {}", missing("example.com/a"), missing("example.com/b"));
+    let missing_gate = |gate: &str| format!("corresponding condition of pod readiness gate \"{gate}\" does not exist.");
+    let none =
+        format!("False ReadinessGatesNotReady: {}, {}", missing_gate("example.com/a"), missing_gate("example.com/b"));
     check(&sim, "True", "True", "True", &none);
-    let mut set = |a: &str, b: &str| {
+    let mut set_gates = |a: &str, b: &str| {
         let gate = |kind: &str, status: &str| PodCondition {
             type_: kind.to_owned(),
             status: status.to_owned(),
@@ -92,15 +94,15 @@ fn readiness_gates_count_once_the_containers_are_ready() {
         sim.condition("Ready")
     };
     assert_eq!(
-        set("True", "False"),
+        set_gates("True", "False"),
         "False ReadinessGatesNotReady: the status of pod readiness gate \"example.com/b\" is not \"True\", but False"
     );
-    assert_eq!(set("True", "True"), "True");
-    assert_eq!(sim.condition("example.com/a"), "True", "what others wrote is kept");
+    assert_eq!(set_gates("True", "True"), "True");
+    assert_eq!(sim.condition("example.com/a"), "True", "foreign conditions are preserved");
 }
 
 #[test]
-fn a_condition_keeps_the_time_of_its_last_change() {
+fn condition_keeps_its_last_transition_time() {
     let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(100, 1), Run::Forever]);
     let since = |sim: &Sim, kind: &str| {
         let conditions = sim.status().conditions.unwrap();
@@ -118,7 +120,7 @@ fn a_condition_keeps_the_time_of_its_last_change() {
 }
 
 #[test]
-fn conditions_and_status_name_the_generation_they_were_made_from() {
+fn status_and_conditions_have_the_observed_generation() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.pass(1);
     sim.api.metadata.generation = Some(2);
@@ -129,23 +131,23 @@ fn conditions_and_status_name_the_generation_they_were_made_from() {
 }
 
 #[test]
-fn a_container_shows_what_is_mounted_before_it_runs_and_after() {
+fn container_status_shows_volume_mounts_before_and_after_start() {
     let mounts = json!([{"name": "a", "mountPath": "/a", "subPath": "x"},
         {"name": "b", "mountPath": "/b", "readOnly": true, "recursiveReadOnly": "IfPossible"}]);
-    let shown = json!([{"name": "a", "mountPath": "/a"},
+    let mounts_in_status = json!([{"name": "a", "mountPath": "/a"},
         {"name": "b", "mountPath": "/b", "readOnly": true, "recursiveReadOnly": "Disabled"}]);
     let mut sim = Sim::new(
         json!({"containers": [{"name": "c", "image": "i", "volumeMounts": mounts}, {"name": "d", "image": "i"}]}),
     );
     for _ in 0..2 {
         let statuses = json!(sim.status().container_statuses);
-        assert_eq!((&statuses[0]["volumeMounts"], &statuses[1]["volumeMounts"]), (&shown, &json!(null)));
+        assert_eq!((&statuses[0]["volumeMounts"], &statuses[1]["volumeMounts"]), (&mounts_in_status, &json!(null)));
         sim.pass(1);
     }
 }
 
 #[test]
-fn that_a_sandbox_is_ready_is_told_where_its_feature_is_on() {
+fn ready_to_start_condition_requires_its_feature_gate() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.pass(1);
     assert_eq!(sim.condition("PodReadyToStartContainers"), "True");

@@ -1,4 +1,4 @@
-//! Ephemeral containers: added to a Pod to look into it (KEP-277; LIFECYCLE.md 3.4, point 2).
+//! Ephemeral containers (KEP-277).
 
 use crate::common::{Run, Sim};
 use serde_json::json;
@@ -9,7 +9,7 @@ fn check(sim: &Sim, phase: &str, debugger: &str) {
 }
 
 #[test]
-fn one_is_started_in_a_pod_that_runs_and_is_no_part_of_it() {
+fn ephemeral_container_starts_without_affecting_the_pod() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.pass(5);
     sim.debug("e");
@@ -23,7 +23,7 @@ fn one_is_started_in_a_pod_that_runs_and_is_no_part_of_it() {
 }
 
 #[test]
-fn none_is_started_again_whatever_the_policy_and_the_code() {
+fn ephemeral_container_is_never_restarted() {
     for policy in ["Always", "OnFailure", "Never"] {
         for (code, shown) in [(0, "terminated Completed 0"), (1, "terminated Error 1")] {
             let mut sim = Sim::of(policy, &["c"]).script("e", &[Run::Ends(3, code)]);
@@ -36,7 +36,7 @@ fn none_is_started_again_whatever_the_policy_and_the_code() {
 }
 
 #[test]
-fn one_is_started_while_init_containers_still_run() {
+fn ephemeral_container_starts_during_initialization() {
     let spec = json!({"restartPolicy": "Always", "initContainers": [{"name": "i", "image": "i"}],
         "containers": [{"name": "c", "image": "i"}]});
     let mut sim = Sim::new(spec).script("i", &[Run::Forever]);
@@ -48,7 +48,7 @@ fn one_is_started_while_init_containers_still_run() {
 }
 
 #[test]
-fn one_that_cannot_be_had_holds_up_nobody() {
+fn ephemeral_container_pull_failure_blocks_nothing() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.pass(1);
     sim.runtime.image_failures = [("ErrImagePull", "no"); 100].into();
@@ -61,7 +61,7 @@ fn one_that_cannot_be_had_holds_up_nobody() {
 }
 
 #[test]
-fn a_pod_ends_without_waiting_for_one() {
+fn pod_completes_despite_running_ephemeral_container() {
     let mut sim = Sim::of("Never", &["c"]).script("c", &[Run::Ends(10, 0)]).on_stop("e", 2, 137);
     sim.debug("e");
     sim.pass(11);
@@ -71,7 +71,7 @@ fn a_pod_ends_without_waiting_for_one() {
 }
 
 #[test]
-fn one_is_stopped_with_its_pod() {
+fn ephemeral_container_stops_with_its_pod() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.debug("e");
     sim.pass(5);
@@ -82,7 +82,7 @@ fn one_is_stopped_with_its_pod() {
 }
 
 #[test]
-fn a_new_sandbox_brings_none_back() {
+fn ephemeral_container_is_not_restarted_in_new_sandbox() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.debug("e");
     sim.pass(5);
@@ -92,7 +92,7 @@ fn a_new_sandbox_brings_none_back() {
 }
 
 #[test]
-fn a_restart_of_the_kubelet_starts_none_again() {
+fn ephemeral_container_is_not_restarted_by_kubelet_restart() {
     for from_checkpoint in [true, false] {
         let mut sim = Sim::of("Always", &["c"]).script("e", &[Run::Ends(3, 7)]);
         sim.debug("e");

@@ -1,4 +1,4 @@
-//! Who goes when the node lacks something, when, and in which words (`pkg/kubelet/eviction`).
+//! Node-pressure eviction: thresholds, ranking and messages (`pkg/kubelet/eviction`).
 
 use crate::common::{Run, Sim, start};
 use k8s_openapi::api::core::v1::Pod;
@@ -31,30 +31,30 @@ fn policy(thresholds: &[Threshold]) -> EvictionPolicy {
     EvictionPolicy { thresholds, transition_period: Duration::from_secs(300), max_pod_grace_seconds: Some(60) }
 }
 
-fn left(figures: &[(Signal, i64, i64)]) -> NodeFigures {
+fn observations(figures: &[(Signal, i64, i64)]) -> NodeFigures {
     figures
         .iter()
         .map(|(signal, available, capacity)| (*signal, Figure { available: *available, capacity: *capacity }))
         .collect()
 }
 
-/// What is left of 1000 MiB of memory over time (seconds, MiB), the conditions then, and whether a Pod has to go.
+/// Asserts pressure conditions and met thresholds over time, given the available MiB of 1000 MiB memory.
 #[track_caller]
-fn check(policy: &EvictionPolicy, story: &[(u64, i64, &[Pressure], bool)]) {
+fn check(policy: &EvictionPolicy, steps: &[(u64, i64, &[Pressure], bool)]) {
     let mut watch = Watch::default();
-    for (at, available, pressures, goes) in story {
-        let figures = left(&[(Signal::MemoryAvailable, available * MIB, 1000 * MIB)]);
+    for (at, available, pressures, evicts) in steps {
+        let figures = observations(&[(Signal::MemoryAvailable, available * MIB, 1000 * MIB)]);
         let starved = watch.observe(policy, &figures, start() + Duration::from_secs(*at));
-        assert_eq!((watch.pressures(), starved.is_some()), (*pressures, *goes), "after {at} s");
+        assert_eq!((watch.pressures(), starved.is_some()), (*pressures, *evicts), "after {at} s");
     }
 }
 
 const MEMORY: &[Pressure] = &[Pressure::Memory];
 
 #[test]
-fn a_hard_threshold_counts_at_once_and_its_condition_stays_for_a_while() {
+fn hard_threshold_is_met_at_once_and_pressure_persists() {
     let policy = policy(&[hard(Signal::MemoryAvailable, "100Mi")]);
-    let story: &[(u64, i64, &[Pressure], bool)] = &[
+    let steps: &[(u64, i64, &[Pressure], bool)] = &[
         (0, 100, &[], false),
         (10, 99, MEMORY, true),
         (20, 50, MEMORY, true),
@@ -62,13 +62,13 @@ fn a_hard_threshold_counts_at_once_and_its_condition_stays_for_a_while() {
         (319, 100, MEMORY, false),
         (320, 100, &[], false),
     ];
-    check(&policy, story);
+    check(&policy, steps);
 }
 
 #[test]
-fn a_soft_threshold_counts_after_its_grace_without_a_break() {
+fn soft_threshold_is_met_after_uninterrupted_grace_period() {
     let policy = policy(&[soft(Signal::MemoryAvailable, "10%", 30)]);
-    let story: &[(u64, i64, &[Pressure], bool)] = &[
+    let steps: &[(u64, i64, &[Pressure], bool)] = &[
         (0, 99, MEMORY, false),
         (20, 99, MEMORY, false),
         (25, 100, MEMORY, false),
@@ -76,32 +76,32 @@ fn a_soft_threshold_counts_after_its_grace_without_a_break() {
         (59, 99, MEMORY, false),
         (60, 99, MEMORY, true),
     ];
-    check(&policy, story);
+    check(&policy, steps);
 }
 
 #[test]
-fn what_was_crossed_is_reclaimed_to_its_minimum() {
+fn threshold_is_met_until_minimum_reclaim_is_reached() {
     let mut one = hard(Signal::MemoryAvailable, "100Mi");
     one.min_reclaim = Some(Level::quantity("50Mi").unwrap());
-    let story: &[(u64, i64, &[Pressure], bool)] = &[
+    let steps: &[(u64, i64, &[Pressure], bool)] = &[
         (0, 120, &[], false),
         (10, 99, MEMORY, true),
         (20, 149, MEMORY, true),
         (30, 150, MEMORY, false),
         (40, 120, MEMORY, false),
     ];
-    check(&policy(&[one]), story);
+    check(&policy(&[one]), steps);
 }
 
 #[test]
-fn without_a_transition_period_a_condition_goes_with_its_cause() {
+fn pressure_clears_at_once_without_transition_period() {
     let policy =
         EvictionPolicy { transition_period: Duration::ZERO, ..policy(&[hard(Signal::MemoryAvailable, "100Mi")]) };
     check(&policy, &[(0, 99, MEMORY, true), (10, 100, &[], false)]);
 }
 
 #[test]
-fn memory_comes_before_all_else_and_what_is_not_seen_is_not_lacking() {
+fn memory_threshold_comes_first_and_unknown_signal_is_ignored() {
     let policy = policy(&[
         hard(Signal::NodeFsAvailable, "10%"),
         hard(Signal::ImageFsInodesFree, "5%"),
@@ -110,7 +110,7 @@ fn memory_comes_before_all_else_and_what_is_not_seen_is_not_lacking() {
     ]);
     let observe = |figures: &[(Signal, i64, i64)]| {
         let mut watch = Watch::default();
-        let starved = watch.observe(&policy, &left(figures), start());
+        let starved = watch.observe(&policy, &observations(figures), start());
         (starved.map(|s| s.resource()), watch.pressures().to_vec())
     };
     let (disk, memory) = ((Signal::NodeFsAvailable, 9, 100), (Signal::AllocatableMemoryAvailable, 9, 1000 * MIB));
@@ -122,7 +122,7 @@ fn memory_comes_before_all_else_and_what_is_not_seen_is_not_lacking() {
 }
 
 fn starved(threshold: &Threshold, available: i64, capacity: i64) -> Starved {
-    let figures = left(&[(threshold.signal, available, capacity)]);
+    let figures = observations(&[(threshold.signal, available, capacity)]);
     Watch::default()
         .observe(&policy(std::slice::from_ref(threshold)), &figures, start() + Duration::from_secs(1))
         .unwrap()
@@ -144,14 +144,14 @@ fn uses_memory(mib: i64) -> PodFigures {
     PodFigures { memory: Some(mib * MIB), processes: Some(mib), containers: vec![container], ..Default::default() }
 }
 
-/// A Pod: name, priority, memory that it asks for, memory that it uses (MiB).
+/// Pod: name, priority, memory request, memory usage (MiB).
 type Row = (&'static str, i32, &'static str, i64);
 
-/// Who goes, one after the other.
+/// Asserts the order of eviction.
 #[track_caller]
-fn goes(signal: Signal, rows: &[Row], expected: &[&str]) {
+fn check_ranking(signal: Signal, rows: &[Row], expected: &[&str]) {
     let starved = starved(&hard(signal, "1000"), 999, 10_000);
-    let mut left: Vec<Candidate> = rows
+    let mut remaining: Vec<Candidate> = rows
         .iter()
         .map(|(name, priority, request, used)| Candidate {
             pod: pod(name, *priority, &json!({"memory": request}), None),
@@ -159,16 +159,16 @@ fn goes(signal: Signal, rows: &[Row], expected: &[&str]) {
         })
         .collect();
     let mut order = Vec::new();
-    while let Some((first, _)) = victim(&starved, &left, false) {
+    while let Some((first, _)) = victim(&starved, &remaining, false) {
         let name = first.pod.metadata.name.clone().unwrap();
-        left.retain(|c| c.pod.metadata.name.as_ref() != Some(&name));
+        remaining.retain(|c| c.pod.metadata.name.as_ref() != Some(&name));
         order.push(name);
     }
     assert_eq!(order, expected);
 }
 
 #[test]
-fn who_uses_more_than_asked_for_goes_first_then_the_lower_priority_then_the_larger_excess() {
+fn eviction_ranks_by_request_excess_then_priority_then_usage() {
     let rows: &[Row] = &[
         ("within", 0, "100Mi", 90),
         ("exact", -5, "100Mi", 100),
@@ -179,14 +179,18 @@ fn who_uses_more_than_asked_for_goes_first_then_the_lower_priority_then_the_larg
         ("unseen", 1000, "0", -1),
         ("system", 2_000_000_000, "0", 900),
     ];
-    goes(Signal::MemoryAvailable, rows, &["unseen", "far-over", "best-effort", "over", "important", "exact", "within"]);
-    // For process ids only priority and their number count.
+    check_ranking(
+        Signal::MemoryAvailable,
+        rows,
+        &["unseen", "far-over", "best-effort", "over", "important", "exact", "within"],
+    );
+    // The process id ranking considers only priority and number.
     let rows: &[Row] = &[("few", 0, "0", 5), ("many", 0, "0", 50), ("important", 1, "0", 500)];
-    goes(Signal::PidAvailable, rows, &["many", "few", "important"]);
+    check_ranking(Signal::PidAvailable, rows, &["many", "few", "important"]);
 }
 
 #[test]
-fn a_static_pod_stays() {
+fn static_pod_is_never_evicted() {
     let mut fixed = Pod::clone(&pod("p", 0, &json!({}), None));
     fixed.metadata.annotations = Some([("kubernetes.io/config.source".to_owned(), "file".to_owned())].into());
     let candidates = [Candidate { pod: Arc::new(fixed), figures: Some(uses_memory(1)) }];
@@ -194,8 +198,8 @@ fn a_static_pod_stays() {
 }
 
 #[test]
-fn for_a_disk_counts_what_is_on_it() {
-    // Each has 100 of one kind; the one that counts goes.
+fn disk_eviction_ranks_by_usage_on_the_full_disk() {
+    // Each Pod uses 100 of one kind of storage.
     let candidates: Vec<Candidate> = ["rootfs", "logs", "volume", "memory-volume"]
         .iter()
         .map(|name| {
@@ -222,16 +226,16 @@ fn for_a_disk_counts_what_is_on_it() {
 }
 
 #[track_caller]
-fn says(threshold: &Threshold, available: i64, request: &Value, figures: Option<PodFigures>, expected: &str) {
+fn check_message(threshold: &Threshold, available: i64, request: &Value, figures: Option<PodFigures>, expected: &str) {
     let candidates = [Candidate { pod: pod("p", 0, request, None), figures }];
     let starved = starved(threshold, available, 1000 * MIB);
     assert_eq!(victim(&starved, &candidates, false).unwrap().1.message, expected);
 }
 
 #[test]
-fn the_message_names_what_was_low_and_who_used_it() {
+fn eviction_message_names_resource_and_containers() {
     let memory = hard(Signal::MemoryAvailable, "100Mi");
-    says(
+    check_message(
         &memory,
         52 * MIB,
         &json!({"memory": "64Mi"}),
@@ -239,9 +243,9 @@ fn the_message_names_what_was_low_and_who_used_it() {
         "The node was low on resource: memory. Threshold quantity: 100Mi, available: 52Mi. Container c was using 80Mi, request is 64Mi, has larger consumption of memory. ",
     );
     let low = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 53249Ki. ";
-    says(&memory, 52 * MIB + 1024, &json!({"memory": "64Mi"}), Some(uses_memory(64)), low);
-    says(&memory, 52 * MIB + 1024, &json!({}), None, low);
-    says(
+    check_message(&memory, 52 * MIB + 1024, &json!({"memory": "64Mi"}), Some(uses_memory(64)), low);
+    check_message(&memory, 52 * MIB + 1024, &json!({}), None, low);
+    check_message(
         &memory,
         MIB,
         &json!({}),
@@ -251,14 +255,14 @@ fn the_message_names_what_was_low_and_who_used_it() {
     let mut on_disk = uses_memory(1);
     on_disk.containers[0].rootfs = Some(disk(3 << 10, 1));
     on_disk.containers[0].logs = Some(disk(1 << 10, 1));
-    says(
+    check_message(
         &hard(Signal::NodeFsAvailable, "10%"),
         99 * MIB,
         &json!({"ephemeral-storage": "1k"}),
         Some(on_disk),
         "The node was low on resource: ephemeral-storage. Threshold quantity: 100Mi, available: 99Mi. Container c was using 4Ki, request is 1k, has larger consumption of ephemeral-storage. ",
     );
-    says(
+    check_message(
         &hard(Signal::NodeFsInodesFree, "2k"),
         1999,
         &json!({}),
@@ -268,22 +272,22 @@ fn the_message_names_what_was_low_and_who_used_it() {
 }
 
 #[test]
-fn the_event_names_for_programs_what_was_low_and_who_used_it() {
-    let told = |figures: Option<PodFigures>| {
+fn eviction_event_annotations_name_offending_containers() {
+    let annotations_of = |figures: Option<PodFigures>| {
         let candidates = [Candidate { pod: pod("p", 0, &json!({"memory": "64Mi"}), None), figures }];
         let starved = starved(&hard(Signal::MemoryAvailable, "100Mi"), 52 * MIB, 1000 * MIB);
         json!(victim(&starved, &candidates, false).unwrap().1.annotations)
     };
     let annotations = |containers: &str, usage: &str| json!({"starved_resource": "memory", "offending_containers": containers, "offending_containers_usage": usage});
-    assert_eq!(told(Some(uses_memory(80))), annotations("c", "80Mi"));
-    assert_eq!(told(Some(uses_memory(64))), annotations("", ""));
-    assert_eq!(told(None), json!({}));
+    assert_eq!(annotations_of(Some(uses_memory(80))), annotations("c", "80Mi"));
+    assert_eq!(annotations_of(Some(uses_memory(64))), annotations("", ""));
+    assert_eq!(annotations_of(None), json!({}));
 }
 
 #[test]
-fn a_hard_threshold_gives_a_second_and_a_soft_one_what_was_set() {
+fn eviction_grace_is_1s_for_hard_and_configured_for_soft() {
     let grace = |threshold: &Threshold, max: Option<u32>, own: Option<i64>| {
-        let figures = left(&[(threshold.signal, 1, 2)]);
+        let figures = observations(&[(threshold.signal, 1, 2)]);
         let policy = EvictionPolicy { max_pod_grace_seconds: max, ..policy(std::slice::from_ref(threshold)) };
         let mut watch = Watch::default();
         watch.observe(&policy, &figures, start());
@@ -301,8 +305,8 @@ fn a_hard_threshold_gives_a_second_and_a_soft_one_what_was_set() {
     assert_eq!(grace(&soft, None, Some(30)), None);
 }
 
-/// What is said of a Pod with this spec whose container has written so many KiB, and its volume so many.
-fn local(spec: &Value, written: i64, in_volume: i64, split: bool) -> Option<Eviction> {
+/// Returns the local storage eviction of a Pod whose container and volume use so many KiB.
+fn local_storage(spec: &Value, written: i64, in_volume: i64, split: bool) -> Option<Eviction> {
     let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
     let container = ContainerFigures {
         name: "c".to_owned(),
@@ -315,16 +319,16 @@ fn local(spec: &Value, written: i64, in_volume: i64, split: bool) -> Option<Evic
 }
 
 #[track_caller]
-fn exceeds(spec: &Value, written: i64, in_volume: i64, expected: Option<&str>) {
-    assert_eq!(local(spec, written, in_volume, false).map(|e| e.message).as_deref(), expected);
+fn check_local_storage(spec: &Value, written: i64, in_volume: i64, expected: Option<&str>) {
+    assert_eq!(local_storage(spec, written, in_volume, false).map(|e| e.message).as_deref(), expected);
 }
 
 #[test]
-fn a_pod_that_takes_more_of_the_disk_than_it_may_goes() {
+fn pod_over_its_local_storage_limit_is_evicted() {
     let sized = |limit: &str| json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": limit}}], "containers": [{"name": "c"}]});
-    exceeds(&sized("1Mi"), 0, 1024, None);
-    exceeds(&sized("1024Ki"), 0, 1025, Some("Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". "));
-    exceeds(&sized("0"), 0, 1025, None);
+    check_local_storage(&sized("1Mi"), 0, 1024, None);
+    check_local_storage(&sized("1024Ki"), 0, 1025, Some("Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". "));
+    check_local_storage(&sized("0"), 0, 1025, None);
     let limits = |limits: &[&str]| {
         let names = ["c", "d"];
         let containers: Vec<Value> = limits
@@ -335,24 +339,24 @@ fn a_pod_that_takes_more_of_the_disk_than_it_may_goes() {
         json!({"volumes": [{"name": "v", "emptyDir": {}}], "containers": containers})
     };
     let whole = "Pod ephemeral local storage usage exceeds the total limit of containers 10Ki. ";
-    exceeds(&limits(&["10Ki"]), 4, 5, None);
-    exceeds(&limits(&["10Ki"]), 4, 6, Some(whole));
-    exceeds(&limits(&["5Ki", "15Ki"]), 3, 6, None);
+    check_local_storage(&limits(&["10Ki"]), 4, 5, None);
+    check_local_storage(&limits(&["10Ki"]), 4, 6, Some(whole));
+    check_local_storage(&limits(&["5Ki", "15Ki"]), 3, 6, None);
     let own = "Container c exceeded its local ephemeral storage limit \"5Ki\". ";
-    exceeds(&limits(&["5Ki", "15Ki"]), 5, 6, Some(own));
+    check_local_storage(&limits(&["5Ki", "15Ki"]), 5, 6, Some(own));
     let decimal = "Pod ephemeral local storage usage exceeds the total limit of containers 3k. ";
-    exceeds(&limits(&["1k", "2k"]), 9, 9, Some(decimal));
-    // What is written to the root file system is on the other disk.
-    assert_eq!(local(&limits(&["5Ki"]), 100, 1, true), None);
-    let eviction = local(&sized("1Ki"), 0, 2, false).unwrap();
+    check_local_storage(&limits(&["1k", "2k"]), 9, 9, Some(decimal));
+    // The writable layer is on the other file system.
+    assert_eq!(local_storage(&limits(&["5Ki"]), 100, 1, true), None);
+    let eviction = local_storage(&sized("1Ki"), 0, 2, false).unwrap();
     assert_eq!((eviction.grace_seconds, eviction.disruption_target), (Some(1), false));
     let mut critical = sized("1Ki");
     critical["priority"] = json!(2_000_000_000);
-    assert_eq!(local(&critical, 0, 2, false), None);
+    assert_eq!(local_storage(&critical, 0, 2, false), None);
 }
 
 #[test]
-fn only_pods_that_promised_something_are_worth_measuring() {
+fn pod_has_local_storage_limits_if_any_is_set() {
     for (spec, expected) in [
         (json!({"containers": [{"name": "c"}], "volumes": [{"name": "v", "emptyDir": {}}]}), false),
         (json!({"containers": [{"name": "c"}], "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]}), true),
@@ -364,8 +368,8 @@ fn only_pods_that_promised_something_are_worth_measuring() {
 }
 
 #[test]
-fn what_nobody_uses_goes_first_where_it_is_on_the_disk_that_is_full() {
-    for (signal, with_images, apart) in [
+fn unused_data_is_reclaimed_first_on_the_full_disk() {
+    for (signal, with_images, with_split_disks) in [
         (Signal::NodeFsAvailable, true, false),
         (Signal::NodeFsInodesFree, true, false),
         (Signal::ImageFsAvailable, true, true),
@@ -373,27 +377,31 @@ fn what_nobody_uses_goes_first_where_it_is_on_the_disk_that_is_full() {
         (Signal::MemoryAvailable, false, false),
         (Signal::PidAvailable, false, false),
     ] {
-        let figures = left(&[(signal, 1, 100)]);
+        let figures = observations(&[(signal, 1, 100)]);
         let starved = Watch::default().observe(&policy(&[hard(signal, "10%")]), &figures, start()).unwrap();
-        assert_eq!((starved.takes_unused_first(false), starved.takes_unused_first(true)), (with_images, apart));
+        assert_eq!(
+            (starved.takes_unused_first(false), starved.takes_unused_first(true)),
+            (with_images, with_split_disks)
+        );
     }
 }
 
 #[test]
-fn it_is_enough_when_no_threshold_is_crossed_with_what_must_be_reclaimed_on_top() {
+fn reclaim_is_enough_above_thresholds_plus_minimum_reclaim() {
     let mut disk = hard(Signal::NodeFsAvailable, "10");
     disk.min_reclaim = Some(Level::quantity("5").unwrap());
     let policy = policy(&[disk, soft(Signal::MemoryAvailable, "10%", 30)]);
     for (available, memory, expected) in
         [(9, 50, false), (14, 50, false), (15, 50, true), (15, 9, false), (15, 10, true)]
     {
-        let figures = left(&[(Signal::NodeFsAvailable, available, 100), (Signal::MemoryAvailable, memory, 100)]);
+        let figures =
+            observations(&[(Signal::NodeFsAvailable, available, 100), (Signal::MemoryAvailable, memory, 100)]);
         assert_eq!(is_enough(&policy, &figures), expected, "{available} {memory}");
     }
 }
 
 #[test]
-fn on_a_full_disk_the_containers_of_pods_that_have_left_are_not_kept() {
+fn disk_full_removes_containers_of_terminated_pods() {
     let removed = |sim: &Sim| sim.log.iter().filter(|(_, a)| matches!(a, Action::RemoveContainer { .. })).count();
     let mut alive = Sim::of("Always", &["c"]);
     alive.pass(10);
@@ -409,5 +417,5 @@ fn on_a_full_disk_the_containers_of_pods_that_have_left_are_not_kept() {
     ended.observe(Event::DiskFull);
     ended.pass(10);
     assert_eq!((removed(&ended), ended.pod.keeps_dead_containers()), (1, false));
-    assert_eq!(ended.status(), before, "what is known of them stays");
+    assert_eq!(ended.status(), before, "the status is kept");
 }

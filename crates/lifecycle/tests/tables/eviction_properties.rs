@@ -1,4 +1,4 @@
-//! What holds for evictions whatever the figures are.
+//! Property tests of evictions.
 
 use crate::common::start;
 use k8s_openapi::api::core::v1::Pod;
@@ -11,14 +11,14 @@ use serde_json::json;
 use std::{sync::Arc, time::Duration};
 
 const CAPACITY: i64 = 1000;
-const LEAST: i64 = 100;
+const THRESHOLD: i64 = 100;
 const RECLAIM: i64 = 50;
 const TRANSITION: u64 = 60;
 
 fn policy(grace: u64) -> EvictionPolicy {
     let quantity = |n: i64| Level::quantity(&n.to_string()).unwrap();
     let (signal, grace) = (Signal::MemoryAvailable, Duration::from_secs(grace));
-    let threshold = Threshold { signal, level: quantity(LEAST), grace, min_reclaim: Some(quantity(RECLAIM)) };
+    let threshold = Threshold { signal, level: quantity(THRESHOLD), grace, min_reclaim: Some(quantity(RECLAIM)) };
     let transition_period = Duration::from_secs(TRANSITION);
     EvictionPolicy { thresholds: vec![threshold], transition_period, max_pod_grace_seconds: None }
 }
@@ -40,21 +40,21 @@ fn row(candidate: &Candidate) -> Row {
 
 proptest! {
     #[test]
-    fn nobody_goes_while_another_deserves_it_more(rows in vec((-2..3_i32, 0..5_i64, 0..9_i64), 0..8)) {
+    fn eviction_victim_has_the_highest_rank(rows in vec((-2..3_i32, 0..5_i64, 0..9_i64), 0..8)) {
         let mut watch = Watch::default();
-        let low = [(Signal::MemoryAvailable, Figure { available: 1, capacity: CAPACITY })].into();
-        let starved = watch.observe(&policy(0), &low, start()).unwrap();
+        let observed = [(Signal::MemoryAvailable, Figure { available: 1, capacity: CAPACITY })].into();
+        let starved = watch.observe(&policy(0), &observed, start()).unwrap();
         let candidates: Vec<Candidate> = rows.iter().copied().map(candidate).collect();
         let Some((chosen, _)) = victim(&starved, &candidates, false) else {
             prop_assert!(rows.is_empty());
             return Ok(());
         };
         let (priority, request, used) = row(chosen);
-        let over = used > request;
+        let exceeds = used > request;
         for (other_priority, other_request, other_used) in rows {
-            let other_over = other_used > other_request;
-            prop_assert!(over || !other_over, "one that keeps to its request goes before one that does not");
-            if over == other_over {
+            let other_exceeds = other_used > other_request;
+            prop_assert!(exceeds || !other_exceeds, "a Pod within its request is evicted before one that exceeds it");
+            if exceeds == other_exceeds {
                 prop_assert!(priority <= other_priority);
                 prop_assert!(priority < other_priority || used - request >= other_used - other_request);
             }
@@ -62,25 +62,25 @@ proptest! {
     }
 
     #[test]
-    fn conditions_and_evictions_follow_the_figures(
+    fn pressure_and_evictions_follow_the_observations(
         grace in prop_oneof![Just(0_u64), Just(30)],
-        story in vec((1..50_u64, 0..200_i64), 1..40),
+        steps in vec((1..50_u64, 0..200_i64), 1..40),
     ) {
         let (policy, mut watch, mut now) = (policy(grace), Watch::default(), start());
-        // Since when it is crossed without a break; when it was crossed last; whether it was met and is not resolved.
+        // Start of the current breach; time of the last breach; whether the threshold was met and is not resolved.
         let (mut since, mut last, mut unresolved) = (None, None, false);
-        for (pause, available) in story {
+        for (pause, available) in steps {
             now += Duration::from_secs(pause);
-            let crossed = available < LEAST || unresolved && available < LEAST + RECLAIM;
-            since = crossed.then(|| since.unwrap_or(now));
-            last = if crossed { Some(now) } else { last };
-            let long = |at: jiff::Timestamp| Duration::try_from(now.duration_since(at)).unwrap();
-            unresolved = since.is_some_and(|at| long(at) >= policy.thresholds[0].grace);
-            let pressed = last.is_some_and(|at| at == now || long(at) < policy.transition_period);
+            let is_met = available < THRESHOLD || unresolved && available < THRESHOLD + RECLAIM;
+            since = is_met.then(|| since.unwrap_or(now));
+            last = if is_met { Some(now) } else { last };
+            let elapsed = |at: jiff::Timestamp| Duration::try_from(now.duration_since(at)).unwrap();
+            unresolved = since.is_some_and(|at| elapsed(at) >= policy.thresholds[0].grace);
+            let has_pressure = last.is_some_and(|at| at == now || elapsed(at) < policy.transition_period);
             let figures = [(Signal::MemoryAvailable, Figure { available, capacity: CAPACITY })].into();
             let starved = watch.observe(&policy, &figures, now);
             prop_assert_eq!(starved.is_some(), unresolved);
-            prop_assert_eq!(watch.pressures(), if pressed { &[Pressure::Memory][..] } else { &[] });
+            prop_assert_eq!(watch.pressures(), if has_pressure { &[Pressure::Memory][..] } else { &[] });
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Hooks: postStart belongs to the start, preStop to the grace period (seed 004, "Container Lifecycle Hooks";
-//! LIFECYCLE.md 3.11).
+//! Lifecycle hooks: postStart is part of the start, preStop of the grace period (`killContainer` in
+//! `kuberuntime_container.go`).
 
 use crate::{
     common::{Run, Sim, refused},
@@ -19,13 +19,13 @@ fn failed() -> HookOutcome {
     HookOutcome::Failed("password: secret".to_owned())
 }
 
-fn starting(policy: &str, seconds: u64, outcome: HookOutcome) -> Sim {
+fn pod_with_post_start(policy: &str, seconds: u64, outcome: HookOutcome) -> Sim {
     pod(policy, &hooks(&["postStart"])).hook("c", Hook::PostStart, seconds, outcome)
 }
 
 #[test]
-fn a_container_does_not_count_as_running_before_its_post_start_hook_is_done() {
-    let mut sim = starting("Always", 5, Done);
+fn container_is_waiting_until_post_start_is_done() {
+    let mut sim = pod_with_post_start("Always", 5, Done);
     sim.pass(4);
     let c = sim.container("c");
     assert_eq!((sim.state("c").as_str(), c.started, c.ready), ("waiting ContainerCreating", Some(false), false));
@@ -38,7 +38,7 @@ fn a_container_does_not_count_as_running_before_its_post_start_hook_is_done() {
 }
 
 #[test]
-fn each_start_has_its_hook_and_probes_come_after_it() {
+fn post_start_runs_at_each_start_before_probes() {
     let mut fields = hooks(&["postStart"]);
     fields["livenessProbe"] = json!({"tcpSocket": {"port": 80}});
     let mut sim = pod("Always", &fields).script("c", &[Run::Ends(18, 1), Run::Forever]);
@@ -49,7 +49,7 @@ fn each_start_has_its_hook_and_probes_come_after_it() {
 }
 
 #[test]
-fn a_slow_hook_delays_the_containers_after_it() {
+fn slow_post_start_delays_later_containers() {
     let mut first = json!({"name": "a", "image": "i"});
     first["lifecycle"] = hooks(&["postStart"])["lifecycle"].clone();
     let mut sim = Sim::new(json!({"containers": [first, {"name": "b", "image": "i"}]}));
@@ -59,8 +59,8 @@ fn a_slow_hook_delays_the_containers_after_it() {
 }
 
 #[test]
-fn a_failed_post_start_hook_kills_the_container() {
-    let mut sim = starting("Always", 2, failed()).on_stop("c", 3, 1);
+fn post_start_failure_kills_the_container() {
+    let mut sim = pod_with_post_start("Always", 2, failed()).on_stop("c", 3, 1);
     sim.pass(3);
     assert_eq!((sim.state("c").as_str(), sim.phase().as_str()), ("waiting PostStartHookError", "Pending"));
     assert_eq!(sim.message_of("FailedPostStartHook"), "PostStartHook failed");
@@ -72,21 +72,21 @@ fn a_failed_post_start_hook_kills_the_container() {
         ("waiting CrashLoopBackOff", "terminated Error 1")
     );
     assert_eq!((sim.starts("c"), sim.times("stop c 20s")), (vec![0, 5], vec![2, 7]));
-    let mut sim = starting("Never", 2, failed());
+    let mut sim = pod_with_post_start("Never", 2, failed());
     sim.pass(10);
     assert_eq!((sim.phase().as_str(), sim.starts("c")), ("Failed", vec![0]));
 }
 
 #[test]
-fn a_container_that_ends_during_its_hook_has_ended() {
-    let mut sim = starting("Never", 10, failed()).script("c", &[Run::Ends(4, 3)]);
+fn container_that_exits_during_post_start_is_terminated() {
+    let mut sim = pod_with_post_start("Never", 10, failed()).script("c", &[Run::Ends(4, 3)]);
     sim.pass(20);
     assert_eq!((sim.phase().as_str(), sim.state("c").as_str()), ("Failed", "terminated Error 3"));
     assert!(sim.event_reasons().contains(&"FailedPostStartHook"));
     assert!(!sim.event_reasons().contains(&"Killing"));
 }
 
-fn stopping(grace: i64, seconds: u64, outcome: HookOutcome) -> Sim {
+fn deleted_pod_with_pre_stop(grace: i64, seconds: u64, outcome: HookOutcome) -> Sim {
     let mut sim = pod("Always", &hooks(&["preStop"])).hook("c", Hook::PreStop, seconds, outcome);
     sim = sim.on_stop("c", 1000, 0);
     sim.pass(10);
@@ -95,16 +95,16 @@ fn stopping(grace: i64, seconds: u64, outcome: HookOutcome) -> Sim {
     sim
 }
 
-/// What a deletion at second 10 does to a container that never ends by itself.
+/// Asserts the actions after a deletion at second 10 of a container that never exits by itself.
 #[track_caller]
 fn check(grace: i64, seconds: u64, expected: [&str; 3]) {
-    let sim = stopping(grace, seconds, Done);
+    let sim = deleted_pod_with_pre_stop(grace, seconds, Done);
     assert!(sim.forgotten);
     assert_eq!(sim.done_since(10)[..3], expected, "grace {grace}, a hook of {seconds} s");
 }
 
 #[test]
-fn a_pre_stop_hook_comes_first_within_the_grace_period_and_its_two_seconds() {
+fn pre_stop_uses_grace_period_and_container_gets_2s_minimum() {
     check(30, 0, ["10 PreStop c 30s", "10 stop c 30s", "40 stop sandbox"]);
     check(30, 12, ["10 PreStop c 30s", "22 stop c 18s", "40 stop sandbox"]);
     check(30, 29, ["10 PreStop c 30s", "39 stop c 2s", "41 stop sandbox"]);
@@ -114,16 +114,19 @@ fn a_pre_stop_hook_comes_first_within_the_grace_period_and_its_two_seconds() {
 }
 
 #[test]
-fn a_failed_pre_stop_hook_is_told_without_details_and_one_that_took_too_long_is_not() {
+fn pre_stop_failure_event_has_no_details_and_timeout_has_none() {
     let reasons = |sim: &Sim| sim.event_reasons().contains(&"FailedPreStopHook");
-    let sim = stopping(30, 5, failed());
+    let sim = deleted_pod_with_pre_stop(30, 5, failed());
     assert_eq!(sim.message_of("FailedPreStopHook"), "PreStopHook failed");
     assert_eq!(sim.times("stop c 25s"), [15]);
-    assert_eq!((reasons(&stopping(30, 50, Done)), reasons(&stopping(30, 5, Done))), (false, false));
+    assert_eq!(
+        (reasons(&deleted_pod_with_pre_stop(30, 50, Done)), reasons(&deleted_pod_with_pre_stop(30, 5, Done))),
+        (false, false)
+    );
 }
 
 #[test]
-fn no_grace_at_all_runs_no_hook() {
+fn pre_stop_is_not_run_with_zero_grace() {
     let mut sim = pod("Always", &hooks(&["preStop"])).on_stop("c", 1000, 0);
     sim.pass(10);
     sim.force_delete();
@@ -141,9 +144,9 @@ fn no_grace_at_all_runs_no_hook() {
     assert_eq!(sim.done_since(10)[..2], ["10 stop c 2s", "12 stop sandbox"]);
 }
 
-/// A Pod without a grace period of its own, whose container fails its liveness probe or outlives the Pod's deadline.
+/// The Pod has zero grace; its container fails its liveness probe, or exceeds the Pod's deadline.
 #[test]
-fn a_pod_without_grace_runs_no_hook_unless_a_deletion_gives_it_some() {
+fn pre_stop_is_not_run_with_zero_pod_grace_unless_deleted() {
     let spec = |more: &Value| {
         let mut container = json!({"name": "c", "image": "i"});
         container.as_object_mut().unwrap().extend(hooks(&["preStop"]).as_object().unwrap().clone());
@@ -167,7 +170,7 @@ fn a_pod_without_grace_runs_no_hook_unless_a_deletion_gives_it_some() {
 }
 
 #[test]
-fn a_shorter_grace_period_ends_a_hook_and_a_forced_deletion_at_once() {
+fn shorter_grace_or_forced_deletion_cuts_pre_stop() {
     let sim = || {
         let mut sim = pod("Always", &hooks(&["preStop"])).hook("c", Hook::PreStop, 50, Done).on_stop("c", 1000, 0);
         sim.pass(10);
@@ -186,13 +189,13 @@ fn a_shorter_grace_period_ends_a_hook_and_a_forced_deletion_at_once() {
 }
 
 #[test]
-fn a_hook_is_not_run_for_what_has_ended_by_itself() {
+fn pre_stop_is_not_run_for_exited_container() {
     let mut sim = pod("Never", &hooks(&["preStop"])).script("c", &[Run::Ends(5, 0)]);
     sim.pass(10);
     sim.delete(30);
     assert!(sim.forgotten);
     assert!(!sim.done().iter().any(|d| d.contains("PreStop")));
-    // It ends while the hook runs.
+    // The container exits while the hook runs.
     let mut sim = pod("Never", &hooks(&["preStop"])).script("c", &[Run::Ends(15, 0)]);
     sim = sim.hook("c", Hook::PreStop, 20, Done);
     sim.pass(10);
@@ -203,8 +206,8 @@ fn a_hook_is_not_run_for_what_has_ended_by_itself() {
 }
 
 #[test]
-fn a_hook_is_run_at_least_once_over_a_restart_of_the_kubelet() {
-    for (away, expected) in [
+fn pre_stop_is_rerun_after_kubelet_restart_if_unfinished() {
+    for (downtime, expected) in [
         (1, ["10 PreStop c 30s", "15 PreStop c 25s", "24 stop c 16s"]),
         (50, ["10 PreStop c 30s", "64 stop c 2s", "66 stop sandbox"]),
     ] {
@@ -212,11 +215,11 @@ fn a_hook_is_run_at_least_once_over_a_restart_of_the_kubelet() {
         sim.pass(10);
         sim.delete(30);
         sim.pass(4);
-        sim.restart(away);
+        sim.restart(downtime);
         sim.pass(40);
-        assert_eq!(sim.done_since(10)[..3], expected, "away for {away} s");
+        assert_eq!(sim.done_since(10)[..3], expected, "away for {downtime} s");
     }
-    // One that was done is not run again.
+    // A finished hook is not rerun.
     let mut sim = pod("Always", &hooks(&["preStop", "postStart"])).hook("c", Hook::PreStop, 3, Done);
     sim = sim.on_stop("c", 1000, 0);
     sim.pass(10);
@@ -228,10 +231,10 @@ fn a_hook_is_run_at_least_once_over_a_restart_of_the_kubelet() {
 }
 
 #[test]
-fn an_unfinished_post_start_hook_is_run_again_after_a_restart_and_a_finished_one_is_not() {
+fn post_start_is_rerun_after_kubelet_restart_if_unfinished() {
     for checkpoint in [true, false] {
         for (seconds, times) in [(20, vec![0, 10]), (5, vec![0])] {
-            let mut sim = starting("Always", seconds, Done);
+            let mut sim = pod_with_post_start("Always", seconds, Done);
             sim.pass(9);
             if checkpoint {
                 sim.restart(1);
@@ -246,7 +249,7 @@ fn an_unfinished_post_start_hook_is_run_again_after_a_restart_and_a_finished_one
 }
 
 #[test]
-fn a_kill_by_a_probe_runs_the_hook_within_the_probes_grace() {
+fn probe_kill_runs_pre_stop_within_probe_grace() {
     for (grace, hook, expected) in [
         (9, 4, ["10 PreStop c 9s", "14 stop c 5s", "19 image c"]),
         (9, 40, ["10 PreStop c 9s", "19 stop c 2s", "21 image c"]),
@@ -262,7 +265,7 @@ fn a_kill_by_a_probe_runs_the_hook_within_the_probes_grace() {
 }
 
 #[test]
-fn a_deletion_during_a_kill_does_not_run_the_hook_again() {
+fn deletion_during_probe_kill_does_not_rerun_pre_stop() {
     let mut fields = hooks(&["preStop"]);
     fields["livenessProbe"] = json!({"tcpSocket": {"port": 80}, "failureThreshold": 1});
     let mut sim = pod("Always", &fields).probe("c", Liveness, &[(1, refused())]).on_stop("c", 1000, 0);
@@ -274,7 +277,7 @@ fn a_deletion_during_a_kill_does_not_run_the_hook_again() {
 }
 
 #[test]
-fn all_hooks_begin_at_once_and_the_signals_keep_their_order() {
+fn pre_stop_hooks_run_in_parallel_and_signals_keep_order() {
     let with = |name: &str, policy: Option<&str>| {
         let mut c = json!({"name": name, "image": "i", "restartPolicy": policy});
         c["lifecycle"] = hooks(&["preStop"])["lifecycle"].clone();
@@ -300,7 +303,7 @@ fn all_hooks_begin_at_once_and_the_signals_keep_their_order() {
 }
 
 #[test]
-fn the_stop_signal_comes_after_the_hook() {
+fn stop_signal_follows_pre_stop() {
     let mut fields = hooks(&["preStop"]);
     fields["lifecycle"]["stopSignal"] = json!("SIGUSR1");
     for (grace, expected) in [(30, ["PreStop", "SIGUSR1"].as_slice()), (0, &["SIGUSR1"])] {
@@ -310,7 +313,7 @@ fn the_stop_signal_comes_after_the_hook() {
         let since = sim.log.len();
         sim.delete(grace);
         sim.pass(10);
-        let seen: Vec<String> = sim.log[since..]
+        let actions: Vec<String> = sim.log[since..]
             .iter()
             .filter_map(|(_, a)| match a {
                 lifecycle::Action::RunHook { hook, .. } => Some(format!("{hook:?}")),
@@ -318,17 +321,17 @@ fn the_stop_signal_comes_after_the_hook() {
                 _ => None,
             })
             .collect();
-        assert_eq!(seen, expected, "grace {grace}");
+        assert_eq!(actions, expected, "grace {grace}");
     }
 }
 
 #[test]
-fn explain_says_which_hook_is_awaited() {
-    let mut sim = starting("Always", 30, failed()).on_stop("c", 1000, 0);
+fn explain_shows_pending_hook() {
+    let mut sim = pod_with_post_start("Always", 30, failed()).on_stop("c", 1000, 0);
     let because = |sim: &Sim| lifecycle::explain(&sim.pod, &sim.policy, sim.now).because.pop().unwrap();
     sim.pass(10);
-    assert_eq!(because(&sim), "container c waits for its postStart hook");
+    assert_eq!(because(&sim), "container c: postStart hook is still running");
     sim.pass(20);
-    let expected = "container c failed its postStart hook and is stopped, SIGKILL at 2026-01-01T00:00:50Z";
+    let expected = "container c failed its postStart hook and is being stopped, SIGKILL at 2026-01-01T00:00:50Z";
     assert_eq!(because(&sim), expected);
 }

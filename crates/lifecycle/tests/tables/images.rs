@@ -1,4 +1,4 @@
-//! Images: pulled, looked for, and waited for (LIFECYCLE.md 3.9 and 3.12).
+//! Image pulls, presence checks and backoff (`pkg/kubelet/images`).
 
 use crate::common::{Run, Sim};
 use api::feature_gates::FeatureGates;
@@ -6,52 +6,55 @@ use lifecycle::{Event, ImageFact};
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
 
-/// The moments at which this was done.
+/// Returns the times of this action, in seconds.
 #[track_caller]
-fn when(sim: &Sim, what: &str) -> Vec<u64> {
+fn times(sim: &Sim, what: &str) -> Vec<u64> {
     sim.done().iter().filter_map(|d| d.strip_suffix(what)?.strip_suffix(' ')?.parse().ok()).collect()
 }
 
-fn fail(sim: &mut Sim, times: usize) {
+fn fail_pulls(sim: &mut Sim, times: usize) {
     sim.runtime.image_failures = std::iter::repeat_n(("ErrImagePull", "not found"), times).collect();
-    sim.runtime.only_by_pull = true;
+    sim.runtime.requires_pull = true;
 }
 
 fn message(sim: &Sim, name: &str) -> String {
     let waiting = sim.container(name).state.and_then(|state| state.waiting);
-    waiting.and_then(|waiting| waiting.message).expect("it waits, and says for what")
+    waiting.and_then(|waiting| waiting.message).expect("a waiting message")
 }
 
 #[test]
-fn a_failed_pull_is_tried_again_after_10_20_and_so_on_up_to_300_seconds() {
+fn image_pull_backoff_doubles_from_10s_to_300s() {
     let mut sim = Sim::of("Always", &["c"]);
-    fail(&mut sim, 8);
+    fail_pulls(&mut sim, 8);
     sim.pass(2000);
-    assert_eq!(when(&sim, "image c"), [0, 10, 30, 70, 150, 310, 610, 910, 1210]);
+    assert_eq!(times(&sim, "image c"), [0, 10, 30, 70, 150, 310, 610, 910, 1210]);
     assert_eq!(sim.state("c"), "running");
 }
 
 #[test]
-fn in_between_one_looks_for_an_image_that_somebody_else_may_bring() {
+fn image_is_checked_during_pull_backoff() {
     let mut sim = Sim::of("Always", &["c"]);
-    fail(&mut sim, 8);
+    fail_pulls(&mut sim, 8);
     sim.pass(95);
-    assert_eq!((when(&sim, "image c"), when(&sim, "look for c")), (vec![0, 10, 30, 70], vec![20, 40, 50, 60, 80, 90]));
-    fail(&mut sim, 0);
-    sim.runtime.only_by_pull = false;
+    assert_eq!(
+        (times(&sim, "image c"), times(&sim, "look for c")),
+        (vec![0, 10, 30, 70], vec![20, 40, 50, 60, 80, 90])
+    );
+    fail_pulls(&mut sim, 0);
+    sim.runtime.requires_pull = false;
     sim.pass(5);
     assert_eq!((sim.state("c"), sim.starts("c")), ("running".to_owned(), vec![100]));
 }
 
 #[test]
-fn the_delay_is_one_for_all_containers_of_the_pod_with_that_image() {
+fn pull_backoff_is_shared_by_containers_with_the_image() {
     let mut sim = Sim::new(json!({"restartPolicy": "Always", "containers": [
         {"name": "a", "image": "i"}, {"name": "b", "image": "i"}, {"name": "c", "image": "other"}]}));
-    fail(&mut sim, 3);
+    fail_pulls(&mut sim, 3);
     sim.settle();
-    assert_eq!((when(&sim, "image a"), when(&sim, "image b"), when(&sim, "look for b")), (vec![0], vec![], vec![0]));
-    // The other image has a delay of its own.
-    assert_eq!((when(&sim, "image c"), sim.state("c").as_str()), (vec![0], "waiting ErrImagePull"));
+    assert_eq!((times(&sim, "image a"), times(&sim, "image b"), times(&sim, "look for b")), (vec![0], vec![], vec![0]));
+    // Another image has its own backoff.
+    assert_eq!((times(&sim, "image c"), sim.state("c").as_str()), (vec![0], "waiting ErrImagePull"));
     sim.pass(5);
     assert_eq!(sim.state("b"), "waiting ImagePullBackOff");
     assert_eq!(message(&sim, "b"), "Back-off pulling image \"i\": ErrImagePull: not found");
@@ -60,25 +63,25 @@ fn the_delay_is_one_for_all_containers_of_the_pod_with_that_image() {
 }
 
 #[test]
-fn the_delay_outlives_a_pull_that_succeeds_and_ends_after_ten_minutes() {
-    // Always pulled: each start asks.
-    let asks = |run: u64, failures: usize| {
+fn pull_backoff_survives_success_and_resets_after_10_minutes() {
+    // Each start requests the image (`imagePullPolicy: Always`).
+    let pull_times = |run: u64, failures: usize| {
         let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(run, 0), Run::Forever]);
-        fail(&mut sim, 3);
+        fail_pulls(&mut sim, 3);
         sim.pass(100);
-        assert_eq!((when(&sim, "image c"), sim.starts("c")), (vec![0, 10, 30, 70], vec![70]));
-        fail(&mut sim, failures);
+        assert_eq!((times(&sim, "image c"), sim.starts("c")), (vec![0, 10, 30, 70], vec![70]));
+        fail_pulls(&mut sim, failures);
         sim.pass(run + 1000);
-        when(&sim, "image c").split_off(4)
+        times(&sim, "image c").split_off(4)
     };
-    assert_eq!(asks(60, 1), [130, 210], "the fourth failure in a row");
-    assert_eq!(asks(700, 1), [770, 780], "the first one again");
+    assert_eq!(pull_times(60, 1), [130, 210], "the fourth consecutive failure");
+    assert_eq!(pull_times(700, 1), [770, 780], "the first failure again");
 }
 
 #[test]
-fn another_image_is_asked_for_at_once() {
+fn new_image_is_pulled_without_backoff() {
     let mut sim = Sim::of("Always", &["c"]);
-    fail(&mut sim, 1);
+    fail_pulls(&mut sim, 1);
     sim.pass(2);
     sim.api.spec.as_mut().unwrap().containers[0].image = Some("right".to_owned());
     sim.observe(Event::Updated(Arc::new(sim.api.clone())));
@@ -87,15 +90,15 @@ fn another_image_is_asked_for_at_once() {
 }
 
 #[test]
-fn what_no_pull_can_mend_is_looked_at_every_10_seconds() {
+fn unpullable_image_is_checked_every_10_seconds() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.image_failures = [("ErrImageNeverPull", "not present"); 4].into();
     sim.pass(60);
-    assert_eq!(when(&sim, "image c"), [0, 10, 20, 30, 40]);
+    assert_eq!(times(&sim, "image c"), [0, 10, 20, 30, 40]);
 }
 
 #[test]
-fn the_runtime_may_name_the_reason() {
+fn pull_error_prefix_sets_the_waiting_reason() {
     for (error, reason, message) in [
         ("not found", "ErrImagePull", "not found"),
         (
@@ -129,7 +132,7 @@ fn the_runtime_may_name_the_reason() {
     }
 }
 
-/// The Kubernetes Events that follow from one fact.
+/// Asserts the Events that follow from one image event.
 #[track_caller]
 fn events(fact: ImageFact, gates: &str, expected: &[&str]) {
     let mut sim = Sim::of("Always", &["c"]);
@@ -143,7 +146,7 @@ fn events(fact: ImageFact, gates: &str, expected: &[&str]) {
     );
     sim.pod = pod;
     let plan = lifecycle::plan(&sim.pod, &sim.policy, sim.now);
-    let told: Vec<String> = plan
+    let recorded: Vec<String> = plan
         .actions
         .iter()
         .filter_map(|a| match a {
@@ -151,11 +154,11 @@ fn events(fact: ImageFact, gates: &str, expected: &[&str]) {
             _ => None,
         })
         .collect();
-    assert_eq!(told, expected);
+    assert_eq!(recorded, expected);
 }
 
 #[test]
-fn events_tell_where_the_image_came_from() {
+fn image_events_match_upstream() {
     let present = || ImageFact::Present { image_ref: "sha".to_owned() };
     events(
         present(),
@@ -198,29 +201,29 @@ fn events_tell_where_the_image_came_from() {
     );
 }
 
-/// A Pod whose container has the image `data` as a volume.
+/// Creates a Pod whose container mounts the image `data` as a volume.
 fn with_image_volume() -> Sim {
     Sim::new(json!({"restartPolicy": "Always", "volumes": [{"name": "v", "image": {"reference": "data"}}],
         "containers": [{"name": "c", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}))
 }
 
 #[test]
-fn the_image_of_a_volume_is_waited_for_as_the_containers_own() {
+fn image_volume_pull_blocks_the_container_start() {
     let mut sim = with_image_volume();
-    fail(&mut sim, 2);
+    fail_pulls(&mut sim, 2);
     sim.runtime.failing_volume = Some("data".to_owned());
     sim.pass(2);
     assert_eq!(sim.state("c"), "waiting ImagePullBackOff");
     assert_eq!(message(&sim, "c"), "Back-off pulling image \"data\": ErrImagePull: not found");
     sim.pass(100);
-    // The volume's image has a back-off of its own, and nothing is pulled for the container in the meantime.
-    assert_eq!((when(&sim, "image c"), sim.state("c").as_str()), (vec![0, 10, 30], "running"));
+    // The volume's image has its own backoff; the container's image is not pulled meanwhile.
+    assert_eq!((times(&sim, "image c"), sim.state("c").as_str()), (vec![0, 10, 30], "running"));
 }
 
 #[test]
-fn events_of_a_volumes_image_are_the_pods() {
+fn image_volume_events_are_about_the_pod() {
     let sim = with_image_volume();
-    let told = |image: &str, fact: ImageFact| {
+    let recorded = |image: &str, fact: ImageFact| {
         let mut pod = lifecycle::Pod::new(Arc::new(sim.api.clone()), sim.now);
         let event = Event::Image { container: "c".to_owned(), image: image.to_owned(), fact };
         lifecycle::observe(&mut pod, event, &sim.policy, sim.now);
@@ -231,11 +234,11 @@ fn events_of_a_volumes_image_are_the_pods() {
         });
         events.collect::<Vec<_>>()
     };
-    let said = |text: &str, of_container| (text.to_owned(), of_container);
-    assert_eq!(told("data", ImageFact::Pulling), [said("Pulling image \"data\"", false)]);
-    assert_eq!(told("i", ImageFact::Pulling), [said("Pulling image \"i\"", true)]);
-    assert_eq!(told("old", ImageFact::Pulling), []);
-    let failed = told("data", ImageFact::PullFailed { error: "no".to_owned() });
+    let event = |text: &str, of_container| (text.to_owned(), of_container);
+    assert_eq!(recorded("data", ImageFact::Pulling), [event("Pulling image \"data\"", false)]);
+    assert_eq!(recorded("i", ImageFact::Pulling), [event("Pulling image \"i\"", true)]);
+    assert_eq!(recorded("old", ImageFact::Pulling), []);
+    let failed = recorded("data", ImageFact::PullFailed { error: "no".to_owned() });
     let expected = [("Failed to pull image \"data\": no", false), ("Error: ErrImagePull", true)];
-    assert_eq!(failed[..2], expected.map(|(text, of_container)| said(text, of_container)));
+    assert_eq!(failed[..2], expected.map(|(text, of_container)| event(text, of_container)));
 }

@@ -1,4 +1,4 @@
-//! Plain init containers (LIFECYCLE.md 3.4, "Init rules", and 3.6).
+//! Init containers (`computeInitContainerActions`).
 
 use crate::common::{Run, Sim};
 use serde_json::{Value, json};
@@ -14,17 +14,17 @@ fn pod(policy: &str, first: &[Run]) -> Sim {
     Sim::new(spec(policy, json!({}))).script("i1", first).script("i2", &[Run::Ends(5, 0)])
 }
 
-/// After half a minute: the phase and the states of both init containers and of the app container.
+/// Asserts the phase, the states of i1, i2 and c, and the restart count of i1 after 30 s.
 #[track_caller]
 fn check(mut sim: Sim, phase: &str, states: [&str; 3], restarts: i32) {
     sim.pass(30);
-    let shown = ["i1", "i2", "c"].map(|name| sim.state(name));
-    assert_eq!((sim.phase().as_str(), shown), (phase, states.map(str::to_owned)));
+    let actual = ["i1", "i2", "c"].map(|name| sim.state(name));
+    assert_eq!((sim.phase().as_str(), actual), (phase, states.map(str::to_owned)));
     assert_eq!(sim.restarts("i1"), restarts);
 }
 
 #[test]
-fn they_run_one_after_the_other_before_the_app() {
+fn init_containers_run_in_order_before_app() {
     let mut sim = pod("Always", &[Run::Ends(5, 0)]);
     sim.pass(60);
     assert_eq!((sim.starts("i1"), sim.starts("i2"), sim.starts("c")), (vec![0], vec![5], vec![10]));
@@ -32,13 +32,13 @@ fn they_run_one_after_the_other_before_the_app() {
 }
 
 #[test]
-fn one_that_fails_is_run_again_unless_the_policy_is_never() {
+fn failed_init_container_restarts_unless_policy_is_never() {
     let done = "terminated Completed 0";
-    let fails = [Run::Ends(5, 1), Run::Ends(5, 0)];
-    check(pod("Always", &fails), "Running", [done, done, "running"], 1);
-    check(pod("OnFailure", &fails), "Running", [done, done, "running"], 1);
+    let fails_once = [Run::Ends(5, 1), Run::Ends(5, 0)];
+    check(pod("Always", &fails_once), "Running", [done, done, "running"], 1);
+    check(pod("OnFailure", &fails_once), "Running", [done, done, "running"], 1);
     check(
-        pod("Never", &fails),
+        pod("Never", &fails_once),
         "Failed",
         ["terminated Error 1", "waiting PodInitializing", "waiting PodInitializing"],
         0,
@@ -46,15 +46,15 @@ fn one_that_fails_is_run_again_unless_the_policy_is_never() {
 }
 
 #[test]
-fn one_that_fails_for_ever_keeps_the_pod_pending() {
-    let waits = "waiting PodInitializing";
-    check(pod("Always", &[Run::Ends(1, 1)]), "Pending", ["waiting CrashLoopBackOff", waits, waits], 2);
+fn init_container_that_keeps_failing_keeps_pod_pending() {
+    let initializing = "waiting PodInitializing";
+    check(pod("Always", &[Run::Ends(1, 1)]), "Pending", ["waiting CrashLoopBackOff", initializing, initializing], 2);
 }
 
 #[test]
-fn its_own_policy_and_rules_win() {
+fn init_container_restart_policy_and_rules_override_the_pod() {
     let done = "terminated Completed 0";
-    let waits = "waiting PodInitializing";
+    let initializing = "waiting PodInitializing";
     let with = |policy, first: Value, code| {
         Sim::new(spec(policy, first))
             .script("i1", &[Run::Ends(5, code), Run::Ends(5, 0)])
@@ -62,15 +62,15 @@ fn its_own_policy_and_rules_win() {
     };
     let failed = |code| format!("terminated Error {code}");
     check(with("Never", json!({"restartPolicy": "OnFailure"}), 1), "Running", [done, done, "running"], 1);
-    check(with("Always", json!({"restartPolicy": "Never"}), 1), "Failed", [&failed(1), waits, waits], 0);
+    check(with("Always", json!({"restartPolicy": "Never"}), 1), "Failed", [&failed(1), initializing, initializing], 0);
     let rules = json!({"restartPolicy": "Never",
         "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]});
     check(with("Never", rules.clone(), 42), "Running", [done, done, "running"], 1);
-    check(with("Always", rules, 41), "Failed", [&failed(41), waits, waits], 0);
+    check(with("Always", rules, 41), "Failed", [&failed(41), initializing, initializing], 0);
 }
 
 #[test]
-fn what_has_succeeded_is_done_even_if_a_rule_names_its_code() {
+fn succeeded_init_container_ignores_restart_rules() {
     let rules = json!({"restartPolicy": "Never",
         "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [0]}}]});
     let done = "terminated Completed 0";
@@ -79,14 +79,14 @@ fn what_has_succeeded_is_done_even_if_a_rule_names_its_code() {
 }
 
 #[test]
-fn they_do_not_run_again_when_an_app_container_does() {
+fn init_containers_do_not_rerun_when_app_restarts() {
     let mut sim = pod("Always", &[Run::Ends(1, 0)]).script("c", &[Run::Ends(5, 1), Run::Forever]);
     sim.pass(60);
     assert_eq!((sim.starts("i1").len(), sim.starts("i2").len(), sim.starts("c").len()), (1, 1, 2));
 }
 
 #[test]
-fn a_deletion_during_initialization_starts_nothing_more() {
+fn deletion_during_initialization_starts_no_container() {
     let mut sim = pod("Always", &[Run::Forever]).on_stop("i1", 2, 0);
     sim.pass(5);
     sim.delete(30);

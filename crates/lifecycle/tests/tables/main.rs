@@ -1,4 +1,4 @@
-//! Tables: what Kubernetes documents about a Pod's life, row by row.
+//! Table tests of the documented Pod lifecycle.
 
 #[path = "../common/mod.rs"]
 #[cfg(test)]
@@ -9,9 +9,9 @@ mod admission;
 #[cfg(test)]
 mod backoff;
 #[cfg(test)]
-mod clearing;
-#[cfg(test)]
 mod conditions;
+#[cfg(test)]
+mod container_cleanup;
 #[cfg(test)]
 mod ephemeral_containers;
 #[cfg(test)]
@@ -27,11 +27,13 @@ mod images;
 #[cfg(test)]
 mod init_containers;
 #[cfg(test)]
-mod killed;
+mod kubelet_restarts;
 #[cfg(test)]
 mod pod_updates;
 #[cfg(test)]
 mod preemption;
+#[cfg(test)]
+mod probe_kills;
 #[cfg(test)]
 mod probes;
 #[cfg(test)]
@@ -43,9 +45,7 @@ mod restart_all;
 #[cfg(test)]
 mod restart_policy;
 #[cfg(test)]
-mod restarts_of_the_kubelet;
-#[cfg(test)]
-mod sandboxes;
+mod sandbox_changes;
 #[cfg(test)]
 mod shutdown;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a change of the spec does to containers (LIFECYCLE.md 3.4, point 4; seed 000, "Pod-Aktualisierung").
+//! Spec updates of running Pods (`computePodActions`).
 
 use crate::common::{Run, Sim};
 use k8s_openapi::api::core::v1::ContainerStatus;
@@ -20,7 +20,7 @@ fn pod(policy: &str) -> Sim {
     for name in ["c", "side"] {
         sim = sim.on_stop(name, 3, 0);
     }
-    sim.other_reasons = true;
+    sim.expects_spec_kills = true;
     sim
 }
 
@@ -33,7 +33,7 @@ fn set_image(sim: &mut Sim, name: &str, image: &str) {
 }
 
 #[test]
-fn a_container_with_another_image_is_stopped_and_another_takes_its_place_whatever_the_policy() {
+fn image_change_restarts_container_under_any_restart_policy() {
     for policy in ["Always", "OnFailure", "Never"] {
         for name in ["c", "side"] {
             let mut sim = pod(policy);
@@ -60,7 +60,7 @@ fn a_container_with_another_image_is_stopped_and_another_takes_its_place_whateve
 }
 
 #[test]
-fn container_with_another_image_is_ready_until_it_ends() {
+fn container_with_changed_image_is_ready_until_it_exits() {
     let mut sim = pod("Always");
     sim.pass(10);
     set_image(&mut sim, "c", "new");
@@ -74,7 +74,7 @@ fn container_with_another_image_is_ready_until_it_ends() {
 }
 
 #[test]
-fn new_image_is_pulled_while_the_old_container_runs() {
+fn new_image_is_pulled_while_old_container_runs() {
     let mut sim = pod("Never");
     sim.pass(10);
     for second in [10, 22] {
@@ -95,7 +95,7 @@ fn new_image_is_pulled_while_the_old_container_runs() {
 }
 
 #[test]
-fn container_runs_on_where_its_old_image_comes_back_before_the_new_one_is_pulled() {
+fn image_change_reverted_before_pull_keeps_the_container() {
     let mut sim = pod("Always");
     sim.pass(10);
     set_image(&mut sim, "c", "new");
@@ -108,7 +108,7 @@ fn container_runs_on_where_its_old_image_comes_back_before_the_new_one_is_pulled
 }
 
 #[test]
-fn until_the_new_image_is_there_it_waits_and_does_not_count_as_ended() {
+fn container_waits_for_its_new_image_and_is_not_terminated() {
     let mut sim = pod("Never");
     sim.pass(10);
     sim.runtime.image_failures = [("ErrImagePull", "no"); 2].into();
@@ -124,7 +124,7 @@ fn until_the_new_image_is_there_it_waits_and_does_not_count_as_ended() {
 }
 
 #[test]
-fn a_plain_init_container_is_left_to_do_its_work() {
+fn image_change_does_not_restart_running_init_container() {
     let mut sim = pod("Always");
     sim.pass(2);
     set_image(&mut sim, "init", "new");
@@ -134,7 +134,7 @@ fn a_plain_init_container_is_left_to_do_its_work() {
 }
 
 #[test]
-fn what_has_ended_for_good_stays_so() {
+fn image_change_does_not_restart_finished_container() {
     let mut sim = pod("Never").script("c", &[Run::Ends(2, 0), Run::Forever]);
     sim.pass(10);
     set_image(&mut sim, "c", "new");
@@ -143,7 +143,7 @@ fn what_has_ended_for_good_stays_so() {
 }
 
 #[test]
-fn a_change_while_the_container_starts_is_not_missed() {
+fn image_change_during_start_restarts_the_container() {
     for changes in [["new", "new"], ["new", "old"]] {
         let mut sim = pod("Always");
         sim.pass(4);
@@ -171,7 +171,7 @@ fn a_change_while_the_container_starts_is_not_missed() {
 }
 
 #[test]
-fn a_kubelet_that_was_away_sees_that_the_image_is_another_one() {
+fn image_change_during_downtime_restarts_the_container() {
     for checkpoint in [true, false] {
         let mut sim = pod("Always");
         sim.pass(10);
@@ -194,7 +194,7 @@ fn a_kubelet_that_was_away_sees_that_the_image_is_another_one() {
 }
 
 #[test]
-fn status_and_conditions_name_the_generation_that_they_are_of() {
+fn updated_status_has_the_observed_generation() {
     let mut sim = pod("Always");
     sim.pass(10);
     set_image(&mut sim, "c", "new");
@@ -204,7 +204,7 @@ fn status_and_conditions_name_the_generation_that_they_are_of() {
 }
 
 #[test]
-fn a_deadline_that_is_set_later_counts_from_the_start() {
+fn active_deadline_set_later_counts_from_pod_start() {
     let mut sim = pod("Always");
     sim.pass(10);
     sim.api.spec.as_mut().unwrap().active_deadline_seconds = Some(30);
@@ -216,7 +216,7 @@ fn a_deadline_that_is_set_later_counts_from_the_start() {
 }
 
 #[test]
-fn statuses_stand_by_name_but_those_of_init_containers_in_the_order_they_run() {
+fn container_statuses_are_sorted_by_name_except_init() {
     let list = |names: &[&str]| names.iter().map(|n| json!({"name": n, "image": "i"})).collect::<Vec<_>>();
     let mut sim = Sim::new(json!({
         "initContainers": list(&["y", "b"]), "containers": list(&["z", "a"]), "ephemeralContainers": list(&["e", "d"])}));

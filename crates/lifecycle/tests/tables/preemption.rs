@@ -1,4 +1,4 @@
-//! Who goes so that a critical Pod has room (LIFECYCLE.md 3.13).
+//! Preemption of Pods for a critical Pod (KEP-3329).
 
 use api::resources::{self, Amounts};
 use k8s_openapi::api::core::v1::Pod;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 const CRITICAL: i32 = 2_000_000_000;
 
-/// A Pod of this name that asks for these thousandths of CPUs and this memory (Mi); with limits it is Guaranteed.
+/// Creates a Pod with these requests (millicores, MiB); with limits it is Guaranteed.
 fn pod(name: &str, priority: Option<i32>, cpu: u32, memory: u32, limited: bool) -> Pod {
     let amounts = json!({"cpu": format!("{cpu}m"), "memory": format!("{memory}Mi")});
     let resources = match (cpu + memory, limited) {
@@ -28,7 +28,7 @@ fn allocatable() -> Amounts {
     resources::amounts(Some(&serde_json::from_value(list).unwrap()))
 }
 
-fn ask(pod: &Pod, others: Vec<Pod>, shutting_down: bool) -> Verdict {
+fn admission(pod: &Pod, others: Vec<Pod>, shutting_down: bool) -> Verdict {
     let others: Vec<Arc<Pod>> = others.into_iter().map(Arc::new).collect();
     let view = NodeView {
         name: "n",
@@ -45,15 +45,15 @@ fn ask(pod: &Pod, others: Vec<Pod>, shutting_down: bool) -> Verdict {
 
 #[track_caller]
 fn check(pod: &Pod, others: Vec<Pod>, resource: &str, expected: &[&str]) {
-    let Verdict::Preempts(preemption) = ask(pod, others, false) else { panic!("nobody goes") };
+    let Verdict::Preempts(preemption) = admission(pod, others, false) else { panic!("no Pod is preempted") };
     let names: Vec<&str> = preemption.pods.iter().filter_map(|p| p.metadata.name.as_deref()).collect();
     assert_eq!((preemption.resource.as_str(), names.as_slice()), (resource, expected));
 }
 
 #[track_caller]
-fn refuses(pod: &Pod, others: Vec<Pod>, reason: &str, message: &str) {
+fn check_rejected(pod: &Pod, others: Vec<Pod>, reason: &str, message: &str) {
     let rejected = Admission::Rejected { reason: reason.to_owned(), message: message.to_owned() };
-    assert_eq!(ask(pod, others, false), Verdict::Settled(rejected));
+    assert_eq!(admission(pod, others, false), Verdict::Settled(rejected));
 }
 
 fn critical(cpu: u32, memory: u32) -> Pod {
@@ -61,15 +61,20 @@ fn critical(cpu: u32, memory: u32) -> Pod {
 }
 
 #[test]
-fn what_has_room_or_is_not_critical_makes_nobody_go() {
+fn pod_that_fits_or_is_not_critical_preempts_nothing() {
     let settled = Verdict::Settled(Admission::Admitted);
-    assert_eq!(ask(&critical(500, 0), vec![pod("a", None, 500, 0, false)], false), settled);
+    assert_eq!(admission(&critical(500, 0), vec![pod("a", None, 500, 0, false)], false), settled);
     let message = "Node didn't have enough resource: cpu, requested: 600, used: 500, capacity: 1000";
-    refuses(&pod("p", Some(CRITICAL - 1), 600, 0, false), vec![pod("a", None, 500, 0, false)], "OutOfcpu", message);
+    check_rejected(
+        &pod("p", Some(CRITICAL - 1), 600, 0, false),
+        vec![pod("a", None, 500, 0, false)],
+        "OutOfcpu",
+        message,
+    );
 }
 
 #[test]
-fn the_least_important_class_goes_as_far_as_that_is_enough() {
+fn preemption_takes_lowest_qos_class_first() {
     let all = || {
         vec![
             pod("none", None, 0, 0, false),
@@ -80,14 +85,14 @@ fn the_least_important_class_goes_as_far_as_that_is_enough() {
     check(&critical(400, 0), all(), "cpu", &["burstable"]);
     check(&critical(500, 0), all(), "cpu", &["guaranteed"]);
     check(&critical(1000, 0), all(), "cpu", &["burstable", "guaranteed"]);
-    // Only of places there is more where nobody asks for anything.
+    // Only the number of Pods exceeds the node's capacity.
     let mut full = all();
     full.extend([pod("x", None, 10, 0, false), pod("y", None, 10, 0, false)]);
     check(&critical(10, 0), full, "pods", &["none"]);
 }
 
 #[test]
-fn as_few_as_can_be_go_and_of_equal_ones_the_smaller() {
+fn preemption_minimizes_victims_then_their_size() {
     let small = |name: &str| pod(name, None, 100, 0, false);
     check(
         &critical(300, 0),
@@ -116,7 +121,7 @@ fn as_few_as_can_be_go_and_of_equal_ones_the_smaller() {
 }
 
 #[test]
-fn several_resources_weigh_the_same() {
+fn preemption_weighs_resources_equally() {
     let others = || {
         vec![pod("cpu", None, 500, 10, false), pod("memory", None, 10, 500, false), pod("both", None, 400, 400, false)]
     };
@@ -125,10 +130,10 @@ fn several_resources_weigh_the_same() {
 }
 
 #[test]
-fn only_what_is_less_important_may_be_told_to_go() {
+fn preemption_victim_must_be_less_important() {
     let others = || vec![pod("critical-too", Some(CRITICAL), 900, 0, false), pod("small", None, 100, 0, false)];
     let message = "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: [(res: cpu, q: 100), ]";
-    refuses(&critical(200, 0), others(), "UnexpectedAdmissionError", message);
+    check_rejected(&critical(200, 0), others(), "UnexpectedAdmissionError", message);
     let node_critical = pod("node-critical", Some(CRITICAL + 1000), 200, 0, false);
     check(&node_critical, others(), "cpu", &["critical-too"]);
     let mut fixed = pod("fixed", None, 150, 0, false);
@@ -138,22 +143,22 @@ fn only_what_is_less_important_may_be_told_to_go() {
 }
 
 #[test]
-fn nobody_goes_for_a_pod_that_would_not_be_taken_anyway() {
-    let mut elsewhere = critical(600, 0);
-    elsewhere.spec.as_mut().unwrap().node_name = Some("m".to_owned());
+fn pod_with_another_rejection_preempts_nothing() {
+    let mut assigned_elsewhere = critical(600, 0);
+    assigned_elsewhere.spec.as_mut().unwrap().node_name = Some("m".to_owned());
     let others = || vec![pod("a", None, 500, 0, false)];
     let message = "Predicate NodeName failed: node(s) didn't match the requested node name";
-    refuses(&elsewhere, others(), "NodeName", message);
-    let Verdict::Settled(Admission::Rejected { reason, .. }) = ask(&critical(600, 0), others(), true) else {
-        panic!("it is taken")
+    check_rejected(&assigned_elsewhere, others(), "NodeName", message);
+    let Verdict::Settled(Admission::Rejected { reason, .. }) = admission(&critical(600, 0), others(), true) else {
+        panic!("it is admitted")
     };
     assert_eq!(reason, "NodeShutdown");
 }
 
 #[test]
-fn who_goes_is_told_in_upstreams_words() {
-    let Verdict::Preempts(preemption) = ask(&critical(600, 0), vec![pod("a", None, 500, 0, false)], false) else {
-        panic!("nobody goes")
+fn preemption_victim_gets_upstream_message() {
+    let Verdict::Preempts(preemption) = admission(&critical(600, 0), vec![pod("a", None, 500, 0, false)], false) else {
+        panic!("no Pod is preempted")
     };
     let mut sim = crate::common::Sim::of("Always", &["c"]).on_stop("c", 1, 0);
     sim.pass(10);
@@ -163,8 +168,8 @@ fn who_goes_is_told_in_upstreams_words() {
     assert_eq!((sim.phase().as_str(), status.reason.as_deref()), ("Failed", Some("Preempting")));
     assert_eq!(status.message.as_deref(), Some("Preempted in order to admit critical pod"));
     let target = status.conditions.unwrap().into_iter().find(|c| c.type_ == "DisruptionTarget").unwrap();
-    let words = "Pod was preempted by Kubelet to accommodate a critical pod.";
-    assert_eq!((target.reason.as_deref(), target.message.as_deref()), (Some("TerminationByKubelet"), Some(words)));
+    let message = "Pod was preempted by Kubelet to accommodate a critical pod.";
+    assert_eq!((target.reason.as_deref(), target.message.as_deref()), (Some("TerminationByKubelet"), Some(message)));
     let event = sim.events.iter().find(|event| event.reason == "Preempting").unwrap();
     assert_eq!(event.message, "Preempted in order to admit critical pod");
 }

@@ -1,10 +1,10 @@
-//! Probes: when they are carried out, and what their results add up to (seed 000, "Container-Probes"; LIFECYCLE.md 3.10).
+//! Probe timing and results (`pkg/kubelet/prober`).
 
 use crate::common::{Run, Sim, refused};
 use lifecycle::{Event, ProbeKind, ProbeKind::*, ProbeOutcome, ProbeOutcome::Success};
 use serde_json::{Value, json};
 
-/// A Pod of one container `c` with these fields.
+/// Creates a Pod of one container `c` with these fields.
 pub(crate) fn pod(policy: &str, fields: &Value) -> Sim {
     let mut container = json!({"name": "c", "image": "i"});
     container.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -17,7 +17,7 @@ pub(crate) fn probe(extra: &Value) -> Value {
     probe
 }
 
-/// Started and ready, as the status says, and the condition Ready.
+/// Asserts `started` and `ready` of the container, and the condition Ready.
 #[track_caller]
 fn check(sim: &Sim, started: bool, ready: bool) {
     let c = sim.container("c");
@@ -25,23 +25,23 @@ fn check(sim: &Sim, started: bool, ready: bool) {
 }
 
 #[track_caller]
-fn timing(extra: &Value, expected: &[u64]) {
+fn check_probe_times(extra: &Value, expected: &[u64]) {
     let mut sim = pod("Always", &json!({"livenessProbe": probe(extra)}));
     sim.pass(30);
     assert_eq!(sim.times("Liveness c"), expected, "{extra}");
 }
 
 #[test]
-fn they_are_carried_out_after_the_delay_and_then_once_in_a_period() {
-    timing(&json!({}), &[0, 10, 20, 30]);
-    timing(&json!({"initialDelaySeconds": 7}), &[7, 17, 27]);
-    timing(&json!({"initialDelaySeconds": 3, "periodSeconds": 9}), &[3, 12, 21, 30]);
-    timing(&json!({"initialDelaySeconds": 31, "periodSeconds": 1}), &[]);
-    timing(&json!({"periodSeconds": 0, "failureThreshold": 0}), &[0, 10, 20, 30]);
+fn probe_runs_after_initial_delay_then_every_period() {
+    check_probe_times(&json!({}), &[0, 10, 20, 30]);
+    check_probe_times(&json!({"initialDelaySeconds": 7}), &[7, 17, 27]);
+    check_probe_times(&json!({"initialDelaySeconds": 3, "periodSeconds": 9}), &[3, 12, 21, 30]);
+    check_probe_times(&json!({"initialDelaySeconds": 31, "periodSeconds": 1}), &[]);
+    check_probe_times(&json!({"periodSeconds": 0, "failureThreshold": 0}), &[0, 10, 20, 30]);
 }
 
 #[test]
-fn each_has_a_key_of_its_own_and_is_asked_for_until_it_is_answered() {
+fn probe_action_is_repeated_with_its_key_until_answered() {
     let mut sim = pod("Always", &json!({"livenessProbe": probe(&json!({}))}));
     sim.pass(45);
     let keys: std::collections::BTreeSet<_> = sim.log.iter().map(|(_, a)| a.key()).collect();
@@ -52,7 +52,7 @@ fn each_has_a_key_of_its_own_and_is_asked_for_until_it_is_answered() {
 }
 
 #[test]
-fn what_is_killed_to_be_started_again_waits_for_that() {
+fn container_killed_for_restart_is_waiting() {
     let live = probe(&json!({"failureThreshold": 1, "periodSeconds": 5}));
     let mut sim =
         pod("Always", &json!({"livenessProbe": live})).probe("c", Liveness, &[(5, refused())]).on_stop("c", 1, 137);
@@ -61,14 +61,14 @@ fn what_is_killed_to_be_started_again_waits_for_that() {
     for (_, end) in sim.runtime.ends(sim.now) {
         sim.observe(end);
     }
-    let words = (sim.state("c"), sim.last_state("c"), sim.phase());
-    assert_eq!(words, ("waiting ContainerCreating".into(), "terminated Error 137".into(), "Running".into()));
+    let states = (sim.state("c"), sim.last_state("c"), sim.phase());
+    assert_eq!(states, ("waiting ContainerCreating".into(), "terminated Error 137".into(), "Running".into()));
     sim.settle();
     assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 1));
 }
 
 #[test]
-fn a_period_counts_from_the_beginning_of_a_slow_one() {
+fn probe_period_counts_from_probe_start() {
     for (timeout, took, next) in [(1, 1, 10), (5, 4, 10), (30, 25, 25), (1, 9, 18)] {
         let mut sim = pod("Always", &json!({"livenessProbe": probe(&json!({"timeoutSeconds": timeout}))}));
         while !sim.next_action().unwrap().key().0.starts_with("probe") {
@@ -87,7 +87,7 @@ fn a_period_counts_from_the_beginning_of_a_slow_one() {
 }
 
 #[test]
-fn readiness_is_false_until_it_passes_and_follows_the_thresholds() {
+fn readiness_follows_thresholds() {
     let ready = probe(&json!({"periodSeconds": 1, "successThreshold": 2, "failureThreshold": 3}));
     let outcomes = [(0, refused()), (4, Success), (10, refused()), (12, Success), (20, refused()), (30, Success)];
     let mut sim = pod("Always", &json!({"readinessProbe": ready})).probe("c", Readiness, &outcomes);
@@ -106,7 +106,7 @@ fn readiness_is_false_until_it_passes_and_follows_the_thresholds() {
 }
 
 #[test]
-fn what_is_not_ready_is_named_in_the_conditions() {
+fn unready_container_is_named_in_conditions() {
     let mut sim = pod("Always", &json!({"readinessProbe": probe(&json!({}))})).probe("c", Readiness, &[(0, refused())]);
     sim.pass(100);
     assert_eq!(sim.condition("Ready"), "False ContainersNotReady: containers with unready status: [c]");
@@ -114,7 +114,7 @@ fn what_is_not_ready_is_named_in_the_conditions() {
 }
 
 #[test]
-fn a_failed_liveness_probe_kills_and_the_next_one_begins_anew() {
+fn liveness_failure_kills_after_threshold() {
     let live = probe(&json!({"periodSeconds": 5}));
     let mut sim = pod("Always", &json!({"livenessProbe": live})).probe("c", Liveness, &[(20, refused())]);
     sim = sim.on_stop("c", 3, 0);
@@ -131,9 +131,9 @@ fn a_failed_liveness_probe_kills_and_the_next_one_begins_anew() {
     assert_eq!(sim.event_reasons().iter().filter(|r| **r == "Unhealthy").count(), 3);
 }
 
-/// When a container whose probe never passes is killed.
+/// Asserts when a container whose probe always fails is killed.
 #[track_caller]
-fn patience(kind: ProbeKind, extra: &Value, expected: u64) {
+fn check_kill_time(kind: ProbeKind, extra: &Value, expected: u64) {
     let field = if kind == Startup { "startupProbe" } else { "livenessProbe" };
     let mut sim = pod("Always", &json!({field: probe(extra)})).probe("c", kind, &[(0, refused())]);
     sim.pass(expected - 1);
@@ -143,17 +143,17 @@ fn patience(kind: ProbeKind, extra: &Value, expected: u64) {
 }
 
 #[test]
-fn none_is_killed_before_its_delay_and_all_its_periods_are_over() {
+fn liveness_never_kills_before_delay_and_periods_elapse() {
     for kind in [Startup, Liveness] {
-        patience(kind, &json!({}), 30);
-        patience(kind, &json!({"failureThreshold": 30}), 300);
-        patience(kind, &json!({"initialDelaySeconds": 15, "periodSeconds": 3}), 24);
-        patience(kind, &json!({"failureThreshold": 1, "periodSeconds": 1}), 1);
+        check_kill_time(kind, &json!({}), 30);
+        check_kill_time(kind, &json!({"failureThreshold": 30}), 300);
+        check_kill_time(kind, &json!({"initialDelaySeconds": 15, "periodSeconds": 3}), 24);
+        check_kill_time(kind, &json!({"failureThreshold": 1, "periodSeconds": 1}), 1);
     }
 }
 
 #[test]
-fn the_startup_probe_gates_the_others() {
+fn startup_probe_gates_other_probes() {
     let all = json!({"startupProbe": probe(&json!({"periodSeconds": 2, "failureThreshold": 50})),
         "livenessProbe": probe(&json!({})), "readinessProbe": probe(&json!({"initialDelaySeconds": 5}))});
     let mut sim = pod("Always", &all).probe("c", Startup, &[(0, refused()), (13, Success)]);
@@ -168,7 +168,7 @@ fn the_startup_probe_gates_the_others() {
 }
 
 #[test]
-fn a_failed_startup_probe_kills() {
+fn startup_failure_kills_after_threshold() {
     let mut sim = pod("Always", &json!({"startupProbe": probe(&json!({"periodSeconds": 2}))}));
     sim = sim.probe("c", Startup, &[(0, refused())]);
     sim.pass(7);
@@ -177,9 +177,9 @@ fn a_failed_startup_probe_kills() {
     check(&sim, false, false);
 }
 
-/// Without rules the exit code of what a probe killed does not matter (LIFECYCLE.md 3.4).
+/// Without restart rules, the exit code of a probe kill is irrelevant (`computePodActions`).
 #[track_caller]
-fn after_a_kill(policy: &str, own: Option<&str>, code: i32, killing: &str, restarts: i32, phase: &str) {
+fn check_probe_kill(policy: &str, own: Option<&str>, code: i32, killing: &str, restarts: i32, phase: &str) {
     let mut fields = json!({"livenessProbe": probe(&json!({"failureThreshold": 1}))});
     if let Some(own) = own {
         fields["restartPolicy"] = json!(own);
@@ -191,32 +191,32 @@ fn after_a_kill(policy: &str, own: Option<&str>, code: i32, killing: &str, resta
 }
 
 #[test]
-fn what_was_killed_is_restarted_as_its_policy_says() {
+fn probe_kill_restarts_by_restart_policy() {
     let (again, over) = ("Container c failed liveness probe, will be restarted", "Container c failed liveness probe");
-    after_a_kill("Always", None, 0, again, 1, "Running");
-    after_a_kill("OnFailure", None, 0, again, 1, "Running");
-    after_a_kill("OnFailure", None, 137, again, 1, "Running");
-    after_a_kill("Never", None, 0, over, 0, "Succeeded");
-    after_a_kill("Never", None, 137, over, 0, "Failed");
-    after_a_kill("Never", Some("Always"), 0, again, 1, "Running");
-    after_a_kill("Always", Some("Never"), 143, over, 0, "Failed");
+    check_probe_kill("Always", None, 0, again, 1, "Running");
+    check_probe_kill("OnFailure", None, 0, again, 1, "Running");
+    check_probe_kill("OnFailure", None, 137, again, 1, "Running");
+    check_probe_kill("Never", None, 0, over, 0, "Succeeded");
+    check_probe_kill("Never", None, 137, over, 0, "Failed");
+    check_probe_kill("Never", Some("Always"), 0, again, 1, "Running");
+    check_probe_kill("Always", Some("Never"), 143, over, 0, "Failed");
 }
 
 #[test]
-fn a_rule_for_the_exit_code_of_what_a_probe_killed_counts() {
+fn probe_kill_honors_restart_rules() {
     for (code, restarts, phase) in [(42, 1, "Running"), (43, 0, "Failed")] {
         let rule = json!({"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}});
         let fields = json!({"livenessProbe": probe(&json!({"failureThreshold": 1})), "restartPolicy": "Never", "restartPolicyRules": [rule]});
         let mut sim = pod("Never", &fields).probe("c", Liveness, &[(5, refused())]).on_stop("c", 1, code);
         sim.pass(12);
-        // While it runs nobody knows how it will end.
+        // The Killing Event is recorded before the exit code is known.
         assert_eq!(sim.message_of("Killing"), "Container c failed liveness probe");
         assert_eq!((sim.restarts("c"), sim.phase().as_str()), (restarts, phase), "{code}");
     }
 }
 
 #[test]
-fn what_a_probe_killed_is_not_over_although_it_ends_well() {
+fn probe_kill_restarts_despite_exit_code_zero() {
     let live = probe(&json!({"failureThreshold": 1}));
     let mut sim =
         pod("OnFailure", &json!({"livenessProbe": live})).probe("c", Liveness, &[(0, refused()), (11, Success)]);
@@ -224,12 +224,12 @@ fn what_a_probe_killed_is_not_over_although_it_ends_well() {
     sim.pass(12);
     assert_eq!((sim.restarts("c"), sim.state("c").as_str()), (0, "running"));
     sim.pass(1);
-    let shown = (sim.restarts("c"), sim.state("c"), sim.last_state("c"), sim.phase());
-    assert_eq!(shown, (1, "running".to_owned(), "terminated Completed 0".to_owned(), "Running".to_owned()));
+    let actual = (sim.restarts("c"), sim.state("c"), sim.last_state("c"), sim.phase());
+    assert_eq!(actual, (1, "running".to_owned(), "terminated Completed 0".to_owned(), "Running".to_owned()));
 }
 
 #[test]
-fn a_kill_by_a_probe_has_the_probes_grace_or_the_pods() {
+fn probe_kill_uses_probe_grace_else_pod_grace() {
     for (own, grace) in [(Some(3), 3), (Some(50), 50), (None, 20)] {
         for (kind, field) in [(Startup, "startupProbe"), (Liveness, "livenessProbe")] {
             let extra = json!({"failureThreshold": 1, "terminationGracePeriodSeconds": own});
@@ -244,7 +244,7 @@ fn a_kill_by_a_probe_has_the_probes_grace_or_the_pods() {
 }
 
 #[test]
-fn a_deletion_has_the_pods_grace_whatever_the_probes_is() {
+fn deletion_ignores_probe_grace() {
     let extra = json!({"failureThreshold": 1, "terminationGracePeriodSeconds": 300});
     let mut sim = pod("Always", &json!({"livenessProbe": probe(&extra)})).probe("c", Liveness, &[(0, refused())]);
     sim = sim.on_stop("c", 1000, 0);
@@ -257,7 +257,7 @@ fn a_deletion_has_the_pods_grace_whatever_the_probes_is() {
 }
 
 #[test]
-fn readiness_goes_on_while_a_pod_ends_and_the_others_do_not() {
+fn only_readiness_probe_runs_during_termination() {
     let fast = || probe(&json!({"periodSeconds": 1, "failureThreshold": 1}));
     let all = json!({"startupProbe": fast(), "livenessProbe": fast(), "readinessProbe": fast()});
     let outcomes = [(12, refused())];
@@ -276,7 +276,7 @@ fn readiness_goes_on_while_a_pod_ends_and_the_others_do_not() {
 }
 
 #[test]
-fn what_has_not_started_does_not_start_while_its_pod_ends() {
+fn unstarted_container_stays_unstarted_during_termination() {
     let all = json!({"startupProbe": probe(&json!({"periodSeconds": 1})), "readinessProbe": probe(&json!({}))});
     let mut sim = pod("Always", &all).probe("c", Startup, &[(0, refused()), (2, Success)]).on_stop("c", 10, 0);
     sim.pass(1);
@@ -287,7 +287,7 @@ fn what_has_not_started_does_not_start_while_its_pod_ends() {
 }
 
 #[test]
-fn an_unknown_result_changes_nothing_and_a_warning_passes() {
+fn probe_unknown_is_ignored_and_warning_passes() {
     let unknown = || ProbeOutcome::Unknown("no route".to_owned());
     let fast = || probe(&json!({"periodSeconds": 1, "failureThreshold": 2}));
     let outcomes = [(0, Success), (3, refused()), (4, unknown()), (8, Success)];
@@ -306,7 +306,7 @@ fn an_unknown_result_changes_nothing_and_a_warning_passes() {
 }
 
 #[test]
-fn an_unknown_result_does_not_break_a_row_of_failures() {
+fn probe_unknown_keeps_failure_streak() {
     let live = probe(&json!({"periodSeconds": 1, "failureThreshold": 2}));
     let outcomes = [(0, Success), (5, refused()), (6, ProbeOutcome::Unknown("no".to_owned())), (7, refused())];
     let mut sim = pod("Always", &json!({"livenessProbe": live})).probe("c", Liveness, &outcomes);
@@ -315,7 +315,7 @@ fn an_unknown_result_does_not_break_a_row_of_failures() {
 }
 
 #[test]
-fn results_of_an_older_container_or_that_nobody_asked_for_are_history() {
+fn stale_or_unrequested_probe_result_is_ignored() {
     let all = json!({"readinessProbe": probe(&json!({})), "livenessProbe": probe(&json!({"failureThreshold": 1}))});
     let mut sim = pod("Always", &all).script("c", &[Run::Ends(20, 1), Run::Forever]);
     sim.pass(5);
@@ -332,7 +332,7 @@ fn results_of_an_older_container_or_that_nobody_asked_for_are_history() {
 }
 
 #[test]
-fn a_restart_of_the_kubelet_changes_no_readiness_without_evidence() {
+fn kubelet_restart_keeps_readiness() {
     for checkpoint in [true, false] {
         for passes in [true, false] {
             let slow = || probe(&json!({"periodSeconds": 100, "successThreshold": 2, "failureThreshold": 2}));
@@ -348,7 +348,7 @@ fn a_restart_of_the_kubelet_changes_no_readiness_without_evidence() {
                 sim.restart_without_checkpoint(60);
             }
             check(&sim, true, passes);
-            assert!(!sim.times("Startup c").iter().any(|at| *at > 0), "it has started for good");
+            assert!(!sim.times("Startup c").iter().any(|at| *at > 0), "the startup probe is not repeated");
             sim.pass(200);
             check(&sim, true, !passes);
         }
@@ -356,7 +356,7 @@ fn a_restart_of_the_kubelet_changes_no_readiness_without_evidence() {
 }
 
 #[test]
-fn a_row_of_failures_that_was_broken_stays_broken_over_a_restart_of_the_kubelet() {
+fn failure_streak_reset_survives_kubelet_restart() {
     let live = probe(&json!({"periodSeconds": 1}));
     let outcomes = [(0, Success), (10, refused()), (12, Success), (14, refused()), (15, Success)];
     let mut sim = pod("Always", &json!({"livenessProbe": live})).probe("c", Liveness, &outcomes);
@@ -367,18 +367,17 @@ fn a_row_of_failures_that_was_broken_stays_broken_over_a_restart_of_the_kubelet(
 }
 
 #[test]
-fn explain_says_which_probe_is_awaited() {
+fn explain_shows_pending_probe() {
     let all = json!({"startupProbe": probe(&json!({})), "readinessProbe": probe(&json!({}))});
     let mut sim = pod("Always", &all).probe("c", Startup, &[(0, refused()), (15, Success)]);
     sim = sim.probe("c", Readiness, &[(0, refused())]);
     let because = |sim: &Sim| lifecycle::explain(&sim.pod, &sim.policy, sim.now).because.pop().unwrap();
     sim.pass(12);
     let expected =
-        "container c waits for its startup probe, which failed the last 2 times, next at 2026-01-01T00:00:20Z";
+        "container c: startup probe has not succeeded, 2 consecutive failures, next probe at 2026-01-01T00:00:20Z";
     assert_eq!(because(&sim), expected);
     sim.pass(10);
-    let expected =
-        "container c waits for its readiness probe, which failed the last time, next at 2026-01-01T00:00:30Z";
+    let expected = "container c: readiness probe has not succeeded, 1 failure, next probe at 2026-01-01T00:00:30Z";
     assert_eq!(because(&sim), expected);
     let until = lifecycle::explain(&sim.pod, &sim.policy, sim.now).until.unwrap();
     assert_eq!(until.to_string(), "2026-01-01T00:00:30Z");

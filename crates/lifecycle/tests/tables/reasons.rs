@@ -1,10 +1,10 @@
-//! Reasons that people and tools match on (LIFECYCLE.md 3.12).
+//! Waiting reasons and Events that clients match on (`pkg/kubelet/events`).
 
 use crate::common::{Run, Sim};
 use lifecycle::StartStage;
 use serde_json::json;
 
-/// What a container shows over time: seconds and state.
+/// Asserts the states of a container over time, in seconds.
 #[track_caller]
 fn check(mut sim: Sim, name: &str, expected: &[(u64, &str)]) {
     let mut at = 0;
@@ -15,20 +15,20 @@ fn check(mut sim: Sim, name: &str, expected: &[(u64, &str)]) {
     }
 }
 
-fn image(reason: &'static str) -> Sim {
+fn failing_image(reason: &'static str) -> Sim {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.image_failures = [(reason, "words")].into();
     sim
 }
 
-fn start(stage: StartStage) -> Sim {
+fn failing_start(stage: StartStage) -> Sim {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.start_failures = [(stage, "words")].into();
     sim
 }
 
 #[test]
-fn a_container_tells_what_it_waits_for() {
+fn waiting_reason_follows_the_failed_step() {
     let mut no_sandbox = Sim::of("Always", &["c"]);
     no_sandbox.runtime.sandbox_failures = 1;
     check(no_sandbox, "c", &[(0, "waiting ContainerCreating"), (1, "running")]);
@@ -37,21 +37,21 @@ fn a_container_tells_what_it_waits_for() {
     check(no_volume, "c", &[(0, "waiting ContainerCreating"), (1, "running")]);
     for reason in ["ErrImagePull", "RegistryUnavailable", "SignatureValidationFailed"] {
         let (shown, backs_off) = (format!("waiting {reason}"), "waiting ImagePullBackOff");
-        check(image(reason), "c", &[(0, &shown), (1, backs_off), (9, backs_off), (10, "running")]);
+        check(failing_image(reason), "c", &[(0, &shown), (1, backs_off), (9, backs_off), (10, "running")]);
     }
     for reason in ["ErrImageNeverPull", "InvalidImageName", "ImageInspectError"] {
         let shown = format!("waiting {reason}");
-        check(image(reason), "c", &[(0, &shown), (9, &shown), (10, "running")]);
+        check(failing_image(reason), "c", &[(0, &shown), (9, &shown), (10, "running")]);
     }
-    check(start(StartStage::Config), "c", &[(0, "waiting CreateContainerConfigError"), (1, "running")]);
-    check(start(StartStage::Create), "c", &[(0, "waiting CreateContainerError"), (1, "running")]);
-    check(start(StartStage::Start), "c", &[(0, "waiting RunContainerError"), (1, "running")]);
+    check(failing_start(StartStage::Config), "c", &[(0, "waiting CreateContainerConfigError"), (1, "running")]);
+    check(failing_start(StartStage::Create), "c", &[(0, "waiting CreateContainerError"), (1, "running")]);
+    check(failing_start(StartStage::Start), "c", &[(0, "waiting RunContainerError"), (1, "running")]);
     let looping = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1)]);
     check(looping, "c", &[(1, "running"), (2, "waiting CrashLoopBackOff"), (12, "running")]);
 }
 
 #[test]
-fn what_cannot_be_started_shows_its_error_then_its_back_off() {
+fn start_failure_shows_error_then_crash_loop_backoff() {
     let looping = || Sim::of("Always", &["c"]).script("c", &[Run::CannotStart]);
     check(
         looping(),
@@ -77,7 +77,7 @@ fn what_cannot_be_started_shows_its_error_then_its_back_off() {
 }
 
 #[test]
-fn with_init_containers_the_others_wait_for_them() {
+fn app_container_waits_in_pod_initializing() {
     let spec = json!({"initContainers": [{"name": "i", "image": "i"}], "containers": [{"name": "c", "image": "i"}]});
     let sim = || Sim::new(spec.clone()).script("i", &[Run::Ends(5, 0)]);
     check(sim(), "c", &[(0, "waiting PodInitializing"), (4, "waiting PodInitializing"), (5, "running")]);
@@ -85,8 +85,8 @@ fn with_init_containers_the_others_wait_for_them() {
 }
 
 #[test]
-fn the_phase_is_pending_until_all_containers_ran_once_and_running_ever_after() {
-    for sim in [image("ErrImagePull"), start(StartStage::Config), start(StartStage::Start)] {
+fn phase_is_pending_until_all_containers_have_run_once() {
+    for sim in [failing_image("ErrImagePull"), failing_start(StartStage::Config), failing_start(StartStage::Start)] {
         let mut sim = sim.script("c", &[Run::Ends(1, 1)]);
         sim.settle();
         assert_eq!(sim.phase(), "Pending");
@@ -99,28 +99,28 @@ fn the_phase_is_pending_until_all_containers_ran_once_and_running_ever_after() {
     }
 }
 
-/// The Kubernetes Events of a story, in order.
+/// Asserts the recorded Events in order.
 #[track_caller]
-fn events(mut sim: Sim, seconds: u64, expected: &[&str]) {
+fn check_events(mut sim: Sim, seconds: u64, expected: &[&str]) {
     sim.pass(seconds);
-    let said: Vec<String> =
+    let recorded: Vec<String> =
         sim.events.iter().map(|e| format!("{} {}: {}", e.kind.as_str(), e.reason, e.message)).collect();
-    assert_eq!(said, expected);
+    assert_eq!(recorded, expected);
     let sequences: Vec<u64> = sim.events.iter().map(|e| e.sequence).collect();
-    assert!(sequences.is_sorted_by(|a, b| a < b), "each has its own number");
+    assert!(sequences.is_sorted_by(|a, b| a < b), "each Event has its own sequence number");
 }
 
 const PRESENT: &str = "Normal Pulled: Container image \"i\" already present on machine and can be accessed by the pod";
 
 #[test]
-fn events_tell_the_story() {
-    events(
+fn events_match_upstream_in_order() {
+    check_events(
         Sim::of("Always", &["c"]),
         10,
         &[PRESENT, "Normal Created: Container created", "Normal Started: Container started"],
     );
-    events(
-        image("ErrImagePull"),
+    check_events(
+        failing_image("ErrImagePull"),
         5,
         &[
             "Warning Failed: Failed to pull image \"i\": words",
@@ -129,21 +129,21 @@ fn events_tell_the_story() {
             "Warning Failed: Error: ImagePullBackOff",
         ],
     );
-    events(
-        image("ErrImageNeverPull"),
+    check_events(
+        failing_image("ErrImageNeverPull"),
         5,
         &["Warning ErrImageNeverPull: words", "Warning Failed: Error: ErrImageNeverPull"],
     );
-    events(start(StartStage::Config), 0, &[PRESENT, "Warning Failed: Error: words"]);
-    events(
-        start(StartStage::Start),
+    check_events(failing_start(StartStage::Config), 0, &[PRESENT, "Warning Failed: Error: words"]);
+    check_events(
+        failing_start(StartStage::Start),
         0,
         &[PRESENT, "Normal Created: Container created", "Warning Failed: Error: words"],
     );
     let mut broken = Sim::of("Always", &["c"]);
     broken.runtime.sandbox_failures = 1;
     broken.runtime.volume_failures = 1;
-    events(
+    check_events(
         broken,
         1,
         &[
@@ -154,25 +154,25 @@ fn events_tell_the_story() {
     );
 }
 
-/// Upstream's kubelet gives up a round of waiting for volumes after 2m3s, and says nothing of that since 1.28.
+/// Upstream's kubelet stops waiting for volumes after 2m3s, without an Event since 1.28.
 #[test]
-fn volumes_that_fail_are_told_as_often_as_they_are_tried_and_never_as_a_whole() {
+fn failed_mount_event_is_recorded_at_each_retry() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.volume_failures = 8;
-    let tried = |sim: &Sim| sim.event_reasons().iter().filter(|r| **r == "FailedMount").count() / 2;
+    let attempts = |sim: &Sim| sim.event_reasons().iter().filter(|r| **r == "FailedMount").count() / 2;
     let mut at = Vec::new();
     for second in 0..200 {
-        at.resize(tried(&sim), second);
+        at.resize(attempts(&sim), second);
         sim.pass(1);
     }
     assert_eq!(at, [1, 1, 3, 7, 15, 31, 63, 123]);
-    let wrong: Vec<_> = sim.events.iter().filter(|e| e.message.contains("timed out")).collect();
-    assert!(wrong.is_empty(), "{wrong:?}");
+    let timeouts: Vec<_> = sim.events.iter().filter(|e| e.message.contains("timed out")).collect();
+    assert!(timeouts.is_empty(), "{timeouts:?}");
     assert_eq!(sim.event_reasons().last(), Some(&"Started"));
 }
 
 #[test]
-fn each_failed_start_is_told_as_often_as_its_image_was_found() {
+fn failed_start_event_count_equals_pulled_event_count() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.start_failures = [(StartStage::Config, "words"); 5].into();
     sim.pass(10);
@@ -182,7 +182,7 @@ fn each_failed_start_is_told_as_often_as_its_image_was_found() {
 }
 
 #[test]
-fn an_event_names_the_container_in_the_spec() {
+fn event_field_path_names_the_container() {
     let spec = json!({"initContainers": [{"name": "i", "image": "i"}], "containers": [{"name": "c", "image": "i"}]});
     let mut sim = Sim::new(spec).script("i", &[Run::Ends(1, 0)]);
     sim.pass(2);
@@ -192,12 +192,12 @@ fn an_event_names_the_container_in_the_spec() {
 
 /// Upstream's `MaxPodTerminationMessageLogLength`.
 #[test]
-fn the_containers_of_a_pod_share_the_room_for_their_last_words() {
+fn termination_messages_share_the_pod_limit() {
     for (containers, expected) in [(1, 12 * 1024), (3, 4 * 1024), (4, 3072), (12, 1024)] {
         let names: Vec<String> = (0..containers).map(|n| format!("c{n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut sim = Sim::of("Never", &names);
-        sim.runtime.last_words = "x".repeat(13 * 1024);
+        sim.runtime.termination_message = "x".repeat(13 * 1024);
         let mut sim = names.iter().fold(sim, |sim, name| sim.script(name, &[Run::Ends(1, 0)]));
         sim.pass(5);
         let status = sim.status();

@@ -1,4 +1,4 @@
-//! In-place resize (KEP-1287; LIFECYCLE.md 3.8): what is asked for, allocated, and in use.
+//! In-place resize (KEP-1287): desired, allocated and actual resources.
 
 use crate::common::{Run, Sim};
 use lifecycle::{Action, Event, ResizeVerdict, StartStage, decide_resize};
@@ -8,30 +8,30 @@ fn amounts(cpu: &str, memory: &str) -> Value {
     json!({"cpu": cpu, "memory": memory})
 }
 
-/// A Pod of one container that asks for 100m and 10Mi, with this policy for memory; it does not run yet.
-fn unstarted(restart_policy: &str, memory_policy: &str) -> Sim {
+/// Creates an unstarted Pod whose container requests 100m and 10Mi, with this memory resize policy.
+fn unstarted_pod(restart_policy: &str, memory_policy: &str) -> Sim {
     let policy = json!([{"resourceName": "memory", "restartPolicy": memory_policy}]);
     let resources = json!({"requests": amounts("100m", "10Mi"), "limits": amounts("200m", "20Mi")});
     let container = json!({"name": "c", "image": "i", "resizePolicy": policy, "resources": resources});
     Sim::new(json!({"restartPolicy": restart_policy, "containers": [container]}))
 }
 
-/// The same, running.
+/// Creates the same Pod, running.
 fn pod(restart_policy: &str, memory_policy: &str) -> Sim {
-    let mut sim = unstarted(restart_policy, memory_policy);
+    let mut sim = unstarted_pod(restart_policy, memory_policy);
     sim.pass(1);
     assert_eq!(sim.phase(), "Running");
     sim
 }
 
-/// What the API shows of `c`: CPU that is allocated, and that it has.
-fn shown(sim: &Sim) -> (String, String) {
+/// Returns the allocated and actual CPU of `c` in the status.
+fn cpu_in_status(sim: &Sim) -> (String, String) {
     let status = json!(sim.status().container_statuses.unwrap()[0]);
     let text = |pointer: &str| status.pointer(pointer).and_then(Value::as_str).unwrap_or("none").to_owned();
     (text("/allocatedResources/cpu"), text("/resources/requests/cpu"))
 }
 
-/// The reason and message of a condition, if it stands.
+/// Returns reason and message of a true condition.
 fn condition(sim: &Sim, kind: &str) -> Option<(String, String)> {
     let conditions = sim.status().conditions.unwrap_or_default();
     let found = conditions.into_iter().find(|c| c.type_ == kind)?;
@@ -48,10 +48,10 @@ fn deferred() -> ResizeVerdict {
 }
 
 #[test]
-fn what_fits_is_allocated_and_given_to_what_runs() {
+fn feasible_resize_is_allocated_and_actuated() {
     let mut sim = pod("Always", "NotRequired");
     sim.resize("c", &amounts("150m", "15Mi"), &amounts("300m", "30Mi"));
-    assert_eq!(shown(&sim), ("150m".to_owned(), "150m".to_owned()));
+    assert_eq!(cpu_in_status(&sim), ("150m".to_owned(), "150m".to_owned()));
     assert_eq!((sim.restarts("c"), events(&sim)), (0, vec!["ResizeStarted", "ResizeCompleted"]));
     assert_eq!((condition(&sim, "PodResizePending"), condition(&sim, "PodResizeInProgress")), (None, None));
     let completed = &sim.events.iter().find(|e| e.reason == "ResizeCompleted").unwrap().message;
@@ -60,72 +60,73 @@ fn what_fits_is_allocated_and_given_to_what_runs() {
 }
 
 #[test]
-fn what_does_not_fit_now_waits_and_is_tried_again() {
+fn deferred_resize_is_retried_after_30s_then_every_3m() {
     let mut sim = pod("Always", "NotRequired");
     sim.runtime.verdicts = vec![deferred(); 3].into();
     sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
     let pending = Some(("Deferred".to_owned(), "full".to_owned()));
-    assert_eq!((condition(&sim, "PodResizePending"), shown(&sim).0), (pending, "100m".to_owned()));
+    assert_eq!((condition(&sim, "PodResizePending"), cpu_in_status(&sim).0), (pending, "100m".to_owned()));
     let decisions =
         |sim: &Sim| -> Vec<u64> { sim.log.iter().filter(|(_, a)| a.key().is_resize()).map(|(at, _)| *at).collect() };
     sim.pass(600);
-    // After 30 s, and then every 3 min.
+    // After 30 s, then every 3 min.
     assert_eq!(decisions(&sim), [1, 31, 211, 391]);
-    assert_eq!((condition(&sim, "PodResizePending"), shown(&sim).1), (None, "150m".to_owned()));
+    assert_eq!((condition(&sim, "PodResizePending"), cpu_in_status(&sim).1), (None, "150m".to_owned()));
     assert_eq!(events(&sim), ["ResizeDeferred", "ResizeStarted", "ResizeCompleted"]);
 }
 
 #[test]
-fn room_that_is_made_is_used_at_once() {
+fn deferred_resize_is_retried_when_resources_are_released() {
     let mut sim = pod("Always", "NotRequired");
     sim.runtime.verdicts = vec![deferred()].into();
     sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
     sim.observe(Event::RoomMade);
     sim.settle();
-    assert_eq!(shown(&sim).1, "150m");
+    assert_eq!(cpu_in_status(&sim).1, "150m");
 }
 
 #[test]
-fn what_never_fits_is_tried_again_when_something_else_is_asked_for() {
+fn infeasible_resize_is_retried_only_after_a_new_request() {
     let mut sim = pod("Always", "NotRequired");
     sim.runtime.verdicts = vec![ResizeVerdict::Infeasible { message: "small".to_owned() }].into();
     sim.resize("c", &amounts("1k", "10Mi"), &amounts("1k", "20Mi"));
     sim.pass(1000);
     assert_eq!(condition(&sim, "PodResizePending"), Some(("Infeasible".to_owned(), "small".to_owned())));
-    assert_eq!((shown(&sim).0.as_str(), events(&sim)), ("100m", vec!["ResizeInfeasible"]));
-    // What it had is asked for again.
+    assert_eq!((cpu_in_status(&sim).0.as_str(), events(&sim)), ("100m", vec!["ResizeInfeasible"]));
+    // The resize is withdrawn.
     sim.resize("c", &amounts("100m", "10Mi"), &amounts("200m", "20Mi"));
     assert_eq!((condition(&sim, "PodResizePending"), events(&sim).len()), (None, 1));
     sim.resize("c", &amounts("120m", "10Mi"), &amounts("200m", "20Mi"));
-    assert_eq!(shown(&sim).1, "120m");
+    assert_eq!(cpu_in_status(&sim).1, "120m");
 }
 
 #[test]
-fn what_cannot_be_given_is_told_and_tried_again() {
+fn failed_resize_is_reported_and_retried() {
     let mut sim = pod("Always", "NotRequired");
     sim.runtime.resize_failures = vec!["in use"; 3].into();
     sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "15Mi"));
     assert_eq!(condition(&sim, "PodResizeInProgress"), Some(("Error".to_owned(), "in use".to_owned())));
-    assert_eq!(shown(&sim), ("150m".to_owned(), "100m".to_owned()));
+    assert_eq!(cpu_in_status(&sim), ("150m".to_owned(), "100m".to_owned()));
     sim.pass(20);
-    assert_eq!((condition(&sim, "PodResizeInProgress"), shown(&sim).1), (None, "150m".to_owned()));
+    assert_eq!((condition(&sim, "PodResizeInProgress"), cpu_in_status(&sim).1), (None, "150m".to_owned()));
     assert_eq!(events(&sim), ["ResizeStarted", "ResizeError", "ResizeCompleted"]);
 }
 
 #[test]
-fn a_container_is_restarted_for_what_its_policy_says() {
+fn resize_restarts_container_by_resize_policy() {
     for policy in ["Always", "OnFailure"] {
         let mut sim = pod(policy, "RestartContainer").on_stop("c", 2, 0);
         sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
-        assert_eq!((sim.restarts("c"), shown(&sim).1.as_str()), (0, "150m"), "CPU changes as it runs");
+        assert_eq!((sim.restarts("c"), cpu_in_status(&sim).1.as_str()), (0, "150m"), "CPU is resized in place");
         sim.resize("c", &amounts("150m", "12Mi"), &amounts("200m", "25Mi"));
         assert_eq!(condition(&sim, "PodResizeInProgress"), Some((String::new(), String::new())));
-        let given = |sim: &Sim| sim.log.iter().filter(|(_, a)| matches!(a, Action::ActuateResources { .. })).count();
-        let before = given(&sim);
+        let actuations =
+            |sim: &Sim| sim.log.iter().filter(|(_, a)| matches!(a, Action::ActuateResources { .. })).count();
+        let before = actuations(&sim);
         sim.pass(1);
-        assert_eq!(given(&sim), before, "the cgroup shrinks when the container is gone");
+        assert_eq!(actuations(&sim), before, "the cgroup shrinks after the container has stopped");
         sim.pass(2);
-        assert_eq!(given(&sim), before + 1);
+        assert_eq!(actuations(&sim), before + 1);
         assert_eq!((sim.restarts("c"), sim.state("c").as_str(), sim.phase().as_str()), (1, "running", "Running"));
         assert_eq!((condition(&sim, "PodResizeInProgress"), sim.starts("c")), (None, vec![0, 3]), "{policy}");
         let killing = sim.events.iter().find(|e| e.reason == "Killing").unwrap();
@@ -134,9 +135,9 @@ fn a_container_is_restarted_for_what_its_policy_says() {
 }
 
 #[test]
-fn what_is_restarted_is_never_shown_as_ended_where_its_policy_would_not_restart_it() {
+fn container_restarted_by_resize_is_never_shown_terminated() {
     let mut sim = pod("OnFailure", "RestartContainer").on_stop("c", 2, 0);
-    // The next start has to wait for the Pod's cgroup.
+    // The next start waits for the Pod's cgroup.
     sim.runtime.resize_failures = vec!["no"; 3].into();
     sim.runtime.start_failures = vec![(StartStage::Create, "no")].into();
     sim.resize("c", &amounts("100m", "12Mi"), &amounts("200m", "25Mi"));
@@ -149,32 +150,36 @@ fn what_is_restarted_is_never_shown_as_ended_where_its_policy_would_not_restart_
 }
 
 #[test]
-fn what_was_allocated_is_not_forgotten() {
+fn kubelet_restart_keeps_allocated_resources() {
     let mut sim = pod("Always", "NotRequired");
     sim.runtime.verdicts = vec![deferred(); 2].into();
     sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
     sim.restart(5);
-    assert_eq!(shown(&sim), ("100m".to_owned(), "100m".to_owned()));
+    assert_eq!(cpu_in_status(&sim), ("100m".to_owned(), "100m".to_owned()));
     assert!(condition(&sim, "PodResizePending").is_some());
     sim.restart_without_checkpoint(5);
-    assert_eq!((shown(&sim).0.as_str(), events(&sim).len()), ("100m", 2), "it is asked anew, and deferred again");
+    assert_eq!(
+        (cpu_in_status(&sim).0.as_str(), events(&sim).len()),
+        ("100m", 2),
+        "the decision is repeated and deferred again"
+    );
     sim.pass(60);
-    assert_eq!((shown(&sim).1.as_str(), sim.restarts("c")), ("150m", 0));
+    assert_eq!((cpu_in_status(&sim).1.as_str(), sim.restarts("c")), ("150m", 0));
 }
 
 #[test]
-fn a_container_that_starts_while_more_is_allocated_gets_it_then() {
-    let mut sim = unstarted("Always", "NotRequired").script("c", &[Run::Ends(5, 1), Run::Ends(5, 1), Run::Forever]);
+fn resize_during_backoff_applies_at_the_next_start() {
+    let mut sim = unstarted_pod("Always", "NotRequired").script("c", &[Run::Ends(5, 1), Run::Ends(5, 1), Run::Forever]);
     sim.pass(9);
-    // It waits for its back-off: what is changed is another matter.
+    // The container is in backoff when the resize is requested.
     sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
     sim.pass(60);
-    assert_eq!((shown(&sim).1.as_str(), sim.state("c").as_str()), ("150m", "running"));
+    assert_eq!((cpu_in_status(&sim).1.as_str(), sim.state("c").as_str()), ("150m", "running"));
     assert_eq!(events(&sim), ["ResizeStarted", "ResizeCompleted"]);
 }
 
 #[test]
-fn a_pod_that_ends_is_not_resized() {
+fn terminating_pod_is_not_resized() {
     let mut sim = pod("Always", "RestartContainer").on_stop("c", 20, 0);
     sim.delete(30);
     sim.resize("c", &amounts("150m", "12Mi"), &amounts("200m", "25Mi"));
@@ -183,25 +188,25 @@ fn a_pod_that_ends_is_not_resized() {
 }
 
 #[test]
-fn it_takes_of_its_node_the_most_of_what_is_allocated_and_in_use() {
+fn requested_resources_are_max_of_allocated_and_actual() {
     let mut sim = pod("Always", "NotRequired");
     let cpu = |sim: &Sim| sim.pod.footprint()["cpu"].milli();
     sim.runtime.resize_failures = vec!["no"; 2].into();
     sim.resize("c", &amounts("50m", "10Mi"), &amounts("200m", "20Mi"));
-    assert_eq!((shown(&sim).0.as_str(), cpu(&sim)), ("50m", 100));
+    assert_eq!((cpu_in_status(&sim).0.as_str(), cpu(&sim)), ("50m", 100));
     sim.pass(10);
     assert_eq!(cpu(&sim), 50);
 }
 
 #[test]
-fn a_node_takes_what_fits_beside_the_others() {
+fn resize_decision_checks_capacity_and_other_pods() {
     let list = |cpu: &str, memory: &str| {
         let map = serde_json::from_value(amounts(cpu, memory)).unwrap();
         api::resources::amounts(Some(&map))
     };
     let node = list("2", "1Gi");
-    let check = |wanted: (&str, &str), used: (&str, &str), expected: ResizeVerdict| {
-        assert_eq!(decide_resize(&list(wanted.0, wanted.1), &list(used.0, used.1), &node), expected);
+    let check = |desired: (&str, &str), used: (&str, &str), expected: ResizeVerdict| {
+        assert_eq!(decide_resize(&list(desired.0, desired.1), &list(used.0, used.1), &node), expected);
     };
     let deferred = |message: &str| ResizeVerdict::Deferred { message: message.to_owned() };
     let infeasible = |message: &str| ResizeVerdict::Infeasible { message: message.to_owned() };

@@ -1,4 +1,4 @@
-//! A rule restarts all containers of the Pod in their sandbox (KEP-5532; LIFECYCLE.md 3.5).
+//! In-place restart of all containers by a restart rule (KEP-5532).
 
 use crate::common::{Run, Sim};
 use api::feature_gates::FeatureGates;
@@ -12,8 +12,8 @@ fn rule() -> Value {
     json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}])
 }
 
-/// An init container that has done its work after 1 s, a sidecar, an app that has ended after 3 s, one that runs, and one
-/// whose end after `source` restarts all.
+/// Creates a Pod with an init container of 1 s, a sidecar, an app that finishes after 3 s, a long-running app, and one
+/// whose exit (`source`) restarts all.
 fn pod(policy: &str, source: Run) -> Sim {
     let hooks = json!({"preStop": {"sleep": {"seconds": 10}}});
     let mut sim = Sim::new(json!({
@@ -38,7 +38,7 @@ fn pod(policy: &str, source: Run) -> Sim {
 }
 
 #[test]
-fn all_are_killed_at_once_removed_and_started_from_the_first_init_container_on() {
+fn restart_all_kills_removes_and_starts_from_first_init() {
     for policy in ["Always", "OnFailure", "Never"] {
         let mut sim = pod(policy, Run::Ends(9, 42));
         sim.pass(9);
@@ -72,10 +72,10 @@ fn all_are_killed_at_once_removed_and_started_from_the_first_init_container_on()
 }
 
 #[test]
-fn meanwhile_the_condition_the_states_and_the_phase_tell_of_it() {
+fn restart_all_is_shown_in_condition_states_and_phase() {
     let mut sim = pod("Never", Run::Ends(9, 42));
     sim.pass(9);
-    // The runtime's answers are slow: the source's end is told, and no more.
+    // Only the exit of `source` is delivered yet.
     sim.now += Duration::from_secs(1);
     let exit = sim.runtime.ends(sim.now).remove(0).1;
     sim.observe(exit);
@@ -102,7 +102,7 @@ fn meanwhile_the_condition_the_states_and_the_phase_tell_of_it() {
 }
 
 #[test]
-fn a_kubelet_that_was_away_goes_on_with_it() {
+fn restart_all_continues_after_kubelet_restart() {
     for checkpoint in [true, false] {
         for killed in [false, true] {
             let mut sim = pod("Never", Run::Ends(9, 42));
@@ -131,14 +131,14 @@ fn a_kubelet_that_was_away_goes_on_with_it() {
 }
 
 #[test]
-fn an_init_container_that_fails_the_second_time_fails_the_pod() {
+fn restart_all_init_failure_fails_the_pod() {
     let mut sim = pod("Never", Run::Ends(9, 42)).script("init", &[Run::Ends(1, 0), Run::Ends(1, 1)]);
     sim.pass(60);
     assert_eq!((sim.phase().as_str(), sim.api_phase()), ("Failed", "Failed"));
 }
 
 #[test]
-fn an_init_container_and_a_sidecar_may_ask_for_it_too() {
+fn restart_all_can_be_triggered_by_init_and_sidecar() {
     for (at, name, code) in [(0, "init", [42, 0]), (1, "side", [42, 0])] {
         let mut sim = pod("Never", Run::Forever).script(name, &[Run::Ends(1, code[0]), Run::Ends(5, code[1])]);
         let spec = sim.api.spec.as_mut().unwrap();
@@ -155,23 +155,23 @@ fn an_init_container_and_a_sidecar_may_ask_for_it_too() {
 }
 
 #[test]
-fn one_that_asks_again_and_again_backs_off() {
+fn restart_all_trigger_backs_off_when_repeated() {
     let mut sim = pod("Never", Run::Ends(2, 42)).script("source", &[Run::Ends(2, 42)]);
     sim.pass(100);
-    // Its ends are at 3, 6, 18, 41 and 84 s; each time the others wait for the init container alone.
+    // `source` exits at 3, 6, 18, 41 and 84 s; the other containers wait only for the init container.
     assert_eq!(sim.starts("source"), [1, 4, 16, 38, 80]);
     assert_eq!(sim.starts("main"), [1, 4, 7, 19, 41, 83]);
 }
 
 #[test]
-fn what_ends_anyhow_is_not_begun_anew() {
+fn restart_all_is_ignored_while_pod_terminates() {
     let mut sim = pod("Never", Run::Forever).on_stop("source", 1, 42);
     sim.pass(9);
     sim.delete(20);
     sim.pass(60);
     assert!(sim.forgotten);
     assert_eq!(sim.starts("source"), [1]);
-    // And a deletion in the middle of it ends it.
+    // A deletion during the restart ends it.
     let mut sim = pod("Never", Run::Ends(9, 42));
     sim.pass(9);
     sim.now += Duration::from_secs(1);
@@ -183,7 +183,7 @@ fn what_ends_anyhow_is_not_begun_anew() {
     assert_eq!(sim.starts("source"), [1]);
 }
 
-/// How often the Pod is restarted with these gates, when its source has this rule of its own before.
+/// Asserts the restart counts with these feature gates and this additional first rule of `source`.
 #[track_caller]
 fn check(gates: &str, first: Option<(&str, i32)>, code: i32, expected: [i32; 2]) {
     let mut sim = pod("Always", Run::Ends(5, code));
@@ -200,7 +200,7 @@ fn check(gates: &str, first: Option<(&str, i32)>, code: i32, expected: [i32; 2])
 }
 
 #[test]
-fn the_first_rule_that_matches_decides_and_its_feature_must_be_on() {
+fn restart_rule_first_match_wins_if_its_gate_is_on() {
     check(ON, None, 42, [1, 1]);
     check(ON, None, 41, [0, 0]);
     check(ON, Some(("Restart", 42)), 42, [1, 0]);

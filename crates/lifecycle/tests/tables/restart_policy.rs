@@ -1,9 +1,9 @@
-//! Whether a container that ended is started again (LIFECYCLE.md 3.4, `ContainerShouldRestart`, and 3.5).
+//! Container restart decisions (`ContainerShouldRestart`).
 
 use crate::common::{Run, Sim};
 use serde_json::{Value, json};
 
-/// A container with this in its spec ends with this code after 5 s: is it started again?
+/// Asserts whether a container with these fields is restarted after it exits with this code.
 #[track_caller]
 fn check(pod_policy: &str, container: Value, code: i32, restarted: bool) {
     let mut spec = json!({"name": "c", "image": "i"});
@@ -18,7 +18,7 @@ fn check(pod_policy: &str, container: Value, code: i32, restarted: bool) {
 }
 
 #[test]
-fn the_policy_of_the_pod_decides() {
+fn pod_restart_policy_decides_by_default() {
     for (policy, success, failure) in [("Always", true, true), ("OnFailure", false, true), ("Never", false, false)] {
         check(policy, json!({}), 0, success);
         for code in [1, 2, 126, 127, 128, 137, 139, 143, 255, -1] {
@@ -28,7 +28,7 @@ fn the_policy_of_the_pod_decides() {
 }
 
 #[test]
-fn the_policy_of_the_container_wins_over_that_of_the_pod() {
+fn container_restart_policy_overrides_the_pod() {
     for pod in ["Always", "OnFailure", "Never"] {
         for (own, success, failure) in [("Always", true, true), ("OnFailure", false, true), ("Never", false, false)] {
             check(pod, json!({"restartPolicy": own}), 0, success);
@@ -46,7 +46,7 @@ fn rules(own: &str, rules: &[(&str, &[i32])]) -> Value {
 }
 
 #[test]
-fn a_rule_that_matches_restarts_whatever_the_policies_say() {
+fn matching_restart_rule_overrides_restart_policies() {
     let in_42 = || rules("Never", &[("In", &[42, 43])]);
     for pod in ["Always", "OnFailure", "Never"] {
         check(pod, in_42(), 42, true);
@@ -62,7 +62,7 @@ fn a_rule_that_matches_restarts_whatever_the_policies_say() {
 }
 
 #[test]
-fn without_a_match_the_policy_of_the_container_decides() {
+fn container_policy_decides_without_matching_rule() {
     check("Never", rules("OnFailure", &[("In", &[42])]), 1, true);
     check("Always", rules("Never", &[("In", &[42]), ("In", &[44])]), 43, false);
     check("Always", rules("Never", &[("In", &[42]), ("In", &[44])]), 44, true);
@@ -70,13 +70,13 @@ fn without_a_match_the_policy_of_the_container_decides() {
 }
 
 #[test]
-fn rules_without_a_policy_of_the_container_count_for_nothing() {
+fn restart_rules_without_container_policy_are_ignored() {
     let rule = json!({"restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]});
     check("Never", rule, 42, false);
 }
 
 #[test]
-fn without_the_feature_the_policy_of_the_pod_decides_for_all_but_sidecars() {
+fn pod_policy_decides_without_the_rules_gate_except_sidecars() {
     for (pod, own, code, restarted) in [
         ("Never", "Always", 1, 0),
         ("Never", "OnFailure", 1, 0),
@@ -96,14 +96,14 @@ fn without_the_feature_the_policy_of_the_pod_decides_for_all_but_sidecars() {
 }
 
 #[test]
-fn init_containers_have_policies_and_rules_of_their_own() {
+fn init_container_restart_policy_and_rules_decide() {
     for (pod, own, code, restarts, phase) in [
         ("Always", rules("Never", &[]), 1, 0, "Failed"),
         ("Never", rules("OnFailure", &[]), 1, 1, "Running"),
         ("Never", rules("Never", &[("In", &[42])]), 42, 1, "Running"),
         ("Never", rules("Never", &[("In", &[42])]), 1, 0, "Failed"),
         ("Always", rules("Never", &[("NotIn", &[42])]), 42, 0, "Failed"),
-        // What has done its work is done.
+        // A succeeded init container is done.
         ("Always", rules("Never", &[("In", &[0])]), 0, 0, "Running"),
     ] {
         let mut init = json!({"name": "i", "image": "i"});
@@ -115,9 +115,9 @@ fn init_containers_have_policies_and_rules_of_their_own() {
     }
 }
 
-/// The phase of a Pod whose two containers have ended with these codes.
+/// Asserts the phase of a Pod whose two containers exited with these codes.
 #[track_caller]
-fn phase(policy: &str, codes: [i32; 2], expected: &str) {
+fn check_phase(policy: &str, codes: [i32; 2], expected: &str) {
     let mut sim = Sim::of(policy, &["a", "b"])
         .script("a", &[Run::Ends(1, codes[0]), Run::Forever])
         .script("b", &[Run::Ends(2, codes[1]), Run::Forever]);
@@ -127,21 +127,21 @@ fn phase(policy: &str, codes: [i32; 2], expected: &str) {
 }
 
 #[test]
-fn the_phase_follows_when_all_have_ended() {
+fn phase_follows_exit_codes_and_restart_policy() {
     for (codes, on_failure, never) in [
         ([0, 0], "Succeeded", "Succeeded"),
         ([0, 1], "Running", "Failed"),
         ([1, 0], "Running", "Failed"),
         ([1, 1], "Running", "Failed"),
     ] {
-        phase("Always", codes, "Running");
-        phase("OnFailure", codes, on_failure);
-        phase("Never", codes, never);
+        check_phase("Always", codes, "Running");
+        check_phase("OnFailure", codes, on_failure);
+        check_phase("Never", codes, never);
     }
 }
 
 #[test]
-fn last_state_and_restart_count_tell_of_the_run_before() {
+fn last_state_and_restart_count_describe_the_previous_run() {
     let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(5, 1), Run::OutOfMemory(20), Run::Forever]);
     let table = [
         (4, "running", "none", 0),
@@ -157,6 +157,6 @@ fn last_state_and_restart_count_tell_of_the_run_before() {
         assert_eq!((sim.state("c").as_str(), sim.last_state("c").as_str()), (state, last), "after {seconds} s");
         assert_eq!(sim.restarts("c"), restarts, "after {seconds} s");
     }
-    // Two dead ones were made: the older is removed, the newer is kept for its log.
+    // Of two dead containers the older one is removed, and the newer one kept for its log.
     assert_eq!(sim.runtime.containers.len(), 2);
 }

@@ -1,4 +1,4 @@
-//! Graceful shutdown of the node (KEP-2000, KEP-2712; LIFECYCLE.md 3.13).
+//! Graceful node shutdown (KEP-2000, KEP-2712).
 
 use crate::common::Sim;
 use lifecycle::{Admission, Event, Eviction, ShutdownGrace, ShutdownPod, ShutdownPolicy};
@@ -8,7 +8,7 @@ fn pod(priority: i32, grace_seconds: u32) -> ShutdownPod {
     ShutdownPod { uid: format!("p{priority}"), priority, grace_seconds }
 }
 
-/// Who goes in which group, with what grace, and the groups' own limits, all in seconds.
+/// Asserts the groups: Pods with their grace periods, and the group's limit, in seconds.
 #[track_caller]
 fn check(policy: &ShutdownPolicy, pods: &[ShutdownPod], expected: &[(u64, &[(&str, u32)])]) {
     let got: Vec<(u64, Vec<(String, u32)>)> = policy
@@ -27,7 +27,7 @@ fn check(policy: &ShutdownPolicy, pods: &[ShutdownPod], expected: &[(u64, &[(&st
 }
 
 #[test]
-fn ordinary_pods_go_first_and_critical_ones_have_their_own_time() {
+fn shutdown_terminates_critical_pods_last() {
     let policy = ShutdownPolicy::of_two(Duration::from_secs(30), Duration::from_secs(10));
     assert_eq!(policy.total(), Duration::from_secs(30));
     check(
@@ -40,7 +40,7 @@ fn ordinary_pods_go_first_and_critical_ones_have_their_own_time() {
 }
 
 #[test]
-fn without_a_time_nobody_waits() {
+fn shutdown_without_grace_period_has_no_groups() {
     for (total, critical) in [(0, 0), (0, 10), (10, 20)] {
         let policy = ShutdownPolicy::of_two(Duration::from_secs(total), Duration::from_secs(critical));
         assert!(policy.is_empty(), "{total} {critical}");
@@ -49,7 +49,7 @@ fn without_a_time_nobody_waits() {
 }
 
 #[test]
-fn pods_go_by_the_highest_range_that_they_reach() {
+fn shutdown_groups_pods_by_priority_range() {
     let ranges = [(100_000, 10), (0, 60), (10_000, 180)].map(|(priority, seconds)| ShutdownGrace { priority, seconds });
     let policy = ShutdownPolicy::by_priority(ranges.to_vec());
     assert_eq!(policy.total(), Duration::from_secs(250));
@@ -66,7 +66,7 @@ fn pods_go_by_the_highest_range_that_they_reach() {
 }
 
 #[test]
-fn a_pod_that_the_shutdown_ends_says_so() {
+fn shutdown_sets_reason_terminated() {
     for (code, phase) in [(143, "Failed"), (0, "Succeeded")] {
         let mut sim = Sim::of("Always", &["c"]).on_stop("c", 1, code);
         sim.pass(10);
@@ -76,36 +76,36 @@ fn a_pod_that_the_shutdown_ends_says_so() {
         sim.pass(5);
         let status = sim.status();
         assert_eq!((sim.phase().as_str(), status.reason.as_deref()), (phase, Some("Terminated")), "exit code {code}");
-        let words = "Pod was terminated in response to imminent node shutdown.";
-        assert_eq!(status.message.as_deref(), Some(words));
+        let message = "Pod was terminated in response to imminent node shutdown.";
+        assert_eq!(status.message.as_deref(), Some(message));
         let target = status.conditions.unwrap().into_iter().find(|c| c.type_ == "DisruptionTarget").unwrap();
         assert_eq!((target.status.as_str(), target.reason.as_deref()), ("True", Some("TerminationByKubelet")));
-        assert_eq!(target.message.as_deref(), Some(words));
+        assert_eq!(target.message.as_deref(), Some(message));
     }
 }
 
-/// What a Pod with the ordinary grace hears.
-fn told() -> Eviction {
+/// Returns the eviction of a Pod by a node shutdown.
+fn shutdown_eviction() -> Eviction {
     let policy = ShutdownPolicy::of_two(Duration::from_secs(20), Duration::from_secs(10));
     policy.groups(&[pod(0, 30)]).remove(0).pods.remove(0).1
 }
 
 #[test]
-fn it_has_left_when_nothing_of_it_is_mounted_any_more() {
+fn evicted_pod_has_left_once_its_volumes_are_unmounted() {
     let mut sim = Sim::of("Always", &["c"]).on_stop("c", 3, 143);
     sim.pass(10);
-    sim.observe(Event::Evicted(told()));
+    sim.observe(Event::Evicted(shutdown_eviction()));
     sim.pass(1);
     assert!(!sim.pod.has_left());
     sim.pass(5);
     assert!(sim.pod.has_left());
-    // The node itself tells of its shutdown.
+    // The shutdown is reported by the node's own Event.
     assert!(!sim.events.iter().any(|event| event.reason == "Terminated"));
 }
 
 #[test]
-fn only_what_a_shutdown_ended_or_refused_runs_again_after_it() {
-    let ended_by = |event: Event| {
+fn pod_is_shut_down_only_if_node_shutdown_ended_it() {
+    let is_shut_down_after = |event: Event| {
         let mut sim = Sim::of("Always", &["c"]).on_stop("c", 1, 143);
         if matches!(event, Event::Evicted(_)) {
             sim.pass(10);
@@ -115,12 +115,12 @@ fn only_what_a_shutdown_ended_or_refused_runs_again_after_it() {
         assert_eq!(sim.phase(), "Failed");
         sim.pod.is_shut_down()
     };
-    let refused =
+    let rejected =
         |reason: &str| Event::Admission(Admission::Rejected { reason: reason.to_owned(), message: "no".to_owned() });
-    assert!(ended_by(Event::Evicted(told())));
-    assert!(ended_by(refused("NodeShutdown")));
-    assert!(!ended_by(refused("OutOfcpu")));
-    assert!(!ended_by(Event::Evicted(Eviction { reason: "Evicted".to_owned(), ..told() })));
+    assert!(is_shut_down_after(Event::Evicted(shutdown_eviction())));
+    assert!(is_shut_down_after(rejected("NodeShutdown")));
+    assert!(!is_shut_down_after(rejected("OutOfcpu")));
+    assert!(!is_shut_down_after(Event::Evicted(Eviction { reason: "Evicted".to_owned(), ..shutdown_eviction() })));
     let mut alive = Sim::of("Always", &["c"]);
     alive.pass(10);
     assert!(!alive.pod.is_shut_down());

@@ -1,10 +1,10 @@
-//! Sidecars: init containers that are always restarted (KEP-753; LIFECYCLE.md 3.4 and 3.11).
+//! Sidecars: init containers with `restartPolicy: Always` (KEP-753).
 
 use crate::common::{Run, Sim, refused};
 use lifecycle::{Hook, HookOutcome, ProbeKind, ProbeOutcome};
 use serde_json::json;
 
-/// Sidecar s1, init container i, sidecar s2, app container c.
+/// Creates a Pod with sidecar s1, init container i, sidecar s2 and app container c.
 fn pod(policy: &str) -> Sim {
     let sidecar = |name| json!({"name": name, "image": "i", "restartPolicy": "Always"});
     Sim::new(json!({"restartPolicy": policy, "terminationGracePeriodSeconds": 20,
@@ -15,18 +15,18 @@ fn pod(policy: &str) -> Sim {
 
 #[track_caller]
 fn check(sim: &Sim, phase: &str, states: [&str; 4]) {
-    let shown = ["s1", "i", "s2", "c"].map(|name| sim.state(name));
-    assert_eq!((sim.phase().as_str(), shown), (phase, states.map(str::to_owned)));
+    let actual = ["s1", "i", "s2", "c"].map(|name| sim.state(name));
+    assert_eq!((sim.phase().as_str(), actual), (phase, states.map(str::to_owned)));
 }
 
 const DONE: &str = "terminated Completed 0";
-const WAITS: &str = "waiting PodInitializing";
+const INITIALIZING: &str = "waiting PodInitializing";
 
 #[test]
-fn they_start_in_their_turn_and_run_on() {
+fn sidecars_start_in_order_and_keep_running() {
     let mut sim = pod("Always");
     sim.pass(1);
-    check(&sim, "Pending", ["running", "running", WAITS, WAITS]);
+    check(&sim, "Pending", ["running", "running", INITIALIZING, INITIALIZING]);
     assert!(sim.condition("Initialized").ends_with("incomplete status: [i s2]"));
     sim.pass(5);
     check(&sim, "Running", ["running", DONE, "running", "running"]);
@@ -38,18 +38,18 @@ fn they_start_in_their_turn_and_run_on() {
 }
 
 #[test]
-fn one_that_cannot_start_holds_back_what_comes_after_it() {
+fn sidecar_that_cannot_start_blocks_later_containers() {
     let mut sim = pod("Always").script("s1", &[Run::Ends(0, 1)]);
     sim.runtime.image_failures = [("ErrImagePull", "no"); 100].into();
     sim.pass(5);
-    check(&sim, "Pending", ["waiting ImagePullBackOff", WAITS, WAITS, WAITS]);
+    check(&sim, "Pending", ["waiting ImagePullBackOff", INITIALIZING, INITIALIZING, INITIALIZING]);
 }
 
 #[test]
-fn one_that_fails_after_its_turn_holds_back_nobody() {
+fn sidecar_that_fails_after_start_blocks_nothing() {
     let mut sim = pod("Never").script("s1", &[Run::Ends(1, 5); 9]).script("s2", &[Run::Ends(1, 5); 9]);
     sim.pass(6);
-    // s1 waits for its next try since 2 s, and i, s2 and c had no need of it.
+    // s1 is in backoff since 2 s; i, s2 and c do not wait for it.
     check(&sim, "Running", ["waiting CrashLoopBackOff", DONE, "running", "running"]);
     assert_eq!((sim.starts("s1"), sim.starts("i"), sim.starts("s2")), (vec![0, 1], vec![0], vec![5, 6]));
     assert_eq!(sim.starts("c"), [5]);
@@ -58,7 +58,7 @@ fn one_that_fails_after_its_turn_holds_back_nobody() {
 }
 
 #[test]
-fn an_init_container_is_tried_again_without_the_ones_before_it() {
+fn init_container_is_retried_while_earlier_sidecar_backs_off() {
     let mut sim = pod("Always").script("s1", &[Run::Ends(1, 5); 9]).script("i", &[Run::Ends(3, 6), Run::Ends(3, 0)]);
     sim.pass(7);
     check(&sim, "Running", ["waiting CrashLoopBackOff", DONE, "running", "running"]);
@@ -66,8 +66,8 @@ fn an_init_container_is_tried_again_without_the_ones_before_it() {
 }
 
 #[test]
-fn one_that_fails_in_its_turn_is_waited_for() {
-    // Its startup probe does not succeed before it ends for the first time.
+fn sidecar_that_fails_before_started_blocks_later_containers() {
+    // The startup probe does not succeed before the first exit.
     let probe = json!({"exec": {"command": ["c"]}, "periodSeconds": 1, "failureThreshold": 100});
     let mut sim = Sim::new(json!({"restartPolicy": "Always",
         "initContainers": [{"name": "s", "image": "i", "restartPolicy": "Always", "startupProbe": probe}],
@@ -81,7 +81,7 @@ fn one_that_fails_in_its_turn_is_waited_for() {
 }
 
 #[test]
-fn they_are_started_again_whatever_the_policy_and_the_code() {
+fn sidecar_restarts_under_any_policy_and_exit_code() {
     for policy in ["Always", "OnFailure", "Never"] {
         for code in [0, 1] {
             let mut sim = pod(policy).script("s2", &[Run::Ends(3, code), Run::Ends(3, code), Run::Forever]);
@@ -93,7 +93,7 @@ fn they_are_started_again_whatever_the_policy_and_the_code() {
 }
 
 #[test]
-fn their_rules_make_no_difference() {
+fn sidecar_ignores_restart_rules() {
     let codes = |operator: &str| json!({"operator": operator, "values": [7]});
     for operator in ["In", "NotIn"] {
         let rules = json!([{"action": "Restart", "exitCodes": codes(operator)}]);
@@ -107,7 +107,7 @@ fn their_rules_make_no_difference() {
 }
 
 #[test]
-fn they_are_not_ready_while_they_wait() {
+fn waiting_sidecar_makes_pod_unready() {
     let mut sim = pod("Always").script("s2", &[Run::Ends(1, 1)]);
     sim.pass(10);
     check(&sim, "Running", ["running", DONE, "waiting CrashLoopBackOff", "running"]);
@@ -116,7 +116,7 @@ fn they_are_not_ready_while_they_wait() {
 }
 
 #[test]
-fn they_do_not_keep_the_pod_alive_and_their_codes_do_not_count() {
+fn sidecars_do_not_affect_completion_or_phase() {
     for (policy, code, phase) in [("Never", 0, "Succeeded"), ("OnFailure", 0, "Succeeded"), ("Never", 1, "Failed")] {
         let mut sim = pod(policy).script("c", &[Run::Ends(5, code)]).on_stop("s1", 2, 7).on_stop("s2", 3, 0);
         sim.pass(12);
@@ -130,7 +130,7 @@ fn they_do_not_keep_the_pod_alive_and_their_codes_do_not_count() {
 }
 
 #[test]
-fn on_deletion_they_end_in_reverse_order_after_the_main_containers() {
+fn deletion_stops_sidecars_in_reverse_order() {
     let mut sim = pod("Always").on_stop("c", 4, 0).on_stop("s2", 3, 0).on_stop("s1", 2, 0);
     sim.pass(10);
     let since = sim.log.len();
@@ -142,7 +142,7 @@ fn on_deletion_they_end_in_reverse_order_after_the_main_containers() {
 }
 
 #[test]
-fn all_share_one_deadline_after_which_those_that_wait_get_two_seconds() {
+fn sidecars_share_the_grace_deadline_and_get_2s_minimum() {
     let mut sim = pod("Always").on_stop("c", 1000, 0).on_stop("s1", 1000, 0).on_stop("s2", 1000, 0);
     sim.pass(10);
     let since = sim.log.len();
@@ -156,7 +156,7 @@ fn all_share_one_deadline_after_which_those_that_wait_get_two_seconds() {
 }
 
 #[test]
-fn the_next_one_starts_when_the_startup_probe_of_one_has_passed() {
+fn sidecar_startup_probe_gates_the_next_container() {
     let probe = json!({"tcpSocket": {"port": 80}, "periodSeconds": 2, "failureThreshold": 10});
     let mut sim = Sim::new(json!({"initContainers": [
             {"name": "s1", "image": "i", "restartPolicy": "Always", "startupProbe": probe.clone(), "readinessProbe": probe},
@@ -166,10 +166,10 @@ fn the_next_one_starts_when_the_startup_probe_of_one_has_passed() {
     .probe("s1", ProbeKind::Startup, &[(0, refused()), (7, ProbeOutcome::Success)])
     .probe("s1", ProbeKind::Readiness, &[(0, refused()), (20, ProbeOutcome::Success)]);
     sim.pass(6);
-    assert_eq!((sim.container("s1").started, sim.state("i").as_str()), (Some(false), WAITS));
+    assert_eq!((sim.container("s1").started, sim.state("i").as_str()), (Some(false), INITIALIZING));
     assert!(sim.condition("Initialized").ends_with("incomplete status: [s1 i]"));
     sim.pass(8);
-    // Whether it is ready does not hold back what comes after it.
+    // Readiness does not gate the next container.
     assert_eq!((sim.starts("i"), sim.starts("c")), (vec![8], vec![13]));
     assert_eq!(sim.condition("Initialized"), "True");
     assert_eq!(sim.condition("Ready"), "False ContainersNotReady: containers with unready status: [s1]");
@@ -178,7 +178,7 @@ fn the_next_one_starts_when_the_startup_probe_of_one_has_passed() {
 }
 
 #[test]
-fn one_that_is_not_alive_is_started_again_while_the_hook_of_another_container_runs() {
+fn sidecar_liveness_restart_happens_during_another_pre_stop() {
     let alive = |period: u32| json!({"tcpSocket": {"port": 80}, "periodSeconds": period, "failureThreshold": 1});
     let hook = json!({"preStop": {"exec": {"command": ["true"]}}});
     let mut sim = Sim::new(json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 100,
@@ -193,16 +193,16 @@ fn one_that_is_not_alive_is_started_again_while_the_hook_of_another_container_ru
 }
 
 #[test]
-fn a_failed_init_container_ends_them_too() {
+fn failed_init_container_stops_sidecars() {
     let mut sim = pod("Never").script("i", &[Run::Ends(5, 1)]).on_stop("s1", 3, 0);
     sim.pass(6);
     assert_eq!(sim.phase(), "Pending");
     sim.pass(10);
-    check(&sim, "Failed", [DONE, "terminated Error 1", WAITS, WAITS]);
+    check(&sim, "Failed", [DONE, "terminated Error 1", INITIALIZING, INITIALIZING]);
 }
 
 #[test]
-fn none_is_started_again_while_the_pod_ends() {
+fn sidecar_is_not_restarted_during_termination() {
     let mut sim = pod("Always").on_stop("c", 10, 0).script("s1", &[Run::Ends(15, 1)]);
     sim.pass(10);
     sim.delete(30);

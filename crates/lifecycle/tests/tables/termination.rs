@@ -1,4 +1,4 @@
-//! Deletion, eviction, deadlines: how a Pod ends (LIFECYCLE.md 3.3, 3.7 and 3.11).
+//! Pod termination: deletion, eviction, `activeDeadlineSeconds` (`SyncTerminatingPod`).
 
 use crate::common::{Run, Sim};
 use api::feature_gates::FeatureGates;
@@ -6,7 +6,7 @@ use lifecycle::{Action, Event};
 use serde_json::json;
 use std::sync::Arc;
 
-/// What is done from the moment of the end on.
+/// Asserts the actions from this log position on.
 #[track_caller]
 fn check(sim: &Sim, since: usize, expected: &[&str]) {
     assert_eq!(sim.done()[since..], *expected);
@@ -20,7 +20,7 @@ fn running() -> (Sim, usize) {
 }
 
 #[test]
-fn deletion_stops_containers_then_the_sandbox_then_volumes_then_the_object() {
+fn deletion_stops_containers_then_sandbox_volumes_and_object() {
     let (mut sim, since) = running();
     sim = sim.on_stop("c", 3, 0);
     sim.delete(30);
@@ -29,11 +29,11 @@ fn deletion_stops_containers_then_the_sandbox_then_volumes_then_the_object() {
     sim.pass(10);
     let expected = ["10 stop c 30s", "13 stop sandbox", "13 unmount", "13 delete", "13 remove sandbox", "13 forget"];
     check(&sim, since, &expected);
-    assert_eq!(sim.api_phase(), "Succeeded", "the last word before the object went");
+    assert_eq!(sim.api_phase(), "Succeeded", "the final status before the deletion");
 }
 
 #[test]
-fn what_does_not_stop_is_killed_when_the_grace_period_is_over() {
+fn container_is_killed_after_the_grace_period() {
     for grace in [1, 5, 30] {
         let (mut sim, _) = running();
         sim = sim.on_stop("c", 1000, 0);
@@ -48,7 +48,7 @@ fn what_does_not_stop_is_killed_when_the_grace_period_is_over() {
 }
 
 #[test]
-fn a_shorter_grace_period_takes_effect_at_once_and_a_longer_one_never() {
+fn grace_period_can_only_be_shortened() {
     let table: &[(&[(u64, i64)], u64)] = &[
         (&[(0, 60)], 60),
         (&[(0, 60), (10, 5)], 15),
@@ -73,7 +73,7 @@ fn a_shorter_grace_period_takes_effect_at_once_and_a_longer_one_never() {
 }
 
 #[test]
-fn the_same_request_seen_again_asks_for_nothing_new() {
+fn repeated_deletion_request_plans_no_new_stop() {
     let (mut sim, _) = running();
     sim = sim.on_stop("c", 1000, 0);
     sim.delete(30);
@@ -87,7 +87,7 @@ fn the_same_request_seen_again_asks_for_nothing_new() {
 }
 
 #[test]
-fn a_forced_deletion_leaves_two_seconds_and_cleans_up() {
+fn forced_deletion_has_2s_grace_and_cleans_up() {
     let (mut sim, since) = running();
     sim = sim.on_stop("c", 1000, 0);
     sim.force_delete();
@@ -96,7 +96,7 @@ fn a_forced_deletion_leaves_two_seconds_and_cleans_up() {
 }
 
 #[test]
-fn a_forced_deletion_shortens_an_ordinary_one() {
+fn forced_deletion_shortens_graceful_deletion() {
     let (mut sim, _) = running();
     sim = sim.on_stop("c", 1000, 0);
     sim.delete(600);
@@ -106,9 +106,9 @@ fn a_forced_deletion_shortens_an_ordinary_one() {
     assert!(sim.forgotten);
 }
 
-/// The last phase of a deleted Pod whose containers end with these codes when they are told to.
+/// Asserts the final phase of a deleted Pod whose containers exit with these codes.
 #[track_caller]
-fn last_phase(policy: &str, codes: [i32; 2], expected: &str) {
+fn check_final_phase(policy: &str, codes: [i32; 2], expected: &str) {
     let mut sim = Sim::of(policy, &["a", "b"]).on_stop("a", 1, codes[0]).on_stop("b", 2, codes[1]);
     sim.pass(5);
     sim.delete(30);
@@ -117,16 +117,16 @@ fn last_phase(policy: &str, codes: [i32; 2], expected: &str) {
 }
 
 #[test]
-fn a_deleted_pod_succeeds_if_all_containers_ended_well() {
+fn deleted_pod_succeeds_if_all_containers_exit_with_zero() {
     for policy in ["Always", "OnFailure", "Never"] {
-        last_phase(policy, [0, 0], "Succeeded");
-        last_phase(policy, [0, 143], "Failed");
-        last_phase(policy, [1, 0], "Failed");
+        check_final_phase(policy, [0, 0], "Succeeded");
+        check_final_phase(policy, [0, 143], "Failed");
+        check_final_phase(policy, [1, 0], "Failed");
     }
 }
 
 #[test]
-fn a_deleted_pod_whose_containers_never_ran_fails() {
+fn deleted_pod_fails_if_its_containers_never_ran() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.sandbox_failures = 1000;
     sim.pass(10);
@@ -141,7 +141,7 @@ fn a_deleted_pod_whose_containers_never_ran_fails() {
 }
 
 #[test]
-fn a_pod_that_is_deleted_in_its_back_off_ends_at_once_and_keeps_its_exit() {
+fn deletion_during_backoff_ends_pod_and_keeps_exit_code() {
     let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 7)]);
     sim.pass(5);
     assert_eq!(sim.state("c"), "waiting CrashLoopBackOff");
@@ -152,7 +152,7 @@ fn a_pod_that_is_deleted_in_its_back_off_ends_at_once_and_keeps_its_exit() {
 }
 
 #[test]
-fn the_deadline_of_a_pod_ends_it() {
+fn active_deadline_terminates_and_fails_the_pod() {
     let spec = |containers| {
         json!({"restartPolicy": "OnFailure", "activeDeadlineSeconds": 20, "terminationGracePeriodSeconds": 5,
         "containers": containers})
@@ -167,11 +167,11 @@ fn the_deadline_of_a_pod_ends_it() {
     assert_eq!(status.message.as_deref(), Some("Pod was active on the node longer than the specified deadline"));
     assert_eq!(sim.message_of("Killing"), "Stopping container c");
     assert_eq!(sim.message_of("DeadlineExceeded"), status.message.unwrap());
-    assert!(sim.in_api, "it stays for people to see");
+    assert!(sim.in_api, "the failed Pod stays in the API");
 }
 
 #[test]
-fn the_deadline_ends_a_pod_that_waits_too() {
+fn active_deadline_fails_a_waiting_pod() {
     let spec =
         json!({"restartPolicy": "Always", "activeDeadlineSeconds": 20, "containers": [{"name": "c", "image": "i"}]});
     let mut waiting = Sim::new(spec.clone());
@@ -187,7 +187,7 @@ fn the_deadline_ends_a_pod_that_waits_too() {
 }
 
 #[test]
-fn what_ended_before_its_deadline_stays_as_it_is() {
+fn pod_that_ended_before_active_deadline_keeps_its_phase() {
     for (code, phase) in [(0, "Succeeded"), (1, "Failed")] {
         let spec =
             json!({"restartPolicy": "Never", "activeDeadlineSeconds": 20, "containers": [{"name": "c", "image": "i"}]});
@@ -198,7 +198,7 @@ fn what_ended_before_its_deadline_stays_as_it_is() {
 }
 
 #[test]
-fn an_evicted_pod_fails_with_the_nodes_reason_when_all_has_stopped() {
+fn evicted_pod_fails_with_reason_after_containers_stop() {
     let mut sim = Sim::of("Always", &["a", "b"]).on_stop("a", 100, 0).on_stop("b", 1, 0);
     sim.pass(5);
     sim.evict(Some(4));
@@ -217,37 +217,37 @@ fn an_evicted_pod_fails_with_the_nodes_reason_when_all_has_stopped() {
 }
 
 #[test]
-fn a_pod_that_is_evicted_is_waited_for_until_its_volumes_are_gone() {
+fn evicted_pod_releases_resources_after_unmount() {
     let mut sim = Sim::of("Always", &["c"]).on_stop("c", 3, 0);
     sim.pass(5);
-    assert!(!sim.pod.has_made_room(sim.now), "nobody told it to leave");
+    assert!(!sim.pod.has_made_room(sim.now), "not evicted");
     sim.evict(Some(10));
     sim.pass(2);
-    assert!(!sim.pod.has_made_room(sim.now), "it still runs");
+    assert!(!sim.pod.has_made_room(sim.now), "still running");
     sim.now += std::time::Duration::from_secs(1);
     for (_, end) in sim.runtime.ends(sim.now) {
         sim.observe(end);
     }
-    let frees = |action: &Action| matches!(action, Action::StopSandbox { .. } | Action::UnmountVolumes);
+    let is_release = |action: &Action| matches!(action, Action::StopSandbox { .. } | Action::UnmountVolumes);
     for _ in 0..2 {
         let next = loop {
             let action = sim.next_action().expect("an action");
-            if frees(&action) {
+            if is_release(&action) {
                 break action;
             }
             sim.begin(&action);
             sim.finish(&action);
         };
-        assert!(!sim.pod.has_made_room(sim.now), "{next:?} is not done");
+        assert!(!sim.pod.has_made_room(sim.now), "{next:?} has not started");
         sim.begin(&next);
-        assert!(!sim.pod.has_made_room(sim.now), "{next:?} is on its way");
+        assert!(!sim.pod.has_made_room(sim.now), "{next:?} is in flight");
         sim.finish(&next);
     }
     assert!(sim.pod.has_made_room(sim.now));
 }
 
 #[test]
-fn an_eviction_after_the_end_changes_nothing() {
+fn eviction_of_terminal_pod_is_ignored() {
     let mut sim = Sim::of("Never", &["c"]).script("c", &[Run::Ends(5, 0)]);
     sim.pass(10);
     sim.evict(None);
@@ -257,7 +257,7 @@ fn an_eviction_after_the_end_changes_nothing() {
 }
 
 #[test]
-fn what_has_ended_by_itself_leaves_sandbox_and_volumes_and_stays_to_be_read() {
+fn finished_pod_stops_sandbox_and_keeps_its_containers() {
     let mut sim = Sim::of("Never", &["c"]).script("c", &[Run::Ends(5, 0)]);
     sim.pass(5);
     let at = sim.done().iter().position(|d| d.starts_with("5 ")).unwrap();
@@ -269,7 +269,7 @@ fn what_has_ended_by_itself_leaves_sandbox_and_volumes_and_stays_to_be_read() {
 }
 
 #[test]
-fn a_pod_that_is_not_admitted_fails_and_shows_its_reason() {
+fn rejected_pod_fails_with_the_rejection_reason() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.rejection = Some(("OutOfcpu", "Node didn't have enough resource: cpu"));
     sim.pass(100);
@@ -283,9 +283,9 @@ fn a_pod_that_is_not_admitted_fails_and_shows_its_reason() {
 }
 
 #[test]
-fn a_start_that_is_on_its_way_when_the_pod_is_deleted_is_waited_for() {
+fn deletion_waits_for_container_start_in_flight() {
     let mut sim = Sim::of("Never", &["c"]);
-    // Everything is there but the container, whose start takes its time.
+    // All that is missing is the container, whose start is in flight.
     let start = loop {
         sim.report();
         let action = sim.next_action().unwrap();
@@ -296,7 +296,7 @@ fn a_start_that_is_on_its_way_when_the_pod_is_deleted_is_waited_for() {
         sim.finish(&action);
     };
     sim.delete(30);
-    assert_eq!(sim.phase(), "Pending", "it may come to life at any moment");
+    assert_eq!(sim.phase(), "Pending", "a start is in flight");
     sim.pass(1);
     sim.finish(&start);
     assert_eq!(sim.phase(), "Running");
@@ -307,7 +307,7 @@ fn a_start_that_is_on_its_way_when_the_pod_is_deleted_is_waited_for() {
 }
 
 #[test]
-fn the_stop_signal_of_the_spec_is_handed_on_where_its_feature_is_on() {
+fn stop_signal_of_the_spec_requires_its_feature_gate() {
     for (gates, sent, shown) in
         [("ContainerStopSignals=true", Some("SIGUSR1"), Some("SIGTERM")), ("ContainerStopSignals=false", None, None)]
     {
@@ -315,7 +315,7 @@ fn the_stop_signal_of_the_spec_is_handed_on_where_its_feature_is_on() {
         let mut sim = Sim::new(spec);
         sim.policy.gates = FeatureGates::parse(gates).unwrap();
         sim.pass(1);
-        // The runtime of the tests says so of all its containers.
+        // The test runtime reports SIGTERM for all its containers.
         let status = sim.status().container_statuses.unwrap().remove(0);
         assert_eq!(status.stop_signal.as_deref(), shown, "{gates}");
         sim.delete(30);

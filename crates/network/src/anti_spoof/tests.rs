@@ -1,9 +1,9 @@
 //! A Pod that may change its network, against the real kernel.
 
 use super::*;
-use crate::destroy::Places;
+use crate::command::find;
+use crate::destroy::CniPaths;
 use crate::destroy::real_tests::{add_pod, in_a_namespace, pod_namespace};
-use crate::program::find;
 use crate::{Network, Options};
 use expect_test::expect;
 use nix::sched::{CloneFlags, setns};
@@ -79,7 +79,7 @@ fn pod_cannot_send_with_an_address_of_another() {
             return;
         }
         let dir = tempfile::tempdir().expect("a directory");
-        let places = Places { cni_cache: dir.path().join("cache"), namespaces: vec![dir.path().to_path_buf()] };
+        let places = CniPaths { cni_cache: dir.path().join("cache"), namespaces: vec![dir.path().to_path_buf()] };
         let network = Network::prepare(Options::new(dir.path().join("data"))).await.expect("a network");
         if !network.checks_senders {
             println!("skipped: no nftables for bridges here");

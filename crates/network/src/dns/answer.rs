@@ -1,4 +1,4 @@
-//! Questions and answers in DNS' own form (RFC 1035): pure.
+//! DNS messages (RFC 1035): pure.
 
 use super::zone::{Entry, Found, Zone};
 use domain::base::iana::{Class, Opcode, Rcode, Rtype};
@@ -10,35 +10,35 @@ use std::net::Ipv4Addr;
 type Target = StaticCompressor<Vec<u8>>;
 type OwnedName = Name<Vec<u8>>;
 
-/// How long an answer counts: CoreDNS' default. Names move with their Services at once.
+/// TTL of answers: CoreDNS' default.
 const TTL: Ttl = Ttl::from_secs(5);
-/// What a resolver takes over UDP when it says nothing (RFC 1035), and the most that is sent to any (RFC 9715).
+/// UDP payload size without EDNS (RFC 1035), and the maximum that is sent (RFC 9715).
 const SMALLEST: u16 = 512;
 const LARGEST: u16 = 1232;
-/// What the record for resolvers that say what they take needs, in bytes (RFC 6891).
+/// Size of an OPT record, in bytes (RFC 6891).
 const OPT: usize = 11;
 
-/// What becomes of a question.
+/// Result of answering a question.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Answer(Vec<u8>),
-    /// Others are asked.
+    /// The question is forwarded.
     Forward,
-    /// The answer is another name, for which others are asked by this question.
+    /// The answer is a CNAME outside the zone, resolved by forwarding this question.
     Alias {
         name: String,
         question: Vec<u8>,
     },
 }
 
-/// Over what a question came: that limits the answer.
+/// Transport of a question, which limits the size of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     Udp,
     Tcp,
 }
 
-/// Answers a question; none where it is not one. `turn` says which of several addresses comes first.
+/// Answers a question; `None` if it is not a valid one. `turn` rotates the addresses.
 pub(crate) fn reply(zone: &Zone, question: &[u8], transport: Transport, turn: usize) -> Option<Reply> {
     let message = Message::from_slice(question).ok().filter(|message| !message.header().qr())?;
     let message = &message.for_slice_ref();
@@ -65,20 +65,20 @@ pub(crate) fn reply(zone: &Zone, question: &[u8], transport: Transport, turn: us
     Some(reply)
 }
 
-/// An answer without records that says why there are none.
+/// Returns an answer without records, with a response code.
 pub(crate) fn failure(question: &Message<&[u8]>, code: Rcode) -> Vec<u8> {
     let mut answer = builder().start_error(question, code);
     answer.header_mut().set_ra(true);
     answer.finish().into_target()
 }
 
-/// The same for whoever has the octets alone; none where they are no question.
+/// Returns SERVFAIL for a raw question; `None` if it is not a valid one.
 pub(crate) fn failed(question: &[u8]) -> Option<Vec<u8>> {
     let message = Message::from_slice(question).ok()?;
     Some(failure(&message.for_slice_ref(), Rcode::SERVFAIL))
 }
 
-/// Puts what others say of an alias behind it.
+/// Appends the forwarded answer to the CNAME record.
 pub(crate) fn of_alias(question: &[u8], alias: &str, others: &[u8], transport: Transport) -> Option<Vec<u8>> {
     let question = Message::from_slice(question).ok()?;
     let question = &question.for_slice_ref();
@@ -105,14 +105,14 @@ pub(crate) fn of_alias(question: &[u8], alias: &str, others: &[u8], transport: T
 
 struct Answer<'a> {
     zone: &'a Zone,
-    /// Names that were asked instead of the first, in turn.
+    /// CNAME chain, in order.
     aliases: Vec<String>,
     turn: usize,
     kind: Rtype,
 }
 
 impl<'a> Answer<'a> {
-    /// Follows aliases, which may lead in a circle, for a while.
+    /// Follows CNAMEs up to a maximum depth, for they may form a loop.
     fn find(&mut self, name: &str) -> Found<'a> {
         let mut found = self.zone.find(name);
         while let Found::Entry(entry) = &found {
@@ -134,7 +134,7 @@ impl<'a> Answer<'a> {
         header.set_ra(true);
         let (limit, opt) = (limit(question, transport), question.opt().is_some());
         answer.set_push_limit(if opt { limit - OPT } else { limit });
-        // What does not fit is asked for again, over TCP, by whoever can.
+        // A truncated answer sets TC, so that the resolver retries over TCP.
         if self.answers(&mut answer, question, found).is_err() {
             answer.header_mut().set_tc(true);
         }
@@ -151,7 +151,7 @@ impl<'a> Answer<'a> {
         full.finish().into_target()
     }
 
-    /// The records that answer, as far as they fit.
+    /// Writes the answer records, as far as they fit.
     fn answers(
         &self,
         answer: &mut AnswerBuilder<Target>,
@@ -211,7 +211,7 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    /// All addresses, each one first in its turn, as CoreDNS' `loadbalance` does it.
+    /// Returns the addresses rotated by `turn`, as CoreDNS' `loadbalance` does.
     fn in_turn(&self, entry: &Entry) -> Vec<Ipv4Addr> {
         let mut all: Vec<Ipv4Addr> = entry.addresses.iter().copied().collect();
         if !all.is_empty() {
@@ -221,8 +221,8 @@ impl<'a> Answer<'a> {
         all
     }
 
-    /// Whoever is told that there is nothing is told for how long that counts (RFC 2308); who is told of a place, where it
-    /// is. Of this, what does not fit is left out: an answer is whole without it (RFC 2181).
+    /// Adds the SOA record of negative answers (RFC 2308), or addresses of SRV targets. These are left out if they do
+    /// not fit (RFC 2181).
     fn end(&self, answer: AnswerBuilder<Target>, entry: Option<&Entry>) -> AdditionalBuilder<Target> {
         let (is_empty, is_cut) = (answer.counts().ancount() == 0, answer.header().tc());
         let mut authority = answer.authority();
@@ -252,7 +252,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// A name that cannot be written has no room in a message, however large.
+/// Converts a name; an invalid one is reported as too large.
 fn owned(name: &str) -> Result<OwnedName, PushError> {
     Name::vec_from_str(name).map_err(|_| PushError::ShortBuf)
 }
@@ -271,7 +271,7 @@ fn limit(question: &Message<&[u8]>, transport: Transport) -> usize {
     }
 }
 
-/// A question of our own, as hard to guess as the one that it is for.
+/// Builds a question with the ID of the client's question.
 fn ask(name: &str, kind: Rtype, id: u16) -> Result<Vec<u8>, PushError> {
     let mut question = builder();
     question.header_mut().set_rd(true);

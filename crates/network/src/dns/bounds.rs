@@ -1,20 +1,21 @@
-//! How much the name server does at a time, in all and for one client.
+//! Limits of concurrent work of the DNS server, in total and per client.
 
 use api::connection_table::{Bounds, Slots, Source};
 use nix::sys::resource::{Resource, getrlimit};
 use std::net::IpAddr;
 use tokio_util::sync::CancellationToken;
 
-/// Forwarded queries at a time (CoreDNS' `max_concurrent`, as kubeadm sets it), and their share of the process's files.
+/// Maximum of concurrent forwarded queries (CoreDNS' `max_concurrent`, as kubeadm sets it), and their share of the
+/// open file limit.
 const QUERIES: usize = 1000;
 const QUERIES_SHARE: u64 = 8;
-/// TCP connections at a time, and their share.
+/// Maximum of concurrent TCP connections, and their share.
 const CONNECTIONS: usize = 256;
 const CONNECTIONS_SHARE: u64 = 16;
-/// The share of one client.
+/// Share of one client.
 const CLIENT_SHARE: usize = 5;
 
-/// Queries or connections in progress. Where there are too many, the oldest of the client with the most ends.
+/// Queries or connections in progress. Beyond the limit, the oldest one of the client with the most is cancelled.
 pub(super) type InProgress = Slots<CancellationToken>;
 
 pub(super) fn queries() -> InProgress {
@@ -31,15 +32,15 @@ fn bounds(most: usize, share: u64) -> Bounds {
     of(files.min(most))
 }
 
-/// Bounds of so many in all.
+/// Returns limits for a total.
 pub(super) fn of(total: usize) -> Bounds {
     Bounds { total, remote: total, per_source: (total / CLIENT_SHARE).max(1) }
 }
 
-/// Does something for a client, unless there is too much to do; `None` when it was not done or not done to its end.
+/// Runs `work` for a client within the limits; `None` if it was rejected or cancelled.
 pub(super) async fn within<T>(in_progress: &InProgress, client: IpAddr, work: impl Future<Output = T>) -> Option<T> {
     let ended = CancellationToken::new();
-    // The oldest one comes first.
+    // Sorted by age.
     let admitted = in_progress.admit(Source::of(client, None), ended.clone(), |_| Some(()));
     let Ok((_slot, evicted)) = admitted else {
         tracing::debug!(%client, "refused a query or connection: too many are in progress");

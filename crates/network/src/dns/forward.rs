@@ -1,4 +1,4 @@
-//! Questions that others answer: the name servers of the node's `resolv.conf`, one after the other.
+//! Forwarding of queries to the name servers of the node's `resolv.conf`, one after the other.
 
 use super::answer::Transport;
 use super::bounds::{self, InProgress};
@@ -9,15 +9,15 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
-/// How long one server is waited for; resolvers give up after 5 s.
+/// Timeout of one server; resolvers give up after 5 s.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PORT: u16 = 53;
 
-/// Asks others.
+/// Forwarder.
 #[derive(Debug)]
 pub(crate) struct Forward {
     resolv_conf: PathBuf,
-    /// The cluster's own name server: who is named there would be asked in a circle.
+    /// Addresses of the cluster DNS itself, which are skipped to avoid loops.
     own: Vec<IpAddr>,
     in_progress: InProgress,
     port: u16,
@@ -38,14 +38,13 @@ impl Forward {
         Self { in_progress: InProgress::new(bounds::of(queries)), ..self }
     }
 
-    /// The response of the first server that answers a client's query; none where nobody does, or where too many queries
-    /// are in progress.
+    /// Returns the response of the first server that answers; `None` if none does, or the limits are exceeded.
     pub(crate) async fn ask(&self, client: IpAddr, question: &[u8], transport: Transport) -> Option<Vec<u8>> {
         bounds::within(&self.in_progress, client, self.first_answer(question, transport)).await.flatten()
     }
 
     async fn first_answer(&self, question: &[u8], transport: Transport) -> Option<Vec<u8>> {
-        // Read each time: whoever manages the machine's network changes it, and it is a small file.
+        // Read for each query: network managers rewrite this small file at any time.
         let text = tokio::fs::read_to_string(&self.resolv_conf).await.unwrap_or_default();
         for server in servers(&text).into_iter().filter(|ip| !self.own.contains(ip)) {
             let server = SocketAddr::new(server, self.port);
@@ -57,21 +56,21 @@ impl Forward {
             };
             match tokio::time::timeout(PATIENCE, asked).await {
                 Ok(Ok(answer)) => return Some(answer),
-                Ok(Err(e)) => tracing::debug!("{server} does not answer: {e}"),
-                Err(_) => tracing::debug!("{server} does not answer in time"),
+                Ok(Err(e)) => tracing::debug!(%server, error = %e, "failed to forward query"),
+                Err(_) => tracing::debug!(%server, "timed out forwarding query"),
             }
         }
         None
     }
 }
 
-/// The name servers of a `resolv.conf`; three count, as resolvers have it.
+/// Parses the name servers of a `resolv.conf`; at most three, as resolvers do.
 fn servers(text: &str) -> Vec<IpAddr> {
     let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("nameserver"));
     lines.filter_map(|rest| rest.split_whitespace().next()?.parse().ok()).take(3).collect()
 }
 
-/// From a port that nobody can guess, for each question another.
+/// Sends the query from a random port, another one for each query (RFC 5452).
 async fn over_udp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
     let any: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).await?;
@@ -80,7 +79,7 @@ async fn over_udp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
     let mut answer = vec![0; usize::from(u16::MAX)];
     loop {
         let length = socket.recv(&mut answer).await?;
-        // An answer to another question is none.
+        // Answers with another ID or question are ignored.
         if length > 2 && answer.get(..2) == question.get(..2) {
             answer.truncate(length);
             return Ok(answer);
@@ -94,7 +93,7 @@ async fn over_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
     read_framed(&mut stream, u16::MAX).await
 }
 
-/// Messages over TCP have their length before them (RFC 1035, 4.2.2).
+/// Reads a message with its length prefix (RFC 1035, section 4.2.2).
 ///
 /// # Errors
 /// When the connection ends, or the message is longer than `most`.
@@ -122,14 +121,14 @@ mod tests {
     const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 244, 0, 7));
 
     #[test]
-    fn the_first_three_name_servers_count() {
+    fn first_three_name_servers_are_used() {
         let text = "# nameserver 1.1.1.1\nnameserver 10.0.0.1\nsearch a b\n nameserver\t10.0.0.2 # second\n\
                     nameserver nonsense\nnameserver fe80::1\nnameserver 10.0.0.4\n";
         let found: Vec<String> = servers(text).iter().map(ToString::to_string).collect();
         assert_eq!(found, ["10.0.0.1", "10.0.0.2", "fe80::1"]);
     }
 
-    /// A forwarder whose only server is this one, on a port of its own.
+    /// Returns a forwarder whose only server is a local one.
     async fn asked(answers: &'static [&'static [u8]]) -> Option<Vec<u8>> {
         let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
         let port = server.local_addr().expect("an address").port();
@@ -151,19 +150,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_answer_to_the_question_counts_and_no_other() {
+    async fn forwarder_ignores_mismatched_answers() {
         let said = asked(&[b"\x00\x00nonsense", b"\x07\x08answer"]).await;
         assert_eq!(said.as_deref(), Some(&b"\x07\x08answer"[..]));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_answer_is_not_waited_for_for_ever() {
+    async fn unresponsive_name_server_times_out() {
         let began = tokio::time::Instant::now();
         assert_eq!(asked(&[]).await, None);
         assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
     }
 
-    /// A server that receives and never answers, and a forwarder with room for 10 queries, two for each client.
+    /// Returns a server that never answers, and a forwarder limited to 10 queries, two per client.
     async fn silent() -> (UdpSocket, tempfile::NamedTempFile, Arc<Forward>) {
         let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
         let port = server.local_addr().expect("an address").port();
@@ -178,9 +177,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn client_with_many_queries_does_not_stop_another() {
+    async fn client_with_many_queries_does_not_block_others() {
         let (server, _file, forward) = silent().await;
-        // Far more than there is room for, by one client after the other; each gets its share and no more.
+        // Far more than the limit, by one client after the other; each gets its share and no more.
         for _ in 0..20 {
             for last in 1..=5 {
                 let forward = Arc::clone(&forward);

@@ -1,11 +1,11 @@
-//! The sockets of the name server.
+//! UDP and TCP server of the cluster DNS.
 
 use super::answer::{self, Reply, Transport};
 use super::bounds::{self, InProgress};
 use super::forward::{Forward, read_framed, write_framed};
 use super::zone::Zone;
 use crate::NodePeers;
-use crate::follow::Followed;
+use crate::informer::ServiceInformer;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, watch};
 
-/// What resolvers expect; where somebody else has it, any port does, for Pods ask the Service.
+/// Preferred port. If it is in use, any port does, for Pods use the Service.
 const PORT: u16 = 53;
-/// Questions of UDP that are looked at while others are asked.
+/// Maximum number of forwarded UDP queries in progress.
 const AT_A_TIME: usize = 4096;
-/// How long a connection may be silent (RFC 7766 leaves it to us).
+/// Idle timeout of a TCP connection (RFC 7766 leaves it to the server).
 const SILENCE: Duration = Duration::from_secs(10);
-/// The size of a query over TCP, in bytes. A question with its name and options is far smaller.
+/// Maximum size of a query over TCP, in bytes. A question with its name and options is far smaller.
 const MAX_QUERY: u16 = 4096;
 
-/// Where the name server hears, over UDP and TCP.
+/// UDP and TCP sockets of the server.
 #[derive(Debug)]
 pub(crate) struct Listener {
     udp: UdpSocket,
@@ -32,7 +32,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Takes port 53 of an address of this node, or any.
+    /// Binds port 53 of an address of this node, or any port.
     pub(crate) async fn bind(ip: Ipv4Addr) -> io::Result<Self> {
         match Self::at(ip, PORT).await {
             Err(e) if e.kind() == io::ErrorKind::AddrInUse => Self::at(ip, 0).await,
@@ -51,20 +51,26 @@ impl Listener {
     }
 }
 
-/// Answers these peers for ever.
-pub(crate) async fn serve(listener: Listener, peers: NodePeers, followed: Followed, domain: String, forward: Forward) {
+/// Serves these peers until it is cancelled.
+pub(crate) async fn serve(
+    listener: Listener,
+    peers: NodePeers,
+    informer: ServiceInformer,
+    domain: String,
+    forward: Forward,
+) {
     let (tell, zone) = watch::channel(None);
     let server = Arc::new(Server::new(zone, forward, peers));
-    tokio::join!(know(followed, domain, tell), server.clone().udp(Arc::new(listener.udp)), server.tcp(listener.tcp));
+    tokio::join!(know(informer, domain, tell), server.clone().udp(Arc::new(listener.udp)), server.tcp(listener.tcp));
 }
 
-/// Makes the zone anew when what it is made of has changed, at most a hundred times a second.
-async fn know(mut followed: Followed, domain: String, tell: watch::Sender<Option<Arc<Zone>>>) {
-    followed.listed().await;
+/// Rebuilds the zone when Services or slices have changed, at most a hundred times a second.
+async fn know(mut informer: ServiceInformer, domain: String, tell: watch::Sender<Option<Arc<Zone>>>) {
+    informer.wait_until_synced().await;
     loop {
-        tell.send_replace(Some(Arc::new(Zone::new(&domain, &followed.services(), &followed.slices()))));
+        tell.send_replace(Some(Arc::new(Zone::new(&domain, &informer.services(), &informer.slices()))));
         tokio::time::sleep(Duration::from_millis(10)).await;
-        followed.changed().await;
+        informer.changed().await;
     }
 }
 
@@ -75,7 +81,7 @@ struct Server {
     room: Arc<Semaphore>,
     peers: NodePeers,
     connections: InProgress,
-    /// How long a connection may be silent.
+    /// Idle timeout of a TCP connection.
     silence: Duration,
 }
 
@@ -92,18 +98,18 @@ impl Server {
             let (length, from) = match socket.recv_from(&mut buffer).await {
                 Ok(received) => received,
                 Err(e) => {
-                    // What an earlier answer met comes back as an error of the socket.
-                    tracing::debug!("the name server hears nothing: {e}");
+                    // An ICMP error for an earlier answer is reported as an error of the socket.
+                    tracing::debug!(error = %e, "failed to receive DNS query");
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     continue;
                 }
             };
-            // A LAN could use the node as an open resolver, or as an amplifier.
+            // An open resolver could be abused for amplification.
             if !self.peers.contains(from.ip()) {
                 continue;
             }
             let question = buffer.get(..length).unwrap_or_default();
-            match self.look(question, Transport::Udp) {
+            match self.lookup(question, Transport::Udp) {
                 Some(Reply::Answer(answer)) => send(&socket, &answer, from).await,
                 Some(reply) => self.clone().ask_others(reply, question.to_vec(), socket.clone(), from),
                 None => {}
@@ -111,7 +117,7 @@ impl Server {
         }
     }
 
-    /// A question that waits for others holds up nobody; where too many wait, resolvers ask again.
+    /// Forwards a question in its own task; beyond the limit it is dropped, and resolvers retry.
     fn ask_others(self: Arc<Self>, reply: Reply, question: Vec<u8>, socket: Arc<UdpSocket>, from: SocketAddr) {
         let Ok(room) = self.room.clone().try_acquire_owned() else { return };
         tokio::spawn(async move {
@@ -129,12 +135,12 @@ impl Server {
                 Ok((stream, peer)) => {
                     let server = self.clone();
                     tokio::spawn(async move {
-                        // Whatever ends a connection, the resolver makes another.
+                        // Errors of a connection are ignored: resolvers reconnect.
                         let _ = bounds::within(&server.connections, peer.ip(), server.connection(stream, peer)).await;
                     });
                 }
                 Err(e) => {
-                    tracing::debug!("the name server takes no connection: {e}");
+                    tracing::debug!(error = %e, "failed to accept DNS connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -144,7 +150,7 @@ impl Server {
     async fn connection(&self, mut stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
         loop {
             let question = tokio::time::timeout(self.silence, read_framed(&mut stream, MAX_QUERY)).await??;
-            let answer = match self.look(&question, Transport::Tcp) {
+            let answer = match self.lookup(&question, Transport::Tcp) {
                 Some(Reply::Answer(answer)) => Some(answer),
                 Some(reply) => self.others(peer.ip(), reply, &question, Transport::Tcp).await,
                 None => None,
@@ -154,8 +160,8 @@ impl Server {
         }
     }
 
-    /// What the zone says; that nothing is known before it is.
-    fn look(&self, question: &[u8], transport: Transport) -> Option<Reply> {
+    /// Answers from the zone; SERVFAIL before the zone is built.
+    fn lookup(&self, question: &[u8], transport: Transport) -> Option<Reply> {
         let Some(zone) = self.zone.borrow().clone() else { return answer::failed(question).map(Reply::Answer) };
         answer::reply(&zone, question, transport, self.turn.fetch_add(1, Ordering::Relaxed))
     }
@@ -175,7 +181,7 @@ impl Server {
 
 async fn send(socket: &UdpSocket, answer: &[u8], to: SocketAddr) {
     if let Err(e) = socket.send_to(answer, to).await {
-        tracing::debug!("{to} cannot be answered: {e}");
+        tracing::debug!(%to, error = %e, "failed to send DNS answer");
     }
 }
 
@@ -184,7 +190,7 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    /// A server without a zone yet, which answers each question with SERVFAIL, and its address.
+    /// Starts a server without a zone, which answers SERVFAIL; returns it with its address.
     async fn serve(pods: &str, connections: usize, silence: Duration) -> (Arc<Server>, SocketAddr) {
         let (_, zone) = watch::channel(None);
         let forward = Forward::new("/nonexistent".into(), Vec::new());
@@ -203,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn silent_tcp_connections_are_closed_and_others_are_served() {
+    async fn idle_tcp_connections_are_closed_and_others_served() {
         let (server, address) = serve("10.244.0.0/24", 10, Duration::from_millis(300)).await;
         let mut silent = Vec::new();
         for _ in 0..40 {
@@ -211,7 +217,7 @@ mod tests {
         }
         let (mut buffer, mut closed) = ([0; 1], 0);
         for stream in &mut silent {
-            // Closed, whether at once or after the timeout.
+            // Closed, at once or after the timeout.
             let read = tokio::time::timeout(Duration::from_secs(10), stream.read(&mut buffer)).await.expect("closed");
             closed += usize::from(matches!(read, Ok(0) | Err(_)));
         }

@@ -80,7 +80,7 @@ fn check(name: &str, kind: Rtype, expected: &str) {
 }
 
 #[test]
-fn a_service_has_its_address() {
+fn service_resolves_to_cluster_ip() {
     check("web.shop.svc.cluster.local.", Rtype::A, "NOERROR: A 10.96.7.7");
     check("WEB.shop.SVC.cluster.local.", Rtype::A, "NOERROR: A 10.96.7.7");
     check("web.shop.svc.cluster.local.", Rtype::AAAA, "NOERROR: ");
@@ -89,7 +89,7 @@ fn a_service_has_its_address() {
 }
 
 #[test]
-fn a_headless_service_has_those_of_its_ready_endpoints() {
+fn headless_service_resolves_to_ready_endpoints() {
     check("db.shop.svc.cluster.local.", Rtype::A, "NOERROR: A 10.0.0.1, A 10.0.0.2");
     check("db-0.db.shop.svc.cluster.local.", Rtype::A, "NOERROR: A 10.0.0.1");
     check("10-0-0-2.db.shop.svc.cluster.local.", Rtype::A, "NOERROR: A 10.0.0.2");
@@ -98,7 +98,7 @@ fn a_headless_service_has_those_of_its_ready_endpoints() {
 }
 
 #[test]
-fn a_named_port_has_a_place() {
+fn named_port_has_srv_record() {
     let web = "SRV 0 100 80 web.shop.svc.cluster.local / A 10.96.7.7";
     check("_http._tcp.web.shop.svc.cluster.local.", Rtype::SRV, &format!("NOERROR: {web}"));
     let db = "SRV 0 50 5432 10-0-0-2.db.shop.svc.cluster.local, SRV 0 50 5432 db-0.db.shop.svc.cluster.local / A 10.0.0.2, A 10.0.0.1";
@@ -108,7 +108,7 @@ fn a_named_port_has_a_place() {
 }
 
 #[test]
-fn another_name_is_told_and_followed() {
+fn cname_is_returned_and_followed() {
     check("out.shop.svc.cluster.local.", Rtype::A, "alias www.example.com");
     check("out.shop.svc.cluster.local.", Rtype::CNAME, "NOERROR: CNAME www.example.com");
     check("in.shop.svc.cluster.local.", Rtype::A, "NOERROR: CNAME web.shop.svc.cluster.local, A 10.96.7.7");
@@ -117,7 +117,7 @@ fn another_name_is_told_and_followed() {
 }
 
 #[test]
-fn what_others_say_of_an_alias_comes_behind_it() {
+fn forwarded_answer_follows_cname() {
     let question = ask("out.shop.svc.cluster.local.", Rtype::A);
     let Some(Reply::Alias { name, question: next }) = reply(&zone(), &question, Transport::Udp, 0) else {
         panic!("no alias")
@@ -131,14 +131,14 @@ fn what_others_say_of_an_alias_comes_behind_it() {
 }
 
 #[test]
-fn an_address_has_the_name_of_its_service() {
+fn service_address_has_ptr_record() {
     check("7.7.96.10.in-addr.arpa.", Rtype::PTR, "NOERROR: PTR web.shop.svc.cluster.local");
     check("1.0.0.10.in-addr.arpa.", Rtype::PTR, "NOERROR: PTR db-0.db.shop.svc.cluster.local");
     check("9.9.9.9.in-addr.arpa.", Rtype::PTR, "forward");
 }
 
 #[test]
-fn a_pods_dashed_address_is_a_name() {
+fn dashed_pod_address_resolves() {
     check("10-0-0-7.shop.pod.cluster.local.", Rtype::A, "NOERROR: A 10.0.0.7");
     check("10-0-0-7.nowhere.pod.cluster.local.", Rtype::A, "NOERROR: A 10.0.0.7");
     check("nonsense.shop.pod.cluster.local.", Rtype::A, "NXDOMAIN: ");
@@ -146,7 +146,7 @@ fn a_pods_dashed_address_is_a_name() {
 }
 
 #[test]
-fn names_above_others_are_there_and_names_elsewhere_are_asked_for() {
+fn empty_non_terminals_exist_and_other_names_are_forwarded() {
     check("shop.svc.cluster.local.", Rtype::A, "NOERROR: ");
     check("cluster.local.", Rtype::A, "NOERROR: ");
     check("notcluster.local.", Rtype::A, "forward");
@@ -178,7 +178,7 @@ fn check_size(kind: Rtype, takes: Option<u16>, transport: Transport, expected: (
 }
 
 #[test]
-fn what_is_too_large_for_udp_is_cut_and_asked_again_over_tcp() {
+fn large_udp_answer_is_truncated_and_retried_over_tcp() {
     check_size(Rtype::A, None, Transport::Udp, (29, true));
     check_size(Rtype::A, Some(512), Transport::Udp, (28, true));
     check_size(Rtype::A, Some(1232), Transport::Udp, (73, true));
@@ -187,7 +187,7 @@ fn what_is_too_large_for_udp_is_cut_and_asked_again_over_tcp() {
 }
 
 #[test]
-fn an_answer_is_whole_without_the_addresses_of_the_places_that_it_names() {
+fn answer_without_additional_records_is_not_truncated() {
     let places = |count: usize| {
         let endpoints: Vec<Value> = (1..=count).map(|n| json!({"addresses": [format!("10.1.0.{n}")]})).collect();
         let (service, slice) = (json!({"clusterIP": "None"}), json!(endpoints));
@@ -209,7 +209,7 @@ fn an_answer_is_whole_without_the_addresses_of_the_places_that_it_names() {
 }
 
 #[test]
-fn each_address_comes_first_in_its_turn() {
+fn addresses_are_rotated() {
     let question = ask("db.shop.svc.cluster.local.", Rtype::A);
     let first = |turn| match reply(&zone(), &question, Transport::Udp, turn) {
         Some(Reply::Answer(answer)) => show(&answer),
@@ -222,7 +222,7 @@ fn each_address_comes_first_in_its_turn() {
 }
 
 #[test]
-fn what_is_no_question_is_not_answered_and_what_nobody_does_is_refused() {
+fn invalid_query_is_ignored_and_unsupported_is_refused() {
     let zone = zone();
     for bad in [&b""[..], b"x", &[0; 11]] {
         assert_eq!(reply(&zone, bad, Transport::Udp, 0), None, "{bad:?}");

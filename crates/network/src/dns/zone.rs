@@ -1,7 +1,7 @@
-//! The names of a cluster, from its Services and their EndpointSlices: pure
-//! (the Kubernetes DNS specification, version 1.1.0; where it is silent, CoreDNS).
+//! Cluster DNS zone, from Services and their EndpointSlices: pure (Kubernetes DNS specification 1.1.0; where it is
+//! silent, CoreDNS).
 
-use crate::services::traffic::{Slices, by_service, is_ready};
+use crate::services::service_ports::{Slices, by_service, is_ready};
 use api::address::ipv4;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
@@ -9,40 +9,40 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// The version of the specification that is told under `dns-version`.
+/// Version of the specification, in the TXT record of `dns-version`.
 const VERSION: &str = "1.1.0";
 
-/// What a name stands for. A name without anything is there, too: others lie below it.
+/// Records of a name. A name without records exists if there are names below it (empty non-terminal).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) addresses: BTreeSet<Ipv4Addr>,
-    /// Where services are, in a stable order.
+    /// SRV records, in a stable order.
     pub(crate) services: BTreeSet<Srv>,
-    /// Another name that is asked instead.
+    /// CNAME target.
     pub(crate) alias: Option<String>,
     pub(crate) texts: Vec<String>,
-    /// Names of an address.
+    /// PTR targets.
     pub(crate) pointers: BTreeSet<String>,
 }
 
-/// Where a service is: an SRV record.
+/// SRV record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Srv {
     pub(crate) target: String,
     pub(crate) port: u16,
 }
 
-/// What the zone says of a name.
+/// Result of a lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found<'a> {
     Entry(std::borrow::Cow<'a, Entry>),
-    /// There is no such name in the zone.
+    /// The name does not exist in the zone (NXDOMAIN).
     Nothing,
-    /// Others know that name, if anybody does.
+    /// The name is outside the zone, and forwarded.
     Elsewhere,
 }
 
-/// All names of a cluster, in lower case and without the last dot.
+/// Cluster DNS zone; names are in lower case and without the final dot.
 #[derive(Debug, Default)]
 pub(crate) struct Zone {
     domain: String,
@@ -62,12 +62,12 @@ impl Zone {
         zone
     }
 
-    /// The domain of the cluster.
+    /// Returns the cluster domain.
     pub(crate) fn domain(&self) -> &str {
         &self.domain
     }
 
-    /// `name` is in lower case and without the last dot.
+    /// Looks up a name, in lower case and without the final dot.
     pub(crate) fn find(&self, name: &str) -> Found<'_> {
         if let Some(entry) = self.entries.get(name) {
             return Found::Entry(std::borrow::Cow::Borrowed(entry));
@@ -103,7 +103,7 @@ impl Zone {
         }
     }
 
-    /// An endpoint of a headless Service.
+    /// Adds an endpoint of a headless Service.
     fn endpoint(&mut self, service: &str, slice: &EndpointSlice, endpoint: &Endpoint) {
         if !is_ready(endpoint) {
             return;
@@ -121,7 +121,7 @@ impl Zone {
         }
     }
 
-    /// A named port is a name of its own; who asks the Service for all places learns of it, too.
+    /// Adds the SRV records of a port: under its name, and under the Service.
     fn srv(&mut self, service: &str, name: Option<&str>, protocol: Option<&str>, target: &str, port: u16) {
         let srv = Srv { target: target.to_owned(), port };
         self.entry(service).services.insert(srv.clone());
@@ -133,12 +133,12 @@ impl Zone {
 
     fn point(&mut self, ip: Ipv4Addr, name: &str) {
         let [a, b, c, d] = ip.octets();
-        // Not `entry`: what lies above belongs to others.
+        // Not `entry`: names above are outside the zone.
         let reverse = self.entries.entry(format!("{d}.{c}.{b}.{a}.in-addr.arpa")).or_default();
         reverse.pointers.insert(name.to_owned());
     }
 
-    /// The entry of a name of the zone, and of all names above it.
+    /// Returns the entry of a name, and creates those above it.
     fn entry(&mut self, name: &str) -> &mut Entry {
         let mut above = name;
         while let Some((_, rest)) = above.split_once('.').filter(|(_, rest)| rest.len() >= self.domain.len()) {
@@ -152,7 +152,7 @@ impl Zone {
     }
 }
 
-/// `10-1-2-3.namespace.pod.`: an address that says itself (CoreDNS' `pods insecure`, which kubeadm has).
+/// Resolves `10-1-2-3.namespace.pod.` from the name itself (CoreDNS' `pods insecure`, kubeadm's default).
 fn pod(rest: &str) -> Option<Entry> {
     let mut labels = rest.strip_suffix(".pod.")?.split('.');
     let (dashed, _namespace, None) = (labels.next()?, labels.next()?, labels.next()) else { return None };

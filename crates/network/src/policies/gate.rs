@@ -1,10 +1,10 @@
-//! Holds the containers of a Pod back until the rules of its NetworkPolicies are in the kernel.
+//! Gate that delays containers of a Pod until the rules of its NetworkPolicies are installed.
 //!
-//! Rules look Pods up by address. The kubelet reports which Pod has an address as soon as the sandbox exists, before its
-//! first process starts, so an address that another Pod had before is never mistaken for that Pod's. A container starts
-//! after a synchronization that began later than the report and covers every policy of a fresh list.
+//! Rules match Pods by address. The kubelet reports a Pod's address when the sandbox exists, before its first process
+//! starts, so that a reused address is never attributed to its previous Pod. A container starts after a sync that
+//! began later than the report and covers every policy of a fresh list.
 
-use crate::program::{find, run};
+use crate::command::{find, run};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -16,22 +16,22 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long one start of a container waits. The kubelet retries.
+/// Timeout of a container start. The kubelet retries.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How often policies are listed again while a start waits: the one that is waited for may have been deleted.
-const RELIST: Duration = Duration::from_millis(500);
+/// Interval of policy lists while a start waits: the expected policy may have been deleted.
+const RELIST_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Which Pod has an address, as the kubelet reported it.
+/// Pod that owns an address, as the kubelet reported it.
 #[derive(Debug, Clone)]
-pub(super) struct Holder {
+pub(super) struct IpOwner {
     pub(super) pod: Arc<Pod>,
-    /// Whether the rules for it were in the kernel once.
+    /// Whether its rules were installed once.
     confirmed: bool,
-    /// Whether the API had the Pod.
+    /// Whether the Pod was seen in the API.
     listed: bool,
 }
 
-impl Holder {
+impl IpOwner {
     pub(super) fn new(pod: Arc<Pod>) -> Self {
         Self { pod, confirmed: false, listed: false }
     }
@@ -41,21 +41,21 @@ impl Holder {
     }
 }
 
-/// The holders of addresses. An address has one, and a Pod is the holder of one.
-pub(super) type Holders = BTreeMap<Ipv4Addr, Holder>;
+/// Owners by address. An address has one owner, and a Pod owns one address.
+pub(super) type IpOwners = BTreeMap<Ipv4Addr, IpOwner>;
 
-/// What the kubelet has reported.
+/// Reports of the kubelet.
 #[derive(Debug, Default)]
 struct Reported {
-    /// Counts reports.
+    /// Number of reports so far.
     number: u64,
-    holders: Holders,
+    owners: IpOwners,
 }
 
-/// What the rules in the kernel were made from.
+/// State that the installed rules were computed from.
 #[derive(Debug, Default)]
 struct Synced {
-    /// The last report that they include.
+    /// Number of the last report that they include.
     number: u64,
     /// Resource versions of the policies by UID.
     policies: BTreeMap<String, u64>,
@@ -68,7 +68,7 @@ impl Synced {
     }
 }
 
-/// The two ends of the gate: the kubelet waits at it, the controller of NetworkPolicies opens it.
+/// Gate between the kubelet, which waits, and the NetworkPolicy controller, which opens it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PolicyGate(Arc<State>);
 
@@ -79,17 +79,17 @@ struct State {
 }
 
 impl PolicyGate {
-    /// Waits until the rules of the policies that select the Pod are in the kernel.
+    /// Waits until the rules of the policies that select the Pod are installed.
     ///
     /// # Errors
-    /// When they are not within [`TIMEOUT`].
+    /// After [`TIMEOUT`].
     pub(crate) async fn wait(&self, client: &Client, pod: Arc<Pod>, ip: Ipv4Addr) -> Result<(), String> {
         let Some(number) = self.report(Arc::clone(&pod), ip) else { return Ok(()) };
         let mut failure = None;
         match tokio::time::timeout(TIMEOUT, self.wait_synced(client, number, &mut failure)).await {
             Ok(has_policies) => {
-                if has_policies && !has_begun_at(&pod, ip) {
-                    forget_connections(ip).await;
+                if has_policies && !has_run_at(&pod, ip) {
+                    delete_conntrack_entries(ip).await;
                 }
                 self.confirm(&pod, ip);
                 Ok(())
@@ -101,17 +101,18 @@ impl PolicyGate {
         }
     }
 
-    /// Returns the report's number, or nothing where the rules for this Pod at this address were confirmed before.
+    /// Reports the address; returns the report's number, or `None` if the Pod's rules at this address were confirmed
+    /// before.
     fn report(&self, pod: Arc<Pod>, ip: Ipv4Addr) -> Option<u64> {
         let mut number = None;
         self.0.reported.send_if_modified(|reported| {
-            let new = Holder::new(pod);
-            let known = reported.holders.get(&ip).filter(|known| known.uid() == new.uid());
+            let new = IpOwner::new(pod);
+            let known = reported.owners.get(&ip).filter(|known| known.uid() == new.uid());
             if known.is_some_and(|known| known.confirmed) {
                 return false;
             }
-            reported.holders.retain(|_, holder| holder.uid() != new.uid());
-            reported.holders.insert(ip, new);
+            reported.owners.retain(|_, owner| owner.uid() != new.uid());
+            reported.owners.insert(ip, new);
             reported.number += 1;
             number = Some(reported.number);
             true
@@ -119,7 +120,8 @@ impl PolicyGate {
         number
     }
 
-    /// Returns whether there are policies. `failure` is why they cannot be listed at the moment.
+    /// Waits for a sync that covers the report; returns whether there are policies. `failure` is the current list
+    /// error.
     async fn wait_synced(&self, client: &Client, number: u64, failure: &mut Option<kube::Error>) -> bool {
         let policies: Api<NetworkPolicy> = Api::all(client.clone());
         let mut synced = self.0.synced.subscribe();
@@ -128,7 +130,7 @@ impl PolicyGate {
                 Ok(listed) => versions(listed.items.iter().map(|policy| &policy.metadata)),
                 Err(error) => {
                     *failure = Some(error);
-                    tokio::time::sleep(RELIST).await;
+                    tokio::time::sleep(RELIST_INTERVAL).await;
                     continue;
                 }
             };
@@ -137,7 +139,7 @@ impl PolicyGate {
                 return false;
             }
             let covered = synced.wait_for(|synced| synced.covers(number, &listed));
-            if let Ok(Ok(_)) = tokio::time::timeout(RELIST, covered).await {
+            if let Ok(Ok(_)) = tokio::time::timeout(RELIST_INTERVAL, covered).await {
                 return true;
             }
         }
@@ -145,55 +147,55 @@ impl PolicyGate {
 
     fn confirm(&self, pod: &Pod, ip: Ipv4Addr) {
         self.0.reported.send_if_modified(|reported| {
-            let holder = reported.holders.get_mut(&ip);
-            if let Some(holder) = holder.filter(|holder| holder.pod.metadata.uid == pod.metadata.uid) {
-                holder.confirmed = true;
+            let owner = reported.owners.get_mut(&ip);
+            if let Some(owner) = owner.filter(|owner| owner.pod.metadata.uid == pod.metadata.uid) {
+                owner.confirmed = true;
             }
             false
         });
     }
 
-    /// What the kubelet reports from now on.
+    /// Subscribes to reports of the kubelet.
     pub(super) fn reports(&self) -> Reports {
         Reports { reported: self.0.reported.subscribe(), number: 0 }
     }
 
-    /// Forgets the holders that the API no longer has.
+    /// Removes owners that were deleted from the API.
     pub(super) fn prune(&self, pods: &[Arc<Pod>]) {
         let uids: BTreeSet<&str> = pods.iter().filter_map(|pod| pod.metadata.uid.as_deref()).collect();
         self.0.reported.send_if_modified(|reported| {
-            reported.holders.retain(|_, holder| {
-                let is_there = uids.contains(holder.uid());
-                holder.listed |= is_there;
-                is_there || !holder.listed
+            reported.owners.retain(|_, owner| {
+                let is_there = uids.contains(owner.uid());
+                owner.listed |= is_there;
+                is_there || !owner.listed
             });
             false
         });
     }
 
-    /// Publishes that the rules in the kernel include these policies and the report of this number.
+    /// Publishes that the installed rules include these policies and the report of this number.
     pub(super) fn publish(&self, number: u64, policies: &[Arc<NetworkPolicy>]) {
         let policies = versions(policies.iter().map(|policy| &policy.metadata));
         self.0.synced.send_replace(Synced { number, policies });
     }
 }
 
-/// The controller's view of what the kubelet reports.
+/// Subscription of the controller to reports.
 pub(super) struct Reports {
     reported: watch::Receiver<Reported>,
     number: u64,
 }
 
 impl Reports {
-    /// The holders now, the number of the last report, and whether it is new.
-    pub(super) fn take(&mut self) -> (Holders, u64, bool) {
+    /// Returns the owners, the number of the last report, and whether it is new.
+    pub(super) fn take(&mut self) -> (IpOwners, u64, bool) {
         let reported = self.reported.borrow_and_update();
         let is_new = reported.number > self.number;
         self.number = reported.number;
-        (reported.holders.clone(), reported.number, is_new)
+        (reported.owners.clone(), reported.number, is_new)
     }
 
-    /// Waits for a report since the last one that was taken.
+    /// Waits for a report since the last `take`.
     pub(super) async fn wait(&mut self) {
         if self.reported.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -206,22 +208,22 @@ fn versions<'a>(policies: impl Iterator<Item = &'a ObjectMeta>) -> BTreeMap<Stri
     policies.filter_map(|meta| Some((meta.uid.clone()?, version(meta).unwrap_or(u64::MAX)))).collect()
 }
 
-/// Whether a container of the Pod has run at this address: its connections are its own.
-fn has_begun_at(pod: &Pod, ip: Ipv4Addr) -> bool {
+/// Returns whether a container of the Pod has run at this address: its connections are its own.
+fn has_run_at(pod: &Pod, ip: Ipv4Addr) -> bool {
     let Some(status) = pod.status.as_ref().filter(|status| status.pod_ip == Some(ip.to_string())) else { return false };
     let all = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
     let states = all.flat_map(|container| [&container.state, &container.last_state]).flatten();
     states.into_iter().any(|state| state.running.is_some() || state.terminated.is_some())
 }
 
-/// Removes what connection tracking knows of the address: packets of connections of the Pod that had it before pass as
-/// established ones.
-async fn forget_connections(ip: Ipv4Addr) {
+/// Deletes conntrack entries of the address: packets of the previous Pod's connections would be accepted as
+/// established.
+async fn delete_conntrack_entries(ip: Ipv4Addr) {
     if find("conntrack").is_none() {
         return;
     }
     for side in ["--orig-src", "--reply-src"] {
-        // It fails where there is nothing to remove.
+        // conntrack fails if no entry matches.
         let _ = run("conntrack", &["-D", side, &ip.to_string()], "").await;
     }
 }

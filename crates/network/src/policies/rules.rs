@@ -1,17 +1,16 @@
-//! The rules that let through what policies allow: pure.
+//! Rules of NetworkPolicies: pure.
 //!
-//! Only the first packet of a connection is looked at: connection tracking knows the others, and the answers. The Pod's
-//! address is looked up in a map, once as the source and once as the destination; for an isolated Pod the map names a
-//! chain. There every rule returns what is allowed, and the last one drops. What the node itself sends or gets is not
-//! forwarded and never comes here.
+//! Only the first packet of a connection is evaluated: connection tracking accepts the others and the replies. Verdict
+//! maps look up the Pod by source and by destination address; an isolated Pod's element goes to a chain that returns
+//! for allowed packets and drops the rest. Traffic of the node itself is not forwarded and not evaluated.
 //!
-//! Where policies isolate a direction, an address of Pods that no Pod is known to have passes nothing in it. The Pods of
-//! this node are known before they begin ([`super::gate`]; the concept page's section "Pod lifecycle").
+//! If a policy isolates a direction, packets of Pod addresses without a known Pod are dropped in it. Pods of this node
+//! are known before they start ([`super::gate`]; section "Pod lifecycle" of the NetworkPolicy concept page).
 
-use super::allowed::{Allowed, Direction, World, allowed};
-use super::gate::Holders;
-use super::members::{Labels, Member, members};
-use crate::table::{Chain, Map, Table, digest};
+use super::gate::IpOwners;
+use super::pod_addresses::{Labels, PolicyPod, pods_by_ip};
+use super::policy_rules::{ClusterState, Direction, PolicyRule, policy_rules};
+use crate::nft_table::{Chain, Map, Table, digest};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
@@ -19,64 +18,64 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) const FORWARD: &str = "forward";
-/// Pairs of a Pod's address with itself: it reaches itself through a Service, whatever policies say.
-const ITSELF: &str = "itself";
-/// Bytes of a digest that is all that tells two chains apart.
-const LONG: usize = 8;
+/// Pairs of a Pod's address with itself: hairpin traffic through a Service is always allowed.
+const SELF_TRAFFIC: &str = "itself";
+/// Bytes of the digest that alone distinguishes two chains.
+const DIGEST_LENGTH: usize = 8;
 
-/// The map of a direction's Pods, and the chain that looks there.
-fn names(direction: Direction) -> (&'static str, &'static str, &'static str) {
+/// Returns the direction's map, its chain, and the nft expression of the Pod's address.
+fn map_names(direction: Direction) -> (&'static str, &'static str, &'static str) {
     match direction {
         Direction::Ingress => ("destinations", "to-pods", "ip daddr"),
         Direction::Egress => ("sources", "from-pods", "ip saddr"),
     }
 }
 
-/// The whole table; `block` is where Pods of this node have their addresses, of which the kubelet has reported `holders`.
+/// Returns the table; `block` is the node's Pod CIDR, `owners` the addresses that the kubelet has reported.
 pub(crate) fn table(
     policies: &[Arc<NetworkPolicy>],
     pods: &[Arc<Pod>],
-    holders: &Holders,
+    owners: &IpOwners,
     namespaces: &[Arc<Namespace>],
     block: Ipv4Net,
 ) -> Table {
-    let members = members(pods, holders);
+    let pods_by_ip = pods_by_ip(pods, owners);
     let namespaces: BTreeMap<&str, Option<&Labels>> = namespaces
         .iter()
         .filter_map(|namespace| Some((namespace.metadata.name.as_deref()?, namespace.metadata.labels.as_ref())))
         .collect();
-    let world = World { members: &members, namespaces: &namespaces };
+    let cluster = ClusterState { pods_by_ip: &pods_by_ip, namespaces: &namespaces };
     let mut rules = Rules { table: Table::default(), forward: vec!["ct state established,related accept".to_owned()] };
-    // Maps stay, whoever is in them: only chains come and go.
-    rules.map(ITSELF, "ipv4_addr . ipv4_addr");
+    // Maps always exist: only chains are added and removed.
+    rules.map(SELF_TRAFFIC, "ipv4_addr . ipv4_addr");
     for direction in [Direction::Egress, Direction::Ingress] {
-        rules.map(names(direction).0, "ipv4_addr");
+        rules.map(map_names(direction).0, "ipv4_addr");
     }
-    rules.forward.push(format!("ip saddr . ip daddr vmap @{ITSELF}"));
-    // The source first: what may not leave is not asked for at the other end.
+    rules.forward.push(format!("ip saddr . ip daddr vmap @{SELF_TRAFFIC}"));
+    // Egress is evaluated before ingress.
     for direction in [Direction::Egress, Direction::Ingress] {
-        rules.add(policies, direction, world, block);
+        rules.add(policies, direction, cluster, block);
     }
     let forward = Chain { hook: Some("type filter hook forward priority -100"), rules: rules.forward };
     rules.table.chains.insert(FORWARD.to_owned(), forward);
     rules.table
 }
 
-/// A policy, and what it allows in a direction.
+/// Policy that isolates Pods in a direction, with its rules.
 struct Isolation<'a> {
     namespace: &'a str,
     spec: &'a NetworkPolicySpec,
-    allowed: Vec<Allowed<'a>>,
+    allowed: Vec<PolicyRule<'a>>,
 }
 
 impl<'a> Isolation<'a> {
-    fn of(policy: &'a NetworkPolicy, direction: Direction, world: World<'_>) -> Option<Self> {
+    fn of(policy: &'a NetworkPolicy, direction: Direction, cluster: ClusterState<'_>) -> Option<Self> {
         let spec = policy.spec.as_ref().filter(|spec| direction.is_isolated_by(spec))?;
         let namespace = policy.metadata.namespace.as_deref()?;
-        Some(Self { namespace, spec, allowed: allowed(spec, namespace, direction, world) })
+        Some(Self { namespace, spec, allowed: policy_rules(spec, namespace, direction, cluster) })
     }
 
-    fn selects(&self, pod: &Member<'_>) -> bool {
+    fn selects(&self, pod: &PolicyPod<'_>) -> bool {
         pod.namespace == self.namespace && pod.is_selected(self.spec.pod_selector.as_ref())
     }
 }
@@ -101,34 +100,41 @@ impl Rules {
         self.table.chains.insert(name.to_owned(), Chain { hook: None, rules });
     }
 
-    fn add(&mut self, policies: &[Arc<NetworkPolicy>], direction: Direction, world: World<'_>, block: Ipv4Net) {
+    fn add(
+        &mut self,
+        policies: &[Arc<NetworkPolicy>],
+        direction: Direction,
+        cluster: ClusterState<'_>,
+        block: Ipv4Net,
+    ) {
         let mut policies: Vec<&NetworkPolicy> = policies.iter().map(AsRef::as_ref).collect();
         policies.sort_by_key(|policy| (&policy.metadata.namespace, &policy.metadata.name));
         let isolations: Vec<Isolation<'_>> =
-            policies.into_iter().filter_map(|policy| Isolation::of(policy, direction, world)).collect();
+            policies.into_iter().filter_map(|policy| Isolation::of(policy, direction, cluster)).collect();
         if isolations.is_empty() {
             return;
         }
-        let (map, chain, near) = names(direction);
-        self.forward.push(format!("{near} {block} jump {chain}"));
-        self.chain(chain, vec![format!("{near} vmap @{map}"), "drop".to_owned()]);
-        for pod in world.members.values().filter(|pod| block.contains(&pod.ip)) {
+        let (map, chain, match_field) = map_names(direction);
+        self.forward.push(format!("{match_field} {block} jump {chain}"));
+        self.chain(chain, vec![format!("{match_field} vmap @{map}"), "drop".to_owned()]);
+        for pod in cluster.pods_by_ip.values().filter(|pod| block.contains(&pod.ip)) {
             let selecting: Vec<&Isolation<'_>> = isolations.iter().filter(|i| i.selects(pod)).collect();
             let verdict = if selecting.is_empty() {
                 "return".to_owned()
             } else {
-                self.element(ITSELF, format!("{0} . {0}", pod.ip), "accept".to_owned());
-                let rules = selecting.iter().flat_map(|i| &i.allowed).flat_map(|a| a.rules(pod, world));
-                format!("goto {}", self.isolated(direction, pod.namespace, rules.collect()))
+                self.element(SELF_TRAFFIC, format!("{0} . {0}", pod.ip), "accept".to_owned());
+                let rules = selecting.iter().flat_map(|i| &i.allowed).flat_map(|a| a.rules(pod, cluster));
+                format!("goto {}", self.isolation_chain(direction, pod.namespace, rules.collect()))
             };
             self.element(map, pod.ip.to_string(), verdict);
         }
     }
 
-    /// The chain with these rules, which Pods of a namespace share.
-    fn isolated(&mut self, direction: Direction, namespace: &str, mut rules: Vec<String>) -> String {
+    /// Adds a chain with these rules, which Pods of a namespace share; returns its name.
+    fn isolation_chain(&mut self, direction: Direction, namespace: &str, mut rules: Vec<String>) -> String {
         rules.push("drop".to_owned());
-        let name = format!("{}-{}-{namespace}", direction.name().to_lowercase(), digest(&rules.join("\n"), LONG));
+        let name =
+            format!("{}-{}-{namespace}", direction.name().to_lowercase(), digest(&rules.join("\n"), DIGEST_LENGTH));
         self.table.chains.entry(name.clone()).or_insert(Chain { hook: None, rules });
         name
     }

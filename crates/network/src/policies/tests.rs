@@ -1,11 +1,11 @@
 //! From objects of the API to rules.
 
-use super::gate::{Holder, Holders};
-use super::members::trim;
+use super::gate::{IpOwner, IpOwners};
+use super::pod_addresses::trim;
 use super::rules::table;
+use crate::command::run;
 use crate::destroy::real_tests::in_a_namespace;
-use crate::program::run;
-use crate::table::Table;
+use crate::nft_table::Table;
 use expect_test::{Expect, expect};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -44,13 +44,13 @@ fn policy(n: usize, spec: &Value) -> Arc<NetworkPolicy> {
 }
 
 fn made(specs: &[Value], pods: &[&str]) -> Table {
-    made_of(specs, pods, &Holders::new())
+    made_of(specs, pods, &IpOwners::new())
 }
 
-fn made_of(specs: &[Value], pods: &[&str], holders: &Holders) -> Table {
+fn made_of(specs: &[Value], pods: &[&str], owners: &IpOwners) -> Table {
     let policies: Vec<_> = specs.iter().enumerate().map(|(n, spec)| policy(n, spec)).collect();
     let pods: Vec<_> = pods.iter().map(|text| pod(text)).collect();
-    table(&policies, &pods, holders, &["shop", "bank"].map(namespace), "10.0.0.0/24".parse().expect("a CIDR"))
+    table(&policies, &pods, owners, &["shop", "bank"].map(namespace), "10.0.0.0/24".parse().expect("a CIDR"))
 }
 
 /// What a cluster of a shop and a bank has.
@@ -70,7 +70,7 @@ fn check(specs: &[Value], expected: &Expect) {
 }
 
 #[test]
-fn the_table_asks_first_whether_a_connection_is_known() {
+fn policy_table_accepts_established_connections_first() {
     let both = json!({"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Ingress", "Egress"]});
     expect![[r#"
         add table ip t
@@ -106,13 +106,13 @@ fn the_table_asks_first_whether_a_connection_is_known() {
 }
 
 #[test]
-fn a_direction_that_no_policy_isolates_is_open_to_pods_that_are_not_known_yet() {
+fn unknown_pod_passes_in_non_isolated_direction() {
     let script = made(&[json!({"podSelector": {}})], PODS).script("t", None);
     assert!(script.contains("to-pods drop") && !script.contains("from-pods"), "{script}");
 }
 
 #[test]
-fn who_is_selected_is_isolated_and_may_do_what_all_policies_allow_together() {
+fn selected_pod_is_isolated_and_policies_are_additive() {
     check(
         &[json!({"podSelector": {}})],
         &expect![[r#"
@@ -138,7 +138,7 @@ fn who_is_selected_is_isolated_and_may_do_what_all_policies_allow_together() {
 }
 
 #[test]
-fn types_are_egress_too_where_there_are_rules_for_it() {
+fn policy_types_default_to_egress_with_egress_rules() {
     let web = json!({"matchLabels": {"app": "web"}});
     check(
         &[json!({"podSelector": web, "egress": [{}]})],
@@ -160,7 +160,7 @@ fn types_are_egress_too_where_there_are_rules_for_it() {
 }
 
 #[test]
-fn peers_are_pods_of_the_namespace_of_others_or_blocks() {
+fn policy_peers_are_selected_pods_or_ip_blocks() {
     let web = json!({"matchLabels": {"app": "web"}});
     let from = |peers: Value| json!({"podSelector": web, "ingress": [{"from": peers}]});
     let db = json!({"matchLabels": {"app": "db"}});
@@ -233,7 +233,7 @@ fn peers_are_pods_of_the_namespace_of_others_or_blocks() {
 }
 
 #[test]
-fn ports_are_numbers_ranges_and_names() {
+fn policy_ports_are_numbers_ranges_and_names() {
     let ingress = |ports: Value| json!({"podSelector": {"matchLabels": {"app": "db"}}, "ingress": [{"ports": ports}]});
     check(
         &[ingress(json!([{"protocol": "UDP"}]))],
@@ -274,7 +274,7 @@ fn ports_are_numbers_ranges_and_names() {
 }
 
 #[test]
-fn a_name_of_a_port_on_the_other_side_is_the_number_that_each_pod_there_has() {
+fn named_egress_port_is_resolved_per_peer_pod() {
     let egress = |to: Value| {
         let ports = json!([{"port": "http"}, {"port": 443}]);
         json!({"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Egress"], "egress": [{"to": to, "ports": ports}]})
@@ -318,12 +318,12 @@ fn check_known(pods: &[&str], expected: &[&str]) {
 #[track_caller]
 fn check_known_to(reported: &[&str], pods: &[&str], expected: &[&str]) {
     let web = json!({"podSelector": {"matchLabels": {"app": "web"}}});
-    let holder = |text: &&str| {
+    let owner = |text: &&str| {
         let pod = pod(text);
         let ip = pod.status.as_ref().and_then(|status| status.pod_ip.clone()).expect("an address");
-        (ip.parse().expect("an address"), Holder::new(pod))
+        (ip.parse().expect("an address"), IpOwner::new(pod))
     };
-    let table = made_of(&[web], pods, &reported.iter().map(holder).collect());
+    let table = made_of(&[web], pods, &reported.iter().map(owner).collect());
     let known = table.maps["destinations"].elements.iter();
     let isolated = |verdict: &str| if verdict == "return" { "" } else { " isolated" };
     let known: Vec<String> = known.map(|(ip, verdict)| format!("{ip}{}", isolated(verdict))).collect();
@@ -331,7 +331,7 @@ fn check_known_to(reported: &[&str], pods: &[&str], expected: &[&str]) {
 }
 
 #[test]
-fn only_pods_that_live_at_an_address_of_the_node_count() {
+fn only_running_pods_of_the_node_cidr_are_known() {
     check_known(&["shop/a 10.0.0.2 app=web", "bank/b 10.0.0.3 app=web"], &["10.0.0.2 isolated", "10.0.0.3"]);
     check_known(&["shop/a 10.0.0.2 app=web ended", "shop/b 10.0.0.3 app=web host", "shop/c 10.9.0.2 app=web"], &[]);
     // One that ends has given its address to another already.
@@ -340,7 +340,7 @@ fn only_pods_that_live_at_an_address_of_the_node_count() {
 }
 
 #[test]
-fn a_reported_address_wins_over_every_status() {
+fn reported_address_precedes_pod_status() {
     // The API knows nothing of the address yet, or still has the Pod that had it before.
     check_known_to(&["shop/new 10.0.0.2 app=web"], &[], &["10.0.0.2 isolated"]);
     let old = "shop/old 10.0.0.2 app=db";
@@ -352,9 +352,9 @@ fn a_reported_address_wins_over_every_status() {
 }
 
 #[test]
-fn the_kernel_takes_all_of_it_and_every_change() {
+fn kernel_accepts_policy_tables_and_transactions() {
     in_a_namespace(async || {
-        if crate::program::find("nft").is_none() {
+        if crate::command::find("nft").is_none() {
             println!("skipped: nft is not installed");
             return;
         }

@@ -1,79 +1,79 @@
-//! The rules that lead traffic to Services' endpoints: pure (after upstream's nftables proxy, KEP-3866).
+//! Rules of the Service proxy: pure (after upstream's nftables proxy, KEP-3866).
 //!
-//! A packet's destination is looked up in a map, which names a chain; that chain takes one of its endpoints at random, or
-//! the one that the client had before; the endpoint's chain writes the new destination. Only the first packet of a
-//! connection comes here: the kernel's connection tracking knows what to do with the others, and with the answers.
+//! A verdict map sends a packet by its destination to the chain of a Service port; that chain picks an endpoint at
+//! random, or by session affinity; the endpoint's chain does the DNAT. Only the first packet of a connection is
+//! evaluated: connection tracking handles the others and the replies.
 
-use super::traffic::ServicePort;
-use crate::table::{Chain, Map, Table, digest};
+use super::service_ports::ServicePort;
+use crate::nft_table::{Chain, Map, Table, digest};
 use ipnet::Ipv4Net;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// What rules depend on beside the Services.
+/// Configuration of the proxy.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
-    /// The bridge that Pods are plugged into.
+pub(crate) struct ProxyConfig {
+    /// Bridge of the Pods' veth interfaces.
     pub(crate) bridge: String,
     pub(crate) pods: Ipv4Net,
-    /// Where Services have their addresses.
+    /// Service CIDR.
     pub(crate) services: Ipv4Net,
-    /// Where load balancers have theirs, if this node gives them some.
+    /// CIDR of load balancer addresses, if this node allocates some.
     pub(crate) load_balancers: Option<Ipv4Net>,
-    /// Whether connection tracking sees what Pods of the bridge say to each other. Where it does not, an answer would
-    /// come from an address that the client never asked: then Pods see the gateway's address as the client's.
+    /// Whether connection tracking sees bridged traffic (br_netfilter). If not, the reply of a Pod on the bridge would
+    /// bypass un-DNAT: then such traffic is masqueraded.
     pub(crate) sees_bridge: bool,
 }
 
-/// A bit of a packet's mark, the same as upstream's: its source becomes the node's.
+/// Packet mark for masquerading, the same as upstream's.
 const MASQUERADE: &str = "0x4000";
-const MARK: &str = "mark-for-masquerade";
+const MASQUERADE_CHAIN: &str = "mark-for-masquerade";
 
 const CLUSTER_IPS: &str = "cluster-ips";
-/// The addresses alone (upstream's set `cluster-ips`).
-const KNOWN_IPS: &str = "known-ips";
+/// All ClusterIPs (upstream's set `cluster-ips`).
+const SERVICE_IPS: &str = "known-ips";
 const EXTERNAL_IPS: &str = "external-ips";
 const NODE_PORTS: &str = "node-ports";
-const REFUSED_IPS: &str = "refused-ips";
-const REFUSED_NODE_PORTS: &str = "refused-node-ports";
-/// Bytes of a digest that stands beside a name.
-const SHORT: usize = 4;
-const REFUSE: &str = "refuse";
+const NO_ENDPOINT_IPS: &str = "refused-ips";
+const NO_ENDPOINT_NODE_PORTS: &str = "refused-node-ports";
+/// Bytes of the digest in names that also contain a readable part.
+const DIGEST_LENGTH: usize = 4;
+const REJECT: &str = "refuse";
 const DROP: &str = "drop-it";
 
 const DESTINATION: &str = "ip daddr . meta l4proto . th dport";
 const PORT: &str = "meta l4proto . th dport";
 
-/// The whole table.
-pub(crate) fn table(ports: &[ServicePort], place: &Place) -> Table {
+/// Returns the table for the Service ports.
+pub(crate) fn table(ports: &[ServicePort], place: &ProxyConfig) -> Table {
     let mut rules = Rules { table: base(place), place };
     ports.iter().for_each(|port| rules.add(port));
     rules.table
 }
 
-/// What is there without any Service, too.
-fn base(place: &Place) -> Table {
+/// Returns the table without Service ports.
+fn base(place: &ProxyConfig) -> Table {
     let mut table = Table::default();
-    for name in [CLUSTER_IPS, EXTERNAL_IPS, REFUSED_IPS] {
+    for name in [CLUSTER_IPS, EXTERNAL_IPS, NO_ENDPOINT_IPS] {
         table.maps.insert(name, Map { of: "ipv4_addr . inet_proto . inet_service", ..Map::default() });
     }
-    table.maps.insert(KNOWN_IPS, Map { of: "ipv4_addr", ..Map::default() });
-    for name in [NODE_PORTS, REFUSED_NODE_PORTS] {
+    table.maps.insert(SERVICE_IPS, Map { of: "ipv4_addr", ..Map::default() });
+    for name in [NODE_PORTS, NO_ENDPOINT_NODE_PORTS] {
         table.maps.insert(name, Map { of: "inet_proto . inet_service", ..Map::default() });
     }
     let mut chain = |name: &str, hook, rules: &[String]| {
         table.chains.insert(name.to_owned(), Chain { hook, rules: rules.to_vec() });
     };
-    let Place { bridge, pods, services, .. } = place;
+    let ProxyConfig { bridge, pods, services, .. } = place;
     let to_cluster_ips = format!("{DESTINATION} vmap @{CLUSTER_IPS}");
-    // The node's own addresses are nobody else's, whatever a Service says.
+    // The node's own addresses are never external IPs of a Service.
     let to_external_ips = format!("fib daddr type != local {DESTINATION} vmap @{EXTERNAL_IPS}");
     let to_node_ports = format!("fib daddr type local {PORT} vmap @{NODE_PORTS}");
-    let refused = format!("ct state new fib daddr type != local {DESTINATION} vmap @{REFUSED_IPS}");
-    let refused_here = format!("ct state new fib daddr type local {PORT} vmap @{REFUSED_NODE_PORTS}");
-    // Other Podiums of this machine have Services at the same addresses: their Pods are theirs.
-    let of_pods = format!("ip saddr {pods} ");
+    let no_endpoints = format!("ct state new fib daddr type != local {DESTINATION} vmap @{NO_ENDPOINT_IPS}");
+    let no_endpoints_node_port = format!("ct state new fib daddr type local {PORT} vmap @{NO_ENDPOINT_NODE_PORTS}");
+    // Other instances of Podium on this machine use the same Service CIDR for their own Pods.
+    let from_pods = format!("ip saddr {pods} ");
     let prerouting = [
-        format!("{of_pods}{to_cluster_ips}"),
+        format!("{from_pods}{to_cluster_ips}"),
         to_external_ips.clone(),
         format!("ip daddr != 127.0.0.0/8 {to_node_ports}"),
     ];
@@ -85,82 +85,83 @@ fn base(place: &Place) -> Table {
         "masquerade fully-random".to_owned(),
     ];
     chain("postrouting", Some("type nat hook postrouting priority 90"), &masquerade);
-    // After the destination was written: what still goes to a Service's address goes to nobody. Of the node only what goes
-    // to a Service that there is: beyond that the network may be somebody else's.
-    let unserved = format!("ct state new ip daddr vmap @{KNOWN_IPS}");
-    let unknown = format!("{of_pods}ip daddr {services} reject");
-    // Those of load balancers are this node's alone.
-    let unbalanced = place.load_balancers.map(|pool| format!("ct state new ip daddr {pool} reject"));
-    let forward = [format!("{of_pods}{refused}"), unknown].into_iter().chain(unbalanced.clone());
+    // After DNAT: a packet that still has a Service address has no endpoint. For packets of the node, only known
+    // Services are rejected: the rest of the CIDR may be used by another network.
+    let unserved_port = format!("ct state new ip daddr vmap @{SERVICE_IPS}");
+    let unknown_cluster_ip = format!("{from_pods}ip daddr {services} reject");
+    // Load balancer addresses belong to this node alone.
+    let unknown_load_balancer = place.load_balancers.map(|pool| format!("ct state new ip daddr {pool} reject"));
+    let forward =
+        [format!("{from_pods}{no_endpoints}"), unknown_cluster_ip].into_iter().chain(unknown_load_balancer.clone());
     chain("forward", Some("type filter hook forward priority -110"), &forward.collect::<Vec<_>>());
-    let output = [refused, refused_here.clone(), unserved].into_iter().chain(unbalanced);
+    let output = [no_endpoints, no_endpoints_node_port.clone(), unserved_port].into_iter().chain(unknown_load_balancer);
     chain("filter-output", Some("type filter hook output priority -90"), &output.collect::<Vec<_>>());
-    chain("filter-input", Some("type filter hook input priority -110"), &[refused_here]);
-    // The bridge lets 127.0.0.1 through so that node ports answer there: for nobody but this node.
-    let guard = [format!("iifname {bridge} ip daddr 127.0.0.0/8 drop")];
-    chain("loopback", Some("type filter hook prerouting priority -300"), &guard);
-    chain(MARK, None, &[format!("meta mark set meta mark or {MASQUERADE}")]);
-    chain(REFUSE, None, &["reject".to_owned()]);
+    chain("filter-input", Some("type filter hook input priority -110"), &[no_endpoints_node_port]);
+    // `route_localnet` of the bridge is for NodePorts at 127.0.0.1; only this node may use it.
+    let drop_martian_loopback = [format!("iifname {bridge} ip daddr 127.0.0.0/8 drop")];
+    chain("loopback", Some("type filter hook prerouting priority -300"), &drop_martian_loopback);
+    chain(MASQUERADE_CHAIN, None, &[format!("meta mark set meta mark or {MASQUERADE}")]);
+    chain(REJECT, None, &["reject".to_owned()]);
     chain(DROP, None, &["drop".to_owned()]);
     table
 }
 
 struct Rules<'a> {
     table: Table,
-    place: &'a Place,
+    place: &'a ProxyConfig,
 }
 
 impl Rules<'_> {
     fn add(&mut self, port: &ServicePort) {
         let key = |ip: &Ipv4Addr| format!("{ip} . {} . {}", port.protocol, port.port);
         let cluster_ip = key(&port.cluster_ip);
-        self.verdict(KNOWN_IPS, port.cluster_ip.to_string(), format!("goto {REFUSE}"));
-        match self.balance(port, port.internal_local) {
-            Some(chain) => self.lead(CLUSTER_IPS, cluster_ip, &chain),
-            None => self.refuse(REFUSED_IPS, cluster_ip, port),
+        self.verdict(SERVICE_IPS, port.cluster_ip.to_string(), format!("goto {REJECT}"));
+        match self.add_service_chain(port, port.internal_local) {
+            Some(chain) => self.add_endpoint_verdict(CLUSTER_IPS, cluster_ip, &chain),
+            None => self.add_no_endpoint_verdict(NO_ENDPOINT_IPS, cluster_ip, port),
         }
         let (external, balancer) = (chain_name("external", port), chain_name("balancer", port));
         let by_ip = |ips: &[Ipv4Addr], chain: &str| -> Vec<_> {
-            ips.iter().map(|ip| (EXTERNAL_IPS, REFUSED_IPS, key(ip), chain.to_owned())).collect()
+            ips.iter().map(|ip| (EXTERNAL_IPS, NO_ENDPOINT_IPS, key(ip), chain.to_owned())).collect()
         };
-        let mut outside = by_ip(&port.external_ips, &external);
-        outside.extend(by_ip(&port.balancer_ips, &balancer));
+        let mut external_keys = by_ip(&port.external_ips, &external);
+        external_keys.extend(by_ip(&port.load_balancer_ips, &balancer));
         let node_port = port.node_port.map(|number| format!("{} . {number}", port.protocol));
-        outside.extend(node_port.map(|key| (NODE_PORTS, REFUSED_NODE_PORTS, key, external)));
-        let is_led = !port.endpoints.is_empty();
-        if is_led && !outside.is_empty() {
-            self.add_outside(port);
+        external_keys.extend(node_port.map(|key| (NODE_PORTS, NO_ENDPOINT_NODE_PORTS, key, external)));
+        let has_endpoints = !port.endpoints.is_empty();
+        if has_endpoints && !external_keys.is_empty() {
+            self.add_external_chains(port);
         }
-        for (led, refused, key, chain) in outside {
-            if is_led {
-                self.lead(led, key, &chain);
+        for (led, no_endpoints, key, chain) in external_keys {
+            if has_endpoints {
+                self.add_endpoint_verdict(led, key, &chain);
             } else {
-                self.refuse(refused, key, port);
+                self.add_no_endpoint_verdict(no_endpoints, key, port);
             }
         }
     }
 
-    /// The chain for who comes from outside: with the node's address, unless only this node's endpoints are asked, which
-    /// answer through this node anyway.
-    fn add_outside(&mut self, port: &ServicePort) {
-        let wherever = self.balance(port, false);
+    /// Adds the chain for external traffic: masqueraded, unless `externalTrafficPolicy: Local` restricts it to local
+    /// endpoints.
+    fn add_external_chains(&mut self, port: &ServicePort) {
+        let cluster_chain = self.add_service_chain(port, false);
         let mut rules = Vec::new();
         if port.external_local {
-            let here = self.balance(port, true);
-            // Pods and the node itself are not outside, whatever address they use.
-            rules.extend(wherever.iter().map(|chain| format!("ip saddr {} goto {chain}", self.place.pods)));
-            rules.push(format!("fib saddr type local jump {MARK}"));
-            rules.extend(wherever.iter().map(|chain| format!("fib saddr type local goto {chain}")));
-            rules.push(here.map_or("drop".to_owned(), |chain| format!("goto {chain}")));
+            let local_chain = self.add_service_chain(port, true);
+            // Traffic of Pods and of the node is internal, whatever address it uses.
+            rules.extend(cluster_chain.iter().map(|chain| format!("ip saddr {} goto {chain}", self.place.pods)));
+            rules.push(format!("fib saddr type local jump {MASQUERADE_CHAIN}"));
+            rules.extend(cluster_chain.iter().map(|chain| format!("fib saddr type local goto {chain}")));
+            rules.push(local_chain.map_or("drop".to_owned(), |chain| format!("goto {chain}")));
         } else {
-            rules.push(format!("jump {MARK}"));
-            rules.extend(wherever.map(|chain| format!("goto {chain}")));
+            rules.push(format!("jump {MASQUERADE_CHAIN}"));
+            rules.extend(cluster_chain.map(|chain| format!("goto {chain}")));
         }
         let external = chain_name("external", port);
         self.chain(&external, rules);
-        if !port.balancer_ips.is_empty() {
+        if !port.load_balancer_ips.is_empty() {
             let goto = format!("goto {external}");
-            // One rule for each: blocks may overlap, and a set of such blocks is refused.
+            // One rule for each range: ranges may overlap, which a set without `auto-merge` rejects.
             let rules = match &port.sources {
                 None => vec![goto],
                 Some(ranges) => {
@@ -172,8 +173,8 @@ impl Rules<'_> {
         }
     }
 
-    /// A chain that chooses one of the endpoints, or of this node's only; none where there is nobody.
-    fn balance(&mut self, port: &ServicePort, local: bool) -> Option<String> {
+    /// Adds the chain that picks an endpoint, or a local one; `None` without endpoints.
+    fn add_service_chain(&mut self, port: &ServicePort, local: bool) -> Option<String> {
         let (kind, endpoints) = if local { ("local", &port.local_endpoints) } else { ("service", &port.endpoints) };
         let name = chain_name(kind, port);
         let count = endpoints.len();
@@ -182,9 +183,9 @@ impl Rules<'_> {
         }
         let mut rules = Vec::new();
         if !local {
-            // The node's own, and others from elsewhere: an endpoint on another node would answer past this one.
+            // Masquerades traffic that is not from Pods: an endpoint on another node would reply past this one.
             let (ip, pods) = (port.cluster_ip, self.place.pods);
-            rules.push(format!("ip daddr {ip} ip saddr != {pods} jump {MARK}"));
+            rules.push(format!("ip daddr {ip} ip saddr != {pods} jump {MASQUERADE_CHAIN}"));
         }
         let mut verdicts = Vec::new();
         for (n, endpoint) in endpoints.iter().enumerate() {
@@ -197,16 +198,18 @@ impl Rules<'_> {
         Some(name)
     }
 
-    /// The chain of an endpoint, and the set of the clients that it has.
+    /// Adds the chain of an endpoint; returns it with the set of its session affinity clients.
     fn endpoint(&mut self, port: &ServicePort, endpoint: SocketAddrV4) -> (String, Option<String>) {
         let chain = format!("{}__{}/{}", chain_name("endpoint", port), endpoint.ip(), endpoint.port());
-        // Another time is another set: that of one that is there cannot be changed.
-        let clients =
-            port.affinity.map(|seconds| (format!("clients-{}", digest(&format!("{chain} {seconds}"), SHORT)), seconds));
+        // The timeout of an existing set cannot be changed: another timeout is another set.
+        let clients = port
+            .affinity
+            .map(|seconds| (format!("clients-{}", digest(&format!("{chain} {seconds}"), DIGEST_LENGTH)), seconds));
         if !self.table.chains.contains_key(&chain) {
-            // A Pod that reaches itself must see somebody else; see `Place::sees_bridge` for the others.
-            let own = if self.place.sees_bridge { endpoint.ip().to_string() } else { self.place.pods.to_string() };
-            let mut rules = vec![format!("ip saddr {own} jump {MARK}")];
+            // Hairpin traffic is masqueraded; see `ProxyConfig::sees_bridge` for the other Pods.
+            let masqueraded_sources =
+                if self.place.sees_bridge { endpoint.ip().to_string() } else { self.place.pods.to_string() };
+            let mut rules = vec![format!("ip saddr {masqueraded_sources} jump {MASQUERADE_CHAIN}")];
             if let Some((set, seconds)) = &clients {
                 let declaration = format!("type ipv4_addr ; flags dynamic,timeout ; timeout {seconds}s ;");
                 self.table.sets.insert(set.clone(), declaration);
@@ -222,26 +225,26 @@ impl Rules<'_> {
         self.table.chains.insert(name.to_owned(), Chain { hook: None, rules });
     }
 
-    fn lead(&mut self, map: &'static str, key: String, chain: &str) {
+    fn add_endpoint_verdict(&mut self, map: &'static str, key: String, chain: &str) {
         self.verdict(map, key, format!("goto {chain}"));
     }
 
-    /// Nobody answers: who asks is told so, unless there are endpoints elsewhere, which others may reach.
-    fn refuse(&mut self, map: &'static str, key: String, port: &ServicePort) {
-        let chain = if port.endpoints.is_empty() { REFUSE } else { DROP };
+    /// Without endpoints, packets are rejected; with `Local` policy and endpoints elsewhere only, they are dropped.
+    fn add_no_endpoint_verdict(&mut self, map: &'static str, key: String, port: &ServicePort) {
+        let chain = if port.endpoints.is_empty() { REJECT } else { DROP };
         self.verdict(map, key, format!("goto {chain}"));
     }
 
     fn verdict(&mut self, map: &'static str, key: String, verdict: String) {
         if let Some(map) = self.table.maps.get_mut(map) {
-            // The first of several Services with one external address has it.
+            // The first of several Services with one external address wins.
             map.elements.entry(key).or_insert(verdict);
         }
     }
 }
 
-/// Unique, and told apart by people. The kernel's limit is 127 bytes, of which an endpoint takes 24.
+/// Returns a unique, readable name. The kernel's limit is 127 bytes, of which an endpoint takes 24.
 fn chain_name(kind: &str, port: &ServicePort) -> String {
     let named: String = port.name.trim_end_matches('/').chars().take(70).collect();
-    format!("{kind}-{}-{named}", digest(&port.name, SHORT))
+    format!("{kind}-{}-{named}", digest(&port.name, DIGEST_LENGTH))
 }

@@ -1,16 +1,16 @@
-//! From objects of the API to rules.
+//! Tests of the rules, from API objects to nft scripts.
 
-use super::reserved::Reserved;
-use super::rules::{Place, table};
-use super::stale::{Stale, stale};
-use super::traffic::{ServicePort, traffic};
+use super::conntrack::{StaleEntry, stale_entries};
+use super::reserved_ips::ReservedIps;
+use super::rules::{ProxyConfig, table};
+use super::service_ports::{ServicePort, service_ports};
 use expect_test::{Expect, expect};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The Service `default/web` with this spec, and port 80 called `http` unless it says otherwise.
+/// Returns the Service `default/web` with this spec, and port 80 named `http` by default.
 fn service(spec: &Value) -> Arc<Service> {
     let mut object = json!({"metadata": {"name": "web", "namespace": "default"}, "spec": {
         "clusterIP": "10.96.7.7", "type": "ClusterIP", "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}});
@@ -21,7 +21,7 @@ fn service(spec: &Value) -> Arc<Service> {
     Arc::new(serde_json::from_value(object).expect("a Service"))
 }
 
-/// A slice of it: `address` with words of `not ready`, `serving`, `terminating`, `here`.
+/// Returns its EndpointSlice: `address` with the words `not ready`, `serving`, `terminating`, `here`.
 fn slice(endpoints: &[&str]) -> Arc<EndpointSlice> {
     let endpoint = |text: &&str| {
         let (address, words) = text.split_once(' ').unwrap_or((text, ""));
@@ -36,23 +36,23 @@ fn slice(endpoints: &[&str]) -> Arc<EndpointSlice> {
     Arc::new(serde_json::from_value(object).expect("an EndpointSlice"))
 }
 
-fn led(spec: &Value, endpoints: &[&str]) -> Vec<ServicePort> {
-    traffic(&[service(spec)], &[slice(endpoints)], "node", &reserved())
+fn proxied_ports(spec: &Value, endpoints: &[&str]) -> Vec<ServicePort> {
+    service_ports(&[service(spec)], &[slice(endpoints)], "node", &reserved())
 }
 
-fn reserved() -> Reserved {
-    let Place { pods, services, .. } = place(true);
-    Reserved::new(pods, services, vec!["192.0.2.1".parse().expect("an address")])
+fn reserved() -> ReservedIps {
+    let ProxyConfig { pods, services, .. } = place(true);
+    ReservedIps::new(pods, services, vec!["192.0.2.1".parse().expect("an address")])
 }
 
-/// Which endpoints are asked from inside, and of this node.
+/// Checks the endpoints of the cluster and of this node.
 #[track_caller]
-fn check_endpoints(endpoints: &[&str], anywhere: &[&str], here: &[&str]) {
-    let found = led(&json!({}), endpoints);
+fn check_endpoints(endpoints: &[&str], anywhere: &[&str], local_chain: &[&str]) {
+    let found = proxied_ports(&json!({}), endpoints);
     let text = |all: &std::collections::BTreeSet<std::net::SocketAddrV4>| -> Vec<String> {
         all.iter().map(ToString::to_string).collect()
     };
-    assert_eq!((text(&found[0].endpoints), text(&found[0].local_endpoints)), (owned(anywhere), owned(here)));
+    assert_eq!((text(&found[0].endpoints), text(&found[0].local_endpoints)), (owned(anywhere), owned(local_chain)));
 }
 
 fn owned(texts: &[&str]) -> Vec<String> {
@@ -60,7 +60,7 @@ fn owned(texts: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn those_that_are_ready_are_asked_and_else_those_that_still_serve() {
+fn ready_endpoints_precede_serving_terminating_ones() {
     check_endpoints(&[], &[], &[]);
     check_endpoints(&["10.0.0.2", "10.0.0.1 here"], &["10.0.0.1:8080", "10.0.0.2:8080"], &["10.0.0.1:8080"]);
     check_endpoints(&["10.0.0.1 not ready here", "10.0.0.2 here"], &["10.0.0.2:8080"], &["10.0.0.2:8080"]);
@@ -70,20 +70,20 @@ fn those_that_are_ready_are_asked_and_else_those_that_still_serve() {
 }
 
 #[test]
-fn who_has_no_address_and_who_belongs_to_another_proxy_is_not_led() {
-    let none = |spec: Value| assert_eq!(led(&spec, &["10.0.0.1"]), []);
+fn headless_and_foreign_services_are_not_proxied() {
+    let none = |spec: Value| assert_eq!(proxied_ports(&spec, &["10.0.0.1"]), []);
     none(json!({"clusterIP": "None"}));
     none(json!({"clusterIP": "fd00::1"}));
     none(json!({"type": "ExternalName", "clusterIP": null, "externalName": "x.example"}));
     for label in ["service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless"] {
         let mut others = (*service(&json!({}))).clone();
         others.metadata.labels = Some([(label.to_owned(), "mine".to_owned())].into());
-        assert_eq!(traffic(&[Arc::new(others)], &[], "node", &reserved()), [], "{label}");
+        assert_eq!(service_ports(&[Arc::new(others)], &[], "node", &reserved()), [], "{label}");
     }
 }
 
-fn place(sees_bridge: bool) -> Place {
-    Place {
+fn place(sees_bridge: bool) -> ProxyConfig {
+    ProxyConfig {
         bridge: "pd-1".into(),
         pods: "10.0.0.0/24".parse().expect("a CIDR"),
         services: "10.96.0.0/16".parse().expect("a CIDR"),
@@ -92,16 +92,16 @@ fn place(sees_bridge: bool) -> Place {
     }
 }
 
-/// What the Service adds to the rules, as `nft` is told it.
+/// Checks the nft script that the Service adds.
 #[track_caller]
 fn check_rules(spec: &Value, endpoints: &[&str], sees_bridge: bool, expected: &Expect) {
     let place = place(sees_bridge);
     let empty = table(&[], &place);
-    expected.assert_eq(&table(&led(spec, endpoints), &place).script("t", Some(&empty)));
+    expected.assert_eq(&table(&proxied_ports(spec, endpoints), &place).script("t", Some(&empty)));
 }
 
 #[test]
-fn without_services_the_table_only_looks() {
+fn table_without_services_has_base_chains_only() {
     let place = place(true);
     expect![[r#"
         add table ip t
@@ -149,7 +149,7 @@ fn without_services_the_table_only_looks() {
 }
 
 #[test]
-fn an_address_leads_to_one_of_the_endpoints() {
+fn cluster_ip_is_load_balanced_to_endpoints() {
     check_rules(
         &json!({}),
         &["10.0.0.1 here", "10.0.0.2 here"],
@@ -171,7 +171,7 @@ fn an_address_leads_to_one_of_the_endpoints() {
 }
 
 #[test]
-fn where_nobody_answers_it_is_refused() {
+fn service_without_endpoints_is_rejected() {
     check_rules(
         &json!({}),
         &[],
@@ -184,7 +184,7 @@ fn where_nobody_answers_it_is_refused() {
 }
 
 #[test]
-fn a_client_stays_with_its_endpoint_when_it_is_asked_for() {
+fn session_affinity_keeps_a_clients_endpoint() {
     let spec = json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}});
     check_rules(
         &spec,
@@ -207,7 +207,7 @@ fn a_client_stays_with_its_endpoint_when_it_is_asked_for() {
 }
 
 #[test]
-fn who_comes_from_outside_comes_with_the_nodes_address() {
+fn external_traffic_is_masqueraded() {
     let spec = json!({"type": "LoadBalancer", "externalIPs": ["192.0.2.8"],
         "ports": [{"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30080}],
         "loadBalancerSourceRanges": ["198.51.100.0/24"],
@@ -239,11 +239,11 @@ fn who_comes_from_outside_comes_with_the_nodes_address() {
 }
 
 #[test]
-fn ipv6_source_ranges_alone_let_nobody_in_over_ipv4() {
+fn ipv6_only_source_ranges_deny_ipv4_clients() {
     let chain = |ranges: Value| {
         let spec = json!({"type": "LoadBalancer", "loadBalancerSourceRanges": ranges,
             "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}});
-        let table = table(&led(&spec, &["10.0.0.1"]), &place(true));
+        let table = table(&proxied_ports(&spec, &["10.0.0.1"]), &place(true));
         table.chains["balancer-95253A1D-default/web/tcp/http"].rules.clone()
     };
     let open = "goto external-95253A1D-default/web/tcp/http";
@@ -254,8 +254,8 @@ fn ipv6_source_ranges_alone_let_nobody_in_over_ipv4() {
 }
 
 #[test]
-fn addresses_of_others_get_no_rules_whatever_a_service_says() {
-    let own = ["192.0.2.8", "10.97.0.3"];
+fn reserved_addresses_get_no_service_rules() {
+    let masqueraded_sources = ["192.0.2.8", "10.97.0.3"];
     // A Pod, its gateway, Services, a router, loopback, a metadata service, nobody, many.
     let of_others = [
         "10.0.0.2",
@@ -271,20 +271,20 @@ fn addresses_of_others_get_no_rules_whatever_a_service_says() {
         "::ffff:10.96.0.1",
         "010.0.0.2",
     ];
-    let all: Vec<&str> = of_others.into_iter().chain(own).collect();
+    let all: Vec<&str> = of_others.into_iter().chain(masqueraded_sources).collect();
     let ingress: Vec<Value> = all.iter().map(|ip| json!({"ip": ip})).collect();
-    let found = led(
+    let found = proxied_ports(
         &json!({"type": "LoadBalancer", "externalIPs": all, "status": {"loadBalancer": {"ingress": ingress}}}),
         &["10.0.0.1", "127.0.0.1", "169.254.169.254"],
     );
     let texts = |ips: &[std::net::Ipv4Addr]| -> Vec<String> { ips.iter().map(ToString::to_string).collect() };
-    assert_eq!(texts(&found[0].external_ips), own);
-    assert_eq!(texts(&found[0].balancer_ips), own);
+    assert_eq!(texts(&found[0].external_ips), masqueraded_sources);
+    assert_eq!(texts(&found[0].load_balancer_ips), masqueraded_sources);
     assert_eq!(found[0].endpoints.len(), 1, "{:?}", found[0].endpoints);
 }
 
 #[test]
-fn a_local_policy_asks_only_endpoints_of_the_node() {
+fn local_traffic_policy_uses_only_local_endpoints() {
     let spec = json!({"type": "NodePort", "externalTrafficPolicy": "Local", "internalTrafficPolicy": "Local",
         "ports": [{"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30080}]});
     check_rules(
@@ -337,22 +337,22 @@ fn a_local_policy_asks_only_endpoints_of_the_node() {
 }
 
 #[test]
-fn only_udp_is_forgotten_where_an_endpoint_is_gone_and_where_somebody_answers_now() {
+fn stale_conntrack_entries_are_udp_only() {
     let udp = |endpoints: &[&str]| {
-        let mut ports = led(&json!({}), endpoints);
+        let mut ports = proxied_ports(&json!({}), endpoints);
         (ports[0].protocol, ports[0].node_port) = ("udp", Some(30_053));
         ports
     };
     let ip = |text: &str| text.parse().expect("an address");
-    let check = |before: &[ServicePort], now: &[ServicePort], expected: &[Stale]| {
-        assert_eq!(stale(before, now).into_iter().collect::<Vec<_>>(), expected);
+    let check = |before: &[ServicePort], now: &[ServicePort], expected: &[StaleEntry]| {
+        assert_eq!(stale_entries(before, now).into_iter().collect::<Vec<_>>(), expected);
     };
-    let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|text| Stale::LedTo(ip(text)));
+    let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|text| StaleEntry::Endpoint(ip(text)));
     check(&udp(&["10.0.0.1", "10.0.0.2"]), &udp(&["10.0.0.2", "10.0.0.3"]), &[first]);
     check(&udp(&["10.0.0.1", "10.0.0.2"]), &[], &[first, second]);
-    let answers = [Stale::AskedAt(ip("10.96.7.7")), Stale::AskedNode(30_053)];
+    let answers = [StaleEntry::DestinationIp(ip("10.96.7.7")), StaleEntry::NodePort(30_053)];
     check(&[], &udp(&["10.0.0.1"]), &answers);
     check(&udp(&[]), &udp(&["10.0.0.1"]), &answers);
     check(&udp(&["10.0.0.1"]), &udp(&["10.0.0.1"]), &[]);
-    check(&led(&json!({}), &["10.0.0.1"]), &[], &[]);
+    check(&proxied_ports(&json!({}), &["10.0.0.1"]), &[], &[]);
 }

@@ -1,4 +1,4 @@
-//! Reading manifests: YAML or JSON, several documents in a file, `List`s taken apart.
+//! Manifest parser: YAML or JSON, multi-document files, expanded `List`s.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -9,12 +9,12 @@ use std::{io::Read, path::Path};
 pub(crate) struct Manifest {
     /// The object, with `metadata.namespace` as written.
     pub(crate) object: Value,
-    /// Where it came from, for error messages.
+    /// Name of the source file, for error messages.
     pub(crate) origin: String,
 }
 
 impl Manifest {
-    /// A string field by its path.
+    /// Returns a string field by its JSON pointer, or `""`.
     pub(crate) fn text(&self, pointer: &str) -> &str {
         self.object.pointer(pointer).and_then(Value::as_str).unwrap_or("")
     }
@@ -23,21 +23,21 @@ impl Manifest {
 /// Reads all objects of these files, in order; `-` is standard input.
 ///
 /// # Errors
-/// When a file cannot be read, is neither YAML nor JSON, or holds something that is no object of the API.
+/// If a file cannot be read, is neither YAML nor JSON, or contains a value that is not an API object.
 pub(crate) fn read(files: &[impl AsRef<Path>]) -> Result<Vec<Manifest>> {
     let mut all = Vec::new();
     for file in files {
         let file = file.as_ref();
         let mut text = String::new();
         if file == Path::new("-") {
-            std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
+            std::io::stdin().read_to_string(&mut text).context("failed to read standard input")?;
         } else {
-            text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+            text = std::fs::read_to_string(file).with_context(|| format!("failed to read {}", file.display()))?;
         }
         parse(&text, &file.display().to_string(), &mut all)?;
     }
     if all.is_empty() {
-        bail!("the manifests hold no object");
+        bail!("the manifests contain no objects");
     }
     Ok(all)
 }
@@ -58,13 +58,13 @@ fn push(document: Value, origin: &str, all: &mut Vec<Manifest>) -> Result<()> {
         other => bail!("{origin}: not an object: {other}"),
     };
     if document.get("kind").and_then(Value::as_str) == Some("List") {
-        let Some(Value::Array(items)) = document.remove("items") else { bail!("{origin}: a List without items") };
+        let Some(Value::Array(items)) = document.remove("items") else { bail!("{origin}: items: required in a List") };
         return items.into_iter().try_for_each(|item| push(item, origin, all));
     }
     let manifest = Manifest { object: Value::Object(document), origin: origin.to_owned() };
     for field in ["/apiVersion", "/kind", "/metadata"] {
         if manifest.object.pointer(field).is_none() {
-            bail!("{origin}: an object without {}", &field[1..]);
+            bail!("{origin}: {}: required", &field[1..]);
         }
     }
     all.push(manifest);
@@ -82,18 +82,18 @@ mod tests {
     }
 
     #[test]
-    fn several_documents_and_lists_become_objects() {
+    fn multiple_documents_and_lists_are_expanded() {
         let text = "---\n# nothing\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, metadata: {name: b}}\n";
         assert_eq!(parsed(text).unwrap(), ["Pod/a", "Secret/b"]);
         assert_eq!(parsed(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"j"}}"#).unwrap(), ["Pod/j"]);
     }
 
     #[test]
-    fn what_is_no_object_is_named() {
+    fn manifest_errors_name_the_invalid_field() {
         for (text, expected) in [
             ("a: [", "neither YAML nor JSON"),
             ("- a", "not an object"),
-            ("kind: Pod\nmetadata: {}", "without apiVersion"),
+            ("kind: Pod\nmetadata: {}", "apiVersion: required"),
         ] {
             let error = format!("{:#}", parsed(text).unwrap_err());
             assert!(error.contains(expected), "{error}");

@@ -1,4 +1,4 @@
-//! The timeline: what changed between two versions of a Pod, in lines for people.
+//! Timeline of Pods: describes each state transition of a Pod and its containers in one line.
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,39 +6,39 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One line of the timeline, without its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// What it is about: `pod/web`, `pod/web app`.
+    /// Object, and container if there is one: `pod/web`, `pod/web app`.
     pub(crate) subject: String,
-    /// What happened.
+    /// Description of the transition.
     pub(crate) text: String,
-    /// How it is to be taken.
-    pub(crate) mood: Mood,
+    /// Severity, which determines the colour.
+    pub(crate) severity: Severity,
 }
 
-/// How a line is to be taken.
+/// Severity of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mood {
-    /// On its way.
-    Neutral,
-    /// As hoped.
-    Good,
-    /// Not as hoped.
-    Bad,
+pub(crate) enum Severity {
+    /// Progress.
+    Info,
+    /// Success.
+    Success,
+    /// Failure or warning.
+    Failure,
 }
 
-/// Remembers what was last said about each Pod, so that each transition is told once.
+/// Records the last reported state of each Pod and container, so that each transition is reported once.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
-    told: BTreeMap<String, String>,
-    /// What was told of images that cannot be pulled, in turn: each failed pull shows the same states again.
-    pulls: BTreeMap<String, BTreeSet<String>>,
+    reported: BTreeMap<String, String>,
+    /// States already reported for failed image pulls: each failed pull repeats the same states.
+    failed_pulls: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Timeline {
-    /// The lines that this version of a Pod adds.
+    /// Returns the lines for the transitions since the last version of a Pod.
     pub(crate) fn observe(&mut self, pod: &Pod) -> Vec<Line> {
         let name = pod_name(pod);
         let mut lines = Vec::new();
-        self.tell(&mut lines, format!("pod/{name}"), pod_state(pod));
+        self.report(&mut lines, format!("pod/{name}"), pod_state(pod));
         let status = pod.status.as_ref();
         let lists = [
             status.and_then(|s| s.init_container_statuses.as_ref()),
@@ -47,30 +47,30 @@ impl Timeline {
         ];
         for container in lists.into_iter().flatten().flatten() {
             if let Some(state) = container_state(container) {
-                self.tell(&mut lines, format!("pod/{name} {}", container.name), state);
+                self.report(&mut lines, format!("pod/{name} {}", container.name), state);
             }
         }
         lines
     }
 
-    /// The line that says a Pod is gone.
+    /// Returns the line for a deleted Pod, and forgets the Pod.
     pub(crate) fn removed(&mut self, pod: &Pod) -> Line {
         let subject = format!("pod/{}", pod_name(pod));
-        let is_another = |s: &String| *s != subject && !s.starts_with(&format!("{subject} "));
-        self.told.retain(|s, _| is_another(s));
-        self.pulls.retain(|s, _| is_another(s));
-        Line { subject, text: "gone".to_owned(), mood: Mood::Neutral }
+        let is_other_subject = |s: &String| *s != subject && !s.starts_with(&format!("{subject} "));
+        self.reported.retain(|s, _| is_other_subject(s));
+        self.failed_pulls.retain(|s, _| is_other_subject(s));
+        Line { subject, text: "deleted".to_owned(), severity: Severity::Info }
     }
 
-    fn tell(&mut self, lines: &mut Vec<Line>, subject: String, (text, mood): (String, Mood)) {
-        if self.told.get(&subject) != Some(&text) {
-            self.told.insert(subject.clone(), text.clone());
+    fn report(&mut self, lines: &mut Vec<Line>, subject: String, (text, severity): (String, Severity)) {
+        if self.reported.get(&subject) != Some(&text) {
+            self.reported.insert(subject.clone(), text.clone());
             if !is_failed_pull(&text) {
-                self.pulls.remove(&subject);
-            } else if !self.pulls.entry(subject.clone()).or_default().insert(text.clone()) {
+                self.failed_pulls.remove(&subject);
+            } else if !self.failed_pulls.entry(subject.clone()).or_default().insert(text.clone()) {
                 return;
             }
-            lines.push(Line { subject, text, mood });
+            lines.push(Line { subject, text, severity });
         }
     }
 }
@@ -83,7 +83,7 @@ fn pod_name(pod: &Pod) -> String {
     display_name(pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref())
 }
 
-/// The name, with its namespace unless that is `default`.
+/// Returns the name, prefixed with the namespace unless that is `default`.
 pub(crate) fn display_name(namespace: Option<&str>, name: Option<&str>) -> String {
     let name = name.unwrap_or_default();
     match namespace {
@@ -92,7 +92,7 @@ pub(crate) fn display_name(namespace: Option<&str>, name: Option<&str>) -> Strin
     }
 }
 
-fn pod_state(pod: &Pod) -> (String, Mood) {
+fn pod_state(pod: &Pod) -> (String, Severity) {
     let phase = api::pod::phase(pod);
     let status = pod.status.as_ref();
     let detail = |s: &str| {
@@ -100,15 +100,15 @@ fn pod_state(pod: &Pod) -> (String, Mood) {
         if reason.is_empty() { s.to_owned() } else { format!("{s}: {reason}") }
     };
     match phase {
-        "Succeeded" => (detail("Succeeded"), Mood::Good),
-        "Failed" => (detail("Failed"), Mood::Bad),
-        _ if pod.metadata.deletion_timestamp.is_some() => ("Terminating".to_owned(), Mood::Neutral),
-        "Running" if api::pod::condition_is_true(pod, "Ready") => ("Running, Ready".to_owned(), Mood::Good),
-        "Running" => ("Running".to_owned(), Mood::Neutral),
+        "Succeeded" => (detail("Succeeded"), Severity::Success),
+        "Failed" => (detail("Failed"), Severity::Failure),
+        _ if pod.metadata.deletion_timestamp.is_some() => ("Terminating".to_owned(), Severity::Info),
+        "Running" if api::pod::condition_is_true(pod, "Ready") => ("Running, Ready".to_owned(), Severity::Success),
+        "Running" => ("Running".to_owned(), Severity::Info),
         other => match (api::pod::node_name(pod), unscheduled_reason(pod)) {
-            (Some(_), _) => (format!("{other}, scheduled"), Mood::Neutral),
-            (None, Some(reason)) => (format!("{other}: {reason}"), Mood::Bad),
-            (None, None) => (other.to_owned(), Mood::Neutral),
+            (Some(_), _) => (format!("{other}, scheduled"), Severity::Info),
+            (None, Some(reason)) => (format!("{other}: {reason}"), Severity::Failure),
+            (None, None) => (other.to_owned(), Severity::Info),
         },
     }
 }
@@ -120,7 +120,7 @@ fn unscheduled_reason(pod: &Pod) -> Option<String> {
     Some(if message.is_empty() { reason.to_owned() } else { format!("{reason}, {message}") })
 }
 
-fn container_state(container: &ContainerStatus) -> Option<(String, Mood)> {
+fn container_state(container: &ContainerStatus) -> Option<(String, Severity)> {
     let restarts = match container.restart_count {
         0 => String::new(),
         n => format!(" (restart {n})"),
@@ -128,18 +128,21 @@ fn container_state(container: &ContainerStatus) -> Option<(String, Mood)> {
     match container.state.as_ref()? {
         ContainerState { running: Some(_), .. } => {
             let ready = if container.ready { ", ready" } else { "" };
-            Some((format!("running{ready}{restarts}"), Mood::Good))
+            Some((format!("running{ready}{restarts}"), Severity::Success))
         }
         ContainerState { terminated: Some(t), .. } => {
             let reason = t.reason.as_deref().unwrap_or("Terminated");
-            let mood = if t.exit_code == 0 { Mood::Good } else { Mood::Bad };
-            Some((format!("exited with code {}, {reason}{restarts}", t.exit_code), mood))
+            let severity = if t.exit_code == 0 { Severity::Success } else { Severity::Failure };
+            Some((format!("exited with code {}, {reason}{restarts}", t.exit_code), severity))
         }
         ContainerState { waiting: Some(w), .. } => {
             let reason = w.reason.as_deref().unwrap_or("Waiting");
             let usual = matches!(reason, "ContainerCreating" | "PodInitializing");
             let message = w.message.as_deref().filter(|_| !usual).map_or_else(String::new, |m| format!(": {m}"));
-            Some((format!("waiting, {reason}{message}{restarts}"), if usual { Mood::Neutral } else { Mood::Bad }))
+            Some((
+                format!("waiting, {reason}{message}{restarts}"),
+                if usual { Severity::Info } else { Severity::Failure },
+            ))
         }
         ContainerState { .. } => None,
     }
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn each_transition_is_told_once() {
+    fn each_pod_transition_is_reported_once() {
         let waiting = json!({"phase": "Pending", "containerStatuses": [{"name": "c", "restartCount": 0, "ready": false, "image": "", "imageID": "", "state": {"waiting": {"reason": "ContainerCreating"}}}]});
         let running = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{"name": "c", "restartCount": 0, "ready": true, "image": "", "imageID": "", "state": {"running": {}}}]});
         let done = json!({"phase": "Failed", "containerStatuses": [{"name": "c", "restartCount": 2, "ready": false, "image": "", "imageID": "", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]});
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn pull_that_fails_again_and_again_is_told_once() {
+    fn repeated_pull_failure_is_reported_once() {
         let waiting = |reason: &str| json!({"phase": "Pending", "containerStatuses": [{"name": "c", "restartCount": 0, "ready": false, "image": "", "imageID": "", "state": {"waiting": {"reason": reason, "message": "m"}}}]});
         let (failed, backing_off) = (waiting("ErrImagePull"), waiting("ImagePullBackOff"));
         let (first, second) = ("pod/p c waiting, ErrImagePull: m", "pod/p c waiting, ImagePullBackOff: m");
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_comes_with_its_message() {
+    fn waiting_container_is_reported_with_its_message() {
         let status = json!({"phase": "Pending", "containerStatuses": [{"name": "c", "restartCount": 0, "ready": false, "image": "", "imageID": "", "state": {"waiting": {"reason": "ErrImageNeverPull", "message": "not present"}}}]});
         check(&[status], &["pod/p Pending, scheduled", "pod/p c waiting, ErrImageNeverPull: not present"]);
     }

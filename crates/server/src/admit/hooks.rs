@@ -2,7 +2,7 @@
 //! was acknowledged.
 
 use crate::{
-    followed::{Followed, News},
+    lazy_informer::{Followed, News},
     webhook::Target,
 };
 use admission::{

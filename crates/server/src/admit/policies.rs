@@ -2,7 +2,7 @@
 //! (`apiserver/pkg/admission/plugin/policy/{generic,validating}`).
 
 use super::review::Review;
-use crate::{convert, kinds::Kind, kinds::selector, registry::Served, status::ApiError};
+use crate::{conversion, kinds::Kind, kinds::selector, registry::Served, status::ApiError};
 use admission::{
     conditions,
     matching::Matching,
@@ -207,11 +207,11 @@ async fn find(
     if let Some(name) = reference["name"].as_str().filter(|name| !name.is_empty()) {
         let stored = server.store.get(&Key::new(storage, namespace, name));
         let stored: Vec<store::Object> = stored.into_iter().collect();
-        return convert::decode_all(&server.webhooks, kind, &stored).await;
+        return conversion::decode_all(&server.webhooks, kind, &stored).await;
     }
     let scope = Scope::resource(storage).in_namespace(namespace);
     let all = server.store.list(&scope, None, None).objects;
-    let mut all = convert::decode_all(&server.webhooks, kind, &all).await?;
+    let mut all = conversion::decode_all(&server.webhooks, kind, &all).await?;
     all.retain(|o| selector::selects(&reference["selector"], &o["metadata"]["labels"]).unwrap_or(false));
     Ok(all)
 }

@@ -2,10 +2,10 @@
 
 use super::hooks::Asked;
 use crate::{
-    authz::{self, Attributes, Decision, ResourceAbout},
-    convert,
+    authorization::{self, Attributes, Decision, ResourceAbout},
+    conversion,
     kinds::KindRef,
-    managed,
+    managed_fields,
     request::Resource,
     service::{ApiServer, Call},
     status::ApiError,
@@ -124,7 +124,7 @@ impl<'a> Review<'a> {
     async fn between(&self, object: Value, from: usize, to: usize) -> Result<Value, ApiError> {
         match (self.kinds.get(from), self.kinds.get(to)) {
             (Some(before), Some(after)) if from != to => {
-                convert::between(&self.server.webhooks, &**before, &**after, object).await
+                conversion::between(&self.server.webhooks, &**before, &**after, object).await
             }
             _ => Ok(object),
         }
@@ -151,7 +151,7 @@ impl<'a> Review<'a> {
     pub(crate) fn types(&self, form: usize) -> Option<TypeRef<'_>> {
         let Some(kind) = self.kinds.get(form) else {
             let [group, version, kind] = &self.about.forms.get(form)?.kind;
-            return managed::types::of(&format!("{group}/{version}"), kind);
+            return managed_fields::types::of(&format!("{group}/{version}"), kind);
         };
         kind.types()
     }
@@ -210,7 +210,7 @@ impl Authorize for Authority {
     fn decide(&self, question: &Question) -> Verdict {
         let question = question.clone();
         let wanted = match question.path {
-            Some(path) => Attributes { verb: question.verb, about: authz::About::Path(path) },
+            Some(path) => Attributes { verb: question.verb, about: authorization::About::Path(path) },
             None => {
                 let about = ResourceAbout {
                     group: question.group,
@@ -224,7 +224,7 @@ impl Authorize for Authority {
             }
         };
         let account = question.account.map(|(namespace, name)| user::account(&namespace, &name));
-        match authz::decide(&self.server, account.as_ref().unwrap_or(&self.user), &wanted) {
+        match authorization::decide(&self.server, account.as_ref().unwrap_or(&self.user), &wanted) {
             Decision::Allowed(reason) => Verdict { allowed: true, reason },
             Decision::NoOpinion(reason) => Verdict { allowed: false, reason },
         }

@@ -5,11 +5,10 @@ use super::{
     pass::{endpoint, name, tell},
 };
 use crate::{
-    UserInfo, endpoints,
-    forward::{self, Outgoing},
+    UserInfo, backend_connections, endpoints,
+    handler_chain::read_body,
+    reverse_proxy::{self, Outgoing},
     service::ApiServer,
-    upstreams,
-    way::read_body,
 };
 use http::{HeaderMap, Method, header};
 use http_body_util::{BodyExt, Empty};
@@ -94,7 +93,7 @@ async fn ask(server: &ApiServer, route: &Route, path: &str) -> Result<Value, Str
     let failed = |e: &dyn std::fmt::Display| format!("failing or missing response from {url}: {e}");
     let work = async {
         let tls = route.tls.clone().map_err(|e| failed(&e))?;
-        let stream = upstreams::connect(to, Some((tls, name(route, to)))).await.map_err(|e| failed(&e))?;
+        let stream = backend_connections::connect(to, Some((tls, name(route, to)))).await.map_err(|e| failed(&e))?;
         let mut headers = HeaderMap::new();
         let groups = vec!["system:masters".to_owned()];
         let user = UserInfo { name: "system:kube-aggregator".to_owned(), groups, ..UserInfo::default() };
@@ -104,7 +103,7 @@ async fn ask(server: &ApiServer, route: &Route, path: &str) -> Result<Value, Str
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
         let (method, trail) = (Method::GET, crate::audit::Trail::default());
         let outgoing = Outgoing { method, to: path.to_owned(), headers, body, upgrade: None, trail };
-        let response = forward::forward(stream, outgoing).await.map_err(|e| failed(&e))?;
+        let response = reverse_proxy::forward(stream, outgoing).await.map_err(|e| failed(&e))?;
         let code = response.status();
         if !code.is_success() && !code.is_redirection() {
             return Err(failed(&format!("bad status from {url}: {}", code.as_u16())));

@@ -10,7 +10,7 @@ mod watch;
 
 pub(crate) use pass::answer;
 
-use crate::{registry, service::ApiServer, upstreams};
+use crate::{backend_connections, registry, service::ApiServer};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use parking_lot::RwLock;
 use rustls::{ClientConfig, client::ResolvesClientCert};
@@ -149,7 +149,7 @@ impl Route {
         let number = |value: &Value| value.as_i64().unwrap_or(0);
         Some(Self {
             name: text(&object["metadata"]["name"]),
-            tls: upstreams::tls(authorities, front.map(|f| &f.client)),
+            tls: backend_connections::tls(authorities, front.map(|f| &f.client)),
             namespace: service.get("namespace").map(text).unwrap_or_default(),
             service: service.get("name").map(text).unwrap_or_default(),
             port: service.get("port").and_then(Value::as_i64).unwrap_or(443),

@@ -4,12 +4,12 @@ use super::Route;
 use crate::{
     UserInfo,
     audit::Peer,
+    backend_connections::{self, unavailable},
     deadline,
     endpoints::{self, Place},
-    forward::{self, Outgoing},
-    reply::Reply,
+    response::Reply,
+    reverse_proxy::{self, Outgoing},
     service::ApiServer,
-    upstreams::{self, unavailable},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use rustls::pki_types::ServerName;
@@ -52,8 +52,8 @@ pub(crate) async fn answer(
     deadline::within(limit, async {
         let failed = |e: &dyn std::fmt::Display| unavailable(format!("error trying to reach service: {e}"));
         let tls = route.tls.clone().map_err(|e| failed(&e))?;
-        let stream = upstreams::connect(to, Some((tls, name(&route, to)))).await.map_err(|e| failed(&e))?;
-        forward::forward(stream, outgoing).await.map_err(|e| failed(&e))
+        let stream = backend_connections::connect(to, Some((tls, name(&route, to)))).await.map_err(|e| failed(&e))?;
+        reverse_proxy::forward(stream, outgoing).await.map_err(|e| failed(&e))
     })
     .await
 }

@@ -2,7 +2,7 @@
 //! something is not available, and every 30 s, for no event says that a server has ceased to answer.
 
 use super::{ALL, Route, available, local};
-use crate::{definitions::set_condition, service::ApiServer};
+use crate::{custom_resource_definitions::set_condition, service::ApiServer};
 use futures::FutureExt;
 use http::Method;
 use serde_json::Value;

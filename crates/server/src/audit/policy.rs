@@ -4,7 +4,7 @@
 
 use crate::{
     UserInfo,
-    authz::{About, Attributes, ResourceAbout, url_covers},
+    authorization::{About, Attributes, ResourceAbout, url_covers},
     kinds::{FieldErrors, FieldPath},
 };
 use serde::{Deserialize, Serialize};

@@ -7,10 +7,9 @@ use super::{
 };
 use crate::{
     UserInfo,
-    authz::{About, Attributes, Decision},
-    deadline,
-    reply::{Body, BoxError, Passed},
-    request,
+    authorization::{About, Attributes, Decision},
+    deadline, request,
+    response::{Body, BoxError, Passed},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, Uri, header, request::Parts};

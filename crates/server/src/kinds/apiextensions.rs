@@ -9,7 +9,7 @@ pub(crate) use approval::Approval;
 pub(crate) use validate::has_ca_bundle;
 
 use super::{KindInfo, NAME_AND_CREATION, WriteContext, fill, plain::Plain};
-use crate::definitions::{FINALIZER, set_condition};
+use crate::custom_resource_definitions::{FINALIZER, set_condition};
 use schema::unrecognized_formats;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

@@ -8,7 +8,7 @@ use super::{
     plain::{Plain, path_segment},
     text,
 };
-use crate::definitions::set_condition;
+use crate::custom_resource_definitions::set_condition;
 use serde_json::{Value, json};
 
 pub(super) static API_SERVICE: Plain = Plain {

@@ -8,7 +8,7 @@ mod numbers;
 mod types;
 
 use super::{FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget};
-use crate::{convert::Conversion, scale::ScalePaths, typed};
+use crate::{conversion::Conversion, scale::ScalePaths, typed};
 use admission::policy::Known;
 use apply::{Filter, TypeId, TypeRef};
 use columns::PrinterColumn;
@@ -236,7 +236,7 @@ impl Kind for Custom {
     fn owned(&self, target: WriteTarget) -> Filter {
         match target {
             WriteTarget::Status => Filter::only(&[&["status"]]),
-            _ => crate::managed::owned(&self.info, target),
+            _ => crate::managed_fields::owned(&self.info, target),
         }
     }
 

@@ -66,8 +66,8 @@ pub(crate) use table::{
 pub use table::{Cell, Column};
 
 use crate::{
-    convert::Conversion,
-    managed,
+    conversion::Conversion,
+    managed_fields,
     scale::{self, ScalePaths},
     typed,
 };
@@ -124,7 +124,7 @@ pub trait Kind: Send + Sync {
 
     /// How its fields are merged by server-side apply.
     fn types(&self) -> Option<TypeRef<'_>> {
-        managed::types::of(&self.info().api_version(), self.info().kind)
+        managed_fields::types::of(&self.info().api_version(), self.info().kind)
     }
 
     /// Whether there is a table of how its lists are merged by strategic merge patches.
@@ -155,7 +155,7 @@ pub trait Kind: Send + Sync {
     /// Which fields a request that changes this part of an object can own: those that [`Kind::prepare_update`] does not
     /// take back (upstream's `GetResetFields`).
     fn owned(&self, target: WriteTarget) -> apply::Filter {
-        crate::managed::owned(self.info(), target)
+        crate::managed_fields::owned(self.info(), target)
     }
 
     /// Upstream's validation of a new object, beside the generic checks of `metadata`.

@@ -9,7 +9,7 @@ use super::{
     checks::{items, repeated},
     node_labels, pod, text,
 };
-use crate::metadata;
+use crate::object_meta;
 use serde_json::{Value, json};
 
 pub(super) struct RuntimeClass;
@@ -48,7 +48,7 @@ impl Kind for RuntimeClass {
             pod::overhead(&overhead["podFixed"], &FieldPath::new("overhead"), errors);
         }
         let (path, scheduling) = (FieldPath::new("scheduling"), &object["scheduling"]);
-        metadata::labels(&scheduling["nodeSelector"], &path.child("nodeSelector"), errors);
+        object_meta::labels(&scheduling["nodeSelector"], &path.child("nodeSelector"), errors);
         let path = path.child("tolerations");
         pod::tolerations(scheduling, &path, errors);
         for (i, toleration) in repeated(items(scheduling, "tolerations")) {

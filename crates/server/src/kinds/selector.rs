@@ -1,14 +1,14 @@
 //! Label selectors of objects: what they may say, what they select, and how tables show them.
 
 use super::{FieldErrors, FieldPath, checks::items, checks::text, or_none};
-use crate::metadata;
+use crate::object_meta;
 use api::selector::Selector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 
 /// Checks a label selector (`ValidateLabelSelector`).
 pub(in crate::kinds) fn validate(selector: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    metadata::labels(&selector["matchLabels"], &path.child("matchLabels"), errors);
+    object_meta::labels(&selector["matchLabels"], &path.child("matchLabels"), errors);
     for (i, r) in items(selector, "matchExpressions").enumerate() {
         let path = path.child("matchExpressions").index(i);
         if !operator(r, &path, errors) {

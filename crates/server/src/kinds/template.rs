@@ -5,7 +5,7 @@ use super::{
     checks::{items, text as text_of},
     or_none, pod, selector, text,
 };
-use crate::metadata;
+use crate::object_meta;
 use serde_json::{Value, json};
 
 /// The template of most kinds.
@@ -39,8 +39,8 @@ pub(in crate::kinds) fn default(object: &mut Value, pointer: &str) {
 /// Checks a template (`ValidatePodTemplateSpec`).
 pub(in crate::kinds) fn validate(template: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let at = path.child("metadata");
-    metadata::labels(&template["metadata"]["labels"], &at.child("labels"), errors);
-    metadata::annotations(&template["metadata"]["annotations"], &at.child("annotations"), errors);
+    object_meta::labels(&template["metadata"]["labels"], &at.child("labels"), errors);
+    object_meta::annotations(&template["metadata"]["annotations"], &at.child("annotations"), errors);
     let (spec, path) = (&template["spec"], path.child("spec"));
     pod::validate_spec(spec, &path, errors);
     if items(spec, "ephemeralContainers").next().is_some() {

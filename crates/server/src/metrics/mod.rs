@@ -7,9 +7,9 @@ mod process;
 mod text;
 
 use crate::{
-    flow::FlowControl,
-    reply::{self, Body, Reply},
+    flowcontrol::FlowControl,
     request::Resource,
+    response::{self, Body, Reply},
     service::{ApiServer, Call},
 };
 use http::{Method, Response};
@@ -175,7 +175,7 @@ impl Measured {
 
     /// It is answered; what lasts goes on with the body of the answer.
     pub(crate) fn answered(mut self, reply: Reply) -> Reply {
-        let mut response = reply.unwrap_or_else(|error| reply::error(&error));
+        let mut response = reply.unwrap_or_else(|error| response::error(&error));
         self.code = response.status().as_u16();
         if self.lasts {
             response = response.map(|body| {
@@ -210,7 +210,7 @@ pub(crate) fn answer(server: &ApiServer) -> Response<Body> {
     flows(&server.flows, &mut text);
     objects(server, &mut text);
     process::write(&mut text);
-    reply::full(200, "text/plain; version=0.0.4; charset=utf-8", text.0)
+    response::full(200, "text/plain; version=0.0.4; charset=utf-8", text.0)
 }
 
 fn requests(metrics: &Metrics, text: &mut Text) {

@@ -3,7 +3,7 @@
 use super::{has_seen, hex, tagged};
 use crate::{
     compress,
-    reply::{self, Body},
+    response::{self, Body},
     status::ApiError,
 };
 use bytes::Bytes;
@@ -80,18 +80,18 @@ impl Document {
         gzip: impl FnOnce() -> io::Result<&'a Bytes>,
     ) -> Result<Response<Body>, ApiError> {
         if has_seen(headers, &self.hash) {
-            return Ok(tagged(reply::full(304, media, ""), &self.hash));
+            return Ok(tagged(response::full(304, media, ""), &self.hash));
         }
         let failed = |e: io::Error| ApiError::internal(e);
         let gzip = gzip().map_err(failed)?;
         let response = if compress::accepts_gzip(headers) {
-            let mut response = reply::full(200, media, gzip.clone());
+            let mut response = response::full(200, media, gzip.clone());
             response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             response
         } else {
             let mut text = Vec::new();
             GzDecoder::new(gzip.as_ref()).read_to_end(&mut text).map_err(failed)?;
-            reply::full(200, media, text)
+            response::full(200, media, text)
         };
         Ok(tagged(response, &self.hash))
     }

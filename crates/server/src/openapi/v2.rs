@@ -10,7 +10,7 @@ use super::{
     negotiate::{self, Form, JSON},
     packed::Document,
 };
-use crate::{reply::Body, status::ApiError};
+use crate::{response::Body, status::ApiError};
 use http::{HeaderMap, Response};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};

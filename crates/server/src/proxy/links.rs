@@ -1,7 +1,7 @@
 //! Links of pages and redirects that come through the proxy lead through it, too
 //! (`k8s.io/apimachinery/pkg/util/proxy/transport.go`).
 
-use crate::reply::{Body, BoxError};
+use crate::response::{Body, BoxError};
 use bytes::Bytes;
 use flate2::{
     Compression,
@@ -291,7 +291,7 @@ mod tests {
             ("//elsewhere/a", "//elsewhere/a"),
             ("a", "a"),
         ] {
-            let mut answer = crate::reply::text(302, "");
+            let mut answer = crate::response::text(302, "");
             answer.headers_mut().insert(header::LOCATION, to.parse().unwrap());
             let answer = through().answer(answer);
             assert_eq!(answer.headers()[header::LOCATION], expected, "{to}");

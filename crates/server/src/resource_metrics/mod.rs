@@ -12,9 +12,9 @@ use crate::{
     kinds::{Kind, NODE, POD},
     list_options::ListOptions,
     object::{self, Include, View},
-    reply::{self, Reply},
     request::Resource,
-    select::Selection,
+    response::{self, Reply},
+    selectors::Selection,
     service::{ApiServer, Call},
     status::ApiError,
     write,
@@ -52,7 +52,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
     let mut about = find(server, resource, selection.name());
     about.retain(|about| selection.matches(&json!({"metadata": about.metadata})));
     let items = metrics(server, kind, about).await;
-    Ok(reply::json(
+    Ok(response::json(
         200,
         &match view {
             View::Whole => {

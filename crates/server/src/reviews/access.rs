@@ -3,7 +3,7 @@
 use super::{Refused, selectors};
 use crate::{
     ApiServer, UserInfo,
-    authz::{self, About, Attributes, Decision, ResourceAbout},
+    authorization::{self, About, Attributes, Decision, ResourceAbout},
     kinds::{FieldErrors, FieldPath},
     status::ApiError,
 };
@@ -30,7 +30,7 @@ pub(super) fn of_somebody(server: &ApiServer, review: &mut Value) -> Result<(), 
 }
 
 fn decide(server: &ApiServer, user: &UserInfo, review: &mut Value) {
-    let (allowed, reason) = match authz::decide(server, user, &wanted(&review["spec"])) {
+    let (allowed, reason) = match authorization::decide(server, user, &wanted(&review["spec"])) {
         Decision::Allowed(reason) => (true, reason),
         Decision::NoOpinion(reason) => (false, reason),
     };
@@ -61,7 +61,7 @@ fn wanted(spec: &Value) -> Attributes {
 fn selects(selector: &Value) -> Vec<(String, String)> {
     // As a request would have it.
     if let Some(raw) = selector["rawSelector"].as_str().filter(|raw| !raw.is_empty()) {
-        return authz::selected(raw);
+        return authorization::selected(raw);
     }
     let requirements = selector["requirements"].as_array().into_iter().flatten();
     let one = |r: &Value| match r["values"].as_array().map(Vec::as_slice) {
@@ -147,7 +147,8 @@ pub(super) fn rules(server: &ApiServer, user: &UserInfo, review: &mut Value) -> 
         errors
     });
     // What a node may do is more than its roles say.
-    let node = authz::node::name(user).map(|_| "node authorizer does not support user rule resolution".to_owned());
+    let node =
+        authorization::node::name(user).map(|_| "node authorizer does not support user rule resolution".to_owned());
     let incomplete = node.is_some();
     review["metadata"] = json!({});
     review["spec"] = json!({});

@@ -3,10 +3,10 @@
 
 use super::{SCALE, Scale, ScalePaths, changeable, write};
 use crate::{
-    live::Live,
-    managed::{self, types},
-    reply::Reply,
+    existing_object::Live,
+    managed_fields::{self, types},
     request::Resource,
+    response::Reply,
     server_side_apply,
     service::{ApiServer, Call},
     status::ApiError,
@@ -32,7 +32,7 @@ impl Versions for OneVersion {
 }
 
 pub(super) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    managed::require(call, "PatchOptions", true)?;
+    managed_fields::require(call, "PatchOptions", true)?;
     let validation = Validation::parse(&call.query, "PatchOptions")?;
     let (config, warnings) = server_side_apply::read(call, validation)?;
     if (&config["apiVersion"], &config["kind"]) != (&Value::from(VERSION), &Value::from(SCALE.kind)) {
@@ -67,7 +67,7 @@ fn merged(
     let own_path = Path::of_fields(&["spec", "replicas"]);
     let part = Part { path_of: &path_of, own_path: &own_path, own_version: VERSION };
     let (live, whole) = (changeable(kind, &old.object)?, &old.managers);
-    let (manager, time) = (managed::manager(call), now().to_string());
+    let (manager, time) = (managed_fields::manager(call), now().to_string());
     let request = Request {
         versions: &OneVersion,
         api_version: VERSION,

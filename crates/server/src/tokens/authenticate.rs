@@ -6,7 +6,7 @@ use super::{
     legacy::{self, LEGACY_ISSUER},
     request::stored,
 };
-use crate::{UserInfo, authz::quoted, service::ApiServer, user};
+use crate::{UserInfo, authorization::quoted, service::ApiServer, user};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use super::ISSUER;
 use crate::{
     ApiServer,
-    reply::{self, Reply},
+    response::{self, Reply},
     status::ApiError,
 };
 use http::{HeaderValue, Method, header};
@@ -37,7 +37,7 @@ pub(crate) fn answer(server: &ApiServer, method: &Method, path: &str) -> Option<
         });
         ("application/json", document)
     };
-    let mut response = reply::full(200, media, document.to_string());
+    let mut response = response::full(200, media, document.to_string());
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
     Some(Ok(response))
 }

@@ -44,7 +44,7 @@ pub(super) fn authenticate(
     now: Timestamp,
 ) -> Result<(UserInfo, Vec<String>), String> {
     if !audiences.is_empty() && !audiences.iter().any(|audience| audience == ISSUER) {
-        let wanted = crate::authz::quoted(audiences);
+        let wanted = crate::authorization::quoted(audiences);
         return Err(format!("token audiences [\"{ISSUER}\"] is invalid for the target audiences {wanted}"));
     }
     Ok((holder(server, token, claims, now)?, vec![ISSUER.to_owned()]))

@@ -4,11 +4,11 @@
 use super::ISSUER;
 use crate::{
     admit::outside,
-    authz::node,
+    authorization::node,
     create, decode,
     kinds::{FieldErrors, FieldPath},
-    reply::{self, Reply},
     request::Resource,
+    response::{self, Reply},
     service::{ApiServer, Call},
     status::ApiError,
     write::{dry_run, now},
@@ -80,7 +80,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
         "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": request.spec.bound_object_ref},
         "status": {"token": token, "expirationTimestamp": end(seconds)},
     });
-    Ok(reply::json(201, &answer))
+    Ok(response::json(201, &answer))
 }
 
 fn read(resource: &Resource, call: &Call, name: &str) -> Result<TokenRequest, ApiError> {

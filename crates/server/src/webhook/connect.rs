@@ -2,8 +2,8 @@
 
 use super::target::{Peer, Service};
 use crate::{
+    backend_connections, backend_tls,
     endpoints::{self, Place},
-    trust, upstreams,
 };
 use futures::{FutureExt, future::BoxFuture};
 use http::Uri;
@@ -33,7 +33,7 @@ pub(super) struct Connector {
 
 impl Connector {
     pub(super) fn new(store: Store, peer: &Peer) -> Result<Self, String> {
-        let config: ClientConfig = trust::webhook(&peer.authorities)?;
+        let config: ClientConfig = backend_tls::webhook(&peer.authorities)?;
         Ok(Self { store, service: peer.service.clone(), tls: TlsConnector::from(Arc::new(config)) })
     }
 
@@ -53,7 +53,7 @@ impl Connector {
         // A webhook waits for what is sent, and we for the answer.
         let _ = stream.set_nodelay(true);
         let name = ServerName::try_from(host).map_err(io::Error::other)?;
-        let stream = self.tls.connect(name, stream).await.map_err(|e| io::Error::other(trust::refusal(&e)))?;
+        let stream = self.tls.connect(name, stream).await.map_err(|e| io::Error::other(backend_tls::refusal(&e)))?;
         Ok(Tls(TokioIo::new(stream)))
     }
 }
@@ -64,7 +64,7 @@ fn dial(error: &io::Error, address: &str, port: u16) -> io::Error {
     if error.to_string().contains("failed to lookup address") {
         return io::Error::other(format!("dial tcp: lookup {address}: no such host"));
     }
-    io::Error::other(format!("dial tcp {at}: {}", upstreams::words(error)))
+    io::Error::other(format!("dial tcp {at}: {}", backend_connections::words(error)))
 }
 
 impl tower::Service<Uri> for Connector {

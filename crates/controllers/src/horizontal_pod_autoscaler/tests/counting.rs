@@ -8,7 +8,7 @@ const STARTING: &str = "did not receive metrics for targeted pods (pods might be
 
 /// `wanted` is a percentage of what Pods ask for; what is expected is a number of replicas, and the percentage in use.
 #[track_caller]
-fn check(pods: &[Arc<Member>], values: &[i64], wanted: i32, expected: Result<(i32, i32), &str>) {
+fn check(pods: &[Arc<PodSummary>], values: &[i64], wanted: i32, expected: Result<(i32, i32), &str>) {
     let replicas = i32::try_from(pods.len()).unwrap();
     let counted = calculator(replicas, pods).by_utilization(&samples(values), wanted, "cpu", None);
     assert_eq!(counted.map(|(replicas, used)| (replicas, used.percent)), expected.map_err(str::to_owned));
@@ -117,7 +117,7 @@ fn one_container_can_be_meant() {
 }
 
 #[track_caller]
-fn check_average(pods: &[Arc<Member>], values: &[i64], wanted: i64, expected: (i32, i64)) {
+fn check_average(pods: &[Arc<PodSummary>], values: &[i64], wanted: i64, expected: (i32, i64)) {
     let replicas = i32::try_from(pods.len()).unwrap();
     assert_eq!(calculator(replicas, pods).by_average(&samples(values), wanted, false), Ok(expected));
 }

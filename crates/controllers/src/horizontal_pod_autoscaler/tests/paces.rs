@@ -21,7 +21,7 @@ impl Scaled {
     fn new(replicas: i32, behavior: &Value) -> Self {
         let behavior = (!behavior.is_null()).then(|| Behavior::of(&from_value(behavior.clone()).unwrap()));
         let (mut history, start) = (History::default(), Instant::now());
-        history.begin(replicas, start);
+        history.record_initial_recommendation(replicas, start);
         Self { behavior, history, bounds: Bounds { replicas, least: 1, most: 100 }, start }
     }
 
@@ -37,7 +37,7 @@ impl Scaled {
         assert_eq!((all[0].status.as_str(), all[1].status.as_str()), ("True", is_limited));
         if let Some(behavior) = self.behavior.as_ref().filter(|_| got != self.bounds.replicas) {
             let rules = if got > self.bounds.replicas { &behavior.up } else { &behavior.down };
-            self.history.scaled(self.bounds.replicas, got, rules.longest(), now);
+            self.history.record_scale_event(self.bounds.replicas, got, rules.longest_policy_period(), now);
         }
         self.bounds.replicas = got;
     }

@@ -3,9 +3,9 @@
 use super::super::conditions::Conditions;
 use super::super::metrics::{PodMetrics, Reading, sample, selector_text};
 use super::super::normalize::Bounds;
-use super::super::plan::Course;
 use super::super::proposal::{Computed, compute};
-use super::super::target::group_of;
+use super::super::scale_target::group_of;
+use super::super::status::ScalingMode;
 use super::*;
 use k8s_openapi::api::autoscaling::v2::MetricSpec;
 use serde_json::{from_value, to_value};
@@ -223,21 +223,21 @@ fn what_a_pod_uses_is_known_once_it_is_known_of_all_its_containers() {
 
 #[test]
 fn bounds_and_nothing_come_before_metrics() {
-    let course = |replicas, least, most| Bounds { replicas, least, most }.course();
-    assert_eq!(course(0, 1, 5), Course::Disabled);
-    assert_eq!(course(0, 0, 5), Course::Measure);
-    assert_eq!(course(6, 1, 5), Course::Bound(5, "Current number of replicas above Spec.MaxReplicas"));
-    assert_eq!(course(1, 2, 5), Course::Bound(2, "Current number of replicas below Spec.MinReplicas"));
-    assert_eq!((course(2, 2, 5), course(5, 2, 5)), (Course::Measure, Course::Measure));
+    let course = |replicas, least, most| Bounds { replicas, least, most }.mode();
+    assert_eq!(course(0, 1, 5), ScalingMode::Disabled);
+    assert_eq!(course(0, 0, 5), ScalingMode::ByMetrics);
+    assert_eq!(course(6, 1, 5), ScalingMode::OutOfBounds(5, "Current number of replicas above Spec.MaxReplicas"));
+    assert_eq!(course(1, 2, 5), ScalingMode::OutOfBounds(2, "Current number of replicas below Spec.MinReplicas"));
+    assert_eq!((course(2, 2, 5), course(5, 2, 5)), (ScalingMode::ByMetrics, ScalingMode::ByMetrics));
 }
 
 #[test]
 fn a_condition_keeps_the_time_while_its_status_stays() {
     let mut conditions = Conditions::new(vec![], at(100));
-    conditions.able(true, ("SucceededGetScale", "one"));
+    conditions.set_able_to_scale(true, ("SucceededGetScale", "one"));
     let mut conditions = Conditions::new(conditions.into_list().unwrap(), at(200));
-    conditions.able(true, ("ReadyForNewScale", "two"));
-    conditions.active(false, ("ScalingDisabled", "three"));
+    conditions.set_able_to_scale(true, ("ReadyForNewScale", "two"));
+    conditions.set_scaling_active(false, ("ScalingDisabled", "three"));
     let all = to_value(conditions.into_list().unwrap()).unwrap();
     assert_eq!((&all[0]["lastTransitionTime"], &all[0]["reason"]), (&json!(seconds(100)), &json!("ReadyForNewScale")));
     assert_eq!((&all[1]["lastTransitionTime"], &all[1]["status"]), (&json!(seconds(200)), &json!("False")));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::destroy::real_tests::in_a_namespace;
-use crate::policies::{Place, lead, table_name};
+use crate::policies::{PolicyConfig, sync_policies, table_name};
 use fake_api::FakeApi;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -14,9 +14,9 @@ fn pod(name: &str, app: &str, ip: Option<Ipv4Addr>) -> serde_json::Value {
         "spec": {"containers": [{"name": "c", "image": "i"}]}, "status": {"podIP": ip, "phase": "Running"}})
 }
 
-fn place(sees_bridge: bool) -> Place {
+fn place(sees_bridge: bool) -> PolicyConfig {
     let pods = "10.0.0.0/24".parse().expect("a CIDR");
-    Place { node: "n".into(), bridge: "pd-t".into(), pods, sees_bridge }
+    PolicyConfig { node: "n".into(), bridge: "pd-t".into(), pods, sees_bridge }
 }
 
 /// A Pod that the kubelet is about to start.
@@ -32,13 +32,13 @@ fn deny(api: &FakeApi) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_without_policies_does_not_wait() {
+async fn pod_without_policies_does_not_wait() {
     let (gate, api) = (PolicyGate::default(), FakeApi::new());
     assert_eq!(gate.wait(&api.client(), new("a", "web"), ADDRESS).await, Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_held_back_while_its_policy_is_not_synced() {
+async fn pod_waits_until_its_policy_is_synced() {
     let (gate, api) = (PolicyGate::default(), FakeApi::new());
     deny(&api);
     let held = gate.wait(&api.client(), new("a", "web"), ADDRESS).await;
@@ -59,7 +59,7 @@ async fn a_pod_is_held_back_while_its_policy_is_not_synced() {
 }
 
 #[test]
-fn a_new_pod_takes_the_address_from_the_one_before() {
+fn new_pod_takes_over_reused_address() {
     let gate = PolicyGate::default();
     assert_eq!(gate.report(new("a", "web"), ADDRESS), Some(1));
     gate.confirm(&new("a", "web"), ADDRESS);
@@ -69,9 +69,9 @@ fn a_new_pod_takes_the_address_from_the_one_before() {
     assert_eq!(gate.report(new("b", "db"), ADDRESS), Some(3), "the confirmation was not its own");
     let other = Ipv4Addr::new(10, 0, 0, 3);
     assert_eq!(gate.report(new("b", "db"), other), Some(4), "a new sandbox");
-    let (holders, ..) = gate.reports().take();
+    let (owners, ..) = gate.reports().take();
     assert_eq!(
-        holders.into_iter().map(|(ip, holder)| (ip, holder.uid().to_owned())).collect::<Vec<_>>(),
+        owners.into_iter().map(|(ip, owner)| (ip, owner.uid().to_owned())).collect::<Vec<_>>(),
         [(other, "b".to_owned())]
     );
     gate.prune(&[]);
@@ -82,7 +82,7 @@ fn a_new_pod_takes_the_address_from_the_one_before() {
 }
 
 #[test]
-fn rules_are_in_the_kernel_before_a_pod_begins() {
+fn rules_are_installed_before_pod_starts() {
     in_a_namespace(async || {
         if find("nft").is_none() {
             println!("skipped: nft is not installed");
@@ -93,7 +93,7 @@ fn rules_are_in_the_kernel_before_a_pod_begins() {
         api.put("api/v1/namespaces/shop/pods/old", pod("old", "db", Some(ADDRESS)));
         let (client, led, stopped) = (api.client(), gate.clone(), stop.clone());
         let place = place(true);
-        let controller = tokio::spawn(async move { lead(&client, place, &led, &stopped).await });
+        let controller = tokio::spawn(async move { sync_policies(&client, place, &led, &stopped).await });
         deny(&api);
         gate.wait(&api.client(), new("a", "web"), ADDRESS).await.expect("in time");
         let isolated = async |ip: &str| {
@@ -117,7 +117,7 @@ fn node_without_br_netfilter_gets_an_event() {
     in_a_namespace(async || {
         let (gate, api, stop) = (PolicyGate::default(), FakeApi::new(), CancellationToken::new());
         let (client, led, stopped) = (api.client(), gate.clone(), stop.clone());
-        let controller = tokio::spawn(async move { lead(&client, place(false), &led, &stopped).await });
+        let controller = tokio::spawn(async move { sync_policies(&client, place(false), &led, &stopped).await });
         assert_eq!(
             api.list("api/v1/namespaces/default/events").len(),
             0,

@@ -14,7 +14,7 @@ async fn a_bug_is_noted_with_what_it_said() {
     let wanted = Attributes::of_request(&head.method, &mut head.uri);
     trail.user(&UserInfo::component("c"), &wanted).await;
     trail.panicked("boom").await;
-    drop(trail.answered(crate::reply::text(500, "")).await);
+    drop(trail.answered(crate::response::text(500, "")).await);
     log.flush().await;
     let text = std::fs::read_to_string(path).unwrap();
     let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -3,7 +3,7 @@
 
 use crate::{
     kinds::{ALL, Defined},
-    managed,
+    managed_fields,
 };
 use admission::{
     Type,
@@ -20,7 +20,7 @@ const DEEPEST: usize = 16;
 pub(super) fn observe(policy: &mut Value, defined: Defined<'_>) {
     let params = &policy["spec"]["paramKind"];
     let [version, kind] = ["apiVersion", "kind"].map(|field| params[field].as_str().unwrap_or(""));
-    let params = managed::types::of(version, kind).map(|of| fitting(of, 0)).or_else(|| {
+    let params = managed_fields::types::of(version, kind).map(|of| fitting(of, 0)).or_else(|| {
         let (group, version) = version.rsplit_once('/')?;
         defined(group, version, kind).map(|known| with_metadata(known.object))
     });
@@ -42,7 +42,7 @@ pub(super) fn observe(policy: &mut Value, defined: Defined<'_>) {
 fn built_in(group: &str, version: &str, resource: &str) -> Option<Known> {
     let mut all = ALL.iter().map(|kind| kind.info());
     let info = all.find(|i| (i.group, i.version, i.plural) == (group, version, resource))?;
-    let of = managed::types::of(&info.api_version(), info.kind)?;
+    let of = managed_fields::types::of(&info.api_version(), info.kind)?;
     let kind = format!("{}/{}, Kind={}", info.group, info.version, info.kind);
     Some(Known { kind, object: fitting(of, 0) })
 }
@@ -50,7 +50,7 @@ fn built_in(group: &str, version: &str, resource: &str) -> Option<Known> {
 /// The metadata of what clients define is that of everything.
 fn with_metadata(object: Type) -> Type {
     let Type::Object(mut fields) = object else { return object };
-    let any = managed::types::of("v1", "ConfigMap").map(|of| fitting(of, 0));
+    let any = managed_fields::types::of("v1", "ConfigMap").map(|of| fitting(of, 0));
     if let Some(Type::Object(known)) = any
         && let Some(metadata) = known.get("metadata")
     {

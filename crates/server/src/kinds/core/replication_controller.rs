@@ -10,7 +10,7 @@ use crate::kinds::{
     template::{self, CONTAINERS, IMAGES},
     text,
 };
-use crate::metadata;
+use crate::object_meta;
 use serde_json::{Value, json};
 
 const COUNTS: Counts = Counts {
@@ -71,7 +71,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     if wanted.as_object().is_none_or(serde_json::Map::is_empty) {
         errors.required(&at, "");
     }
-    metadata::labels(wanted, &at, errors);
+    object_meta::labels(wanted, &at, errors);
     not_negative(spec, "replicas", &path, errors);
     let at = path.child("template");
     if spec["template"].is_null() {

@@ -3,7 +3,7 @@
 
 use crate::{
     kinds::{FieldErrors, FieldPath},
-    metadata, typed,
+    object_meta, typed,
 };
 use schema::Schema;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub(super) fn validate(schema: &Schema, object: &Value, errors: &mut FieldErrors
             names_its_type(&resource[field], field, &place.path.child(field), errors);
         }
         if resource["metadata"].is_object() {
-            metadata::validate_embedded(&resource["metadata"], &place.path.child("metadata"), errors);
+            object_meta::validate_embedded(&resource["metadata"], &place.path.child("metadata"), errors);
         }
     }
 }

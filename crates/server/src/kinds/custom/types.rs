@@ -1,6 +1,6 @@
 //! How objects of a custom kind are merged by server-side apply.
 
-use crate::managed;
+use crate::managed_fields;
 use apply::{Field, List, ListType, Map, Scalar, Schema as Types, Type, TypeId};
 use schema::{Additional, Kind, Schema};
 
@@ -20,7 +20,7 @@ struct Builder {
 impl Builder {
     fn resource(&mut self, schema: &Schema) -> TypeId {
         let text = self.types.add(Type::Scalar(Scalar::String));
-        let metadata = managed::types::metadata(&mut self.types);
+        let metadata = managed_fields::types::metadata(&mut self.types);
         let mut fields = self.fields(schema);
         fields.retain(|f| !matches!(f.name.as_ref(), "apiVersion" | "kind" | "metadata"));
         for (name, of) in [("apiVersion", text), ("kind", text), ("metadata", metadata)] {

@@ -2,7 +2,7 @@
 
 use super::check_mandatory;
 use crate::{
-    flow::defaults,
+    flowcontrol::defaults,
     kinds::{FieldErrors, FieldPath, checks::text as text_of},
 };
 use serde_json::{Value, json};
@@ -117,7 +117,7 @@ fn entropy(queues: i64, hand: i64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::defaults;
+    use crate::flowcontrol::defaults;
 
     fn found(name: &str, spec: Value) -> Vec<String> {
         let mut errors = FieldErrors::default();

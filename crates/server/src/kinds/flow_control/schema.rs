@@ -2,7 +2,7 @@
 
 use super::check_mandatory;
 use crate::{
-    flow::defaults,
+    flowcontrol::defaults,
     kinds::{
         FieldErrors, FieldPath,
         checks::{dns_label, items, subdomain, text as text_of},
@@ -171,7 +171,7 @@ fn wrong_path(path: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::defaults;
+    use crate::flowcontrol::defaults;
 
     fn found(name: &str, spec: &Value) -> Vec<String> {
         let mut errors = FieldErrors::default();

@@ -38,7 +38,7 @@ use crate::{
             text,
         },
     },
-    metadata,
+    object_meta,
 };
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ pub(in crate::kinds) fn spec(spec: &Value, path: &FieldPath, errors: &mut FieldE
     overhead(&spec["overhead"], &path.child("overhead"), errors);
     one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);
     one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], path, errors);
-    metadata::labels(&spec["nodeSelector"], &path.child("nodeSelector"), errors);
+    object_meta::labels(&spec["nodeSelector"], &path.child("nodeSelector"), errors);
     security::of_pod(spec, path, errors);
     dns::config(spec, &path.child("dnsConfig"), errors);
     scheduling::all(spec, path, errors);

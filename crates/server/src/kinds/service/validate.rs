@@ -6,7 +6,7 @@ use crate::{
         FieldErrors, FieldPath,
         checks::{port, qualified},
     },
-    metadata,
+    object_meta,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ pub(super) fn service(object: &Value, errors: &mut FieldErrors) {
             errors.forbidden(&at, "may not be used when `type` is 'ClusterIP'");
         }
     }
-    metadata::labels(&spec["selector"], &path.child("selector"), errors);
+    object_meta::labels(&spec["selector"], &path.child("selector"), errors);
     if !matches!(spec["sessionAffinity"].as_str(), Some("ClientIP" | "None")) {
         errors.not_supported(&path.child("sessionAffinity"), &spec["sessionAffinity"], &["ClientIP", "None"]);
     }

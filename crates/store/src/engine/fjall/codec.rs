@@ -68,7 +68,7 @@ mod tests {
     use crate::Template;
 
     #[test]
-    fn what_is_encoded_is_decoded() {
+    fn encoded_entries_round_trip() {
         for (resource, namespace, name) in [("pods", "default", "web"), ("nodes", "", "n\0ode"), ("", "", "")] {
             let key = Key::new(resource, namespace, name);
             let record = Record::new(key, 7, 3, &Template::from("{}"));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_cut_short_are_no_object() {
+    fn truncated_entry_is_not_decoded() {
         let record = Record::new(Key::new("pods", "a", "b"), 1, 1, &Template::from(""));
         let (key, value) = (encode_key(&record.key).unwrap(), record.data.entry());
         assert!((0..key.len() - 1).all(|len| decode(&key[..len], value).is_none()));

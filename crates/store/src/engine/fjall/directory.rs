@@ -91,7 +91,7 @@ impl Directory {
         }
         if note.iter().any(|byte| *byte != 0) {
             // Only a loss of power garbles it, and then an older note would not have said much either.
-            tracing::warn!(path = %self.path.display(), "the note of acknowledged writes cannot be read and is ignored");
+            tracing::warn!(path = %self.path.display(), "failed to read acknowledged sequence, ignoring it");
         }
         Ok(0)
     }
@@ -101,7 +101,7 @@ impl Directory {
         let note = acknowledged_note(sequence.to_le_bytes());
         if let Err(error) = self.acknowledged.write_all_at(&note, 0) {
             // The batch is durable; only a later loss of it would go unnoticed.
-            tracing::warn!(path = %self.path.display(), %error, "cannot note an acknowledged write");
+            tracing::warn!(path = %self.path.display(), %error, "failed to record acknowledged sequence");
         }
     }
 

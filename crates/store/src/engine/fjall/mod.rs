@@ -141,7 +141,7 @@ impl FjallEngine {
             Err(OpenError::Io { source, .. }) if is_full(&source) => Err(CommitError::Full),
             Err(error) => Err(CommitError::Reopen(Box::new(error))),
             Ok(database) => {
-                tracing::info!(path = %path.display(), "opened the database again after a failure");
+                tracing::info!(path = %path.display(), "reopened database after failure");
                 Ok(database)
             }
         }
@@ -180,7 +180,10 @@ impl FjallEngine {
             self.database = None;
             // Tried again before the next commit; at once, so that it does not turn up if the process ends here.
             if let Err(error) = recovery::cut_unacknowledged(&self.directory, self.head.sequence) {
-                tracing::warn!(error = &error as &dyn std::error::Error, "cannot cut a failed batch from the journal");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "failed to truncate failed batch from journal"
+                );
             }
         }
         written
@@ -234,7 +237,7 @@ impl Engine for FjallEngine {
         let mut written = self.write(batch);
         if matches!(written, Err(fjall::Error::Poisoned)) {
             // A flush or compaction had failed before; nothing of this batch was written.
-            tracing::warn!(path = %self.directory.path().display(), "a flush or compaction failed");
+            tracing::warn!(path = %self.directory.path().display(), "failed to flush or compact database");
             self.database = Some(self.reopen()?);
             written = self.write(batch);
         }

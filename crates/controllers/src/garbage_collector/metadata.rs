@@ -1,0 +1,52 @@
+//! Metadata of objects as the garbage collector watches it, without `managedFields`.
+
+use super::Metadata;
+use api::lean::Lean;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use kube::api::DynamicObject;
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+
+/// An object's metadata.
+#[derive(Debug, Clone)]
+pub(super) struct ObjectMetadata(Metadata);
+
+impl<'de> Deserialize<'de> for ObjectMetadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Lean::deserialize(deserializer).map(|Lean(metadata)| Self(metadata))
+    }
+}
+
+impl Resource for ObjectMetadata {
+    type DynamicType = <Metadata as Resource>::DynamicType;
+    type Scope = <Metadata as Resource>::Scope;
+
+    fn metadata_api() -> bool {
+        Metadata::metadata_api()
+    }
+
+    fn kind(of: &Self::DynamicType) -> Cow<'_, str> {
+        DynamicObject::kind(of)
+    }
+
+    fn group(of: &Self::DynamicType) -> Cow<'_, str> {
+        DynamicObject::group(of)
+    }
+
+    fn version(of: &Self::DynamicType) -> Cow<'_, str> {
+        DynamicObject::version(of)
+    }
+
+    fn plural(of: &Self::DynamicType) -> Cow<'_, str> {
+        DynamicObject::plural(of)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.0.meta()
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.meta_mut()
+    }
+}

@@ -1,0 +1,124 @@
+//! Of a Pod, what an autoscaler must know: since when it is as ready as it is, and what it asks for.
+
+use api::pod::{ContainerKind, containers};
+use api::resources::{Amounts, Side, container, is_pod_level, pod};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{PodSpec, PodStatus};
+
+/// Thousandths by resource.
+type Thousandths = Box<[(Box<str>, i64)]>;
+
+/// What an autoscaler must know of a Pod.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct PodMetricInputs {
+    pub(super) started: Option<Timestamp>,
+    pub(super) readiness: Option<Readiness>,
+    /// What its containers ask for, app containers first, then sidecars.
+    pub(super) containers: Box<[(Box<str>, Thousandths)]>,
+    /// What it asks for as a whole, if it says that itself (KEP-2837).
+    pub(super) whole: Option<Thousandths>,
+}
+
+/// What the condition `Ready` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Readiness {
+    pub(super) is_false: bool,
+    pub(super) since: Timestamp,
+}
+
+impl PodMetricInputs {
+    pub(crate) fn of(spec: &PodSpec, status: &PodStatus) -> Self {
+        let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready");
+        let asks = |of: ContainerKind| {
+            let some = containers(spec).filter(move |(kind, _)| *kind == of).map(|(_, c)| c);
+            some.map(|c| (c.name.as_str().into(), thousandths(container(c, Side::Requests))))
+        };
+        let resources = spec.resources.as_ref().and_then(|r| r.requests.as_ref());
+        let says_itself = resources.is_some_and(|requests| requests.keys().any(|name| is_pod_level(name)));
+        Self {
+            started: status.start_time.as_ref().map(|time| time.0),
+            readiness: ready.map(|c| Readiness {
+                is_false: c.status == "False",
+                since: c.last_transition_time.as_ref().map_or(Timestamp::MIN, |time| time.0),
+            }),
+            containers: asks(ContainerKind::App).chain(asks(ContainerKind::Sidecar)).collect(),
+            whole: says_itself.then(|| thousandths(pod(spec, Side::Requests))),
+        }
+    }
+
+    /// Thousandths of what it asks for of a resource, or one of its containers does (`calculateRequests`).
+    pub(super) fn request(&self, pod: &str, of_container: Option<&str>, resource: &str) -> Result<i64, String> {
+        if let (Some(whole), None) = (&self.whole, of_container) {
+            let found = find(whole, resource);
+            return found.ok_or_else(|| format!("missing pod-level request for {resource} in Pod {pod}"));
+        }
+        let mut total = 0_i64;
+        for (name, asked) in &self.containers {
+            if of_container.is_some_and(|wanted| wanted != &**name) {
+                continue;
+            }
+            let found = find(asked, resource);
+            let found = found.ok_or_else(|| format!("missing request for {resource} in container {name} of Pod {pod}"));
+            total = total.saturating_add(found?);
+            if of_container.is_some() {
+                return Ok(total);
+            }
+        }
+        of_container.map_or(Ok(total), |wanted| Err(format!("container {wanted} not found in Pod {pod}")))
+    }
+}
+
+fn find(asked: &Thousandths, resource: &str) -> Option<i64> {
+    asked.iter().find(|(name, _)| &**name == resource).map(|(_, amount)| *amount)
+}
+
+fn thousandths(amounts: Amounts) -> Thousandths {
+    amounts.into_iter().map(|(name, amount)| (name.into(), amount.milli())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn asks(cpu: &str) -> Value {
+        json!({"requests": {"cpu": cpu}})
+    }
+
+    #[track_caller]
+    fn check(spec: Value, of_container: Option<&str>, expected: Result<i64, &str>) {
+        let spec: PodSpec = serde_json::from_value(spec).unwrap();
+        let measured = PodMetricInputs::of(&spec, &PodStatus::default());
+        assert_eq!(measured.request("p", of_container, "cpu"), expected.map_err(str::to_owned));
+    }
+
+    #[test]
+    fn a_pod_asks_for_what_its_containers_and_sidecars_ask_for() {
+        let spec = json!({"containers": [{"name": "a", "resources": asks("1")}, {"name": "b", "resources": asks("250m")}],
+            "initContainers": [{"name": "first", "resources": asks("9")},
+                {"name": "side", "restartPolicy": "Always", "resources": asks("100m")}]});
+        check(spec.clone(), None, Ok(1350));
+        check(spec.clone(), Some("b"), Ok(250));
+        check(spec.clone(), Some("side"), Ok(100));
+        check(spec.clone(), Some("first"), Err("container first not found in Pod p"));
+        check(spec, Some("z"), Err("container z not found in Pod p"));
+    }
+
+    #[test]
+    fn where_one_asks_for_nothing_there_is_nothing_to_compare_with() {
+        let spec = json!({"containers": [{"name": "a", "resources": asks("1")}, {"name": "b"}]});
+        check(spec.clone(), None, Err("missing request for cpu in container b of Pod p"));
+        check(spec, Some("a"), Ok(1000));
+    }
+
+    #[test]
+    fn what_a_pod_asks_for_as_a_whole_wins_but_not_over_a_container_that_is_named() {
+        let containers = json!([{"name": "a", "resources": asks("1")}]);
+        check(json!({"resources": asks("3"), "containers": containers}), None, Ok(3000));
+        check(json!({"resources": asks("3"), "containers": containers}), Some("a"), Ok(1000));
+        let memory = json!({"requests": {"memory": "1Gi"}});
+        check(json!({"resources": memory, "containers": containers}), None, Ok(1000));
+        let missing = "missing pod-level request for cpu in Pod p";
+        check(json!({"resources": memory, "containers": [{"name": "a"}]}), None, Err(missing));
+    }
+}

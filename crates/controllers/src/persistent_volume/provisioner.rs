@@ -1,0 +1,157 @@
+//! Provisioner of node-local volumes: a directory for each claim.
+//!
+//! The controller decides; [`Directories`] creates and deletes the directories.
+
+use api::claim::{BOUND_BY_CONTROLLER, PROVISIONED_BY, SELECTED_NODE, annotation, bind, requested};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::StorageClass;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fmt, io};
+
+/// Finalizer that keeps the volume until its directory is deleted (KEP-2644).
+pub(super) const FINALIZER: &str = "kubernetes.io/pv-controller";
+
+/// Storage of the volumes' directories. Methods may block.
+pub trait Directories: Send + Sync {
+    /// Creates the directory of a volume, writable for everyone, unless it exists.
+    ///
+    /// # Errors
+    ///
+    /// If the directory cannot be created.
+    fn make(&self, volume: &str) -> io::Result<PathBuf>;
+
+    /// Deletes the directory of a volume, which is at `path` according to the API, unless it is gone.
+    ///
+    /// # Errors
+    ///
+    /// If the directory is elsewhere, or cannot be deleted completely.
+    fn remove(&self, volume: &str, path: &Path) -> io::Result<()>;
+}
+
+/// Provisions volumes for claims of its classes. Clones share the directories.
+#[derive(Clone)]
+pub struct Provisioner {
+    name: Arc<str>,
+    node: Arc<str>,
+    directories: Arc<dyn Directories>,
+}
+
+impl Provisioner {
+    /// Creates a provisioner by the name that classes use, for directories on a node.
+    pub fn new(name: &str, node: &str, directories: impl Directories + 'static) -> Self {
+        Self { name: name.into(), node: node.into(), directories: Arc::new(directories) }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns whether this provisioner created the volume.
+    pub(super) fn provisioned(&self, volume: &PersistentVolume) -> bool {
+        annotation(&volume.metadata, PROVISIONED_BY) == Some(&self.name)
+    }
+
+    /// Returns why the claim cannot be provisioned.
+    fn unsupported_reason(&self, claim: &PersistentVolumeClaim, class: &StorageClass) -> Option<String> {
+        let spec = claim.spec.as_ref()?;
+        if let Some(other) = annotation(&claim.metadata, SELECTED_NODE).filter(|node| *node != &*self.node) {
+            return Some(format!("volumes of {:?} are on node {:?} only, not on {other:?}", &*self.name, &*self.node));
+        }
+        if let Some(unknown) = class.parameters.iter().flatten().map(|(key, _)| key).next() {
+            return Some(format!("invalid option {unknown:?} for {:?}", &*self.name));
+        }
+        if let Some(options) = class.mount_options.as_ref().filter(|options| !options.is_empty()) {
+            let name = class.metadata.name.as_deref().unwrap_or_default();
+            return Some(format!(
+                "Mount options are not supported by the provisioner but StorageClass {name:?} has mount options {options:?}"
+            ));
+        }
+        if spec.volume_mode.as_deref() == Some("Block") {
+            return Some(format!("{:?} does not support block volume provisioning", &*self.name));
+        }
+        if spec.selector.is_some() {
+            return Some("claim.Spec.Selector is not supported".to_owned());
+        }
+        (spec.data_source.is_some() || spec.data_source_ref.is_some())
+            .then(|| format!("{:?} does not support data sources", &*self.name))
+    }
+
+    /// Creates the directory of a claim's volume, and returns the volume object.
+    ///
+    /// # Errors
+    ///
+    /// The reason for the claim's Event.
+    pub(super) async fn make(
+        &self,
+        claim: &PersistentVolumeClaim,
+        class: &StorageClass,
+    ) -> Result<PersistentVolume, String> {
+        if let Some(why) = self.unsupported_reason(claim, class) {
+            return Err(why);
+        }
+        // The name is derived from the claim, so that an interrupted provisioning is resumed.
+        let name = format!("pvc-{}", claim.metadata.uid.as_deref().unwrap_or_default());
+        let directories = Arc::clone(&self.directories);
+        let made = blocking(&name, move |name| directories.make(name)).await;
+        let path = made.map_err(|e| format!("failed to create volume {name:?}: {e}"))?;
+        self.object(&name, &path, claim, class).ok_or_else(|| format!("the claim of {name:?} has no spec"))
+    }
+
+    fn object(
+        &self,
+        name: &str,
+        path: &Path,
+        claim: &PersistentVolumeClaim,
+        class: &StorageClass,
+    ) -> Option<PersistentVolume> {
+        let policy = class.reclaim_policy.as_deref().unwrap_or("Delete");
+        let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [&*self.node]});
+        let volume = json!({
+            "metadata": {
+                "name": name,
+                "annotations": {PROVISIONED_BY: &*self.name, BOUND_BY_CONTROLLER: "yes"},
+                "finalizers": if policy == "Delete" { vec![FINALIZER] } else { vec![] },
+            },
+            "spec": {
+                "capacity": {"storage": requested(claim).to_binary_quantity()},
+                "accessModes": claim.spec.as_ref()?.access_modes,
+                "persistentVolumeReclaimPolicy": policy,
+                "storageClassName": class.metadata.name,
+                "volumeMode": "Filesystem",
+                "local": {"path": path},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+            },
+        });
+        let volume = serde_json::from_value(volume).ok()?;
+        bind(&volume, claim)
+    }
+
+    /// Deletes the data of a volume.
+    ///
+    /// # Errors
+    ///
+    /// If the data cannot be deleted completely.
+    pub(super) async fn remove(&self, volume: &PersistentVolume) -> io::Result<()> {
+        let local = volume.spec.as_ref().and_then(|spec| spec.local.as_ref());
+        let path = PathBuf::from(local.map(|local| local.path.as_str()).unwrap_or_default());
+        let directories = Arc::clone(&self.directories);
+        let name = volume.metadata.name.as_deref().unwrap_or_default();
+        blocking(name, move |name| directories.remove(name, &path)).await
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce(&str) -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let name = name.to_owned();
+    tokio::task::spawn_blocking(move || work(&name)).await.map_err(io::Error::other)?
+}
+
+impl fmt::Debug for Provisioner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Provisioner").field("name", &self.name).field("node", &self.node).finish_non_exhaustive()
+    }
+}

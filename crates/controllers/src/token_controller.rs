@@ -1,0 +1,248 @@
+//! Token controller: issues tokens for Secrets of type `kubernetes.io/service-account-token`, and deletes these with
+//! their service account (`pkg/controller/serviceaccount/tokens_controller.go`).
+//!
+//! The controller has no access to the signing key; it uses a [`TokenMaker`].
+
+use crate::clients::Clients;
+use crate::watch::{WatchEvent, key, watch};
+use crate::worker::{self, Controller, ignore_not_found_or_conflict};
+use futures::stream::{self, StreamExt};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
+const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+const SERVICE_ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+
+/// Subject of a token, and the Secret that it is bound to.
+#[derive(Debug, Clone, Copy)]
+pub struct Bearer<'a> {
+    /// Namespace of the service account and the Secret.
+    pub namespace: &'a str,
+    /// Name of the service account.
+    pub account: &'a str,
+    /// UID of the service account.
+    pub uid: &'a str,
+    /// Name of the Secret.
+    pub secret: &'a str,
+}
+
+type Make = dyn Fn(Bearer<'_>) -> Option<String> + Send + Sync;
+
+/// Issues tokens. Clones share the implementation.
+#[derive(Clone)]
+pub struct TokenMaker(Arc<Make>);
+
+impl TokenMaker {
+    /// Creates an issuer from a function that returns a token, or `None` if that fails.
+    pub fn new(make: impl Fn(Bearer<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+}
+
+impl fmt::Debug for TokenMaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenMaker").finish_non_exhaustive()
+    }
+}
+
+enum Event {
+    Secret(WatchEvent<Secret>),
+    Account(WatchEvent<ServiceAccount>),
+}
+
+struct TokenController {
+    client: Client,
+    maker: TokenMaker,
+    root_ca: Option<String>,
+    secrets: HashMap<String, Box<Secret>>,
+    /// UIDs by `namespace/name`.
+    accounts: HashMap<String, String>,
+    /// Whether the initial list of the service accounts is complete.
+    listed: bool,
+    /// Service accounts that may reference deleted Secrets, by the keys of the Secrets.
+    deleted_secrets: HashMap<String, String>,
+}
+
+fn annotation<'a>(secret: &'a Secret, name: &str) -> &'a str {
+    let annotations = secret.metadata.annotations.as_ref();
+    annotations.and_then(|all| all.get(name)).map_or("", String::as_str)
+}
+
+/// Returns the key of the service account that a Secret names.
+fn account_of(secret: &Secret) -> String {
+    let namespace = secret.metadata.namespace.as_deref().unwrap_or_default();
+    format!("{namespace}/{}", annotation(secret, SERVICE_ACCOUNT_NAME))
+}
+
+impl TokenController {
+    fn on_secret(&mut self, change: WatchEvent<Secret>) -> Vec<String> {
+        match change {
+            WatchEvent::Applied(secret) => {
+                let key = key(&secret.metadata);
+                self.secrets.insert(key.clone(), secret);
+                vec![key]
+            }
+            WatchEvent::Deleted(secret) => {
+                let key = key(&secret.metadata);
+                self.secrets.remove(&key);
+                self.deleted_secrets.insert(key.clone(), account_of(&secret));
+                vec![key]
+            }
+            WatchEvent::Listed(keys) => {
+                let gone = self.secrets.extract_if(|key, _| !keys.contains(key));
+                let gone: Vec<_> = gone.map(|(key, secret)| (key, account_of(&secret))).collect();
+                self.deleted_secrets.extend(gone.iter().cloned());
+                gone.into_iter().map(|(key, _)| key).collect()
+            }
+        }
+    }
+
+    fn on_account(&mut self, change: WatchEvent<ServiceAccount>) -> Vec<String> {
+        let account = match change {
+            WatchEvent::Applied(account) => {
+                let key = key(&account.metadata);
+                let uid = account.metadata.uid.unwrap_or_default();
+                if self.accounts.insert(key.clone(), uid.clone()).is_some_and(|before| before == uid) {
+                    return vec![];
+                }
+                key
+            }
+            WatchEvent::Deleted(account) => {
+                let key = key(&account.metadata);
+                self.accounts.remove(&key);
+                key
+            }
+            WatchEvent::Listed(keys) => {
+                self.accounts.retain(|key, _| keys.contains(key));
+                self.listed = true;
+                return self.secrets.keys().cloned().collect();
+            }
+        };
+        let naming = self.secrets.iter().filter(|(_, secret)| account_of(secret) == account);
+        naming.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Returns the UID of the Secret's service account, if it exists.
+    async fn uid(&self, namespace: &str, secret: &Secret) -> Result<Option<String>, kube::Error> {
+        let (name, wanted) = (annotation(secret, SERVICE_ACCOUNT_NAME), annotation(secret, SERVICE_ACCOUNT_UID));
+        let fits = |uid: &String| wanted.is_empty() || uid == wanted;
+        if let Some(uid) = self.accounts.get(&account_of(secret)).filter(|uid| fits(uid)) {
+            return Ok(Some(uid.clone()));
+        }
+        // The watch may not have delivered a new service account yet.
+        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        Ok(api.get_opt(name).await?.and_then(|account| account.metadata.uid).filter(fits))
+    }
+
+    /// Returns the Secret with token, namespace and CA certificate; `None` if it has them already.
+    fn with_token_data(
+        &self,
+        namespace: &str,
+        name: &str,
+        secret: &Secret,
+        uid: &str,
+    ) -> Result<Option<Secret>, kube::Error> {
+        let holds = |field: &str| secret.data.as_ref()?.get(field).filter(|data| !data.0.is_empty());
+        let other_ca = self.root_ca.as_ref().filter(|ca| holds("ca.crt").is_none_or(|has| has.0 != ca.as_bytes()));
+        if other_ca.is_none() && holds("namespace").is_some() && holds("token").is_some() {
+            return Ok(None);
+        }
+        let mut new = secret.clone();
+        let account = annotation(secret, SERVICE_ACCOUNT_NAME);
+        let (has_namespace, has_token) = (holds("namespace").is_some(), holds("token").is_some());
+        let data = new.data.get_or_insert_default();
+        let mut put = |field: &str, text: String| drop(data.insert(field.to_owned(), ByteString(text.into_bytes())));
+        if let Some(ca) = other_ca {
+            put("ca.crt", ca.clone());
+        }
+        if !has_namespace {
+            put("namespace", namespace.to_owned());
+        }
+        if !has_token {
+            let token = (self.maker.0)(Bearer { namespace, account, uid, secret: name });
+            put("token", token.ok_or_else(|| kube::Error::Service("failed to issue token".into()))?);
+        }
+        new.metadata.annotations.get_or_insert_default().insert(SERVICE_ACCOUNT_UID.to_owned(), uid.to_owned());
+        Ok(Some(new))
+    }
+
+    /// Removes the reference to a deleted Secret from its service account.
+    async fn remove_secret_reference(&self, account: &str, secret: &str) -> Result<(), kube::Error> {
+        let Some((namespace, name)) = account.split_once('/') else { return Ok(()) };
+        if !self.accounts.contains_key(account) {
+            return Ok(());
+        }
+        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let Some(mut object) = api.get_opt(name).await? else { return Ok(()) };
+        let is_it = |reference: &k8s_openapi::api::core::v1::ObjectReference| reference.name.as_deref() == Some(secret);
+        if !object.secrets.iter().flatten().any(is_it) {
+            return Ok(());
+        }
+        object.secrets.iter_mut().for_each(|secrets| secrets.retain(|reference| !is_it(reference)));
+        // A conflict must be retried: no event enqueues the key again.
+        match api.replace(name, &PostParams::default(), &object).await {
+            Err(e) if worker::is_code(&e, 404) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+}
+
+impl Controller for TokenController {
+    type Event = Event;
+
+    const NAME: &'static str = "serviceaccount-token";
+
+    fn observe(&mut self, event: Event, _: Instant) -> Vec<String> {
+        match event {
+            Event::Secret(change) => self.on_secret(change),
+            Event::Account(change) => self.on_account(change),
+        }
+    }
+
+    async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some((namespace, name)) = key.split_once('/').filter(|_| self.listed) else { return Ok(None) };
+        let Some(secret) = self.secrets.get(key) else {
+            if let Some(account) = self.deleted_secrets.get(key) {
+                self.remove_secret_reference(account, name).await?;
+                self.deleted_secrets.remove(key);
+            }
+            return Ok(None);
+        };
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let Some(uid) = self.uid(namespace, secret).await? else {
+            let preconditions = Preconditions { uid: secret.metadata.uid.clone(), resource_version: None };
+            let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+            ignore_not_found_or_conflict(api.delete(name, &params).await)?;
+            return Ok(None);
+        };
+        if secret.metadata.deletion_timestamp.is_none()
+            && let Some(updated) = self.with_token_data(namespace, name, secret, &uid)?
+        {
+            // If the object has changed or is gone, the watch enqueues it again.
+            ignore_not_found_or_conflict(api.replace(name, &PostParams::default(), &updated).await)?;
+        }
+        Ok(None)
+    }
+}
+
+pub(crate) async fn run(clients: Clients, maker: TokenMaker, root_ca: Option<String>, stop: CancellationToken) {
+    // As upstream, it uses the controller manager's identity: it runs before service accounts exist.
+    let client = clients.shared();
+    let of_type = Config::default().fields(&format!("type={SERVICE_ACCOUNT_TOKEN}"));
+    let secrets = watch(Api::all(client.clone()), of_type).map(Event::Secret);
+    let accounts = watch(Api::all(client.clone()), Config::default()).map(Event::Account);
+    let events = stream::select(secrets, accounts).boxed();
+    let (secrets, accounts, deleted_secrets) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let controller = TokenController { client, maker, root_ca, secrets, accounts, listed: false, deleted_secrets };
+    worker::run(controller, events, stop).await;
+}

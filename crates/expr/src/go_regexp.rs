@@ -1,0 +1,266 @@
+//! Regular expressions with Go's syntax (RE2), as schemas and CEL require, translated to the syntax of the `regex` crate. In
+//! Go's syntax, Perl classes are ASCII only, classes have no set operators, `{` and `\<` may be literals, and `(?x)` is
+//! unsupported.
+
+mod char_class;
+mod escape;
+
+use regex::{Regex, RegexBuilder};
+use std::{fmt, sync::Arc};
+
+/// Maximum nesting depth of groups (`maxHeight`).
+const MAX_DEPTH: u32 = 1000;
+/// Maximum repeat count.
+const MAX_REPEAT: u32 = 1000;
+
+/// A compiled regular expression.
+#[derive(Debug, Clone)]
+pub struct GoRegexp {
+    source: Arc<str>,
+    compiled: Regex,
+}
+
+impl GoRegexp {
+    /// Compiles a pattern to at most `max_bytes`.
+    ///
+    /// # Errors
+    /// Go's error message.
+    pub fn compile(source: &str, max_bytes: usize) -> Result<Self, String> {
+        let translated = translate(source)?;
+        let built = RegexBuilder::new(&translated).size_limit(max_bytes).nest_limit(MAX_DEPTH).build();
+        let last_line =
+            |e: regex::Error| e.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        Ok(Self { source: source.into(), compiled: built.map_err(last_line)? })
+    }
+
+    /// Returns whether the pattern matches a part of a text.
+    #[must_use]
+    pub fn is_match(&self, text: &str) -> bool {
+        self.compiled.is_match(text)
+    }
+
+    /// Returns all non-overlapping matches.
+    pub fn find_all<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
+        self.compiled.find_iter(text).map(|found| found.as_str())
+    }
+}
+
+impl fmt::Display for GoRegexp {
+    /// Formats the source.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.source)
+    }
+}
+
+fn translate(pattern: &str) -> Result<String, String> {
+    let mut translator =
+        Translator { whole: pattern, rest: pattern, out: String::new(), open: 0, preceding: Preceding::None };
+    while let Some(c) = translator.rest.chars().next() {
+        translator.translate_next(c)?;
+    }
+    if translator.open > 0 {
+        return Err(format!("missing closing ): `{pattern}`"));
+    }
+    Ok(translator.out)
+}
+
+/// The preceding expression, to which a repetition operator applies.
+#[derive(Clone, Copy, PartialEq)]
+enum Preceding<'a> {
+    None,
+    Expression,
+    /// A repeated expression: the pattern from its operator on.
+    Repeated(&'a str),
+}
+
+struct Translator<'a> {
+    whole: &'a str,
+    rest: &'a str,
+    out: String,
+    /// Number of open groups.
+    open: usize,
+    preceding: Preceding<'a>,
+}
+
+impl<'a> Translator<'a> {
+    fn translate_next(&mut self, c: char) -> Result<(), String> {
+        match c {
+            '(' => self.translate_group(),
+            ')' => {
+                self.open = self.open.checked_sub(1).ok_or_else(|| format!("unexpected ): `{}`", self.whole))?;
+                self.take(1);
+                self.push_expression(")");
+                Ok(())
+            }
+            '|' => {
+                self.take(1);
+                self.out.push('|');
+                self.preceding = Preceding::None;
+                Ok(())
+            }
+            '[' => {
+                let (class, rest) = char_class::translate(self.rest)?;
+                self.rest = rest;
+                self.push_expression(&class);
+                Ok(())
+            }
+            '*' | '+' | '?' => self.translate_repeat(1, &c.to_string()),
+            '{' => match parse_repeat_counts(self.rest) {
+                Some((counts, length)) => self.translate_count(counts, length),
+                None => self.push_literal(c),
+            },
+            '\\' => self.translate_escape(),
+            '.' | '^' | '$' => {
+                self.take(1);
+                self.push_expression(&c.to_string());
+                Ok(())
+            }
+            c => self.push_literal(c),
+        }
+    }
+
+    fn take(&mut self, length: usize) -> &'a str {
+        let (taken, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        taken
+    }
+
+    fn push_expression(&mut self, out: &str) {
+        self.out.push_str(out);
+        self.preceding = Preceding::Expression;
+    }
+
+    fn push_literal(&mut self, c: char) -> Result<(), String> {
+        self.take(c.len_utf8());
+        self.push_expression(&escape::literal(c));
+        Ok(())
+    }
+
+    /// Translates a group: `(`, `(?:`, `(?P<name>` or `(?i)`. Go does not support Perl's other groups.
+    fn translate_group(&mut self) -> Result<(), String> {
+        let Some(after) = self.rest.strip_prefix("(?") else {
+            self.take(1);
+            return self.open_group("(");
+        };
+        if let Some(name) = after.strip_prefix("P<").or_else(|| after.strip_prefix('<')) {
+            let wrong = |shown: &str| format!("invalid named capture: `{shown}`");
+            let (name, _) = name.split_once('>').ok_or_else(|| wrong(self.rest))?;
+            let length = self.rest.find('>').map_or(0, |at| at + 1);
+            let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            let group = self.take(length);
+            if !is_name {
+                return Err(wrong(group));
+            }
+            // Capture names are not used, and names in Rust must not begin with a digit.
+            return self.open_group("(");
+        }
+        let length = after.find([')', ':']);
+        let flags = &after[..length.unwrap_or(after.len())];
+        let (on, off) = flags.split_once('-').unwrap_or((flags, ""));
+        let known = |flags: &str| flags.chars().all(|c| "imsU".contains(c));
+        if !known(on) || !known(off) || (flags.contains('-') && off.is_empty()) {
+            return Err(format!("invalid or unsupported Perl syntax: `{}`", unsupported_prefix(self.rest)));
+        }
+        let length = length.ok_or_else(|| format!("missing closing ): `{}`", self.whole))?;
+        let group = self.take(length + 3);
+        if group.ends_with(':') {
+            return self.open_group(group);
+        }
+        if !flags.is_empty() {
+            self.out.push_str(group);
+        }
+        Ok(())
+    }
+
+    fn open_group(&mut self, out: &str) -> Result<(), String> {
+        self.open += 1;
+        self.out.push_str(out);
+        self.preceding = Preceding::None;
+        Ok(())
+    }
+
+    /// Translates a repetition operator of `length` bytes, including its lazy form.
+    fn translate_repeat(&mut self, length: usize, out: &str) -> Result<(), String> {
+        let before = self.rest;
+        self.take(length);
+        let lazy = self.rest.starts_with('?');
+        if lazy {
+            self.take(1);
+        }
+        match self.preceding {
+            Preceding::None => {
+                let all = &before[..before.len() - self.rest.len()];
+                return Err(format!("missing argument to repetition operator: `{all}`"));
+            }
+            Preceding::Repeated(since) => {
+                let all = &since[..since.len() - self.rest.len()];
+                return Err(format!("invalid nested repetition operator: `{all}`"));
+            }
+            Preceding::Expression => {}
+        }
+        self.out.push_str(out);
+        self.out.push_str(if lazy { "?" } else { "" });
+        self.preceding = Preceding::Repeated(before);
+        Ok(())
+    }
+
+    fn translate_count(&mut self, (least, most): (u32, Option<u32>), length: usize) -> Result<(), String> {
+        let text = &self.rest[..length];
+        if least > MAX_REPEAT || most.is_some_and(|most| most > MAX_REPEAT || most < least) {
+            return Err(format!("invalid repeat count: `{text}`"));
+        }
+        self.translate_repeat(length, text)
+    }
+
+    fn translate_escape(&mut self) -> Result<(), String> {
+        if let Some(literal) = self.rest.strip_prefix(r"\Q") {
+            let (text, rest) = literal.split_once(r"\E").unwrap_or((literal, ""));
+            self.rest = rest;
+            if !text.is_empty() {
+                text.chars().for_each(|c| self.out.push_str(&escape::literal(c)));
+                self.preceding = Preceding::Expression;
+            }
+            return Ok(());
+        }
+        let place = match self.rest.get(1..2) {
+            Some("A" | "z") => self.rest.get(..2).map(str::to_owned),
+            Some(boundary @ ("b" | "B")) => Some(format!(r"(?-u:\{boundary})")),
+            _ => None,
+        };
+        if let Some(place) = place {
+            self.take(2);
+            self.push_expression(&place);
+            return Ok(());
+        }
+        let (out, rest) = escape::translate(self.rest)?;
+        self.rest = rest;
+        self.push_expression(&out);
+        Ok(())
+    }
+}
+
+/// Returns the part of an unsupported group that Go's message shows.
+fn unsupported_prefix(group: &str) -> &str {
+    let end = group.char_indices().skip(2).find(|(_, c)| !"imsU-".contains(*c));
+    end.map_or(group, |(at, c)| &group[..at + c.len_utf8()])
+}
+
+/// Parses `{2}`, `{2,}` or `{2,3}` and returns its length; anything else is literal. Numbers that overflow exceed the
+/// maximum.
+fn parse_repeat_counts(text: &str) -> Option<((u32, Option<u32>), usize)> {
+    let (inner, _) = text.strip_prefix('{')?.split_once('}')?;
+    let number = |text: &str| {
+        let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let is_plain = !text.starts_with('0') || text == "0";
+        (is_number && is_plain).then(|| text.parse().unwrap_or(u32::MAX))
+    };
+    let counts = match inner.split_once(',') {
+        None => number(inner).map(|n| (n, Some(n)))?,
+        Some((least, "")) => (number(least)?, None),
+        Some((least, most)) => (number(least)?, Some(number(most)?)),
+    };
+    Some((counts, inner.len() + 2))
+}
+
+#[cfg(test)]
+mod tests;

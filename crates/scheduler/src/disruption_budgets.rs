@@ -1,0 +1,62 @@
+//! PodDisruptionBudgets in preemption (`filterPodsWithPDBViolation`), and their watch.
+
+use crate::cache::AssignedPod;
+use crate::reflector::relisting_watch;
+use crate::victims::Pods;
+use api::lean::Lean;
+use api::selector::Selector;
+use futures::stream::BoxStream;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::runtime::watcher::{Error, Event};
+use kube::{Api, Client};
+use std::collections::BTreeMap;
+
+pub(crate) fn watch(client: &Client) -> BoxStream<'static, Result<Event<Lean<PodDisruptionBudget>>, Error>> {
+    relisting_watch(Api::all(client.clone()))
+}
+
+/// PodDisruptionBudget with its remaining disruptions.
+struct BudgetState<'a> {
+    pdb: &'a PodDisruptionBudget,
+    selector: Selector,
+    disruptions_left: i32,
+}
+
+/// Splits Pods into those whose disruption would violate a budget, and the others. Earlier Pods use up the allowed
+/// disruptions.
+pub(crate) fn split_by_pdb_violation<'a>(
+    pods: Pods<'a>,
+    budgets: &BTreeMap<String, PodDisruptionBudget>,
+) -> (Pods<'a>, Pods<'a>) {
+    let mut budget_states: Vec<BudgetState<'_>> = budgets.values().filter_map(BudgetState::of).collect();
+    pods.into_iter().partition(|(_, pod)| {
+        let mut violates = false;
+        for budget in budget_states.iter_mut().filter(|budget| budget.matches(pod)) {
+            budget.disruptions_left = budget.disruptions_left.saturating_sub(1);
+            violates |= budget.disruptions_left < 0;
+        }
+        violates
+    })
+}
+
+impl<'a> BudgetState<'a> {
+    /// Parses a budget; `None` if its selector is empty or invalid.
+    fn of(pdb: &'a PodDisruptionBudget) -> Option<Self> {
+        let selector = Selector::from_object(pdb.spec.as_ref()?.selector.as_ref()?).ok()?;
+        let disruptions_left = pdb.status.as_ref().map_or(0, |status| status.disruptions_allowed);
+        (!selector.is_empty()).then_some(Self { pdb, selector, disruptions_left })
+    }
+
+    fn matches(&self, pod: &AssignedPod) -> bool {
+        let status = self.pdb.status.as_ref();
+        // The status already counts Pods in `disruptedPods`.
+        let is_counted = || {
+            let disrupted = status.and_then(|status| status.disrupted_pods.as_ref());
+            disrupted.is_some_and(|disrupted| disrupted.contains_key(&*pod.name))
+        };
+        self.pdb.metadata.namespace.as_deref() == Some(&*pod.info.namespace)
+            && pod.info.has_labels()
+            && pod.info.is_selected_by(&self.selector)
+            && !is_counted()
+    }
+}

@@ -1,0 +1,74 @@
+//! Reflector: a watch that relists periodically, and the state of its list.
+
+use api::key::key;
+use api::lean::Lean;
+use futures::stream::{self, BoxStream, StreamExt};
+use k8s_openapi::Metadata;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{Config, Error, Event, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+/// Interval between two lists: a new list repairs lost events.
+const RELIST_INTERVAL: Duration = Duration::from_secs(600);
+
+/// State of a kind's list.
+#[derive(Debug, Default)]
+pub(crate) struct ListState {
+    /// Keys of the list in progress.
+    pub(crate) seen: HashSet<String>,
+    /// Whether the initial list is complete (`HasSynced`). Nothing is scheduled before, for the cache is incomplete.
+    pub(crate) synced: bool,
+}
+
+impl ListState {
+    /// Applies a watch event to `store`, which holds `transform` of each object by key. Returns the key of an object
+    /// that is new or changed.
+    pub(crate) fn apply_event<K: Metadata<Ty = ObjectMeta>, T: PartialEq>(
+        &mut self,
+        store: &mut BTreeMap<String, T>,
+        event: Event<Lean<K>>,
+        transform: impl Fn(K) -> T,
+    ) -> Option<String> {
+        let object = match event {
+            Event::Init => {
+                self.seen.clear();
+                return None;
+            }
+            Event::InitDone => {
+                let seen = std::mem::take(&mut self.seen);
+                store.retain(|key, _| seen.contains(key));
+                self.synced = true;
+                return None;
+            }
+            Event::Delete(Lean(object)) => {
+                store.remove(&key(object.metadata()));
+                return None;
+            }
+            Event::InitApply(Lean(object)) => {
+                self.seen.insert(key(object.metadata()));
+                object
+            }
+            Event::Apply(Lean(object)) => object,
+        };
+        let (key, transformed) = (key(object.metadata()), transform(object));
+        let is_changed = store.get(&key) != Some(&transformed);
+        store.insert(key.clone(), transformed);
+        is_changed.then_some(key)
+    }
+}
+
+/// Watches all objects of a kind, with a backoff after an error.
+pub(crate) fn relisting_watch<K>(api: Api<K>) -> BoxStream<'static, Result<Event<K>, Error>>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let watch = move || {
+        let events = watcher(api.clone(), Config::default()).default_backoff();
+        events.take_until(tokio::time::sleep(RELIST_INTERVAL))
+    };
+    stream::repeat_with(watch).flatten().boxed()
+}

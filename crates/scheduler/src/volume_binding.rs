@@ -1,0 +1,232 @@
+//! PersistentVolumes and claims in scheduling: pure (plugins `VolumeBinding` and `VolumeRestrictions`).
+
+use crate::fit_error;
+use api::claim::{
+    NO_PROVISIONER, SELECTED_NODE, annotation, bind, check_made_for, class_of_claim, find, is_bound, is_for, name_of,
+    reaches, reference, requested, volume_name,
+};
+use api::key::key;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::{BTreeMap, HashSet};
+
+/// Cache of claims, volumes and storage classes.
+#[derive(Debug, Default)]
+pub struct VolumeCache {
+    /// Claims by namespace and name.
+    pub(crate) claims: BTreeMap<String, PersistentVolumeClaim>,
+    /// By name.
+    pub(crate) volumes: BTreeMap<String, PersistentVolume>,
+    /// By name.
+    pub(crate) classes: BTreeMap<String, StorageClass>,
+}
+
+/// Writes that precede the binding of a Pod (upstream's `PodVolumes`): pairs of the current and the updated object.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PodVolumes {
+    /// Existing volumes to bind to claims of the Pod (`StaticBindings`).
+    pub(crate) bindings: Vec<(PersistentVolume, PersistentVolume)>,
+    /// Claims to provision for the node (`DynamicProvisions`).
+    pub(crate) provisions: Vec<(PersistentVolumeClaim, PersistentVolumeClaim)>,
+    /// Whether earlier requests are still pending.
+    pub(crate) pending: bool,
+}
+
+/// Claims of a Pod (upstream's `PodVolumeClaims`).
+pub(crate) struct PodClaims<'a> {
+    storage: &'a VolumeCache,
+    bound: Vec<&'a PersistentVolumeClaim>,
+    /// Claims with `WaitForFirstConsumer`, the smallest first.
+    delayed: Vec<&'a PersistentVolumeClaim>,
+}
+
+/// Returns the keys of the Pod's claims.
+pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = String> {
+    let (namespace, name) = (pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref());
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let names = volumes.filter_map(move |volume| name_of(name.unwrap_or_default(), volume));
+    names.map(move |claim| format!("{}/{claim}", namespace.unwrap_or_default()))
+}
+
+impl PodVolumes {
+    /// Returns whether all volumes are bound.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.pending && self.is_empty()
+    }
+
+    /// Returns the name of the first claim to provision.
+    pub(crate) fn first_provisioned(&self) -> Option<&str> {
+        self.provisions.first()?.1.metadata.name.as_deref()
+    }
+
+    /// Returns whether there is nothing to write.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bindings.is_empty() && self.provisions.is_empty()
+    }
+}
+
+impl VolumeCache {
+    /// Assumes the writes in the cache (`AssumePodVolumes`).
+    pub(crate) fn assume(&mut self, pod_volumes: &PodVolumes) {
+        for (_, volume) in &pod_volumes.bindings {
+            self.volumes.insert(key(&volume.metadata), volume.clone());
+        }
+        for (_, claim) in &pod_volumes.provisions {
+            self.claims.insert(key(&claim.metadata), claim.clone());
+        }
+    }
+
+    /// Reverts assumed writes that failed, unless the object has changed since (`RevertAssumedPodVolumes`).
+    pub(crate) fn revert(&mut self, pod_volumes: PodVolumes) {
+        for (original, _) in pod_volumes.bindings {
+            if let Some(current) = self.volumes.get_mut(&key(&original.metadata))
+                && is_same_version(&current.metadata, &original.metadata)
+            {
+                *current = original;
+            }
+        }
+        for (original, _) in pod_volumes.provisions {
+            if let Some(current) = self.claims.get_mut(&key(&original.metadata))
+                && is_same_version(&current.metadata, &original.metadata)
+            {
+                *current = original;
+            }
+        }
+    }
+
+    /// Returns the claims of a Pod (`GetPodVolumeClaims`).
+    ///
+    /// # Errors
+    /// Upstream's message if no node can satisfy them.
+    pub(crate) fn pod_claims(&self, pod: &Pod) -> Result<PodClaims<'_>, String> {
+        let mut all = PodClaims { storage: self, bound: vec![], delayed: vec![] };
+        let (namespace, name) = (pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref());
+        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+            let Some(name) = name_of(name.unwrap_or_default(), volume) else { continue };
+            let is_ephemeral = volume.ephemeral.is_some();
+            let claim = self.claims.get(&format!("{}/{name}", namespace.unwrap_or_default()));
+            let Some(claim) = claim else { return Err(fit_error::missing_claim(&name, is_ephemeral)) };
+            check_claim(claim, &name)?;
+            if is_ephemeral {
+                check_made_for(claim, pod)?;
+            }
+            if is_bound(claim) {
+                all.bound.push(claim);
+            } else if volume_name(claim).is_none() && self.is_delayed_binding(claim) {
+                all.delayed.push(claim);
+            } else {
+                return Err(fit_error::UNBOUND_IMMEDIATE_CLAIMS.to_owned());
+            }
+        }
+        all.delayed.sort_by_key(|claim| requested(claim));
+        Ok(all)
+    }
+
+    fn is_delayed_binding(&self, claim: &PersistentVolumeClaim) -> bool {
+        let class = self.classes.get(class_of_claim(claim));
+        class.is_some_and(|class| class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"))
+    }
+
+    /// Returns whether the claim's class can provision a volume for the node.
+    fn can_provision(&self, claim: &PersistentVolumeClaim, node: &Node) -> bool {
+        let Some(class) = self.classes.get(class_of_claim(claim)) else { return false };
+        let labels = node.metadata.labels.as_ref();
+        let label = |key: &str| labels.and_then(|labels| labels.get(key));
+        let topologies = class.allowed_topologies.as_deref().unwrap_or_default();
+        let is_here = topologies.iter().any(|term| {
+            let all = term.match_label_expressions.as_deref().unwrap_or_default();
+            !all.is_empty() && all.iter().all(|e| label(&e.key).is_some_and(|value| e.values.contains(value)))
+        });
+        class.provisioner != NO_PROVISIONER && (topologies.is_empty() || is_here)
+    }
+}
+
+fn is_same_version(current: &ObjectMeta, original: &ObjectMeta) -> bool {
+    current.uid == original.uid && current.resource_version == original.resource_version
+}
+
+/// Checks that the claim is neither lost nor being deleted.
+fn check_claim(claim: &PersistentVolumeClaim, name: &str) -> Result<(), String> {
+    if claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Lost") {
+        let volume = volume_name(claim).unwrap_or_default();
+        return Err(format!("persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"));
+    }
+    if claim.metadata.deletion_timestamp.is_some() {
+        return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
+    }
+    Ok(())
+}
+
+impl PodClaims<'_> {
+    /// Returns the keys of the `ReadWriteOncePod` claims.
+    pub(crate) fn read_write_once_pod(&self) -> impl Iterator<Item = String> {
+        let all = self.bound.iter().chain(&self.delayed);
+        let read_write_once_pod = all.filter(|claim| {
+            let modes = claim.spec.as_ref().and_then(|spec| spec.access_modes.as_ref());
+            modes.into_iter().flatten().any(|mode| mode == "ReadWriteOncePod")
+        });
+        read_write_once_pod.map(|claim| key(&claim.metadata))
+    }
+
+    /// Returns the writes that precede a binding to this node (`FindPodVolumes`).
+    ///
+    /// # Errors
+    /// The reasons if the node is rejected.
+    pub(crate) fn find_pod_volumes(&self, node: &Node) -> Result<PodVolumes, Vec<String>> {
+        let mut reasons = Vec::new();
+        let volumes: Vec<_> = self.bound.iter().filter_map(|claim| volume_name(claim)).collect();
+        let volumes: Vec<_> = volumes.into_iter().map(|name| self.storage.volumes.get(name)).collect();
+        if volumes.iter().flatten().any(|volume| !reaches(volume, node)) {
+            reasons.push(fit_error::VOLUME_NODE_AFFINITY.to_owned());
+        }
+        let pod_volumes = self.find_bindings(node);
+        if pod_volumes.is_none() {
+            reasons.push(fit_error::NO_AVAILABLE_VOLUME.to_owned());
+        }
+        if volumes.iter().any(Option::is_none) {
+            reasons.push(fit_error::VOLUME_NOT_FOUND.to_owned());
+        }
+        pod_volumes.filter(|_| reasons.is_empty()).ok_or(reasons)
+    }
+
+    fn find_bindings(&self, node: &Node) -> Option<PodVolumes> {
+        let (mut pod_volumes, mut chosen) = (PodVolumes::default(), HashSet::new());
+        for claim in &self.delayed {
+            if let Some(selected) = annotation(&claim.metadata, SELECTED_NODE) {
+                if Some(selected) != node.metadata.name.as_deref() {
+                    return None;
+                }
+                pod_volumes.pending = true;
+                continue;
+            }
+            let free = self.storage.volumes.iter().filter(|(name, _)| !chosen.contains(name.as_str()));
+            match find(claim, free.map(|(_, volume)| volume), Some(node), true) {
+                Some(volume) => {
+                    chosen.extend(volume.metadata.name.as_deref());
+                    match bind(volume, claim) {
+                        Some(bound) => pod_volumes.bindings.push((volume.clone(), bound)),
+                        None => pod_volumes.pending = true,
+                    }
+                }
+                // A volume with a `claimRef` to this claim is on another node.
+                None if self.has_reserved_volume(claim) || !self.storage.can_provision(claim, node) => return None,
+                None => {
+                    let mut updated = (*claim).clone();
+                    let annotations = updated.metadata.annotations.get_or_insert_default();
+                    annotations.insert(SELECTED_NODE.to_owned(), node.metadata.name.clone().unwrap_or_default());
+                    pod_volumes.provisions.push(((*claim).clone(), updated));
+                }
+            }
+        }
+        Some(pod_volumes)
+    }
+
+    fn has_reserved_volume(&self, claim: &PersistentVolumeClaim) -> bool {
+        self.storage.volumes.values().any(|volume| reference(volume).is_some() && is_for(volume, claim))
+    }
+}
+
+#[cfg(test)]
+#[path = "volume_binding_tests.rs"]
+mod tests;

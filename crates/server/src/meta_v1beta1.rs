@@ -1,0 +1,105 @@
+//! Tables and metadata in `meta.k8s.io/v1beta1`. Its fields are those of version 1, which every handler writes: the answer
+//! is given the name of the older version.
+
+use crate::{
+    accept::{Choice, choices},
+    content_negotiation,
+    protobuf::MEDIA_TYPE as PROTOBUF,
+    response::{Body, Frames, Passed},
+};
+use bytes::Bytes;
+use http::{HeaderMap, Response, header};
+use http_body_util::BodyExt;
+
+const JSON: &str = "application/json";
+const GROUP: &str = "meta.k8s.io";
+const OLDER: &str = "v1beta1";
+
+/// As handlers write it. A text within JSON has its quotation marks escaped, so this stands nowhere in one.
+const WRITTEN: &str = r#""apiVersion":"meta.k8s.io/v1""#;
+const RENAMED: &str = r#""apiVersion":"meta.k8s.io/v1beta1""#;
+
+/// Whether a choice names a version of the shapes that is served. The older one is written as text only.
+pub(crate) fn is_served(choice: &Choice<'_>) -> bool {
+    let is_version = match choice.parameter("v") {
+        Some("v1") => true,
+        Some(OLDER) => choice.media != PROTOBUF,
+        _ => false,
+    };
+    is_version && choice.parameter("g") == Some(GROUP)
+}
+
+/// Whether the client's first choice of a shape, of those that are served, is one of the older version.
+pub(crate) fn is_older(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
+    // As hardly any client says it.
+    if !accept.contains(OLDER) {
+        return false;
+    }
+    choices(accept).iter().find(|choice| is_known(choice)).is_some_and(|choice| choice.parameter("v") == Some(OLDER))
+}
+
+/// Whether a choice is for an object as it is, or in a shape that is served.
+fn is_known(choice: &Choice<'_>) -> bool {
+    let is_text = matches!(choice.media, JSON | content_negotiation::YAML | "application/*" | "*/*");
+    match choice.shape() {
+        None => is_text || choice.media == PROTOBUF,
+        Some("Table") => is_text && is_served(choice),
+        Some(_) => (is_text || choice.media == PROTOBUF) && is_served(choice),
+    }
+}
+
+/// The answer in the older version, if it is one in JSON.
+pub(crate) async fn answer(response: Response<Body>) -> Response<Body> {
+    let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|t| t == JSON);
+    if !is_json || response.extensions().get::<Passed>().is_some() {
+        return response;
+    }
+    if response.extensions().get::<Frames>().is_some() {
+        let (head, body) = response.into_parts();
+        let frames = body.map_frame(|frame| frame.map_data(|lines| Bytes::from(renamed(&lines))));
+        return Response::from_parts(head, frames.boxed_unsync());
+    }
+    content_negotiation::rewritten(response, JSON, |json| Some(renamed(json))).await
+}
+
+fn renamed(json: &[u8]) -> Vec<u8> {
+    String::from_utf8_lossy(json).replace(WRITTEN, RENAMED).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(accept: &str, expected: bool) {
+        let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().expect("a header"))]);
+        assert_eq!(is_older(&headers), expected, "{accept}");
+    }
+
+    #[test]
+    fn first_shape_that_is_served_decides_the_version() {
+        let (new, old) =
+            ("application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=Table;v=v1beta1;g=meta.k8s.io");
+        check("", false);
+        check(new, false);
+        check(old, true);
+        check(&format!("{old},{new}"), true);
+        check(&format!("{new},{old}"), false);
+        check(&format!("application/json,{old}"), false);
+        check(&format!("application/json;as=Table;v=v2;g=meta.k8s.io,{old}"), true);
+        check(
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io,application/json",
+            false,
+        );
+        check("application/json;as=APIGroupDiscoveryList;v=v2beta1;g=apidiscovery.k8s.io", false);
+    }
+
+    #[test]
+    fn texts_are_not_renamed() {
+        let table = r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","rows":["{\"apiVersion\":\"meta.k8s.io/v1\"}"]}"#;
+        let expected =
+            r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1beta1","rows":["{\"apiVersion\":\"meta.k8s.io/v1\"}"]}"#;
+        assert_eq!(String::from_utf8(renamed(table.as_bytes())).expect("text"), expected);
+    }
+}

@@ -1,0 +1,213 @@
+//! Passing a request on to another HTTP server, and its answer back: bodies are streams both ways, and a connection that
+//! becomes something else is joined (`k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go`).
+
+use crate::{
+    audit::Trail,
+    node_proxy::DialedStream,
+    response::{Body, BoxError, Passed},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Empty};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, sink, split};
+
+/// How long a client may take to read what it was sent last, and to close.
+const LINGER: Duration = Duration::from_secs(5);
+/// What is about one connection, and not for the next.
+const HOP_BY_HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("keep-alive"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// A request that goes on.
+pub(crate) struct Outgoing {
+    pub(crate) method: Method,
+    /// Path and query, as they are.
+    pub(crate) to: String,
+    /// As the client sent them.
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Body,
+    /// The client's connection.
+    pub(crate) upgrade: Option<OnUpgrade>,
+    /// Kept until a joined connection ends.
+    pub(crate) trail: Trail,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ForwardError {
+    #[error(transparent)]
+    Request(#[from] http::Error),
+    #[error("{}", inner(.0))]
+    Answer(#[from] hyper::Error),
+}
+
+/// The cause, in which the news is.
+fn inner(error: &hyper::Error) -> String {
+    if error.is_incomplete_message() {
+        return "EOF".to_owned();
+    }
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// Whether a client wants to speak something else on its connection.
+pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::UPGRADE) && listed(headers).any(|name| name.eq_ignore_ascii_case("upgrade"))
+}
+
+/// What `Connection` names.
+fn listed(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    headers.get_all(header::CONNECTION).iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).map(str::trim)
+}
+
+/// Takes out what is about one connection, but for an upgrade, if it is one.
+fn strip(headers: &mut HeaderMap, upgrade: bool) {
+    let protocol = headers.get(header::UPGRADE).cloned();
+    let named: Vec<String> = listed(headers).map(str::to_owned).collect();
+    named.iter().for_each(|name| drop(headers.remove(name.as_str())));
+    HOP_BY_HOP.iter().for_each(|name| drop(headers.remove(name)));
+    if let Some(protocol) = protocol.filter(|_| upgrade) {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(header::UPGRADE, protocol);
+    }
+}
+
+/// Sends the request on this connection, which is its own.
+///
+/// # Errors
+/// When there is no answer.
+pub(crate) async fn forward(stream: Box<dyn DialedStream>, outgoing: Outgoing) -> Result<Response<Body>, ForwardError> {
+    let Outgoing { method, to, mut headers, body, upgrade, trail } = outgoing;
+    let wants = upgrade.is_some() && is_upgrade(&headers);
+    strip(&mut headers, wants);
+    // Who asks was told to us, not to others.
+    headers.remove(header::AUTHORIZATION);
+    let mut request = Request::builder().method(method).uri(to).body(body)?;
+    *request.headers_mut() = headers;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection.with_upgrades());
+    let mut response = sender.send_request(request).await?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        strip(response.headers_mut(), true);
+        return Ok(join(response, upgrade, trail));
+    }
+    strip(response.headers_mut(), false);
+    let mut response = response.map(|body| body.map_err(|e| -> BoxError { e.into() }).boxed_unsync());
+    response.extensions_mut().insert(Passed);
+    Ok(response)
+}
+
+/// The answer to an upgrade; from then on the bytes are those of the two ends.
+fn join(mut response: Response<hyper::body::Incoming>, client: Option<OnUpgrade>, trail: Trail) -> Response<Body> {
+    if let Some(client) = client {
+        splice(hyper::upgrade::on(&mut response), client, trail);
+    }
+    response.map(|_| nothing())
+}
+
+/// Joins two connections as soon as both are free, until one side ends.
+pub(crate) fn splice(server: OnUpgrade, client: OnUpgrade, trail: Trail) {
+    tokio::spawn(async move {
+        // The answer is complete when the session is over.
+        let _trail = trail;
+        let (Ok(server), Ok(client)) = tokio::join!(server, client) else { return };
+        // How a session ends is told inside of it.
+        carry(TokioIo::new(server), TokioIo::new(client)).await;
+    });
+}
+
+/// Carries bytes both ways. A server that has said all still has a client that is sending: that is heard out, for what nobody
+/// takes of it lets its kernel throw away what it has not read.
+async fn carry(server: impl AsyncRead + AsyncWrite, client: impl AsyncRead + AsyncWrite) {
+    let ((mut from_server, mut to_server), (mut from_client, mut to_client)) = (split(server), split(client));
+    let down = async {
+        let _ = copy(&mut from_server, &mut to_client).await;
+        let _ = to_client.shutdown().await;
+    };
+    let up = async {
+        if copy(&mut from_client, &mut to_server).await.is_ok() {
+            let _ = to_server.shutdown().await;
+            return Ok(0);
+        }
+        // Either it is the server that hears no more, and may still have something to say, or the client is gone.
+        copy(&mut from_client, &mut sink()).await
+    };
+    tokio::pin!(up, down);
+    tokio::select! {
+        () = &mut down => drop(tokio::time::timeout(LINGER, up).await),
+        heard = &mut up => if heard.is_ok() { down.await },
+    }
+}
+
+/// The body of an answer after which other things are spoken.
+pub(crate) fn nothing() -> Body {
+    Empty::new().map_err(|never| -> BoxError { match never {} }).boxed_unsync()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt;
+
+    fn headers(all: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in all {
+            headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[track_caller]
+    fn check(all: &[(&str, &str)], upgrade: bool, expected: &[(&str, &str)]) {
+        let mut stripped = headers(all);
+        strip(&mut stripped, upgrade);
+        assert_eq!(stripped, headers(expected));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_hears_no_more_is_heard_out() {
+        let ((mut server, near), (far, mut client)) = (tokio::io::duplex(16), tokio::io::duplex(16));
+        let carried = tokio::spawn(carry(near, far));
+        // The client sends all the time, and reads late what the server said before it left.
+        client.write_all(b"0123456789").await.unwrap();
+        server.write_all(b"the last words").await.unwrap();
+        drop(server);
+        client.write_all(&[b'x'; 200]).await.unwrap();
+        let mut heard = String::new();
+        client.read_to_string(&mut heard).await.unwrap();
+        assert_eq!(heard, "the last words");
+        drop(client);
+        carried.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_never_closes_is_left_after_a_while() {
+        let ((server, near), (far, client)) = (tokio::io::duplex(16), tokio::io::duplex(16));
+        let began = tokio::time::Instant::now();
+        let carried = tokio::spawn(carry(near, far));
+        drop(server);
+        carried.await.unwrap();
+        assert_eq!(began.elapsed(), LINGER);
+        drop(client);
+    }
+
+    #[test]
+    fn what_is_about_one_connection_stays_behind() {
+        let asked =
+            [("accept", "a"), ("connection", "close, X-Own"), ("x-own", "b"), ("te", "trailers"), ("keep-alive", "5")];
+        check(&asked, false, &[("accept", "a")]);
+        let upgrade = [("connection", "keep-alive, Upgrade"), ("upgrade", "websocket"), ("sec-websocket-key", "k")];
+        assert!(is_upgrade(&headers(&upgrade)) && !is_upgrade(&headers(&upgrade[1..])));
+        check(&upgrade, false, &[("sec-websocket-key", "k")]);
+        check(&upgrade, true, &[("connection", "Upgrade"), ("upgrade", "websocket"), ("sec-websocket-key", "k")]);
+    }
+}

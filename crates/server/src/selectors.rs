@@ -1,0 +1,126 @@
+//! Which objects a client wants: label and field selectors.
+
+use crate::{kinds::KindRef, object, partial_json::Outline, request::Query, status::ApiError};
+use api::selector::{FieldSelector, Selector};
+use serde_json::Value;
+use store::Object;
+
+/// Both selectors of a request.
+pub(crate) struct Selection {
+    kind: KindRef,
+    labels: Selector,
+    fields: FieldSelector,
+    /// What of an object the selectors look at, where that is known.
+    outline: Option<Outline>,
+}
+
+impl Selection {
+    pub(crate) fn parse(kind: &KindRef, query: &Query) -> Result<Self, ApiError> {
+        let labels = Selector::parse(query.get("labelSelector").unwrap_or(""))
+            .map_err(|e| ApiError::bad_request(e.to_string()))?;
+        let mut fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or(""))
+            .map_err(|e| ApiError::bad_request(e.to_string()))?;
+        for (field, _, _) in &mut fields.terms {
+            *field = kind.renamed_field(field).to_owned();
+            let is_known = match field.as_str() {
+                "metadata.name" => true,
+                "metadata.namespace" => kind.selects_namespace(),
+                other => kind.selects(other),
+            };
+            if !is_known {
+                return Err(ApiError::bad_request(kind.not_selectable(field)));
+            }
+        }
+        let outline = outline(kind, &labels, &fields);
+        Ok(Self { kind: kind.clone(), labels, fields, outline })
+    }
+
+    pub(crate) fn is_all(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Whether nothing but the name is asked for, so that whatever has it is selected.
+    pub(crate) fn is_name(&self) -> bool {
+        self.labels.is_empty() && self.fields.terms.len() == 1 && self.name().is_some()
+    }
+
+    /// The name that objects must have, if they must have one: it is looked up, not searched for.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.fields.required("metadata.name")
+    }
+
+    /// The namespace that objects must be in, if they must be in one.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.fields.required("metadata.namespace")
+    }
+
+    /// Whether this is true of a stored object, without its being converted by a webhook.
+    pub(crate) fn matches_stored(&self, object: &Object) -> bool {
+        match &self.outline {
+            Some(outline) if self.kind.is_stored_form(object.revision) => self.matches(&outline.read(&object.data)),
+            _ => self.matches(&object::decode(&*self.kind, object)),
+        }
+    }
+
+    pub(crate) fn matches(&self, object: &Value) -> bool {
+        let metadata = &object["metadata"];
+        if !self.labels.matches(|key| metadata["labels"].get(key).and_then(Value::as_str)) {
+            return false;
+        }
+        if self.fields.is_empty() {
+            return true;
+        }
+        let own = self.kind.selected(object);
+        self.fields.matches(|field| match field {
+            "metadata.name" => metadata["name"].as_str().unwrap_or("").to_owned(),
+            "metadata.namespace" => metadata["namespace"].as_str().unwrap_or("").to_owned(),
+            other => own.get(other).cloned().unwrap_or_default(),
+        })
+    }
+}
+
+/// Fields of built-in kinds are called by their paths; those of custom kinds can stand anywhere.
+fn outline(kind: &KindRef, labels: &Selector, fields: &FieldSelector) -> Option<Outline> {
+    let mut outline = Outline::default();
+    outline.add(["metadata", "name"].into_iter());
+    outline.add(["metadata", "namespace"].into_iter());
+    if !labels.is_empty() {
+        outline.add(["metadata", "labels"].into_iter());
+    }
+    for (field, _, _) in &fields.terms {
+        if kind.is_custom() && !field.starts_with("metadata.") {
+            return None;
+        }
+        outline.add(field.split('.'));
+        kind.looked_at_beside(field).iter().for_each(|beside| outline.add(beside.split('.')));
+    }
+    Some(outline)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::ALL;
+    use serde_json::json;
+
+    /// An object that has this at a path.
+    fn with(path: &str, value: Value) -> Value {
+        path.rsplit('.').fold(value, |below, name| json!({ name: below }))
+    }
+
+    #[test]
+    fn what_selectors_look_at_is_what_they_would_find_in_the_whole() {
+        for kind in ALL {
+            for field in kind.selectable_fields() {
+                for value in [json!("v"), json!(true), json!({"component": "c"}), json!(null)] {
+                    let object = with(field, value);
+                    let fields = FieldSelector { terms: vec![((*field).to_owned(), String::new(), true)] };
+                    let outline = outline(&KindRef::BuiltIn(*kind), &Selector::default(), &fields).unwrap();
+                    let part = outline.read(object.to_string().as_bytes());
+                    let found = |object: &Value| kind.selected(object).get(*field).cloned();
+                    assert_eq!(found(&part), found(&object), "{} {field}", kind.info().kind);
+                }
+            }
+        }
+    }
+}

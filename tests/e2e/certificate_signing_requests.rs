@@ -1,0 +1,106 @@
+//! CertificateSigningRequests: created, approved, signed and used.
+
+use crate::Shared;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use rcgen::{CertificateParams, DnType, KeyPair};
+use serde_json::{Value, json};
+use tests::{Cluster, Kubectl, eventually};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("an approved CertificateSigningRequest authenticates its client", approved_csr_authenticates_its_client),
+    ("a denied CSR is not signed, and an invalid one fails with a reason", denied_and_invalid_csrs_are_not_signed),
+    ("an authorized kubelet's CSR is approved and signed at once", authorized_kubelet_csr_is_auto_approved),
+];
+
+/// Returns a certificate request in PEM and its key.
+fn request(name: &str, organization: &str) -> (String, KeyPair) {
+    let (mut params, key) = (CertificateParams::default(), KeyPair::generate().unwrap());
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.distinguished_name.push(DnType::OrganizationName, organization);
+    (params.serialize_request(&key).unwrap().pem().unwrap(), key)
+}
+
+/// Returns the manifest and name of a CertificateSigningRequest.
+fn manifest(kubectl: &Kubectl, name: &str, pem: &str, signer: &str, uses: Value) -> (String, String) {
+    let name = format!("{}-{name}", kubectl.namespace());
+    let spec = json!({"request": STANDARD.encode(pem), "signerName": signer, "expirationSeconds": 600, "usages": uses});
+    let object = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+        "metadata": {"name": name}, "spec": spec});
+    (object.to_string(), name)
+}
+
+fn condition(kubectl: &Kubectl, name: &str, kind: &str) -> Option<Value> {
+    let all = kubectl.value(&format!("csr/{name}"), "/status/conditions");
+    all.as_array()?.iter().find(|condition| condition["type"] == kind).cloned()
+}
+
+fn shown(kubectl: &Kubectl, name: &str) -> String {
+    let row = kubectl.run(&format!("get csr {name} --no-headers")).ok();
+    row.split_whitespace().last().unwrap_or_default().to_owned()
+}
+
+fn approved_csr_authenticates_its_client(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let (pem, key) = request("jane", "devs");
+    let signer = "kubernetes.io/kube-apiserver-client";
+    let (asked, name) = manifest(&kubectl, "jane", &pem, signer, json!(["client auth"]));
+    kubectl.apply(&asked);
+    assert_eq!(shown(&kubectl, &name), "Pending");
+    kubectl.run(&format!("certificate approve {name}")).ok();
+    eventually("the CSR to be issued", || shown(&kubectl, &name) == "Approved,Issued");
+    let issued = kubectl.value(&format!("csr/{name}"), "/status/certificate");
+    let config: Value = serde_json::from_str(&std::fs::read_to_string(cluster.kubeconfig()).unwrap()).unwrap();
+    let mut own = config;
+    own["users"][0]["user"] =
+        json!({"client-certificate-data": issued, "client-key-data": STANDARD.encode(key.serialize_pem())});
+    let file = cluster.data_dir().join(format!("{name}.kubeconfig"));
+    std::fs::write(&file, own.to_string()).unwrap();
+    let jane = Kubectl::new(file, kubectl.namespace());
+    let output = jane.run("auth whoami").ok();
+    assert!(output.contains("jane") && output.contains("[devs system:authenticated]"), "{output}");
+    assert!(jane.run("get pods").failed().contains("User \"jane\" cannot list resource \"pods\""));
+    kubectl.run("create rolebinding devs --clusterrole=view --group=devs").ok();
+    jane.run("get pods").ok();
+}
+
+fn denied_and_invalid_csrs_are_not_signed(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let (pem, _) = request("jane", "devs");
+    let signer = "kubernetes.io/kube-apiserver-client";
+    let (asked, name) = manifest(&kubectl, "denied", &pem, signer, json!(["client auth"]));
+    kubectl.apply(&asked);
+    kubectl.run(&format!("certificate deny {name}")).ok();
+    assert_eq!(shown(&kubectl, &name), "Denied");
+    let (asked, other) = manifest(&kubectl, "serves", &pem, signer, json!(["server auth"]));
+    kubectl.apply(&asked);
+    kubectl.run(&format!("certificate approve {other}")).ok();
+    eventually("the CSR to fail", || shown(&kubectl, &other) == "Approved,Failed");
+    let failed = condition(&kubectl, &other, "Failed").unwrap();
+    assert_eq!(failed["reason"], "SignerValidationFailure");
+    assert_eq!(failed["message"], "invalid usage for client certificate: server auth");
+    assert_eq!(kubectl.value(&format!("csr/{name}"), "/status/certificate"), Value::Null);
+    let (pem, _) = request("root", "system:masters");
+    let (asked, _) = manifest(&kubectl, "masters", &pem, signer, json!(["client auth"]));
+    let output = kubectl.args(&["apply", "-f", "-"], &asked).failed();
+    assert!(output.contains(&format!("use of {signer} signer with system:masters group is not allowed")), "{output}");
+}
+
+fn authorized_kubelet_csr_is_auto_approved(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let (node, signer) =
+        (format!("system:node:{}", kubectl.namespace()), "kubernetes.io/kube-apiserver-client-kubelet");
+    let (pem, _) = request(&node, "system:nodes");
+    let uses = json!(["digital signature", "client auth"]);
+    let (asked, name) = manifest(&kubectl, "node", &pem, signer, uses);
+    let role = "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient";
+    let binding = format!("renewal-{}", kubectl.namespace());
+    kubectl.run(&format!("create clusterrolebinding {binding} --clusterrole={role} --user={node}")).ok();
+    let renewal = ["create", "-f", "-", "--as", &node, "--as-group", "system:nodes"];
+    kubectl.args(&renewal, &asked).ok();
+    eventually("the CSR to be approved and issued", || shown(&kubectl, &name) == "Approved,Issued");
+    let approved = condition(&kubectl, &name, "Approved").unwrap();
+    assert_eq!(approved["reason"], "AutoApproved");
+    let message = "Auto approving self kubelet client certificate after SubjectAccessReview.";
+    assert_eq!(approved["message"], message);
+    kubectl.run(&format!("delete clusterrolebinding {binding}")).ok();
+}

@@ -1,0 +1,197 @@
+//! Container exits are reported before the runtime has cleaned up: logs stay complete and the runtime is not disturbed.
+
+use crate::{OwnCluster, Shared};
+use futures::{AsyncReadExt, StreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client,
+    api::{LogParams, PostParams, WatchEvent, WatchParams},
+};
+use serde_json::{Value, json};
+use std::{path::PathBuf, process::Stdio, time::Duration};
+use tests::{Cluster, Kubectl, eventually, wait_for};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("the log is complete as soon as a watch shows that the container ended", log_is_complete_when_watch_shows_exit),
+    ("kubectl logs shows the last line of a container that has just ended", kubectl_logs_shows_last_line_after_exit),
+    ("FallbackToLogsOnError gives the complete end of the log", fallback_termination_message_is_complete),
+    ("containers of a Pod share the 12 KiB of termination messages", termination_messages_share_their_limit),
+];
+pub(crate) const ALONE: &[OwnCluster] =
+    &[("hundreds of exits leave no shim, mount or error in the log", many_exits_leave_no_leftovers)];
+
+const LINES: usize = 10_000;
+const ROUNDS: usize = 20;
+
+/// Returns a Pod that waits, prints many lines and exits.
+fn verbose_pod(name: &str, waits: f32, code: i32) -> Value {
+    let script = format!("sleep {waits}; seq 1 {LINES}; exit {code}");
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"restartPolicy": "Never",
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}})
+}
+
+/// Checks that the log as read at the exit is the final log. That may be less than the container wrote: containerd 1.6.20
+/// may close the output before it has read all of it (containerd#8643).
+#[track_caller]
+fn assert_whole(read: &str, log: &str, who: &str) {
+    let (read, log): (Vec<&str>, Vec<&str>) = (read.lines().collect(), log.lines().collect());
+    assert!(log.len() > LINES / 10, "{who}: {} lines", log.len());
+    assert_eq!((read.len(), read.last()), (log.len(), log.last()), "{who}");
+}
+
+/// Returns containerd's directory of tasks that are not deleted.
+fn tasks(cluster: &Cluster) -> PathBuf {
+    cluster.data_dir().join("containerd/state/io.containerd.runtime.v2.task/k8s.io")
+}
+
+/// Returns the log after containerd has deleted the task, when the log is final.
+fn final_log(cluster: &Cluster, kubectl: &Kubectl, name: &str) -> String {
+    let id = kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0/containerID");
+    let task = tasks(cluster).join(id.as_str().unwrap().trim_start_matches("containerd://"));
+    eventually("the task to be deleted", || !task.exists());
+    let uid = kubectl.value(&format!("pod/{name}"), "/metadata/uid");
+    let logs = format!("kubelet/logs/{}_{name}_{}/c/0.log", kubectl.namespace(), uid.as_str().unwrap());
+    assert!(cluster.data_dir().join(&logs).exists(), "{logs}");
+    kubectl.run(&format!("logs {name}")).ok()
+}
+
+fn log_is_complete_when_watch_shows_exit(cluster: &Cluster) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (client, kubectl) = (cluster.client(&runtime), cluster.kubectl());
+    for round in 0..ROUNDS {
+        let read = runtime.block_on(async {
+            let reads = follow_one(client.clone(), kubectl.namespace(), round);
+            tokio::time::timeout(Duration::from_secs(60), reads).await.expect("it ends in time")
+        });
+        let log = final_log(cluster, &kubectl, &format!("p-{round}"));
+        read.iter().for_each(|(who, text)| assert_whole(text, &log, &format!("p-{round}: {who}")));
+    }
+}
+
+/// Reads the log of a Pod in every way as soon as a watch shows its end.
+async fn follow_one(client: Client, namespace: &str, round: usize) -> Vec<(&'static str, String)> {
+    let (pods, name) = (Api::<Pod>::namespaced(client, namespace), format!("p-{round}"));
+    let code = i32::try_from(round % 2).unwrap();
+    let pod = serde_json::from_value(verbose_pod(&name, 0.3, code)).unwrap();
+    let made = pods.create(&PostParams::default(), &pod).await.unwrap();
+    let seen = made.metadata.resource_version.unwrap();
+    let wanted = WatchParams::default().fields(&format!("metadata.name={name}"));
+    let mut events = pods.watch(&wanted, &seen).await.unwrap().boxed();
+    let (mut from_the_start, mut ended) = (None, false);
+    while !ended {
+        let WatchEvent::Modified(pod) = events.next().await.unwrap().unwrap() else { continue };
+        let shown = serde_json::to_value(pod.status).unwrap();
+        let state = &shown["containerStatuses"][0]["state"];
+        if state["running"].is_object() && from_the_start.is_none() {
+            let (pods, name) = (pods.clone(), name.clone());
+            from_the_start = Some(tokio::spawn(async move { followed(&pods, &name).await }));
+        }
+        ended = state["terminated"].is_object();
+        assert!(!ended || state["terminated"]["exitCode"] == code, "{state}");
+    }
+    let once = LogParams::default();
+    let (whole, followed_from_now) = tokio::join!(pods.logs(&name, &once), followed(&pods, &name));
+    let mut read = vec![("logs", whole.unwrap()), ("logs -f from the end", followed_from_now)];
+    if let Some(reader) = from_the_start {
+        read.push(("logs -f from the start", reader.await.unwrap()));
+    }
+    read
+}
+
+async fn followed(pods: &Api<Pod>, name: &str) -> String {
+    let params = LogParams { follow: true, ..LogParams::default() };
+    let (mut log, mut text) = (pods.log_stream(name, &params).await.unwrap(), String::new());
+    log.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+fn kubectl_logs_shows_last_line_after_exit(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    for round in 0..5 {
+        let name = format!("p-{round}");
+        kubectl.apply(&verbose_pod(&name, 3.0, 0).to_string());
+        kubectl.wait_value(&format!("pod/{name}"), "/status/containerStatuses/0/started", &json!(true));
+        let follower =
+            kubectl.command(&["logs", "-f", &name]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        kubectl.run(&format!("wait --for=jsonpath={{.status.phase}}=Succeeded --timeout=60s pod/{name}")).ok();
+        let read = kubectl.run(&format!("logs {name}")).ok();
+        let followed = follower.wait_with_output().unwrap();
+        let log = final_log(cluster, &kubectl, &name);
+        assert_whole(&read, &log, "kubectl logs");
+        assert_whole(&String::from_utf8(followed.stdout).unwrap(), &log, "kubectl logs -f");
+    }
+}
+
+fn fallback_termination_message_is_complete(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    for round in 0..5 {
+        let (name, mut pod) = (format!("p-{round}"), verbose_pod("p", 0.3, 1));
+        pod["metadata"]["name"] = json!(name);
+        pod["spec"]["containers"][0]["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
+        kubectl.apply(&pod.to_string());
+        let terminated = "/status/containerStatuses/0/state/terminated";
+        let object = format!("pod/{name}");
+        eventually("the container to terminate", || kubectl.value(&object, terminated).is_object());
+        let message = kubectl.value(&object, &format!("{terminated}/message"));
+        let log = final_log(cluster, &kubectl, &name);
+        assert!(message.as_str().is_some_and(|m| !m.is_empty() && log.ends_with(m)), "{message}");
+    }
+}
+
+/// Upstream: `MaxPodTerminationMessageLogLength`, 12 KiB for all containers of a Pod.
+fn termination_messages_share_their_limit(cluster: &Cluster) {
+    const INIT: usize = 11;
+    let kubectl = cluster.kubectl();
+    let says = "i=0; while [ $i -lt 400 ]; do printf 0123456789; i=$((i+1)); done > /dev/termination-log";
+    let container = |name: String| json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", says]});
+    let init: Vec<Value> = (0..INIT).map(|n| container(format!("i{n}"))).collect();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+        "restartPolicy": "Never", "initContainers": init, "containers": [container("c".to_owned())]}});
+    kubectl.apply(&pod.to_string());
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
+    let status = kubectl.value("pod/p", "/status");
+    let lists = [&status["initContainerStatuses"], &status["containerStatuses"]];
+    let lengths = lists.into_iter().flat_map(|list| list.as_array().unwrap());
+    let lengths: Vec<_> = lengths.map(|c| c["state"]["terminated"]["message"].as_str().map(str::len)).collect();
+    assert_eq!(lengths, [Some(1024); INIT + 1], "{status}");
+}
+
+/// Init containers exit one after another, each while the next one starts; then their Pod ends.
+fn many_exits_leave_no_leftovers() {
+    const PODS: usize = 24;
+    const INIT: usize = 8;
+    let cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl();
+    let container = |name: String| json!({"name": name, "image": test_images::BUSYBOX, "command": ["true"]});
+    let init: Vec<Value> = (0..INIT).map(|n| container(format!("i{n}"))).collect();
+    let pods: Vec<Value> = (0..PODS)
+        .map(|n| {
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p-{n}")}, "spec": {
+                "restartPolicy": "Never", "initContainers": init, "containers": [container("c".to_owned())]}})
+        })
+        .collect();
+    kubectl.apply(&json!({"apiVersion": "v1", "kind": "List", "items": pods}).to_string());
+    let phases = || kubectl.run("get pods -o jsonpath={.items[*].status.phase}").ok();
+    wait_for("all Pods to succeed", Duration::from_secs(300), || {
+        let shown = phases();
+        if shown.split(' ').filter(|p| *p == "Succeeded").count() == PODS { Ok(()) } else { Err(shown) }
+    });
+    let codes = kubectl.run("get pods -o jsonpath={.items[*].status.initContainerStatuses[*].state.terminated.reason}");
+    assert_eq!(codes.ok().split(' ').filter(|r| *r == "Completed").count(), PODS * INIT);
+    kubectl.run("delete pods --all --timeout=120s").ok();
+    let tasks = tasks(&cluster);
+    wait_for("no task to be left", Duration::from_secs(60), || {
+        let left = std::fs::read_dir(&tasks).unwrap().count();
+        if left == 0 { Ok(()) } else { Err(format!("{left} tasks")) }
+    });
+    // Warnings of other components about a busy machine are allowed.
+    let log = cluster.log();
+    let own = log.lines().filter(|line| line.contains("kubelet::"));
+    let faults: Vec<&str> = own.filter(|line| ["ERROR", "WARN"].iter().any(|level| line.contains(level))).collect();
+    assert_eq!(faults, [""; 0]);
+    let log = std::fs::read_to_string(cluster.data_dir().join("containerd/containerd.log")).unwrap();
+    // The kubelet looks up each ID as a container; sandboxes are not found.
+    let harmless = |line: &str| ["code = NotFound", "deadline exceeded"].iter().any(|words| line.contains(words));
+    let faults: Vec<&str> = log.lines().filter(|line| line.contains("level=error") && !harmless(line)).collect();
+    assert_eq!(faults, [""; 0]);
+}

@@ -1,0 +1,241 @@
+//! Validation errors in kubectl: unknown fields, invalid objects, missing objects and kinds.
+
+use super::shell;
+use crate::Shared;
+use serde_json::{Value, json};
+use tests::Cluster;
+
+pub(super) const TESTS: &[Shared] = &[
+    ("unknown fields are refused, warned about or dropped by --validate", unknown_fields_follow_validate_flag),
+    ("duplicate fields are refused, warned about or dropped by --validate", duplicate_fields_follow_validate_flag),
+    ("an invalid Pod is refused with every invalid field", invalid_pod_is_refused_with_every_invalid_field),
+    ("invalid names and kinds are refused with upstream's texts", invalid_names_and_kinds_are_refused),
+    ("a body that is no object is refused by the client or the server", body_that_is_no_object_is_refused),
+];
+
+fn pod(name: &str, spec: &Value) -> String {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}).to_string()
+}
+
+fn unknown_fields_follow_validate_flag(cluster: &Cluster) {
+    let shell = shell(cluster);
+    // The scheduling gate prevents it from running.
+    let spec = json!({"nothing": 1, "automountServiceAccountToken": false, "schedulingGates": [{"name": "example.com/gate"}],
+        "containers": [{"name": "c", "image": "x", "comand": ["sh"]}]});
+    shell.file("pod.json", pod("p", &spec));
+    let strict = "Error from server (BadRequest): error when creating \"pod.json\": Pod in version \"v1\" cannot be handled as a Pod: \
+                  strict decoding error: unknown field \"spec.containers[0].comand\", unknown field \"spec.nothing\"";
+    shell.check(&[
+        ("kubectl create -f pod.json", 1, strict),
+        ("kubectl apply -f pod.json --validate=true", 1, strict),
+        ("kubectl create -f pod.json --validate=strict --dry-run=server", 1, strict),
+        (
+            "kubectl create -f pod.json --validate=warn",
+            0,
+            "pod/p created Warning: unknown field \"spec.containers[0].comand\" Warning: unknown field \"spec.nothing\"",
+        ),
+        ("kubectl get pod p -o 'jsonpath=[{.spec.nothing}]'", 0, "[]"),
+        ("kubectl replace -f pod.json --validate=ignore", 0, "pod/p replaced"),
+        (
+            "kubectl replace -f pod.json",
+            1,
+            "Error from server (BadRequest): error when replacing \"pod.json\": Pod in version \"v1\" cannot be handled as a Pod: \
+             strict decoding error: unknown field ...",
+        ),
+        (r#"kubectl patch pod p --type=merge -p '{"spec": {"nothing": 1}}'"#, 0, "pod/p patched (no change) Warning: unknown field \"spec.nothing\""),
+        ("kubectl delete pod p", 0, "pod \"p\" deleted..."),
+        ("kubectl apply -f pod.json --validate=false", 0, "pod/p created"),
+        ("kubectl apply -f pod.json", 1, "The request is invalid: patch: Invalid value: \"...\": strict decoding error: unknown field ..."),
+    ]);
+}
+
+/// kubectl drops duplicate fields, so the body is sent raw.
+fn duplicate_fields_follow_validate_flag(cluster: &Cluster) {
+    let shell = shell(cluster);
+    let namespace = shell.kubectl().namespace();
+    shell.file(
+        "secret.json",
+        r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"type":"a/b","type":"c/d"}"#,
+    );
+    let raw = |validation: &str| {
+        format!(
+            "kubectl create --raw '/api/v1/namespaces/{namespace}/secrets?fieldValidation={validation}' -f secret.json"
+        )
+    };
+    shell.check(&[
+        (
+            &raw("Strict"),
+            1,
+            "Error from server (BadRequest): Secret in version \"v1\" cannot be handled as a Secret: strict decoding error: duplicate field \"type\"",
+        ),
+        (&raw("Sometimes"), 1, "...fieldValidation: Unsupported value: \"Sometimes\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""),
+        (&raw("Warn"), 0, "{...} Warning: duplicate field \"type\""),
+        ("kubectl get secret s -o jsonpath={.type}", 0, "c/d"),
+        ("kubectl delete secret s", 0, "secret \"s\" deleted..."),
+        (&raw("Ignore"), 0, "{...}"),
+    ]);
+}
+
+fn invalid_pod_is_refused_with_every_invalid_field(cluster: &Cluster) {
+    let shell = shell(cluster);
+    let label = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an \
+                 alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+    let one = |mut container: Value| {
+        let map = container.as_object_mut().unwrap();
+        for (key, value) in [("name", "c"), ("image", "x")] {
+            map.entry(key).or_insert(json!(value));
+        }
+        json!({"containers": [container]})
+    };
+    let with = |mut spec: Value, key: &str, value: Value| {
+        spec[key] = value;
+        spec
+    };
+    let rows = [
+        (json!({}), "spec.containers: Required value".to_owned()),
+        (one(json!({"name": ""})), "spec.containers[0].name: Required value".to_owned()),
+        (one(json!({"name": "C!"})), format!("spec.containers[0].name: Invalid value: \"C!\": {label}")),
+        (one(json!({"image": ""})), "spec.containers[0].image: Required value".to_owned()),
+        (
+            one(json!({"image": " x"})),
+            "spec.containers[0].image: Invalid value: \" x\": must not have leading or trailing whitespace".to_owned(),
+        ),
+        (
+            one(json!({"imagePullPolicy": "Maybe"})),
+            "spec.containers[0].imagePullPolicy: Unsupported value: \"Maybe\": supported values: \"Always\", \"IfNotPresent\", \"Never\"".to_owned(),
+        ),
+        (one(json!({"env": [{"name": ""}]})), "spec.containers[0].env[0].name: Required value".to_owned()),
+        (
+            one(json!({"ports": [{"containerPort": 70000}]})),
+            "spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive".to_owned(),
+        ),
+        (
+            one(json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]})),
+            "spec.containers[0].volumeMounts[0].name: Not found: \"v\"".to_owned(),
+        ),
+        (
+            one(json!({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}})),
+            "spec.containers[0].resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of 1".to_owned(),
+        ),
+        (
+            one(json!({"terminationMessagePolicy": "Shout"})),
+            "spec.containers[0].terminationMessagePolicy: Unsupported value: \"Shout\": supported values: \"File\", \"FallbackToLogsOnError\"".to_owned(),
+        ),
+        (
+            json!({"containers": [{"name": "c", "image": "x"}, {"name": "c", "image": "x"}]}),
+            "spec.containers[1].name: Duplicate value: \"c\"".to_owned(),
+        ),
+        (
+            with(one(json!({})), "restartPolicy", json!("Sometimes")),
+            "spec.restartPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", \"OnFailure\", \"Never\"".to_owned(),
+        ),
+        (
+            with(one(json!({})), "volumes", json!([{"name": "v", "emptyDir": {}}, {"name": "v", "emptyDir": {}}])),
+            "spec.volumes[1].name: Duplicate value: \"v\"".to_owned(),
+        ),
+        (
+            with(one(json!({})), "volumes", json!([{"name": "v", "emptyDir": {}, "configMap": {"name": "c"}}])),
+            "spec.volumes[0]...: Forbidden: may not specify more than 1 volume type".to_owned(),
+        ),
+        (
+            with(one(json!({})), "activeDeadlineSeconds", json!(0)),
+            "spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive".to_owned(),
+        ),
+        (
+            with(one(json!({})), "nodeSelector", json!({"a b": "c"})),
+            "spec.nodeSelector: Invalid value: \"a b\": name part must consist of alphanumeric characters...".to_owned(),
+        ),
+        (
+            with(one(json!({})), "tolerations", json!([{"key": "a", "operator": "Exists", "value": "v"}])),
+            "spec.tolerations[0].operator: Invalid value: \"v\": value must be empty when `operator` is 'Exists'".to_owned(),
+        ),
+        (
+            with(one(json!({"imagePullPolicy": "Maybe"})), "restartPolicy", json!("Sometimes")),
+            "* spec.containers[0].imagePullPolicy: Unsupported value: ... * spec.restartPolicy: Unsupported value: ...".to_owned(),
+        ),
+    ];
+    let mut lines = Vec::new();
+    for (i, (spec, expected)) in rows.iter().enumerate() {
+        shell.file(&format!("{i}.json"), pod("p", spec));
+        lines.push((format!("kubectl apply -f {i}.json"), format!("The Pod \"p\" is invalid: {expected}")));
+    }
+    let lines: Vec<_> = lines.iter().map(|(line, expected)| (line.as_str(), 1, expected.as_str())).collect();
+    shell.check(&lines);
+    shell.check(&[("kubectl get pods", 0, "No resources found in test-... namespace.")]);
+}
+
+fn invalid_names_and_kinds_are_refused(cluster: &Cluster) {
+    let shell = shell(cluster);
+    shell.file("name.json", pod("BAD", &json!({"containers": [{"name": "c", "image": "x"}]})));
+    shell.file(
+        "nowhere.json",
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "nowhere"}}).to_string(),
+    );
+    shell.file("type.json", pod("p", &json!({"containers": [{"name": "c", "image": "x", "command": "sh"}]})));
+    shell.file(
+        "quantity.json",
+        pod("p", &json!({"containers": [{"name": "c", "image": "x", "resources": {"limits": {"cpu": "lots"}}}]})),
+    );
+    shell.check(&[
+        (
+            "kubectl apply -f name.json",
+            1,
+            "The Pod \"BAD\" is invalid: metadata.name: Invalid value: \"BAD\": a lowercase RFC 1123 subdomain must consist of lower case \
+             alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
+             validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+        ),
+        (
+            "kubectl create ns Bad_Name",
+            1,
+            "The Namespace \"Bad_Name\" is invalid: metadata.name: Invalid value: \"Bad_Name\": a lowercase RFC 1123 label must consist of ...",
+        ),
+        ("kubectl create ns default", 1, "Error from server (AlreadyExists): namespaces \"default\" already exists"),
+        (
+            "kubectl apply -f nowhere.json --namespace=nowhere",
+            1,
+            "Error from server (NotFound): error when creating \"nowhere.json\": namespaces \"nowhere\" not found",
+        ),
+        (
+            "kubectl apply -f nowhere.json",
+            1,
+            "error: the namespace from the provided object \"nowhere\" does not match the namespace \"test-...\". You must pass '--namespace=nowhere' to perform this operation.",
+        ),
+        (
+            "kubectl apply -f type.json",
+            1,
+            "Error from server (BadRequest): error when creating \"type.json\": Pod in version \"v1\" cannot be handled as a Pod: ...command...",
+        ),
+        (
+            "kubectl apply -f quantity.json",
+            1,
+            "Error from server (BadRequest): error when creating \"quantity.json\": Pod in version \"v1\" cannot be handled as a Pod: \
+             ...quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        ),
+    ]);
+}
+
+fn body_that_is_no_object_is_refused(cluster: &Cluster) {
+    let shell = shell(cluster);
+    shell.file("kind.yaml", "apiVersion: v1\nkind: Nothing\nmetadata: {name: thing}\n");
+    shell.file("group.yaml", "apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: thing}\n");
+    shell.file("untyped.yaml", "a: b\n");
+    shell.file("broken.yaml", "{");
+    shell.check(&[
+        (
+            "kubectl apply -f kind.yaml",
+            1,
+            "error: resource mapping not found for name: \"thing\" namespace: \"\" from \"kind.yaml\": no matches for kind \"Nothing\" in version \"v1\" ensure CRDs are installed first",
+        ),
+        (
+            "kubectl apply -f group.yaml",
+            1,
+            "error: resource mapping not found for name: \"thing\" namespace: \"\" from \"group.yaml\": no matches for kind \"Nothing\" in version \"example.com/v1\" ensure CRDs are installed first",
+        ),
+        (
+            "kubectl apply -f untyped.yaml",
+            1,
+            "error: error validating \"untyped.yaml\": error validating data: [apiVersion not set, kind not set]; if you choose to ignore these errors, turn validation off with --validate=false",
+        ),
+        ("kubectl apply -f broken.yaml", 1, "error: ...error...broken.yaml..."),
+    ]);
+}

@@ -1,0 +1,85 @@
+//! `--kubelet-config` with real containers.
+
+use crate::OwnCluster;
+use serde_json::json;
+use std::{os::unix::process::ExitStatusExt, path::Path};
+use tests::{ClusterBuilder, eventually, pod_cgroup};
+
+pub(crate) const TESTS: &[OwnCluster] = &[
+    ("kubectl logs -f continues across log rotation", logs_are_followed_across_rotation),
+    ("Pods have cgroups by QoS class, which are removed with them", pods_have_cgroups_by_qos_class),
+    ("a KubeletConfiguration with an unknown field is refused by name", unknown_kubelet_config_field_is_refused),
+];
+
+fn files_of(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn logs_are_followed_across_rotation() {
+    let kubelet = json!({"containerLogMaxSize": "5Ki", "containerLogMaxFiles": 3, "containerLogMonitorInterval": "3s"});
+    let cluster = ClusterBuilder::default().kubelet_config(kubelet).start();
+    let kubectl = cluster.kubectl_in("default");
+    // 400 lines of about 100 bytes in at least 12 s cause several rotations.
+    let script = "for i in $(seq 400); do echo \"line $i xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"; sleep 0.03; done; sleep 5";
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
+    kubectl.apply(&pod.to_string());
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    let followed = kubectl.run("logs -f p").ok();
+    let numbers: Vec<usize> =
+        followed.lines().map(|l| l.split(' ').nth(1).unwrap_or_default().parse().unwrap_or_default()).collect();
+    assert_eq!(numbers, (1..=400).collect::<Vec<_>>(), "every line once and in order");
+    let uid = kubectl.value("pod/p", "/metadata/uid");
+    let logs = cluster.data_dir().join(format!("kubelet/logs/default_p_{}", uid.as_str().unwrap()));
+    let files = files_of(&logs.join("c"));
+    assert!(files.len() == 3 && files.iter().any(|f| f.ends_with(".gz")), "{files:?}");
+    kubectl.run("delete pod p --timeout=30s").ok();
+    eventually("the logs to be removed with the Pod", || !logs.exists());
+}
+
+fn pods_have_cgroups_by_qos_class() {
+    let cluster = ClusterBuilder::default().kubelet_config(json!({"podPidsLimit": 100})).start();
+    let kubectl = cluster.kubectl_in("default");
+    let amounts = json!({"cpu": "100m", "memory": "32Mi"});
+    for (name, resources) in [
+        ("guaranteed", json!({"limits": amounts})),
+        ("burstable", json!({"requests": amounts})),
+        ("besteffort", json!({})),
+    ] {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+            "terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": test_images::BUSYBOX,
+            "command": ["sh", "-c", "cat /proc/self/cgroup; sleep 10000"], "resources": resources}]}});
+        kubectl.apply(&pod.to_string());
+        kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+        let uid = kubectl.value(&format!("pod/{name}"), "/metadata/uid");
+        let class = if name == "guaranteed" { String::new() } else { format!("{name}/") };
+        let uid = uid.as_str().unwrap();
+        let memory = pod_cgroup("memory", uid);
+        assert!(memory.ends_with(format!("kubepods/{class}pod{uid}")), "{}", memory.display());
+        let limit = ["memory.limit_in_bytes", "memory.max"].map(|f| std::fs::read_to_string(memory.join(f)));
+        let limit = limit.into_iter().flatten().next().unwrap();
+        assert_eq!(limit.trim() == (32 << 20).to_string(), name == "guaranteed", "{name}: {limit}");
+        let pids = std::fs::read_to_string(pod_cgroup("pids", uid).join("pids.max")).unwrap();
+        assert_eq!(pids.trim(), "100");
+        // A cgroup that the runtime does not know, as a crash of the runtime can leave.
+        let mut left = std::process::Command::new("sleep").arg("100000").spawn().unwrap();
+        std::fs::write(memory.join("cgroup.procs"), left.id().to_string()).unwrap();
+        kubectl.run(&format!("delete pod {name} --timeout=30s")).ok();
+        assert_eq!(left.wait().unwrap().signal(), Some(9));
+        eventually("the cgroup to be removed with its Pod", || !memory.exists());
+    }
+}
+
+fn unknown_kubelet_config_field_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("kubelet.yaml");
+    std::fs::write(&path, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPod: 1\n")
+        .unwrap();
+    let mut command = std::process::Command::new(tests::podium_binary());
+    command.args(["up", "--bind", "127.0.0.1:0", "--kubelet-config"]).arg(&path);
+    let output = command.arg("--data-dir").arg(dir.path().join("data")).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("unknown fields: maxPod"), "{error}");
+}

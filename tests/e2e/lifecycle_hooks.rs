@@ -1,0 +1,170 @@
+//! Container lifecycle hooks.
+
+use crate::Shared;
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+use tests::{Cluster, Kubectl, wait_for};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a container is Running only after its postStart hook", container_runs_after_post_start_hook),
+    ("a failed postStart hook kills its container", failed_post_start_kills_container),
+    ("a preStop hook runs before the stop signal", pre_stop_runs_before_stop_signal),
+    ("a failed preStop hook does not block termination", failed_pre_stop_does_not_block_termination),
+    ("a preStop hook ends with the grace period", pre_stop_ends_with_grace_period),
+    ("a shortened grace period ends a preStop hook", shortened_grace_period_ends_pre_stop),
+    ("a preStop hook does not run when the container exits by itself", pre_stop_does_not_run_on_exit),
+    ("a preStop hook may be an HTTP request to the container", pre_stop_may_be_http_request),
+];
+
+/// Script of a container that logs its start and stop in `/out/log`, and exits at SIGTERM.
+const LOGGING_SCRIPT: &str =
+    "trap 'echo stopped >> /out/log; exit 0' TERM; echo started >> /out/log; sleep 100000 & wait";
+
+/// Applies a Pod of one container with these hooks, a hostPath volume `/out`, and these fields of the spec.
+fn apply(kubectl: &Kubectl, out: &Path, script: &str, hooks: &Value, spec: &Value) {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+        "terminationGracePeriodSeconds": 30,
+        "volumes": [{"name": "out", "hostPath": {"path": out}}],
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
+            "volumeMounts": [{"name": "out", "mountPath": "/out"}], "lifecycle": hooks}]}});
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        pod["spec"][key] = value.clone();
+    }
+    kubectl.apply(&pod.to_string());
+}
+
+fn wait_for_ready(kubectl: &Kubectl) {
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+}
+
+fn log(out: &Path) -> String {
+    fs::read_to_string(out.join("log")).unwrap_or_default()
+}
+
+fn sh(script: &str) -> Value {
+    json!({"exec": {"command": ["sh", "-c", script]}})
+}
+
+fn wait_for_event(kubectl: &Kubectl, reason: &str, message: &str) {
+    wait_for(&format!("{reason}: {message}"), Duration::from_secs(60), || {
+        let events = kubectl.events("p");
+        if events.iter().any(|(r, m)| r == reason && m == message) { Ok(()) } else { Err(format!("{events:?}")) }
+    });
+}
+
+/// Deletes the Pod and returns the duration.
+fn delete(kubectl: &Kubectl, flags: &str) -> Duration {
+    let began = Instant::now();
+    kubectl.run(&format!("delete pod p --timeout=60s {flags}")).ok();
+    began.elapsed()
+}
+
+fn container_runs_after_post_start_hook(cluster: &Cluster) {
+    for (hook, said) in
+        [(sh("sleep 2; echo hook >> /out/log"), "started\nhook\n"), (json!({"sleep": {"seconds": 2}}), "started\n")]
+    {
+        let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
+        apply(&kubectl, out.path(), LOGGING_SCRIPT, &json!({"postStart": hook}), &json!({}));
+        wait_for("the container to start", Duration::from_secs(60), || {
+            if log(out.path()).is_empty() { Err("it has said nothing".to_owned()) } else { Ok(()) }
+        });
+        let began = Instant::now();
+        wait_for_ready(&kubectl);
+        assert!(began.elapsed() > Duration::from_secs(1), "{hook}: {:?}", began.elapsed());
+        assert_eq!(log(out.path()), said);
+    }
+}
+
+fn failed_post_start_kills_container(cluster: &Cluster) {
+    for hook in [sh("exit 3"), json!({"httpGet": {"port": 9}}), json!({"tcpSocket": {"port": 9}})] {
+        let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
+        apply(&kubectl, out.path(), LOGGING_SCRIPT, &json!({"postStart": hook}), &json!({}));
+        wait_for_event(&kubectl, "FailedPostStartHook", "PostStartHook failed");
+        kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
+        assert!(log(out.path()).starts_with("started\nstopped\n"), "{hook}: {}", log(out.path()));
+    }
+}
+
+fn pre_stop_runs_before_stop_signal(cluster: &Cluster) {
+    for (hook, said) in [
+        (sh("sleep 2; echo hook >> /out/log"), "started\nhook\nstopped\n"),
+        (json!({"sleep": {"seconds": 2}}), "started\nstopped\n"),
+    ] {
+        let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
+        apply(&kubectl, out.path(), LOGGING_SCRIPT, &json!({"preStop": hook}), &json!({}));
+        wait_for_ready(&kubectl);
+        let took = delete(&kubectl, "");
+        assert!((Duration::from_secs(2)..Duration::from_secs(25)).contains(&took), "{hook}: {took:?}");
+        assert_eq!(log(out.path()), said, "{hook}");
+    }
+}
+
+fn failed_pre_stop_does_not_block_termination(cluster: &Cluster) {
+    let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
+    apply(&kubectl, out.path(), LOGGING_SCRIPT, &json!({"preStop": sh("exit 3")}), &json!({}));
+    wait_for_ready(&kubectl);
+    assert!(delete(&kubectl, "") < Duration::from_secs(25));
+    wait_for_event(&kubectl, "FailedPreStopHook", "PreStopHook failed");
+    assert_eq!(log(out.path()), "started\nstopped\n");
+}
+
+fn pre_stop_ends_with_grace_period(cluster: &Cluster) {
+    for hook in [sh("sleep 1000"), json!({"sleep": {"seconds": 3}})] {
+        let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
+        let spec = json!({"terminationGracePeriodSeconds": 3});
+        apply(&kubectl, out.path(), LOGGING_SCRIPT, &json!({"preStop": hook}), &spec);
+        wait_for_ready(&kubectl);
+        let took = delete(&kubectl, "");
+        assert!((Duration::from_secs(3)..Duration::from_secs(30)).contains(&took), "{hook}: {took:?}");
+        // It still gets the stop signal and two seconds of grace.
+        assert_eq!(log(out.path()), "started\nstopped\n", "{hook}");
+    }
+}
+
+fn shortened_grace_period_ends_pre_stop(cluster: &Cluster) {
+    let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
+    let hook = sh("echo hook >> /out/log; sleep 1000");
+    apply(
+        &kubectl,
+        out.path(),
+        LOGGING_SCRIPT,
+        &json!({"preStop": hook}),
+        &json!({"terminationGracePeriodSeconds": 600}),
+    );
+    wait_for_ready(&kubectl);
+    kubectl.run("delete pod p --wait=false").ok();
+    wait_for("the hook to run", Duration::from_secs(30), || {
+        if log(out.path()).contains("hook") { Ok(()) } else { Err(log(out.path())) }
+    });
+    let took = delete(&kubectl, "--grace-period=1");
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    assert!(kubectl.get("pod/p").is_none());
+}
+
+fn pre_stop_does_not_run_on_exit(cluster: &Cluster) {
+    let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
+    let hooks = json!({"preStop": sh("echo hook >> /out/log")});
+    apply(&kubectl, out.path(), "echo started >> /out/log", &hooks, &json!({"restartPolicy": "Never"}));
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
+    delete(&kubectl, "");
+    assert_eq!(log(out.path()), "started\n");
+}
+
+fn pre_stop_may_be_http_request(cluster: &Cluster) {
+    let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
+    let script = format!(
+        "mkdir -p /www/cgi-bin; echo '#!/bin/sh' > /www/cgi-bin/bye; echo 'echo asked >> /out/log; printf \"\\n\"' >> /www/cgi-bin/bye; \
+         chmod +x /www/cgi-bin/bye; httpd -p 8080 -h /www; {LOGGING_SCRIPT}"
+    );
+    let hook = json!({"httpGet": {"path": "/cgi-bin/bye", "port": 8080}});
+    apply(&kubectl, out.path(), &script, &json!({"preStop": hook}), &json!({}));
+    wait_for("the container to serve", Duration::from_secs(60), || {
+        if log(out.path()).is_empty() { Err("it has said nothing".to_owned()) } else { Ok(()) }
+    });
+    delete(&kubectl, "");
+    assert_eq!(log(out.path()), "started\nasked\nstopped\n");
+}

@@ -1,0 +1,91 @@
+//! Inter-pod affinity, anti-affinity and topology spread constraints.
+
+use crate::{Shared, workload};
+use serde_json::{Value, json};
+use tests::{Cluster, Kubectl, eventually};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("required Pod affinity keeps a Pod Pending until a matching Pod runs", required_pod_affinity_keeps_pod_pending),
+    ("Pod anti-affinity keeps a second Pod Pending until there is another node", pod_anti_affinity_keeps_pod_pending),
+    ("topology spread constraints limit the skew between domains", topology_spread_limits_skew),
+];
+
+fn pod(name: &str, spec: &Value) -> String {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": {
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
+    pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    pod.to_string()
+}
+
+fn ready(kubectl: &Kubectl, name: &str) {
+    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+}
+
+fn affinity_to(app: &str) -> Value {
+    json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}}])
+}
+
+fn wait_for_unschedulable(kubectl: &Kubectl, name: &str, why: &str) {
+    let begins = format!("0/1 nodes are available: 1 {why}. ");
+    eventually(&format!("{name} waits"), || {
+        kubectl
+            .events(name)
+            .iter()
+            .any(|(reason, message)| reason == "FailedScheduling" && message.starts_with(&begins))
+    });
+    assert_eq!(kubectl.value(&format!("pod/{name}"), "/status/phase"), "Pending");
+}
+
+fn required_pod_affinity_keeps_pod_pending(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": affinity_to("friend")}});
+    kubectl.apply(&pod("p", &json!({"affinity": affinity})));
+    wait_for_unschedulable(&kubectl, "p", "node(s) didn't match pod affinity rules");
+    kubectl.apply(&pod("friend", &json!({})));
+    ready(&kubectl, "p");
+    kubectl.run("delete pods --all").ok();
+}
+
+fn pod_anti_affinity_keeps_pod_pending(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": affinity_to("db")}});
+    let spec = json!({"replicas": 2});
+    let mut deployment = json!({"affinity": affinity, "terminationGracePeriodSeconds": 0});
+    deployment["containers"] = json!([{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]);
+    let template = json!({"metadata": {"labels": {"app": "db"}}, "spec": deployment});
+    workload::apply(&kubectl, "Deployment", "db", &[&spec, &json!({"template": template})], &json!({}));
+    kubectl.wait_value("deployment/db", "/status/readyReplicas", &json!(1));
+    let pending =
+        || kubectl.run("get pods --field-selector=status.phase=Pending -o jsonpath={.items[*].metadata.name}").ok();
+    eventually("a Pending Pod", || !pending().is_empty());
+    wait_for_unschedulable(&kubectl, &pending(), "node(s) didn't match pod anti-affinity rules");
+    // The anti-affinity of a running Pod repels Pods without one.
+    kubectl.apply(&pod("db", &json!({})));
+    wait_for_unschedulable(&kubectl, "db", "node(s) didn't satisfy existing pods anti-affinity rules");
+    kubectl.run("delete deployment db").ok();
+    ready(&kubectl, "db");
+    kubectl.run("delete pods --all").ok();
+}
+
+fn topology_spread_limits_skew(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let constraint = |key: &str, least: Option<i32>| {
+        let constraint = json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "s"}}, "minDomains": least});
+        json!({"topologySpreadConstraints": [constraint]})
+    };
+    let hostname = "kubernetes.io/hostname";
+    kubectl.apply(&pod("s", &constraint(hostname, Some(2))));
+    ready(&kubectl, "s");
+    let mut second: Value = serde_json::from_str(&pod("second", &constraint(hostname, Some(2)))).unwrap();
+    second["metadata"]["labels"] = json!({"app": "s"});
+    kubectl.apply(&second.to_string());
+    wait_for_unschedulable(&kubectl, "second", "node(s) didn't match pod topology spread constraints");
+    kubectl.apply(&pod("nowhere", &constraint("example.com/rack", None)));
+    let missing = "node(s) didn't match pod topology spread constraints (missing required label)";
+    wait_for_unschedulable(&kubectl, "nowhere", missing);
+    kubectl.run("delete pod s").ok();
+    ready(&kubectl, "second");
+    kubectl.run("delete pods --all").ok();
+}

@@ -1,0 +1,289 @@
+//! Pod lifecycle: start, readiness, crash loops, image errors, deletion.
+
+use crate::Shared;
+use serde_json::{Value, json};
+use std::{
+    io::{BufRead, BufReader},
+    time::{Duration, Instant},
+};
+use tests::{Cluster, Kubectl, Process, eventually, wait_for};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a running Pod shows its node, addresses, conditions and container", running_pod_has_complete_status),
+    ("the Events of a Pod are emitted in order", pod_events_are_emitted_in_order),
+    ("a crash loop backs off and keeps the last state", crash_loop_backs_off_and_keeps_last_state),
+    (
+        "a missing image with pull policy Never waits with ErrImageNeverPull",
+        missing_image_waits_with_err_image_never_pull,
+    ),
+    ("an invalid image name waits with InvalidImageName", invalid_image_name_is_reported),
+    ("a failed image pull backs off", failed_image_pull_backs_off),
+    ("a missing ConfigMap blocks a container until it is created", missing_config_map_blocks_container),
+    ("a command that does not exist fails to start", missing_command_fails_to_start),
+    ("deletion sends SIGTERM and the exit code decides the phase", deletion_sends_sigterm_and_exit_code_decides_phase),
+    ("a Pod that ignores SIGTERM is killed after its grace period", sigterm_ignored_kills_after_grace_period),
+    ("a forced deletion leaves nothing on the node", forced_deletion_leaves_nothing_on_node),
+    ("a shorter grace period takes effect at once", shorter_grace_period_takes_effect_at_once),
+    ("a finalizer keeps a Pod that has ended", finalizer_keeps_ended_pod),
+    ("activeDeadlineSeconds fails a Pod", active_deadline_fails_pod),
+];
+
+fn pod(name: &str, script: &str, spec: &Value) -> String {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "terminationGracePeriodSeconds": 5,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        pod["spec"][key] = value.clone();
+    }
+    pod.to_string()
+}
+
+const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
+
+fn run_ready(kubectl: &Kubectl, name: &str, script: &str, spec: &Value) {
+    kubectl.apply(&pod(name, script, spec));
+    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+}
+
+fn running_pod_has_complete_status(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    run_ready(&kubectl, "p", SERVE, &json!({}));
+    let status = kubectl.value("pod/p", "/status");
+    assert_eq!(status["phase"], "Running");
+    assert_eq!(status["qosClass"], "BestEffort");
+    assert_eq!(status["podIPs"][0]["ip"], status["podIP"]);
+    assert!(status["hostIP"].is_string() && status["startTime"].is_string(), "{status}");
+    let container = &status["containerStatuses"][0];
+    assert_eq!(
+        (&container["ready"], &container["started"], &container["restartCount"]),
+        (&json!(true), &json!(true), &json!(0))
+    );
+    assert!(container["containerID"].as_str().unwrap().starts_with("containerd://"), "{container}");
+    assert!(container["state"]["running"]["startedAt"].is_string(), "{container}");
+    let mut conditions: Vec<String> = status["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| format!("{}={}", c["type"].as_str().unwrap(), c["status"].as_str().unwrap()))
+        .collect();
+    conditions.sort();
+    assert_eq!(
+        conditions,
+        [
+            "ContainersReady=True",
+            "Initialized=True",
+            "PodReadyToStartContainers=True",
+            "PodScheduled=True",
+            "Ready=True"
+        ]
+    );
+    let row = kubectl.run("get pod p --no-headers").ok();
+    assert_eq!(row.split_whitespace().take(4).collect::<Vec<_>>(), ["p", "1/1", "Running", "0"]);
+}
+
+fn pod_events_are_emitted_in_order(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    run_ready(&kubectl, "p", SERVE, &json!({}));
+    kubectl.run("delete pod p").ok();
+    wait_for("the Killing event", Duration::from_secs(20), || {
+        let reasons: Vec<String> = kubectl.events("p").into_iter().map(|(reason, _)| reason).collect();
+        let expected = ["Scheduled", "Pulled", "Created", "Started", "Killing"];
+        if expected.iter().all(|e| reasons.iter().any(|r| r == e)) { Ok(()) } else { Err(format!("{reasons:?}")) }
+    });
+    let messages = kubectl.events("p");
+    let message = |reason: &str| messages.iter().find(|(r, _)| r == reason).unwrap().1.clone();
+    assert!(message("Scheduled").starts_with(&format!("Successfully assigned {}/p to ", kubectl.namespace())));
+    assert!(message("Pulled").contains("already present on machine"), "{}", message("Pulled"));
+    assert_eq!(message("Killing"), "Stopping container c");
+}
+
+fn crash_loop_backs_off_and_keeps_last_state(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.apply(&pod("p", "echo out of luck; exit 7", &json!({})));
+    let waiting = "/status/containerStatuses/0/state/waiting/reason";
+    let status = &kubectl.wait_value("pod/p", waiting, &json!("CrashLoopBackOff"))["status"];
+    let container = &status["containerStatuses"][0];
+    assert_eq!(status["phase"], "Running");
+    assert_eq!(
+        (&container["lastState"]["terminated"]["exitCode"], &container["lastState"]["terminated"]["reason"]),
+        (&json!(7), &json!("Error"))
+    );
+    let message = container["state"]["waiting"]["message"].as_str().unwrap();
+    assert!(message.starts_with("back-off 10s restarting failed container=c pod=p_"), "{message}");
+    assert_eq!(container["restartCount"], 1, "the first restart is immediate");
+    assert_eq!(kubectl.run("logs p --previous").ok(), "out of luck\n");
+    kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(2));
+    assert!(kubectl.run("get pod p --no-headers").ok().contains("ago)"));
+}
+
+fn waiting_reason(kubectl: &Kubectl, reason: &str) -> String {
+    let waiting = "/status/containerStatuses/0/state/waiting";
+    let pod = kubectl.wait_value("pod/p", &format!("{waiting}/reason"), &json!(reason));
+    pod.pointer(waiting).and_then(|w| w["message"].as_str()).unwrap_or("").to_owned()
+}
+
+fn image_pod(image: &str, policy: &str) -> String {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": image, "imagePullPolicy": policy}]}}).to_string()
+}
+
+fn missing_image_waits_with_err_image_never_pull(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.apply(&image_pod("docker.io/library/nothing:1", "Never"));
+    let message = waiting_reason(&kubectl, "ErrImageNeverPull");
+    assert_eq!(message, "Container image \"docker.io/library/nothing:1\" is not present with pull policy of Never");
+    assert_eq!(kubectl.value("pod/p", "/status/phase"), "Pending");
+}
+
+fn invalid_image_name_is_reported(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.apply(&image_pod("Not An Image!", "IfNotPresent"));
+    let message = waiting_reason(&kubectl, "InvalidImageName");
+    assert!(message.contains("couldn't parse image name \"Not An Image!\""), "{message}");
+}
+
+fn failed_image_pull_backs_off(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    // Nothing listens on this loopback port, so the pull fails at once and needs no network.
+    kubectl.apply(&image_pod("127.0.0.1:9/nothing:1", "Always"));
+    let message = waiting_reason(&kubectl, "ImagePullBackOff");
+    assert!(message.starts_with("Back-off pulling image \"127.0.0.1:9/nothing:1\""), "{message}");
+}
+
+fn missing_config_map_blocks_container(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let spec = json!({"containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", SERVE],
+        "env": [{"name": "WORD", "valueFrom": {"configMapKeyRef": {"name": "words", "key": "word"}}}]}]});
+    let spec = {
+        let mut spec = spec;
+        spec["containers"][0]["command"][2] = json!(format!("echo $WORD; {SERVE}"));
+        spec
+    };
+    kubectl.apply(&pod("p", "", &spec));
+    assert_eq!(waiting_reason(&kubectl, "CreateContainerConfigError"), "configmap \"words\" not found");
+    kubectl.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: words}\ndata: {word: hello}");
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    assert_eq!(kubectl.run("logs p").ok(), "hello\n");
+}
+
+fn missing_command_fails_to_start(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["/no/such/program"]}]});
+    kubectl.apply(&pod("p", "", &spec));
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
+    let terminated = kubectl.value("pod/p", "/status/containerStatuses/0/state/terminated");
+    assert_eq!((&terminated["exitCode"], &terminated["reason"]), (&json!(128), &json!("StartError")));
+    assert!(terminated["message"].as_str().unwrap().contains("/no/such/program"), "{terminated}");
+}
+
+/// Returns the phases in a watch, up to the deletion.
+fn phases_until_gone(kubectl: &Kubectl, delete: &str) -> Vec<String> {
+    let mut watch = kubectl
+        .command(&["get", "pod", "p", "--watch", "-o", "jsonpath={.status.phase}{\"\\n\"}"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The deletion must not precede the watch.
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut phases: Vec<String> = lines.by_ref().take(1).collect();
+    kubectl.run(delete).ok();
+    wait_for("the Pod to be deleted", Duration::from_secs(60), || match kubectl.get("pod/p") {
+        None => Ok(()),
+        Some(pod) => Err(pod["status"].to_string()),
+    });
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(watch.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    phases.extend(lines);
+    watch.wait().unwrap();
+    phases.dedup();
+    phases
+}
+
+fn deletion_sends_sigterm_and_exit_code_decides_phase(cluster: &Cluster) {
+    for (script, phase) in [(SERVE, "Succeeded"), ("trap 'exit 4' TERM; sleep 1000 & wait", "Failed")] {
+        let kubectl = cluster.kubectl();
+        // No test waits until this ends by itself.
+        run_ready(&kubectl, "p", script, &json!({"terminationGracePeriodSeconds": 600}));
+        let phases = phases_until_gone(&kubectl, "delete pod p --wait=false");
+        assert_eq!(
+            phases.last().map(String::as_str),
+            Some(phase),
+            "the terminal phase is shown before the Pod goes: {phases:?}"
+        );
+    }
+}
+
+fn sigterm_ignored_kills_after_grace_period(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    run_ready(
+        &kubectl,
+        "p",
+        "trap '' TERM; sleep 1000 & wait; sleep 1000",
+        &json!({"terminationGracePeriodSeconds": 2}),
+    );
+    let start = Instant::now();
+    assert_eq!(phases_until_gone(&kubectl, "delete pod p --wait=false").last().map(String::as_str), Some("Failed"));
+    assert!(start.elapsed() >= Duration::from_secs(2), "SIGKILL came before the grace period was over");
+}
+
+fn forced_deletion_leaves_nothing_on_node(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    run_ready(&kubectl, "p", "trap '' TERM; while :; do sleep 1; done # forced-deletion-marker", &json!({}));
+    let uid = kubectl.value("pod/p", "/metadata/uid").as_str().unwrap().to_owned();
+    assert!(node_mentions(&cluster.data_dir(), &uid));
+    kubectl.run("delete pod p --grace-period=0 --force").ok();
+    assert!(kubectl.get("pod/p").is_none());
+    wait_for("the node to remove the Pod", Duration::from_secs(30), || {
+        if node_mentions(&cluster.data_dir(), &uid) {
+            Err("directories or mounts of the Pod".to_owned())
+        } else {
+            Ok(())
+        }
+    });
+    assert!(!Process::all().any(|process| process.command().contains("forced-deletion-marker")));
+}
+
+/// Returns whether a directory of the kubelet or a mount has the Pod's UID.
+fn node_mentions(data_dir: &std::path::Path, uid: &str) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mut dirs = vec![data_dir.join("kubelet")];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().contains(uid) {
+                return true;
+            }
+            if entry.file_type().is_ok_and(|t| t.is_dir()) {
+                dirs.push(entry.path());
+            }
+        }
+    }
+    mounts.contains(uid)
+}
+
+fn shorter_grace_period_takes_effect_at_once(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    run_ready(&kubectl, "p", "trap '' TERM; while :; do sleep 1; done", &json!({"terminationGracePeriodSeconds": 300}));
+    kubectl.run("delete pod p --wait=false").ok();
+    kubectl.wait_value("pod/p", "/metadata/deletionGracePeriodSeconds", &json!(300));
+    kubectl.run("delete pod p --grace-period=1 --timeout=30s").ok();
+    assert!(kubectl.get("pod/p").is_none());
+}
+
+fn finalizer_keeps_ended_pod(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    run_ready(&kubectl, "p", SERVE, &json!({}));
+    kubectl.args(&["patch", "pod", "p", "-p", r#"{"metadata":{"finalizers":["example.com/hold"]}}"#], "").ok();
+    kubectl.run("delete pod p --wait=false").ok();
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
+    assert!(kubectl.get("pod/p").is_some());
+    kubectl.args(&["patch", "pod", "p", "-p", r#"{"metadata":{"finalizers":null}}"#], "").ok();
+    kubectl.run("wait --for=delete pod/p --timeout=30s").ok();
+}
+
+fn active_deadline_fails_pod(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.apply(&pod("p", SERVE, &json!({"activeDeadlineSeconds": 2})));
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
+    assert_eq!(kubectl.value("pod/p", "/status/reason"), "DeadlineExceeded");
+    let overdue = || kubectl.run("get events --field-selector reason=DeadlineExceeded -o jsonpath={..message}").ok();
+    eventually("the Event", || overdue() == "Pod was active on the node longer than the specified deadline");
+}

@@ -1,0 +1,140 @@
+//! `podium image` and `podium explain`.
+
+use crate::{OwnCluster, Shared};
+use serde_json::{Value, json};
+use std::time::Duration;
+use test_images::ImageConfig;
+use tests::{Cluster, ClusterBuilder, wait_for};
+
+pub(crate) const ALONE: &[OwnCluster] =
+    &[("a broken or unnamed image archive leaves nothing in the store", broken_archive_leaves_nothing)];
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("image import reads Docker and OCI archives with all their names", image_import_reads_docker_and_oci_archives),
+    ("image import refuses a file that is no archive", import_refuses_invalid_archive),
+    ("podium explain shows reason, next step and deadline", explain_shows_reason_next_step_and_deadline),
+    ("the history of a Pod can be replayed", pod_history_can_be_replayed),
+];
+
+/// Returns whether `podium` succeeded, and its output.
+fn podium(cluster: &Cluster, args: &[&str]) -> (bool, String) {
+    let output = cluster.podium(args).output().expect("podium starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.success(), text)
+}
+
+fn pod(name: &str, image: &str, script: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"restartPolicy": "OnFailure",
+        "containers": [{"name": "c", "image": image, "imagePullPolicy": "Never", "command": ["sh", "-c", script]}]}})
+}
+
+fn image_import_reads_docker_and_oci_archives(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let dir = tempfile::tempdir().unwrap();
+    let (docker, oci) = (dir.path().join("docker.tar"), dir.path().join("oci.tar"));
+    let names = ["docker.io/library/twice:1", "example.com/team/twice:v2", "docker.io/library/oci:3"];
+    test_images::busybox(&docker, &names[..2], &ImageConfig::default()).unwrap();
+    test_images::busybox_oci(&oci, names[2], &ImageConfig::default()).unwrap();
+    let (done, said) = podium(cluster, &["image", "import", docker.to_str().unwrap(), oci.to_str().unwrap()]);
+    assert!(done && names.iter().all(|n| said.contains(n)), "{said}");
+    let (_, list) = podium(cluster, &["image", "ls"]);
+    assert!(list.starts_with("IMAGE") && list.contains("podium.local/pause"), "{list}");
+    assert!(names.iter().all(|name| list.lines().any(|line| line.starts_with(name))), "{list}");
+    for (i, name) in ["twice:1", names[1], "oci:3"].into_iter().enumerate() {
+        kubectl.apply(&pod(&format!("p{i}"), name, "exit 0").to_string());
+        kubectl.wait_value(&format!("pod/p{i}"), "/status/phase", &json!("Succeeded"));
+    }
+}
+
+fn import_refuses_invalid_archive(cluster: &Cluster) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "no archive").unwrap();
+    let (done, said) = podium(cluster, &["image", "import", file.path().to_str().unwrap()]);
+    assert!(!done && said.contains("the archive is broken") && !said.contains("is Podium up"), "{said}");
+    let (done, said) = podium(cluster, &["image", "import", "/no/such/file.tar"]);
+    assert!(!done && said.contains("failed to read /no/such/file.tar"), "{said}");
+}
+
+fn explain_shows_reason_next_step_and_deadline(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let crashes = pod("crashes", test_images::BUSYBOX, "exit 7");
+    let runs = pod("runs", test_images::BUSYBOX, "sleep 100000");
+    let imageless = pod("imageless", "docker.io/library/nothing:1", "true");
+    let mut unscheduled = pod("unscheduled", test_images::BUSYBOX, "true");
+    unscheduled["spec"]["nodeSelector"] = json!({"no": "where"});
+    let mut others = pod("others", test_images::BUSYBOX, "true");
+    others["spec"]["schedulerName"] = json!("others");
+    let all = [crashes, runs, imageless, unscheduled, others];
+    kubectl.apply(&json!({"apiVersion": "v1", "kind": "List", "items": all}).to_string());
+    let check = |pod: &str, expected: &[&str]| {
+        let pod = format!("pod/{pod}");
+        wait_for(&format!("{pod} to be explained by {expected:?}"), Duration::from_secs(60), || {
+            let (_, said) = podium(cluster, &["explain", &pod, "-n", kubectl.namespace()]);
+            if expected.iter().all(|e| said.contains(e)) { Ok(()) } else { Err(said) }
+        });
+    };
+    check(
+        "crashes",
+        &["is Running", "container c is waiting: CrashLoopBackOff: back-off 10s restarting", "next check at"],
+    );
+    check("runs", &["is Running", "container c is running since"]);
+    check("imageless", &["is Pending", "container c is waiting: ErrImageNeverPull"]);
+    check("unscheduled", &["not scheduled", "Unschedulable: 0/1 nodes are available"]);
+    check("others", &["not scheduled", "its schedulerName is \"others\""]);
+    let (done, said) = podium(cluster, &["explain", "deploy/web"]);
+    assert_eq!((done, said.as_str()), (false, "podium: only Pods can be explained, not \"deploy\": use pod/NAME\n"));
+    let (done, said) = podium(cluster, &["explain", "runs/log"]);
+    assert!(!done && said.contains("only Pods can be explained"), "{said}");
+    let (done, said) = podium(cluster, &["explain", "pod/runs?x=1"]);
+    assert!(!done && said.contains("invalid Pod name \"runs?x=1\""), "{said}");
+    let (done, said) = podium(cluster, &["explain", "pod/nobody"]);
+    assert_eq!((done, said.as_str()), (false, "podium: Error from server (NotFound): pods \"nobody\" not found\n"));
+}
+
+fn pod_history_can_be_replayed(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.apply(&pod("p", test_images::BUSYBOX, "exit 3").to_string());
+    kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
+    kubectl.wait_value("pod/p", "/status/containerStatuses/0/state/waiting/reason", &json!("CrashLoopBackOff"));
+    let (done, dump) = podium(cluster, &["explain", "pod/p", "--history", "-n", kubectl.namespace()]);
+    assert!(done, "{dump}");
+    let replayed = lifecycle::replay(&dump).unwrap();
+    assert_eq!(replayed.again, replayed.told);
+    let container = &replayed.again.1.container_statuses.unwrap()[0];
+    assert_eq!((container.restart_count, replayed.facts > 10), (1, true));
+}
+
+fn broken_archive_leaves_nothing() {
+    // An image that exists would not be unpacked again.
+    let cluster = ClusterBuilder::default().without_images().start();
+    let dir = tempfile::tempdir().unwrap();
+    let archive = |name: &str| {
+        let path = dir.path().join("archive.tar");
+        let config = ImageConfig { cmd: Some(vec!["echo".to_owned(), name.to_owned()]), ..ImageConfig::default() };
+        test_images::busybox(&path, &[name], &config).unwrap();
+        std::fs::read(path).unwrap()
+    };
+    let import = |bytes: &[u8]| {
+        let path = dir.path().join("given");
+        std::fs::write(&path, bytes).unwrap();
+        podium(&cluster, &["image", "import", path.to_str().unwrap()])
+    };
+    let mut nameless = archive("docker.io/library/nameless:1");
+    let tags = br#""RepoTags":["docker.io/library/nameless:1"]"#;
+    let at = nameless.windows(tags.len()).position(|w| w == tags).expect("the archive has the name");
+    let none = format!("{:<width$}", r#""RepoTags":[]"#, width = tags.len());
+    nameless[at..at + tags.len()].copy_from_slice(none.as_bytes());
+    let (done, said) = import(&nameless);
+    assert!(!done && said.contains("no image in the archive has a name"), "{said}");
+    let mut damaged = archive("docker.io/library/damaged:1");
+    let middle = damaged.len() / 2;
+    damaged[middle..middle + 8].iter_mut().for_each(|byte| *byte ^= 0xff);
+    let (done, said) = import(&damaged);
+    assert!(!done && said.contains("wrong diff id") && !said.contains("level=info"), "{said}");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, &archive("docker.io/library/zipped:1")).unwrap();
+    let (done, said) = import(&gzip.finish().unwrap());
+    assert!(done && said.contains("docker.io/library/zipped:1"), "{said}");
+    let (_, list) = podium(&cluster, &["image", "ls"]);
+    assert!(list.contains("library/zipped:1") && !list.contains("nameless") && !list.contains("damaged"), "{list}");
+}

@@ -1,0 +1,110 @@
+//! Unusual client actions that the node must handle.
+
+use crate::{OwnCluster, Shared};
+use serde_json::{Value, json};
+use std::process::Command;
+use tests::{Cluster, Kubectl, eventually, podium_binary};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("the kubelet corrects a status that another client changed", kubelet_corrects_foreign_status_change),
+    ("a force-deleted Pod frees its resources at once", force_deleted_pod_frees_resources_at_once),
+    ("a volume that cannot be refreshed does not block others", failed_volume_refresh_does_not_block_others),
+    ("short-lived Pods leave nothing on the node", short_lived_pods_leave_nothing_on_node),
+];
+
+pub(crate) const ALONE: &[OwnCluster] =
+    &[("podium down refuses a directory that is not Podium's", down_refuses_foreign_directory)];
+
+fn pod(name: &str, change: impl FnOnce(&mut Value)) -> String {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "10000"]}]}});
+    change(&mut pod["spec"]);
+    pod.to_string()
+}
+
+fn ready(kubectl: &Kubectl, name: &str) {
+    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+}
+
+fn kubelet_corrects_foreign_status_change(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.apply(&pod("p", |_| {}));
+    ready(&kubectl, "p");
+    let ip = kubectl.value("pod/p", "/status/podIP");
+    let wrong = r#"{"status":{"phase":"Pending","podIP":"192.0.2.1","containerStatuses":[]}}"#;
+    kubectl.args(&["patch", "pod", "p", "--subresource=status", "--type=merge", "-p", wrong], "").ok();
+    kubectl.wait_value("pod/p", "/status/podIP", &ip);
+    assert_eq!(kubectl.value("pod/p", "/status/phase"), "Running");
+    assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/ready"), true);
+}
+
+fn force_deleted_pod_frees_resources_at_once(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    // A port outside of the kernel's ephemeral range, so that it does not conflict with a Podium of another test.
+    let manifest = pod("p", |spec| spec["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": 18_567}]));
+    kubectl.apply(&manifest);
+    ready(&kubectl, "p");
+    for _ in 0..3 {
+        kubectl.run("delete pod p --force --grace-period=0").ok();
+        kubectl.args(&["create", "-f", "-"], &manifest).ok();
+        ready(&kubectl, "p");
+    }
+}
+
+fn failed_volume_refresh_does_not_block_others(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.run("create secret generic s --from-literal=k=1").ok();
+    kubectl.run("create configmap c --from-literal=k=1").ok();
+    kubectl.apply(&pod("p", |spec| {
+        spec["volumes"] =
+            json!([{"name": "a", "secret": {"secretName": "s"}}, {"name": "b", "configMap": {"name": "c"}}]);
+        spec["containers"][0]["volumeMounts"] =
+            json!([{"name": "a", "mountPath": "/a"}, {"name": "b", "mountPath": "/b"}]);
+    }));
+    ready(&kubectl, "p");
+    kubectl.run("delete secret s").ok();
+    kubectl.args(&["patch", "configmap", "c", "-p", r#"{"data":{"k":"2"}}"#], "").ok();
+    eventually("the current value of the ConfigMap", || {
+        kubectl.run("exec p -- cat /b/k").is_ok_and(|output| output == "2")
+    });
+    assert_eq!(kubectl.run("exec p -- cat /a/k").ok(), "1");
+}
+
+fn short_lived_pods_leave_nothing_on_node(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let mut uids = Vec::new();
+    for _ in 0..10 {
+        kubectl.apply(&pod("p", |_| {}));
+        uids.push(kubectl.value("pod/p", "/metadata/uid").as_str().unwrap().to_owned());
+        kubectl.run("delete pod p --force --grace-period=0").ok();
+    }
+    let kubelet = cluster.data_dir().join("kubelet");
+    for dir in ["pods", "logs"] {
+        eventually("the files of these Pods to be removed", || {
+            let entries = std::fs::read_dir(kubelet.join(dir)).into_iter().flatten().flatten();
+            let mut names = entries.map(|e| e.file_name().to_string_lossy().into_owned());
+            !names.any(|name| uids.iter().any(|uid| name.ends_with(uid.as_str())))
+        });
+    }
+}
+
+fn down_refuses_foreign_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let precious = dir.path().join("precious");
+    std::fs::write(&precious, "keep me").unwrap();
+    let down =
+        |dir: &std::path::Path| Command::new(podium_binary()).args(["down", "--data-dir"]).arg(dir).output().unwrap();
+    let refused = down(dir.path());
+    assert!(!refused.status.success() && precious.is_file());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("is not a data directory of Podium: nothing was removed"), "{said}");
+
+    let cluster = Cluster::start(&[]);
+    let own = cluster.data_dir().join("notes.txt");
+    std::fs::write(&own, "mine").unwrap();
+    let output = cluster.podium(&["down"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let left: Vec<_> = std::fs::read_dir(cluster.data_dir()).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert_eq!(left, ["notes.txt"]);
+}

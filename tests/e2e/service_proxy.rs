@@ -1,0 +1,320 @@
+//! Service traffic from Pods and the node: cluster IPs, DNS names, node ports and load balancers.
+
+use crate::{OwnCluster, Shared, probe_protocols};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeSet,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream, UdpSocket},
+    path::Path,
+    time::Duration,
+};
+use tests::{Cluster, Kubectl, eventually, podium_binary};
+
+pub(crate) const TESTS: &[Shared] = &[
+    ("a Service balances over its ready Pods, by address and by name", service_balances_over_ready_pods),
+    ("a Pod sees the client's address and reaches its own Service", pod_sees_client_address_and_own_service),
+    ("sessionAffinity ClientIP keeps a client at one Pod", session_affinity_keeps_client_at_one_pod),
+    ("a node port answers at the node's address and at 127.0.0.1", node_port_answers_at_node_and_loopback),
+    ("a LoadBalancer Service gets an address that Pods and node reach", load_balancer_address_is_reachable),
+    ("a headless Service resolves to its Pods", headless_service_resolves_to_pods),
+    ("UDP traffic moves to another Pod when one is deleted", udp_moves_to_another_pod),
+    ("an ExternalName Service resolves to a CNAME", external_name_service_resolves_to_cname),
+    ("a Pod reaches the API with its ServiceAccount token", pod_reaches_api_with_its_token),
+];
+
+pub(crate) const ALONE: &[OwnCluster] = &[(
+    "Service rules act while Podium is down and are removed with the cluster",
+    service_rules_act_while_podium_is_down,
+)];
+
+/// Returns a Pod that serves its name on port 8080, and the client's address at `/cgi-bin/who`.
+fn web(name: &str) -> Value {
+    let script = "mkdir -p /www/cgi-bin; hostname > /www/index.html; \
+        printf '#!/bin/sh\\necho; echo $REMOTE_ADDR\\n' > /www/cgi-bin/who; chmod +x /www/cgi-bin/who; \
+        touch /tmp/ready; exec httpd -f -p 8080 -h /www";
+    let probe = json!({"exec": {"command": ["test", "-f", "/tmp/ready"]}, "periodSeconds": 1});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}}, "spec": {
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script], "readinessProbe": probe}]}})
+}
+
+fn service(spec: &Value) -> Value {
+    let mut object = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {
+        "selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]}});
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        object["spec"][field] = value.clone();
+    }
+    object
+}
+
+/// Creates Pods and their Service, and waits until they are ready.
+fn start(kubectl: &Kubectl, pods: &[&str], spec: &Value) {
+    kubectl.apply(&service(spec).to_string());
+    pods.iter().for_each(|name| kubectl.apply(&web(name).to_string()));
+    for name in pods {
+        kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+    }
+}
+
+/// Returns the response that a Pod gets from a URL, or an empty text on failure.
+fn get(kubectl: &Kubectl, from: &str, url: &str) -> String {
+    let said = kubectl.args(&["exec", from, "--", "wget", "-q", "-O", "-", url], "");
+    if said.code == 0 { said.stdout.trim().to_owned() } else { String::new() }
+}
+
+/// Waits until exactly these Pods respond at a URL.
+fn wait_for_responders(kubectl: &Kubectl, from: &str, url: &str, expected: &[&str]) {
+    let expected: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();
+    eventually(&format!("{url} to be answered by {expected:?}"), || {
+        let said: BTreeSet<String> = (0..8).map(|_| get(kubectl, from, url)).collect();
+        said == expected
+    });
+}
+
+/// Returns the response that this machine gets from an address.
+fn get_from_node(address: &str) -> String {
+    let Ok(address) = address.parse::<SocketAddr>() else { return String::new() };
+    let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(5)) else { return String::new() };
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut answer = String::new();
+    let asked = stream.write_all(b"GET / HTTP/1.0\r\n\r\n").and_then(|()| stream.read_to_string(&mut answer));
+    asked.ok().and_then(|_| answer.split("\r\n\r\n").nth(1)).unwrap_or_default().trim().to_owned()
+}
+
+fn service_balances_over_ready_pods(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    start(&kubectl, &["a", "b"], &json!({}));
+    let ip = kubectl.value("service/web", "/spec/clusterIP");
+    let ip = ip.as_str().unwrap();
+    wait_for_responders(&kubectl, "a", &format!("http://{ip}"), &["a", "b"]);
+    let namespace = kubectl.namespace().to_owned();
+    for name in ["web".to_owned(), format!("web.{namespace}"), format!("web.{namespace}.svc.cluster.local")] {
+        wait_for_responders(&kubectl, "b", &format!("http://{name}"), &["a", "b"]);
+    }
+    eventually("the node to reach the Service", || ["a", "b"].contains(&get_from_node(&format!("{ip}:80")).as_str()));
+    // A port that the Service does not have is refused, from the node and from Pods.
+    let refused = || {
+        let unserved = format!("{ip}:81").parse().unwrap();
+        let asked = TcpStream::connect_timeout(&unserved, Duration::from_secs(5));
+        asked.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
+    };
+    eventually("the node to be refused at once", refused);
+    let said = kubectl.args(&["exec", "a", "--", "wget", "-O", "-", &format!("http://{ip}:81")], "");
+    assert!(said.stderr.contains("Connection refused"), "{}", said.stderr);
+    kubectl.run("exec a -- rm /tmp/ready").ok();
+    wait_for_responders(&kubectl, "a", &format!("http://{ip}"), &["b"]);
+    kubectl.run("exec b -- rm /tmp/ready").ok();
+    eventually("clients to be refused at once", || {
+        let said = kubectl.args(&["exec", "a", "--", "wget", "-O", "-", &format!("http://{ip}")], "");
+        said.stderr.contains("Connection refused")
+    });
+}
+
+fn pod_sees_client_address_and_own_service(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    start(&kubectl, &["a"], &json!({}));
+    let client = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "client"}, "spec": {
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "1000"]}]}});
+    kubectl.apply(&client.to_string());
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/client").ok();
+    let ip = kubectl.value("pod/client", "/status/podIP");
+    let ip = ip.as_str().unwrap();
+    eventually("the client's address in the response", || {
+        get(&kubectl, "client", "http://web/cgi-bin/who").trim_matches(['[', ']']).trim_start_matches("::ffff:") == ip
+    });
+    eventually("a Pod to reach itself through the Service", || {
+        !get(&kubectl, "a", "http://web/cgi-bin/who").is_empty()
+    });
+}
+
+fn session_affinity_keeps_client_at_one_pod(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    start(&kubectl, &["a", "b", "c"], &json!({"sessionAffinity": "ClientIP"}));
+    eventually("a response", || !get(&kubectl, "a", "http://web").is_empty());
+    let first = get(&kubectl, "a", "http://web");
+    let others: BTreeSet<String> = (0..12).map(|_| get(&kubectl, "a", "http://web")).collect();
+    assert_eq!(others, [first].into());
+}
+
+fn node_port_answers_at_node_and_loopback(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    for policy in ["Cluster", "Local"] {
+        start(&kubectl, &["a"], &json!({"type": "NodePort", "externalTrafficPolicy": policy}));
+        let port = kubectl.value("service/web", "/spec/ports/0/nodePort");
+        let host = kubectl.value("pod/a", "/status/hostIP");
+        for ip in ["127.0.0.1", host.as_str().unwrap()] {
+            eventually(&format!("{ip}:{port} answers ({policy})"), || get_from_node(&format!("{ip}:{port}")) == "a");
+        }
+        kubectl.run("delete service web").ok();
+        eventually("the node port to be closed with its Service", || {
+            get_from_node(&format!("127.0.0.1:{port}")).is_empty()
+        });
+    }
+}
+
+/// The client uses one socket all the time, like DNS and metrics clients.
+fn udp_moves_to_another_pod(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.apply(&service(&json!({"ports": [{"port": 53, "targetPort": 8081, "protocol": "UDP"}]})).to_string());
+    let ip = kubectl.value("service/web", "/spec/clusterIP");
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    socket.connect((ip.as_str().unwrap(), 53)).unwrap();
+    for name in ["a", "b"] {
+        probe_protocols::apply(&kubectl, name, &json!({}));
+        kubectl.run(&format!("label pod {name} app=web")).ok();
+        eventually(&format!("{name} answers"), || {
+            let mut answer = [0; 100];
+            // Packets are refused while there is no endpoint.
+            let said = socket.send(b"?").and_then(|_| socket.recv(&mut answer));
+            said.is_ok_and(|length| answer.get(..length) == Some(name.as_bytes()))
+        });
+        kubectl.run(&format!("delete pod {name} --timeout=30s")).ok();
+    }
+}
+
+/// Resolves a name in a Pod.
+fn resolve(kubectl: &Kubectl, from: &str, kind: &str, name: &str) -> String {
+    let said = kubectl.args(&["exec", from, "--", "nslookup", &format!("-type={kind}"), name], "");
+    format!("{}{}", said.stdout, said.stderr)
+}
+
+fn load_balancer_address_is_reachable(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    start(&kubectl, &["a", "b"], &json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false}));
+    kubectl.run("wait --for=jsonpath={.status.loadBalancer.ingress[0].ip} --timeout=60s service/web").ok();
+    let ip = kubectl.value("service/web", "/status/loadBalancer/ingress/0/ip");
+    let ip = ip.as_str().unwrap();
+    let row = kubectl.run("get service web --no-headers").ok();
+    assert_eq!(row.split_whitespace().nth(3), Some(ip), "{row}");
+    wait_for_responders(&kubectl, "a", &format!("http://{ip}"), &["a", "b"]);
+    eventually("the node to reach the Service", || ["a", "b"].contains(&get_from_node(&format!("{ip}:80")).as_str()));
+    kubectl.run("patch service web --type=merge -p {\"spec\":{\"type\":\"ClusterIP\"}}").ok();
+    kubectl.wait_value("service/web", "/status/loadBalancer", &json!({}));
+    // No packet for the address leaves the node.
+    eventually("clients to be refused", || {
+        let asked = TcpStream::connect_timeout(&format!("{ip}:80").parse().unwrap(), Duration::from_secs(5));
+        asked.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
+    });
+}
+
+fn headless_service_resolves_to_pods(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.apply(&service(&json!({"clusterIP": "None"})).to_string());
+    for name in ["web-0", "web-1"] {
+        let mut pod = web(name);
+        pod["spec"]["hostname"] = json!(name);
+        pod["spec"]["subdomain"] = json!("web");
+        kubectl.apply(&pod.to_string());
+    }
+    kubectl.run("wait --for=condition=Ready --timeout=60s pod/web-0 pod/web-1").ok();
+    let ip = |name: &str| kubectl.value(&format!("pod/{name}"), "/status/podIP").as_str().unwrap().to_owned();
+    let (first, second) = (ip("web-0"), ip("web-1"));
+    let domain = format!("web.{}.svc.cluster.local", kubectl.namespace());
+    eventually("the Service's name to have both addresses", || {
+        let said = resolve(&kubectl, "web-0", "a", &domain);
+        said.contains(&first) && said.contains(&second)
+    });
+    wait_for_responders(&kubectl, "web-0", "http://web-1.web:8080", &["web-1"]);
+    let places = resolve(&kubectl, "web-0", "srv", &format!("_http._tcp.{domain}"));
+    assert!(
+        places.contains(&format!("8080 web-0.{domain}")) && places.contains(&format!("web-1.{domain}")),
+        "{places}"
+    );
+    let name = kubectl.run(&format!("exec web-0 -- nslookup {second}")).stdout;
+    assert!(name.contains(&format!("web-1.{domain}")), "{name}");
+    kubectl.run("exec web-1 -- rm /tmp/ready").ok();
+    eventually("a Pod that is not ready to have no name", || {
+        resolve(&kubectl, "web-0", "a", &format!("web-1.{domain}")).contains("NXDOMAIN")
+    });
+}
+
+fn external_name_service_resolves_to_cname(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    start(&kubectl, &["a"], &json!({}));
+    let name = format!("web.{}.svc.cluster.local", kubectl.namespace());
+    kubectl.run(&format!("create service externalname other --external-name={name}")).ok();
+    wait_for_responders(&kubectl, "a", "http://other", &["a"]);
+    let nobody = resolve(&kubectl, "a", "a", &format!("nobody.{}.svc.cluster.local", kubectl.namespace()));
+    assert!(nobody.contains("NXDOMAIN"), "{nobody}");
+}
+
+/// Runs the real kubectl in a Pod, with the Pod's ServiceAccount token only.
+fn pod_reaches_api_with_its_token(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.run("create role reader --verb=list --resource=pods").ok();
+    kubectl
+        .run(&format!("create rolebinding reader --role=reader --serviceaccount={}:default", kubectl.namespace()))
+        .ok();
+    let tools = tests::tool("kubectl-1.35");
+    let tools = tools.canonicalize().unwrap();
+    let dir = tools.parent().unwrap_or(Path::new("/"));
+    let program = format!("/tools/{}", tools.file_name().unwrap().to_string_lossy());
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "operator"}, "spec": {"restartPolicy": "Never",
+        "volumes": [{"name": "tools", "hostPath": {"path": dir}}],
+        "containers": [{"name": "c", "image": test_images::BUSYBOX,
+            "command": [program, "get", "pods", "-o", "name"],
+            "volumeMounts": [{"name": "tools", "mountPath": "/tools", "readOnly": true}]}]}});
+    kubectl.apply(&pod.to_string());
+    eventually("the Pod to end", || {
+        kubectl
+            .get("pod/operator")
+            .is_some_and(|pod| ["Succeeded", "Failed"].iter().any(|phase| pod["status"]["phase"] == *phase))
+    });
+    assert_eq!(kubectl.run("logs operator").ok(), "pod/operator\n");
+    let mut by_name = pod;
+    by_name["metadata"]["name"] = json!("by-name");
+    by_name["spec"]["containers"][0]["command"] = json!([
+        program,
+        "--server=https://kubernetes.default.svc",
+        "get",
+        "pods",
+        "-o",
+        "name",
+        "--token=$(TOKEN)",
+        "--certificate-authority=/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+    ]);
+    let token = kubectl.run("create token default").ok();
+    by_name["spec"]["containers"][0]["env"] = json!([{"name": "TOKEN", "value": token.trim()}]);
+    kubectl.apply(&by_name.to_string());
+    kubectl.wait_value("pod/by-name", "/status/phase", &json!("Succeeded"));
+}
+
+/// Lists the nftables tables of Services.
+fn tables() -> BTreeSet<String> {
+    let said = std::process::Command::new("nft").args(["list", "tables"]).output().unwrap();
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    said.lines().filter(|line| line.ends_with("-services")).map(str::to_owned).collect()
+}
+
+/// Returns the network name of a data directory, which distinguishes it from other clusters.
+pub(crate) fn network(data_dir: &Path) -> String {
+    let plugins = std::fs::read(data_dir.join("network/cni/10-podium.conflist")).unwrap();
+    let plugins: Value = serde_json::from_slice(&plugins).unwrap();
+    plugins["name"].as_str().unwrap().to_owned()
+}
+
+fn service_rules_act_while_podium_is_down() {
+    let mut cluster = Cluster::start(&[]);
+    let kubectl = cluster.kubectl_in("default");
+    start(&kubectl, &["a"], &json!({"type": "NodePort"}));
+    let port = kubectl.value("service/web", "/spec/ports/0/nodePort");
+    let address = format!("127.0.0.1:{port}");
+    eventually("a response", || get_from_node(&address) == "a");
+    cluster.stop_podium(Signal::SIGKILL);
+    assert_eq!(get_from_node(&address), "a", "while Podium is down");
+    cluster.start_podium();
+    assert_eq!(get_from_node(&address), "a", "when it is back");
+    wait_for_responders(&kubectl, "a", "http://web", &["a"]);
+    let data_dir = cluster.data_dir();
+    let own = format!("table ip {}-services", network(&data_dir));
+    assert!(tables().contains(&own), "{own}");
+    cluster.stop_podium(Signal::SIGTERM);
+    let down =
+        std::process::Command::new(podium_binary()).args(["down", "--data-dir"]).arg(&data_dir).output().unwrap();
+    assert!(down.status.success(), "{down:?}");
+    assert!(!tables().contains(&own), "{own}");
+}

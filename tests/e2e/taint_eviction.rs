@@ -1,0 +1,45 @@
+//! Eviction by NoExecute taints and tolerationSeconds.
+
+use crate::OwnCluster;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use tests::{Cluster, Kubectl};
+
+pub(crate) const TESTS: &[OwnCluster] =
+    &[("a NoExecute taint evicts Pods at once or after tolerationSeconds", no_execute_taint_evicts_pods)];
+
+fn apply(kubectl: &Kubectl, name: &str, toleration: Option<Value>) {
+    let tolerations: Vec<Value> = toleration.into_iter().collect();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "finalizers": ["example.com/look"]},
+        "spec": {"tolerations": tolerations, "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "3600"]}]}});
+    kubectl.apply(&pod.to_string());
+    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+}
+
+fn no_execute_taint_evicts_pods() {
+    let cluster = Cluster::start(&["--node-name", "node-1"]);
+    let kubectl = cluster.kubectl_in("default");
+    let toleration = |seconds: Value| json!({"key": "broken", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds});
+    apply(&kubectl, "goes", None);
+    apply(&kubectl, "goes-later", Some(toleration(json!(5))));
+    apply(&kubectl, "stays", Some(toleration(Value::Null)));
+    kubectl.run("taint node node-1 broken=yes:NoExecute").ok();
+    let since = Instant::now();
+    kubectl.wait_value("pod/goes", "/status/phase", &json!("Failed"));
+    let conditions = kubectl.value("pod/goes", "/status/conditions");
+    let target = conditions.as_array().unwrap().iter().find(|c| c["type"] == "DisruptionTarget").unwrap().clone();
+    assert_eq!((&target["status"], &target["reason"]), (&json!("True"), &json!("DeletionByTaintManager")));
+    assert!(target["observedGeneration"].is_number(), "{target}");
+    assert_eq!(target["message"], json!("Taint manager: deleting due to NoExecute taint"));
+    let events = kubectl.run("events --for pod/goes").ok();
+    assert!(
+        events.contains("TaintManagerEviction") && events.contains("Marking for deletion Pod default/goes"),
+        "{events}"
+    );
+    kubectl.wait_value("pod/goes-later", "/status/phase", &json!("Failed"));
+    assert!(since.elapsed() > Duration::from_secs(5), "{:?}", since.elapsed());
+    assert_eq!(kubectl.value("pod/stays", "/status/phase"), "Running");
+    assert_eq!(kubectl.value("pod/stays", "/metadata/deletionTimestamp"), Value::Null);
+}

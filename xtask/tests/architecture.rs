@@ -1,0 +1,172 @@
+//! Project lints: invariants of ARCHITECTURE.md that the compiler does not check.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod common;
+
+use common::{root, sources};
+use std::{collections::BTreeSet, fs};
+
+/// Each crate and the workspace crates that it may depend on (ARCHITECTURE.md).
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 17] = [
+    ("admission", &["api", "expr"]),
+    ("api", &[]),
+    ("apply", &[]),
+    ("controllers", &["admission", "api"]),
+    ("encryption", &["api", "store"]),
+    ("expr", &["api"]),
+    ("files", &[]),
+    ("kubelet", &["api", "files", "lifecycle", "runtime", "spdy"]),
+    ("lifecycle", &["api"]),
+    ("network", &["api", "files"]),
+    ("runtime", &["files", "spdy"]),
+    ("scheduler", &["api"]),
+    ("schema", &["api", "expr"]),
+    ("server", &["admission", "api", "apply", "files", "schema", "store"]),
+    ("spdy", &[]),
+    ("store", &[]),
+    (
+        "podium",
+        &[
+            "api",
+            "controllers",
+            "encryption",
+            "files",
+            "kubelet",
+            "lifecycle",
+            "network",
+            "runtime",
+            "scheduler",
+            "server",
+            "store",
+        ],
+    ),
+];
+
+/// Dependencies of I/O, clocks, randomness, tasks and logs, which pure crates must not have.
+const IMPURE_DEPENDENCIES: [&str; 8] =
+    ["tokio", "tokio-util", "futures", "rand", "tracing", "kube", "nix", "parking_lot"];
+
+/// Maximum number of lines of a source file.
+const MAX_LINES: usize = 450;
+
+/// Returns the names of a crate's dependencies.
+fn dependencies(name: &str) -> BTreeSet<String> {
+    let text = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
+    let section = text.split("\n[").find(|s| s.starts_with("dependencies]")).unwrap_or_default();
+    section.lines().skip(1).filter_map(|l| l.split(['.', ' ', '=']).next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn crates_depend_only_on_allowed_crates() {
+    let crates: BTreeSet<String> = fs::read_dir(root().join("crates"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(crates, ALLOWED_DEPENDENCIES.iter().map(|(name, _)| (*name).to_owned()).collect());
+    for (name, allowed) in ALLOWED_DEPENDENCIES {
+        let used: BTreeSet<String> = dependencies(name).intersection(&crates).cloned().collect();
+        let allowed: BTreeSet<String> = allowed.iter().map(|a| (*a).to_owned()).collect();
+        assert!(used.is_subset(&allowed), "{name} depends on {:?}", used.difference(&allowed).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn pure_crates_have_no_io_clock_or_async() {
+    let mut files = Vec::new();
+    for name in ["lifecycle", "apply", "schema", "expr", "admission"] {
+        let used = dependencies(name);
+        let impure: Vec<_> = IMPURE_DEPENDENCIES.iter().filter(|d| used.contains(**d)).collect();
+        assert!(impure.is_empty(), "{name} depends on {impure:?}");
+        sources(&root().join("crates").join(name).join("src"), &mut files);
+    }
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        for word in ["Timestamp::now", "SystemTime", "Instant::now", "std::fs", "std::net::Tcp", "async fn", "println!"]
+        {
+            assert!(!text.contains(word), "{} has {word}", file.display());
+        }
+    }
+}
+
+#[test]
+fn only_the_status_writer_patches_status_in_the_kubelet() {
+    let mut files = Vec::new();
+    sources(&root().join("crates/kubelet/src"), &mut files);
+    let writers: Vec<_> = files
+        .iter()
+        .filter(|f| fs::read_to_string(f).unwrap().contains("patch_status"))
+        .filter_map(|f| f.file_name()?.to_str())
+        .collect();
+    // node_status.rs writes the status of the Node.
+    assert!(writers.iter().all(|w| ["status.rs", "node_status.rs"].contains(w)), "{writers:?}");
+}
+
+#[test]
+fn every_crate_forbids_unsafe_code() {
+    for (name, _) in ALLOWED_DEPENDENCIES {
+        let src = root().join("crates").join(name).join("src");
+        let main = if src.join("lib.rs").exists() { "lib.rs" } else { "main.rs" };
+        let text = fs::read_to_string(src.join(main)).unwrap();
+        assert!(text.contains("#![forbid(unsafe_code)]"), "{name}");
+    }
+}
+
+#[test]
+fn source_files_have_at_most_450_lines() {
+    let mut files = Vec::new();
+    for dir in ["crates", "xtask", "tests", "bench", "conformance", "fuzzer", "fuzz/targets"] {
+        sources(&root().join(dir), &mut files);
+    }
+    let long: Vec<String> = files
+        .iter()
+        .map(|f| (f, fs::read_to_string(f).unwrap().lines().count()))
+        .filter(|(_, lines)| *lines > MAX_LINES)
+        .map(|(f, lines)| format!("{} has {lines} lines", f.display()))
+        .collect();
+    assert!(long.is_empty(), "{long:#?}");
+}
+
+/// Files that write without the crate `files`, each with the reason why its modes are right.
+const WRITERS: [(&str, &str); 19] = [
+    ("files/src/lib.rs", "the crate `files` itself"),
+    ("files/src/open.rs", "the crate `files` itself"),
+    ("kubelet/src/actions/mounts.rs", "hosts file and termination messages, which containers read and write"),
+    ("kubelet/src/actions/sub_path.rs", "mount points"),
+    ("kubelet/src/cgroup/hierarchy.rs", "the kernel's files"),
+    ("kubelet/src/log_rotation.rs", "logs, with the mode of the log"),
+    ("kubelet/src/node_shutdown/logind.rs", "a configuration file of the machine"),
+    ("kubelet/src/volumes.rs", "directories of volumes"),
+    ("kubelet/src/volumes/atomic_writer.rs", "volumes"),
+    ("kubelet/src/volumes/claim.rs", "directories of volumes"),
+    ("kubelet/src/volumes/host_path.rs", "volumes"),
+    ("kubelet/src/volumes/nested.rs", "mount points in volumes"),
+    ("network/src/bridge.rs", "the kernel's files"),
+    ("network/src/prepare.rs", "the data directory itself"),
+    ("network/src/state.rs", "a lock, mode 0600"),
+    ("podium/src/data_dir.rs", "the lock, which `files` opens"),
+    ("podium/src/oom_score.rs", "the kernel's files"),
+    ("podium/src/local_volumes.rs", "volumes"),
+    ("store/src/engine/fjall/directory.rs", "its own directory, mode 0700"),
+];
+
+#[test]
+fn files_are_written_through_the_files_crate() {
+    let mut files = Vec::new();
+    let crates = root().join("crates");
+    for entry in fs::read_dir(&crates).unwrap() {
+        sources(&entry.unwrap().path().join("src"), &mut files);
+    }
+    let writes = ["fs::write(", "File::create(", "create_dir", "DirBuilder", ".create(true)", ".create_new(true)"];
+    let is_test = |path: &str| path.ends_with("tests.rs") || path.contains("/tests/");
+    let mut found = BTreeSet::new();
+    for file in &files {
+        let path = file.strip_prefix(&crates).unwrap().to_string_lossy().into_owned();
+        let text = fs::read_to_string(file).unwrap();
+        let text = text.split("#[cfg(test)]").next().unwrap().replace("files::create_dir_all_with_mode", "");
+        if !is_test(&path) && writes.iter().any(|word| text.contains(word)) {
+            found.insert(path);
+        }
+    }
+    let allowed: BTreeSet<String> = WRITERS.iter().map(|(path, _)| (*path).to_owned()).collect();
+    assert_eq!(found, allowed, "use the crate `files`, or add the file with the reason why its mode is right");
+}
