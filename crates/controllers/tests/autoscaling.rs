@@ -90,7 +90,7 @@ fn told(api: &FakeApi, reason: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_that_pods_do_not_have_is_named() {
+async fn missing_container_is_named_in_the_condition() {
     let api = start();
     widget(&api, 2, "app=web");
     uses(&api, "800m");
@@ -106,7 +106,7 @@ async fn a_container_that_pods_do_not_have_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_used_makes_more_and_less() {
+async fn cpu_usage_scales_up_and_down() {
     let (api, began) = (start(), Instant::now());
     widget(&api, 2, "app=web");
     uses(&api, "800m");
@@ -136,7 +136,7 @@ async fn what_is_used_makes_more_and_less() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_behavior_it_is_reluctant_to_go_down() {
+async fn scale_down_waits_for_the_default_stabilization() {
     let (api, began) = (start(), Instant::now());
     widget(&api, 4, "app=web");
     uses(&api, "100m");
@@ -148,7 +148,7 @@ async fn without_a_behavior_it_is_reluctant_to_go_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_measured_a_moment_after_the_start_is_waited_for() {
+async fn missing_metrics_after_start_are_retried_silently() {
     let (api, began) = (start(), Instant::now());
     widget(&api, 2, "app=web");
     autoscaler(&api, "a", &json!({}));
@@ -160,7 +160,7 @@ async fn what_is_measured_a_moment_after_the_start_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_of_metrics_that_hangs_holds_up_few_others() {
+async fn hanging_metrics_server_blocks_one_worker() {
     let api = start();
     widget(&api, 2, "app=web");
     api.hang(&format!("GET {METRICS}"));
@@ -176,7 +176,7 @@ async fn a_server_of_metrics_that_hangs_holds_up_few_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_says_nothing_new_is_not_written() {
+async fn unchanged_autoscaler_status_is_not_written() {
     let api = start();
     widget(&api, 2, "app=web");
     autoscaler(&api, "a", &json!({}));
@@ -198,7 +198,7 @@ async fn a_status_that_says_nothing_new_is_not_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bounds_count_at_once_when_they_are_others() {
+async fn changed_bounds_apply_at_once() {
     let api = start();
     widget(&api, 2, "app=web");
     uses(&api, "500m");
@@ -215,7 +215,7 @@ async fn bounds_count_at_once_when_they_are_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_scaled_to_nothing_stays_so() {
+async fn target_at_zero_replicas_is_not_scaled() {
     let api = start();
     widget(&api, 0, "app=web");
     uses(&api, "900m");
@@ -226,7 +226,7 @@ async fn what_is_scaled_to_nothing_stays_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_found_is_told_in_upstreams_words() {
+async fn missing_target_messages_match_upstream() {
     let api = start();
     let check = async |name: &str, api_version: &str, kind: &str, why: &str| {
         let target = json!({"apiVersion": api_version, "kind": kind, "name": "web"});
@@ -247,7 +247,7 @@ async fn what_cannot_be_found_is_told_in_upstreams_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_that_scale_the_same_pods_scale_neither() {
+async fn ambiguous_selectors_disable_both_autoscalers() {
     let api = start();
     widget(&api, 2, "app=web");
     uses(&api, "500m");
@@ -267,7 +267,7 @@ async fn two_that_scale_the_same_pods_scale_neither() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scale_without_a_selector_or_with_a_wrong_one_is_told() {
+async fn missing_or_invalid_scale_selector_is_reported() {
     let api = start();
     widget(&api, 2, "");
     autoscaler(&api, "a", &json!({}));
@@ -281,7 +281,7 @@ async fn a_scale_without_a_selector_or_with_a_wrong_one_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scale_that_cannot_be_written_is_tried_again() {
+async fn failed_scale_update_is_retried() {
     let api = start();
     widget(&api, 2, "app=web");
     uses(&api, "800m");
@@ -295,7 +295,7 @@ async fn a_scale_that_cannot_be_written_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_of_other_servers_scale() {
+async fn custom_and_external_metrics_scale() {
     let api = start();
     widget(&api, 2, "app=web");
     let average = json!({"type": "AverageValue", "averageValue": "10"});
@@ -327,7 +327,7 @@ async fn metrics_of_other_servers_scale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_of_metrics_that_does_not_answer_holds_nothing_up_for_long() {
+async fn unresponsive_metrics_server_times_out() {
     let api = start();
     widget(&api, 2, "app=web");
     uses(&api, "800m");

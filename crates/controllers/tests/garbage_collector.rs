@@ -34,7 +34,7 @@ fn owners(api: &FakeApi, name: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_lost_its_last_owner_goes_and_so_do_those_that_it_owns() {
+async fn object_without_owners_is_deleted_with_its_dependents() {
     let api = start();
     make(&api, "a", &[], &[]);
     make(&api, "b", &[owner("a")], &[]);
@@ -49,7 +49,7 @@ async fn what_has_lost_its_last_owner_goes_and_so_do_those_that_it_owns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_never_was_is_asked_for_first() {
+async fn unknown_owner_is_looked_up_before_deletion() {
     let api = start();
     make(&api, "a", &[], &[]);
     make(&api, "lost", &[owner("nobody")], &[]);
@@ -64,7 +64,7 @@ async fn an_owner_that_never_was_is_asked_for_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_the_foreground_dependents_go_first() {
+async fn foreground_deletion_deletes_dependents_first() {
     let api = start();
     make(&api, "a", &[], &["foregroundDeletion"]);
     make(&api, "b", &[owner("a")], &["example.com/hold"]);
@@ -83,7 +83,7 @@ async fn in_the_foreground_dependents_go_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphans_stay_and_own_themselves() {
+async fn orphaned_dependents_lose_their_owner_reference() {
     let api = start();
     make(&api, "a", &[], &["orphan"]);
     make(&api, "b", &[owner("a")], &[]);
@@ -94,7 +94,7 @@ async fn orphans_stay_and_own_themselves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_cannot_be_listed_holds_up_others_for_half_a_minute() {
+async fn unlistable_kind_delays_collection_by_30_seconds() {
     let (api, start) = (FakeApi::new(), Instant::now());
     (0..200).for_each(|_| api.refuse("GET apis/coordination.k8s.io/v1/leases", 500));
     tokio::spawn(controllers::run(api.client(), Options::default(), CancellationToken::new()));

@@ -38,7 +38,7 @@ fn told(api: &FakeApi, name: &str) -> Vec<(String, String)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_has_an_address_of_its_own_and_who_comes_too_late_waits_for_one() {
+async fn services_get_distinct_addresses_or_wait() {
     let api = start().await;
     let balanced = json!({"type": "LoadBalancer"});
     put(&api, "a", balanced.clone());
@@ -63,7 +63,7 @@ async fn each_has_an_address_of_its_own_and_who_comes_too_late_waits_for_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_outlives_whoever_gave_it() {
+async fn assigned_address_survives_a_restart() {
     let api = FakeApi::new();
     let has = json!({"loadBalancer": {"ingress": [{"ip": "10.9.8.1"}]}});
     let metadata = json!({"name": "a", "namespace": "x", "uid": "a"});

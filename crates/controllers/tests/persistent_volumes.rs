@@ -80,7 +80,7 @@ fn told(api: &FakeApi, reason: &str) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_and_a_volume_that_is_there_are_bound_and_the_volume_is_kept_after_it() {
+async fn claim_binds_existing_volume_which_is_retained() {
     let api = start(&Nowhere::default());
     api.put(
         VOLUME,
@@ -104,7 +104,7 @@ async fn a_claim_and_a_volume_that_is_there_are_bound_and_the_volume_is_kept_aft
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_is_made_for_a_claim_and_goes_with_its_data_after_it() {
+async fn provisioned_volume_is_deleted_with_its_claim() {
     let directories = Nowhere::default();
     let api = start(&directories);
     class(&api, "Delete");
@@ -124,7 +124,7 @@ async fn a_volume_is_made_for_a_claim_and_goes_with_its_data_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_is_deleted_under_its_claim_takes_its_data_with_it() {
+async fn deleted_bound_volume_deletes_its_data() {
     let directories = Nowhere::default();
     let api = start(&directories);
     class(&api, "Delete");
@@ -139,7 +139,7 @@ async fn a_volume_that_is_deleted_under_its_claim_takes_its_data_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_can_remove_or_empty_fails() {
+async fn volume_that_cannot_be_reclaimed_fails() {
     let api = start(&Nowhere::default());
     let was_bound = |name: &str, policy: &str, by: Value| {
         let gone = json!({"namespace": "x", "name": name, "uid": "gone"});
@@ -166,7 +166,7 @@ async fn what_nobody_can_remove_or_empty_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_waits_for_its_class_and_is_lost_with_its_volume() {
+async fn claim_waits_for_its_class_and_is_lost_without_volume() {
     let api = start(&Nowhere::default());
     claim(&api, json!({}));
     api.until("nobody makes one", |api| told(api, "ProvisioningFailed").is_some()).await;
@@ -180,7 +180,7 @@ async fn a_claim_waits_for_its_class_and_is_lost_with_its_volume() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_cannot_be_made_is_told_and_another_node_may_do() {
+async fn failed_provisioning_is_reported_and_rescheduled() {
     let api = start(&Nowhere::default());
     api.put(
         CLASS,
@@ -197,7 +197,7 @@ async fn a_volume_that_cannot_be_made_is_told_and_another_node_may_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ephemeral_volume_gets_a_claim_that_its_pod_owns() {
+async fn ephemeral_volume_claim_is_owned_by_its_pod() {
     let api = start(&Nowhere::default());
     class(&api, "Delete");
     let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "s", "resources": {"requests": {"storage": "1Gi"}}});

@@ -43,7 +43,7 @@ async fn start() -> FakeApi {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_range_stays_while_an_address_has_no_other() {
+async fn range_is_kept_for_its_only_addresses() {
     let api = start().await;
     api.put(ADDRESS, address(true));
     api.delete(RANGE);
@@ -58,7 +58,7 @@ async fn a_range_stays_while_an_address_has_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wider_range_takes_over() {
+async fn range_is_deleted_when_a_wider_one_covers_it() {
     let api = start().await;
     api.put(ADDRESS, address(true));
     api.delete(RANGE);
@@ -70,7 +70,7 @@ async fn a_wider_range_takes_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_range_that_nobody_needs_goes_after_a_moment() {
+async fn unused_range_is_deleted_after_the_grace_period() {
     let api = start().await;
     // Nobody's Service has this one.
     api.put(ADDRESS, address(false));

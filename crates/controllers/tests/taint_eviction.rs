@@ -47,7 +47,7 @@ fn told(api: &FakeApi) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_goes_when_it_does_not_tolerate_a_taint_any_more() {
+async fn pod_is_evicted_after_its_toleration_seconds() {
     let api = start();
     node(&api, "n", &[]);
     pod(&api, "at-once", None);
@@ -70,7 +70,7 @@ async fn a_pod_goes_when_it_does_not_tolerate_a_taint_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_that_goes_in_time_takes_no_pod_with_it() {
+async fn removed_taint_cancels_the_eviction() {
     let api = start();
     node(&api, "n", &["broken"]);
     pod(&api, "p", Some(60));
@@ -88,7 +88,7 @@ async fn a_taint_that_goes_in_time_takes_no_pod_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_taint_does_not_make_a_pods_time_begin_anew() {
+async fn additional_taint_keeps_the_eviction_start() {
     let api = start();
     node(&api, "n", &["broken"]);
     pod(&api, "p", Some(60));

@@ -57,7 +57,7 @@ fn image(api: &FakeApi, pod: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stateful_set_makes_its_pods_in_turn_and_replaces_them_in_reverse() {
+async fn stateful_set_creates_in_order_and_updates_in_reverse() {
     let api = FakeApi::new();
     run(&api, &clock());
     stateful_set(&api, "one");
@@ -87,7 +87,7 @@ async fn a_stateful_set_makes_its_pods_in_turn_and_replaces_them_in_reverse() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_stateful_set_may_not_make_is_tried_again_and_nothing_else_is_made() {
+async fn rejected_stateful_set_pod_is_retried_before_others() {
     let api = FakeApi::new();
     run(&api, &clock());
     for code in [403, 500] {
@@ -105,7 +105,7 @@ async fn what_a_stateful_set_may_not_make_is_tried_again_and_nothing_else_is_mad
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_its_node_refuses_again_and_again_is_made_again_after_longer_and_longer_pauses() {
+async fn rejected_stateful_set_pod_is_recreated_with_backoff() {
     let api = FakeApi::new();
     run(&api, &clock());
     stateful_set(&api, "one");
@@ -157,7 +157,7 @@ fn tick(minute: i64) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cron_job_starts_a_job_each_minute_and_keeps_the_last() {
+async fn cron_job_starts_a_job_each_minute_and_keeps_history() {
     let (api, clock, began) = (FakeApi::new(), clock(), Instant::now());
     let stop = run(&api, &clock);
     cron_job(&api, &json!({}));
@@ -181,7 +181,7 @@ async fn a_cron_job_starts_a_job_each_minute_and_keeps_the_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_schedule_of_seconds_starts_one_job_a_minute() {
+async fn schedule_in_seconds_starts_one_job_per_minute() {
     let api = FakeApi::new();
     run(&api, &clock());
     cron_job(&api, &json!({"schedule": "@every 20s"}));
@@ -196,7 +196,7 @@ async fn a_schedule_of_seconds_starts_one_job_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cron_job_starts_none_beside_one_that_runs_or_in_its_place() {
+async fn cron_job_forbids_or_replaces_active_jobs() {
     let api = FakeApi::new();
     run(&api, &clock());
     cron_job(&api, &json!({"concurrencyPolicy": "Forbid"}));
@@ -215,7 +215,7 @@ async fn a_cron_job_starts_none_beside_one_that_runs_or_in_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cron_job_with_another_schedule_has_missed_nothing() {
+async fn changed_cron_schedule_has_no_missed_times() {
     let api = FakeApi::new();
     run(&api, &clock());
     cron_job(&api, &json!({"schedule": "0 0 1 1 *"}));
@@ -233,7 +233,7 @@ async fn a_cron_job_with_another_schedule_has_missed_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replication_controller_keeps_its_pods_as_a_replica_set_does() {
+async fn replication_controller_keeps_its_replicas() {
     let api = FakeApi::new();
     run(&api, &clock());
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}});

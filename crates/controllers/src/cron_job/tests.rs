@@ -79,7 +79,7 @@ impl Case {
 }
 
 #[test]
-fn a_job_is_started_when_its_time_has_come() {
+fn job_starts_at_its_scheduled_time() {
     case("00:59:59").check(None, &[], Some(1));
     case("01:00:00").check(Some("01:00:00"), &[], Some(3600));
     case("05:10:00").check(Some("05:00:00"), &[], Some(3000));
@@ -93,7 +93,7 @@ fn a_job_is_started_when_its_time_has_come() {
 }
 
 #[test]
-fn a_zone_says_what_hour_it_is() {
+fn schedule_uses_its_time_zone() {
     let spec = json!({"schedule": "0 9 * * *", "timeZone": "Asia/Tokyo"});
     Case { spec, ..case("00:00:30") }.check(None, &[], Some(86_370));
     let spec = json!({"schedule": "0 7 * * *", "timeZone": "Europe/Berlin"});
@@ -104,7 +104,7 @@ fn a_zone_says_what_hour_it_is() {
 }
 
 #[test]
-fn changed_schedule_waits_for_its_next_time_and_counts_since_the_last_job() {
+fn changed_schedule_waits_and_counts_since_the_last_job() {
     let status = || json!({"lastScheduleTime": "2026-01-01T03:30:00Z"});
     let case = |changed: bool| Case { status: status(), changed, ..case("05:10:00") };
     case(true).check(None, &[], Some(3000));
@@ -121,7 +121,7 @@ fn changed_schedule_waits_for_its_next_time_and_counts_since_the_last_job() {
 }
 
 #[test]
-fn what_is_too_late_is_not_started() {
+fn job_after_the_starting_deadline_is_skipped() {
     let spec = |seconds: i64| json!({"startingDeadlineSeconds": seconds});
     Case { spec: spec(600), ..case("05:10:00") }.check(None, &[], Some(3000));
     Case { spec: spec(601), ..case("05:10:00") }.check(Some("05:00:00"), &[], Some(3000));
@@ -129,7 +129,7 @@ fn what_is_too_late_is_not_started() {
 }
 
 #[test]
-fn too_many_missed_times_are_told_and_the_last_is_started() {
+fn too_many_missed_times_warn_and_start_the_last() {
     let spec = json!({"schedule": "* * * * *"});
     let told = "TooManyMissedTimes: too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
     Case { spec, ..case("05:00:30") }.check(Some("05:00:00"), &[told], Some(30));
@@ -138,7 +138,7 @@ fn too_many_missed_times_are_told_and_the_last_is_started() {
 }
 
 #[test]
-fn nothing_is_started_of_what_is_suspended_or_no_schedule() {
+fn suspended_or_invalid_schedule_starts_nothing() {
     Case { spec: json!({"suspend": true}), ..case("05:00:00") }.check(None, &[], None);
     let told = "UnparseableSchedule: unparseable schedule: \"now\" : expected exactly 5 fields, found 1: [now]";
     Case { spec: json!({"schedule": "now"}), ..case("05:00:00") }.check(None, &[told], None);
@@ -148,7 +148,7 @@ fn nothing_is_started_of_what_is_suspended_or_no_schedule() {
 }
 
 #[test]
-fn a_policy_says_what_becomes_of_those_that_still_run() {
+fn concurrency_policy_applies_to_active_jobs() {
     let running = |policy: &str| Case {
         spec: json!({"concurrencyPolicy": policy}),
         status: json!({"active": active(&["old"])}),
@@ -165,7 +165,7 @@ fn a_policy_says_what_becomes_of_those_that_still_run() {
 }
 
 #[test]
-fn what_has_become_of_jobs_is_told_and_noted() {
+fn finished_and_missing_jobs_update_status_and_events() {
     let seen = Case {
         status: json!({"active": active(&["done", "bad", "runs", "gone"]), "lastScheduleTime": "2026-01-01T00:00:00Z"}),
         jobs: vec![job("done", "Complete"), job("bad", "Failed"), job("runs", ""), job("manual", "")],
@@ -189,7 +189,7 @@ fn what_has_become_of_jobs_is_told_and_noted() {
 }
 
 #[test]
-fn the_oldest_that_have_ended_go_when_there_are_too_many() {
+fn oldest_finished_jobs_beyond_history_limits_are_deleted() {
     let jobs = [
         job("aaa", "Complete"),
         job("bb", "Complete"),

@@ -1,4 +1,4 @@
-//! What each metric of an autoscaler calls for, and what all of them do (`computeReplicasForMetrics`).
+//! Desired replicas of each metric, and their maximum (`computeReplicasForMetrics`).
 
 use super::calculator::{Calculator, Samples};
 use super::conditions::Conditions;
@@ -11,44 +11,44 @@ use k8s_openapi::api::autoscaling::v2::{
     ResourceMetricStatus,
 };
 
-/// What a metric calls for.
+/// Replicas that a metric proposes.
 #[derive(Debug, Clone, PartialEq)]
 struct Proposal {
     replicas: i32,
-    /// What it is called in messages.
+    /// Name of the metric in messages.
     name: String,
     status: MetricStatus,
 }
 
-/// Why a metric calls for nothing.
+/// Why a metric proposes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Failure {
     reason: &'static str,
-    /// What the Event and the condition say.
+    /// Message of the Event and the condition.
     said: String,
-    /// The same, in the words around it.
+    /// The same within upstream's error of the autoscaler.
     error: String,
 }
 
-/// What all metrics call for.
+/// Result of all metrics.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Computed {
-    /// How many replicas, and for which metric; nothing if too little is known.
+pub(super) struct MetricsResult {
+    /// Desired replicas and the metric that requires them; `None` if too many metrics failed.
     pub(super) desired: Option<(i32, String)>,
     pub(super) statuses: Vec<MetricStatus>,
     /// Reasons and messages of warnings.
-    pub(super) told: Vec<(&'static str, String)>,
+    pub(super) warnings: Vec<(&'static str, String)>,
     pub(super) error: Option<String>,
 }
 
-/// The largest number that any metric calls for. While one is not known, nothing becomes less.
+/// Returns the maximum of the metrics' proposals. If a metric failed, nothing is scaled down.
 pub(super) fn compute(
     specs: &[MetricSpec],
     readings: Vec<Result<Reading, String>>,
     calculator: &Calculator<'_>,
     namespace: &str,
     conditions: &mut Conditions,
-) -> Computed {
+) -> MetricsResult {
     let (mut best, mut statuses, mut failures) = (None::<(i32, String)>, Vec::new(), Vec::new());
     for (spec, reading) in specs.iter().zip(readings) {
         match propose(spec, reading, calculator, namespace) {
@@ -80,7 +80,7 @@ pub(super) fn compute(
         }
         (None, None) => {}
     }
-    Computed { desired, statuses, told: failures.into_iter().map(|f| (f.reason, f.said)).collect(), error }
+    MetricsResult { desired, statuses, warnings: failures.into_iter().map(|f| (f.reason, f.said)).collect(), error }
 }
 
 fn propose(
@@ -114,7 +114,7 @@ fn propose(
         ("Pods", _, _, Some(source), ..) => pods(spec, source, reading, calculator),
         ("Object", _, _, _, Some(source), _) => object(spec, source, reading, calculator, namespace),
         ("External", .., Some(source)) => external(spec, source, reading, calculator, namespace),
-        // Validation lets none in.
+        // Validation rejects other types.
         (other, ..) => {
             let said = format!("unknown metric source type {other:?}");
             Err(Failure { reason: "InvalidMetricSourceType", error: said.clone(), said })
@@ -190,7 +190,7 @@ fn object(
         said,
     };
     selector_text(metric.selector.as_ref()).map_err(|e| failure(e.clone(), e))?;
-    // The order of these is that of upstream's arguments, which is not that of its words.
+    // Upstream passes these arguments in an order that does not fit its format string.
     let usage = match reading {
         Ok(Reading::Object(usage)) => Ok(usage),
         Ok(_) => Err("no metrics".to_owned()),
@@ -206,7 +206,7 @@ fn object(
         }
         ("AverageValue", _, Some(wanted)) => {
             let said = |e: String| failure(e.clone(), format!("failed to get {} object metric: {e}", metric.name));
-            let (replicas, share) = calculator.by_share(usage.map_err(said)?, milli(wanted));
+            let (replicas, share) = calculator.by_value_per_pod(usage.map_err(said)?, milli(wanted));
             let selector = format_selector(metric.selector.as_ref());
             (replicas, format!("external metric {}({selector})", metric.name), average_value(share))
         }
@@ -241,7 +241,7 @@ fn external(
     });
     let (replicas, current) = if let Some(wanted) = &target.average_value {
         let said = |e: String| failure(e.clone(), format!("failed to get {} external metric: {e}", metric.name));
-        let (replicas, share) = calculator.by_share(usage.map_err(said)?, milli(wanted));
+        let (replicas, share) = calculator.by_value_per_pod(usage.map_err(said)?, milli(wanted));
         (replicas, average_value(share))
     } else if let Some(wanted) = &target.value {
         let said = |e: String| failure(e.clone(), format!("failed to get external metric {}: {e}", metric.name));
