@@ -1,4 +1,4 @@
-//! The controllers against a small API server, on a paused clock.
+//! Tests of the controllers against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 use controllers::Options;
@@ -190,7 +190,7 @@ async fn pods_of_a_deleted_node_fail_after_40_seconds() {
 async fn terminating_pods_on_out_of_service_node_are_deleted() {
     let api = start();
     let taints = json!({"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]});
-    // A taint says nothing of a node that is ready, and silence says nothing without a taint.
+    // The out-of-service taint has no effect on a ready node, and NotReady has none without the taint.
     let nodes = [("out", "False", &taints), ("ready", "True", &taints), ("silent", "False", &json!({}))];
     for (name, is_ready, spec) in nodes {
         let mut change = ready(is_ready);
@@ -216,7 +216,7 @@ async fn terminating_pods_on_out_of_service_node_are_deleted() {
 #[tokio::test(start_paused = true)]
 async fn node_taints_are_reconciled_from_registration() {
     let api = start();
-    // Where no node is ready, no Pod has to leave.
+    // Without a ready node no Pod is evicted.
     node(&api, "other", &ready("True"));
     node(&api, "n", &json!({}));
     let not_ready = "node.kubernetes.io/not-ready:NoSchedule";

@@ -1,4 +1,4 @@
-//! The garbage collector against a small API server, on a paused clock.
+//! Tests of the garbage collector against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 use controllers::Options;
@@ -17,7 +17,7 @@ fn path(name: &str) -> String {
     format!("api/v1/namespaces/x/configmaps/{name}")
 }
 
-/// Makes a ConfigMap with these owners, and finalizers.
+/// Creates a ConfigMap with owners and finalizers.
 fn make(api: &FakeApi, name: &str, owners: &[Value], finalizers: &[&str]) {
     let metadata = json!({"name": name, "namespace": "x", "uid": format!("uid-of-{name}"), "ownerReferences": owners, "finalizers": finalizers});
     api.put(&path(name), json!({"metadata": metadata}));
@@ -53,7 +53,7 @@ async fn unknown_owner_is_looked_up_before_deletion() {
     let api = start();
     make(&api, "a", &[], &[]);
     make(&api, "lost", &[owner("nobody")], &[]);
-    // The same name, but another object.
+    // Same name, another UID.
     let mut other = owner("a");
     other["uid"] = json!("uid-of-an-earlier-one");
     make(&api, "mistaken", &[other], &[]);
@@ -74,7 +74,7 @@ async fn foreground_deletion_deletes_dependents_first() {
     api.delete(&path("a"));
     let goes =
         |api: &FakeApi, name| api.get(&path(name)).is_some_and(|o| o["metadata"]["deletionTimestamp"].is_string());
-    // All of them, those that hold nothing up, too.
+    // Dependents that do not block the deletion are deleted, too.
     api.until("b and c are being deleted", |api| goes(api, "b") && goes(api, "c")).await;
     assert!(api.get(&path("a")).is_some(), "b holds it");
     make(&api, "b", &[], &[]);
@@ -106,7 +106,7 @@ async fn unlistable_kind_delays_collection_by_30_seconds() {
     api.delete(&path("c"));
     api.until("b is gone", |api| api.get(&path("b")).is_none()).await;
     assert_eq!(start.elapsed().as_secs(), 30);
-    // A Lease that c owns would go when it is seen.
+    // A Lease that c owns would be deleted once it is observed.
     assert!(api.get(&path("c")).is_some());
     api.until("c is gone", |api| api.get(&path("c")).is_none()).await;
     assert_eq!((api.refusals("GET apis/coordination.k8s.io/v1/leases"), owners(&api, "d").len()), (0, 0));

@@ -1,4 +1,4 @@
-//! What stores data is held while it is used, against a small API server on a paused clock.
+//! Tests of the protection controllers against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 use controllers::Options;
@@ -26,7 +26,7 @@ fn finalizers(api: &FakeApi, path: &str) -> Value {
 async fn claim_is_deleted_after_its_last_pod() {
     let api = start();
     let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}});
-    // Nothing is at the node that would end the Pod.
+    // No kubelet ends the Pod.
     api.put("api/v1/nodes/n", json!({"metadata": {"name": "n"}, "spec": {}, "status": {}}));
     let spec = json!({"nodeName": "n", "containers": [], "volumes": [volume], "tolerations": [{"operator": "Exists"}]});
     api.put(POD, json!({"metadata": {"name": "p", "namespace": "x"}, "spec": spec, "status": {"phase": "Running"}}));

@@ -1,4 +1,4 @@
-//! ServiceCIDRs are held while addresses have no other range, against a small API server on a paused clock.
+//! Tests of the ServiceCIDR controller against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 use controllers::Options;
@@ -72,7 +72,7 @@ async fn range_is_deleted_when_a_wider_one_covers_it() {
 #[tokio::test(start_paused = true)]
 async fn unused_range_is_deleted_after_the_grace_period() {
     let api = start().await;
-    // Nobody's Service has this one.
+    // No Service has this address.
     api.put(ADDRESS, address(false));
     let began = Instant::now();
     api.delete(RANGE);

@@ -1,4 +1,4 @@
-//! Controllers of workloads against a small API server, on a paused clock.
+//! Tests of workload controllers against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 use controllers::{Clock, Options};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Midnight, when the test begins.
+/// Midnight, the start of the test.
 fn clock() -> Clock {
     let (began, midnight) = (Instant::now(), "2026-01-01T00:00:00Z".parse::<Timestamp>().expect("a time"));
     let now = move || midnight + SignedDuration::try_from(began.elapsed()).expect("a duration");
@@ -44,7 +44,7 @@ fn stateful_set(api: &FakeApi, image: &str) {
     api.put(SET, set);
 }
 
-/// The Pod runs, and is ready.
+/// Sets the Pod to running and ready.
 fn ready(api: &FakeApi, pod: &str) {
     let mut object = api.get(&format!("{PODS}/{pod}")).expect("a Pod");
     let conditions = json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
@@ -80,7 +80,7 @@ async fn stateful_set_creates_in_order_and_updates_in_reverse() {
     })
     .await;
     assert_eq!(api.list("apis/apps/v1/namespaces/x/controllerrevisions").len(), 2);
-    // It has come to rest.
+    // No further change follows.
     let before = api.writes().len();
     tokio::time::sleep(Duration::from_secs(1800)).await;
     assert_eq!(api.writes().len(), before);
@@ -127,7 +127,7 @@ async fn rejected_stateful_set_pod_is_recreated_with_backoff() {
 
 fn cron_job(api: &FakeApi, spec: &Value) {
     let path = "apis/batch/v1/namespaces/x/cronjobs/tick";
-    // Of a Job that is suspended the controller of Jobs makes nothing.
+    // The Job controller creates no Pods of a suspended Job.
     let template = json!({"spec": {"suspend": true, "template": {"spec": {"containers": []}}}});
     let mut all = json!({"schedule": "* * * * *", "jobTemplate": template,
         "successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 1});
@@ -151,7 +151,7 @@ async fn complete(api: &FakeApi, job: &str, time: &str) {
     api.put(&format!("{JOBS}/{job}"), object);
 }
 
-/// What the Job of a minute after midnight is called.
+/// Name of the Job of a minute after midnight.
 fn tick(minute: i64) -> String {
     format!("tick-{}", 29_453_760 + minute)
 }
@@ -170,7 +170,7 @@ async fn cron_job_starts_a_job_each_minute_and_keeps_history() {
     complete(&api, &tick(1), "2026-01-01T00:01:30Z").await;
     api.until("its end is noted", |api| cron_status(api)["lastSuccessfulTime"] == "2026-01-01T00:01:30Z").await;
     assert_eq!(cron_status(&api)["active"], Value::Null);
-    // Another that begins where this one stops starts nothing twice.
+    // A restarted controller starts no Job twice.
     stop.cancel();
     run(&api, &clock);
     api.until("the next is started", |api| names(api, JOBS) == [tick(1), tick(2)]).await;
@@ -206,7 +206,7 @@ async fn cron_job_forbids_or_replaces_active_jobs() {
     };
     api.until("the second is not", forbidden).await;
     assert_eq!(names(&api, JOBS), [tick(1)]);
-    // Its schedule stays: what it did not start while it might not is started at once.
+    // The schedule is unchanged: the skipped time is started at once.
     let mut cron = api.get("apis/batch/v1/namespaces/x/cronjobs/tick").expect("a CronJob");
     cron["spec"]["concurrencyPolicy"] = json!("Replace");
     api.put("apis/batch/v1/namespaces/x/cronjobs/tick", cron);
@@ -224,7 +224,7 @@ async fn changed_cron_schedule_has_no_missed_times() {
     cron_job(&api, &json!({"schedule": "*/7 * * * *"}));
     api.until("the next is started", |api| names(api, JOBS) == [tick(14)]).await;
     api.until("it is noted", |api| cron_status(api)["lastScheduleTime"] == "2026-01-01T00:14:00Z").await;
-    // One that is suspended has: what it missed last is started when it is no more.
+    // A suspended schedule does have missed times: the last one is started when it is resumed.
     cron_job(&api, &json!({"schedule": "*/7 * * * *", "suspend": true}));
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(names(&api, JOBS), [tick(14)]);
