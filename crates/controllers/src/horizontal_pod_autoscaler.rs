@@ -234,19 +234,19 @@ impl HorizontalController {
     /// Returns the Pods of a scale, unless another autoscaler selects them, too (`validateAndParseSelector`).
     async fn selected_pods(&mut self, sync: &mut Sync<'_>, text: &str) -> Result<Vec<Arc<PodSummary>>, String> {
         if text.is_empty() {
-            let said = "selector is required";
-            self.warn(sync.hpa, "SelectorRequired", said).await;
+            let message = "selector is required";
+            self.warn(sync.hpa, "SelectorRequired", message).await;
             sync.conditions
                 .set_scaling_active(false, ("InvalidSelector", "the HPA target's scale is missing a selector"));
-            return Err(said.to_owned());
+            return Err(message.to_owned());
         }
         let selector = match Selector::parse(text) {
             Ok(selector) => selector,
             Err(e) => {
-                let said = format!("couldn't convert selector into a corresponding internal selector object: {e}");
-                self.warn(sync.hpa, "InvalidSelector", &said).await;
-                sync.conditions.set_scaling_active(false, ("InvalidSelector", &said));
-                return Err(said);
+                let message = format!("couldn't convert selector into a corresponding internal selector object: {e}");
+                self.warn(sync.hpa, "InvalidSelector", &message).await;
+                sync.conditions.set_scaling_active(false, ("InvalidSelector", &message));
+                return Err(message);
             }
         };
         let mut pods = self.pods.in_namespace(namespace(sync.hpa));
@@ -255,10 +255,10 @@ impl HorizontalController {
         let others = self.autoscalers_of(namespace(sync.hpa), &pods);
         if others.len() > 1 {
             let others = others.join(" ");
-            let said = format!("pods by selector {text} are controlled by multiple HPAs: [{others}]");
-            self.warn(sync.hpa, "AmbiguousSelector", &said).await;
-            sync.conditions.set_scaling_active(false, ("AmbiguousSelector", &said));
-            return Err(said);
+            let message = format!("pods by selector {text} are controlled by multiple HPAs: [{others}]");
+            self.warn(sync.hpa, "AmbiguousSelector", &message).await;
+            sync.conditions.set_scaling_active(false, ("AmbiguousSelector", &message));
+            return Err(message);
         }
         Ok(pods)
     }
@@ -284,16 +284,16 @@ impl HorizontalController {
     ) -> ScaleObservation {
         scale.spec.get_or_insert_default().replicas = Some(desired);
         if let Err(e) = self.targets.update(namespace(sync.hpa), resource, &scale).await {
-            let said = format!("New size: {desired}; reason: {why}; error: {e}");
-            self.warn(sync.hpa, "FailedRescale", &said).await;
-            let said = format!("the HPA controller was unable to update the target scale: {e}");
-            sync.conditions.set_able_to_scale(false, ("FailedUpdateScale", &said));
+            let message = format!("New size: {desired}; reason: {why}; error: {e}");
+            self.warn(sync.hpa, "FailedRescale", &message).await;
+            let message = format!("the HPA controller was unable to update the target scale: {e}");
+            sync.conditions.set_able_to_scale(false, ("FailedUpdateScale", &message));
             return ScaleObservation { desired: None, ..found };
         }
-        let said = format!("the HPA controller was able to update the target scale to {desired}");
-        sync.conditions.set_able_to_scale(true, ("SucceededRescale", &said));
-        let said = format!("New size: {desired}; reason: {why}");
-        self.recorder.record(&sync.hpa.object_ref(&()), false, "SuccessfulRescale", &said).await;
+        let message = format!("the HPA controller was able to update the target scale to {desired}");
+        sync.conditions.set_able_to_scale(true, ("SucceededRescale", &message));
+        let message = format!("New size: {desired}; reason: {why}");
+        self.recorder.record(&sync.hpa.object_ref(&()), false, "SuccessfulRescale", &message).await;
         if let Some(behavior) = sync.spec.behavior.as_ref().map(Behavior::of) {
             let rules = if desired > replicas { &behavior.up } else { &behavior.down };
             let history = self.histories.entry(sync.key.to_owned()).or_default();

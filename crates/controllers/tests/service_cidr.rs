@@ -34,9 +34,9 @@ async fn start() -> FakeApi {
     tokio::spawn(controllers::run(api.client(), Options::default(), CancellationToken::new()));
     api.put(RANGE, range("own", "10.97.0.0/24"));
     let held = json!(["networking.k8s.io/service-cidr-finalizer"]);
-    let told = ("True".to_owned(), String::new(), "Kubernetes Service CIDR is ready".to_owned());
+    let ready_condition = ("True".to_owned(), String::new(), "Kubernetes Service CIDR is ready".to_owned());
     api.until("it is held and ready", |api| {
-        api.get(RANGE).expect("a range")["metadata"]["finalizers"] == held && ready(api, RANGE) == told
+        api.get(RANGE).expect("a range")["metadata"]["finalizers"] == held && ready(api, RANGE) == ready_condition
     })
     .await;
     api
@@ -49,8 +49,8 @@ async fn range_is_kept_for_its_only_addresses() {
     api.delete(RANGE);
     let message =
         "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
-    let told = ("False".to_owned(), "Terminating".to_owned(), message.to_owned());
-    api.until("it says why", |api| ready(api, RANGE) == told).await;
+    let ready_condition = ("False".to_owned(), "Terminating".to_owned(), message.to_owned());
+    api.until("it says why", |api| ready(api, RANGE) == ready_condition).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(api.get(RANGE).is_some(), "it is held");
     api.remove(ADDRESS);

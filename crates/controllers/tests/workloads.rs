@@ -95,8 +95,8 @@ async fn rejected_stateful_set_pod_is_retried_before_others() {
     }
     stateful_set(&api, "one");
     api.until("it is made", |api| names(api, PODS) == ["web-0"]).await;
-    let told = api.list("api/v1/namespaces/x/events");
-    let failed = told.iter().filter(|event| event["reason"] == "FailedCreate").map(|event| event["message"].clone());
+    let events = api.list("api/v1/namespaces/x/events");
+    let failed = events.iter().filter(|event| event["reason"] == "FailedCreate").map(|event| event["message"].clone());
     assert_eq!(
         failed.collect::<Vec<_>>(),
         ["create Pod web-0 in StatefulSet web failed error: Refused"],
@@ -190,8 +190,8 @@ async fn schedule_in_seconds_starts_one_job_per_minute() {
     api.until("its time has come again", |api| cron_status(api)["lastScheduleTime"] == "2026-01-01T00:00:40Z").await;
     assert_eq!((names(&api, JOBS), &cron_status(&api)["active"]), (vec![tick(0)], &Value::Null));
     api.until("the next minute has its own", |api| names(api, JOBS) == [tick(0), tick(1)]).await;
-    let told = api.list("api/v1/namespaces/x/events");
-    let ends = told.iter().filter(|event| event["reason"] == "SawCompletedJob").map(|event| event["count"].clone());
+    let events = api.list("api/v1/namespaces/x/events");
+    let ends = events.iter().filter(|event| event["reason"] == "SawCompletedJob").map(|event| event["count"].clone());
     assert_eq!(ends.collect::<Vec<_>>(), [1]);
 }
 

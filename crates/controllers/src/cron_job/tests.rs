@@ -69,11 +69,11 @@ impl Case {
 
     /// Checks the scheduled time of the started Job, the reasons of Events, and the requeue delay in seconds.
     #[track_caller]
-    fn check(&self, started: Option<&str>, told: &[&str], again: Option<u64>) {
+    fn check(&self, started: Option<&str>, events: &[&str], again: Option<u64>) {
         let plan = self.plan();
         assert_eq!(plan.start.map(|start| start.at), started.map(at));
-        let said: Vec<String> = plan.events.iter().map(|t| format!("{}: {}", t.reason, t.message)).collect();
-        assert_eq!(said, told);
+        let recorded: Vec<String> = plan.events.iter().map(|t| format!("{}: {}", t.reason, t.message)).collect();
+        assert_eq!(recorded, events);
         assert_eq!(plan.requeue_after, again.map(|seconds| Duration::from_secs(seconds) + Duration::from_millis(100)));
     }
 }
@@ -99,8 +99,8 @@ fn schedule_uses_its_time_zone() {
     let spec = json!({"schedule": "0 7 * * *", "timeZone": "Europe/Berlin"});
     Case { spec, ..case("06:00:00") }.check(Some("06:00:00"), &[], Some(86_400));
     let spec = json!({"timeZone": "Middle/Earth"});
-    let told = "UnknownTimeZone: invalid timeZone: \"Middle/Earth\": unknown time zone Middle/Earth";
-    Case { spec, ..case("06:00:00") }.check(None, &[told], None);
+    let events = "UnknownTimeZone: invalid timeZone: \"Middle/Earth\": unknown time zone Middle/Earth";
+    Case { spec, ..case("06:00:00") }.check(None, &[events], None);
 }
 
 #[test]
@@ -114,8 +114,9 @@ fn changed_schedule_waits_and_counts_since_the_last_job() {
         let status = json!({"lastScheduleTime": "2026-01-01T03:30:00Z", "active": active(&["old"])});
         Case { spec: json!({"concurrencyPolicy": policy}), status, jobs: vec![job("old", "")], ..case(false) }
     };
-    let told = "JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid";
-    busy("Forbid").check(None, &[told], Some(3000));
+    let events =
+        "JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid";
+    busy("Forbid").check(None, &[events], Some(3000));
     assert_eq!(busy("Replace").plan().start.unwrap().replaces.len(), 1);
     Case { changed: true, ..busy("Forbid") }.check(None, &[], Some(3000));
 }
@@ -131,8 +132,8 @@ fn job_after_the_starting_deadline_is_skipped() {
 #[test]
 fn too_many_missed_times_warn_and_start_the_last() {
     let spec = json!({"schedule": "* * * * *"});
-    let told = "TooManyMissedTimes: too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
-    Case { spec, ..case("05:00:30") }.check(Some("05:00:00"), &[told], Some(30));
+    let events = "TooManyMissedTimes: too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+    Case { spec, ..case("05:00:30") }.check(Some("05:00:00"), &[events], Some(30));
     let spec = json!({"schedule": "* * * * *", "startingDeadlineSeconds": 200});
     Case { spec, ..case("05:00:30") }.check(Some("05:00:00"), &[], Some(30));
 }
@@ -140,11 +141,11 @@ fn too_many_missed_times_warn_and_start_the_last() {
 #[test]
 fn suspended_or_invalid_schedule_starts_nothing() {
     Case { spec: json!({"suspend": true}), ..case("05:00:00") }.check(None, &[], None);
-    let told = "UnparseableSchedule: unparseable schedule: \"now\" : expected exactly 5 fields, found 1: [now]";
-    Case { spec: json!({"schedule": "now"}), ..case("05:00:00") }.check(None, &[told], None);
-    let told =
+    let events = "UnparseableSchedule: unparseable schedule: \"now\" : expected exactly 5 fields, found 1: [now]";
+    Case { spec: json!({"schedule": "now"}), ..case("05:00:00") }.check(None, &[events], None);
+    let events =
         "InvalidSchedule: invalid schedule: 0 0 31 2 * : time difference between two schedules is less than 1 second";
-    Case { spec: json!({"schedule": "0 0 31 2 *"}), ..case("05:00:00") }.check(None, &[told], None);
+    Case { spec: json!({"schedule": "0 0 31 2 *"}), ..case("05:00:00") }.check(None, &[events], None);
 }
 
 #[test]
@@ -157,8 +158,9 @@ fn concurrency_policy_applies_to_active_jobs() {
     };
     running("Allow").check(Some("05:00:00"), &[], Some(3600));
     assert!(running("Allow").plan().start.unwrap().replaces.is_empty());
-    let told = "JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid";
-    running("Forbid").check(None, &[told], Some(3600));
+    let events =
+        "JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid";
+    running("Forbid").check(None, &[events], Some(3600));
     running("Replace").check(Some("05:00:00"), &[], Some(3600));
     let gone = running("Replace").plan().start.unwrap().replaces;
     assert_eq!(gone.iter().map(|job| job.name.as_deref()).collect::<Vec<_>>(), [Some("old")]);
@@ -172,13 +174,13 @@ fn finished_and_missing_jobs_update_status_and_events() {
         missing: &["gone"],
         ..case("00:40:00")
     };
-    let told = [
+    let events = [
         "SawCompletedJob: Saw completed job: done, condition: Complete",
         "SawCompletedJob: Saw completed job: bad, condition: Failed",
         "UnexpectedJob: Saw a job that the controller did not create or forgot: manual",
         "MissingJob: Active job went missing: gone",
     ];
-    seen.check(None, &told, Some(1200));
+    seen.check(None, &events, Some(1200));
     let status = seen.plan().status;
     let left: Vec<_> = status.active.iter().flatten().map(|job| job.name.as_deref().unwrap()).collect();
     assert_eq!(left, ["runs"]);

@@ -25,7 +25,7 @@ struct Proposal {
 struct Failure {
     reason: &'static str,
     /// Message of the Event and the condition.
-    said: String,
+    message: String,
     /// The same within upstream's error of the autoscaler.
     error: String,
 }
@@ -75,12 +75,12 @@ pub(super) fn compute(
             conditions.set_scaling_active(true, ("ValidMetricFound", &message));
         }
         (None, Some(first)) => {
-            let message = format!("the HPA was unable to compute the replica count: {}", first.said);
+            let message = format!("the HPA was unable to compute the replica count: {}", first.message);
             conditions.set_scaling_active(false, (first.reason, &message));
         }
         (None, None) => {}
     }
-    MetricsResult { desired, statuses, warnings: failures.into_iter().map(|f| (f.reason, f.said)).collect(), error }
+    MetricsResult { desired, statuses, warnings: failures.into_iter().map(|f| (f.reason, f.message)).collect(), error }
 }
 
 fn propose(
@@ -92,20 +92,20 @@ fn propose(
     match (spec.type_.as_str(), &spec.resource, &spec.container_resource, &spec.pods, &spec.object, &spec.external) {
         ("Resource", Some(source), ..) => {
             let counted = resource(&source.target, &source.name, None, reading, calculator);
-            let (replicas, name, current) = counted.map_err(|said| Failure {
-                error: format!("failed to get {} resource metric value: {said}", source.name),
+            let (replicas, name, current) = counted.map_err(|message| Failure {
+                error: format!("failed to get {} resource metric value: {message}", source.name),
                 reason: "FailedGetResourceMetric",
-                said,
+                message,
             })?;
             let status = ResourceMetricStatus { name: source.name.clone(), current };
             Ok(Proposal { replicas, name, status: MetricStatus { resource: Some(status), ..of(spec) } })
         }
         ("ContainerResource", _, Some(source), ..) => {
             let counted = resource(&source.target, &source.name, Some(&source.container), reading, calculator);
-            let (replicas, name, current) = counted.map_err(|said| Failure {
-                error: format!("failed to get {} container metric value: {said}", source.container),
+            let (replicas, name, current) = counted.map_err(|message| Failure {
+                error: format!("failed to get {} container metric value: {message}", source.container),
                 reason: "FailedGetContainerResourceMetric",
-                said,
+                message,
             })?;
             let (container, metric) = (source.container.clone(), source.name.clone());
             let status = ContainerResourceMetricStatus { container, name: metric, current };
@@ -116,8 +116,8 @@ fn propose(
         ("External", .., Some(source)) => external(spec, source, reading, calculator, namespace),
         // Validation rejects other types.
         (other, ..) => {
-            let said = format!("unknown metric source type {other:?}");
-            Err(Failure { reason: "InvalidMetricSourceType", error: said.clone(), said })
+            let message = format!("unknown metric source type {other:?}");
+            Err(Failure { reason: "InvalidMetricSourceType", error: message.clone(), message })
         }
     }
 }
@@ -165,10 +165,10 @@ fn pods(
         let samples = reading.map(samples).map_err(|e| format!("unable to get metric {}: {e}", metric.name))?;
         calculator.by_average(&samples, wanted, false)
     });
-    let (replicas, average) = counted.map_err(|said| Failure {
+    let (replicas, average) = counted.map_err(|message| Failure {
         reason: "FailedGetPodsMetric",
-        error: format!("failed to get pods metric value: {said}"),
-        said,
+        error: format!("failed to get pods metric value: {message}"),
+        message,
     })?;
     let status = PodsMetricStatus { metric: metric.clone(), current: average_value(average) };
     let name = format!("pods metric {}", metric.name);
@@ -184,10 +184,10 @@ fn object(
     namespace: &str,
 ) -> Result<Proposal, Failure> {
     let (metric, object, target) = (&source.metric, &source.described_object, &source.target);
-    let failure = |said: String, error: String| Failure {
+    let failure = |message: String, error: String| Failure {
         reason: "FailedGetObjectMetric",
         error: format!("failed to get object metric value: {error}"),
-        said,
+        message,
     };
     selector_text(metric.selector.as_ref()).map_err(|e| failure(e.clone(), e))?;
     // Upstream passes these arguments in an order that does not fit its format string.
@@ -205,8 +205,8 @@ fn object(
             (replicas, format!("{} metric {}", object.kind, metric.name), value(usage))
         }
         ("AverageValue", _, Some(wanted)) => {
-            let said = |e: String| failure(e.clone(), format!("failed to get {} object metric: {e}", metric.name));
-            let (replicas, share) = calculator.by_value_per_pod(usage.map_err(said)?, milli(wanted));
+            let message = |e: String| failure(e.clone(), format!("failed to get {} object metric: {e}", metric.name));
+            let (replicas, share) = calculator.by_value_per_pod(usage.map_err(message)?, milli(wanted));
             let selector = format_selector(metric.selector.as_ref());
             (replicas, format!("external metric {}({selector})", metric.name), average_value(share))
         }
@@ -228,10 +228,10 @@ fn external(
     namespace: &str,
 ) -> Result<Proposal, Failure> {
     let (metric, target) = (&source.metric, &source.target);
-    let failure = |said: String, error: String| Failure {
+    let failure = |message: String, error: String| Failure {
         reason: "FailedGetExternalMetric",
         error: format!("failed to get {} external metric value: {error}", metric.name),
-        said,
+        message,
     };
     let selector = format_selector(metric.selector.as_ref());
     let usage = selector_text(metric.selector.as_ref()).and_then(|_| match reading {
@@ -240,13 +240,13 @@ fn external(
         Err(e) => Err(format!("unable to get external metric {namespace}/{}/{selector}: {e}", metric.name)),
     });
     let (replicas, current) = if let Some(wanted) = &target.average_value {
-        let said = |e: String| failure(e.clone(), format!("failed to get {} external metric: {e}", metric.name));
-        let (replicas, share) = calculator.by_value_per_pod(usage.map_err(said)?, milli(wanted));
+        let message = |e: String| failure(e.clone(), format!("failed to get {} external metric: {e}", metric.name));
+        let (replicas, share) = calculator.by_value_per_pod(usage.map_err(message)?, milli(wanted));
         (replicas, average_value(share))
     } else if let Some(wanted) = &target.value {
-        let said = |e: String| failure(e.clone(), format!("failed to get external metric {}: {e}", metric.name));
+        let message = |e: String| failure(e.clone(), format!("failed to get external metric {}: {e}", metric.name));
         let counted = usage.and_then(|usage| Ok((calculator.by_value(usage, milli(wanted))?, usage)));
-        let (replicas, usage) = counted.map_err(said)?;
+        let (replicas, usage) = counted.map_err(message)?;
         (replicas, value(usage))
     } else {
         let neither = "invalid external metric source: neither a value target nor an average value target was set";

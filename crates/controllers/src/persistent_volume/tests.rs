@@ -63,8 +63,8 @@ fn check_with(
     let volumes: Vec<_> = volumes.into_iter().map(Arc::new).collect();
     let classes: Vec<_> = classes.into_iter().map(Arc::new).collect();
     let step = match claim::plan(&claim, &ClaimContext { volumes: &volumes, classes: &classes, pod }) {
-        claim::Step::Wait(told) => {
-            told.map_or("wait".to_owned(), |event| format!("{}: {}", event.reason, event.message))
+        claim::Step::Wait(event) => {
+            event.map_or("wait".to_owned(), |event| format!("{}: {}", event.reason, event.message))
         }
         claim::Step::Lost(event) => format!("{}: {}", event.reason, event.message),
         claim::Step::AssignDefaultClass(class) => format!("classify {class}"),

@@ -149,9 +149,9 @@ fn failed_metric_prevents_scale_down() {
 }
 
 #[track_caller]
-fn check_failure(spec: Value, read: Read, reason: &str, said: &str, error: &str) {
+fn check_failure(spec: Value, read: Read, reason: &str, message: &str, error: &str) {
     let (computed, condition) = computed(vec![(spec, read)]);
-    assert_eq!((computed.warnings[0].0, computed.warnings[0].1.as_str()), (reason, said));
+    assert_eq!((computed.warnings[0].0, computed.warnings[0].1.as_str()), (reason, message));
     let whole = format!("invalid metrics (1 invalid out of 1), first error is: {error}");
     assert_eq!((computed.error, &condition["reason"]), (Some(whole), &json!(reason)));
 }
@@ -163,41 +163,41 @@ fn failed_metric_messages_match_upstream() {
     let of = |kind: &str, field: &str, source: Value| json!({"type": kind, field: source});
     let value = json!({"type": "Value", "value": "1"});
     let average = json!({"type": "AverageValue", "averageValue": "1"});
-    let said = "unable to get metric hits: Service on x web/gone";
+    let message = "unable to get metric hits: Service on x web/gone";
     let source = json!({"metric": metric("hits"), "describedObject": object, "target": value});
-    let error = format!("failed to get object metric value: {said}");
-    check_failure(of("Object", "object", source), gone(), "FailedGetObjectMetric", said, &error);
+    let error = format!("failed to get object metric value: {message}");
+    check_failure(of("Object", "object", source), gone(), "FailedGetObjectMetric", message, &error);
     let source = json!({"metric": metric("hits"), "describedObject": object, "target": average});
-    let error = format!("failed to get object metric value: failed to get hits object metric: {said}");
-    check_failure(of("Object", "object", source), gone(), "FailedGetObjectMetric", said, &error);
-    let said = "unable to get metric hits: gone";
+    let error = format!("failed to get object metric value: failed to get hits object metric: {message}");
+    check_failure(of("Object", "object", source), gone(), "FailedGetObjectMetric", message, &error);
+    let message = "unable to get metric hits: gone";
     let source = json!({"metric": metric("hits"), "target": average});
-    let error = format!("failed to get pods metric value: {said}");
-    check_failure(of("Pods", "pods", source), gone(), "FailedGetPodsMetric", said, &error);
-    let said = "unable to get external metric x/queue/nil: gone";
+    let error = format!("failed to get pods metric value: {message}");
+    check_failure(of("Pods", "pods", source), gone(), "FailedGetPodsMetric", message, &error);
+    let message = "unable to get external metric x/queue/nil: gone";
     let source = json!({"metric": metric("queue"), "target": value});
-    let error = format!("failed to get queue external metric value: failed to get external metric queue: {said}");
-    check_failure(of("External", "external", source), gone(), "FailedGetExternalMetric", said, &error);
+    let error = format!("failed to get queue external metric value: failed to get external metric queue: {message}");
+    check_failure(of("External", "external", source), gone(), "FailedGetExternalMetric", message, &error);
     let source = json!({"metric": metric("queue"), "target": average});
-    let error = format!("failed to get queue external metric value: failed to get queue external metric: {said}");
-    check_failure(of("External", "external", source), gone(), "FailedGetExternalMetric", said, &error);
-    let said = "failed to get cpu usage: unable to get metrics for resource cpu: gone";
+    let error = format!("failed to get queue external metric value: failed to get queue external metric: {message}");
+    check_failure(of("External", "external", source), gone(), "FailedGetExternalMetric", message, &error);
+    let message = "failed to get cpu usage: unable to get metrics for resource cpu: gone";
     let source = json!({"name": "cpu", "container": "c", "target": average});
-    let error = format!("failed to get c container metric value: {said}");
+    let error = format!("failed to get c container metric value: {message}");
     let reason = "FailedGetContainerResourceMetric";
-    check_failure(of("ContainerResource", "containerResource", source), gone(), reason, said, &error);
-    let said = "unknown metric source type \"What\"";
-    check_failure(json!({"type": "What"}), gone(), "InvalidMetricSourceType", said, said);
+    check_failure(of("ContainerResource", "containerResource", source), gone(), reason, message, &error);
+    let message = "unknown metric source type \"What\"";
+    check_failure(json!({"type": "What"}), gone(), "InvalidMetricSourceType", message, message);
 }
 
 #[test]
 fn invalid_metric_selector_is_reported() {
     let selector = json!({"matchExpressions": [{"key": "a", "operator": "Near"}]});
-    let said = "\"Near\" is not a valid label selector operator";
+    let message = "\"Near\" is not a valid label selector operator";
     let average = json!({"type": "AverageValue", "averageValue": "1"});
     let spec = json!({"type": "Pods", "pods": {"metric": {"name": "hits", "selector": selector}, "target": average}});
-    let error = format!("failed to get pods metric value: {said}");
-    check_failure(spec, Err(String::new()), "FailedGetPodsMetric", said, &error);
+    let error = format!("failed to get pods metric value: {message}");
+    check_failure(spec, Err(String::new()), "FailedGetPodsMetric", message, &error);
     let text = |selector: Value| selector_text(Some(&from_value(selector).unwrap()));
     let all = json!({"matchLabels": {"c": "d"}, "matchExpressions": [{"key": "b", "operator": "In", "values": ["x", "y"]},
         {"key": "e", "operator": "Exists"}, {"key": "a", "operator": "DoesNotExist"}, {"key": "f", "operator": "NotIn", "values": ["z"]}]});
