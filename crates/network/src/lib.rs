@@ -218,7 +218,7 @@ pub enum Error {
     /// The Pod CIDR cannot be allocated.
     #[error(transparent)]
     Choose(#[from] PodCidrError),
-    /// A directory or file could not be read or written.
+    /// I/O error of a file or directory.
     #[error("{doing} {path}: {source}")]
     File {
         /// What was tried.
@@ -228,13 +228,13 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
-    /// The lock that orders all Podiums of this machine was not released in time.
+    /// The lock of CIDR allocation was not released in time.
     #[error("another process has held {0} for too long while it sets up its network")]
     LockTimeout(PathBuf),
-    /// No netlink socket could be opened.
+    /// A netlink socket could not be opened.
     #[error("open a netlink socket: {0}")]
     OpenNetlink(#[source] io::Error),
-    /// The kernel refused a request.
+    /// A netlink request failed.
     #[error("{doing}: {source}")]
     Netlink {
         /// What was asked for.
@@ -242,7 +242,7 @@ pub enum Error {
         /// The kernel's answer.
         source: rtnetlink::Error,
     },
-    /// An interface of the bridge's name exists and is not this data directory's.
+    /// An interface of another owner has the bridge's name.
     #[error(
         "the interface {bridge} exists and belongs to somebody else ({owner}); remove it or use another data directory"
     )]
@@ -252,7 +252,7 @@ pub enum Error {
         /// Its alias, or what is known of it.
         owner: String,
     },
-    /// The Pod CIDR was changed while Pods are plugged into the old one.
+    /// The Pod CIDR was changed while Pods use the old one.
     #[error(
         "the Pods that run on {bridge} have addresses of {current}: stop them (`podium down`) before the Pod CIDR becomes {wanted}"
     )]
@@ -269,10 +269,10 @@ pub enum Error {
         "the CNI plugins bridge, host-local and loopback were not found in {0}: install the package containernetworking-plugins"
     )]
     PluginsMissing(String),
-    /// The name server has no port.
+    /// The DNS server could not bind a port.
     #[error("the cluster's name server has no place to hear: {0}")]
     NameServer(#[source] io::Error),
-    /// A program could not be run.
+    /// A program failed.
     #[error("run {program}: {reason}")]
     Program {
         /// Its name.
