@@ -219,7 +219,7 @@ pub enum Error {
     #[error(transparent)]
     Choose(#[from] PodCidrError),
     /// I/O error of a file or directory.
-    #[error("{doing} {path}: {source}")]
+    #[error("failed to {doing} {path}: {source}")]
     File {
         /// What was tried.
         doing: &'static str,
@@ -229,13 +229,13 @@ pub enum Error {
         source: io::Error,
     },
     /// The lock of CIDR allocation was not released in time.
-    #[error("another process has held {0} for too long while it sets up its network")]
+    #[error("failed to lock {0}: timed out waiting for another process")]
     LockTimeout(PathBuf),
     /// A netlink socket could not be opened.
-    #[error("open a netlink socket: {0}")]
+    #[error("failed to open netlink socket: {0}")]
     OpenNetlink(#[source] io::Error),
     /// A netlink request failed.
-    #[error("{doing}: {source}")]
+    #[error("failed to {doing}: {source}")]
     Netlink {
         /// What was asked for.
         doing: String,
@@ -244,7 +244,7 @@ pub enum Error {
     },
     /// An interface of another owner has the bridge's name.
     #[error(
-        "the interface {bridge} exists and belongs to somebody else ({owner}); remove it or use another data directory"
+        "failed to create bridge {bridge}: the interface exists with another owner ({owner}); remove it or use another data directory"
     )]
     BridgeTaken {
         /// The interface's name.
@@ -254,7 +254,7 @@ pub enum Error {
     },
     /// The Pod CIDR was changed while Pods use the old one.
     #[error(
-        "the Pods that run on {bridge} have addresses of {current}: stop them (`podium down`) before the Pod CIDR becomes {wanted}"
+        "failed to change Pod CIDR to {wanted}: running Pods on {bridge} use {current}; stop them first (`podium down`)"
     )]
     CidrInUse {
         /// The bridge.
@@ -266,14 +266,14 @@ pub enum Error {
     },
     /// No directory has the CNI plugins `bridge`, `host-local` and `loopback`.
     #[error(
-        "the CNI plugins bridge, host-local and loopback were not found in {0}: install the package containernetworking-plugins"
+        "failed to find the CNI plugins bridge, host-local and loopback in {0}: install the package containernetworking-plugins"
     )]
     PluginsMissing(String),
     /// The DNS server could not bind a port.
-    #[error("the cluster's name server has no place to hear: {0}")]
+    #[error("failed to bind cluster DNS server: {0}")]
     NameServer(#[source] io::Error),
     /// A program failed.
-    #[error("run {program}: {reason}")]
+    #[error("failed to run {program}: {reason}")]
     Program {
         /// Its name.
         program: &'static str,
