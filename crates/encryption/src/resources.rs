@@ -8,7 +8,7 @@ use store::{Key, StoredForm, TransformError, Transformer};
 
 use crate::config::{ConfigError, Configuration};
 use crate::decode::decode;
-use crate::provider::{Provider, decrypt, read_plain, shown_prefix};
+use crate::provider::{Provider, decrypt, display_prefix, read_unencrypted};
 use crate::validate::validate;
 
 /// A resource and its group, of which `*` stands for any.
@@ -114,9 +114,9 @@ impl Transformer for Encryption {
     fn transform_from_storage(&self, key: &Key, stored: &[u8]) -> Result<StoredForm, TransformError> {
         let read = match self.providers(key) {
             Some(providers) => decrypt(providers, stored, &storage_key(key)),
-            None => read_plain(stored),
+            None => read_unencrypted(stored),
         };
-        read.map_err(|TransformError(text)| match shown_prefix(stored) {
+        read.map_err(|TransformError(text)| match display_prefix(stored) {
             Some(prefix) => TransformError(format!("{text} (it is stored as {prefix})")),
             None => TransformError(text),
         })

@@ -68,7 +68,7 @@ fn unknown_fields_and_wrong_types_are_refused() {
 }
 
 #[test]
-fn duplicate_fields_and_broken_yaml_show_no_keys() {
+fn duplicate_field_and_yaml_errors_exclude_keys() {
     let twice = keys("aescbc", &[("k1", &format!("{KEY_32}, secret: {KEY_32}"))]);
     check_entry("a", &twice, "the file is no YAML or has duplicate fields at line 4");
     check_entry("a", "{aescbc: c2VjcmV0", "the file is no YAML or has duplicate fields at line 4");
@@ -186,7 +186,7 @@ fn read(encryption: &Encryption, resource: &str, stored: &[u8]) -> Result<(Optio
 }
 
 #[test]
-fn most_exact_rule_decides() {
+fn most_specific_rule_takes_precedence() {
     let provider = |name: &str| keys("aescbc", &[(name, KEY_32)]);
     let encryption = of(&[
         entry("configmaps", "{identity: {}}"),
@@ -209,7 +209,7 @@ fn most_exact_rule_decides() {
 }
 
 #[test]
-fn first_provider_writes_and_all_read() {
+fn first_provider_encrypts_and_all_decrypt() {
     let (identity, old, new) =
         ("{identity: {}}", keys("aescbc", &[("k1", KEY_16)]), keys("secretbox", &[("k1", KEY_32)]));
     let only = |providers: &[&str]| of(&[entry("secrets", &providers.join(", "))]);
@@ -233,7 +233,7 @@ fn first_provider_writes_and_all_read() {
 }
 
 #[test]
-fn objects_without_their_key_are_not_read() {
+fn objects_with_a_missing_key_are_not_readable() {
     let only = |providers: &str| of(&[entry("secrets", providers)]);
     let encrypted = stored(&only(&keys("aescbc", &[("k1", KEY_16)])), "secrets");
     let check = |encryption: &Encryption, expected: &str| {
@@ -260,7 +260,7 @@ fn wrong_key_of_the_same_name_is_refused() {
 }
 
 #[test]
-fn debug_shows_no_keys() {
+fn debug_output_excludes_keys() {
     let encryption = of(&[entry("secrets", &keys("aescbc", &[("k1", KEY_32)]))]);
     assert_eq!(format!("{encryption:?}"), r#"Encryption { rules: ["secrets"], .. }"#);
 }
