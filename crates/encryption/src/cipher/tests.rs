@@ -79,7 +79,7 @@ fn nonces_are_unique() {
     }
 }
 
-/// What decrypting gives of stored data that was changed.
+/// Checks the error of decrypting modified data.
 #[track_caller]
 fn check_refused(algorithm: Algorithm, change: impl Fn(&mut Vec<u8>), expected: &str) {
     let cipher = cipher(algorithm, 32);

@@ -5,7 +5,7 @@ const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConf
 const KEY_32: &str = "c2VjcmV0IGlzIHNlY3VyZSwgb3IgaXMgaXQ/PyEhISE=";
 const KEY_16: &str = "c2VjcmV0IGlzIHNlY3VyZQ==";
 
-/// One entry of a configuration.
+/// Returns an entry of a configuration.
 fn entry(resources: &str, providers: &str) -> String {
     format!("- {{resources: [{resources}], providers: [{providers}]}}\n")
 }
@@ -220,14 +220,14 @@ fn first_provider_encrypts_and_all_decrypt() {
     assert_eq!(read(&rotated, "secrets", &encrypted), Ok((data(), true)));
     assert_eq!(read(&first, "secrets", b"{}"), Ok((None, true)), "plain text is stale");
     assert_eq!(read(&plain, "secrets", b"{}"), Ok((None, false)));
-    // Identity first decrypts: what is encrypted is read by the others, and written as it is.
+    // With identity first, encrypted data is still decrypted, and data is written unencrypted.
     let decrypting = only(&[identity, &old]);
     assert_eq!(read(&decrypting, "secrets", &encrypted), Ok((data(), true)));
     assert_eq!(stored(&decrypting, "secrets"), b"{}");
-    // Keys of one provider are rotated in its list.
+    // Keys can be rotated within one provider.
     let within = only(&[&keys("aescbc", &[("k2", KEY_32), ("k1", KEY_16)])]);
     assert_eq!(read(&within, "secrets", &encrypted), Ok((data(), true)));
-    // One provider may be there twice.
+    // A provider may be listed twice.
     let twice = only(&[&keys("aescbc", &[("k2", KEY_32)]), &old]);
     assert_eq!(read(&twice, "secrets", &encrypted), Ok((data(), true)));
 }
@@ -253,7 +253,7 @@ fn objects_with_a_missing_key_are_not_readable() {
 #[test]
 fn wrong_key_of_the_same_name_is_refused() {
     let only = |key: &str| of(&[entry("secrets", &keys("aescbc", &[("k1", key)]))]);
-    // By chance a padding is right, one time in 256; then the data is not.
+    // The padding is valid by chance once in 256 times; then the data is not JSON.
     for _ in 0..1000 {
         assert!(read(&only(KEY_32), "secrets", &stored(&only(KEY_16), "secrets")).is_err());
     }
