@@ -18,7 +18,7 @@ fn pod(resources: &Value) -> Object {
     object("", "pods", &json!({"spec": {"containers": [{"name": "c", "resources": resources}]}}))
 }
 
-/// What is told when `new` comes to `there`.
+/// Checks the creation of `new` beside the objects `there`.
 #[track_caller]
 fn check_new(hard: &Value, there: &[Object], new: &Object, expected: &str) {
     let quota = quota(hard);
@@ -27,7 +27,7 @@ fn check_new(hard: &Value, there: &[Object], new: &Object, expected: &str) {
 }
 
 #[test]
-fn pods_are_held_to_what_they_ask_for_together() {
+fn quota_limits_the_sum_of_pod_resources() {
     let hard = json!({"pods": "2", "requests.cpu": "1", "limits.memory": "1Gi"});
     let small = || pod(&json!({"requests": {"cpu": "500m"}, "limits": {"memory": "512Mi"}}));
     check_new(&hard, &[], &small(), "");
@@ -44,7 +44,7 @@ fn pods_are_held_to_what_they_ask_for_together() {
 }
 
 #[test]
-fn a_pod_that_has_ended_holds_nothing_but_its_place_among_all() {
+fn terminated_pod_uses_only_its_object_count() {
     let hard = json!({"pods": "1", "count/pods": "2"});
     let with = |metadata: &Value, phase: &str| {
         object("", "pods", &json!({"metadata": metadata, "spec": {"containers": []}, "status": {"phase": phase}}))
@@ -84,7 +84,7 @@ fn overhead_and_extended_resources_count() {
 }
 
 #[test]
-fn objects_of_every_kind_can_be_counted() {
+fn object_count_quota_supports_all_resources() {
     let one = |group: &str, resource: &str| object(group, resource, &json!({}));
     let told = |name: &str| format!("exceeded quota: q, requested: {name}=1, used: {name}=1, limited: {name}=1");
     for (group, resource, name) in [
@@ -97,13 +97,13 @@ fn objects_of_every_kind_can_be_counted() {
         check_new(&hard, &[], &one(group, resource), "");
         check_new(&hard, &[one(group, resource)], &one(group, resource), &told(name));
     }
-    // Only those of the core group have short names.
+    // Only core resources have short names.
     check_new(&json!({"deployments": "0"}), &[], &one("apps", "deployments"), "");
     check_new(&json!({"count/deployments.apps": "0"}), &[], &one("extensions", "deployments"), "");
 }
 
 #[test]
-fn services_and_claims_have_measures_of_their_own() {
+fn services_and_claims_have_specific_usage() {
     let service =
         |kind: &str| object("", "services", &json!({"spec": {"type": kind, "ports": [{"port": 1}, {"port": 2}]}}));
     let told =
@@ -126,7 +126,7 @@ fn services_and_claims_have_measures_of_their_own() {
 }
 
 #[test]
-fn devices_count_by_their_class_and_alternatives_with_the_most_of_each() {
+fn devices_count_by_class_with_maximum_of_alternatives() {
     let exactly = |class: &str, count: i64| json!({"name": "r", "exactly": {"deviceClassName": class, "allocationMode": "ExactCount", "count": count}});
     let either = |class: &str, count: i64| json!({"name": class, "deviceClassName": class, "allocationMode": "ExactCount", "count": count});
     let claim = |requests: &Value| {
@@ -149,7 +149,7 @@ fn devices_count_by_their_class_and_alternatives_with_the_most_of_each() {
 }
 
 #[test]
-fn an_update_counts_by_what_it_adds() {
+fn update_counts_the_increase() {
     let quota = quota(&json!({"services.nodeports": "1"}));
     let service = |kind: &str| object("", "services", &json!({"spec": {"type": kind, "ports": [{"port": 1}]}}));
     let (old, new) = (service("ClusterIP"), service("NodePort"));
@@ -157,13 +157,13 @@ fn an_update_counts_by_what_it_adds() {
     let told =
         "exceeded quota: q, requested: services.nodeports=1, used: services.nodeports=1, limited: services.nodeports=1";
     assert_eq!(check(&quota, &full, &new, Some(&old)).unwrap_err(), told);
-    // What was there may stay, whatever the quota has become, and may become less.
+    // An exceeded quota does not affect existing objects, and allows decreases.
     assert_eq!(check(&quota, &full, &new, Some(&new)), Ok(()));
     assert_eq!(check(&quota, &full, &old, Some(&new)), Ok(()));
 }
 
 #[test]
-fn change_into_a_scope_counts_with_all_it_uses() {
+fn update_into_a_scope_counts_the_whole_usage() {
     let hard = json!({"pods": "0", "requests.cpu": "1"});
     let spec = json!({"hard": hard, "scopes": ["Terminating"]});
     let quota = serde_json::from_value(json!({"metadata": {"name": "q"}, "spec": spec})).unwrap();
@@ -175,13 +175,13 @@ fn change_into_a_scope_counts_with_all_it_uses() {
     let told = "exceeded quota: q, requested: pods=1,requests.cpu=2, used: pods=0,requests.cpu=0, \
                 limited: pods=0,requests.cpu=1";
     assert_eq!(check(&quota, &used(&quota, [&old]), &new, Some(&old)).unwrap_err(), told);
-    // In the scope already, it adds what is more; out of it, it adds nothing.
+    // In the scope, only the increase counts; out of it, nothing counts.
     assert_eq!(check(&quota, &used(&quota, [&new]), &pod(Some(30), "2"), Some(&new)), Ok(()));
     assert_eq!(check(&quota, &used(&quota, [&new]), &old, Some(&new)), Ok(()));
 }
 
 #[test]
-fn only_what_becomes_more_is_held_to_an_exceeded_quota() {
+fn exceeded_quota_rejects_only_increases() {
     let quota = quota(&json!({"requests.cpu": "4", "requests.memory": "1Gi"}));
     let of = |cpu: &str, memory: &str| pod(&json!({"requests": {"cpu": cpu, "memory": memory}}));
     let old = of("1", "4Gi");
@@ -192,7 +192,7 @@ fn only_what_becomes_more_is_held_to_an_exceeded_quota() {
 }
 
 #[test]
-fn containers_need_no_requests_beside_those_of_the_pod() {
+fn pod_level_requests_replace_container_requests() {
     let hard = json!({"requests.cpu": "1"});
     let whole = |resources: Value| {
         object("", "pods", &json!({"spec": {"containers": [{"name": "c"}], "resources": resources}}))
@@ -204,7 +204,7 @@ fn containers_need_no_requests_beside_those_of_the_pod() {
 }
 
 #[test]
-fn the_status_shows_all_that_is_limited() {
+fn quota_status_contains_all_limits() {
     let quota = quota(&json!({"pods": "2", "requests.memory": "1Gi", "cpu": "1", "configmaps": "1"}));
     let pod = pod(&json!({"requests": {"cpu": "250m", "memory": "100Mi"}}));
     let shown = serde_json::to_value(list(&used(&quota, [&pod, &object("", "configmaps", &json!({}))]))).unwrap();
