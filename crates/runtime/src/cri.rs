@@ -9,7 +9,7 @@ mod stop;
 mod stream;
 mod task_exit;
 mod tasks;
-mod unread;
+mod unread_stdin;
 
 use crate::RuntimeError;
 use hyper_util::rt::TokioIo;
@@ -53,7 +53,7 @@ pub struct CriRuntime {
     /// Containers that were sent their stop signal and have not exited.
     signalled: Arc<Mutex<HashSet<String>>>,
     /// Exited commands of containers with sessions that write to stdin.
-    ended: unread::Ended,
+    ended: unread_stdin::ExitedCommands,
 }
 
 impl CriRuntime {
@@ -79,7 +79,7 @@ impl CriRuntime {
             channel,
             owner: owner.display().to_string().into(),
             signalled: Arc::default(),
-            ended: unread::Ended::default(),
+            ended: unread_stdin::ExitedCommands::default(),
         })
     }
 

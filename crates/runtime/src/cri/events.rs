@@ -7,7 +7,7 @@ use super::{
         runtime_service_client::RuntimeServiceClient,
     },
     task_exit::{EventDecoder, TaskEvent, filters},
-    unread::Ended,
+    unread_stdin::ExitedCommands,
 };
 use crate::RuntimeEvent;
 use futures::{StreamExt, stream::BoxStream};
@@ -21,7 +21,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(5);
 /// Relist interval of runtimes without an event service.
 const RELIST_INTERVAL: Duration = Duration::from_secs(1);
 
-pub(super) fn follow(channel: Channel, commands: Ended) -> BoxStream<'static, RuntimeEvent> {
+pub(super) fn follow(channel: Channel, commands: ExitedCommands) -> BoxStream<'static, RuntimeEvent> {
     let (tx, rx) = mpsc::channel(1024);
     tokio::spawn(async move {
         let mut backoff = INITIAL_BACKOFF;
@@ -45,7 +45,7 @@ pub(super) fn follow(channel: Channel, commands: Ended) -> BoxStream<'static, Ru
 }
 
 /// Subscribes to the event service and forwards its events until the stream ends.
-async fn subscribe(channel: &Channel, commands: &Ended, tx: &mpsc::Sender<RuntimeEvent>) -> Result<(), Code> {
+async fn subscribe(channel: &Channel, commands: &ExitedCommands, tx: &mpsc::Sender<RuntimeEvent>) -> Result<(), Code> {
     let mut client = EventsClient::new(channel.clone());
     let answer = client.subscribe(SubscribeRequest { filters: filters() });
     // containerd sends response headers only with the first event. A response to a later request on the same connection

@@ -218,7 +218,7 @@ impl Runtime for CriRuntime {
             let watch = io.stdin.then(|| self.ended.watch(id, self));
             let session = stream::session(&call(REQUEST_TIMEOUT, self.runtime().exec(request)).await?.url, io).await?;
             Ok(match watch {
-                Some(watch) => watch.over(session),
+                Some(watch) => watch.attach_to(session),
                 None => session,
             })
         }

@@ -24,17 +24,17 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Exited exec commands of containers with sessions that write to stdin.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ended(Arc<Mutex<HashMap<String, Watched>>>);
+pub(super) struct ExitedCommands(Arc<Mutex<HashMap<String, WatchedContainer>>>);
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedContainer {
     sessions: usize,
     commands: Vec<String>,
     /// Cancels the container's [`release`] task when the last session ends.
     _releasing: DropGuard,
 }
 
-impl Ended {
+impl ExitedCommands {
     /// Records the exit of a command.
     pub(super) fn note(&self, container: &str, command: String) {
         if let Some(watched) = self.0.lock().get_mut(container) {
@@ -43,16 +43,16 @@ impl Ended {
     }
 
     /// Records and releases exited commands of this container until the returned guard is dropped.
-    pub(super) fn watch(&self, container: &ContainerId, runtime: &CriRuntime) -> Watch {
+    pub(super) fn watch(&self, container: &ContainerId, runtime: &CriRuntime) -> SessionGuard {
         let mut all = self.0.lock();
         let watched = all.entry(container.0.clone()).or_insert_with(|| {
             let done = CancellationToken::new();
             let release = release(runtime.clone(), self.clone(), container.clone());
             tokio::spawn(done.clone().run_until_cancelled_owned(release));
-            Watched { sessions: 0, commands: Vec::new(), _releasing: done.drop_guard() }
+            WatchedContainer { sessions: 0, commands: Vec::new(), _releasing: done.drop_guard() }
         });
         watched.sessions += 1;
-        Watch { ended: self.clone(), container: container.clone() }
+        SessionGuard { ended: self.clone(), container: container.clone() }
     }
 
     fn commands(&self, container: &str) -> Vec<String> {
@@ -67,14 +67,14 @@ impl Ended {
 }
 
 /// Guard of a session that writes to the stdin of a container's process.
-pub(super) struct Watch {
-    ended: Ended,
+pub(super) struct SessionGuard {
+    ended: ExitedCommands,
     container: ContainerId,
 }
 
-impl Watch {
+impl SessionGuard {
     /// Attaches the guard to a session, which then ends with its command despite unread input.
-    pub(super) fn over(self, session: Session) -> Session {
+    pub(super) fn attach_to(self, session: Session) -> Session {
         let exit = async move {
             let _watch = self;
             session.exit.await
@@ -83,7 +83,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
         let mut all = self.ended.0.lock();
         let Some(watched) = all.get_mut(&self.container.0) else { return };
@@ -95,7 +95,7 @@ impl Drop for Watch {
 }
 
 /// Closes the pipes of a container's exited commands, of all sessions.
-async fn release(runtime: CriRuntime, ended: Ended, container: ContainerId) {
+async fn release(runtime: CriRuntime, ended: ExitedCommands, container: ContainerId) {
     loop {
         let seen = ended.commands(&container.0);
         tokio::time::sleep(CHECK_INTERVAL).await;
@@ -138,7 +138,7 @@ mod tests {
     #[tokio::test]
     async fn exited_commands_are_recorded_during_writing_sessions() {
         let runtime = CriRuntime::new("unix:///nowhere", Path::new("/data")).unwrap();
-        let (ended, id) = (Ended::default(), ContainerId("c".to_owned()));
+        let (ended, id) = (ExitedCommands::default(), ContainerId("c".to_owned()));
         ended.note("c", "before".to_owned());
         let (one, two) = (ended.watch(&id, &runtime), ended.watch(&id, &runtime));
         drop(one);
