@@ -65,7 +65,7 @@ fn request() -> Type {
 
 /// Returns upstream's error text for a failed expression.
 #[must_use]
-pub fn told(source: &str, error: &EvalError) -> String {
+pub fn evaluation_error(source: &str, error: &EvalError) -> String {
     match error {
         EvalError::Spent => SPENT.to_owned(),
         error => format!("expression '{source}' resulted in error: {error}"),
@@ -108,7 +108,7 @@ impl Conditions {
                 Ok(Ok(_)) => {
                     errors.push(format!("expression '{source}' resulted in error: it is neither true nor false"));
                 }
-                Ok(Err(error)) => errors.push(told(source, &error)),
+                Ok(Err(error)) => errors.push(evaluation_error(source, &error)),
                 Err(why) => errors.push(format!("compilation error: {why}")),
             }
         }

@@ -205,8 +205,8 @@ mod tests {
 
     #[track_caller]
     fn check(items: &Value, resources: &Value, expected: &str) {
-        let told = check_pod(&range(items), &pod(resources)).err().unwrap_or_default();
-        assert_eq!(told, expected, "{items} {resources}");
+        let message = check_pod(&range(items), &pod(resources)).err().unwrap_or_default();
+        assert_eq!(message, expected, "{items} {resources}");
     }
 
     #[test]
@@ -222,9 +222,9 @@ mod tests {
         assert_eq!(spec["containers"][0]["resources"], resources);
         let resources = json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1", "memory": "1Gi"}});
         assert_eq!(spec["initContainers"][0]["resources"], resources);
-        let told = "LimitRanger plugin set: cpu request for container c; cpu limit for container c; \
+        let message = "LimitRanger plugin set: cpu request for container c; cpu limit for container c; \
                     cpu request for init container i; cpu, memory limit for init container i";
-        assert_eq!(pod.metadata.annotations.unwrap()[ANNOTATION], told);
+        assert_eq!(pod.metadata.annotations.unwrap()[ANNOTATION], message);
     }
 
     #[test]
@@ -241,23 +241,23 @@ mod tests {
         let bounds = |name: &str, value: &str| json!([{"type": "Container", name: {"cpu": value}}]);
         let min = bounds("min", "200m");
         check(&min, &json!({}), "minimum cpu usage per Container is 200m.  No request is specified");
-        let told = "minimum cpu usage per Container is 200m, but request is 100m";
-        check(&min, &json!({"requests": {"cpu": "100m"}}), told);
+        let message = "minimum cpu usage per Container is 200m, but request is 100m";
+        check(&min, &json!({"requests": {"cpu": "100m"}}), message);
         check(&min, &json!({"requests": {"cpu": "200m"}}), "");
         let max = bounds("max", "1");
         check(&max, &json!({}), "maximum cpu usage per Container is 1.  No limit is specified");
         check(&max, &json!({"limits": {"cpu": "1500m"}}), "maximum cpu usage per Container is 1, but limit is 1500m");
         check(&max, &json!({"limits": {"cpu": "1"}}), "");
         let ratio = bounds("maxLimitRequestRatio", "2");
-        let told = "cpu max limit to request ratio per Container is 2, but no request is specified or request is 0";
-        check(&ratio, &json!({"limits": {"cpu": "1"}}), told);
-        let told = "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000";
-        check(&ratio, &json!({"requests": {"cpu": "250m"}, "limits": {"cpu": "1"}}), told);
+        let message = "cpu max limit to request ratio per Container is 2, but no request is specified or request is 0";
+        check(&ratio, &json!({"limits": {"cpu": "1"}}), message);
+        let message = "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000";
+        check(&ratio, &json!({"requests": {"cpu": "250m"}, "limits": {"cpu": "1"}}), message);
         check(&ratio, &json!({"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}), "");
         let two = json!([{"type": "Container", "max": {"cpu": "1", "memory": "1Gi"}}]);
-        let told = "[maximum cpu usage per Container is 1, but limit is 2, \
+        let message = "[maximum cpu usage per Container is 1, but limit is 2, \
                     maximum memory usage per Container is 1Gi, but limit is 2Gi]";
-        check(&two, &json!({"limits": {"cpu": "2", "memory": "2Gi"}}), told);
+        check(&two, &json!({"limits": {"cpu": "2", "memory": "2Gi"}}), message);
     }
 
     #[test]
@@ -266,8 +266,8 @@ mod tests {
         let container = |name: &str| json!({"name": name, "resources": {"limits": {"memory": "600Mi"}}});
         let spec = json!({"containers": [container("a"), container("b")], "initContainers": [container("i")]});
         let mut pod: Pod = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
-        let told = "maximum memory usage per Pod is 1Gi, but limit is 1200Mi";
-        assert_eq!(check_pod(&range, &pod).unwrap_err(), told);
+        let message = "maximum memory usage per Pod is 1Gi, but limit is 1200Mi";
+        assert_eq!(check_pod(&range, &pod).unwrap_err(), message);
         let whole = json!({"limits": {"memory": "1Gi"}});
         pod.spec.as_mut().unwrap().resources = serde_json::from_value(whole).unwrap();
         assert_eq!(check_pod(&range, &pod), Ok(()));

@@ -38,11 +38,11 @@ pub fn violations(asked: LevelVersion, meta: &ObjectMeta, spec: &PodSpec) -> Vec
 /// Formats violations with details, for the creator of the Pod.
 #[must_use]
 pub fn in_detail(violations: &[Violation]) -> String {
-    let told = violations.iter().map(|v| match v.detail.as_str() {
+    let details = violations.iter().map(|v| match v.detail.as_str() {
         "" => v.reason.to_owned(),
         detail => format!("{} ({detail})", v.reason),
     });
-    told.collect::<Vec<_>>().join(", ")
+    details.collect::<Vec<_>>().join(", ")
 }
 
 /// Formats violations without details.

@@ -250,13 +250,13 @@ impl Policy {
             match validation.expression.evaluate(&inputs, &mut budget) {
                 Ok(Value::Bool(true)) => {}
                 Ok(_) => denials.push(Denial {
-                    message: validation.told(&inputs, &mut budget),
+                    message: validation.failure_message(&inputs, &mut budget),
                     reason: validation.reason.clone(),
                     always: false,
                     index,
                 }),
                 Err(error) => {
-                    let denial = self.failed(told(&validation.expression, error, &failed));
+                    let denial = self.failed(expression_error(&validation.expression, error, &failed));
                     denials.extend(denial.map(|denial| Denial { index, ..denial }));
                 }
             }
@@ -275,7 +275,7 @@ impl Policy {
                     "valueExpression '{}' resulted in unsupported return type. Return type must be either string or null.",
                     annotation.source
                 ),
-                Err(error) => told(annotation, error, &failed),
+                Err(error) => expression_error(annotation, error, &failed),
             };
             denials.extend(self.failed(why).map(|denial| Denial { always: true, ..denial }));
         }
@@ -309,7 +309,7 @@ fn evaluate_variables(
 }
 
 /// Returns the error text of a failed expression, with the cause if it uses a failed variable.
-fn told(expression: &Expression, error: EvalError, failed: &BTreeMap<String, String>) -> String {
+fn expression_error(expression: &Expression, error: EvalError, failed: &BTreeMap<String, String>) -> String {
     if let Err(why) = &expression.program {
         return format!("compilation error: {why}");
     }
@@ -318,15 +318,15 @@ fn told(expression: &Expression, error: EvalError, failed: &BTreeMap<String, Str
     match cause.filter(|(name, _)| expression.source.contains(&format!("variables.{name}"))) {
         Some((name, why)) => {
             let why = format!("composited variable {name:?} fails to evaluate: {why}");
-            conditions::told(&expression.source, &EvalError::Wrong(why))
+            conditions::evaluation_error(&expression.source, &EvalError::Wrong(why))
         }
-        None => conditions::told(&expression.source, &error),
+        None => conditions::evaluation_error(&expression.source, &error),
     }
 }
 
 impl Validation {
     /// Returns the message of a failed validation.
-    fn told(&self, inputs: &Variables<'_>, budget: &mut Budget) -> String {
+    fn failure_message(&self, inputs: &Variables<'_>, budget: &mut Budget) -> String {
         let made = self.message_expression.as_ref().and_then(|e| e.evaluate(inputs, budget).ok());
         if let Some(Value::String(text)) = made {
             let text = text.trim();

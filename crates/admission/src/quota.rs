@@ -67,15 +67,15 @@ pub fn check(quota: &ResourceQuota, used: &Amounts, new: &Object, old: Option<&O
     if exceeded.is_empty() {
         return Ok(());
     }
-    let told = |amounts: &Amounts| {
+    let format_amounts = |amounts: &Amounts| {
         let one = |name: &&String| format!("{name}={}", shown(name, amounts.get(*name).copied().unwrap_or_default()).0);
         exceeded.iter().map(one).collect::<Vec<_>>().join(",")
     };
     Err(format!(
         "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
-        told(&requested),
-        told(used),
-        told(&hard)
+        format_amounts(&requested),
+        format_amounts(used),
+        format_amounts(&hard)
     ))
 }
 

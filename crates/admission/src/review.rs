@@ -143,9 +143,10 @@ pub fn read(version: &str, uid: &str, mutating: bool, answer: &Value) -> Result<
 /// Returns the `Status` of a request that a webhook denied (`ToStatusErr`).
 #[must_use]
 pub fn refusal(webhook: &str, status: &Value) -> Value {
-    let mut told = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 400});
+    let mut error_status =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 400});
     if let Some(code) = status["code"].as_u64().filter(|code| (400..600).contains(code)) {
-        told["code"] = json!(code);
+        error_status["code"] = json!(code);
     }
     let text = |field: &str| status[field].as_str().filter(|text| !text.is_empty());
     let by = format!("admission webhook {webhook:?} denied the request");
@@ -153,14 +154,14 @@ pub fn refusal(webhook: &str, status: &Value) -> Value {
         Some(why) => format!("{by}: {why}"),
         None => format!("{by} without explanation"),
     };
-    told["message"] = json!(message);
+    error_status["message"] = json!(message);
     if let Some(reason) = text("reason") {
-        told["reason"] = json!(reason);
+        error_status["reason"] = json!(reason);
     }
     if status["details"].is_object() {
-        told["details"] = status["details"].clone();
+        error_status["details"] = status["details"].clone();
     }
-    told
+    error_status
 }
 
 #[cfg(test)]
@@ -216,8 +217,8 @@ mod tests {
     #[test]
     fn response_with_wrong_types_is_rejected() {
         let check = |response: Value, expected: Result<(), &str>| {
-            let told = "json: cannot unmarshal ";
-            let got = check_types(&answer(&response)).map_err(|why| why.trim_start_matches(told).to_owned());
+            let prefix = "json: cannot unmarshal ";
+            let got = check_types(&answer(&response)).map_err(|why| why.trim_start_matches(prefix).to_owned());
             assert_eq!(got, expected.map_err(str::to_owned), "{response}");
         };
         let all = json!({"uid": "u", "allowed": true, "status": {"code": 403, "message": "m"}, "patch": "W10=",
@@ -242,13 +243,13 @@ mod tests {
     #[test]
     fn denial_names_the_webhook_and_the_reason() {
         let check = |status: Value, message: &str, code: u16| {
-            let told = refusal("x.y.z", &status);
+            let error_status = refusal("x.y.z", &status);
             assert_eq!(
-                (told["message"].as_str(), told["code"].as_u64()),
+                (error_status["message"].as_str(), error_status["code"].as_u64()),
                 (Some(message), Some(code.into())),
                 "{status}"
             );
-            assert_eq!(told["status"], "Failure");
+            assert_eq!(error_status["status"], "Failure");
         };
         check(Value::Null, "admission webhook \"x.y.z\" denied the request without explanation", 400);
         check(json!({"message": "no"}), "admission webhook \"x.y.z\" denied the request: no", 400);

@@ -121,14 +121,14 @@ fn checks_depend_on_the_version() {
     check("restricted:v1.35", &own_users, "");
     let host = json!({"containers": [{"name": "a", "lifecycle": {"preStop": {"httpGet": {"port": 1, "host": "h"}}}}]});
     check("baseline:v1.33", &host, "");
-    let told = "probe or lifecycle host (container \"a\" uses probe or lifecycle host \"h\")";
-    check("baseline:v1.34", &host, told);
+    let expected = "probe or lifecycle host (container \"a\" uses probe or lifecycle host \"h\")";
+    check("baseline:v1.34", &host, expected);
     let sysctl = json!({"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_wmem", "value": "1"}]}});
     check("baseline:v1.31", &sysctl, "forbidden sysctls (net.ipv4.tcp_wmem)");
     check("baseline:v1.32", &sysctl, "");
     let old = json!({"annotations": {"seccomp.security.alpha.kubernetes.io/pod": "unconfined"}});
-    let told = "seccompProfile (forbidden annotation seccomp.security.alpha.kubernetes.io/pod=\"unconfined\")";
-    check("baseline:v1.18", &old, told);
+    let expected = "seccompProfile (forbidden annotation seccomp.security.alpha.kubernetes.io/pod=\"unconfined\")";
+    check("baseline:v1.18", &old, expected);
     check("baseline:v1.19", &old, "");
     let windows = json!({"os": {"name": "windows"}, "securityContext": {"runAsNonRoot": true}});
     check("restricted:v1.25", &windows, "");

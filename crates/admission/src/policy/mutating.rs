@@ -1,7 +1,7 @@
 //! MutatingAdmissionPolicy: mutation of objects with CEL expressions
 //! (`apiserver/pkg/admission/plugin/policy/mutating`).
 
-use super::{Expression, evaluate_variables, more, told, variables};
+use super::{Expression, evaluate_variables, expression_error, more, variables};
 use crate::{
     conditions::{self, Conditions, Variables},
     matching::Matching,
@@ -130,8 +130,10 @@ impl MutatingPolicy {
         let mut inputs = with_objects(inputs, params, namespace);
         let mut budget = Budget::default();
         let failed = evaluate_variables(&self.variables, &mut inputs, &mut budget);
-        let value = expression.evaluate(&inputs, &mut budget).map_err(|error| told(expression, error, &failed))?;
-        let json = |value: &Value| value.to_json().map_err(|error| conditions::told(&expression.source, &error));
+        let value =
+            expression.evaluate(&inputs, &mut budget).map_err(|error| expression_error(expression, error, &failed))?;
+        let json =
+            |value: &Value| value.to_json().map_err(|error| conditions::evaluation_error(&expression.source, &error));
         match (&value, applies) {
             (Value::Map(_), true) => Ok(Change::Apply(json(&value)?)),
             (_, true) => Err("unsupported return type from ApplyConfiguration expression: it is no Object".to_owned()),

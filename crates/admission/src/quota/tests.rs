@@ -22,8 +22,8 @@ fn pod(resources: &Value) -> Object {
 #[track_caller]
 fn check_new(hard: &Value, there: &[Object], new: &Object, expected: &str) {
     let quota = quota(hard);
-    let told = check(&quota, &used(&quota, there), new, None).err().unwrap_or_default();
-    assert_eq!(told, expected, "{hard}");
+    let message = check(&quota, &used(&quota, there), new, None).err().unwrap_or_default();
+    assert_eq!(message, expected, "{hard}");
 }
 
 #[test]
@@ -39,8 +39,8 @@ fn quota_limits_the_sum_of_pod_resources() {
         "exceeded quota: q, requested: limits.memory=512Mi,pods=1,requests.cpu=500m, \
          used: limits.memory=1Gi,pods=2,requests.cpu=1, limited: limits.memory=1Gi,pods=2,requests.cpu=1",
     );
-    let told = "failed quota: q: must specify limits.memory for: c; requests.cpu for: c";
-    check_new(&hard, &[], &pod(&json!({})), told);
+    let message = "failed quota: q: must specify limits.memory for: c; requests.cpu for: c";
+    check_new(&hard, &[], &pod(&json!({})), message);
 }
 
 #[test]
@@ -56,10 +56,10 @@ fn terminated_pod_uses_only_its_object_count() {
     };
     check_new(&hard, &[ended()], &pod(&json!({})), "");
     check_new(&hard, &[deleted(960)], &pod(&json!({})), "");
-    let told = "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1";
-    check_new(&hard, &[deleted(980)], &pod(&json!({})), told);
-    let told = "exceeded quota: q, requested: count/pods=1, used: count/pods=2, limited: count/pods=2";
-    check_new(&hard, &[ended(), ended()], &pod(&json!({})), told);
+    let message = "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1";
+    check_new(&hard, &[deleted(980)], &pod(&json!({})), message);
+    let message = "exceeded quota: q, requested: count/pods=1, used: count/pods=2, limited: count/pods=2";
+    check_new(&hard, &[ended(), ended()], &pod(&json!({})), message);
 }
 
 #[test]
@@ -75,18 +75,18 @@ fn overhead_and_extended_resources_count() {
         )
     };
     check_new(&hard, &[], &new("1"), "");
-    let told = "exceeded quota: q, requested: requests.example.com/gpu=2, used: requests.example.com/gpu=0, \
+    let message = "exceeded quota: q, requested: requests.example.com/gpu=2, used: requests.example.com/gpu=0, \
                 limited: requests.example.com/gpu=1";
-    check_new(&hard, &[], &new("2"), told);
-    let told = "exceeded quota: q, requested: requests.memory=768Mi, used: requests.memory=768Mi, \
+    check_new(&hard, &[], &new("2"), message);
+    let message = "exceeded quota: q, requested: requests.memory=768Mi, used: requests.memory=768Mi, \
                 limited: requests.memory=1Gi";
-    check_new(&hard, &[new("0")], &new("0"), told);
+    check_new(&hard, &[new("0")], &new("0"), message);
 }
 
 #[test]
 fn object_count_quota_supports_all_resources() {
     let one = |group: &str, resource: &str| object(group, resource, &json!({}));
-    let told = |name: &str| format!("exceeded quota: q, requested: {name}=1, used: {name}=1, limited: {name}=1");
+    let message = |name: &str| format!("exceeded quota: q, requested: {name}=1, used: {name}=1, limited: {name}=1");
     for (group, resource, name) in [
         ("", "configmaps", "configmaps"),
         ("", "secrets", "count/secrets"),
@@ -95,7 +95,7 @@ fn object_count_quota_supports_all_resources() {
     ] {
         let hard = json!({name: "1"});
         check_new(&hard, &[], &one(group, resource), "");
-        check_new(&hard, &[one(group, resource)], &one(group, resource), &told(name));
+        check_new(&hard, &[one(group, resource)], &one(group, resource), &message(name));
     }
     // Only core resources have short names.
     check_new(&json!({"deployments": "0"}), &[], &one("apps", "deployments"), "");
@@ -106,23 +106,23 @@ fn object_count_quota_supports_all_resources() {
 fn services_and_claims_have_specific_usage() {
     let service =
         |kind: &str| object("", "services", &json!({"spec": {"type": kind, "ports": [{"port": 1}, {"port": 2}]}}));
-    let told =
+    let message =
         "exceeded quota: q, requested: services.nodeports=2, used: services.nodeports=0, limited: services.nodeports=1";
     let hard = json!({"services.nodeports": "1", "services.loadbalancers": "0"});
     check_new(&hard, &[], &service("ClusterIP"), "");
-    check_new(&hard, &[], &service("NodePort"), told);
+    check_new(&hard, &[], &service("NodePort"), message);
     let claim = |class: &str| {
         let resources = json!({"requests": {"storage": "2Gi"}});
         object("", "persistentvolumeclaims", &json!({"spec": {"storageClassName": class, "resources": resources}}))
     };
     let hard = json!({"requests.storage": "3Gi", "fast.storageclass.storage.k8s.io/persistentvolumeclaims": "0"});
     check_new(&hard, &[], &claim("slow"), "");
-    let told =
+    let message =
         "exceeded quota: q, requested: requests.storage=2Gi, used: requests.storage=2Gi, limited: requests.storage=3Gi";
-    check_new(&hard, &[claim("slow")], &claim("slow"), told);
+    check_new(&hard, &[claim("slow")], &claim("slow"), message);
     let class = "fast.storageclass.storage.k8s.io/persistentvolumeclaims";
-    let told = format!("exceeded quota: q, requested: {class}=1, used: {class}=0, limited: {class}=0");
-    check_new(&hard, &[], &claim("fast"), &told);
+    let message = format!("exceeded quota: q, requested: {class}=1, used: {class}=0, limited: {class}=0");
+    check_new(&hard, &[], &claim("fast"), &message);
 }
 
 #[test]
@@ -134,18 +134,18 @@ fn devices_count_by_class_with_maximum_of_alternatives() {
     };
     let name = "gold.deviceclass.resource.k8s.io/devices";
     let hard = json!({name: "4", "count/resourceclaims.resource.k8s.io": "2"});
-    let told = |asked: u32, used: u32| {
+    let message = |asked: u32, used: u32| {
         format!("exceeded quota: q, requested: {name}={asked}, used: {name}={used}, limited: {name}=4")
     };
     let three = || claim(&json!([exactly("gold", 3)]));
     check_new(&hard, &[], &three(), "");
-    check_new(&hard, &[three()], &three(), &told(3, 3));
+    check_new(&hard, &[three()], &three(), &message(3, 3));
     check_new(&hard, &[three()], &claim(&json!([exactly("silver", 3)])), "");
-    check_new(&hard, &[], &claim(&json!([exactly("gold", 3), exactly("gold", 2)])), &told(5, 0));
+    check_new(&hard, &[], &claim(&json!([exactly("gold", 3), exactly("gold", 2)])), &message(5, 0));
     let choice = json!([{"name": "r", "firstAvailable": [either("gold", 2), either("silver", 9), either("gold", 1)]}]);
-    check_new(&hard, &[three()], &claim(&choice), &told(2, 3));
+    check_new(&hard, &[three()], &claim(&choice), &message(2, 3));
     let all = json!([{"name": "r", "exactly": {"deviceClassName": "gold", "allocationMode": "All"}}]);
-    check_new(&hard, &[], &claim(&all), &told(32, 0));
+    check_new(&hard, &[], &claim(&all), &message(32, 0));
 }
 
 #[test]
@@ -154,9 +154,9 @@ fn update_counts_the_increase() {
     let service = |kind: &str| object("", "services", &json!({"spec": {"type": kind, "ports": [{"port": 1}]}}));
     let (old, new) = (service("ClusterIP"), service("NodePort"));
     let full = used(&quota, [&service("NodePort"), &old]);
-    let told =
+    let message =
         "exceeded quota: q, requested: services.nodeports=1, used: services.nodeports=1, limited: services.nodeports=1";
-    assert_eq!(check(&quota, &full, &new, Some(&old)).unwrap_err(), told);
+    assert_eq!(check(&quota, &full, &new, Some(&old)).unwrap_err(), message);
     // An exceeded quota does not affect existing objects, and allows decreases.
     assert_eq!(check(&quota, &full, &new, Some(&new)), Ok(()));
     assert_eq!(check(&quota, &full, &old, Some(&new)), Ok(()));
@@ -172,9 +172,9 @@ fn update_into_a_scope_counts_the_whole_usage() {
         object("", "pods", &json!({"spec": {"containers": containers, "activeDeadlineSeconds": deadline}}))
     };
     let (old, new) = (pod(None, "2"), pod(Some(60), "2"));
-    let told = "exceeded quota: q, requested: pods=1,requests.cpu=2, used: pods=0,requests.cpu=0, \
+    let message = "exceeded quota: q, requested: pods=1,requests.cpu=2, used: pods=0,requests.cpu=0, \
                 limited: pods=0,requests.cpu=1";
-    assert_eq!(check(&quota, &used(&quota, [&old]), &new, Some(&old)).unwrap_err(), told);
+    assert_eq!(check(&quota, &used(&quota, [&old]), &new, Some(&old)).unwrap_err(), message);
     // In the scope, only the increase counts; out of it, nothing counts.
     assert_eq!(check(&quota, &used(&quota, [&new]), &pod(Some(30), "2"), Some(&new)), Ok(()));
     assert_eq!(check(&quota, &used(&quota, [&new]), &old, Some(&new)), Ok(()));
@@ -187,8 +187,8 @@ fn exceeded_quota_rejects_only_increases() {
     let old = of("1", "4Gi");
     let full = used(&quota, [&old]);
     assert_eq!(check(&quota, &full, &of("2", "2Gi"), Some(&old)), Ok(()));
-    let told = "exceeded quota: q, requested: requests.cpu=4, used: requests.cpu=1, limited: requests.cpu=4";
-    assert_eq!(check(&quota, &full, &of("5", "2Gi"), Some(&old)).unwrap_err(), told);
+    let message = "exceeded quota: q, requested: requests.cpu=4, used: requests.cpu=1, limited: requests.cpu=4";
+    assert_eq!(check(&quota, &full, &of("5", "2Gi"), Some(&old)).unwrap_err(), message);
 }
 
 #[test]
@@ -199,8 +199,8 @@ fn pod_level_requests_replace_container_requests() {
     };
     check_new(&hard, &[], &whole(json!({"requests": {"cpu": "1"}})), "");
     check_new(&hard, &[], &whole(json!({})), "failed quota: q: must specify requests.cpu for: c");
-    let told = "exceeded quota: q, requested: requests.cpu=2, used: requests.cpu=0, limited: requests.cpu=1";
-    check_new(&hard, &[], &whole(json!({"requests": {"cpu": "2"}})), told);
+    let message = "exceeded quota: q, requested: requests.cpu=2, used: requests.cpu=0, limited: requests.cpu=1";
+    check_new(&hard, &[], &whole(json!({"requests": {"cpu": "2"}})), message);
 }
 
 #[test]

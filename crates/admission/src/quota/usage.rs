@@ -172,10 +172,10 @@ impl Object {
         if missing.is_empty() {
             return Ok(());
         }
-        let told = missing.iter().map(|(name, containers)| {
+        let missing_texts = missing.iter().map(|(name, containers)| {
             format!("{name} for: {}", containers.iter().copied().collect::<Vec<_>>().join(","))
         });
-        Err(format!("must specify {}", told.collect::<Vec<_>>().join("; ")))
+        Err(format!("must specify {}", missing_texts.collect::<Vec<_>>().join("; ")))
     }
 }
 
