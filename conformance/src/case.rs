@@ -1,6 +1,6 @@
 //! What a case is, as it is written in `cases/*.yaml`.
 
-use crate::custom::Custom;
+use crate::custom_kind::Custom;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;

@@ -5,10 +5,10 @@
 
 mod case;
 mod client;
-mod custom;
+mod custom_kind;
 mod events;
-mod failures;
 mod kinds;
+mod known_failures;
 mod matching;
 mod run;
 mod variables;
@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use case::Case;
 use clap::Parser;
 use client::Client;
-use failures::KnownFailures;
+use known_failures::KnownFailures;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::{
     collections::BTreeSet,
@@ -62,7 +62,7 @@ fn main() -> Result<ExitCode> {
     let known = if cli.strict {
         KnownFailures::default()
     } else {
-        failures::load(&cli.dir.join("known-failures.txt"), &names)?
+        known_failures::load(&cli.dir.join("known-failures.txt"), &names)?
     };
     let runtime = Arc::new(Runtime::new()?);
     let asked = runtime.block_on(Client::of(&cli.kubeconfig))?;
@@ -120,7 +120,7 @@ fn run_name() -> Result<String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-    use super::{failures, judge, load};
+    use super::{judge, known_failures, load};
     use anyhow::anyhow;
     use libtest_mimic::Completion;
     use std::path::Path;
@@ -131,7 +131,7 @@ mod tests {
         let cases = load(dir).unwrap();
         assert!(cases.len() > 800, "{}", cases.len());
         let names: Vec<String> = cases.into_iter().map(|(name, _)| name).collect();
-        failures::load(&dir.join("known-failures.txt"), &names).unwrap();
+        known_failures::load(&dir.join("known-failures.txt"), &names).unwrap();
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Valid objects to begin with: those of the conformance suite, and a custom kind of the fuzzer's own.
 
-use crate::words::HOME;
+use crate::values::HOME;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -11,10 +11,7 @@ use tests::{Cluster, Kubectl, eventually};
 
 pub(crate) const TESTS: &[Shared] = &[
     ("webhooks by URL mutate and reject what kubectl writes", webhooks_by_url_mutate_and_reject),
-    (
-        "a webhook behind a Service admits and converts what kubectl writes",
-        webhook_behind_service_admits_and_converts,
-    ),
+    ("a webhook behind a Service admits and converts what kubectl writes", webhook_behind_service_admits_and_converts),
     ("a bound ValidatingAdmissionPolicy refuses what kubectl writes", validating_admission_policy_refuses),
 ];
 

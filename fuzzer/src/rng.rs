@@ -2,9 +2,9 @@
 
 /// `SplitMix64`.
 #[derive(Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -38,14 +38,14 @@ impl Dice {
 
 #[cfg(test)]
 mod tests {
-    use super::Dice;
+    use super::SeededRng;
 
     #[test]
     fn the_same_seed_makes_the_same_choices() {
-        let choices = |seed: u64| (0..100).map(|n| Dice::new(seed + n).below(1000)).collect::<Vec<_>>();
+        let choices = |seed: u64| (0..100).map(|n| SeededRng::new(seed + n).below(1000)).collect::<Vec<_>>();
         assert_eq!(choices(7), choices(7));
         assert_ne!(choices(7), choices(8));
-        assert_eq!(Dice::new(1).below(0), 0);
-        assert_eq!(Dice::new(1).pick::<&str>(&[]), "");
+        assert_eq!(SeededRng::new(1).below(0), 0);
+        assert_eq!(SeededRng::new(1).pick::<&str>(&[]), "");
     }
 }
