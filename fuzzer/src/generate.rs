@@ -1,22 +1,22 @@
-//! Values that a schema allows, or nearly so.
+//! Generates valid and nearly valid values of a schema.
 
 use crate::{rng::SeededRng, values};
 use serde_json::{Map, Value, json};
 
-/// Deeper than this only what is required is filled in.
-const DEEP: usize = 7;
-/// No value goes deeper, whatever is required.
-const DEEPEST: usize = 20;
+/// Depth below which only required fields are generated.
+const MAX_OPTIONAL_DEPTH: usize = 7;
+/// Maximum depth of a value, despite required fields.
+const MAX_DEPTH: usize = 20;
 
-/// Makes values for the schemas of one server.
+/// Generates values for the schemas of a server.
 pub(crate) struct Generator<'a> {
     pub(crate) schemas: &'a Map<String, Value>,
 }
 
 impl Generator<'_> {
-    /// A value for a field of this name.
+    /// Returns a value for a field of this name.
     pub(crate) fn value(&self, rng: &mut SeededRng, schema: &Value, field: &str, depth: usize) -> Value {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Value::Null;
         }
         let parts =
@@ -39,7 +39,7 @@ impl Generator<'_> {
             Some("number") => json!(rng.below(1000) as f64 / 8.0),
             Some("boolean") => json!(rng.chance(50)),
             Some("array") => {
-                let few = if depth > DEEP { 0 } else { rng.below(3) };
+                let few = if depth > MAX_OPTIONAL_DEPTH { 0 } else { rng.below(3) };
                 (0..few).map(|_| self.value(rng, &schema["items"], field, depth + 1)).collect()
             }
             _ => self.object(rng, schema, depth),
@@ -61,8 +61,8 @@ impl Generator<'_> {
     fn object(&self, rng: &mut SeededRng, schema: &Value, depth: usize) -> Value {
         let mut object = Map::new();
         let required = schema["required"].as_array();
-        // Less and less of what need not be there.
-        let optional = if depth > DEEP { 0 } else { 40 / (depth + 1) + 5 };
+        // The probability of optional fields decreases with depth.
+        let optional = if depth > MAX_OPTIONAL_DEPTH { 0 } else { 40 / (depth + 1) + 5 };
         for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
             if required.is_some_and(|all| all.iter().any(|r| r == name)) || rng.chance(optional) {
                 object.insert(name.clone(), self.value(rng, schema, name, depth + 1));
@@ -128,7 +128,7 @@ mod tests {
     use serde_json::{Map, Value, json};
 
     #[test]
-    fn a_value_has_what_its_schema_requires_and_nothing_that_it_has_not() {
+    fn value_has_required_fields_and_no_unknown_ones() {
         let point = json!({"type": "object", "required": ["x"], "properties": {
             "x": {"type": "integer"}, "next": {"$ref": "#/components/schemas/Point"}}});
         let schemas: Map<String, Value> = [("Point".to_owned(), point)].into_iter().collect();

@@ -1,12 +1,12 @@
-//! What is wrong with a body: in its values first, then in its letters.
+//! Mutates bodies, as values and as text.
 
 use crate::{rng::SeededRng, values};
 use serde_json::{Value, json};
 
-/// Stands in a value for something that only text can hold.
+/// Placeholder in a value for text that JSON values cannot represent.
 const HOLE: &str = "@@hole@@";
 
-/// What takes the place of a hole in the text: numbers that no machine has, and depths that no object has.
+/// Returns a replacement of a placeholder: huge numbers and deep nesting.
 fn filling(rng: &mut SeededRng) -> String {
     let deep = [40, 150, 2_000, 30_000][rng.below(4)];
     match rng.below(9) {
@@ -22,7 +22,7 @@ fn filling(rng: &mut SeededRng) -> String {
     }
 }
 
-/// A few places of a value hold something else, or nothing.
+/// Replaces or removes a few parts of a value.
 pub(crate) fn value(rng: &mut SeededRng, value: &mut Value, times: usize) {
     for _ in 0..times {
         let pointers = pointers(value);
@@ -35,7 +35,7 @@ pub(crate) fn value(rng: &mut SeededRng, value: &mut Value, times: usize) {
     }
 }
 
-/// Something of another type, or of the same type and odd.
+/// Returns a value of another type, or an odd one of the same type.
 fn other(rng: &mut SeededRng, old: &Value) -> Value {
     match rng.below(16) {
         0 | 1 => Value::Null,
@@ -55,7 +55,7 @@ fn other(rng: &mut SeededRng, old: &Value) -> Value {
     }
 }
 
-/// Fields more, fewer, or with other names; elements twice.
+/// Adds, removes or renames fields, and duplicates elements.
 fn structure(rng: &mut SeededRng, value: &mut Value, pointer: &str) {
     match value.pointer_mut(pointer) {
         Some(Value::Object(map)) => {
@@ -83,7 +83,7 @@ fn structure(rng: &mut SeededRng, value: &mut Value, pointer: &str) {
     }
 }
 
-/// Every place in a value.
+/// Returns JSON pointers to all parts of a value.
 fn pointers(value: &Value) -> Vec<String> {
     fn walk(value: &Value, at: &str, found: &mut Vec<String>) {
         found.push(at.to_owned());
@@ -102,7 +102,7 @@ fn pointers(value: &Value) -> Vec<String> {
     found
 }
 
-/// The text of a value, with holes filled, and now and then with letters that do not belong there.
+/// Serializes a value with replaced placeholders, and sometimes with mutated bytes.
 pub(crate) fn text(rng: &mut SeededRng, value: &Value) -> Vec<u8> {
     let mut text = value.to_string();
     let hole = format!("\"{HOLE}\"");
@@ -125,7 +125,7 @@ fn letters(rng: &mut SeededRng, bytes: &mut Vec<u8>) {
         3 => drop(bytes.splice(..0, *b"\xef\xbb\xbf")),
         4 => drop(bytes.splice(at..at, *b"\xff\xfe")),
         5 => drop(bytes.splice(at..at, *b"\0")),
-        // A field that is there twice.
+        // A duplicate field.
         6 => {
             drop(bytes.splice(..bytes.len().min(1), b"{\"kind\":\"x\",\"metadata\":{\"name\":\"y\"},".iter().copied()));
         }
@@ -137,7 +137,7 @@ fn letters(rng: &mut SeededRng, bytes: &mut Vec<u8>) {
                 *place = byte;
             }
         }),
-        // More than a server takes.
+        // More than the server's size limit.
         _ => bytes.extend(std::iter::repeat_n(b'x', if rng.chance(5) { 4 << 20 } else { 100 })),
     }
 }
@@ -149,12 +149,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_place_can_be_reached() {
+    fn pointers_cover_all_parts() {
         assert_eq!(pointers(&json!({"a/b": [1, {"c": null}]})), ["", "/a~1b", "/a~1b/0", "/a~1b/1", "/a~1b/1/c"]);
     }
 
     #[test]
-    fn what_is_mutated_differs_and_holes_are_filled() {
+    fn mutated_value_differs_and_has_no_placeholders() {
         let mut rng = SeededRng::new(3);
         let sample = json!({"a": [1, {"c": "d"}], "b": {"e": true}});
         let mut changed = 0;

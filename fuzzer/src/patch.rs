@@ -1,4 +1,4 @@
-//! Patches of all four types.
+//! Generates patches of all four types.
 
 use crate::{mutate, rng::SeededRng, values};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ const POINTERS: [&str; 16] = [
     "/a~2",
 ];
 
-/// The body of a patch of this type; `object` is what it could be about.
+/// Returns the body of a patch of this type for an object.
 pub(crate) fn of(rng: &mut SeededRng, media: &str, object: &Value) -> Value {
     match media {
         "application/json-patch+json" => {
@@ -68,7 +68,7 @@ fn operation(rng: &mut SeededRng, object: &Value) -> Value {
     operation
 }
 
-/// Leaves out what is not kept, so that a patch says less than the whole.
+/// Removes fields, so that a patch has only a part of the object.
 fn thin(rng: &mut SeededRng, value: &mut Value, kept: usize) {
     if let Value::Object(map) = value {
         map.retain(|key, _| ["metadata", "name"].contains(&key.as_str()) || rng.chance(kept));
@@ -76,7 +76,7 @@ fn thin(rng: &mut SeededRng, value: &mut Value, kept: usize) {
     }
 }
 
-/// Directives of strategic merge patches, in good places and bad ones.
+/// Adds directives of strategic merge patches at valid and invalid places.
 fn directives(rng: &mut SeededRng, value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -1,9 +1,9 @@
-//! What stands behind the question mark.
+//! Generates query parameters.
 
 use crate::{rng::SeededRng, values};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
-/// Parameters that servers know although no document may say so, and one that none knows.
+/// Parameters that may be missing in the documents, and an unknown one.
 const MORE: [&str; 9] = [
     "pretty",
     "timeout",
@@ -55,7 +55,7 @@ const FIELDS: [&str; 16] = [
 ];
 const VERSIONS: [&str; 9] = ["", "0", "1", "2", "40", "999999999", "18446744073709551616", "-1", "abc"];
 
-/// The query of a request: a few of the parameters that fit, and now and then others.
+/// Returns the query of a request: a few documented parameters, and sometimes others.
 pub(crate) fn of(rng: &mut SeededRng, known: &[String]) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     for name in known {
@@ -69,7 +69,7 @@ pub(crate) fn of(rng: &mut SeededRng, known: &[String]) -> Vec<(String, String)>
         let value = value(rng, name);
         pairs.push((name.to_owned(), value));
     }
-    // The same one twice.
+    // A duplicate parameter.
     if rng.chance(4)
         && let Some((name, _)) = pairs.first().cloned()
     {
@@ -102,7 +102,7 @@ fn value(rng: &mut SeededRng, name: &str) -> String {
     }
 }
 
-/// A token such as those that lists are continued with, from right to wrong.
+/// Returns a valid or invalid continue token.
 fn token(rng: &mut SeededRng) -> String {
     let version = rng.pick(&["meta.k8s.io/v1", "meta.k8s.io/v2"]);
     let revision = values::number(rng);
@@ -115,13 +115,13 @@ fn token(rng: &mut SeededRng) -> String {
     }
 }
 
-/// The query in the form of a URL, with its question mark.
+/// Encodes the query for a URL, with the question mark.
 pub(crate) fn text(pairs: &[(String, String)]) -> String {
     if pairs.is_empty() {
         return String::new();
     }
     let mut text = form_urlencoded::Serializer::new("?".to_owned());
-    // The serializer puts `&` behind what it is given, unless that is empty.
+    // The serializer appends `&` to a non-empty prefix.
     text.extend_pairs(pairs);
     text.finish().replacen("?&", "?", 1)
 }
@@ -131,7 +131,7 @@ mod tests {
     use super::text;
 
     #[test]
-    fn a_query_is_escaped() {
+    fn query_is_escaped() {
         assert_eq!(text(&[]), "");
         let pairs = [("a".to_owned(), "b c&".to_owned()), ("d".to_owned(), String::new())];
         assert_eq!(text(&pairs), "?a=b+c%26&d=");

@@ -1,4 +1,4 @@
-//! A request for an operation: mostly what it asks for, in part what it does not.
+//! Generates requests for operations, mostly valid ones.
 
 use crate::{
     client::Sent,
@@ -46,7 +46,7 @@ const TYPES: [&str; 12] = [
     ";",
     "application/json, application/yaml",
 ];
-/// What YAML has and JSON has not.
+/// YAML features that JSON does not have.
 const YAML: [&str; 8] = [
     "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n",
     "a: &a\n  b: *a\n",
@@ -58,14 +58,14 @@ const YAML: [&str; 8] = [
     "a: .nan\nb: .inf\n1: 2\nnull: 3\n",
 ];
 
-/// Makes requests for one server.
+/// Generates requests for a server.
 pub(crate) struct Requests<'a> {
     pub(crate) api: &'a Api,
     pub(crate) seeds: &'a Seeds,
 }
 
 impl Requests<'_> {
-    /// A request for this operation; `None` where chance made one that HTTP does not know, or that does harm.
+    /// Returns a request for an operation; `None` for an invalid HTTP request or a harmful one.
     pub(crate) fn of(&self, rng: &mut SeededRng, operation: &Operation) -> Option<Sent> {
         let n = rng.below(values::NAMES.len());
         let namespace = rng.pick(&values::NAMESPACES);
@@ -95,7 +95,7 @@ impl Requests<'_> {
         sent.is_possible().then_some(sent)
     }
 
-    /// The path with its namespace and name filled in.
+    /// Returns the path with namespace and name.
     fn path(&self, rng: &mut SeededRng, operation: &Operation, n: usize, namespace: &str) -> String {
         let escaped = |text: &str| {
             utf8_percent_encode(text, NON_ALPHANUMERIC).to_string().replace("%2D", "-").replace("%2E", ".")
@@ -109,7 +109,7 @@ impl Requests<'_> {
         self.seeds.name(&operation.about, n).unwrap_or_else(|| values::NAMES[n].to_owned())
     }
 
-    /// The body and its media type.
+    /// Returns the body and its media type.
     fn body(&self, rng: &mut SeededRng, operation: &Operation, n: usize, namespace: &str) -> (String, Vec<u8>) {
         let mut media = rng.pick(&operation.media);
         if media.is_empty() || media == "*/*" {
@@ -132,13 +132,13 @@ impl Requests<'_> {
         (media, bytes)
     }
 
-    /// An object for the operation: a valid one, one that the schema makes, or one from both.
+    /// Returns an object for the operation: a valid one, a generated one, or a mix.
     fn object(&self, rng: &mut SeededRng, operation: &Operation, n: usize, namespace: &str) -> Value {
         let Some(schema) = &operation.body else { return json!({}) };
         let patched = json!({});
         let schema = if operation.method == "PATCH" { &patched } else { schema };
         if operation.method == "DELETE" {
-            // Options, which need not be there.
+            // Options are optional.
             let made = Generator { schemas: &self.api.schemas }.value(rng, schema, "", 1);
             return if rng.chance(70) { json!({}) } else { made };
         }
@@ -162,7 +162,7 @@ impl Requests<'_> {
     }
 }
 
-/// What is valid stands over what was made.
+/// Merges a valid object over a generated one.
 fn merged(mut made: Value, valid: Value) -> Value {
     match (&mut made, valid) {
         (Value::Object(map), Value::Object(valid)) => {
@@ -193,7 +193,7 @@ fn packed(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// An object in the envelope of Kubernetes' protobuf: `runtime.Unknown` around fields that chance made.
+/// Returns a protobuf object: random fields in the envelope `runtime.Unknown`.
 fn protobuf(rng: &mut SeededRng, operation: &Operation) -> Vec<u8> {
     let held = [field(1, operation.about.0.as_bytes()), field(2, operation.about.1.as_bytes())].concat();
     let raw = message(rng, 0);
@@ -228,7 +228,7 @@ fn message(rng: &mut SeededRng, depth: usize) -> Vec<u8> {
     bytes
 }
 
-/// A length-delimited field.
+/// Encodes a length-delimited field.
 fn field(number: usize, bytes: &[u8]) -> Vec<u8> {
     [&varint(number << 3 | 2)[..], &varint(bytes.len())[..], bytes].concat()
 }
@@ -253,14 +253,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_valid_stands_over_what_was_made() {
+    fn valid_fields_override_generated_ones() {
         assert_eq!(merged(json!({"a": 1, "b": {"c": 2}}), json!({"b": {"c": 3}})), json!({"a": 1, "b": {"c": 3}}));
         assert_eq!(merged(json!(null), json!(null)), json!({}));
         assert_eq!(field(1, b"v1"), [0x0a, 2, b'v', b'1']);
     }
 
     #[test]
-    fn the_same_seed_makes_the_same_requests() {
+    fn same_seed_gives_same_requests() {
         let mut api = Api::default();
         api.add(
             &json!({"paths": {"/api/v1/namespaces/{namespace}/pods/{name}": {"patch": {"x-kubernetes-action": "patch",

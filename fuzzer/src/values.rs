@@ -1,16 +1,16 @@
-//! What strings and numbers are made of: what makes sense somewhere, and what makes sense nowhere.
+//! Strings and numbers for fields, valid and invalid ones.
 
 use crate::rng::SeededRng;
 
-/// Objects have few names, so that requests meet what earlier ones have made.
+/// Names of objects: few, so that requests meet earlier objects.
 pub(crate) const NAMES: [&str; 4] = ["fuzz-0", "fuzz-1", "fuzz-2", "fuzz-3"];
-/// The first one is always there, the other never.
+/// Namespaces. The first one exists, the last one never does.
 pub(crate) const NAMESPACES: [&str; 12] =
     [HOME, HOME, HOME, HOME, HOME, HOME, HOME, HOME, HOME, HOME, HOME, "fuzz-missing"];
 pub(crate) const HOME: &str = "fuzz";
 
-/// Values that are right in some field.
-const FITTING: [&str; 64] = [
+/// Values that are valid in some field.
+const VALID: [&str; 64] = [
     "a",
     "b",
     "one",
@@ -76,7 +76,7 @@ const FITTING: [&str; 64] = [
     "*/5 * * * *",
     "self == self",
 ];
-/// Values that are wrong in most fields.
+/// Values that are invalid in most fields.
 const ODD: [&str; 30] = [
     "",
     " ",
@@ -140,7 +140,7 @@ const TIMES: [&str; 8] = [
 const NUMBERS: [i64; 14] =
     [0, 1, 2, 80, 443, 30, 3600, -1, 65535, 65536, 2_147_483_647, 2_147_483_648, i64::MAX, i64::MIN];
 
-/// A word for a field of this name.
+/// Returns a string for a field of this name.
 pub(crate) fn word(rng: &mut SeededRng, field: &str) -> String {
     if rng.chance(6) {
         return odd(rng);
@@ -148,11 +148,11 @@ pub(crate) fn word(rng: &mut SeededRng, field: &str) -> String {
     match field {
         "name" | "generateName" | "namespace" | "uid" | "volumeName" if rng.chance(80) => rng.pick(&NAMES).to_owned(),
         "image" => "none.example/none".to_owned(),
-        _ => rng.pick(&FITTING).to_owned(),
+        _ => rng.pick(&VALID).to_owned(),
     }
 }
 
-/// A word that is wrong in most places.
+/// Returns a string that is invalid in most fields.
 pub(crate) fn odd(rng: &mut SeededRng) -> String {
     match rng.below(12) {
         0 => "x".repeat(rng.below(70_000)),
@@ -171,7 +171,7 @@ pub(crate) fn time(rng: &mut SeededRng) -> String {
     rng.pick(&TIMES).to_owned()
 }
 
-/// Mostly small.
+/// Returns a number, mostly a small one.
 pub(crate) fn number(rng: &mut SeededRng) -> i64 {
     let sensible = if rng.chance(75) { 6 } else { NUMBERS.len() };
     rng.pick(&NUMBERS[..sensible])
