@@ -1,4 +1,4 @@
-//! Load on the API alone: create, get, update; lists; fan-out of watches.
+//! API load: create, get, update, list, and watch fan-out.
 
 use crate::{
     client::Api,
@@ -23,8 +23,8 @@ fn config_map(i: usize, generation: u32) -> Value {
            "data": {"g": generation.to_string(), "v": "x".repeat(1024)}})
 }
 
-/// Does `work` n times with so many clients; gives each duration and the rate.
-pub(crate) async fn spread<F, Fut>(n: usize, clients: usize, work: F) -> Result<(Vec<Duration>, f64)>
+/// Runs `work` n times with this many clients, and returns the durations and the rate.
+pub(crate) async fn run_concurrently<F, Fut>(n: usize, clients: usize, work: F) -> Result<(Vec<Duration>, f64)>
 where
     F: Fn(usize) -> Fut + Clone + Send + 'static,
     Fut: Future<Output = Result<()>> + Send,
@@ -54,10 +54,10 @@ where
     Ok((all, n as f64 / start.elapsed().as_secs_f64()))
 }
 
-/// p50 of a create by one client.
+/// Measures the p50 latency of a create by one client.
 pub(crate) async fn one_client(api: &Api) -> Result<String> {
     let a = api.clone();
-    let (mut times, _) = spread(2000, 1, move |i| {
+    let (mut times, _) = run_concurrently(2000, 1, move |i| {
         let a = a.clone();
         async move { a.call(Method::POST, &a.path("configmaps"), Some(&config_map(i, 0))).await.map(drop) }
     })
@@ -66,7 +66,7 @@ pub(crate) async fn one_client(api: &Api) -> Result<String> {
     Ok(ms(percentile(&mut times, 0.5)))
 }
 
-/// Rates of 32 clients.
+/// Measures the rates of create, get and update with 32 clients.
 pub(crate) async fn crud(api: &Api) -> Result<String> {
     let n = 20_000;
     let mut rates = Vec::new();
@@ -74,7 +74,7 @@ pub(crate) async fn crud(api: &Api) -> Result<String> {
         [(Method::POST, false, Some(0)), (Method::GET, true, None), (Method::PUT, true, Some(1))]
     {
         let a = api.clone();
-        let (_, rate) = spread(n, 32, move |i| {
+        let (_, rate) = run_concurrently(n, 32, move |i| {
             let (a, method) = (a.clone(), method.clone());
             async move {
                 let path = if with_name { format!("{}/cm-{i}", a.path("configmaps")) } else { a.path("configmaps") };
@@ -96,10 +96,10 @@ pub(crate) fn gated_pod(i: usize) -> Value {
                                     "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 100000 & wait"]}]}})
 }
 
-/// p50 of a whole LIST of 3,000 Pods, and in pages of 500.
+/// Measures the p50 latency of a LIST of 3,000 Pods, whole and in pages of 500.
 pub(crate) async fn list(api: &Api) -> Result<String> {
     let a = api.clone();
-    spread(3000, 32, move |i| {
+    run_concurrently(3000, 32, move |i| {
         let a = a.clone();
         async move { a.call(Method::POST, &a.path("pods"), Some(&gated_pod(i))).await.map(drop) }
     })
@@ -123,7 +123,7 @@ pub(crate) async fn list(api: &Api) -> Result<String> {
     Ok(format!("{} / {} ({} MB)", ms(percentile(&mut whole, 0.5)), ms(percentile(&mut paged, 0.5)), size / 1_000_000))
 }
 
-/// The token without a parse of 1 MB of items, which would be the client's time and not the server's.
+/// Extracts the continue token without parsing 1 MB of items, which would add client time.
 fn continue_token(page: &[u8]) -> String {
     let (from, marker) = (&page[..page.len().min(4096)], b"\"continue\":\"");
     let tail = &page[page.len().saturating_sub(4096)..];
@@ -137,7 +137,7 @@ fn continue_token(page: &[u8]) -> String {
         .unwrap_or_default()
 }
 
-/// Delivery of 300 updates to 200 watchers, and what they cost the server.
+/// Measures the delivery of 300 updates to 200 watchers, and the server's CPU time.
 pub(crate) async fn watch(podium: &Podium, api: &Api) -> Result<String> {
     let (watchers, updates) = (200, 300);
     let path = format!("{}/w", api.path("configmaps"));

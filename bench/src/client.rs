@@ -1,5 +1,5 @@
-//! A client as lean as it can be, so that what is measured is the server: one HTTP/2 connection for requests,
-//! one HTTP/1.1 connection for each watch.
+//! A client with little overhead, so that measurements show the server: one HTTP/2 connection for requests, and one
+//! HTTP/1.1 connection for each watch.
 
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
@@ -24,10 +24,10 @@ use std::{
 use tokio::{net::TcpStream, sync::mpsc};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// How many watches share a connection.
-const WATCHES: usize = 500;
+/// Number of watches that share a connection.
+const WATCHES_PER_CONNECTION: usize = 500;
 
-/// One cluster, one namespace.
+/// A client for one namespace of a cluster.
 #[derive(Clone)]
 pub(crate) struct Api {
     address: String,
@@ -36,7 +36,7 @@ pub(crate) struct Api {
     namespace: &'static str,
 }
 
-/// An event of a watch and the moment when it came.
+/// A watch event and its arrival time.
 pub(crate) type Arrival = (Instant, Value);
 
 impl Api {
@@ -65,7 +65,7 @@ impl Api {
         Ok(Self { address, tls: tls.into(), requests, namespace })
     }
 
-    /// The path of a resource in the namespace.
+    /// Returns the path of a resource in the namespace.
     pub(crate) fn path(&self, resource: &str) -> String {
         format!("/api/v1/namespaces/{}/{resource}", self.namespace)
     }
@@ -81,12 +81,12 @@ impl Api {
             .body(Full::new(bytes))?)
     }
 
-    /// One request; an answer that is no success is an error.
+    /// Sends a request. A response without a success status is an error.
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Bytes> {
         self.send(self.request(method, path, body)?).await
     }
 
-    /// A server-side apply.
+    /// Sends a server-side apply.
     pub(crate) async fn apply(&self, path: &str, body: &Value) -> Result<Bytes> {
         let mut request = self.request(Method::PATCH, path, Some(body))?;
         let media_type = http::HeaderValue::from_static("application/apply-patch+yaml");
@@ -94,7 +94,7 @@ impl Api {
         self.send(request).await
     }
 
-    /// Reads and lets go what comes, so that the time is the server's and not that of the client's memory; gives its bytes.
+    /// Reads and discards a response, so that the client's memory adds no time, and returns its size in bytes.
     pub(crate) async fn size(&self, path: &str) -> Result<usize> {
         let response = self.requests.clone().send_request(self.request(Method::GET, path, None)?).await?;
         if !response.status().is_success() {
@@ -117,13 +117,13 @@ impl Api {
         Ok(body)
     }
 
-    /// Follows a resource from now on.
+    /// Watches a resource from now on.
     pub(crate) async fn watch(&self, resource: &str) -> Result<mpsc::UnboundedReceiver<Arrival>> {
         let list: Value =
             serde_json::from_slice(&self.call(Method::GET, &format!("{}?limit=1", self.path(resource)), None).await?)?;
         let revision =
             list["metadata"]["resourceVersion"].as_str().context("a list without a resourceVersion")?.to_owned();
-        let io = dial(&self.address, self.tls.clone()).await?;
+        let io = connect_tls(&self.address, self.tls.clone()).await?;
         let (mut sender, connection) = conn::http1::handshake(TokioIo::new(io)).await?;
         tokio::spawn(connection);
         let path = format!("{}?watch=1&resourceVersion={revision}", self.path(resource));
@@ -133,15 +133,15 @@ impl Api {
         }
         let (tx, rx) = mpsc::unbounded_channel();
         tokio::spawn(async move {
-            // The connection lives as long as its sender.
+            // The connection is open as long as its sender exists.
             let _sender = sender;
             read_events(response, &tx).await
         });
         Ok(rx)
     }
 
-    /// Follows single objects, `name(0)` to `name(count - 1)`, many on each connection as Go's clients do; gives how many
-    /// events came.
+    /// Watches single objects, `name(0)` to `name(count - 1)`, many per connection like Go clients. Returns the counter of
+    /// events.
     pub(crate) async fn watch_each(
         &self,
         resource: &str,
@@ -153,7 +153,7 @@ impl Api {
             serde_json::from_slice(&self.call(Method::GET, &format!("{}?limit=1", self.path(resource)), None).await?)?;
         let revision = list["metadata"]["resourceVersion"].as_str().context("a list without a resourceVersion")?;
         for i in 0..count {
-            if i % WATCHES == 0 {
+            if i % WATCHES_PER_CONNECTION == 0 {
                 requests = multiplexed(&self.address, &self.tls).await?;
             }
             let (path, name) = (self.path(resource), name(i));
@@ -173,8 +173,8 @@ impl Api {
         Ok(seen)
     }
 
-    /// Makes the namespace and waits for its service account.
-    pub(crate) async fn make_namespace(&self) -> Result<()> {
+    /// Creates the namespace and waits for its default ServiceAccount.
+    pub(crate) async fn create_namespace(&self) -> Result<()> {
         let body = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}});
         self.call(Method::POST, "/api/v1/namespaces", Some(&body)).await?;
         let path = format!("{}/default", self.path("serviceaccounts"));
@@ -191,7 +191,7 @@ impl Api {
 async fn multiplexed(address: &str, tls: &ClientConfig) -> Result<conn::http2::SendRequest<Full<Bytes>>> {
     let mut tls = tls.clone();
     tls.alpn_protocols = vec![b"h2".to_vec()];
-    let io = dial(address, tls.into()).await?;
+    let io = connect_tls(address, tls.into()).await?;
     let (requests, connection) = conn::http2::Builder::new(TokioExecutor::new())
         .initial_stream_window_size(8 << 20)
         .initial_connection_window_size(32 << 20)
@@ -201,7 +201,7 @@ async fn multiplexed(address: &str, tls: &ClientConfig) -> Result<conn::http2::S
     Ok(requests)
 }
 
-async fn dial(address: &str, tls: Arc<ClientConfig>) -> Result<TlsStream<TcpStream>> {
+async fn connect_tls(address: &str, tls: Arc<ClientConfig>) -> Result<TlsStream<TcpStream>> {
     let tcp = TcpStream::connect(address).await?;
     tcp.set_nodelay(true)?;
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned();

@@ -1,7 +1,7 @@
-//! What is left over: Pods that crash and Pods that come and go for some minutes, and what the machine holds before and after.
+//! Leak measurement: counts resources before and after minutes of crashing Pods and of Pod churn.
 //!
-//! `cargo xtask bench leak [--pods N] [--minutes M] [--rounds R]`; 200 Pods of each kind, and one round of 10 minutes when
-//! nothing is said. What grows with each round is a leak; what grew once may be kept for the next time.
+//! `cargo xtask bench leak [--pods N] [--minutes M] [--rounds R]`; 200 Pods of each kind, and one round of 10 minutes
+//! by default. A count that grows with each round is a leak; one that grew once may be a cache.
 
 use crate::{
     client::{Api, Arrival},
@@ -19,11 +19,11 @@ use std::{
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// What is over is cleared up in this time, some of it by rounds that come every minute.
+/// Time for the cleanup after the load, parts of which run every minute.
 const SETTLE: Duration = Duration::from_secs(90);
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// How many of everything there are at one moment.
+/// Counts of resources at one moment.
 type Counts = Vec<(&'static str, u64)>;
 
 pub(crate) async fn run(args: &[String]) -> Result<()> {
@@ -42,15 +42,15 @@ pub(crate) async fn run(args: &[String]) -> Result<()> {
     let config = config.path().display().to_string();
     let podium = Podium::boot_with(&["--kubelet-config", &config, "--pod-cidr", "10.240.0.0/20"])?;
     let api = Api::connect(&podium.kubeconfig(), "bench").await?;
-    api.make_namespace().await?;
+    api.create_namespace().await?;
     let mut events = api.watch("pods").await?;
-    // What is made with the first Pods stays, and is no leak.
+    // Resources that the first Pods create stay, and are no leak.
     let mut warm = Churn::new(&api, 5.min(pods));
     warm.until(&mut events, Instant::now() + Duration::from_secs(10)).await?;
     warm.end(&mut events).await?;
     tokio::time::sleep(SETTLE).await;
     let mut moments = vec![("before".to_owned(), counts(&podium, &api).await?)];
-    eprintln!("{pods} Pods crash and {pods} Pods come and go for {minutes} min, {rounds} times");
+    eprintln!("{pods} crashing Pods and {pods} Pods of churn for {minutes} min, {rounds} rounds");
     for round in 1..=rounds {
         let (during, gone) = load(&podium, &api, &mut events, pods, Duration::from_secs(60 * minutes)).await?;
         moments.push((format!("at the end of the load ({gone} Pods came and went)"), during));
@@ -66,7 +66,7 @@ pub(crate) async fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Gives what there is of everything at the end, before the Pods are deleted, and how many came and went.
+/// Returns the counts at the end, before the Pods are deleted, and the number of Pods of the churn.
 async fn load(
     podium: &Podium,
     api: &Api,
@@ -87,7 +87,7 @@ async fn load(
     Ok((during, churn.gone))
 }
 
-/// Pods that are deleted as soon as they are ready, and made again as soon as they are gone.
+/// Pods that are deleted as soon as they are ready, and created again as soon as they are deleted.
 struct Churn<'a> {
     api: &'a Api,
     slots: usize,
@@ -135,14 +135,14 @@ impl<'a> Churn<'a> {
         Ok(())
     }
 
-    /// Deletes what is left and waits until it is gone.
+    /// Deletes the remaining Pods and waits until they are gone.
     async fn end(&mut self, events: &mut UnboundedReceiver<Arrival>) -> Result<()> {
         for name in std::mem::take(&mut self.alive) {
             self.delete(name).await?;
         }
         while !self.deleted.is_empty() {
             let event = tokio::time::timeout(LIMIT, events.recv()).await;
-            let (_, event) = event.context("Pods that never go")?.context("the watch ended")?;
+            let (_, event) = event.context("Pods are not deleted in time")?.context("the watch ended")?;
             self.take(&event).await?;
         }
         Ok(())
@@ -178,7 +178,7 @@ async fn counts(podium: &Podium, api: &Api) -> Result<Counts> {
     ])
 }
 
-/// The sum of a metric of the kubelet.
+/// Sums a metric of the kubelet.
 async fn metric(api: &Api, name: &str) -> Result<u64> {
     let nodes: Value = serde_json::from_slice(&api.call(Method::GET, "/api/v1/nodes", None).await?)?;
     let node = nodes["items"][0]["metadata"]["name"].as_str().context("no node")?;
@@ -192,7 +192,7 @@ async fn metric(api: &Api, name: &str) -> Result<u64> {
     values.into_iter().map(|value| Ok(value.parse::<u64>()?)).sum()
 }
 
-/// How many objects of a kind there are, in all namespaces.
+/// Counts the objects of a resource in all namespaces.
 async fn objects(api: &Api, resource: &str) -> Result<u64> {
     let list: Value = serde_json::from_slice(&api.call(Method::GET, &format!("/api/v1/{resource}"), None).await?)?;
     Ok(count(list["items"].as_array().into_iter().flatten()))
@@ -207,7 +207,7 @@ fn listed(dir: &str) -> impl Iterator<Item = String> + use<> {
     entries.map(|e| e.file_name().to_string_lossy().into_owned())
 }
 
-/// The directories below those that Podium makes for itself, in every hierarchy.
+/// Counts the directories below Podium's own cgroups, in every hierarchy.
 fn cgroups(dir: &Path, inside: u64) -> u64 {
     let below = fs::read_dir(dir).into_iter().flatten().flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
     below
@@ -223,7 +223,7 @@ fn files(dir: &Path) -> u64 {
     below.map(|e| if e.file_type().is_ok_and(|t| t.is_dir()) { files(&e.path()) } else { 1 }).sum()
 }
 
-/// A process as /proc shows it.
+/// A process in `/proc`.
 struct Process {
     name: String,
     command: String,
@@ -234,7 +234,7 @@ impl Process {
     fn of(pid: u32) -> Self {
         let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
         let text = |file: &str| String::from_utf8_lossy(&read(file)).replace('\0', " ");
-        // The kernel cuts names to 15 characters.
+        // The kernel truncates names to 15 characters.
         Self { name: text("comm").trim().to_owned(), command: text("cmdline"), status: text("status") }
     }
 

@@ -1,18 +1,17 @@
-//! Measures Podium from outside, as a client on the same machine sees it, and prints the table of docs/performance.md.
+//! Measures Podium as a client on the same machine, and prints the table of docs/performance.md.
 //!
-//! `cargo xtask bench [NAME...]` builds everything for release and runs this; `cargo xtask bench leak` looks for what is left
-//! over instead.
+//! `cargo xtask bench [NAME...]` builds everything for release and runs this; `cargo xtask bench leak` measures leaks.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program talks to people")]
 
 mod api_load;
+mod baselines;
 mod client;
-mod floors;
+mod latency;
 mod leak;
 mod podium;
 mod pods;
 mod probes;
-mod reactions;
 mod report;
 mod scale;
 
@@ -23,7 +22,7 @@ use podium::Podium;
 use report::{Row, ms, percentile, table};
 use std::time::Duration;
 
-/// How long an idle Podium is watched.
+/// Duration of the idle measurement.
 const IDLE: Duration = Duration::from_secs(30);
 
 #[tokio::main(flavor = "current_thread")]
@@ -44,7 +43,7 @@ async fn main() -> Result<()> {
         rows.push(row("idle", "CPU, idle", "3.1 % of a core", "0.3 %", cpu));
     }
     let api = Api::connect(&podium.kubeconfig(), "bench").await?;
-    api.make_namespace().await?;
+    api.create_namespace().await?;
     if wanted("create") {
         rows.push(row(
             "create",
@@ -55,16 +54,16 @@ async fn main() -> Result<()> {
         ));
     }
     if wanted("floors") {
-        rows.push(row("floors", "a record appended to a file and synced, p50", "", "", floors::sync()?));
+        rows.push(row("floors", "a record appended to a file and synced, p50", "", "", baselines::sync()?));
         rows.push(row(
             "floors",
             "a request that reads and writes nothing, p50",
             "",
             "",
-            floors::round_trip(&api).await?,
+            baselines::round_trip(&api).await?,
         ));
         let work = "one thread, 300 records to 200 TLS connections: p50 / p99 delivery; its CPU";
-        rows.push(row("floors", work, "", "", floors::fan_out().await?));
+        rows.push(row("floors", work, "", "", baselines::fan_out().await?));
     }
     if wanted("crud") {
         let goal = "10,000 / 20,000 / 10,000 per s";
@@ -104,10 +103,10 @@ async fn main() -> Result<()> {
         rows.push(row("pods", "30 Pods at once, last one Ready", "3.5 s", "2.0 s", pods::burst(&api).await?));
     }
     if wanted("reactions") {
-        let exit = reactions::exit_to_status(&podium, &api, Signal::SIGTERM).await?;
-        let killed = reactions::exit_to_status(&podium, &api, Signal::SIGKILL).await?;
-        let ready = reactions::success_to_ready(&api).await?;
-        let kill = reactions::failure_to_kill(&podium, &api).await?;
+        let exit = latency::exit_to_status(&podium, &api, Signal::SIGTERM).await?;
+        let killed = latency::exit_to_status(&podium, &api, Signal::SIGKILL).await?;
+        let ready = latency::success_to_ready(&api).await?;
+        let kill = latency::failure_to_kill(&podium, &api).await?;
         let work = "a container's exit to the status seen by a watch, p50";
         rows.push(row("reactions", work, "up to 1 s", "20 ms", exit));
         let work = "the same after SIGKILL, of which the runtime knows the reason, p50";
@@ -149,7 +148,7 @@ fn boot() -> Result<String> {
 }
 
 async fn idle(podium: &Podium) -> Result<(String, String)> {
-    // What starting needed comes to rest first.
+    // The work of the start must be over first.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let before = podium.cpu()?;
     tokio::time::sleep(IDLE).await;

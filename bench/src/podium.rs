@@ -1,4 +1,4 @@
-//! A Podium to measure, built for release, with a data directory of its own.
+//! The measured Podium: a release build with a temporary data directory.
 
 use anyhow::{Context, Result, bail};
 use std::{
@@ -13,19 +13,19 @@ pub(crate) struct Podium {
     child: Child,
     dir: tempfile::TempDir,
     args: Vec<String>,
-    /// From the start of the process to the kubeconfig, which appears when the API serves.
+    /// Time from the start of the process to the kubeconfig, which is written when the API serves.
     pub(crate) api_ready: Duration,
-    /// From the start of the process to a Ready node.
+    /// Time from the start of the process to a Ready node.
     pub(crate) node_ready: Duration,
 }
 
 impl Podium {
-    /// Boots one and waits for its node.
+    /// Starts Podium and waits for its node.
     pub(crate) fn boot() -> Result<Self> {
         Self::boot_with(&[])
     }
 
-    /// Boots one with more arguments.
+    /// Starts Podium with more arguments.
     pub(crate) fn boot_with(args: &[&str]) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("podium-bench-").tempdir()?;
         let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
@@ -35,7 +35,7 @@ impl Podium {
         Ok(podium)
     }
 
-    /// Kills it and starts it again on the same data; gives the time until the API served.
+    /// Kills Podium, starts it on the same data, and returns the time until the API serves.
     pub(crate) fn restart(&mut self) -> Result<Duration> {
         self.child.kill()?;
         self.child.wait()?;
@@ -59,33 +59,33 @@ impl Podium {
         Ok(())
     }
 
-    /// The administrator's kubeconfig.
+    /// Returns the path of the admin kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.dir.path().join("data/admin.kubeconfig")
     }
 
-    /// Its process.
+    /// Returns the process ID.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where everything of it is.
+    /// Returns the data directory.
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 
-    /// Resident memory in bytes.
+    /// Returns the resident memory in bytes.
     pub(crate) fn resident(&self) -> Result<u64> {
         self.memory("VmRSS:")
     }
 
-    /// The most memory that was resident since [`Podium::forget_peak`], in bytes.
+    /// Returns the peak resident memory since [`Podium::reset_peak`], in bytes.
     pub(crate) fn peak(&self) -> Result<u64> {
         self.memory("VmHWM:")
     }
 
-    /// What is resident now is the most from now on (`clear_refs` of proc(5)).
-    pub(crate) fn forget_peak(&self) -> Result<()> {
+    /// Resets the peak resident memory (`clear_refs` of proc(5)).
+    pub(crate) fn reset_peak(&self) -> Result<()> {
         Ok(std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5")?)
     }
 
@@ -95,7 +95,7 @@ impl Podium {
         Ok(line.split_whitespace().next().context("no size")?.parse::<u64>()? * 1024)
     }
 
-    /// CPU time used so far.
+    /// Returns the CPU time used so far.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         let fields: Vec<&str> = stat.rsplit_once(')').context("no comm")?.1.split_whitespace().collect();
@@ -120,7 +120,7 @@ impl Drop for Podium {
     }
 }
 
-/// Starts Podium on a directory; gives the times until the API served and the node was ready.
+/// Starts Podium on a directory, and returns the times until the API serves and the node is Ready.
 fn start(dir: &Path, args: &[String]) -> Result<(Child, Duration, Duration)> {
     let start = Instant::now();
     let mut child = Command::new(binary()?)
@@ -146,7 +146,7 @@ fn start(dir: &Path, args: &[String]) -> Result<(Child, Duration, Duration)> {
             node_ready = Some(start.elapsed());
         }
     }
-    // Whatever it still prints has to go somewhere, or its pipe fills.
+    // Further output must be read, or the pipe fills.
     std::thread::spawn(move || lines.for_each(drop));
     Ok((child, api_ready.unwrap_or_default(), node_ready.unwrap_or_default()))
 }

@@ -1,4 +1,4 @@
-//! Pods on real containers: from POST to Ready, from DELETE to gone, and many at once.
+//! Pod start and deletion latency with real containers.
 
 use crate::{
     client::{Api, Arrival},
@@ -22,7 +22,7 @@ pub(crate) fn pod(name: &str) -> Value {
                                     "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 100000 & wait"]}]}})
 }
 
-/// Whether a Pod runs and is Ready.
+/// Returns whether a Pod is Running and Ready.
 pub(crate) fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     pod["status"]["phase"] == "Running"
@@ -34,7 +34,7 @@ async fn next(events: &mut UnboundedReceiver<Arrival>) -> Result<Arrival> {
     event.context("the watch ended")
 }
 
-/// When an event of a Pod came that shows what is waited for.
+/// Waits for an event of a Pod that meets a condition, and returns its arrival time.
 pub(crate) async fn wait(
     events: &mut UnboundedReceiver<Arrival>,
     name: &str,
@@ -48,7 +48,7 @@ pub(crate) async fn wait(
     }
 }
 
-/// p50 of POST to Ready and of DELETE to gone, one Pod after the other.
+/// Measures the p50 latency of POST to Ready and of DELETE to gone, one Pod after another.
 pub(crate) async fn one_by_one(api: &Api) -> Result<(String, String)> {
     let mut events = api.watch("pods").await?;
     let (mut starts, mut stops) = (Vec::new(), Vec::new());
@@ -57,7 +57,7 @@ pub(crate) async fn one_by_one(api: &Api) -> Result<(String, String)> {
         let t = Instant::now();
         api.call(Method::POST, &api.path("pods"), Some(&pod(&name))).await?;
         starts.push(wait(&mut events, &name, |e| is_ready(&e["object"])).await?.duration_since(t));
-        // The shell needs a moment to set its trap: Ready only says that it runs.
+        // Ready means that the shell runs; setting its trap takes a moment more.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let t = Instant::now();
         api.call(Method::DELETE, &format!("{}/{name}", api.path("pods")), None).await?;
@@ -66,7 +66,7 @@ pub(crate) async fn one_by_one(api: &Api) -> Result<(String, String)> {
     Ok((ms(percentile(&mut starts, 0.5)), ms(percentile(&mut stops, 0.5))))
 }
 
-/// 30 Pods at once: until the last one is Ready.
+/// Measures the time until the last of 30 Pods is Ready.
 pub(crate) async fn burst(api: &Api) -> Result<String> {
     let mut events = api.watch("pods").await?;
     let mut waiting: BTreeSet<String> = (0..30).map(|i| format!("b-{i}")).collect();

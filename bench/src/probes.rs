@@ -1,4 +1,4 @@
-//! What many probes cost: Podium, and all else that takes part in them.
+//! CPU time of many probes, of Podium and of the whole machine.
 
 use crate::{client::Api, podium::Podium, pods::is_ready};
 use anyhow::{Context, Result, bail};
@@ -11,11 +11,11 @@ use std::{
 };
 
 const PODS: usize = 100;
-/// How long the probes are counted.
+/// Duration of the measurement.
 const WINDOW: Duration = Duration::from_secs(30);
-const PATIENCE: Duration = Duration::from_secs(180);
+const READY_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Each probe leaves a byte in a file of the node.
+/// Returns a Pod whose probe appends a byte to a file of the node.
 fn pod(i: usize, marks: &Path) -> Value {
     let probe = json!({"exec": {"command": ["sh", "-c", "echo >> /marks/$HOSTNAME"]}, "periodSeconds": 1, "timeoutSeconds": 10});
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("probed-{i}")}, "spec": {
@@ -26,12 +26,12 @@ fn pod(i: usize, marks: &Path) -> Value {
                         "volumeMounts": [{"name": "marks", "mountPath": "/marks"}]}]}})
 }
 
-/// How many probes there were until now.
+/// Counts the probes so far.
 fn count(marks: &Path) -> Result<u64> {
     fs::read_dir(marks)?.try_fold(0, |sum, entry| Ok(sum + entry?.metadata()?.len()))
 }
 
-/// CPU time of the whole machine, but for what waits and does nothing.
+/// Returns the busy CPU time of the whole machine, without idle and iowait.
 fn busy() -> Result<Duration> {
     let text = fs::read_to_string("/proc/stat")?;
     let first = text.lines().next().context("/proc/stat is empty")?;
@@ -41,7 +41,7 @@ fn busy() -> Result<Duration> {
     Ok(Duration::from_millis(ticks * 10))
 }
 
-/// 100 Pods with an exec probe every second.
+/// Measures 100 Pods with an exec probe every second.
 pub(crate) async fn exec(podium: &Podium, api: &Api) -> Result<String> {
     let marks = podium.data_dir().join("marks");
     fs::create_dir_all(&marks)?;
@@ -55,7 +55,7 @@ pub(crate) async fn exec(podium: &Podium, api: &Api) -> Result<String> {
         if ready == PODS {
             break;
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > READY_TIMEOUT {
             bail!("{ready} of {PODS} Pods are ready");
         }
         tokio::time::sleep(Duration::from_millis(500)).await;

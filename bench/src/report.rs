@@ -1,20 +1,20 @@
-//! What was measured, beside what upstream needs and what Podium must reach.
+//! The table of results, with upstream's numbers and Podium's goals.
 
 use std::{fmt::Write, time::Duration};
 
 /// One row of the table.
 pub(crate) struct Row {
-    /// What was done.
+    /// The workload.
     pub(crate) work: &'static str,
-    /// Upstream 1.35-dev on such a machine.
+    /// Result of upstream 1.35-dev on such a machine.
     pub(crate) upstream: &'static str,
-    /// What Podium must reach.
+    /// Podium's goal.
     pub(crate) goal: &'static str,
-    /// What was measured.
+    /// Podium's result.
     pub(crate) measured: String,
 }
 
-/// The table in Markdown, as docs/performance.md holds it.
+/// Formats the Markdown table of docs/performance.md.
 pub(crate) fn table(rows: &[Row]) -> String {
     let mut text = String::from("| work | upstream | goal | measured |\n| --- | --- | --- | --- |\n");
     for row in rows {
@@ -24,12 +24,12 @@ pub(crate) fn table(rows: &[Row]) -> String {
     text
 }
 
-/// Milliseconds with two digits.
+/// Formats milliseconds with two digits.
 pub(crate) fn ms(d: Duration) -> String {
     format!("{:.2} ms", d.as_secs_f64() * 1e3)
 }
 
-/// The value below which this share of all values lies.
+/// Returns a percentile; `share` is between 0 and 1.
 pub(crate) fn percentile(values: &mut [Duration], share: f64) -> Duration {
     values.sort();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index into a list of measurements")]

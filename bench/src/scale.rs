@@ -1,7 +1,7 @@
-//! Much of everything: many objects, long lists, many watchers, large applies.
+//! Scale: many objects, long lists, many watchers, large applies.
 
 use crate::{
-    api_load::spread,
+    api_load::run_concurrently,
     client::Api,
     podium::Podium,
     report::{ms, percentile},
@@ -14,9 +14,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Objects of 2 KiB that are stored, and loaded again.
+/// Number of stored objects of 2 KiB.
 const OBJECTS: usize = 100_000;
-/// Pods of a long list.
+/// Number of Pods in a long list.
 const PODS: usize = 30_000;
 const WATCHERS: usize = 5_000;
 /// Updates per second.
@@ -29,14 +29,14 @@ fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// What a stored object of 2 KiB costs in memory, and how long Podium needs to serve 100,000 of them again.
+/// Measures the memory of a stored object of 2 KiB, and the start time with 100,000 of them.
 pub(crate) async fn objects(podium: &mut Podium) -> Result<(String, String)> {
     let empty = podium.restart()?;
     let before = podium.resident()?;
     let api = Api::connect(&podium.kubeconfig(), "objects").await?;
-    api.make_namespace().await?;
+    api.create_namespace().await?;
     let a = api.clone();
-    spread(OBJECTS, CLIENTS, move |i| {
+    run_concurrently(OBJECTS, CLIENTS, move |i| {
         let a = a.clone();
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("o-{i}")},
                             "data": {"v": "x".repeat(1700)}});
@@ -56,17 +56,17 @@ pub(crate) async fn objects(podium: &mut Podium) -> Result<(String, String)> {
     Ok((memory, format!("{} (with an empty store {})", ms(loaded), ms(empty))))
 }
 
-/// A whole LIST of 30,000 Pods, and what it costs the server in memory.
+/// Measures a LIST of 30,000 Pods, and the server's additional memory.
 pub(crate) async fn long_list(podium: &Podium, api: &Api) -> Result<String> {
     let a = api.clone();
-    spread(PODS, CLIENTS, move |i| {
+    run_concurrently(PODS, CLIENTS, move |i| {
         let a = a.clone();
         async move { a.call(Method::POST, &a.path("pods"), Some(&crate::api_load::gated_pod(i))).await.map(drop) }
     })
     .await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (mut times, mut size, before) = (Vec::new(), 0, podium.resident()?);
-    podium.forget_peak()?;
+    podium.reset_peak()?;
     for _ in 0..5 {
         let t = Instant::now();
         size = api.size(&api.path("pods")).await?;
@@ -77,7 +77,7 @@ pub(crate) async fn long_list(podium: &Podium, api: &Api) -> Result<String> {
     Ok(format!("{} ({} MB); {:.0} MB", ms(percentile(&mut times, 0.5)), size / 1_000_000, megabytes(peak)))
 }
 
-/// 100 updates per second of the objects that 5,000 watchers follow, one each, as kubelets do.
+/// Measures 100 updates per second with 5,000 watchers of one object each, as of kubelets.
 pub(crate) async fn watchers(podium: &Podium, api: &Api) -> Result<String> {
     let (before, name) = (podium.resident()?, |i: usize| format!("w-{i}"));
     let seen = api.watch_each("configmaps", WATCHERS, name).await?;
@@ -101,11 +101,11 @@ pub(crate) async fn watchers(podium: &Podium, api: &Api) -> Result<String> {
     Ok(format!("{cores:.2} cores, {} KB for each watcher", memory / 1000))
 }
 
-/// Applies of a Pod with 50 containers, in which one field changes each time, for one second of the server's CPU time.
+/// Measures server-side applies of a Pod with 50 containers, with one changed field each, per second of server CPU time.
 pub(crate) async fn applies(podium: &Podium, api: &Api) -> Result<String> {
     let (before, n) = (podium.cpu()?, 2000);
     let a = api.clone();
-    spread(n, CLIENTS, move |i| {
+    run_concurrently(n, CLIENTS, move |i| {
         let a = a.clone();
         async move {
             let path = format!("{}/large-{}?fieldManager=bench", a.path("pods"), i % CLIENTS);

@@ -1,26 +1,26 @@
-//! What a case is, as it is written in `cases/*.yaml`.
+//! The format of a case in `cases/*.yaml`.
 
-use crate::custom::Custom;
+use crate::custom_kind::Custom;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
 use std::{collections::BTreeMap, path::Path};
 
-/// One statement of what upstream documents, and the requests that show it.
+/// A documented statement about the API, and the requests that verify it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Case {
-    /// A sentence.
+    /// The statement, a plain sentence.
     pub(crate) name: String,
-    /// Where upstream says so: a page of its documentation, a KEP, or a file and function of its source.
+    /// Upstream's source of the statement: a documentation page, a KEP, or a file and function.
     pub(crate) source: String,
-    /// Whether it gets a namespace of its own, `${ns}`; without one that is only a prefix for names.
+    /// Whether the case gets a namespace `${ns}`; else `${ns}` is only a prefix for names.
     #[serde(default = "yes")]
     pub(crate) namespace: bool,
-    /// A custom kind of its own: `Thing`, at `${things}`.
+    /// A CustomResourceDefinition for the case: kind `Thing`, at `${things}`.
     pub(crate) custom: Option<Custom>,
     pub(crate) steps: Vec<Step>,
-    /// Paths that are deleted at the end, whatever came of the steps.
+    /// Paths that are deleted at the end, whatever the result.
     #[serde(default)]
     pub(crate) cleanup: Vec<String>,
 }
@@ -29,7 +29,7 @@ fn yes() -> bool {
     true
 }
 
-/// One request and what must come of it.
+/// A request and its expected response.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Step {
@@ -38,13 +38,13 @@ pub(crate) struct Step {
     pub(crate) put: Option<String>,
     pub(crate) patch: Option<String>,
     pub(crate) delete: Option<String>,
-    /// Opens a watch, which `events` asks later by the name in `save_as`.
+    /// Opens a watch, from which `events` reads later by the name in `save_as`.
     pub(crate) watch: Option<String>,
     #[serde(default = "watch_name")]
     pub(crate) save_as: String,
-    /// Takes the next events of that watch, which must be these, in this order.
+    /// Expected next events of that watch, in this order.
     pub(crate) events: Option<Vec<Value>>,
-    /// Events of these types are passed over.
+    /// Event types to skip.
     #[serde(default)]
     pub(crate) skip: Vec<String>,
     /// The watch must end after the events.
@@ -52,37 +52,37 @@ pub(crate) struct Step {
     pub(crate) ended: bool,
     #[serde(default)]
     pub(crate) query: BTreeMap<String, Value>,
-    /// The kind of a patch.
+    /// The type of a patch.
     #[serde(rename = "type")]
     pub(crate) patch_type: Option<PatchType>,
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Option<Value>,
-    /// A body as it is.
+    /// A body as text.
     pub(crate) text: Option<String>,
     /// A body of bytes, in base64.
     pub(crate) bytes: Option<String>,
-    /// Who asks, if not the kubeconfig's user.
+    /// Identity of the request. Default: the kubeconfig's user.
     #[serde(rename = "as")]
     pub(crate) identity: Option<Identity>,
-    /// How often it is sent, with `${i}` from 0 on.
+    /// Number of repetitions, with `${i}` from 0 on.
     pub(crate) times: Option<usize>,
-    /// 201 for a POST and 200 for all others, if nothing is said.
+    /// Expected status code. Default: 201 for a POST, else 200.
     pub(crate) status: Option<u16>,
-    /// What the answer must hold at least (`matching.rs`).
+    /// Expected content of the response body (`matching.rs`).
     pub(crate) expect: Option<Value>,
-    /// The same for an answer of several JSON documents, line by line.
+    /// The same for a response of several JSON documents, one per line.
     pub(crate) lines: Option<Value>,
-    /// JSON pointers to what must not be there.
+    /// JSON pointers to fields that must be absent.
     #[serde(default)]
     pub(crate) absent: Vec<String>,
-    /// What the headers of the answer must be.
+    /// Expected response headers.
     #[serde(default)]
     pub(crate) answers: BTreeMap<String, Value>,
-    /// Variables from JSON pointers into the answer, or from a header by `header:NAME`.
+    /// Variables to save from the response, by JSON pointer or `header:NAME`.
     #[serde(default)]
     pub(crate) save: BTreeMap<String, String>,
-    /// Repeated until everything holds, for so many seconds.
+    /// Timeout in seconds for repeating the request until the response is as expected.
     pub(crate) until: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ fn watch_name() -> String {
     "watch".to_owned()
 }
 
-/// The forms of a patch, named as `kubectl patch --type` does, and an applied configuration.
+/// Patch types as of `kubectl patch --type`, and server-side apply.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PatchType {
@@ -111,27 +111,27 @@ impl PatchType {
     }
 }
 
-/// Who asks.
+/// Identity of a request.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Identity {
-    /// Nobody: neither certificate nor token.
+    /// Without certificate and token.
     Anonymous,
-    /// Whom this token stands for.
+    /// The user of this token.
     Token(String),
-    /// This user, impersonated, as a member of `system:authenticated`.
+    /// This impersonated user, as a member of `system:authenticated`.
     User(String),
 }
 
 impl Step {
-    /// The method and the path, if it is a request whose answer is awaited.
+    /// Returns method and path of a request, except for a watch.
     pub(crate) fn request(&self) -> Option<(&'static str, &str)> {
         [("GET", &self.get), ("POST", &self.post), ("PUT", &self.put), ("PATCH", &self.patch), ("DELETE", &self.delete)]
             .into_iter()
             .find_map(|(method, path)| Some((method, path.as_deref()?)))
     }
 
-    /// The status that the answer must have.
+    /// Returns the expected status code.
     pub(crate) fn wanted_status(&self) -> u16 {
         self.status.unwrap_or(if self.post.is_some() { 201 } else { 200 })
     }
@@ -152,13 +152,13 @@ impl Step {
 impl Case {
     pub(crate) fn check(&self) -> Result<()> {
         if self.source.trim().is_empty() {
-            bail!("{:?} does not say where upstream says so", self.name);
+            bail!("source: missing in {:?}", self.name);
         }
         self.steps.iter().try_for_each(Step::check).with_context(|| self.name.clone())
     }
 }
 
-/// Every case of a directory with the section that it belongs to: the name of its file.
+/// Loads all cases of a directory with their section, the name of the file.
 pub(crate) fn load(dir: &Path) -> Result<Vec<(String, Case)>> {
     let mut cases = Vec::new();
     for (section, text) in files(dir)? {
@@ -175,13 +175,13 @@ pub(crate) fn load(dir: &Path) -> Result<Vec<(String, Case)>> {
     Ok(cases)
 }
 
-/// A YAML document of any size: the reader's own bounds are for what strangers send.
+/// Parses a YAML document without the parser's limits for untrusted input.
 pub(crate) fn read_yaml<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
     let options = serde_saphyr::options! { budget: None };
     Ok(serde_saphyr::from_str_with_options(text, options)?)
 }
 
-/// The YAML files of a directory, in order, with their names without ending.
+/// Reads the YAML files of a directory in order, with their names without extension.
 pub(crate) fn files(dir: &Path) -> Result<Vec<(String, String)>> {
     let entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
     let mut paths: Vec<_> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_one_request_and_its_words_are_known() {
+    fn step_has_one_request_and_known_fields() {
         check("{get: /a}").unwrap();
         check("{patch: /a, type: merge, body: {}}").unwrap();
         check("{watch: /a}, {events: [{type: ADDED}]}").unwrap();

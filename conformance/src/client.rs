@@ -1,4 +1,4 @@
-//! One request and its answer, as they are on the wire.
+//! HTTP requests and responses.
 
 use crate::case::Identity;
 use anyhow::{Context, Result};
@@ -13,17 +13,17 @@ use kube::{
 use serde_json::Value;
 use std::{io::Read, path::Path, time::Duration};
 
-/// No answer takes half as long, if it is no watch.
-const LONGEST: Duration = Duration::from_secs(30);
+/// Response timeout, except for watches.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The ways to a server: as the kubeconfig's user, and as nobody in particular.
+/// Clients of a server: as the kubeconfig's user, and anonymous.
 #[derive(Clone)]
 pub(crate) struct Client {
     user: kube::Client,
-    nobody: kube::Client,
+    anonymous: kube::Client,
 }
 
-/// What is sent.
+/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) method: &'static str,
@@ -33,7 +33,7 @@ pub(crate) struct Sent {
     pub(crate) identity: Option<Identity>,
 }
 
-/// What came.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -42,31 +42,31 @@ pub(crate) struct Answer {
 }
 
 impl Client {
-    /// A client for the current context of this kubeconfig.
+    /// Returns a client for the current context of a kubeconfig.
     pub(crate) async fn of(kubeconfig: &Path) -> Result<Self> {
         let file = Kubeconfig::read_from(kubeconfig).with_context(|| kubeconfig.display().to_string())?;
         let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-        // A refusal is an answer, also one that says when to ask again.
+        // Errors are results too, so that requests are not retried after a 429.
         config.default_retry = false;
-        let mut nobody = config.clone();
-        nobody.auth_info = AuthInfo::default();
-        Ok(Self { user: kube::Client::try_from(config)?, nobody: kube::Client::try_from(nobody)? })
+        let mut anonymous = config.clone();
+        anonymous.auth_info = AuthInfo::default();
+        Ok(Self { user: kube::Client::try_from(config)?, anonymous: kube::Client::try_from(anonymous)? })
     }
 
-    /// The answer with its whole body, unpacked.
+    /// Sends a request and returns the response with its whole decompressed body.
     pub(crate) async fn ask(&self, sent: Sent) -> Result<Answer> {
         let answer = async {
             let (parts, body) = self.open(sent).await?.into_parts();
             let body = body.collect().await?.to_bytes();
             anyhow::Ok((parts, body))
         };
-        let (parts, body) = tokio::time::timeout(LONGEST, answer).await.context("no answer in time")??;
+        let (parts, body) = tokio::time::timeout(RESPONSE_TIMEOUT, answer).await.context("response timeout")??;
         let packed = parts.headers.get("content-encoding").is_some_and(|e| e == "gzip");
         let body = if packed { unpack(&body)? } else { body };
         Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
     }
 
-    /// The answer as it begins.
+    /// Sends a request and returns the response with a streaming body.
     pub(crate) async fn open(&self, sent: Sent) -> Result<Response<Body>> {
         let mut request = Request::builder().method(sent.method).uri(&sent.path);
         for (name, value) in &sent.headers {
@@ -74,10 +74,10 @@ impl Client {
         }
         let client = match &sent.identity {
             None => &self.user,
-            Some(Identity::Anonymous) => &self.nobody,
+            Some(Identity::Anonymous) => &self.anonymous,
             Some(Identity::Token(token)) => {
                 request = request.header("Authorization", format!("Bearer {token}"));
-                &self.nobody
+                &self.anonymous
             }
             Some(Identity::User(user)) => {
                 request = request.header("Impersonate-User", user);
@@ -89,13 +89,13 @@ impl Client {
 }
 
 impl Answer {
-    /// The body as JSON, or else as a string.
+    /// Returns the body as JSON, or else as a string.
     pub(crate) fn value(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&self.body).into_owned()))
     }
 
-    /// The values of a header, joined as HTTP allows it.
+    /// Returns the values of a header, joined by commas.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         let all: Vec<_> = self.headers.get_all(name).iter().map(|v| String::from_utf8_lossy(v.as_bytes())).collect();
         (!all.is_empty()).then(|| all.join(", "))
@@ -104,6 +104,6 @@ impl Answer {
 
 fn unpack(body: &[u8]) -> Result<Bytes> {
     let mut unpacked = Vec::new();
-    flate2::read::GzDecoder::new(body).read_to_end(&mut unpacked).context("what says that it is gzip is not")?;
+    flate2::read::GzDecoder::new(body).read_to_end(&mut unpacked).context("failed to decompress the response")?;
     Ok(unpacked.into())
 }

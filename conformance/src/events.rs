@@ -1,4 +1,4 @@
-//! A watch that goes on in the background of a case.
+//! A watch in the background of a case.
 
 use crate::client::{Client, Sent};
 use anyhow::{Result, bail};
@@ -12,17 +12,17 @@ use tokio::{
     time::timeout,
 };
 
-/// How long the next event may take.
-const LONGEST: Duration = Duration::from_secs(20);
+/// Event timeout.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What came through a watch and was not asked for yet.
+/// A watch and its received events.
 pub(crate) struct Watch {
     events: UnboundedReceiver<Value>,
     reader: AbortHandle,
 }
 
 impl Watch {
-    /// Opens a watch; from then on nothing that happens is missed.
+    /// Opens a watch, which buffers events from then on.
     pub(crate) async fn open(client: &Client, sent: Sent) -> Result<Self> {
         let answer = client.open(sent).await?;
         if !answer.status().is_success() {
@@ -35,10 +35,10 @@ impl Watch {
         Ok(Self { events, reader })
     }
 
-    /// The next event of a type that is not passed over; `None` once the watch has ended.
+    /// Returns the next event of a type that is not skipped; `None` after the end of the watch.
     pub(crate) async fn next(&mut self, skip: &[String]) -> Result<Option<Value>> {
         loop {
-            let Ok(event) = timeout(LONGEST, self.events.recv()).await else { bail!("no event in time") };
+            let Ok(event) = timeout(EVENT_TIMEOUT, self.events.recv()).await else { bail!("event timeout") };
             match event {
                 Some(event) if event["type"].as_str().is_some_and(|t| skip.iter().any(|s| s == t)) => {}
                 other => return Ok(other),

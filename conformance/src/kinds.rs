@@ -1,4 +1,4 @@
-//! What is the same for every built-in kind: `kinds/*.yaml` says what a kind is, and each becomes a handful of cases.
+//! Common cases of every built-in kind, generated from the descriptions in `kinds/*.yaml`.
 
 mod cases;
 
@@ -26,36 +26,36 @@ struct Kind {
     categories: Vec<String>,
     #[serde(default = "all_verbs")]
     verbs: String,
-    /// The subresources with their verbs.
+    /// Subresources with their verbs.
     #[serde(default)]
     subresources: BTreeMap<String, String>,
-    /// The columns of a Table; those that only `-o wide` shows end in ` (wide)`.
+    /// Columns of a Table. Those of `-o wide` end in ` (wide)`.
     #[serde(default)]
     columns: Vec<String>,
-    /// What a row of it shows but for its age.
+    /// Cells of a row without the age.
     cells: Option<Value>,
-    /// What its objects are called, if not anything goes; `{n}` is a number that only this case has.
+    /// Name of objects, if it is restricted. `{n}` is a number that only this case uses.
     name: Option<String>,
-    /// A valid one without type and metadata. Kinds without one are only discovered.
+    /// A valid object without type and metadata. Without it only discovery is tested.
     object: Option<Value>,
-    /// What the server fills in.
+    /// Fields that the server sets or defaults.
     #[serde(default)]
     filled: Value,
-    /// Whether `metadata.generation` counts its changes.
+    /// Whether the kind has `metadata.generation`.
     #[serde(default)]
     generation: bool,
-    /// What is refused.
+    /// Invalid objects.
     #[serde(default)]
     invalid: Vec<Invalid>,
 }
 
-/// A change that makes it wrong, and what is said about it.
+/// A change that makes an object invalid, and the expected message.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Invalid {
-    /// A merge patch.
+    /// A merge patch of the valid object.
     with: Value,
-    /// The message behind `Kind "name" is invalid: `.
+    /// The message after `Kind "name" is invalid: `.
     says: String,
 }
 
@@ -67,7 +67,7 @@ fn all_verbs() -> String {
     ALL_VERBS.to_owned()
 }
 
-/// The cases of all kinds, and the sections that they belong to.
+/// Returns the cases of all kinds with their sections.
 pub(crate) fn load(dir: &Path) -> Result<Vec<(String, Case)>> {
     let mut cases = Vec::new();
     for (file, text) in files(dir)? {
@@ -93,12 +93,12 @@ impl Kind {
         self.version.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// The resource as Status messages name it.
+    /// Returns the resource as in Status messages.
     fn resource(&self) -> String {
         if self.group().is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group()) }
     }
 
-    /// The kind as messages about invalid objects name it.
+    /// Returns the kind as in messages about invalid objects.
     fn qualified(&self) -> String {
         if self.group().is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group()) }
     }
@@ -135,7 +135,7 @@ impl Kind {
     }
 }
 
-/// A merge patch (RFC 7386).
+/// Applies a merge patch (RFC 7386).
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(fields) = patch else {
         *target = patch.clone();
@@ -163,14 +163,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_merge_patch_sets_merges_and_removes() {
+    fn merge_patch_sets_merges_and_removes() {
         let mut target = json!({"a": {"b": 1, "c": 2}, "d": [1]});
         merge(&mut target, &json!({"a": {"b": null, "e": 3}, "d": [2], "f": {"g": 4}}));
         assert_eq!(target, json!({"a": {"c": 2, "e": 3}, "d": [2], "f": {"g": 4}}));
     }
 
     #[test]
-    fn a_kind_becomes_cases_and_one_for_each_thing_that_is_refused() {
+    fn kind_has_common_cases_and_one_per_invalid_object() {
         let text = "
 - kind: Thing
   version: a.example/v1

@@ -1,14 +1,14 @@
-//! Asks a server, any that a kubeconfig leads to, whether it does what Kubernetes documents.
+//! Conformance suite for Kubernetes API servers: checks a server against Kubernetes' documentation.
 //!
-//! The cases are data: `cases/*.yaml`, and `kinds/*.yaml` for what is the same for every built-in kind.
+//! The cases are data: `cases/*.yaml`, and `kinds/*.yaml` for common cases of built-in kinds.
 #![forbid(unsafe_code)]
 
 mod case;
 mod client;
-mod custom;
+mod custom_kind;
 mod events;
-mod failures;
 mod kinds;
+mod known_failures;
 mod matching;
 mod run;
 mod variables;
@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use case::Case;
 use clap::Parser;
 use client::Client;
-use failures::KnownFailures;
+use known_failures::KnownFailures;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::{
     collections::BTreeSet,
@@ -28,30 +28,30 @@ use std::{
 };
 use tokio::runtime::Runtime;
 
-/// Cases wait for the server most of their time: there are more at once than cores.
-const AT_ONCE: usize = 16;
-/// How long is waited in a case that is known to fail: long enough to see that it passes by now.
-const IMPATIENT: Duration = Duration::from_secs(3);
+/// Default number of parallel cases. It exceeds the number of cores, because cases mostly wait for the server.
+const DEFAULT_THREADS: usize = 16;
+/// Longest wait in a known failure: enough to notice that it passes.
+const KNOWN_FAILURE_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Parser)]
-#[command(about = "What Kubernetes documents about its API, asked of any server over HTTP")]
+#[command(about = "Conformance suite for Kubernetes API servers")]
 struct Cli {
-    /// The server and who asks it; that user must be allowed everything.
+    /// Kubeconfig of the server. The user must be a cluster administrator.
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: PathBuf,
-    /// Where the cases are.
+    /// The directory of the cases.
     #[arg(long, default_value = env!("CARGO_MANIFEST_DIR"))]
     dir: PathBuf,
-    /// Known failures count as failures too.
+    /// Treat known failures as failures.
     #[arg(long)]
     strict: bool,
-    /// Only what the cases are called.
+    /// Only list the names of the cases.
     #[arg(long)]
     list: bool,
-    /// How many cases run at once.
-    #[arg(long, default_value_t = AT_ONCE)]
+    /// Number of parallel cases.
+    #[arg(long, default_value_t = DEFAULT_THREADS)]
     test_threads: usize,
-    /// Only cases whose name contains this.
+    /// Run only cases whose name contains this.
     filter: Option<String>,
 }
 
@@ -62,7 +62,7 @@ fn main() -> Result<ExitCode> {
     let known = if cli.strict {
         KnownFailures::default()
     } else {
-        failures::load(&cli.dir.join("known-failures.txt"), &names)?
+        known_failures::load(&cli.dir.join("known-failures.txt"), &names)?
     };
     let runtime = Arc::new(Runtime::new()?);
     let asked = runtime.block_on(Client::of(&cli.kubeconfig))?;
@@ -70,10 +70,10 @@ fn main() -> Result<ExitCode> {
     let trials = cases.into_iter().enumerate().map(|(i, (name, case))| {
         let (runtime, client, known) = (Arc::clone(&runtime), asked.clone(), known.get(&name).cloned());
         let prefix = format!("{run}-{i}");
-        // What is known not to come is not waited for at length.
-        let patience = if known.is_some() { IMPATIENT } else { Duration::MAX };
+        // A known failure does not use its whole timeouts.
+        let patience = if known.is_some() { KNOWN_FAILURE_TIMEOUT } else { Duration::MAX };
         Trial::ignorable_test(name, move || {
-            judge(runtime.block_on(run::case(&client, &case, &prefix, patience)), known)
+            evaluate(runtime.block_on(run::case(&client, &case, &prefix, patience)), known)
         })
     });
     let mut arguments = Arguments::from_iter(["conformance"]);
@@ -87,7 +87,7 @@ fn main() -> Result<ExitCode> {
     Ok(conclusion.exit_code())
 }
 
-/// All cases by their names.
+/// Loads all cases with their names.
 fn load(dir: &Path) -> Result<Vec<(String, Case)>> {
     let mut cases = kinds::load(&dir.join("kinds"))?;
     cases.extend(case::load(&dir.join("cases"))?);
@@ -95,23 +95,23 @@ fn load(dir: &Path) -> Result<Vec<(String, Case)>> {
     let mut seen = BTreeSet::new();
     for (name, _) in &named {
         if !seen.insert(name) {
-            bail!("two cases are called {name:?}");
+            bail!("duplicate case name {name:?}");
         }
     }
     Ok(named)
 }
 
-/// A known failure is told as such, and one that fails no more must be taken off the list.
-fn judge(outcome: Result<()>, known: Option<String>) -> Result<Completion, Failed> {
+/// Evaluates a result. A known failure is ignored with its reason; one that passes is an error.
+fn evaluate(outcome: Result<()>, known: Option<String>) -> Result<Completion, Failed> {
     match (outcome, known) {
         (Ok(()), None) => Ok(Completion::Completed),
         (Err(_), Some(reason)) => Ok(Completion::ignored_with(format!("known to fail: {reason}"))),
-        (Ok(()), Some(_)) => Err("it passes now: take it off known-failures.txt".into()),
+        (Ok(()), Some(_)) => Err("the case passes: remove it from known-failures.txt".into()),
         (Err(error), None) => Err(format!("{error:#}").into()),
     }
 }
 
-/// What the names of this run begin with, so that runs against one server do not meet.
+/// Returns the name prefix of this run, which avoids conflicts between runs against one server.
 fn run_name() -> Result<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("a clock before 1970")?;
     Ok(format!("{:x}", now.as_millis() & 0xff_ffff_ffff))
@@ -120,26 +120,26 @@ fn run_name() -> Result<String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-    use super::{failures, judge, load};
+    use super::{evaluate, known_failures, load};
     use anyhow::anyhow;
     use libtest_mimic::Completion;
     use std::path::Path;
 
     #[test]
-    fn every_case_can_be_read_and_every_known_failure_is_one() {
+    fn all_cases_parse_and_known_failures_exist() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR"));
         let cases = load(dir).unwrap();
         assert!(cases.len() > 800, "{}", cases.len());
         let names: Vec<String> = cases.into_iter().map(|(name, _)| name).collect();
-        failures::load(&dir.join("known-failures.txt"), &names).unwrap();
+        known_failures::load(&dir.join("known-failures.txt"), &names).unwrap();
     }
 
     #[test]
-    fn a_known_failure_is_told_and_one_that_passes_is_a_failure() {
+    fn known_failure_is_ignored_and_fails_when_it_passes() {
         let known = || Some("not done".to_owned());
-        assert!(matches!(judge(Ok(()), None), Ok(Completion::Completed)));
-        assert!(matches!(judge(Err(anyhow!("no")), known()), Ok(Completion::Ignored { .. })));
-        assert!(judge(Ok(()), known()).is_err());
-        assert!(judge(Err(anyhow!("no")), None).is_err());
+        assert!(matches!(evaluate(Ok(()), None), Ok(Completion::Completed)));
+        assert!(matches!(evaluate(Err(anyhow!("no")), known()), Ok(Completion::Ignored { .. })));
+        assert!(evaluate(Ok(()), known()).is_err());
+        assert!(evaluate(Err(anyhow!("no")), None).is_err());
     }
 }

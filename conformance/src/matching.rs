@@ -1,27 +1,27 @@
-//! Whether an answer holds what a case expects.
+//! Compares responses with expected values.
 //!
-//! Objects must hold at least the expected fields, arrays exactly as many items as expected; `null` is for what must be null or
-//! missing. An object whose only key starts with `$` is a question instead:
+//! An object must have at least the expected fields, an array exactly the expected items; `null` matches null and a missing
+//! field. An object whose only key starts with `$` is a matcher:
 //!
-//! | question | holds for |
+//! | matcher | matches |
 //! | --- | --- |
-//! | `$any: true` | whatever is there and not null |
-//! | `$contains: [a, b]` | an array with an item for each of these |
-//! | `$exactly: value` | this value, with no field more |
-//! | `$has: text` | a string with this text in it |
-//! | `$hasnt: text` | a string without it |
-//! | `$len: n` | an array, an object or a string as long as that |
-//! | `$matches: pattern` | a string that matches from its begin to its end |
-//! | `$more: n` | a number, also one in a string, greater than this |
-//! | `$not: value` | what this does not hold for |
-//! | `$one_of: [a, b]` | what one of these holds for |
+//! | `$any: true` | any value but null |
+//! | `$contains: [a, b]` | an array with a matching item for each of these |
+//! | `$exactly: value` | this value without further fields |
+//! | `$has: text` | a string that contains the text |
+//! | `$hasnt: text` | a string that does not contain the text |
+//! | `$len: n` | an array, an object or a string of this length |
+//! | `$matches: pattern` | a string that matches the pattern as a whole |
+//! | `$more: n` | a number, or a number in a string, greater than `n` |
+//! | `$not: value` | a value that does not match |
+//! | `$one_of: [a, b]` | a value that matches one of these |
 
 use serde_json::Value;
 
-/// How much of a value is shown: the whole answer follows in the report.
-const SHOWN: usize = 500;
+/// Shown length of a value. The report has the whole response.
+const MAX_SHOWN: usize = 500;
 
-/// Each place where `actual` is not what is expected, with what is there.
+/// Returns each path at which `actual` does not match, with the actual value.
 pub(crate) fn differences(expected: &Value, actual: Option<&Value>) -> Vec<String> {
     let mut found = Vec::new();
     compare("", expected, actual, &mut found);
@@ -29,15 +29,15 @@ pub(crate) fn differences(expected: &Value, actual: Option<&Value>) -> Vec<Strin
 }
 
 fn compare(at: &str, expected: &Value, actual: Option<&Value>, found: &mut Vec<String>) {
-    if let Some((question, argument)) = question(expected) {
-        if question == "contains"
+    if let Some((matcher, argument)) = matcher(expected) {
+        if matcher == "contains"
             && let (Value::Array(wanted), Some(Value::Array(given))) = (argument, actual)
         {
-            // What is there is often long, what is missing is one of few.
+            // The actual array is often long, so only missing items are shown.
             let missing =
                 wanted.iter().filter(|want| !given.iter().any(|item| differences(want, Some(item)).is_empty()));
             found.extend(missing.map(|want| format!("{at}: no item is {want}")));
-        } else if !holds(question, argument, actual) {
+        } else if !matches_value(matcher, argument, actual) {
             found.push(format!("{at}: expected {expected}, got {}", shown(actual)));
         }
         return;
@@ -59,20 +59,20 @@ fn compare(at: &str, expected: &Value, actual: Option<&Value>, found: &mut Vec<S
     }
 }
 
-fn question(expected: &Value) -> Option<(&str, &Value)> {
+fn matcher(expected: &Value) -> Option<(&str, &Value)> {
     let (key, argument) = expected.as_object().filter(|o| o.len() == 1)?.iter().next()?;
     Some((key.strip_prefix('$')?, argument))
 }
 
-fn holds(question: &str, argument: &Value, actual: Option<&Value>) -> bool {
+fn matches_value(matcher: &str, argument: &Value, actual: Option<&Value>) -> bool {
     let fits = |expected: &Value| differences(expected, actual).is_empty();
-    match question {
+    match matcher {
         "not" => return !fits(argument),
         "one_of" => return argument.as_array().is_some_and(|all| all.iter().any(fits)),
         _ => {}
     }
     let Some(actual) = actual.filter(|a| !a.is_null()) else { return false };
-    match (question, actual) {
+    match (matcher, actual) {
         ("any", _) => true,
         ("exactly", _) => actual == argument,
         ("contains", Value::Array(given)) => argument.as_array().is_some_and(|wanted| {
@@ -106,7 +106,7 @@ fn number(value: &Value) -> Option<i64> {
 
 fn shown(actual: Option<&Value>) -> String {
     let text = actual.map_or_else(|| "nothing".to_owned(), Value::to_string);
-    if text.chars().count() <= SHOWN { text } else { text.chars().take(SHOWN).chain("...".chars()).collect() }
+    if text.chars().count() <= MAX_SHOWN { text } else { text.chars().take(MAX_SHOWN).chain("...".chars()).collect() }
 }
 
 #[cfg(test)]
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_may_hold_more_and_arrays_may_not() {
+    fn objects_may_have_more_fields_but_arrays_no_more_items() {
         assert!(fits(&json!({"a": {"b": 1}}), &json!({"a": {"b": 1, "c": 2}, "d": 3})));
         assert!(fits(&json!([{"a": 1}, 2]), &json!([{"a": 1, "b": 2}, 2])));
         assert!(!fits(&json!([1]), &json!([1, 2])));
@@ -133,16 +133,16 @@ mod tests {
     }
 
     #[test]
-    fn null_is_for_what_is_missing() {
+    fn null_matches_missing_fields() {
         assert!(fits(&json!({"a": null}), &json!({})));
         assert!(fits(&json!({"a": null}), &json!({"a": null})));
         assert!(!fits(&json!({"a": null}), &json!({"a": 0})));
     }
 
     #[test]
-    fn questions_are_asked_of_what_is_there() {
+    fn matchers_compare_actual_values() {
         let object = json!({"text": "one two", "list": [{"n": 1}, {"n": 2}], "number": "12"});
-        for (question, holds) in [
+        for (matcher, matches_value) in [
             (json!({"text": {"$any": true}}), true),
             (json!({"other": {"$any": true}}), false),
             (json!({"text": {"$has": "two"}}), true),
@@ -163,7 +163,7 @@ mod tests {
             (json!({"number": {"$one_of": ["11", null]}}), false),
             (json!({"text": {"$unknown": 1}}), false),
         ] {
-            assert_eq!(fits(&question, &object), holds, "{question}");
+            assert_eq!(fits(&matcher, &object), matches_value, "{matcher}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Carries out a case: a namespace, its steps one after the other, and nothing left behind.
+//! Runs a case: creates its namespace, runs its steps in order, and cleans up.
 
 use crate::{
     case::{Case, Identity, Step},
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::{Instant, sleep};
 
-/// How often something that takes a while is asked for.
-const AGAIN: Duration = Duration::from_millis(50);
-/// How long the namespaces of all cases may take to go.
-const GONE: Duration = Duration::from_secs(120);
-/// How much of an answer is shown.
-const SHOWN: usize = 4000;
+/// Interval between repeated requests.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// Timeout for the deletion of all namespaces.
+const DELETION_TIMEOUT: Duration = Duration::from_secs(120);
+/// Shown length of a response.
+const MAX_SHOWN: usize = 4000;
 
-/// Runs a case; `prefix` is a name that no other case has, and nothing is waited for longer than `patience`.
+/// Runs a case with a unique name `prefix`. No wait takes longer than `patience`.
 pub(crate) async fn case(client: &Client, case: &Case, prefix: &str, patience: Duration) -> Result<()> {
     let mut run = Run {
         client,
@@ -43,10 +43,10 @@ pub(crate) async fn case(client: &Client, case: &Case, prefix: &str, patience: D
     outcome
 }
 
-/// Waits until the namespaces of a run are gone. What stays is told: a namespace that never goes is a fault, of the server or
-/// of a case.
+/// Waits until the namespaces of a run are deleted. A namespace that is not deleted in time is an error of the server or of a
+/// case.
 pub(crate) async fn gone(client: &Client, run: &str) -> Result<()> {
-    let deadline = Instant::now() + GONE;
+    let deadline = Instant::now() + DELETION_TIMEOUT;
     loop {
         let answer = client.ask(Sent::plain("GET", "/api/v1/namespaces".to_owned())).await?.value();
         let names =
@@ -56,9 +56,9 @@ pub(crate) async fn gone(client: &Client, run: &str) -> Result<()> {
             return Ok(());
         }
         if Instant::now() > deadline {
-            bail!("these namespaces are still there: {}", left.join(" "));
+            bail!("namespaces are not deleted: {}", left.join(" "));
         }
-        sleep(AGAIN * 4).await;
+        sleep(RETRY_INTERVAL * 4).await;
     }
 }
 
@@ -66,7 +66,7 @@ struct Run<'a> {
     client: &'a Client,
     variables: Variables,
     watches: BTreeMap<String, Watch>,
-    /// Objects that were made with finalizers of the case's own.
+    /// Objects that the case created with finalizers.
     held: Vec<String>,
     patience: Duration,
 }
@@ -78,12 +78,12 @@ impl Run<'_> {
         sent.headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
         let answer = self.client.ask(sent).await?;
         if answer.status != 201 {
-            bail!("cannot make the namespace {name}: {} {}", answer.status, answer.value());
+            bail!("failed to create namespace {name}: {} {}", answer.status, answer.value());
         }
         Ok(())
     }
 
-    /// Leaves nothing behind; what is gone already is no fault.
+    /// Deletes the objects of the case. A missing object is no error.
     async fn clean_up(&mut self, case: &Case, prefix: &str) {
         self.watches.clear();
         for path in self.held.drain(..) {
@@ -117,9 +117,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Sends it, and again as long as it may take until it is as expected.
+    /// Sends a request, repeatedly until the response is as expected or the step times out.
     async fn request(&mut self, step: &Step) -> Result<()> {
-        let (method, path) = step.request().context("this step asks nothing")?;
+        let (method, path) = step.request().context("the step has no request")?;
         let deadline = Instant::now() + Duration::from_secs(step.until.unwrap_or(0)).min(self.patience);
         loop {
             let sent = self.sent(method, path, step)?;
@@ -133,7 +133,7 @@ impl Run<'_> {
             if Instant::now() >= deadline {
                 bail!("{}", report(&told, &answer, &wrong));
             }
-            sleep(AGAIN).await;
+            sleep(RETRY_INTERVAL).await;
         }
     }
 
@@ -172,7 +172,7 @@ impl Run<'_> {
         Ok(sent)
     }
 
-    /// What is not as it should be.
+    /// Returns the differences between the response and the expected one.
     fn judge(&self, step: &Step, answer: &Answer) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         if answer.status != step.wanted_status() {
@@ -208,13 +208,13 @@ impl Run<'_> {
                 Some(header) => answer.header(header).map(Value::from),
                 None => value.pointer(place).cloned(),
             };
-            self.variables.set(name, found.with_context(|| format!("nothing at {place} in {value}"))?);
+            self.variables.set(name, found.with_context(|| format!("no value at {place} in {value}"))?);
         }
         Ok(())
     }
 
     async fn events(&mut self, step: &Step, expected: &[Value]) -> Result<()> {
-        let watch = self.watches.get_mut(&step.save_as).context("no such watch was opened")?;
+        let watch = self.watches.get_mut(&step.save_as).context("unknown watch")?;
         for (i, expected) in expected.iter().enumerate() {
             let expected = self.variables.value(expected)?;
             let event = watch.next(&step.skip).await.with_context(|| format!("event {}: {expected}", i + 1))?;
@@ -226,7 +226,7 @@ impl Run<'_> {
         if step.ended
             && let Some(event) = watch.next(&step.skip).await.context("the end of the watch")?
         {
-            bail!("the watch should have ended, and went on with {event}");
+            bail!("expected the end of the watch, got {event}");
         }
         Ok(())
     }
@@ -245,7 +245,7 @@ impl Sent {
     }
 }
 
-/// The path of an object that was made with finalizers.
+/// Returns the path of an object that was created with finalizers.
 fn held(to: &str, step: &Step, answer: &Answer) -> Option<String> {
     let asked = step.body.as_ref()?.pointer("/metadata/finalizers")?.as_array()?;
     let value = answer.value();
@@ -256,6 +256,6 @@ fn held(to: &str, step: &Step, answer: &Answer) -> Option<String> {
 }
 
 fn report(told: &str, answer: &Answer, wrong: &[String]) -> String {
-    let body: String = String::from_utf8_lossy(&answer.body).chars().take(SHOWN).collect();
+    let body: String = String::from_utf8_lossy(&answer.body).chars().take(MAX_SHOWN).collect();
     format!("{}\n{told}\ncame: {} {body}", wrong.join("\n"), answer.status)
 }

@@ -1,15 +1,15 @@
-//! `${name}` in what a case sends and expects.
+//! Variables `${name}` in requests and expected values of a case.
 
 use anyhow::{Result, bail};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// What a case knows by name.
+/// The variables of a case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Variables(BTreeMap<String, Value>);
 
 impl Variables {
-    /// The paths of a namespace in the groups that cases ask most, and the namespace itself.
+    /// Returns the predefined variables: the namespace and its paths in common API groups.
     pub(crate) fn of_namespace(ns: &str) -> Self {
         let mut variables = Self::default();
         variables.set("ns", Value::from(ns));
@@ -35,13 +35,13 @@ impl Variables {
         self.0.insert(name.to_owned(), value);
     }
 
-    /// The text with every variable filled in.
+    /// Substitutes variables in a text.
     pub(crate) fn text(&self, text: &str) -> Result<String> {
         let mut filled = String::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {
             filled.push_str(before);
-            let Some((name, after)) = after.split_once('}') else { bail!("{text:?} has an open ${{") };
+            let Some((name, after)) = after.split_once('}') else { bail!("{text:?} has an unclosed ${{") };
             match self.get(name)? {
                 Value::String(value) => filled.push_str(value),
                 value => filled.push_str(&value.to_string()),
@@ -52,8 +52,7 @@ impl Variables {
         Ok(filled)
     }
 
-    /// The value with every variable filled in, in keys too. A string that is one variable becomes its value, of whatever
-    /// type it is.
+    /// Substitutes variables in a value, in keys too. A string that is one variable becomes its value of any type.
     pub(crate) fn value(&self, value: &Value) -> Result<Value> {
         Ok(match value {
             Value::String(text) => match text.strip_prefix("${").and_then(|t| t.strip_suffix('}')) {
@@ -72,7 +71,7 @@ impl Variables {
     fn get(&self, name: &str) -> Result<&Value> {
         match self.0.get(name) {
             Some(value) => Ok(value),
-            None => bail!("no earlier step has saved ${{{name}}}"),
+            None => bail!("undefined variable ${{{name}}}"),
         }
     }
 }
@@ -84,7 +83,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn names_are_filled_in_wherever_they_stand() {
+    fn variables_are_substituted_in_keys_and_values() {
         let mut variables = Variables::of_namespace("one");
         variables.set("n", json!(3));
         assert_eq!(variables.text("${core}/pods?n=${n}").unwrap(), "/api/v1/namespaces/one/pods?n=3");
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_has_saved_is_an_error() {
+    fn undefined_variable_is_an_error() {
         let variables = Variables::of_namespace("one");
         assert!(variables.text("${other}").is_err());
         assert!(variables.text("${open").is_err());

@@ -1,6 +1,6 @@
-//! Server-side apply on the types that are served: a live object and a configuration, parted by a zero byte.
+//! Server-side apply on served types: a live object and a configuration, separated by a zero byte.
 //!
-//! Nothing panics; what was applied is of its type, and to apply it again changes nothing.
+//! Nothing panics, the result is of its type, and applying it again changes nothing.
 #![no_main]
 
 use apply::{ApplyError, Duplicates, Filter, Managers, Request, TypeRef, Versions, validate};
@@ -38,7 +38,7 @@ fuzz_target!(|data: &[u8]| {
         time: "2026-01-01T00:00:00Z",
         filter: &filter,
     };
-    // What is stored is of its type, and says its version.
+    // A stored object is of its type and has its apiVersion.
     let live = Some(live)
         .filter(|live| live["apiVersion"] == api_version && validate(root, live, Duplicates::Allowed).is_ok());
     let managers = match &live {
@@ -47,7 +47,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let once = match apply::apply(&request, live.as_ref(), config.clone(), managers, true) {
         Ok(once) => once,
-        Err(ApplyError::Conflicts(_)) => panic!("a conflict although it was forced"),
+        Err(ApplyError::Conflicts(_)) => panic!("a forced apply must not conflict"),
         Err(_) => return,
     };
     assert!(validate(root, &once.object, Duplicates::Allowed).is_ok(), "{}", once.object);

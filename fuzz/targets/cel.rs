@@ -1,4 +1,4 @@
-//! CEL: any expression is refused or evaluated, within its budget.
+//! CEL: any expression is refused, or evaluated within its cost budget.
 #![no_main]
 
 use expr::{Budget, Program, Type, Value};

@@ -1,4 +1,4 @@
-//! Patches of all types: an object and a patch, parted by a zero byte. None panics; a merge patch applied again changes nothing.
+//! Patches of all types: an object and a patch, separated by a zero byte. Nothing panics, and merge patches are idempotent.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Kubernetes' protobuf: any bytes for any kind. Nothing panics; what was read can be written, and is the same when it is read again.
+//! Kubernetes' protobuf encoding: any bytes for any kind. Nothing panics, and decoded objects survive a round trip.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -19,7 +19,7 @@ const KINDS: [(&str, &str); 12] = [
     ("resource.k8s.io/v1", "ResourceSlice"),
 ];
 
-/// The envelope around a message of a kind.
+/// Wraps a message of a kind in its envelope.
 fn envelope(which: u8, raw: &[u8]) -> Vec<u8> {
     let (api_version, kind) = KINDS[usize::from(which) % KINDS.len()];
     let held = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
@@ -41,6 +41,6 @@ fuzz_target!(|data: &[u8]| {
     black_box(server::fuzzing::decode(data));
     let Some((which, raw)) = data.split_first() else { return };
     let Some(object) = server::fuzzing::decode(&envelope(*which, raw)) else { return };
-    let written = server::fuzzing::encode(&object).expect("what was read can be written");
+    let written = server::fuzzing::encode(&object).expect("a decoded object can be encoded");
     assert_eq!(server::fuzzing::decode(&written), Some(object));
 });

@@ -1,4 +1,4 @@
-//! Quantities: the canonical form means the same, and its own stays as it is.
+//! Quantities: the canonical form is equal, and canonicalization is idempotent.
 #![no_main]
 
 use api::quantity::{Amount, canonical};
@@ -12,7 +12,7 @@ fuzz_target!(|text: &str| {
         black_box((amount.to_quantity(), amount.to_binary_quantity()));
     }
     if let Ok(form) = canonical(text) {
-        // `62.5Ki` is `64000`, which is written `64k` when it is read alone, with upstream too.
+        // As with upstream, `62.5Ki` becomes `64000`, whose canonical form is `64k`.
         let again = canonical(&form);
         assert_eq!(again.as_ref().map(|form| canonical(form)), Ok(again.clone()), "{text:?}");
         assert_eq!(Amount::parse(&form), amount, "{text:?} {form:?}");

@@ -1,4 +1,4 @@
-//! Label and field selectors: none panics, whatever it is matched with.
+//! Label and field selectors: parsing and matching never panic.
 #![no_main]
 
 use api::selector::{FieldSelector, Selector};
@@ -13,7 +13,7 @@ fuzz_target!(|text: &str| {
         assert!(selector.is_empty() || !text.trim().is_empty());
     }
     if let Ok(selector) = FieldSelector::parse(text) {
-        // Whoever has exactly what each term asks for is selected, unless terms contradict each other.
+        // An object with exactly the values of all terms is selected, unless terms contradict each other.
         let equal = selector.terms.iter().all(|(_, _, equal)| *equal);
         let alone = selector.terms.len() == 1;
         if equal && alone {

@@ -1,4 +1,4 @@
-//! One request and its answer, as they are on the wire.
+//! HTTP requests and responses.
 
 use anyhow::{Context, Result};
 use bytes::{Bytes, BytesMut};
@@ -12,28 +12,28 @@ use kube::{
 use std::{io::Read, path::Path, time::Duration};
 use tokio::time::timeout;
 
-/// No answer may begin later, and none but a watch may end later.
-pub(crate) const LONGEST: Duration = Duration::from_secs(10);
-/// How long a watch is listened to.
-const LISTEN: Duration = Duration::from_millis(1500);
+/// Timeout for the start of a response, and for its end except for watches.
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Duration of a watch.
+const WATCH_DURATION: Duration = Duration::from_millis(1500);
 
-/// The way to a server.
+/// A client of the server.
 #[derive(Clone)]
 pub(crate) struct Client(kube::Client);
 
-/// What is sent.
+/// A request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sent {
     pub(crate) method: &'static str,
-    /// With its query.
+    /// Path with query.
     pub(crate) path: String,
     pub(crate) headers: Vec<(&'static str, Vec<u8>)>,
     pub(crate) body: Vec<u8>,
-    /// Whether the answer may go on for ever.
+    /// Whether the response may be endless.
     pub(crate) watches: bool,
 }
 
-/// What came.
+/// A response.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -42,27 +42,27 @@ pub(crate) struct Answer {
 }
 
 impl Client {
-    /// A client for the current context of this kubeconfig.
+    /// Returns a client for the current context of a kubeconfig.
     pub(crate) async fn of(kubeconfig: &Path) -> Result<Self> {
         let file = Kubeconfig::read_from(kubeconfig).with_context(|| kubeconfig.display().to_string())?;
         let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-        // A refusal is an answer, also one that says when to ask again.
+        // Errors are results too, so that requests are not retried after a 429.
         config.default_retry = false;
         Ok(Self(kube::Client::try_from(config)?))
     }
 
-    /// The answer, with its body unless that goes on for ever.
+    /// Sends a request and returns the response, with its body unless that is endless.
     ///
     /// # Errors
-    /// When it does not come in time, or when the connection ends before.
+    /// When the response does not arrive in time, or when the connection is closed before.
     pub(crate) async fn ask(&self, sent: &Sent) -> Result<Answer> {
-        let response = timeout(LONGEST, self.0.send(sent.request()?)).await.context("no answer in time")??;
+        let response = timeout(RESPONSE_TIMEOUT, self.0.send(sent.request()?)).await.context("response timeout")??;
         let (parts, mut body) = response.into_parts();
         let mut read = BytesMut::new();
-        let limit = if sent.watches { LISTEN } else { LONGEST };
+        let limit = if sent.watches { WATCH_DURATION } else { RESPONSE_TIMEOUT };
         let reading = async {
             while let Some(frame) = body.frame().await {
-                if let Some(data) = frame.context("the connection ended within the answer")?.data_ref() {
+                if let Some(data) = frame.context("the connection was closed within the response")?.data_ref() {
                     read.extend_from_slice(data);
                 }
             }
@@ -71,10 +71,10 @@ impl Client {
         match timeout(limit, reading).await {
             Ok(ended) => ended?,
             Err(_) if sent.watches => {}
-            Err(late) => return Err(late).context("the answer did not end in time"),
+            Err(late) => return Err(late).context("timeout of the response body"),
         }
         let packed = parts.headers.get("content-encoding").is_some_and(|e| e == "gzip");
-        // A watch that is listened to no longer ends in the middle.
+        // The body of a watch may be cut off.
         let body = if packed && !sent.watches { unpacked(&read)? } else { read.freeze() };
         Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
     }
@@ -82,12 +82,12 @@ impl Client {
 
 fn unpacked(body: &[u8]) -> Result<Bytes> {
     let mut unpacked = Vec::new();
-    flate2::read::GzDecoder::new(body).read_to_end(&mut unpacked).context("what says that it is gzip is not")?;
+    flate2::read::GzDecoder::new(body).read_to_end(&mut unpacked).context("failed to decompress the response")?;
     Ok(unpacked.into())
 }
 
 impl Sent {
-    /// Whether HTTP knows such a request at all.
+    /// Returns whether this is a valid HTTP request.
     pub(crate) fn is_possible(&self) -> bool {
         self.request().is_ok()
     }
@@ -100,7 +100,7 @@ impl Sent {
         Ok(request.body(Body::from(self.body.clone()))?)
     }
 
-    /// The same request for a shell; `$API` is the address of a `kubectl proxy`.
+    /// Returns a curl command of the request; `$API` is the address of a `kubectl proxy`.
     pub(crate) fn curl(&self) -> String {
         let mut line = format!("curl -sS -i -X {}", self.method);
         for (name, value) in &self.headers {
@@ -113,7 +113,7 @@ impl Sent {
     }
 }
 
-/// What makes `printf` print any bytes: an argument cannot hold all of them.
+/// Escapes bytes for `printf`, because arguments cannot have zero bytes.
 fn printed(bytes: &[u8]) -> String {
     let mut text = String::new();
     for byte in bytes {
@@ -126,7 +126,7 @@ fn printed(bytes: &[u8]) -> String {
     text
 }
 
-/// In Bash's form, for what is no plain text too.
+/// Quotes bytes for Bash, including non-printable ones.
 fn quoted(bytes: &[u8]) -> String {
     let mut text = "$'".to_owned();
     for byte in bytes {
@@ -145,7 +145,7 @@ mod tests {
     use super::Sent;
 
     #[test]
-    fn a_request_can_be_made_again_in_a_shell() {
+    fn curl_command_repeats_the_request() {
         let sent = Sent {
             method: "PUT",
             path: "/api/v1/x?a='".into(),

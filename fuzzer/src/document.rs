@@ -1,45 +1,45 @@
-//! What a server says of itself: every path, every verb, and what goes there.
+//! The operations of a server, read from its OpenAPI documents.
 
 use crate::client::{Client, Sent};
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
 
-/// Something that can be asked of the server.
+/// An operation of the API.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Operation {
     pub(crate) method: &'static str,
-    /// With `{namespace}` and `{name}`.
+    /// Path with `{namespace}` and `{name}`.
     pub(crate) path: String,
-    /// What may stand in the query.
+    /// Query parameters.
     pub(crate) parameters: Vec<String>,
-    /// The media types of the body.
+    /// Media types of the body.
     pub(crate) media: Vec<String>,
-    /// The schema of the body.
+    /// Schema of the body.
     pub(crate) body: Option<Value>,
-    /// `apiVersion` and `kind` of what goes there.
+    /// `apiVersion` and `kind` of the object.
     pub(crate) about: (String, String),
 }
 
 impl Operation {
-    /// What stands for it in reports.
+    /// Returns the operation's name in reports.
     pub(crate) fn title(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
 
-    /// `pods` of `/api/v1/namespaces/{namespace}/pods/{name}/status`.
+    /// Returns the plural resource: `pods` of `/api/v1/namespaces/{namespace}/pods/{name}/status`.
     pub(crate) fn plural(&self) -> &str {
         let parts: Vec<&str> = self.path.split('/').collect();
         let named = parts.iter().position(|p| *p == "{name}").and_then(|at| at.checked_sub(1));
         named.or(parts.len().checked_sub(1)).and_then(|at| parts.get(at)).copied().unwrap_or_default()
     }
 
-    /// `status` of the same.
+    /// Returns the subresource: `status` of the same path.
     pub(crate) fn subresource(&self) -> Option<&str> {
         self.path.split_once("{name}/").map(|(_, sub)| sub)
     }
 }
 
-/// Everything that a server serves.
+/// All operations and schemas of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Api {
     pub(crate) operations: Vec<Operation>,
@@ -60,7 +60,7 @@ impl Api {
             api.add(&get(client, url).await.with_context(|| url.to_owned())?);
         }
         if api.operations.is_empty() {
-            bail!("the server says of no operation");
+            bail!("no operations in the OpenAPI documents");
         }
         Ok(api)
     }
@@ -113,7 +113,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_operation_knows_what_it_is_about() {
+    fn operation_has_its_group_version_kind() {
         let mut api = Api::default();
         api.add(&json!({"paths": {"/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale": {"parameters": [
             {"name": "name", "in": "path"}, {"name": "pretty", "in": "query"}],

@@ -1,32 +1,32 @@
-//! Asks a server, any that a kubeconfig leads to, for everything that its OpenAPI documents say, right and wrong.
+//! API fuzzer: sends valid and invalid requests for every operation in a server's OpenAPI documents.
 //!
-//! A fault is: an answer of 500 and more that upstream does not document (`judge.rs`), an error that is no `Status`, a
-//! connection that ends, an answer later than 10 s, and a panic in the server's log. The same seed makes the same requests
-//! in each of the streams; what the others do meanwhile is not the same. What could do harm is not asked (`tame.rs`).
+//! Faults are: a status of 500 or more that upstream does not document (`response_check.rs`), an error that is no `Status`, a
+//! closed connection, a response after more than 10 s, and a panic in the server's log. The same seed gives the same requests
+//! in each stream, but not the same interleaving of streams. Harmful requests are not sent (`safety.rs`).
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command-line program talks to people on stdout")]
 
 mod client;
-mod dice;
 mod document;
 mod generate;
-mod judge;
 mod mutate;
 mod patch;
 mod query;
 mod report;
 mod request;
+mod response_check;
+mod rng;
+mod safety;
 mod seeds;
-mod tame;
-mod words;
+mod values;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use client::{Client, Sent};
-use dice::Dice;
 use document::{Api, Operation};
 use report::Report;
 use request::Requests;
+use rng::SeededRng;
 use seeds::Seeds;
 use serde_json::{Value, json};
 use std::{
@@ -35,24 +35,24 @@ use std::{
 };
 
 #[derive(Parser)]
-#[command(about = "Requests that no client should send, made from the OpenAPI documents that a server publishes")]
+#[command(about = "API fuzzer driven by the server's OpenAPI documents")]
 struct Cli {
-    /// The server and who asks it; that user must be allowed everything. Its objects may all be lost.
+    /// Kubeconfig of the server. The user must be a cluster administrator. All objects may be lost.
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: PathBuf,
-    /// The server's log: a panic there is a fault.
+    /// The server's log, which is checked for panics.
     #[arg(long)]
     log: Option<PathBuf>,
-    /// How long to ask.
+    /// Duration in seconds.
     #[arg(long, default_value_t = 900)]
     seconds: u64,
-    /// Where chance begins.
+    /// Seed of the random generator.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many ask at once, each with chances of its own.
+    /// Number of parallel streams, each with its own random generator.
     #[arg(long, default_value_t = 4)]
     streams: u64,
-    /// Where valid objects are.
+    /// The directory of valid objects.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/kinds"))]
     objects: PathBuf,
     /// Only operations whose method and path contain this.
@@ -68,7 +68,7 @@ async fn main() -> Result<()> {
     prepare(&client).await?;
     let mut api = Api::of(&client).await?;
     let wanted = |o: &Operation| cli.only.as_ref().is_none_or(|only| o.title().contains(only));
-    api.operations.retain(|o| tame::may(o) && wanted(o));
+    api.operations.retain(|o| safety::may(o) && wanted(o));
     println!("seed {}: {} operations, {} s", cli.seed, api.operations.len(), cli.seconds);
     let report = Report::default();
     let requests = Requests { api: &api, seeds: &seeds };
@@ -82,12 +82,12 @@ async fn main() -> Result<()> {
     report.verdict(api.operations.len())
 }
 
-/// The namespace and the custom kind that the requests are about. Whoever asks for 2147483647 replicas gets no more Pods
-/// than the namespace's quota has.
+/// Creates the namespace and the custom kind of the requests. A quota limits Pods, because requests may ask for 2147483647
+/// replicas.
 async fn prepare(client: &Client) -> Result<()> {
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": words::HOME}});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": values::HOME}});
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}, "spec": {"hard": {"pods": "300"}}});
-    let quotas = format!("/api/v1/namespaces/{}/resourcequotas", words::HOME);
+    let quotas = format!("/api/v1/namespaces/{}/resourcequotas", values::HOME);
     let all = [("/api/v1/namespaces", namespace), (&quotas, quota), (seeds::DEFINITIONS, seeds::definition())];
     for (path, object) in all {
         let answer = client.ask(&posted(path, &object)).await?;
@@ -108,23 +108,23 @@ fn posted(path: &str, object: &Value) -> Sent {
     }
 }
 
-/// One stream of requests, one after the other.
+/// Sends a stream of requests one after another.
 async fn ask(client: &Client, requests: &Requests<'_>, seed: u64, stream: u64, end: Instant, report: &Report) {
-    let mut dice = Dice::new(seed.wrapping_mul(1000).wrapping_add(stream));
-    // Steps instead of throws: so even a short run meets every operation.
-    let mut place = dice.below(requests.api.operations.len());
+    let mut rng = SeededRng::new(seed.wrapping_mul(1000).wrapping_add(stream));
+    // Round-robin instead of random operations, so that a short run covers every operation.
+    let mut place = rng.below(requests.api.operations.len());
     while Instant::now() < end && !report.is_hopeless() {
-        place = (place + 1 + dice.below(7)) % requests.api.operations.len();
+        place = (place + 1 + rng.below(7)) % requests.api.operations.len();
         let operation = &requests.api.operations[place];
-        // What is always deleted at once can never be changed.
-        if operation.method == "DELETE" && dice.chance(75) {
+        // Objects must live for a while to be changed.
+        if operation.method == "DELETE" && rng.chance(75) {
             continue;
         }
-        let Some(sent) = requests.of(&mut dice, operation) else { continue };
+        let Some(sent) = requests.of(&mut rng, operation) else { continue };
         let fault = match client.ask(&sent).await {
             Ok(answer) => {
                 report.answered(operation, answer.status);
-                judge::fault(&sent, &answer)
+                response_check::fault(&sent, &answer)
             }
             Err(error) => Some(format!("{error:#}")),
         };
@@ -134,7 +134,7 @@ async fn ask(client: &Client, requests: &Requests<'_>, seed: u64, stream: u64, e
     }
 }
 
-/// A panic is a fault even where an answer came.
+/// Checks the server's log for panics.
 fn no_panic(log: &Path) -> Result<()> {
     let text = std::fs::read_to_string(log).with_context(|| log.display().to_string())?;
     match text.lines().position(|line| line.contains("panicked at") || line.contains("stack overflow")) {

@@ -1,6 +1,6 @@
-//! Patches of all four types.
+//! Generates patches of all four types.
 
-use crate::{dice::Dice, mutate, words};
+use crate::{mutate, rng::SeededRng, values};
 use serde_json::{Value, json};
 
 const POINTERS: [&str; 16] = [
@@ -22,72 +22,72 @@ const POINTERS: [&str; 16] = [
     "/a~2",
 ];
 
-/// The body of a patch of this type; `object` is what it could be about.
-pub(crate) fn of(dice: &mut Dice, media: &str, object: &Value) -> Value {
+/// Returns the body of a patch of this type for an object.
+pub(crate) fn of(rng: &mut SeededRng, media: &str, object: &Value) -> Value {
     match media {
         "application/json-patch+json" => {
-            let operations = if dice.chance(2) { 11_000 } else { dice.below(5) };
-            (0..operations).map(|_| operation(dice, object)).collect()
+            let operations = if rng.chance(2) { 11_000 } else { rng.below(5) };
+            (0..operations).map(|_| operation(rng, object)).collect()
         }
         "application/apply-patch+yaml" => {
             let mut applied = object.clone();
-            thin(dice, &mut applied, 70);
+            thin(rng, &mut applied, 70);
             applied["apiVersion"] = object["apiVersion"].clone();
             applied["kind"] = object["kind"].clone();
             applied
         }
         strategic => {
             let mut patch = object.clone();
-            thin(dice, &mut patch, 40);
-            if strategic.contains("strategic") && dice.chance(60) {
-                directives(dice, &mut patch);
+            thin(rng, &mut patch, 40);
+            if strategic.contains("strategic") && rng.chance(60) {
+                directives(rng, &mut patch);
             }
-            if dice.chance(30) {
-                patch["metadata"]["labels"] = json!({"a": words::word(dice, "")});
+            if rng.chance(30) {
+                patch["metadata"]["labels"] = json!({"a": values::word(rng, "")});
             }
             patch
         }
     }
 }
 
-fn operation(dice: &mut Dice, object: &Value) -> Value {
-    let op = dice.pick(&["add", "replace", "remove", "test", "move", "copy", "add", "replace", "nothing"]);
-    let mut value = match dice.below(4) {
+fn operation(rng: &mut SeededRng, object: &Value) -> Value {
+    let op = rng.pick(&["add", "replace", "remove", "test", "move", "copy", "add", "replace", "nothing"]);
+    let mut value = match rng.below(4) {
         0 => object.clone(),
         1 => json!({"a": "b"}),
         2 => json!([]),
-        _ => json!(words::word(dice, "")),
+        _ => json!(values::word(rng, "")),
     };
-    if dice.chance(20) {
-        mutate::value(dice, &mut value, 1);
+    if rng.chance(20) {
+        mutate::value(rng, &mut value, 1);
     }
-    let mut operation = json!({"op": op, "path": dice.pick(&POINTERS), "value": value});
-    if dice.chance(30) {
-        operation["from"] = json!(dice.pick(&POINTERS));
+    let mut operation = json!({"op": op, "path": rng.pick(&POINTERS), "value": value});
+    if rng.chance(30) {
+        operation["from"] = json!(rng.pick(&POINTERS));
     }
     operation
 }
 
-/// Leaves out what is not kept, so that a patch says less than the whole.
-fn thin(dice: &mut Dice, value: &mut Value, kept: usize) {
+/// Removes fields, so that a patch has only a part of the object.
+fn thin(rng: &mut SeededRng, value: &mut Value, kept: usize) {
     if let Value::Object(map) = value {
-        map.retain(|key, _| ["metadata", "name"].contains(&key.as_str()) || dice.chance(kept));
-        map.values_mut().for_each(|inner| thin(dice, inner, kept + 15));
+        map.retain(|key, _| ["metadata", "name"].contains(&key.as_str()) || rng.chance(kept));
+        map.values_mut().for_each(|inner| thin(rng, inner, kept + 15));
     }
 }
 
-/// Directives of strategic merge patches, in good places and bad ones.
-fn directives(dice: &mut Dice, value: &mut Value) {
+/// Adds directives of strategic merge patches at valid and invalid places.
+fn directives(rng: &mut SeededRng, value: &mut Value) {
     match value {
         Value::Object(map) => {
             for inner in map.values_mut() {
-                directives(dice, inner);
+                directives(rng, inner);
             }
-            if dice.chance(15) {
+            if rng.chance(15) {
                 let fields: Vec<String> = map.keys().cloned().collect();
-                let field = dice.pick(&fields);
-                let (key, directive) = match dice.below(5) {
-                    0 => ("$patch".to_owned(), json!(dice.pick(&["delete", "replace", "merge", "other"]))),
+                let field = rng.pick(&fields);
+                let (key, directive) = match rng.below(5) {
+                    0 => ("$patch".to_owned(), json!(rng.pick(&["delete", "replace", "merge", "other"]))),
                     1 => ("$retainKeys".to_owned(), json!([field, "other"])),
                     2 => (format!("$setElementOrder/{field}"), json!([{"name": "a"}, "b", 1])),
                     3 => (format!("$deleteFromPrimitiveList/{field}"), json!(["a", 1])),
@@ -97,9 +97,9 @@ fn directives(dice: &mut Dice, value: &mut Value) {
             }
         }
         Value::Array(list) => {
-            list.iter_mut().for_each(|inner| directives(dice, inner));
-            if dice.chance(10) {
-                list.push(dice.pick(&[
+            list.iter_mut().for_each(|inner| directives(rng, inner));
+            if rng.chance(10) {
+                list.push(rng.pick(&[
                     json!({"$patch": "replace"}),
                     json!({"$patch": "delete", "name": "a"}),
                     json!({"$patch": 1}),

@@ -1,9 +1,9 @@
-//! What stands behind the question mark.
+//! Generates query parameters.
 
-use crate::{dice::Dice, words};
+use crate::{rng::SeededRng, values};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
-/// Parameters that servers know although no document may say so, and one that none knows.
+/// Parameters that may be missing in the documents, and an unknown one.
 const MORE: [&str; 9] = [
     "pretty",
     "timeout",
@@ -55,73 +55,73 @@ const FIELDS: [&str; 16] = [
 ];
 const VERSIONS: [&str; 9] = ["", "0", "1", "2", "40", "999999999", "18446744073709551616", "-1", "abc"];
 
-/// The query of a request: a few of the parameters that fit, and now and then others.
-pub(crate) fn of(dice: &mut Dice, known: &[String]) -> Vec<(String, String)> {
+/// Returns the query of a request: a few documented parameters, and sometimes others.
+pub(crate) fn of(rng: &mut SeededRng, known: &[String]) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     for name in known {
-        if dice.chance(14) {
-            let value = value(dice, name);
+        if rng.chance(14) {
+            let value = value(rng, name);
             pairs.push((name.clone(), value));
         }
     }
-    if dice.chance(10) {
-        let name = dice.pick(&MORE);
-        let value = value(dice, name);
+    if rng.chance(10) {
+        let name = rng.pick(&MORE);
+        let value = value(rng, name);
         pairs.push((name.to_owned(), value));
     }
-    // The same one twice.
-    if dice.chance(4)
+    // A duplicate parameter.
+    if rng.chance(4)
         && let Some((name, _)) = pairs.first().cloned()
     {
-        let value = value(dice, &name);
+        let value = value(rng, &name);
         pairs.push((name, value));
     }
     pairs
 }
 
-fn value(dice: &mut Dice, name: &str) -> String {
-    if dice.chance(6) {
-        return words::odd(dice);
+fn value(rng: &mut SeededRng, name: &str) -> String {
+    if rng.chance(6) {
+        return values::odd(rng);
     }
     match name {
-        "labelSelector" => dice.pick(&SELECTORS).to_owned(),
-        "fieldSelector" => dice.pick(&FIELDS).to_owned(),
-        "resourceVersion" => dice.pick(&VERSIONS).to_owned(),
-        "resourceVersionMatch" => dice.pick(&["Exact", "NotOlderThan", "NotOlderThan", "Sometimes"]).to_owned(),
-        "continue" => token(dice),
-        "fieldManager" => dice.pick(&["fuzz", "fuzz", "other", "a b", "\u{7f}"]).to_owned(),
-        "fieldValidation" => dice.pick(&["Strict", "Warn", "Ignore", "strict"]).to_owned(),
-        "dryRun" => dice.pick(&["All", "All", "Some"]).to_owned(),
-        "propagationPolicy" => dice.pick(&["Background", "Foreground", "Orphan", "Never"]).to_owned(),
-        "timeoutSeconds" => dice.pick(&["1", "1", "1", "0", "-1", "1e3", "9999999999999999999"]).to_owned(),
-        "timeout" => dice.pick(&["1s", "5s", "0s", "-1s", "1h", "x"]).to_owned(),
-        "limit" => dice.pick(&["1", "2", "500", "0", "-1", "9223372036854775807", "x"]).to_owned(),
-        "gracePeriodSeconds" => dice.pick(&["0", "1", "30", "-1", "9223372036854775807"]).to_owned(),
-        "includeObject" => dice.pick(&["None", "Metadata", "Object", "All"]).to_owned(),
-        _ => dice.pick(&["true", "true", "false", "1", "t", "yes"]).to_owned(),
+        "labelSelector" => rng.pick(&SELECTORS).to_owned(),
+        "fieldSelector" => rng.pick(&FIELDS).to_owned(),
+        "resourceVersion" => rng.pick(&VERSIONS).to_owned(),
+        "resourceVersionMatch" => rng.pick(&["Exact", "NotOlderThan", "NotOlderThan", "Sometimes"]).to_owned(),
+        "continue" => token(rng),
+        "fieldManager" => rng.pick(&["fuzz", "fuzz", "other", "a b", "\u{7f}"]).to_owned(),
+        "fieldValidation" => rng.pick(&["Strict", "Warn", "Ignore", "strict"]).to_owned(),
+        "dryRun" => rng.pick(&["All", "All", "Some"]).to_owned(),
+        "propagationPolicy" => rng.pick(&["Background", "Foreground", "Orphan", "Never"]).to_owned(),
+        "timeoutSeconds" => rng.pick(&["1", "1", "1", "0", "-1", "1e3", "9999999999999999999"]).to_owned(),
+        "timeout" => rng.pick(&["1s", "5s", "0s", "-1s", "1h", "x"]).to_owned(),
+        "limit" => rng.pick(&["1", "2", "500", "0", "-1", "9223372036854775807", "x"]).to_owned(),
+        "gracePeriodSeconds" => rng.pick(&["0", "1", "30", "-1", "9223372036854775807"]).to_owned(),
+        "includeObject" => rng.pick(&["None", "Metadata", "Object", "All"]).to_owned(),
+        _ => rng.pick(&["true", "true", "false", "1", "t", "yes"]).to_owned(),
     }
 }
 
-/// A token such as those that lists are continued with, from right to wrong.
-fn token(dice: &mut Dice) -> String {
-    let version = dice.pick(&["meta.k8s.io/v1", "meta.k8s.io/v2"]);
-    let revision = words::number(dice);
-    let start = dice.pick(&["fuzz/fuzz-0\\u0000", "fuzz/", "../etc", "", "/", "\\u0000"]);
+/// Returns a valid or invalid continue token.
+fn token(rng: &mut SeededRng) -> String {
+    let version = rng.pick(&["meta.k8s.io/v1", "meta.k8s.io/v2"]);
+    let revision = values::number(rng);
+    let start = rng.pick(&["fuzz/fuzz-0\\u0000", "fuzz/", "../etc", "", "/", "\\u0000"]);
     let token = URL_SAFE_NO_PAD.encode(format!(r#"{{"v":"{version}","rv":{revision},"start":"{start}"}}"#));
-    match dice.below(5) {
-        0 => token[..dice.below(token.len())].to_owned(),
-        1 => URL_SAFE_NO_PAD.encode(words::odd(dice)),
+    match rng.below(5) {
+        0 => token[..rng.below(token.len())].to_owned(),
+        1 => URL_SAFE_NO_PAD.encode(values::odd(rng)),
         _ => token,
     }
 }
 
-/// The query in the form of a URL, with its question mark.
+/// Encodes the query for a URL, with the question mark.
 pub(crate) fn text(pairs: &[(String, String)]) -> String {
     if pairs.is_empty() {
         return String::new();
     }
     let mut text = form_urlencoded::Serializer::new("?".to_owned());
-    // The serializer puts `&` behind what it is given, unless that is empty.
+    // The serializer appends `&` to a non-empty prefix.
     text.extend_pairs(pairs);
     text.finish().replacen("?&", "?", 1)
 }
@@ -131,7 +131,7 @@ mod tests {
     use super::text;
 
     #[test]
-    fn a_query_is_escaped() {
+    fn query_is_escaped() {
         assert_eq!(text(&[]), "");
         let pairs = [("a".to_owned(), "b c&".to_owned()), ("d".to_owned(), String::new())];
         assert_eq!(text(&pairs), "?a=b+c%26&d=");

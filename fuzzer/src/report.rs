@@ -1,4 +1,4 @@
-//! What came of a run.
+//! The report of a run.
 
 use crate::{client::Sent, document::Operation};
 use anyhow::{Result, bail};
@@ -8,15 +8,14 @@ use std::{
     time::Instant,
 };
 
-/// After so many faults there is no use in going on.
-const HOPELESS: usize = 200;
-/// How many faults of one kind are shown.
-const SHOWN: usize = 1;
-/// The share of requests, in a hundred, that a run must have answered with success: fewer would mean that nothing but
-/// the reading of bodies is tried.
-const WELCOME: usize = 10;
+/// Number of faults after which the run stops.
+const MAX_FAULTS: usize = 200;
+/// Number of shown faults of one kind.
+const SHOWN_PER_KIND: usize = 1;
+/// Minimum percentage of successful requests. Fewer would mean that only the decoding of bodies is tested.
+const MIN_SUCCESS_PERCENT: usize = 10;
 
-/// What is counted; the streams take turns on one thread.
+/// Counters of the run. All streams run on one thread.
 pub(crate) struct Report {
     begun: Instant,
     counts: RefCell<Counts>,
@@ -27,7 +26,7 @@ struct Counts {
     codes: BTreeMap<u16, usize>,
     tried: BTreeSet<String>,
     welcome: BTreeSet<String>,
-    /// How often each fault was seen, by operation and the beginning of what is said of it.
+    /// Number of occurrences of faults, by operation and the beginning of the message.
     faults: BTreeMap<(String, String), usize>,
 }
 
@@ -47,19 +46,19 @@ impl Report {
         }
     }
 
-    /// Takes a fault down, and shows it with its request when it is new.
+    /// Records a fault, and prints it with its request when it is new.
     pub(crate) fn fault(&self, operation: &Operation, sent: &Sent, fault: &str) {
         let key = (operation.title(), fault.chars().take(60).collect());
         let mut counts = self.counts.borrow_mut();
         let seen = counts.faults.entry(key).or_default();
         *seen += 1;
-        if *seen <= SHOWN {
+        if *seen <= SHOWN_PER_KIND {
             println!("FAULT {}: {fault}\n  {}", operation.title(), sent.curl());
         }
     }
 
     pub(crate) fn is_hopeless(&self) -> bool {
-        self.counts.borrow().faults.values().sum::<usize>() >= HOPELESS
+        self.counts.borrow().faults.values().sum::<usize>() >= MAX_FAULTS
     }
 
     pub(crate) fn print(&self) {
@@ -73,7 +72,7 @@ impl Report {
     }
 
     /// # Errors
-    /// When there was a fault, or when the run says nothing about the server.
+    /// When there was a fault, or when the run has too few requests to be meaningful.
     pub(crate) fn verdict(&self, operations: usize) -> Result<()> {
         let counts = self.counts.borrow();
         if !counts.faults.is_empty() {
@@ -81,7 +80,7 @@ impl Report {
         }
         let sum: usize = counts.codes.values().sum();
         let welcome: usize = counts.codes.iter().filter(|(code, _)| **code < 300).map(|(_, n)| n).sum();
-        if welcome * 100 < sum * WELCOME || sum < operations {
+        if welcome * 100 < sum * MIN_SUCCESS_PERCENT || sum < operations {
             bail!("{sum} requests, {welcome} with success, for {operations} operations: too few to say anything");
         }
         Ok(())

@@ -1,13 +1,14 @@
-//! A request for an operation: mostly what it asks for, in part what it does not.
+//! Generates requests for operations, mostly valid ones.
 
 use crate::{
     client::Sent,
-    dice::Dice,
     document::{Api, Operation},
     generate::Generator,
     mutate, patch, query,
+    rng::SeededRng,
+    safety,
     seeds::Seeds,
-    tame, words,
+    values,
 };
 use flate2::{Compression, write::GzEncoder};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -45,7 +46,7 @@ const TYPES: [&str; 12] = [
     ";",
     "application/json, application/yaml",
 ];
-/// What YAML has and JSON has not.
+/// YAML features that JSON does not have.
 const YAML: [&str; 8] = [
     "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n",
     "a: &a\n  b: *a\n",
@@ -57,93 +58,93 @@ const YAML: [&str; 8] = [
     "a: .nan\nb: .inf\n1: 2\nnull: 3\n",
 ];
 
-/// Makes requests for one server.
+/// Generates requests for a server.
 pub(crate) struct Requests<'a> {
     pub(crate) api: &'a Api,
     pub(crate) seeds: &'a Seeds,
 }
 
 impl Requests<'_> {
-    /// A request for this operation; `None` where chance made one that HTTP does not know, or that does harm.
-    pub(crate) fn of(&self, dice: &mut Dice, operation: &Operation) -> Option<Sent> {
-        let n = dice.below(words::NAMES.len());
-        let namespace = dice.pick(&words::NAMESPACES);
-        let mut pairs = query::of(dice, &operation.parameters);
+    /// Returns a request for an operation; `None` for an invalid HTTP request or a harmful one.
+    pub(crate) fn of(&self, rng: &mut SeededRng, operation: &Operation) -> Option<Sent> {
+        let n = rng.below(values::NAMES.len());
+        let namespace = rng.pick(&values::NAMESPACES);
+        let mut pairs = query::of(rng, &operation.parameters);
         let watches = pairs.iter().any(|(name, _)| name == "watch");
-        let mut headers: Vec<(&'static str, Vec<u8>)> = vec![("accept", accept(dice).into())];
+        let mut headers: Vec<(&'static str, Vec<u8>)> = vec![("accept", accept(rng).into())];
         let mut body = Vec::new();
-        if operation.method != "GET" || dice.chance(2) {
-            let (media, bytes) = self.body(dice, operation, n, namespace);
+        if operation.method != "GET" || rng.chance(2) {
+            let (media, bytes) = self.body(rng, operation, n, namespace);
             headers.push(("content-type", media.into()));
-            if dice.chance(2) {
+            if rng.chance(2) {
                 headers.push(("content-encoding", b"gzip".to_vec()));
                 body = packed(&bytes).unwrap_or(bytes);
             } else {
                 body = bytes;
             }
         }
-        if dice.chance(20) {
-            headers.push(("accept-encoding", dice.pick(&["gzip", "deflate", "gzip;q=0", "*"]).into()));
+        if rng.chance(20) {
+            headers.push(("accept-encoding", rng.pick(&["gzip", "deflate", "gzip;q=0", "*"]).into()));
         }
-        if tame::is_dry(operation, &body) {
+        if safety::is_dry(operation, &body) {
             pairs.retain(|(name, _)| name != "dryRun");
             pairs.push(("dryRun".to_owned(), "All".to_owned()));
         }
-        let path = self.path(dice, operation, n, namespace) + &query::text(&pairs);
+        let path = self.path(rng, operation, n, namespace) + &query::text(&pairs);
         let sent = Sent { method: operation.method, path, headers, body, watches };
         sent.is_possible().then_some(sent)
     }
 
-    /// The path with its namespace and name filled in.
-    fn path(&self, dice: &mut Dice, operation: &Operation, n: usize, namespace: &str) -> String {
+    /// Returns the path with namespace and name.
+    fn path(&self, rng: &mut SeededRng, operation: &Operation, n: usize, namespace: &str) -> String {
         let escaped = |text: &str| {
             utf8_percent_encode(text, NON_ALPHANUMERIC).to_string().replace("%2D", "-").replace("%2E", ".")
         };
-        let name = if dice.chance(4) { words::odd(dice) } else { self.name(operation, n) };
-        let namespace = if dice.chance(2) { words::odd(dice) } else { namespace.to_owned() };
+        let name = if rng.chance(4) { values::odd(rng) } else { self.name(operation, n) };
+        let namespace = if rng.chance(2) { values::odd(rng) } else { namespace.to_owned() };
         operation.path.replace("{namespace}", &escaped(&namespace)).replace("{name}", &escaped(&name))
     }
 
     fn name(&self, operation: &Operation, n: usize) -> String {
-        self.seeds.name(&operation.about, n).unwrap_or_else(|| words::NAMES[n].to_owned())
+        self.seeds.name(&operation.about, n).unwrap_or_else(|| values::NAMES[n].to_owned())
     }
 
-    /// The body and its media type.
-    fn body(&self, dice: &mut Dice, operation: &Operation, n: usize, namespace: &str) -> (String, Vec<u8>) {
-        let mut media = dice.pick(&operation.media);
+    /// Returns the body and its media type.
+    fn body(&self, rng: &mut SeededRng, operation: &Operation, n: usize, namespace: &str) -> (String, Vec<u8>) {
+        let mut media = rng.pick(&operation.media);
         if media.is_empty() || media == "*/*" {
             media = "application/json".to_owned();
         }
-        if dice.chance(6) {
-            media = dice.pick(&TYPES).to_owned();
+        if rng.chance(6) {
+            media = rng.pick(&TYPES).to_owned();
         }
-        let object = self.object(dice, operation, n, namespace);
-        let mut value = if operation.method == "PATCH" { patch::of(dice, &media, &object) } else { object };
-        if dice.chance(45) {
-            let times = 1 + dice.below(3);
-            mutate::value(dice, &mut value, times);
+        let object = self.object(rng, operation, n, namespace);
+        let mut value = if operation.method == "PATCH" { patch::of(rng, &media, &object) } else { object };
+        if rng.chance(45) {
+            let times = 1 + rng.below(3);
+            mutate::value(rng, &mut value, times);
         }
         let bytes = match media.as_str() {
-            "application/vnd.kubernetes.protobuf" => protobuf(dice, operation),
-            "application/yaml" if dice.chance(30) => dice.pick(&YAML).into(),
-            _ => mutate::text(dice, &value),
+            "application/vnd.kubernetes.protobuf" => protobuf(rng, operation),
+            "application/yaml" if rng.chance(30) => rng.pick(&YAML).into(),
+            _ => mutate::text(rng, &value),
         };
         (media, bytes)
     }
 
-    /// An object for the operation: a valid one, one that the schema makes, or one from both.
-    fn object(&self, dice: &mut Dice, operation: &Operation, n: usize, namespace: &str) -> Value {
+    /// Returns an object for the operation: a valid one, a generated one, or a mix.
+    fn object(&self, rng: &mut SeededRng, operation: &Operation, n: usize, namespace: &str) -> Value {
         let Some(schema) = &operation.body else { return json!({}) };
         let patched = json!({});
         let schema = if operation.method == "PATCH" { &patched } else { schema };
         if operation.method == "DELETE" {
-            // Options, which need not be there.
-            let made = Generator { schemas: &self.api.schemas }.value(dice, schema, "", 1);
-            return if dice.chance(70) { json!({}) } else { made };
+            // Options are optional.
+            let made = Generator { schemas: &self.api.schemas }.value(rng, schema, "", 1);
+            return if rng.chance(70) { json!({}) } else { made };
         }
         let seed = self.seeds.object(&operation.about, n);
-        let made = if seed.is_none() || dice.chance(35) {
-            Generator { schemas: &self.api.schemas }.value(dice, schema, "", 0)
+        let made = if seed.is_none() || rng.chance(35) {
+            Generator { schemas: &self.api.schemas }.value(rng, schema, "", 0)
         } else {
             json!({})
         };
@@ -151,7 +152,7 @@ impl Requests<'_> {
         object["apiVersion"] = json!(operation.about.0);
         object["kind"] = json!(operation.about.1);
         let metadata = &mut object["metadata"];
-        if metadata["generateName"].is_null() || dice.chance(50) {
+        if metadata["generateName"].is_null() || rng.chance(50) {
             metadata["name"] = json!(self.name(operation, n));
         }
         if operation.path.contains("{namespace}") {
@@ -161,7 +162,7 @@ impl Requests<'_> {
     }
 }
 
-/// What is valid stands over what was made.
+/// Merges a valid object over a generated one.
 fn merged(mut made: Value, valid: Value) -> Value {
     match (&mut made, valid) {
         (Value::Object(map), Value::Object(valid)) => {
@@ -182,8 +183,8 @@ fn merged(mut made: Value, valid: Value) -> Value {
     }
 }
 
-fn accept(dice: &mut Dice) -> &'static str {
-    if dice.chance(55) { ACCEPTS[0] } else { dice.pick(&ACCEPTS) }
+fn accept(rng: &mut SeededRng) -> &'static str {
+    if rng.chance(55) { ACCEPTS[0] } else { rng.pick(&ACCEPTS) }
 }
 
 fn packed(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
@@ -192,33 +193,33 @@ fn packed(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// An object in the envelope of Kubernetes' protobuf: `runtime.Unknown` around fields that chance made.
-fn protobuf(dice: &mut Dice, operation: &Operation) -> Vec<u8> {
+/// Returns a protobuf object: random fields in the envelope `runtime.Unknown`.
+fn protobuf(rng: &mut SeededRng, operation: &Operation) -> Vec<u8> {
     let held = [field(1, operation.about.0.as_bytes()), field(2, operation.about.1.as_bytes())].concat();
-    let raw = message(dice, 0);
+    let raw = message(rng, 0);
     let envelope = [field(1, &held), field(2, &raw)].concat();
-    let mut bytes = if dice.chance(95) { b"k8s\0".to_vec() } else { b"k8s\x01".to_vec() };
+    let mut bytes = if rng.chance(95) { b"k8s\0".to_vec() } else { b"k8s\x01".to_vec() };
     bytes.extend(envelope);
-    if dice.chance(10) {
-        let at = dice.below(bytes.len());
+    if rng.chance(10) {
+        let at = rng.below(bytes.len());
         bytes.truncate(at);
     }
     bytes
 }
 
-fn message(dice: &mut Dice, depth: usize) -> Vec<u8> {
+fn message(rng: &mut SeededRng, depth: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for _ in 0..dice.below(5) {
-        let number = 1 + dice.below(12);
-        match dice.below(6) {
+    for _ in 0..rng.below(5) {
+        let number = 1 + rng.below(12);
+        match rng.below(6) {
             0 => {
                 bytes.extend(varint(number << 3));
-                bytes.extend(varint(dice.below(usize::MAX)));
+                bytes.extend(varint(rng.below(usize::MAX)));
             }
-            1 => bytes.extend([varint(number << 3 | dice.below(8)), dice.next().to_le_bytes().to_vec()].concat()),
-            2 => bytes.extend(field(number, words::word(dice, "name").as_bytes())),
+            1 => bytes.extend([varint(number << 3 | rng.below(8)), rng.next().to_le_bytes().to_vec()].concat()),
+            2 => bytes.extend(field(number, values::word(rng, "name").as_bytes())),
             _ if depth < 8 => {
-                let inner = message(dice, depth + 1);
+                let inner = message(rng, depth + 1);
                 bytes.extend(field(number, &inner));
             }
             _ => bytes.extend(field(number, b"")),
@@ -227,7 +228,7 @@ fn message(dice: &mut Dice, depth: usize) -> Vec<u8> {
     bytes
 }
 
-/// A length-delimited field.
+/// Encodes a length-delimited field.
 fn field(number: usize, bytes: &[u8]) -> Vec<u8> {
     [&varint(number << 3 | 2)[..], &varint(bytes.len())[..], bytes].concat()
 }
@@ -248,18 +249,18 @@ fn varint(mut value: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::{Requests, field, merged};
-    use crate::{dice::Dice, document::Api, seeds::Seeds};
+    use crate::{document::Api, rng::SeededRng, seeds::Seeds};
     use serde_json::json;
 
     #[test]
-    fn what_is_valid_stands_over_what_was_made() {
+    fn valid_fields_override_generated_ones() {
         assert_eq!(merged(json!({"a": 1, "b": {"c": 2}}), json!({"b": {"c": 3}})), json!({"a": 1, "b": {"c": 3}}));
         assert_eq!(merged(json!(null), json!(null)), json!({}));
         assert_eq!(field(1, b"v1"), [0x0a, 2, b'v', b'1']);
     }
 
     #[test]
-    fn the_same_seed_makes_the_same_requests() {
+    fn same_seed_gives_same_requests() {
         let mut api = Api::default();
         api.add(
             &json!({"paths": {"/api/v1/namespaces/{namespace}/pods/{name}": {"patch": {"x-kubernetes-action": "patch",
@@ -269,8 +270,8 @@ mod tests {
         let seeds = Seeds::default();
         let requests = Requests { api: &api, seeds: &seeds };
         let run = |seed| {
-            let mut dice = Dice::new(seed);
-            let sent = (0..100).filter_map(|_| requests.of(&mut dice, &api.operations[0]));
+            let mut rng = SeededRng::new(seed);
+            let sent = (0..100).filter_map(|_| requests.of(&mut rng, &api.operations[0]));
             sent.map(|s| s.curl()).collect::<Vec<_>>()
         };
         assert_eq!(run(5), run(5));

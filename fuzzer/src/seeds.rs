@@ -1,12 +1,12 @@
-//! Valid objects to begin with: those of the conformance suite, and a custom kind of the fuzzer's own.
+//! Seed objects: valid objects of the conformance suite and of the fuzzer's custom kind.
 
-use crate::words::HOME;
+use crate::values::HOME;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{collections::HashMap, path::Path};
 
-/// A kind of the conformance suite, as far as it is of use here.
+/// The used fields of a kind in the conformance suite.
 #[derive(Deserialize)]
 struct Kind {
     kind: String,
@@ -15,7 +15,7 @@ struct Kind {
     object: Option<Value>,
 }
 
-/// Valid objects and their names, by `apiVersion` and `kind`.
+/// Seed objects and their names, by `apiVersion` and `kind`.
 #[derive(Default)]
 pub(crate) struct Seeds(HashMap<(String, String), Seed>);
 
@@ -24,12 +24,14 @@ struct Seed {
     object: Value,
 }
 
-/// The custom kind that is there before anything is asked.
+/// Path of CustomResourceDefinitions, of which one is created before the run.
 pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 impl Seeds {
+    /// Reads the seed objects of a directory.
+    ///
     /// # Errors
-    /// When a file there cannot be read.
+    /// When a file cannot be read.
     pub(crate) fn read(dir: &Path) -> Result<Self> {
         let mut seeds = Self::default();
         for entry in std::fs::read_dir(dir).with_context(|| dir.display().to_string())? {
@@ -47,12 +49,12 @@ impl Seeds {
         Ok(seeds)
     }
 
-    /// What the `n`th object of a kind is called, if not anything goes.
+    /// Returns the name of the `n`th object of a kind, if names are restricted.
     pub(crate) fn name(&self, about: &(String, String), n: usize) -> Option<String> {
         self.0.get(about)?.name.as_ref().map(|name| filled(name, n))
     }
 
-    /// A valid object of a kind, the `n`th one, with neither type nor metadata.
+    /// Returns the `n`th valid object of a kind, without type and metadata.
     pub(crate) fn object(&self, about: &(String, String), n: usize) -> Option<Value> {
         serde_json::from_str(&filled(&self.0.get(about)?.object.to_string(), n)).ok()
     }
@@ -62,7 +64,7 @@ fn filled(text: &str, n: usize) -> String {
     text.replace("{n}", &n.to_string()).replace("${ns}", HOME)
 }
 
-/// The definition of a custom kind with most of what a schema can say.
+/// Returns a CustomResourceDefinition with most schema features.
 pub(crate) fn definition() -> Value {
     let schema = json!({"type": "object", "properties": {
         "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
@@ -106,7 +108,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn there_are_valid_objects_of_most_kinds() {
+    fn most_kinds_have_seed_objects() {
         let seeds = Seeds::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/kinds")).unwrap();
         assert!(seeds.0.len() > 40, "{}", seeds.0.len());
         let about = ("networking.k8s.io/v1".to_owned(), "IPAddress".to_owned());

@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[Shared] = &[
 
 pub(crate) const ALONE: &[OwnCluster] = &[
     ("RestartAllContainers restarts all containers in the same sandbox", restart_all_containers_keeps_sandbox),
-    ("crashLoopBackOff.maxContainerRestartPeriod shortens the back-off", max_restart_period_shortens_backoff),
+    ("ReduceDefaultCrashLoopBackOffDecay shortens the back-off", reduced_decay_gate_shortens_backoff),
     ("crashLoopBackOff.maxContainerRestartPeriod limits the back-off", max_restart_period_limits_backoff),
 ];
 
@@ -229,7 +229,7 @@ fn restart_all_containers_keeps_sandbox() {
     kubectl.run("delete pod p --grace-period=1 --timeout=30s").ok();
 }
 
-fn max_restart_period_shortens_backoff() {
+fn reduced_decay_gate_shortens_backoff() {
     let cluster = Cluster::start(&["--feature-gates", "ReduceDefaultCrashLoopBackOffDecay=true"]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pod("p", json!({"containers": [shell("c", "exit 1")]})));

@@ -166,8 +166,8 @@ const TRIES: usize = 40;
 fn policies_are_enforced_before_pod_starts() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
-    let outside = crate::external_host::ExternalHost::new();
-    let address = outside.address();
+    let external = crate::external_host::ExternalHost::new();
+    let address = external.address();
     apply(&kubectl, "friend", "friend");
     ready(&kubectl, "friend");
     let connect = |from: &str| {
@@ -175,9 +175,9 @@ fn policies_are_enforced_before_pod_starts() {
     };
     eventually("the address to be reachable", || {
         connect("friend");
-        outside.connections() > 0
+        external.connections() > 0
     });
-    let before = outside.connections();
+    let before = external.connections();
     let attack = format!(
         "n=0; while [ $n -lt {TRIES} ]; do timeout 2 wget -q -O - http://{address}/ & n=$((n+1)); usleep 50000; done; \
          touch /tmp/done; wait; sleep 3600"
@@ -203,7 +203,7 @@ fn policies_are_enforced_before_pod_starts() {
         }
     };
     all_done(0);
-    assert_eq!(outside.connections(), before, "at the first start");
+    assert_eq!(external.connections(), before, "at the first start");
 
     // A boot: no process and no nftables rule is left.
     let names = (0..ATTACKERS).map(|n| format!("attacker-{n}")).chain(["friend".to_owned()]);
@@ -217,11 +217,11 @@ fn policies_are_enforced_before_pod_starts() {
     }
     cluster.start_podium();
     all_done(1);
-    assert_eq!(outside.connections(), before, "after a boot");
+    assert_eq!(external.connections(), before, "after a boot");
     ready(&kubectl, "friend");
     eventually("Pods without a policy to be unrestricted", || {
         connect("friend");
-        outside.connections() > before
+        external.connections() > before
     });
 }
 

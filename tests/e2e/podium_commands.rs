@@ -50,7 +50,7 @@ fn import_refuses_invalid_archive(cluster: &Cluster) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "no archive").unwrap();
     let (done, said) = podium(cluster, &["image", "import", file.path().to_str().unwrap()]);
-    assert!(!done && said.contains("the archive is broken") && !said.contains("is Podium up"), "{said}");
+    assert!(!done && said.contains("the archive is corrupt") && !said.contains("is Podium up"), "{said}");
     let (done, said) = podium(cluster, &["image", "import", "/no/such/file.tar"]);
     assert!(!done && said.contains("failed to read /no/such/file.tar"), "{said}");
 }

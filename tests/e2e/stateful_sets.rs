@@ -11,7 +11,7 @@ pub(crate) const TESTS: &[Shared] = &[
     ("podManagementPolicy Parallel waits for no Pod", parallel_stateful_set_waits_for_no_pod),
     ("a Pod of a StatefulSet is recreated under its name", stateful_set_recreates_pod_under_its_name),
     ("persistentVolumeClaimRetentionPolicy keeps or deletes claims", claim_retention_policy_keeps_or_deletes_claims),
-    ("a StatefulSet adopts the Pods and claims of its predecessor", stateful_set_adopts_orphans),
+    ("a StatefulSet adopts orphaned Pods and ControllerRevisions", stateful_set_adopts_orphans),
     ("a PodDisruptionBudget counts the replicas of a StatefulSet", disruption_budget_counts_stateful_set_replicas),
 ];
 
@@ -248,7 +248,7 @@ fn claim_retention_policy_keeps_or_deletes_claims(cluster: &Cluster) {
     kubectl.run("delete persistentvolumeclaim data-web-0 --wait=false").ok();
     let other =
         || kubectl.get("persistentvolumeclaim/data-web-0").is_some_and(|claim| claim["metadata"]["uid"] != before);
-    eventually("it to be recreated", other);
+    eventually("the claim to be recreated", other);
     delete_and_wait(&kubectl);
     kubectl.run("delete persistentvolumeclaims --all").ok();
 
@@ -284,7 +284,7 @@ fn stateful_set_adopts_orphans(cluster: &Cluster) {
     });
     // The released Pod blocks the name until it is deleted.
     kubectl.run("delete pod web-1").ok();
-    eventually("it to be recreated", || counts(&kubectl) == [2; 5]);
+    eventually("web-1 to be recreated", || counts(&kubectl) == [2; 5]);
     delete_and_wait(&kubectl);
 }
 

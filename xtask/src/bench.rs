@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the numbers of docs/performance.md.
+//! `cargo xtask bench`: measures the numbers of docs/performance.md.
 
 use crate::{setup, step};
 use anyhow::Result;

@@ -1,10 +1,10 @@
-//! `cargo xtask demo`: boots Podium, runs real Pods, and shows their lives.
+//! `cargo xtask demo`: starts Podium, runs real Pods, and shows their lifecycle.
 
 use crate::{setup, step};
 use anyhow::Result;
 use std::process::Command;
 
-/// Runs the demo in a throwaway cluster; nothing stays behind.
+/// Runs the demo in a temporary cluster, which is removed afterwards.
 ///
 /// # Errors
 /// When a step fails.
@@ -12,7 +12,7 @@ pub(crate) fn run() -> Result<()> {
     let path = setup::path_with(&setup::run()?);
     step::run("build Podium", &mut step::cargo(&["build", "--package", "podium"]))?;
     let image = step::target_dir().join("busybox.tar");
-    println!("==> make a busybox image (no registry is asked)");
+    println!("==> create a busybox image (without a registry)");
     test_images::busybox(&image, &[test_images::BUSYBOX], &test_images::ImageConfig::default())?;
     let podium = step::target_dir().join("debug/podium");
     for example in ["hello.yaml", "retry.yaml"] {

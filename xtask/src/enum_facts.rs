@@ -1,7 +1,7 @@
-//! Writes `crates/server/src/openapi/enums.txt`: which fields of Kubernetes' objects have one of a few values, and which.
+//! Generates `crates/server/src/openapi/enums.txt`: the enum fields of Kubernetes objects and their values.
 //!
-//! The facts come from a checkout of `kubernetes/api`: types that are marked with `+enum`, their constants, and the fields of
-//! structs that are of such types.
+//! The source is a checkout of `kubernetes/api`: types marked with `+enum`, their constants, and struct fields of these
+//! types.
 
 use crate::protobuf_facts::{PACKAGES, sources};
 use anyhow::Context;
@@ -12,24 +12,24 @@ use std::{
     path::Path,
 };
 
-/// A package's Go sources, as far as they matter here.
+/// The relevant declarations of a Go package.
 #[derive(Default)]
 struct Package {
-    /// The values of its enums, by their types.
+    /// Enum values by type.
     enums: BTreeMap<String, BTreeSet<String>>,
     structs: BTreeMap<String, Vec<Field>>,
-    /// Types that are those of other packages under names of their own.
+    /// Type aliases of other packages' types.
     aliases: HashMap<String, String>,
-    /// What constants are: their types, and their values, which may be the names of other constants.
+    /// Types and values of constants. A value may be the name of another constant.
     constants: HashMap<String, (String, String)>,
-    /// Packages by the names that they have in this one.
+    /// Imported packages by their local names.
     imports: HashMap<String, String>,
 }
 
 struct Field {
-    /// Empty for a struct whose fields stand in the place of the field.
+    /// JSON name; empty for an inlined struct.
     json: String,
-    /// Without pointers, lists and maps.
+    /// Type without pointers, lists and maps.
     of: String,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn run(api: &Path, to: &Path) -> anyhow::Result<()> {
     fs::write(to, out).with_context(|| format!("writing {}", to.display()))
 }
 
-/// The fields of a struct that are enums, in their order, with those of structs that stand in it.
+/// Returns the enum fields of a struct in order, including those of inlined structs.
 fn fields<'a>(
     all: &'a BTreeMap<String, Package>,
     package: &'a Package,
@@ -77,7 +77,7 @@ fn fields<'a>(
     found
 }
 
-/// Where something is: `v1.Protocol` in another package, `Protocol` in this one.
+/// Resolves a name: `v1.Protocol` in another package, `Protocol` in this one.
 fn find<'a, 'b>(
     all: &'a BTreeMap<String, Package>,
     package: &'a Package,
@@ -89,7 +89,7 @@ fn find<'a, 'b>(
     }
 }
 
-/// The values of a package's enums; some are those of constants elsewhere.
+/// Returns the values of a package's enums, resolving constants of other packages.
 fn enums(all: &BTreeMap<String, Package>, package: &Package) -> BTreeMap<String, BTreeSet<String>> {
     let mut enums = package.enums.clone();
     for (of, value) in package.constants.values() {
@@ -127,7 +127,7 @@ fn package(text: &str) -> Package {
     package
 }
 
-/// The types whose comments say that they are enums.
+/// Returns the types whose comments have the marker `+enum`.
 fn marked(text: &str) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let mut marked = false;
@@ -143,7 +143,7 @@ fn marked(text: &str) -> BTreeSet<String> {
     all
 }
 
-/// `corev1 "k8s.io/api/core/v1"`
+/// Parses an import: `corev1 "k8s.io/api/core/v1"`.
 fn import(code: &str) -> Option<(String, String)> {
     let (alias, path) = code.strip_suffix('"')?.split_once('"')?;
     let path = path.strip_prefix("k8s.io/api/")?;
@@ -151,7 +151,7 @@ fn import(code: &str) -> Option<(String, String)> {
     Some((alias.to_owned(), path.to_owned()))
 }
 
-/// `PullAlways PullPolicy = "Always"`, or `PullAlways = PullPolicy("Always")`: its name, its type, and what it is.
+/// Parses a constant into name, type and value: `PullAlways PullPolicy = "Always"`, or `PullAlways = PullPolicy("Always")`.
 fn constant(code: &str) -> Option<(String, (String, String))> {
     let (left, right) = code.split_once(" = ")?;
     let words: Vec<&str> = left.strip_prefix("const ").unwrap_or(left).split_whitespace().collect();
@@ -163,7 +163,7 @@ fn constant(code: &str) -> Option<(String, (String, String))> {
         }
         _ => return None,
     };
-    // What stands behind a value is a comment.
+    // The text after a value is a comment.
     let value = value.split(" //").next().unwrap_or(value).trim();
     Some((name.to_owned(), (of.to_owned(), value.to_owned())))
 }

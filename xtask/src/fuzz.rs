@@ -1,46 +1,46 @@
-//! `cargo xtask fuzz`: what no client should send.
+//! `cargo xtask fuzz`: fuzzes the API, or one fuzz target.
 
 use crate::{server::Server, setup, step};
 use anyhow::Result;
 use std::{ffi::OsString, process::Command};
 
-/// The node takes no Pods, whatever chance writes: nothing of it ever runs on this machine.
-const NO_PODS: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 0\n";
+/// Kubelet configuration that admits no Pods, so that no fuzzed container runs on this machine.
+const KUBELET_CONFIG: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 0\n";
 
-/// Builds the fuzzer and Podium, and has the one ask the other for so long.
+/// Builds the fuzzer and Podium, and fuzzes the API for this many minutes.
 ///
 /// # Errors
-/// When there is a fault; the requests that led there are printed.
+/// When the fuzzer finds a fault; the requests are printed.
 pub(crate) fn api(minutes: u64, seed: u64, only: Option<&str>) -> Result<()> {
-    // All of it, as the tests do: another selection means other features of the dependencies, and to build those again.
+    // The whole workspace, as for tests: another selection of packages changes the features of dependencies.
     step::run("build", &mut step::cargo(&["build", "--workspace", "--all-targets"]))?;
     of_podium(minutes * 60, seed, only, setup::path_with(&setup::run()?))
 }
 
-/// Boots the Podium that was built, asks it, and removes everything.
+/// Starts the built Podium, fuzzes it, and removes everything.
 ///
 /// # Errors
-/// When it does not boot, when there is a fault, or when it is not running in the end.
+/// When Podium does not start, when there is a fault, or when Podium has ended.
 pub(crate) fn of_podium(seconds: u64, seed: u64, only: Option<&str>, path: OsString) -> Result<()> {
-    let mut server = Server::boot("fuzz", path, Some(NO_PODS))?;
+    let mut server = Server::boot("fuzz", path, Some(KUBELET_CONFIG))?;
     let mut fuzzer = Command::new(step::target_dir().join("debug/fuzzer"));
     fuzzer.arg("--kubeconfig").arg(server.kubeconfig()).arg("--log").arg(server.log());
     fuzzer.args(["--seconds", &seconds.to_string(), "--seed", &seed.to_string()]);
     fuzzer.args(only.into_iter().flat_map(|only| ["--only", only]));
     let asked = step::run("requests that no client should send", &mut fuzzer);
-    server.still_runs().and(asked)
+    server.check_running().and(asked)
 }
 
-/// What makes the compiler count which ways a program has gone; the same flags that `cargo fuzz` gives, without its sanitizers,
-/// which only nightly compilers have.
-const COUNTED: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+/// Compiler flags for coverage instrumentation: those of `cargo fuzz` without sanitizers, which need a nightly compiler.
+const COVERAGE_FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// Builds a target of `fuzz/` and has libFuzzer feed it for so long. What it finds stays in the target directory, below `fuzz`.
+/// Builds a target of `fuzz/` and runs it with libFuzzer for this many minutes. The corpus stays in `fuzz` of the target
+/// directory.
 ///
 /// # Errors
-/// When there is no such target, or when it does not stand what it is fed; the input is named.
+/// When there is no such target, or when it crashes; the error names the input.
 pub(crate) fn target(name: &str, minutes: u64, seed: u64) -> Result<()> {
     let directory = step::target_dir().join("fuzz");
     let corpus = directory.join("corpus").join(name);
@@ -60,7 +60,7 @@ pub(crate) fn target(name: &str, minutes: u64, seed: u64) -> Result<()> {
         name,
         "--",
     ]);
-    cargo.env("RUSTFLAGS", COUNTED).env("CARGO_TARGET_DIR", &directory);
+    cargo.env("RUSTFLAGS", COVERAGE_FLAGS).env("CARGO_TARGET_DIR", &directory);
     cargo.arg(&corpus).arg(step::root().join("fuzz/seeds").join(name));
     cargo.arg(format!("-max_total_time={}", minutes.max(1) * 60)).arg(format!("-seed={seed}"));
     cargo.arg(format!("-artifact_prefix={}/", found.display()));

@@ -1,6 +1,6 @@
-//! Every chore of a developer: `cargo xtask setup|demo|test|conformance|fuzz|bench`.
+//! Development tasks: `cargo xtask setup|demo|test|conformance|fuzz|bench`.
 //!
-//! No shell scripts: what CI runs is what a person runs.
+//! CI and developers run the same tasks; there are no shell scripts.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command-line program talks to people on stdout")]
 
@@ -21,7 +21,7 @@ use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
 #[derive(Parser)]
-#[command(about = "Every chore of a Podium developer")]
+#[command(about = "Development tasks of Podium")]
 struct Cli {
     #[command(subcommand)]
     task: Task,
@@ -29,31 +29,31 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Install what Podium, its tests and the demo need, as far as it is missing.
+    /// Install missing dependencies of Podium, its tests and the demo.
     Setup,
-    /// Boot Podium, run real Pods, and show their lives.
+    /// Start Podium, run real Pods, and show their lifecycle.
     Demo,
-    /// Everything that must hold: format, lints, unit tests, end-to-end tests, the conformance suite.
+    /// Run all checks: format, lints, unit tests, end-to-end tests, the conformance suite.
     Test {
         /// Only tests whose name contains this; skips format and lints.
         filter: Option<String>,
     },
-    /// Ask a server whether it does what Kubernetes documents about its API.
+    /// Run the API conformance suite against a server.
     Conformance {
-        /// The server; without it, the Podium of this checkout is booted, and removed in the end.
+        /// Kubeconfig of the server. Default: a temporary Podium of this checkout.
         #[arg(long)]
         kubeconfig: Option<PathBuf>,
         /// Only cases whose name contains this.
         filter: Option<String>,
     },
-    /// Send what no client should send: to a Podium of its own, or to one part of the code.
+    /// Fuzz the API of a temporary Podium, or one fuzz target.
     Fuzz {
-        /// One of the targets below `fuzz/`; without it, the API as its OpenAPI documents say.
+        /// A target of `fuzz/`. Default: the API by its OpenAPI documents.
         target: Option<String>,
-        /// How long; 15 without a target, else 5.
+        /// Duration in minutes. Default: 15 without a target, else 5.
         #[arg(long)]
         minutes: Option<u64>,
-        /// Where chance begins.
+        /// Seed of the random generator.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Only operations whose method and path contain this.
@@ -62,11 +62,11 @@ enum Task {
     },
     /// Measure Podium in a release build and print the numbers of docs/performance.md.
     Bench {
-        /// Only these measurements; `leak [--pods N] [--minutes M]` looks for what Pods leave behind instead.
+        /// Only these measurements; `leak [--pods N] [--minutes M]` measures resource leaks of Pods instead.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         names: Vec<String>,
     },
-    /// Write the table of the protobuf messages anew, from checkouts at one tag of a Kubernetes release.
+    /// Regenerate the table of protobuf messages from checkouts of a Kubernetes release.
     ProtobufFacts {
         /// A checkout of kubernetes/api.
         #[arg(long)]
@@ -74,25 +74,25 @@ enum Task {
         /// A checkout of kubernetes/apimachinery.
         #[arg(long)]
         apimachinery: PathBuf,
-        /// Where the table goes.
+        /// The output file.
         #[arg(long, default_value = "crates/server/src/protobuf/messages.txt")]
         to: PathBuf,
     },
-    /// Write the table of the fields with few values anew, from a checkout of the same.
+    /// Regenerate the table of enum fields from a checkout of the same release.
     EnumFacts {
         /// A checkout of kubernetes/api.
         #[arg(long)]
         api: PathBuf,
-        /// Where the table goes.
+        /// The output file.
         #[arg(long, default_value = "crates/server/src/openapi/enums.txt")]
         to: PathBuf,
     },
-    /// Write what upstream's OpenAPI document says anew, from `api/openapi-spec/swagger.json` of a Kubernetes release.
+    /// Regenerate the OpenAPI tables from `api/openapi-spec/swagger.json` of a Kubernetes release.
     OpenapiFacts {
         /// The document.
         #[arg(long)]
         document: PathBuf,
-        /// Where the facts go.
+        /// The output directory.
         #[arg(long, default_value = "crates/server/src/openapi")]
         to: PathBuf,
     },

@@ -1,5 +1,5 @@
-//! Writes what upstream's published OpenAPI document says: `crates/server/src/openapi/parameters.txt`, from which the server
-//! has the parameters of queries, and `crates/server/src/openapi/tests/published.txt`, with which a test compares its document.
+//! Generates tables from upstream's published OpenAPI document: `crates/server/src/openapi/parameters.txt`, the server's query
+//! parameters, and `crates/server/src/openapi/tests/published.txt`, which a test compares with the server's document.
 //!
 //! The document is `api/openapi-spec/swagger.json` of `kubernetes/kubernetes`.
 
@@ -23,7 +23,7 @@ const PUBLISHED: &str = "\
 # Facts of the OpenAPI document of Kubernetes v1.35. Do not edit; write it anew with `cargo xtask openapi-facts --document FILE`.
 ";
 
-/// By name, then by who takes it: type and description.
+/// Type and description by parameter name and operation.
 type Parameters = BTreeMap<String, BTreeMap<String, (String, String)>>;
 
 pub(crate) fn run(document: &Path, to: &Path) -> anyhow::Result<()> {

@@ -1,9 +1,9 @@
-//! An OpenAPI document of version 2 in lines that can be compared: one an operation, and one a schema. The server's tests read
-//! what it publishes with the same code.
+//! Converts an OpenAPI v2 document to comparable lines, one per operation and schema. The server's tests use the same code
+//! for the document that it publishes.
 
 use serde_json::{Map, Value};
 
-/// Media types are not told: upstream's document has CBOR, which is off by default.
+/// Returns the lines of a document. Media types are omitted, because upstream's document has CBOR, which is off by default.
 pub(crate) fn lines(document: &Value) -> Vec<String> {
     let mut all = Vec::new();
     for (path, item) in fields(&document["paths"]) {
@@ -20,7 +20,7 @@ fn fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flat_map(Map::iter)
 }
 
-/// `get /api/v1/pods id=… action=list kind=/v1/Pod tags=core_v1 path=… query=… body=Pod 200=PodList "description"`
+/// Formats an operation: `get /api/v1/pods id=… action=list kind=/v1/Pod tags=core_v1 path=… query=… body=Pod 200=PodList "description"`
 fn operation_line(document: &Value, path: &str, item: &Value, method: &str, operation: &Value) -> String {
     let kind = &operation["x-kubernetes-group-version-kind"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -43,7 +43,7 @@ fn operation_line(document: &Value, path: &str, item: &Value, method: &str, oper
     )
 }
 
-/// Names of parameters, those in the path with an `@`, and the type of the body.
+/// Returns parameter names, those in the path with an `@`, and the type of the body.
 fn parameters(document: &Value, all: &Value) -> (Vec<String>, String) {
     let (mut names, mut body) = (Vec::new(), String::new());
     for parameter in all.as_array().into_iter().flatten() {
@@ -60,7 +60,7 @@ fn parameters(document: &Value, all: &Value) -> (Vec<String>, String) {
     (names, body)
 }
 
-/// `io.k8s.api.core.v1.Pod type=object required=… spec:PodSpec …`
+/// Formats a schema: `io.k8s.api.core.v1.Pod type=object required=… spec:PodSpec …`.
 fn schema_line(name: &str, schema: &Value) -> String {
     let mut required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -71,7 +71,7 @@ fn schema_line(name: &str, schema: &Value) -> String {
     format!("{name} {}{} required={} {}", kind_of(schema), marks(schema), required.join(","), properties.join(" "))
 }
 
-/// `PodSpec`, `[]string`, `{}Quantity`, `integer(int32)`.
+/// Formats a type: `PodSpec`, `[]string`, `{}Quantity`, `integer(int32)`.
 fn kind_of(schema: &Value) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         return reference.rsplit('.').next().unwrap_or_default().to_owned();
@@ -86,7 +86,7 @@ fn kind_of(schema: &Value) -> String {
     schema["format"].as_str().map_or_else(|| kind.to_owned(), |format| format!("{kind}({format})"))
 }
 
-/// What upstream's own keywords say, but for the kinds, which are as many as its scheme has.
+/// Formats the `x-kubernetes-*` extensions, except for the group, version and kind.
 fn marks(schema: &Value) -> String {
     let own = fields(schema).filter_map(|(key, value)| Some((key.strip_prefix("x-kubernetes-")?, value)));
     let mut all: Vec<String> = own

@@ -1,7 +1,7 @@
-//! Writes `crates/server/src/protobuf/messages.txt`: which field of which Kubernetes message has which number and JSON name.
+//! Generates `crates/server/src/protobuf/messages.txt`: field numbers and JSON names of Kubernetes' protobuf messages.
 //!
-//! The facts come from checkouts of `kubernetes/api` and `kubernetes/apimachinery` at one tag: numbers and types from their
-//! `generated.proto` files, JSON names and what may be left out from the tags of the Go structs.
+//! The sources are checkouts of `kubernetes/api` and `kubernetes/apimachinery` at one tag: numbers and types from their
+//! `generated.proto` files, JSON names and `omitempty` from the tags of the Go structs.
 
 use anyhow::{Context, bail};
 use std::{
@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-/// The packages of `kubernetes/api` whose version is stable, and those of which something is served.
+/// Packages of `kubernetes/api` with a stable version or with a served kind.
 pub(crate) const PACKAGES: [&str; 22] = [
     "core/v1",
     "admissionregistration/v1",
@@ -37,7 +37,7 @@ pub(crate) const PACKAGES: [&str; 22] = [
     "storage/v1",
 ];
 
-/// Messages whose JSON form has rules of its own, by the end of their name, and the word that the table has for them.
+/// Messages with a special JSON encoding, by the end of their name, and their keyword in the table.
 const SPECIAL: [(&str, &str); 6] = [
     ("pkg.apis.meta.v1.Time", "time"),
     ("pkg.apis.meta.v1.MicroTime", "microtime"),
@@ -47,16 +47,16 @@ const SPECIAL: [(&str, &str); 6] = [
     ("pkg.runtime.RawExtension", "raw"),
 ];
 
-/// What Go's source says about a field.
+/// A field of a Go struct.
 struct GoField {
-    /// How many fields stand before it in the struct.
+    /// Index of the field in the struct.
     place: usize,
     json: String,
     pointer: bool,
     always: bool,
 }
 
-/// Structs by name, with their fields by number; and names of slice types.
+/// Structs by name with their fields by number, and the names of slice types.
 type GoTypes = (HashMap<String, HashMap<u32, GoField>>, Vec<String>);
 
 pub(crate) fn run(api: &Path, apimachinery: &Path, to: &Path) -> anyhow::Result<()> {
@@ -79,14 +79,14 @@ pub(crate) fn run(api: &Path, apimachinery: &Path, to: &Path) -> anyhow::Result<
     fs::write(to, out).with_context(|| format!("writing {}", to.display()))
 }
 
-/// The API group of a package, from its `register.go`.
+/// Reads the API group of a package from its `register.go`.
 fn group_name(dir: &Path) -> anyhow::Result<String> {
     let text = fs::read_to_string(dir.join("register.go")).with_context(|| format!("reading {}", dir.display()))?;
     let line = text.lines().find(|l| l.trim().starts_with("const GroupName") || l.trim().starts_with("GroupName "));
     Ok(line.and_then(|l| l.split('"').nth(1)).context("no GroupName")?.to_owned())
 }
 
-/// What people wrote of a package: its Go files but tests and generated ones.
+/// Reads the Go files of a package except for tests and generated files.
 pub(crate) fn sources(dir: &Path) -> anyhow::Result<String> {
     let mut all = String::new();
     for entry in fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))? {
@@ -108,7 +108,7 @@ fn package(out: &mut String, name: &str, dir: &Path, api_version: &str) -> anyho
             writeln!(out, "{message} []string")?;
             continue;
         }
-        // The core group's List is that of meta/v1; the others have words of their own.
+        // The core group's List is that of meta/v1.
         if ["Time", "MicroTime", "Duration", "FieldsV1", "Timestamp"].contains(&message.as_str())
             || (name, message.as_str()) == ("core/v1", "List")
         {
@@ -134,13 +134,13 @@ fn package(out: &mut String, name: &str, dir: &Path, api_version: &str) -> anyho
 /// A message of a `.proto` file.
 #[derive(Default)]
 struct Message {
-    /// `~atomic`, when apply takes it as a whole.
+    /// `~atomic` for an atomic struct in server-side apply.
     facts: &'static str,
-    /// Types and what patches must know, by number.
+    /// Types and merge markers by field number.
     fields: BTreeMap<u32, (String, String)>,
 }
 
-/// The messages of a `.proto` file.
+/// Parses the messages of a `.proto` file.
 fn messages(text: &str) -> anyhow::Result<BTreeMap<String, Message>> {
     let mut all = BTreeMap::new();
     let mut open: Option<(String, Message)> = None;
@@ -169,7 +169,7 @@ fn messages(text: &str) -> anyhow::Result<BTreeMap<String, Message>> {
     Ok(all)
 }
 
-/// How apply and strategic merge patches take a field, from its markers: `~map:name&merge:name`.
+/// Formats the merge markers of a field for apply and strategic merge patches: `~map:name&merge:name`.
 fn merging(markers: &HashMap<&str, Vec<&str>>) -> String {
     let mut facts = String::new();
     for (marker, sign, keys) in [
@@ -179,7 +179,7 @@ fn merging(markers: &HashMap<&str, Vec<&str>>) -> String {
         ("patchStrategy", '&', "patchMergeKey"),
     ] {
         let Some(value) = markers.get(marker).and_then(|m| m.first()) else { continue };
-        // A granular map or struct is what every other one is.
+        // Granular is the default of maps and structs.
         if *value == "granular" {
             continue;
         }
@@ -200,7 +200,7 @@ fn field_type(kind: &str) -> anyhow::Result<String> {
     match kind.split_once(' ') {
         Some(("repeated", kind)) => Ok(format!("[]{}", type_name(kind)?)),
         Some(("optional", kind)) => type_name(kind),
-        _ => bail!("{kind:?} is no type that the table knows"),
+        _ => bail!("{kind:?}: unknown type"),
     }
 }
 
@@ -221,7 +221,7 @@ fn type_name(kind: &str) -> anyhow::Result<String> {
     if matches!(kind, "string" | "bool" | "int32" | "int64" | "bytes") || kind.starts_with(char::is_uppercase) {
         return Ok(kind.to_owned());
     }
-    bail!("{kind:?} is no type that the table knows")
+    bail!("{kind:?}: unknown type")
 }
 
 fn go_types(text: &str) -> GoTypes {
@@ -244,7 +244,7 @@ fn go_types(text: &str) -> GoTypes {
     (structs, slices)
 }
 
-/// A field with both tags; what has no number, like `TypeMeta`, is not on the wire.
+/// Parses a field with both tags. A field without a number, like `TypeMeta`, is not on the wire.
 fn go_field(line: &str, place: usize) -> Option<(u32, GoField)> {
     let code = line.trim();
     if code.starts_with("//") {

@@ -1,4 +1,4 @@
-//! A Podium of a chore's own.
+//! A temporary Podium for a task.
 
 use crate::step;
 use anyhow::{Context, Result, bail};
@@ -13,10 +13,10 @@ use std::{
     time::Duration,
 };
 
-/// How long a server may take until it is ready.
-const LONGEST: Duration = Duration::from_secs(60);
+/// Start timeout.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A Podium that is removed in the end, whatever happens.
+/// A temporary Podium, removed on drop.
 pub(crate) struct Server {
     podium: PathBuf,
     path: OsString,
@@ -27,10 +27,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Boots the Podium that was built, and waits until it and its node are ready; `kubelet` is the configuration of that.
+    /// Starts the built Podium and waits until its node is Ready; `kubelet` is the `KubeletConfiguration`.
     ///
     /// # Errors
-    /// When it does not become ready in time.
+    /// When Podium does not become ready in time.
     pub(crate) fn boot(purpose: &str, path: OsString, kubelet: Option<&str>) -> Result<Self> {
         let podium = step::target_dir().join("debug/podium");
         let data = std::env::temp_dir().join(format!("podium-{purpose}-{}", std::process::id()));
@@ -54,29 +54,31 @@ impl Server {
         Ok(server)
     }
 
-    /// For the one who may do everything.
+    /// Returns the path of the admin kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.data.join("admin.kubeconfig")
     }
 
-    /// What it says on its standard error, so far.
+    /// Returns the path of the log, which has the standard error.
     pub(crate) fn log(&self) -> &Path {
         &self.log
     }
 
+    /// Checks that Podium is running.
+    ///
     /// # Errors
-    /// When it is not running any more.
-    pub(crate) fn still_runs(&mut self) -> Result<()> {
+    /// When Podium has ended.
+    pub(crate) fn check_running(&mut self) -> Result<()> {
         match self.process.try_wait()? {
             None => Ok(()),
             Some(status) => bail!("Podium ended with {status}:\n{}", tail(&self.log)),
         }
     }
 
-    /// Waits until the node is there too: some cases ask it.
+    /// Waits until the node is Ready, which some cases need.
     fn wait(&mut self) -> Result<()> {
-        let said = lines(self.process.stdout.take().context("Podium has no output")?);
-        while let Ok(line) = said.recv_timeout(LONGEST) {
+        let output_lines = lines(self.process.stdout.take().context("Podium has no output")?);
+        while let Ok(line) = output_lines.recv_timeout(START_TIMEOUT) {
             if line.contains("is Ready after") {
                 return Ok(());
             }
@@ -85,14 +87,14 @@ impl Server {
     }
 }
 
-/// The end of a log.
+/// Returns the end of a log.
 fn tail(log: &Path) -> String {
     let text = std::fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(60)..].join("\n")
 }
 
-/// What a program says, line by line. It is read to its end also when nobody listens, so that the program is not held up.
+/// Sends the lines of a program's output. The output is read to its end without a receiver too, so that the pipe never blocks.
 fn lines(output: ChildStdout) -> Receiver<String> {
     let (sender, lines) = channel();
     thread::spawn(move || {
@@ -107,10 +109,10 @@ impl Drop for Server {
     fn drop(&mut self) {
         let mut down = Command::new(&self.podium);
         down.arg("down").arg("--data-dir").arg(&self.data).env("PATH", &self.path);
-        if let Err(error) = step::run("remove the server", &mut down) {
+        if let Err(error) = step::run("remove the cluster", &mut down) {
             println!("{error:#}");
         }
-        // It ends by itself once it is taken down; if that failed, it must not outlive the suite.
+        // Podium ends by itself after `podium down`. If that failed, it must not outlive the task.
         drop(self.process.kill());
         drop(self.process.wait());
         drop(std::fs::remove_file(&self.log));

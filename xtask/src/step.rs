@@ -1,4 +1,4 @@
-//! Running programs, and saying so.
+//! Runs programs as steps with a heading.
 
 use anyhow::{Context, Result, bail};
 use std::{
@@ -7,43 +7,43 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, PathBuf::from)
 }
 
-/// Where cargo puts what it builds.
+/// Returns cargo's target directory.
 pub(crate) fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// `cargo` with these arguments, in the repository.
+/// Returns a `cargo` command in the repository.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
-    // What cargo tells a program that it runs (CARGO_PKG_NAME, ...) is no business of the cargo that this one runs: build
-    // scripts that watch those would run again whenever xtask and a plain cargo take turns.
-    for (name, _) in std::env::vars_os().filter(|(name, _)| told(name)) {
+    // The inner cargo must not inherit variables of the outer one (CARGO_PKG_NAME, ...): build scripts that depend on them
+    // would run again whenever xtask and plain cargo alternate.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_cargo_variable(name)) {
         command.env_remove(name);
     }
     command
 }
 
-fn told(name: &OsStr) -> bool {
+fn is_cargo_variable(name: &OsStr) -> bool {
     name.to_str().is_some_and(|n| n.starts_with("CARGO_PKG_") || n.starts_with("CARGO_MANIFEST_"))
 }
 
-/// Says what is done, does it, and fails when it fails.
+/// Prints a heading, runs the command, and fails when the command fails.
 pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
     println!("==> {what}");
-    let status = command.status().with_context(|| format!("{what}: cannot start {:?}", command.get_program()))?;
+    let status = command.status().with_context(|| format!("{what}: failed to start {:?}", command.get_program()))?;
     if !status.success() {
         bail!("{what}: {:?} ended with {status}", command.get_program());
     }
     Ok(())
 }
 
-/// Whether a program answers to `arg`.
+/// Returns whether a program succeeds with the argument `arg`.
 pub(crate) fn answers(program: &str, arg: &str) -> bool {
     Command::new(program).arg(arg).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
 }

@@ -1,4 +1,4 @@
-//! What is asked of every built-in kind.
+//! Generates the common cases of a built-in kind.
 
 use super::{Invalid, Kind, merge};
 use crate::case::Case;
@@ -8,30 +8,30 @@ use serde_json::{Value, json};
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const PARTIAL: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 const PARTIAL_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
-/// How long what is deleted may take to go, and what is written to be seen.
-const SOON: u64 = 60;
+/// Timeout in seconds for deletions and for writes to be visible.
+const TIMEOUT_SECONDS: u64 = 60;
 const CONCEPTS: &str = "https://kubernetes.io/docs/reference/using-api/api-concepts/";
 
 impl Kind {
-    /// One case for each thing that is the same for all kinds, and one for each invalid object.
+    /// Returns the common cases, and one for each invalid object.
     pub(super) fn cases(&self) -> Result<Vec<Case>> {
-        let mut cases = vec![self.discovered()?];
+        let mut cases = vec![self.discovery_case()?];
         if self.object.is_some() {
-            cases.push(self.made_and_deleted()?);
-            cases.push(self.shown_otherwise()?);
-            cases.push(self.selected_and_deleted_together()?);
-            cases.push(self.dry()?);
-            cases.push(self.patched()?);
-            cases.push(self.stale()?);
-            cases.push(self.watched()?);
+            cases.push(self.create_and_delete_case()?);
+            cases.push(self.table_and_metadata_case()?);
+            cases.push(self.selector_case()?);
+            cases.push(self.dry_run_case()?);
+            cases.push(self.patch_case()?);
+            cases.push(self.conflict_case()?);
+            cases.push(self.watch_case()?);
         }
         for (i, invalid) in self.invalid.iter().enumerate() {
-            cases.push(self.refused(i, invalid)?);
+            cases.push(self.invalid_case(i, invalid)?);
         }
         Ok(cases)
     }
 
-    fn discovered(&self) -> Result<Case> {
+    fn discovery_case(&self) -> Result<Case> {
         let or_empty = |list: &[String]| if list.is_empty() { json!({"$one_of": [null, []]}) } else { json!(list) };
         let verbs = |verbs: &str| json!(verbs.split(',').collect::<Vec<_>>());
         let mut all = vec![json!({
@@ -45,13 +45,13 @@ impl Kind {
         }
         let steps = json!([{"get": self.root(), "expect": {"kind": "APIResourceList", "groupVersion": self.version,
             "resources": {"$contains": all}}}]);
-        let mut case = self.case(0, "is discovered with its names, its scope and its verbs", "api/discovery", steps)?;
+        let mut case = self.case(0, "is discovered with its names, scope and verbs", "api/discovery", steps)?;
         case.namespace = false;
         case.cleanup.clear();
         Ok(case)
     }
 
-    fn made_and_deleted(&self) -> Result<Case> {
+    fn create_and_delete_case(&self) -> Result<Case> {
         let (path, name) = (self.path(), self.name(1));
         let one = format!("{path}/{name}");
         let mut made = self.filled.clone();
@@ -66,7 +66,7 @@ impl Kind {
             made["metadata"]["generation"] = json!({"$more": 0});
         }
         let details = json!({"name": name, "kind": self.plural, "group": if self.group().is_empty() { json!(null) } else { json!(self.group()) }});
-        // Namespaces and definitions delete by themselves.
+        // Namespaces and CustomResourceDefinitions have their own deletion strategy.
         let other_uid = match self.plural.as_str() {
             "namespaces" | "customresourcedefinitions" => {
                 "Precondition failed: UID in precondition: other, UID in object meta: "
@@ -84,14 +84,14 @@ impl Kind {
             {"delete": one, "body": {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": "other"}},
                 "status": 409, "expect": {"reason": "Conflict", "message": {"$has": other_uid}}},
             {"delete": one},
-            {"get": one, "status": 404, "until": SOON, "expect": {"kind": "Status", "apiVersion": "v1", "metadata": {},
+            {"get": one, "status": 404, "until": TIMEOUT_SECONDS, "expect": {"kind": "Status", "apiVersion": "v1", "metadata": {},
                 "status": "Failure", "reason": "NotFound", "code": 404,
                 "message": format!("{} \"{name}\" not found", self.resource()), "details": details}},
         ]);
-        self.case(1, "is made, read, listed and deleted", "apimachinery/pkg/api/errors/errors.go", steps)
+        self.case(1, "is created, read, listed and deleted", "apimachinery/pkg/api/errors/errors.go", steps)
     }
 
-    fn shown_otherwise(&self) -> Result<Case> {
+    fn table_and_metadata_case(&self) -> Result<Case> {
         let (path, name) = (self.path(), self.name(2));
         let columns: Vec<Value> = self
             .columns
@@ -118,15 +118,10 @@ impl Kind {
             {"get": path, "query": query, "headers": {"Accept": PARTIAL_LIST}, "expect": {"kind": "PartialObjectMetadataList",
                 "apiVersion": "meta.k8s.io/v1", "items": [{"metadata": {"name": name}, "spec": null}]}},
         ]);
-        self.case(
-            2,
-            "is shown as a Table with its columns, and as its metadata",
-            "pkg/printers/internalversion/printers.go",
-            steps,
-        )
+        self.case(2, "is shown as Table and PartialObjectMetadata", "pkg/printers/internalversion/printers.go", steps)
     }
 
-    fn selected_and_deleted_together(&self) -> Result<Case> {
+    fn selector_case(&self) -> Result<Case> {
         let path = self.path();
         let uid = json!([{"metadata": {"uid": "${uid}"}}]);
         let mut steps = vec![
@@ -138,13 +133,13 @@ impl Kind {
             steps.push(json!({"delete": path, "query": {"labelSelector": "conformance=${ns}-not"}}));
             steps.push(json!({"get": path, "query": {"labelSelector": "conformance=${ns}"}, "expect": {"items": uid}}));
             steps.push(json!({"delete": path, "query": {"labelSelector": "conformance=${ns}"}}));
-            let gone = json!({"get": path, "query": {"labelSelector": "conformance=${ns}"}, "until": SOON, "expect": {"items": []}});
+            let gone = json!({"get": path, "query": {"labelSelector": "conformance=${ns}"}, "until": TIMEOUT_SECONDS, "expect": {"items": []}});
             steps.push(gone);
         }
-        self.case(3, "is selected by labels, and deleted by them", CONCEPTS, Value::from(steps))
+        self.case(3, "is selected and deleted by labels", CONCEPTS, Value::from(steps))
     }
 
-    fn dry(&self) -> Result<Case> {
+    fn dry_run_case(&self) -> Result<Case> {
         let (path, name) = (self.path(), self.name(4));
         let one = format!("{path}/{name}");
         let label = json!({"metadata": {"labels": {"more": "yes"}}});
@@ -159,7 +154,7 @@ impl Kind {
         self.case(4, "is not changed by dry runs", &format!("{CONCEPTS}#dry-run"), steps)
     }
 
-    fn patched(&self) -> Result<Case> {
+    fn patch_case(&self) -> Result<Case> {
         let (path, name) = (self.path(), self.name(5));
         let one = format!("{path}/{name}");
         let applied = json!({"apiVersion": self.version, "kind": self.kind, "metadata": {"name": name, "annotations": {"d": "4"}}});
@@ -178,13 +173,13 @@ impl Kind {
         ]);
         self.case(
             5,
-            "takes patches of all four forms",
+            "supports all four patch types",
             "https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/",
             steps,
         )
     }
 
-    fn stale(&self) -> Result<Case> {
+    fn conflict_case(&self) -> Result<Case> {
         let (path, name) = (self.path(), self.name(6));
         let one = format!("{path}/{name}");
         let mut written = self.object(6);
@@ -203,10 +198,10 @@ impl Kind {
                 "message": format!("the name of the object (${{ns}}.other) does not match the name on the URL ({name})")}},
             {"get": one, "expect": {"metadata": {"annotations": {"a": "1"}}}},
         ]);
-        self.case(6, "is not overwritten by who has read it before a change", "https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md#concurrency-control-and-consistency", steps)
+        self.case(6, "refuses an update with an old resourceVersion", "https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md#concurrency-control-and-consistency", steps)
     }
 
-    fn watched(&self) -> Result<Case> {
+    fn watch_case(&self) -> Result<Case> {
         let (path, name) = (self.path(), self.name(7));
         let one = format!("{path}/{name}");
         let object = |more: Value| json!({"kind": self.kind, "apiVersion": self.version, "metadata": more});
@@ -215,19 +210,19 @@ impl Kind {
             {"post": path, "body": self.object(7)},
             {"events": [{"type": "ADDED", "object": object(json!({"name": name}))}]},
             {"delete": one},
-            {"get": one, "status": 404, "until": SOON},
+            {"get": one, "status": 404, "until": TIMEOUT_SECONDS},
             {"events": [{"type": "DELETED", "object": object(json!({"name": name, "resourceVersion": {"$more": 0}}))}],
                 "skip": ["MODIFIED"]},
         ]);
         self.case(
             7,
-            "is watched from its begin to its end",
+            "sends watch events from creation to deletion",
             &format!("{CONCEPTS}#efficient-detection-of-changes"),
             steps,
         )
     }
 
-    fn refused(&self, i: usize, invalid: &Invalid) -> Result<Case> {
+    fn invalid_case(&self, i: usize, invalid: &Invalid) -> Result<Case> {
         let n = 8 + i;
         let mut object = self.object(n);
         merge(&mut object, &invalid.with);

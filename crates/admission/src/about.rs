@@ -1,22 +1,22 @@
-//! What somebody wants to do, as webhooks and policies see it.
+//! Attributes of a request for webhooks and policies (`admission.Attributes`).
 
 use serde_json::{Value, json};
 
-/// What is done.
+/// Operation of a request (`admission.Operation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// An object, or a request for something, is new.
+    /// Creates an object.
     Create,
-    /// An object is changed.
+    /// Updates an object.
     Update,
-    /// An object goes.
+    /// Deletes an object.
     Delete,
-    /// A connection to what an object stands for is opened.
+    /// Connects to an object, for example `pods/exec`.
     Connect,
 }
 
 impl Operation {
-    /// As rules and reviews write it.
+    /// Returns the name in rules and reviews.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -28,7 +28,7 @@ impl Operation {
     }
 }
 
-/// One form of what a request is about: a resource in a version, and the kind of its objects.
+/// Resource in a version, and the kind of its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Form {
     /// Group, version and name of the resource: `apps`, `v1`, `deployments`.
@@ -49,41 +49,41 @@ impl Form {
     }
 }
 
-/// What somebody wants to do.
+/// Attributes of a request (`admission.Attributes`).
 #[derive(Debug, Clone)]
 pub struct About {
-    /// What is done.
+    /// Operation.
     pub operation: Operation,
-    /// That of the request first, and then every other one in which the same objects are served.
+    /// Resource and kind of the request, then the equivalent ones that serve the same objects (`EquivalentResourceRegistry`).
     pub forms: Vec<Form>,
-    /// Empty for the object itself.
+    /// Subresource; empty for the object itself.
     pub subresource: String,
-    /// Empty for what has none; a namespace is in itself.
+    /// Namespace; empty for cluster-scoped objects. That of a Namespace is its own name.
     pub namespace: String,
-    /// Empty for what has none yet.
+    /// Name; empty if it is generated.
     pub name: String,
     /// `authentication.k8s.io/v1`'s `UserInfo`.
     pub user: Value,
-    /// `CreateOptions` and the like.
+    /// Options of the operation, for example `CreateOptions`.
     pub options: Value,
-    /// Whether nothing is stored.
+    /// Whether the request is a dry run.
     pub dry: bool,
 }
 
 impl About {
-    /// The resource's name.
+    /// Returns the name of the resource.
     #[must_use]
     pub fn resource(&self) -> &str {
         self.forms.first().map_or("", |form| &form.resource[2])
     }
 
-    /// Whether it is a namespace, or a part of one.
+    /// Whether the object is a Namespace, or a subresource of one.
     #[must_use]
     pub fn is_namespace(&self) -> bool {
         self.forms.first().is_some_and(|form| form.resource[0].is_empty() && form.resource[2] == "namespaces")
     }
 
-    /// The request of an AdmissionReview in one of the forms, but for its uid and its objects.
+    /// Returns the AdmissionRequest for one of the equivalent resources, without UID and objects.
     #[must_use]
     pub fn request(&self, form: usize) -> Value {
         let (Some(shown), Some(own)) = (self.forms.get(form), self.forms.first()) else { return json!({}) };

@@ -1,4 +1,4 @@
-//! Match conditions, and what expressions of webhooks and policies can name
+//! Match conditions, and the variables of CEL expressions in webhooks and policies
 //! (`apiserver/pkg/admission/plugin/cel`, `.../webhook/matchconditions`).
 
 pub use crate::policy::match_conditions as check;
@@ -6,13 +6,13 @@ use expr::{Asking, Authorize, Budget, EvalError, Program, Type, Value};
 use serde_json::Value as Json;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What is told when nothing may be evaluated any more.
+/// Error text when the cost budget is exceeded.
 const SPENT: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// The values of what expressions can name.
+/// Names and values of CEL variables.
 pub type Variables<'a> = Vec<(&'a str, Value)>;
 
-/// What every expression can name: the objects, the request, and who says what somebody may do.
+/// Returns the variables of all expressions: `object`, `oldObject`, `request` and `authorizer`.
 #[must_use]
 pub fn inputs(object: &Json, old: &Json, request: &Json, authority: Arc<dyn Authorize>) -> Variables<'static> {
     vec![
@@ -23,7 +23,7 @@ pub fn inputs(object: &Json, old: &Json, request: &Json, authority: Arc<dyn Auth
     ]
 }
 
-/// What expressions can name: those of all, and these.
+/// Returns the types of the variables of all expressions, and of additional ones.
 #[must_use]
 pub fn types<'a>(more: &[(&'a str, Type)]) -> Vec<(&'a str, Type)> {
     let mut all = vec![("object", Type::Dyn), ("oldObject", Type::Dyn), ("request", request())];
@@ -31,13 +31,13 @@ pub fn types<'a>(more: &[(&'a str, Type)]) -> Vec<(&'a str, Type)> {
     all
 }
 
-/// An object with these fields.
+/// Returns an object type with these fields.
 #[must_use]
 pub fn fields<const N: usize>(fields: [(&str, Type); N]) -> Type {
     Type::Object(Arc::new(fields.into_iter().map(|(name, of)| (name.to_owned(), of)).collect::<BTreeMap<_, _>>()))
 }
 
-/// An AdmissionRequest without its objects.
+/// Returns the type of an AdmissionRequest without its objects (`BuildRequestType`).
 fn request() -> Type {
     let kind = || fields([("group", Type::STRING), ("version", Type::STRING), ("kind", Type::STRING)]);
     let resource = || fields([("group", Type::STRING), ("version", Type::STRING), ("resource", Type::STRING)]);
@@ -63,21 +63,21 @@ fn request() -> Type {
     ])
 }
 
-/// Why an expression has no value, in upstream's words.
+/// Returns upstream's error text for a failed expression.
 #[must_use]
-pub fn told(source: &str, error: &EvalError) -> String {
+pub fn evaluation_error(source: &str, error: &EvalError) -> String {
     match error {
         EvalError::Spent => SPENT.to_owned(),
         error => format!("expression '{source}' resulted in error: {error}"),
     }
 }
 
-/// Conditions that must all hold for somebody to be asked.
+/// Match conditions, which must all be true for a webhook or policy to apply.
 #[derive(Debug, Clone, Default)]
 pub struct Conditions(Vec<(String, Result<Program, String>)>);
 
 impl Conditions {
-    /// Reads `matchConditions`, over variables of these types.
+    /// Compiles `matchConditions` with variables of these types.
     #[must_use]
     pub fn read(list: &Json, variables: &[(&str, Type)]) -> Self {
         let one = |condition: &Json| {
@@ -88,16 +88,16 @@ impl Conditions {
         Self(list.as_array().into_iter().flatten().map(one).collect())
     }
 
-    /// Whether there are none.
+    /// Whether there are no conditions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether all hold. One that does not counts more than one that cannot be evaluated.
+    /// Evaluates the conditions. A false condition takes precedence over errors.
     ///
     /// # Errors
-    /// When none fails to hold, and some cannot be evaluated.
+    /// If no condition is false and some cannot be evaluated.
     pub fn hold(&self, variables: &Variables<'_>) -> Result<bool, String> {
         let mut budget = Budget::of_conditions();
         let mut errors = Vec::new();
@@ -108,7 +108,7 @@ impl Conditions {
                 Ok(Ok(_)) => {
                     errors.push(format!("expression '{source}' resulted in error: it is neither true nor false"));
                 }
-                Ok(Err(error)) => errors.push(told(source, &error)),
+                Ok(Err(error)) => errors.push(evaluation_error(source, &error)),
                 Err(why) => errors.push(format!("compilation error: {why}")),
             }
         }
@@ -126,7 +126,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_condition_that_does_not_hold_counts_more_than_one_that_makes_no_sense() {
+    fn false_condition_takes_precedence_over_errors() {
         let object = json!({"metadata": {"name": "a", "namespace": "n", "labels": {"a.b/c": "d"}}});
         let request = json!({"operation": "CREATE", "userInfo": {"username": "ann", "groups": ["g"]}});
         let check = |conditions: &[&str], expected: Result<bool, &str>| {

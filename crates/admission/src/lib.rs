@@ -1,6 +1,7 @@
-//! What admission decides about an object, given the others that matter: objects in, a decision out. No I/O, no clock.
+//! Admission plugins as pure functions: LimitRanger, ResourceQuota, PodSecurity, admission webhooks and policies. No I/O, no
+//! clock.
 //!
-//! Who asks, what is stored and what a client is told is the server's matter.
+//! The server implements authentication, storage and responses.
 #![forbid(unsafe_code)]
 
 pub use expr::{Authorize, Question, Type, Verdict};

@@ -1,4 +1,4 @@
-//! `LimitRange`: what a namespace gives and allows to each of its Pods and claims (upstream's `LimitRanger`).
+//! LimitRanger: defaults and limits of the Pods and PersistentVolumeClaims of a namespace.
 
 use api::{
     quantity::Amount,
@@ -10,12 +10,12 @@ use k8s_openapi::{
 };
 use std::collections::BTreeMap;
 
-/// Says on a Pod what was given to it.
+/// Annotation that lists the applied defaults.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 type List = BTreeMap<String, Quantity>;
 
-/// Gives the containers of a Pod what they do not ask for themselves.
+/// Sets the default requests and limits of containers (`mergePodResourceRequirements`).
 pub fn give(range: &LimitRange, pod: &mut Pod) {
     let (requests, limits) = (defaults(range, |i| i.default_request.as_ref()), defaults(range, |i| i.default.as_ref()));
     let Some(spec) = pod.spec.as_mut() else { return };
@@ -50,7 +50,7 @@ fn items<'a>(range: &'a LimitRange, kind: &'a str) -> impl Iterator<Item = &'a L
     range.spec.iter().flat_map(|s| &s.limits).filter(move |item| item.type_ == kind)
 }
 
-/// The names of what was missing.
+/// Returns the names of the resources that were set to defaults.
 fn add_missing(list: &mut Option<List>, defaults: &List) -> Vec<String> {
     let mut new = Vec::new();
     for (name, quantity) in defaults {
@@ -63,10 +63,10 @@ fn add_missing(list: &mut Option<List>, defaults: &List) -> Vec<String> {
     new
 }
 
-/// What a Pod has too little or too much of, in upstream's words.
+/// Checks a Pod against the limits (`PodValidateLimitFunc`).
 ///
 /// # Errors
-/// When there is something.
+/// If a limit is violated: upstream's error text.
 pub fn check_pod(range: &LimitRange, pod: &Pod) -> Result<(), String> {
     let Some(spec) = &pod.spec else { return Ok(()) };
     let mut errors = Vec::new();
@@ -93,10 +93,10 @@ pub fn check_pod(range: &LimitRange, pod: &Pod) -> Result<(), String> {
     aggregate(errors)
 }
 
-/// What a claim for a volume has too little or too much of, in upstream's words.
+/// Checks a PersistentVolumeClaim against the limits (`PersistentVolumeClaimValidateLimitFunc`).
 ///
 /// # Errors
-/// When there is something.
+/// If a limit is violated: upstream's error text.
 pub fn check_claim(range: &LimitRange, claim: &PersistentVolumeClaim) -> Result<(), String> {
     let asked = claim.spec.as_ref().and_then(|s| s.resources.as_ref()?.requests.as_ref());
     let asked = resources::amounts(asked);
@@ -122,7 +122,7 @@ pub fn check_claim(range: &LimitRange, claim: &PersistentVolumeClaim) -> Result<
     aggregate(errors)
 }
 
-/// One error as it is, several in brackets (`utilerrors.NewAggregate`).
+/// Formats one error as is, several in brackets (`utilerrors.NewAggregate`).
 fn aggregate(mut errors: Vec<String>) -> Result<(), String> {
     match errors.len() {
         0 => Ok(()),
@@ -142,7 +142,7 @@ impl Asked {
     }
 }
 
-/// Holds a Pod or a container to the bounds of its kind.
+/// Checks a Pod or a container against the limits of its type.
 fn hold(item: &LimitRangeItem, asked: &Asked, errors: &mut Vec<String>) {
     let shown = |name: &String, amount: &Amount| resources::shown(name, *amount).0;
     let bounds = |list: &Option<List>| -> Vec<(String, Quantity, Amount)> {
@@ -182,7 +182,7 @@ fn hold(item: &LimitRangeItem, asked: &Asked, errors: &mut Vec<String>) {
     }
 }
 
-/// The ratio, when it is more than it may be.
+/// Returns the limit-to-request ratio if it exceeds the maximum.
 #[expect(clippy::cast_precision_loss, reason = "upstream compares such ratios as floats, too")]
 fn excess(request: Amount, limit: Amount, most: Amount) -> Option<f64> {
     let ratio = limit.milli() as f64 / request.milli() as f64;
@@ -205,12 +205,12 @@ mod tests {
 
     #[track_caller]
     fn check(items: &Value, resources: &Value, expected: &str) {
-        let told = check_pod(&range(items), &pod(resources)).err().unwrap_or_default();
-        assert_eq!(told, expected, "{items} {resources}");
+        let message = check_pod(&range(items), &pod(resources)).err().unwrap_or_default();
+        assert_eq!(message, expected, "{items} {resources}");
     }
 
     #[test]
-    fn containers_are_given_what_they_do_not_ask_for() {
+    fn missing_requests_and_limits_are_defaulted() {
         let range = range(&json!([{"type": "Container", "default": {"cpu": "1", "memory": "1Gi"},
             "defaultRequest": {"cpu": "100m"}}, {"type": "Pod", "max": {"cpu": "2"}}]));
         let mut pod = pod(&json!({"limits": {"memory": "2Gi"}}));
@@ -222,13 +222,13 @@ mod tests {
         assert_eq!(spec["containers"][0]["resources"], resources);
         let resources = json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1", "memory": "1Gi"}});
         assert_eq!(spec["initContainers"][0]["resources"], resources);
-        let told = "LimitRanger plugin set: cpu request for container c; cpu limit for container c; \
+        let message = "LimitRanger plugin set: cpu request for container c; cpu limit for container c; \
                     cpu request for init container i; cpu, memory limit for init container i";
-        assert_eq!(pod.metadata.annotations.unwrap()[ANNOTATION], told);
+        assert_eq!(pod.metadata.annotations.unwrap()[ANNOTATION], message);
     }
 
     #[test]
-    fn a_pod_that_has_all_is_left_as_it_is() {
+    fn pod_with_all_resources_is_unchanged() {
         let range = range(&json!([{"type": "Container", "default": {"cpu": "1"}}]));
         let mut given = pod(&json!({"limits": {"cpu": "2"}}));
         let before = given.clone();
@@ -237,44 +237,44 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_bounds_is_told_in_upstreams_words() {
+    fn violated_limits_are_reported_with_upstream_messages() {
         let bounds = |name: &str, value: &str| json!([{"type": "Container", name: {"cpu": value}}]);
         let min = bounds("min", "200m");
         check(&min, &json!({}), "minimum cpu usage per Container is 200m.  No request is specified");
-        let told = "minimum cpu usage per Container is 200m, but request is 100m";
-        check(&min, &json!({"requests": {"cpu": "100m"}}), told);
+        let message = "minimum cpu usage per Container is 200m, but request is 100m";
+        check(&min, &json!({"requests": {"cpu": "100m"}}), message);
         check(&min, &json!({"requests": {"cpu": "200m"}}), "");
         let max = bounds("max", "1");
         check(&max, &json!({}), "maximum cpu usage per Container is 1.  No limit is specified");
         check(&max, &json!({"limits": {"cpu": "1500m"}}), "maximum cpu usage per Container is 1, but limit is 1500m");
         check(&max, &json!({"limits": {"cpu": "1"}}), "");
         let ratio = bounds("maxLimitRequestRatio", "2");
-        let told = "cpu max limit to request ratio per Container is 2, but no request is specified or request is 0";
-        check(&ratio, &json!({"limits": {"cpu": "1"}}), told);
-        let told = "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000";
-        check(&ratio, &json!({"requests": {"cpu": "250m"}, "limits": {"cpu": "1"}}), told);
+        let message = "cpu max limit to request ratio per Container is 2, but no request is specified or request is 0";
+        check(&ratio, &json!({"limits": {"cpu": "1"}}), message);
+        let message = "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000";
+        check(&ratio, &json!({"requests": {"cpu": "250m"}, "limits": {"cpu": "1"}}), message);
         check(&ratio, &json!({"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}), "");
         let two = json!([{"type": "Container", "max": {"cpu": "1", "memory": "1Gi"}}]);
-        let told = "[maximum cpu usage per Container is 1, but limit is 2, \
+        let message = "[maximum cpu usage per Container is 1, but limit is 2, \
                     maximum memory usage per Container is 1Gi, but limit is 2Gi]";
-        check(&two, &json!({"limits": {"cpu": "2", "memory": "2Gi"}}), told);
+        check(&two, &json!({"limits": {"cpu": "2", "memory": "2Gi"}}), message);
     }
 
     #[test]
-    fn a_pod_is_held_to_what_its_containers_ask_for_together() {
+    fn pod_limits_apply_to_the_sum_of_its_containers() {
         let range = range(&json!([{"type": "Pod", "max": {"memory": "1Gi"}}]));
         let container = |name: &str| json!({"name": name, "resources": {"limits": {"memory": "600Mi"}}});
         let spec = json!({"containers": [container("a"), container("b")], "initContainers": [container("i")]});
         let mut pod: Pod = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
-        let told = "maximum memory usage per Pod is 1Gi, but limit is 1200Mi";
-        assert_eq!(check_pod(&range, &pod).unwrap_err(), told);
+        let message = "maximum memory usage per Pod is 1Gi, but limit is 1200Mi";
+        assert_eq!(check_pod(&range, &pod).unwrap_err(), message);
         let whole = json!({"limits": {"memory": "1Gi"}});
         pod.spec.as_mut().unwrap().resources = serde_json::from_value(whole).unwrap();
         assert_eq!(check_pod(&range, &pod), Ok(()));
     }
 
     #[test]
-    fn claims_are_held_to_their_own_bounds() {
+    fn claims_are_checked_against_claim_limits() {
         let range =
             range(&json!([{"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}, "max": {"storage": "2Gi"}}]));
         let check = |storage: &str, expected: Result<(), String>| {

@@ -1,4 +1,4 @@
-//! Which requests a webhook or a policy wants to see: rules and selectors
+//! Matching of requests with the rules and selectors of webhooks and policies
 //! (`apiserver/pkg/admission/plugin/{webhook,policy}`, their `predicates` and `matching`).
 
 use crate::about::About;
@@ -6,15 +6,15 @@ use api::selector::Selector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 
-/// What is asked about.
+/// Rules and selectors of a webhook, a policy or a binding.
 #[derive(Debug, Clone, Default)]
 pub struct Matching {
     rules: Vec<Rule>,
-    /// What is not asked about, whatever the rules say.
+    /// Rules of excluded resources, which take precedence.
     excluded: Vec<Rule>,
-    /// Whether the rules are about the versions that they name only, and not about others of the same objects.
+    /// Whether `matchPolicy` is `Exact`: equivalent resources do not match.
     exact: bool,
-    /// Whether no rule means that everything is asked about.
+    /// Whether empty rules match all requests.
     open: bool,
     namespaces: Selector,
     objects: Selector,
@@ -31,27 +31,27 @@ struct Rule {
 }
 
 impl Matching {
-    /// Of a webhook.
+    /// Parses the rules and selectors of a webhook.
     ///
     /// # Errors
-    /// When a selector makes no sense.
+    /// If a selector is invalid.
     pub fn of_webhook(webhook: &Value) -> Result<Self, String> {
         Ok(Self { rules: Rule::all(&webhook["rules"]), ..Self::selectors(webhook)? })
     }
 
-    /// Of a policy: `matchConstraints`.
+    /// Parses the `matchConstraints` of a policy.
     ///
     /// # Errors
-    /// When a selector makes no sense.
+    /// If a selector is invalid.
     pub fn of_policy(constraints: &Value) -> Result<Self, String> {
         let (rules, excluded) = (&constraints["resourceRules"], &constraints["excludeResourceRules"]);
         Ok(Self { rules: Rule::all(rules), excluded: Rule::all(excluded), ..Self::selectors(constraints)? })
     }
 
-    /// Of a binding: `matchResources`, which may say nothing.
+    /// Parses the optional `matchResources` of a binding.
     ///
     /// # Errors
-    /// When a selector makes no sense.
+    /// If a selector is invalid.
     pub fn of_binding(resources: &Value) -> Result<Self, String> {
         Ok(Self { open: true, ..Self::of_policy(resources)? })
     }
@@ -66,7 +66,7 @@ impl Matching {
         })
     }
 
-    /// In which of its forms a request is asked about, if it is.
+    /// Returns the index of the equivalent resource that matches a rule, if there is one.
     #[must_use]
     pub fn form(&self, about: &About) -> Option<usize> {
         let forms = if self.exact { 1 } else { about.forms.len() };
@@ -77,7 +77,7 @@ impl Matching {
         if self.open && self.rules.is_empty() { Some(0) } else { first(&self.rules) }
     }
 
-    /// Whether an object is asked about that is, or was, this.
+    /// Whether the object selector matches the object or the old object.
     #[must_use]
     pub fn selects(&self, object: Option<&Value>, old: Option<&Value>) -> bool {
         let selected =
@@ -85,13 +85,13 @@ impl Matching {
         self.objects.is_empty() || [object, old].into_iter().flatten().any(selected)
     }
 
-    /// Whether it depends on the namespace.
+    /// Whether the labels of the namespace are needed.
     #[must_use]
     pub fn asks_for_namespace(&self, about: &About) -> bool {
         !self.namespaces.is_empty() && !about.namespace.is_empty()
     }
 
-    /// Whether what is in a namespace with these labels is asked about.
+    /// Whether the namespace selector matches the labels of a namespace.
     #[must_use]
     pub fn selects_namespace(&self, labels: &Value) -> bool {
         selects(&self.namespaces, labels)
@@ -160,7 +160,7 @@ mod tests {
         Form { resource: of(resource), kind: of("Kind") }
     }
 
-    /// `UPDATE apps/v1/deployments/scale`, in a namespace or not.
+    /// Returns attributes from `UPDATE apps/v1/deployments/scale` and an optional namespace.
     fn about(text: &str, namespace: &str) -> About {
         let (operation, path) = text.split_once(' ').unwrap();
         let operation = match operation {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_about_operations_groups_versions_resources_and_scopes() {
+    fn rules_match_operation_resource_and_scope() {
         let check = |rule: Value, text: &str, namespace: &str, expected: bool| {
             let matching = Matching::of_webhook(&json!({"rules": [rule]})).unwrap();
             assert_eq!(matching.form(&about(text, namespace)).is_some(), expected, "{rule} {text} {namespace}");
@@ -214,13 +214,13 @@ mod tests {
         for (scope, namespaced, cluster) in [("*", true, true), ("Namespaced", true, false), ("Cluster", false, true)] {
             check(rule("*", "*", "*", "*", scope), "CREATE /v1/pods", "n", namespaced);
             check(rule("*", "*", "*", "*", scope), "CREATE /v1/nodes", "", cluster);
-            // A namespace is in itself, and of the cluster all the same.
+            // A Namespace has a namespace, but is cluster-scoped.
             check(rule("*", "*", "*", "*", scope), "CREATE /v1/namespaces", "a", cluster);
         }
     }
 
     #[test]
-    fn other_versions_of_the_same_objects_are_found_unless_that_is_not_wanted() {
+    fn equivalent_resources_match_unless_policy_is_exact() {
         let mut asked = about("CREATE autoscaling/v1/horizontalpodautoscalers", "n");
         asked.forms.push(form("autoscaling", "v2", "horizontalpodautoscalers"));
         let check = |policy: &str, version: &str, expected: Option<usize>| {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_leaves_out_what_it_says_and_a_binding_may_say_nothing() {
+    fn excluded_rules_take_precedence_and_empty_binding_matches() {
         let constraints = json!({
             "resourceRules": [rule("*", "*", "*", "*", "*")], "excludeResourceRules": [rule("*", "", "*", "pods", "*")]});
         let policy = Matching::of_policy(&constraints).unwrap();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_look_at_the_object_as_it_is_and_as_it_was() {
+    fn object_selector_matches_the_new_or_the_old_object() {
         let of = |labels: Value| json!({"metadata": {"labels": labels}});
         let matching = Matching::of_webhook(&json!({"objectSelector": {"matchLabels": {"a": "b"}}})).unwrap();
         let (with, without) = (of(json!({"a": "b"})), of(json!({})));

@@ -1,4 +1,4 @@
-//! The Pod Security Standards (`k8s.io/pod-security-admission`): what a namespace's labels ask of its Pods.
+//! PodSecurity: the Pod Security Standards, configured by namespace labels (`k8s.io/pod-security-admission`).
 
 mod baseline;
 mod policy;
@@ -9,21 +9,21 @@ use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::apis::meta::v1::Obj
 pub use policy::{ENFORCE, Level, LevelVersion, Policy, Wrong};
 use subject::Subject;
 
-/// The newest version of the standards that is known, the minor one of Kubernetes: `latest` and what is newer mean this.
+/// Newest supported version of the standards: a minor version of Kubernetes. `latest` and newer versions mean this one.
 pub const NEWEST: u32 = 35;
 
-/// What a Pod does that its level forbids.
+/// Violation of a level by a Pod (`CheckResult`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// In few words, for lists of many Pods.
+    /// Short text, for lists of many Pods (`ForbiddenReason`).
     pub reason: &'static str,
-    /// Which containers, which values.
+    /// Containers and values (`ForbiddenDetail`).
     pub detail: String,
 }
 
 type Check = fn(&Subject<'_>) -> Option<Violation>;
 
-/// What the level forbids and the Pod does, in upstream's order: by the name of the check, those of `baseline` first.
+/// Returns the violations of a level in upstream's order: the checks of `baseline` first, then by name.
 #[must_use]
 pub fn violations(asked: LevelVersion, meta: &ObjectMeta, spec: &PodSpec) -> Vec<Violation> {
     let subject = Subject::new(meta, spec, asked.minor());
@@ -35,17 +35,17 @@ pub fn violations(asked: LevelVersion, meta: &ObjectMeta, spec: &PodSpec) -> Vec
     checks.into_iter().filter_map(|check| check(&subject)).collect()
 }
 
-/// All violations for the one who made this Pod.
+/// Formats violations with details, for the creator of the Pod.
 #[must_use]
 pub fn in_detail(violations: &[Violation]) -> String {
-    let told = violations.iter().map(|v| match v.detail.as_str() {
+    let details = violations.iter().map(|v| match v.detail.as_str() {
         "" => v.reason.to_owned(),
         detail => format!("{} ({detail})", v.reason),
     });
-    told.collect::<Vec<_>>().join(", ")
+    details.collect::<Vec<_>>().join(", ")
 }
 
-/// All violations in few words.
+/// Formats violations without details.
 #[must_use]
 pub fn in_short(violations: &[Violation]) -> String {
     violations.iter().map(|v| v.reason).collect::<Vec<_>>().join(", ")

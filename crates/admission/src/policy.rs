@@ -1,4 +1,4 @@
-//! Validating admission policies: expressions that must hold of what is written
+//! ValidatingAdmissionPolicy: validation of objects with CEL expressions
 //! (`apiserver/pkg/admission/plugin/policy/validating`).
 
 mod mutating;
@@ -17,19 +17,19 @@ use expr::{Budget, EvalError, Key, Program, Type, Value};
 use serde_json::Value as Json;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Longer messages are not shown.
+/// Maximum length of a message, in bytes.
 const LONGEST_MESSAGE: usize = 5 << 10;
 
-/// A policy.
+/// Compiled ValidatingAdmissionPolicy.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it is about; or why that cannot be said.
+    /// `matchConstraints`, or the error of an invalid selector.
     pub matching: Result<Matching, String>,
-    /// Whether requests go on when it cannot be evaluated.
+    /// Whether `failurePolicy` is `Ignore`.
     pub is_optional: bool,
-    /// Version and kind of the objects by which its bindings configure it.
+    /// `paramKind`: API version and kind.
     pub params: Option<(String, String)>,
     conditions: Conditions,
     variables: Vec<Expression>,
@@ -37,7 +37,7 @@ pub struct Policy {
     annotations: Vec<Expression>,
 }
 
-/// An expression, and what it is called.
+/// CEL expression with a name.
 #[derive(Debug, Clone)]
 struct Expression {
     name: String,
@@ -53,8 +53,8 @@ struct Validation {
     reason: String,
 }
 
-/// Whether this is a question about who somebody is, or what they may do: policies are not asked about those, for nobody
-/// could mend one that refuses them (`pkg/kubeapiserver/admission/exclusion`).
+/// Whether policies are never evaluated for a resource: authentication and authorization reviews, because a policy that
+/// denies them could not be repaired (`pkg/kubeapiserver/admission/exclusion`).
 #[must_use]
 pub fn is_ignored(group: &str, resource: &str) -> bool {
     match group {
@@ -70,40 +70,40 @@ pub fn is_ignored(group: &str, resource: &str) -> bool {
     }
 }
 
-/// Where a policy holds.
+/// ValidatingAdmissionPolicyBinding.
 #[derive(Debug, Clone)]
 pub struct Binding {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The policy's name.
+    /// Name of the policy.
     pub policy: String,
-    /// What it is about, beside the policy; or why that cannot be said.
+    /// `matchResources`, or the error of an invalid selector.
     pub matching: Result<Matching, String>,
-    /// Which objects configure the policy here: `paramRef`.
+    /// `paramRef`.
     pub params: Json,
-    /// What follows when the policy is not kept: `Deny`, `Warn`, `Audit`.
+    /// `validationActions`: `Deny`, `Warn`, `Audit`.
     pub actions: Vec<String>,
 }
 
-/// Why something may not be written.
+/// Failed validation (`PolicyDecision`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
-    /// What is told.
+    /// Message.
     pub message: String,
-    /// The reason of the `Status`.
+    /// Reason of the `Status`.
     pub reason: String,
-    /// Whether the client is refused whatever the binding says.
+    /// Whether the request is denied whatever the `validationActions`.
     pub always: bool,
-    /// Which of the policy's validations it is about.
+    /// Index of the validation.
     pub index: usize,
 }
 
-/// What a policy says of a request.
+/// Result of the evaluation of a policy (`ValidateResult`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Said {
-    /// Why it is not kept.
+    /// Failed validations.
     pub denials: Vec<Denial>,
-    /// What is for the audit log: keys and values.
+    /// Audit annotations: keys and values.
     pub annotations: Vec<(String, String)>,
 }
 
@@ -114,13 +114,13 @@ impl From<Vec<Denial>> for Said {
 }
 
 impl Denial {
-    /// One that has the usual reason.
+    /// Creates a denial with the default reason, `Invalid`.
     #[must_use]
     pub fn new(message: String) -> Self {
         Self { message, reason: "Invalid".to_owned(), always: false, index: 0 }
     }
 
-    /// The HTTP code of its reason.
+    /// Returns the HTTP status code of the reason.
     #[must_use]
     pub fn code(&self) -> u16 {
         match self.reason.as_str() {
@@ -146,12 +146,12 @@ impl Expression {
     }
 }
 
-/// What expressions of a policy can name beside what all can.
+/// Returns the types of the additional variables of policies.
 fn more() -> Vec<(&'static str, Type)> {
     vec![("params", Type::Dyn), ("namespaceObject", namespace())]
 }
 
-/// What of a namespace can be named (`BuildNamespaceType`).
+/// Returns the type of `namespaceObject` (`BuildNamespaceType`).
 fn namespace() -> Type {
     let texts = || Type::Map(Box::new(Type::STRING));
     let metadata = fields([
@@ -161,7 +161,7 @@ fn namespace() -> Type {
         ("labels", texts()),
         ("annotations", texts()),
         ("UID", Type::STRING),
-        // Moments are texts here.
+        // Timestamps are strings in JSON.
         ("creationTimestamp", Type::Dyn),
         ("deletionGracePeriodSeconds", Type::INT),
         ("deletionTimestamp", Type::Dyn),
@@ -181,7 +181,7 @@ fn namespace() -> Type {
     fields([("metadata", metadata), ("spec", spec), ("status", status)])
 }
 
-/// The variables of a policy, each over those before it; and the types that everything after them sees.
+/// Compiles the variables of a policy, each with the preceding ones in scope, and adds their types.
 fn variables(spec: &Json, types: &mut Vec<(&'static str, Type)>) -> Vec<Expression> {
     let (mut known, mut all) = (BTreeMap::new(), Vec::new());
     types.push(("variables", Type::Object(Arc::new(known.clone()))));
@@ -199,13 +199,13 @@ fn variables(spec: &Json, types: &mut Vec<(&'static str, Type)>) -> Vec<Expressi
 }
 
 impl Policy {
-    /// Reads a policy. What is wrong with an expression is told when it is needed.
+    /// Compiles a policy. Compilation errors are reported on evaluation.
     #[must_use]
     pub fn read(policy: &Json) -> Self {
         let spec = &policy["spec"];
         let text = |of: &Json, field: &str| of[field].as_str().unwrap_or("").to_owned();
         let mut types = conditions::types(&more());
-        // Conditions are asked before there are variables.
+        // Match conditions are evaluated before the variables.
         let with_authorizer = |types: &[(&'static str, Type)]| [types, &[("authorizer", Type::AUTHORIZER)]].concat();
         let conditions = Conditions::read(&spec["matchConditions"], &with_authorizer(&types));
         let variables = variables(spec, &mut types);
@@ -233,7 +233,7 @@ impl Policy {
         }
     }
 
-    /// Whether a request keeps the policy. `inputs` are [`conditions::inputs`].
+    /// Evaluates the policy for a request. `inputs` are [`conditions::inputs`].
     #[must_use]
     pub fn decide(&self, mut inputs: Variables<'_>, params: &Json, namespace: &Json) -> Said {
         inputs.push(("params", Value::from(params)));
@@ -250,13 +250,13 @@ impl Policy {
             match validation.expression.evaluate(&inputs, &mut budget) {
                 Ok(Value::Bool(true)) => {}
                 Ok(_) => denials.push(Denial {
-                    message: validation.told(&inputs, &mut budget),
+                    message: validation.failure_message(&inputs, &mut budget),
                     reason: validation.reason.clone(),
                     always: false,
                     index,
                 }),
                 Err(error) => {
-                    let denial = self.failed(told(&validation.expression, error, &failed));
+                    let denial = self.failed(expression_error(&validation.expression, error, &failed));
                     denials.extend(denial.map(|denial| Denial { index, ..denial }));
                 }
             }
@@ -275,20 +275,20 @@ impl Policy {
                     "valueExpression '{}' resulted in unsupported return type. Return type must be either string or null.",
                     annotation.source
                 ),
-                Err(error) => told(annotation, error, &failed),
+                Err(error) => expression_error(annotation, error, &failed),
             };
             denials.extend(self.failed(why).map(|denial| Denial { always: true, ..denial }));
         }
         Said { denials, annotations }
     }
 
-    /// What comes of an expression that cannot be evaluated.
+    /// Returns the denial for an expression that cannot be evaluated, unless `failurePolicy` is `Ignore`.
     fn failed(&self, why: String) -> Option<Denial> {
         (!self.is_optional).then(|| Denial::new(why))
     }
 }
 
-/// Adds the variables; gives those that have no value, and why. Those matter only to whoever names them.
+/// Evaluates and adds the variables. Returns the errors of failed ones, which only affect expressions that use them.
 fn evaluate_variables(
     variables: &[Expression],
     inputs: &mut Variables<'_>,
@@ -308,8 +308,8 @@ fn evaluate_variables(
     failed
 }
 
-/// Why an expression has no value; where a variable has none, why that is so.
-fn told(expression: &Expression, error: EvalError, failed: &BTreeMap<String, String>) -> String {
+/// Returns the error text of a failed expression, with the cause if it uses a failed variable.
+fn expression_error(expression: &Expression, error: EvalError, failed: &BTreeMap<String, String>) -> String {
     if let Err(why) = &expression.program {
         return format!("compilation error: {why}");
     }
@@ -318,15 +318,15 @@ fn told(expression: &Expression, error: EvalError, failed: &BTreeMap<String, Str
     match cause.filter(|(name, _)| expression.source.contains(&format!("variables.{name}"))) {
         Some((name, why)) => {
             let why = format!("composited variable {name:?} fails to evaluate: {why}");
-            conditions::told(&expression.source, &EvalError::Wrong(why))
+            conditions::evaluation_error(&expression.source, &EvalError::Wrong(why))
         }
-        None => conditions::told(&expression.source, &error),
+        None => conditions::evaluation_error(&expression.source, &error),
     }
 }
 
 impl Validation {
-    /// What is told when it does not hold.
-    fn told(&self, inputs: &Variables<'_>, budget: &mut Budget) -> String {
+    /// Returns the message of a failed validation.
+    fn failure_message(&self, inputs: &Variables<'_>, budget: &mut Budget) -> String {
         let made = self.message_expression.as_ref().and_then(|e| e.evaluate(inputs, budget).ok());
         if let Some(Value::String(text)) = made {
             let text = text.trim();
@@ -343,7 +343,7 @@ impl Validation {
 }
 
 impl Binding {
-    /// Reads a binding.
+    /// Parses a binding.
     #[must_use]
     pub fn read(binding: &Json) -> Self {
         let spec = &binding["spec"];

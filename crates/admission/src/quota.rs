@@ -1,4 +1,4 @@
-//! `ResourceQuota`: what the objects of a namespace may be and ask for together (upstream's `pkg/quota/v1`).
+//! ResourceQuota: usage and limits of the objects of a namespace (upstream's `pkg/quota/v1`).
 
 mod scope;
 mod usage;
@@ -8,26 +8,26 @@ use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::api::resource
 use std::collections::BTreeMap;
 pub use usage::{Kind, Object};
 
-/// What a quota allows.
+/// Returns the hard limits of a quota.
 #[must_use]
 pub fn hard(quota: &ResourceQuota) -> Amounts {
     resources::amounts(quota.spec.as_ref().and_then(|s| s.hard.as_ref()))
 }
 
-/// Whether a quota counts objects of this kind at all.
+/// Whether a quota limits objects of this kind.
 #[must_use]
 pub fn counts(quota: &ResourceQuota, kind: Kind<'_>) -> bool {
     let limited = quota.spec.as_ref().and_then(|s| s.hard.as_ref());
     limited.is_some_and(|hard| hard.keys().any(|name| Kind::of(name) == Some(kind)))
 }
 
-/// Whether a quota counts this object.
+/// Whether a quota applies to an object: its kind and the quota's scopes match.
 #[must_use]
 pub fn covers(quota: &ResourceQuota, object: &Object) -> bool {
     counts(quota, object.kind()) && scope::holds(quota, object)
 }
 
-/// What these objects, of which it may cover some, are to a quota: all that it limits, and nothing else.
+/// Returns the usage of the objects that a quota applies to, for all its limits.
 #[must_use]
 pub fn used<'a>(quota: &ResourceQuota, objects: impl IntoIterator<Item = &'a Object>) -> Amounts {
     let mut used: Amounts = hard(quota).into_keys().map(|name| (name, resources::Amount::ZERO)).collect();
@@ -40,10 +40,10 @@ pub fn used<'a>(quota: &ResourceQuota, objects: impl IntoIterator<Item = &'a Obj
     used
 }
 
-/// Whether there is room for `new`, in the place of `old` if that is there; `used` is what the others and `old` use.
+/// Checks the creation of `new`, or the update from `old` to `new`. `used` is the current usage, including `old`.
 ///
 /// # Errors
-/// When there is not, in upstream's words.
+/// If the quota would be exceeded: upstream's error text.
 pub fn check(quota: &ResourceQuota, used: &Amounts, new: &Object, old: Option<&Object>) -> Result<(), String> {
     if !covers(quota, new) {
         return Ok(());
@@ -53,7 +53,7 @@ pub fn check(quota: &ResourceQuota, used: &Amounts, new: &Object, old: Option<&O
     new.has_what_is_limited(&limited).map_err(|why| format!("failed quota: {name}: {why}"))?;
     let before = old.filter(|old| covers(quota, old)).map(Object::usage).unwrap_or_default();
     let more = |(name, usage): (String, resources::Amount)| {
-        // What becomes less is no request, even where the quota is exceeded (`SubtractWithNonNegativeResult`).
+        // A decrease is allowed even if the quota is exceeded (`SubtractWithNonNegativeResult`).
         let more = usage.minus(before.get(&name).copied().unwrap_or_default());
         (more > resources::Amount::ZERO).then_some((name, more))
     };
@@ -67,25 +67,25 @@ pub fn check(quota: &ResourceQuota, used: &Amounts, new: &Object, old: Option<&O
     if exceeded.is_empty() {
         return Ok(());
     }
-    let told = |amounts: &Amounts| {
+    let format_amounts = |amounts: &Amounts| {
         let one = |name: &&String| format!("{name}={}", shown(name, amounts.get(*name).copied().unwrap_or_default()).0);
         exceeded.iter().map(one).collect::<Vec<_>>().join(",")
     };
     Err(format!(
         "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
-        told(&requested),
-        told(used),
-        told(&hard)
+        format_amounts(&requested),
+        format_amounts(used),
+        format_amounts(&hard)
     ))
 }
 
-/// Amounts as the status of a quota has them.
+/// Returns amounts for the status of a quota.
 #[must_use]
 pub fn list(amounts: &Amounts) -> BTreeMap<String, Quantity> {
     amounts.iter().map(|(name, amount)| (name.clone(), shown(name, *amount))).collect()
 }
 
-/// Bytes are shown with binary suffixes.
+/// Formats an amount; bytes with binary suffixes.
 fn shown(name: &str, amount: resources::Amount) -> Quantity {
     let bytes = name.ends_with("memory") || name.ends_with("storage") || name.contains("hugepages-");
     if bytes { amount.to_binary_quantity() } else { amount.to_quantity() }

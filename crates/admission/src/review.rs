@@ -1,25 +1,25 @@
-//! AdmissionReview: what a webhook is asked, and what its answer means
+//! AdmissionReview requests and responses
 //! (`apiserver/pkg/admission/plugin/webhook/{request,errors}`).
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
-/// What a webhook said.
+/// Response of a webhook (`AdmissionResponse`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// Whether the request may go on.
+    /// Whether the request is allowed.
     pub allowed: bool,
-    /// What becomes of the object, as a JSON patch.
+    /// JSON patch of the object.
     pub patch: Option<Vec<u8>>,
-    /// What the client is told.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
-    /// What the audit log is told.
+    /// Audit annotations.
     pub annotations: Vec<(String, String)>,
-    /// Why not: a `Status`.
+    /// `Status` of a denied request.
     pub status: Value,
 }
 
-/// The review of a request, which has everything but its uid and its objects.
+/// Returns the AdmissionReview of a request without UID and objects.
 #[must_use]
 pub fn ask(version: &str, uid: &str, mut request: Value, object: &Value, old: &Value) -> Value {
     request["uid"] = json!(uid);
@@ -28,7 +28,7 @@ pub fn ask(version: &str, uid: &str, mut request: Value, object: &Value, old: &V
     json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request})
 }
 
-/// What an answer may say, and of which type.
+/// Fields of a response and their types.
 const TYPES: [(&str, &str); 11] = [
     ("/uid", "types.UID"),
     ("/allowed", "bool"),
@@ -43,10 +43,10 @@ const TYPES: [(&str, &str); 11] = [
     ("/warnings", "[]string"),
 ];
 
-/// Whether everything in the answer is of its type, as upstream's decoder wants it.
+/// Checks the types of the fields of a response, as upstream's decoder does.
 ///
 /// # Errors
-/// When something is not.
+/// If a field has a wrong type.
 pub fn check_types(answer: &Value) -> Result<(), String> {
     let response = &answer["response"];
     let wrong = |at: &str, value: &Value, kind: &str| {
@@ -82,7 +82,7 @@ fn is_text(value: &Value) -> bool {
     value.is_string() || value.is_null()
 }
 
-/// A type of JSON, as Go calls it.
+/// Returns the name of a JSON type in Go's decoding errors.
 fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -94,10 +94,10 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// Reads the answer (`VerifyAdmissionResponse`).
+/// Parses and verifies the response (`VerifyAdmissionResponse`).
 ///
 /// # Errors
-/// When it is none to what was asked.
+/// If it is not a valid response to the request.
 pub fn read(version: &str, uid: &str, mutating: bool, answer: &Value) -> Result<Answer, String> {
     let response = &answer["response"];
     if response.is_null() {
@@ -140,12 +140,13 @@ pub fn read(version: &str, uid: &str, mutating: bool, answer: &Value) -> Result<
     })
 }
 
-/// The `Status` that the client gets of a webhook that says no (`ToStatusErr`).
+/// Returns the `Status` of a request that a webhook denied (`ToStatusErr`).
 #[must_use]
 pub fn refusal(webhook: &str, status: &Value) -> Value {
-    let mut told = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 400});
+    let mut error_status =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 400});
     if let Some(code) = status["code"].as_u64().filter(|code| (400..600).contains(code)) {
-        told["code"] = json!(code);
+        error_status["code"] = json!(code);
     }
     let text = |field: &str| status[field].as_str().filter(|text| !text.is_empty());
     let by = format!("admission webhook {webhook:?} denied the request");
@@ -153,14 +154,14 @@ pub fn refusal(webhook: &str, status: &Value) -> Value {
         Some(why) => format!("{by}: {why}"),
         None => format!("{by} without explanation"),
     };
-    told["message"] = json!(message);
+    error_status["message"] = json!(message);
     if let Some(reason) = text("reason") {
-        told["reason"] = json!(reason);
+        error_status["reason"] = json!(reason);
     }
     if status["details"].is_object() {
-        told["details"] = status["details"].clone();
+        error_status["details"] = status["details"].clone();
     }
-    told
+    error_status
 }
 
 #[cfg(test)]
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_one_to_what_was_asked() {
+    fn response_must_match_the_request() {
         let check = |mutating: bool, answer: &Value, expected: &str| {
             let got = read("v1", "u", mutating, answer).map(|answer| answer.allowed.to_string());
             assert_eq!(got.unwrap_or_else(|why| why), expected, "{answer}");
@@ -214,10 +215,10 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_of_its_types() {
+    fn response_with_wrong_types_is_rejected() {
         let check = |response: Value, expected: Result<(), &str>| {
-            let told = "json: cannot unmarshal ";
-            let got = check_types(&answer(&response)).map_err(|why| why.trim_start_matches(told).to_owned());
+            let prefix = "json: cannot unmarshal ";
+            let got = check_types(&answer(&response)).map_err(|why| why.trim_start_matches(prefix).to_owned());
             assert_eq!(got, expected.map_err(str::to_owned), "{response}");
         };
         let all = json!({"uid": "u", "allowed": true, "status": {"code": 403, "message": "m"}, "patch": "W10=",
@@ -240,15 +241,15 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_who_refused_and_why() {
+    fn denial_names_the_webhook_and_the_reason() {
         let check = |status: Value, message: &str, code: u16| {
-            let told = refusal("x.y.z", &status);
+            let error_status = refusal("x.y.z", &status);
             assert_eq!(
-                (told["message"].as_str(), told["code"].as_u64()),
+                (error_status["message"].as_str(), error_status["code"].as_u64()),
                 (Some(message), Some(code.into())),
                 "{status}"
             );
-            assert_eq!(told["status"], "Failure");
+            assert_eq!(error_status["status"], "Failure");
         };
         check(Value::Null, "admission webhook \"x.y.z\" denied the request without explanation", 400);
         check(json!({"message": "no"}), "admission webhook \"x.y.z\" denied the request: no", 400);

@@ -1,4 +1,4 @@
-//! Webhooks as configurations write them.
+//! Webhooks of a ValidatingWebhookConfiguration or MutatingWebhookConfiguration.
 
 use crate::{
     about::About,
@@ -7,33 +7,33 @@ use crate::{
 };
 use serde_json::Value;
 
-/// A webhook.
+/// Admission webhook (`WebhookAccessor`).
 #[derive(Debug, Clone)]
 pub struct Webhook {
-    /// Its configuration's name.
+    /// Name of the configuration.
     pub configuration: String,
-    /// Its own name.
+    /// Name of the webhook.
     pub name: String,
-    /// Where it is: `clientConfig`.
+    /// `clientConfig`.
     pub client: Value,
-    /// What it is asked about; or why that cannot be said.
+    /// Rules and selectors, or the error of an invalid selector.
     pub matching: Result<Matching, String>,
-    /// What must hold for it to be asked.
+    /// Match conditions.
     pub conditions: Conditions,
-    /// Whether requests go on when it cannot be asked.
+    /// Whether `failurePolicy` is `Ignore`.
     pub is_optional: bool,
-    /// How long an answer may take, in seconds.
+    /// Timeout in seconds.
     pub timeout: u64,
-    /// Whether it wants to see what others make of an object after it.
+    /// Whether `reinvocationPolicy` is `IfNeeded`.
     pub is_reinvoked: bool,
-    /// Whether nothing comes of asking it about what is not stored.
+    /// Whether dry runs are supported (`sideEffects` is `None` or `NoneOnDryRun`).
     pub takes_dry_runs: bool,
-    /// Version of its reviews, the first of those that are known.
+    /// First supported version of `admissionReviewVersions`.
     pub review: Option<&'static str>,
 }
 
 impl Webhook {
-    /// The webhooks of a configuration, in their order.
+    /// Parses the webhooks of a configuration, in order.
     #[must_use]
     pub fn all(configuration: &Value) -> Vec<Self> {
         let name = configuration["metadata"]["name"].as_str().unwrap_or("");
@@ -57,22 +57,23 @@ impl Webhook {
         configuration["webhooks"].as_array().into_iter().flatten().map(read).collect()
     }
 
-    /// In which of its forms it wants to see a request about these objects, if it does; the namespace decides too.
+    /// Returns the index of the equivalent resource with which the webhook is called, if it matches. Does not evaluate the
+    /// namespace selector.
     #[must_use]
     pub fn form(&self, about: &About, object: Option<&Value>, old: Option<&Value>) -> Option<usize> {
-        // One whose selectors make no sense cannot say what it is not for.
+        // A webhook with an invalid selector matches all requests.
         let Ok(matching) = &self.matching else { return Some(0) };
         matching.form(about).filter(|_| matching.selects(object, old))
     }
 }
 
-/// What the conditions of a webhook can name.
+/// Returns the types of the variables in match conditions of webhooks.
 #[must_use]
 pub fn condition_types() -> Vec<(&'static str, expr::Type)> {
     conditions::types(&[("authorizer", expr::Type::AUTHORIZER)])
 }
 
-/// Resources that decide who is asked: nobody is asked about those (`IsExemptAdmissionConfigurationResource`).
+/// Whether webhooks and policies are never called for a resource, because it configures them (`IsExemptAdmissionConfigurationResource`).
 #[must_use]
 pub fn is_exempt(group: &str, resource: &str) -> bool {
     const EXEMPT: [&str; 6] = [

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_gathers_the_rules_of_others_in_the_order_of_their_names_each_once() {
+    fn aggregated_rules_are_ordered_by_name_without_duplicates() {
         let part = |name: &str, verbs: &[&str]| {
             let rules: Vec<_> = verbs.iter().map(|v| json!({"verbs": [v]})).collect();
             json!({"metadata": {"name": name, "labels": {"to": "a"}}, "rules": rules})

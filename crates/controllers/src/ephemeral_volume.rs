@@ -145,7 +145,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_claim_is_as_its_pod_describes_it_and_goes_with_it() {
+    fn ephemeral_claim_has_the_template_and_its_pod_as_owner() {
         let pod = serde_json::from_value(json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "p", "namespace": "x", "uid": "7"}}))
         .unwrap();

@@ -356,7 +356,7 @@ async fn discover(client: &Client) -> Result<(Discovery, HashSet<String>), kube:
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let client = clients.for_service_account("generic-garbage-collector");
-    let mut pause = Duration::from_millis(100);
+    let mut delay = Duration::from_millis(100);
     let (discovery, foreign) = loop {
         match discover(&client).await {
             Ok(found) => break found,
@@ -364,7 +364,7 @@ pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(pause) => pause = (pause * 2).min(Duration::from_secs(30)),
+            () = tokio::time::sleep(delay) => delay = (delay * 2).min(Duration::from_secs(30)),
         }
     };
     let mut known = monitors::discovered(&discovery);

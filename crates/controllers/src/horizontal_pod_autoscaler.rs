@@ -1,7 +1,8 @@
-//! HorizontalPodAutoscalers: how many replicas there should be, by what is measured (`pkg/controller/podautoscaler`).
+//! Horizontal Pod autoscaler (`pkg/controller/podautoscaler`).
 //!
-//! What metrics call for is decided by [`calculator`] and [`proposal`], how fast that is done by [`normalize`] and
-//! [`behavior`]; here it is read, carried out and told. Each is looked at every 15 s, for nothing tells of a metric.
+//! [`calculator`] and [`proposal`] compute the desired replicas from metrics, [`normalize`] and [`behavior`] limit
+//! the rate of change; this module reads and writes the scale, and records Events. Each autoscaler is synced every 15
+//! s, because metrics have no events.
 
 mod behavior;
 mod calculator;
@@ -43,9 +44,9 @@ use kube::discovery::ApiResource;
 use kube::{Api, Client, Resource};
 use normalize::Bounds;
 use parking_lot::Mutex;
-use proposal::{Computed, compute};
-use scale_target::Targets;
-use status::{Observation, ScalingMode, status};
+use proposal::{MetricsResult, compute};
+use scale_target::ScaleClient;
+use status::{ScaleObservation, ScalingMode, status};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -54,17 +55,19 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const COMPONENT: &str = "horizontal-pod-autoscaler";
-/// Upstream's `--horizontal-pod-autoscaler-sync-period`.
+/// Sync interval (`--horizontal-pod-autoscaler-sync-period`).
 const SYNC_PERIOD: Duration = Duration::from_secs(15);
-/// How many are looked at at once (`--concurrent-horizontal-pod-autoscaler-syncs`): each worker has autoscalers of its own.
+/// Number of autoscalers that are synced concurrently (`--concurrent-horizontal-pod-autoscaler-syncs`). Each worker
+/// has its own autoscalers.
 const WORKERS: u64 = 5;
-/// So long after a start what is not measured yet is asked for again before anybody is told: kubelets were started, too.
+/// Time after the start in which missing resource metrics are retried without a warning: kubelets may have just
+/// started, too.
 const WARM_UP: Duration = SYNC_PERIOD;
 const WARM_UP_RETRY: Duration = Duration::from_secs(1);
 
 enum Event {
     Autoscaler(CacheEvent<HorizontalPodAutoscaler>),
-    /// All Pods were listed once.
+    /// The initial list of Pods is complete.
     Pods,
 }
 
@@ -72,26 +75,26 @@ struct HorizontalController {
     client: Client,
     recorder: EventRecorder,
     clock: Clock,
-    /// Whether an autoscaler's own tolerances count (`HPAConfigurableTolerance`).
+    /// The feature gate `HPAConfigurableTolerance`.
     configurable: bool,
     known: SharedInformer<HorizontalPodAutoscaler>,
     pods: SharedInformer<PodSummary>,
-    targets: Targets,
-    /// Which Pods they scale, as far as that is known to any worker.
+    targets: ScaleClient,
+    /// Selectors of the scales by autoscaler, shared by all workers.
     selectors: Arc<Mutex<HashMap<String, Selector>>>,
     histories: HashMap<String, History>,
     worker: u64,
     started: Instant,
 }
 
-/// An autoscaler, and what is found out about it meanwhile.
+/// Working state of one sync.
 struct Sync<'a> {
     key: &'a str,
     hpa: &'a HorizontalPodAutoscaler,
     spec: &'a HorizontalPodAutoscalerSpec,
     conditions: Conditions,
     now: Instant,
-    /// Nothing is to be told of it: what it needs is not measured yet.
+    /// Resource metrics are not available yet, so nothing is reported.
     warming_up: bool,
 }
 
@@ -102,7 +105,7 @@ impl Controller for HorizontalController {
     fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
         let mut keys = match event {
             Event::Autoscaler(CacheEvent::Changed { before, after: Some(after) }) => {
-                // What only its status says is our own.
+                // Status updates are this controller's own writes.
                 let same = before.is_some_and(|b| b.spec == after.spec && b.metadata.uid == after.metadata.uid);
                 if same { vec![] } else { vec![key(after.as_ref())] }
             }
@@ -131,7 +134,7 @@ impl Controller for HorizontalController {
         }
         let status = status(&hpa, found, sync.conditions);
         self.update_status(&hpa, status).await;
-        // Whatever failed has been told, and is tried again then.
+        // Failures were reported, and are retried in the next sync.
         Ok(Some(SYNC_PERIOD))
     }
 }
@@ -143,8 +146,8 @@ impl HorizontalController {
         }
     }
 
-    /// Brings a scale towards what it should be; nothing is found where it cannot be read.
-    async fn reconcile_autoscaler(&mut self, sync: &mut Sync<'_>) -> Option<Observation> {
+    /// Syncs the scale (`reconcileAutoscaler`). Returns `None` if the scale cannot be read.
+    async fn reconcile_autoscaler(&mut self, sync: &mut Sync<'_>) -> Option<ScaleObservation> {
         let (resource, scale) = match self.targets.scale(namespace(sync.hpa), &sync.spec.scale_target_ref).await {
             Ok(found) => found,
             Err(why) => {
@@ -159,7 +162,7 @@ impl HorizontalController {
         let replicas = scale.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0);
         self.histories.entry(sync.key.to_owned()).or_default().record_initial_recommendation(replicas, sync.now);
         let bounds = Bounds::of(sync.spec, replicas);
-        let mut found = Observation { current: replicas, desired: Some(replicas), ..Observation::default() };
+        let mut found = ScaleObservation { current: replicas, desired: Some(replicas), ..ScaleObservation::default() };
         let (desired, why) = match bounds.mode() {
             ScalingMode::Disabled => {
                 let why = "scaling is disabled since the replica count of the target is zero";
@@ -171,7 +174,7 @@ impl HorizontalController {
                 let (computed, wanted) = self.compute_replicas(sync, &scale, bounds).await;
                 found.metrics = computed.map(|computed| computed.statuses);
                 let Some((desired, why)) = wanted else {
-                    return Some(Observation { desired: None, ..found });
+                    return Some(ScaleObservation { desired: None, ..found });
                 };
                 let behavior = sync.spec.behavior.as_ref().map(Behavior::of);
                 let history = self.histories.entry(sync.key.to_owned()).or_default();
@@ -185,13 +188,13 @@ impl HorizontalController {
         Some(self.update_scale(sync, (&resource, scale), (replicas, desired), &why, found).await)
     }
 
-    /// What metrics call for, and why; that is told where it is not known.
+    /// Computes the desired replicas and the reason from metrics; failures are reported.
     async fn compute_replicas(
         &mut self,
         sync: &mut Sync<'_>,
         scale: &Scale,
         bounds: Bounds,
-    ) -> (Option<Computed>, Option<(i32, String)>) {
+    ) -> (Option<MetricsResult>, Option<(i32, String)>) {
         let text = scale.status.as_ref().and_then(|status| status.selector.as_deref()).unwrap_or_default();
         let pods = match self.selected_pods(sync, text).await {
             Ok(pods) => pods,
@@ -218,32 +221,32 @@ impl HorizontalController {
             now: self.clock.now(),
         };
         let computed = compute(specs, readings, &calculator, namespace, &mut sync.conditions);
-        for (reason, message) in &computed.told {
+        for (reason, message) in &computed.warnings {
             self.warn(sync.hpa, reason, message).await;
         }
-        let wanted = bounds.wanted(&computed);
+        let wanted = bounds.desired_replicas(&computed);
         if let (None, Some(why)) = (&wanted, &computed.error) {
             self.warn(sync.hpa, "FailedComputeMetricsReplicas", why).await;
         }
         (Some(computed), wanted)
     }
 
-    /// The Pods of a scale, if no other autoscaler has them (`validateAndParseSelector`).
+    /// Returns the Pods of a scale, unless another autoscaler selects them, too (`validateAndParseSelector`).
     async fn selected_pods(&mut self, sync: &mut Sync<'_>, text: &str) -> Result<Vec<Arc<PodSummary>>, String> {
         if text.is_empty() {
-            let said = "selector is required";
-            self.warn(sync.hpa, "SelectorRequired", said).await;
+            let message = "selector is required";
+            self.warn(sync.hpa, "SelectorRequired", message).await;
             sync.conditions
                 .set_scaling_active(false, ("InvalidSelector", "the HPA target's scale is missing a selector"));
-            return Err(said.to_owned());
+            return Err(message.to_owned());
         }
         let selector = match Selector::parse(text) {
             Ok(selector) => selector,
             Err(e) => {
-                let said = format!("couldn't convert selector into a corresponding internal selector object: {e}");
-                self.warn(sync.hpa, "InvalidSelector", &said).await;
-                sync.conditions.set_scaling_active(false, ("InvalidSelector", &said));
-                return Err(said);
+                let message = format!("couldn't convert selector into a corresponding internal selector object: {e}");
+                self.warn(sync.hpa, "InvalidSelector", &message).await;
+                sync.conditions.set_scaling_active(false, ("InvalidSelector", &message));
+                return Err(message);
             }
         };
         let mut pods = self.pods.in_namespace(namespace(sync.hpa));
@@ -252,15 +255,15 @@ impl HorizontalController {
         let others = self.autoscalers_of(namespace(sync.hpa), &pods);
         if others.len() > 1 {
             let others = others.join(" ");
-            let said = format!("pods by selector {text} are controlled by multiple HPAs: [{others}]");
-            self.warn(sync.hpa, "AmbiguousSelector", &said).await;
-            sync.conditions.set_scaling_active(false, ("AmbiguousSelector", &said));
-            return Err(said);
+            let message = format!("pods by selector {text} are controlled by multiple HPAs: [{others}]");
+            self.warn(sync.hpa, "AmbiguousSelector", &message).await;
+            sync.conditions.set_scaling_active(false, ("AmbiguousSelector", &message));
+            return Err(message);
         }
         Ok(pods)
     }
 
-    /// The autoscalers of a namespace that have any of these Pods.
+    /// Returns the keys of the namespace's autoscalers that select any of these Pods.
     fn autoscalers_of(&self, namespace: &str, pods: &[Arc<PodSummary>]) -> Vec<String> {
         let here = |key: &str| key.split_once('/').is_some_and(|(of, _)| of == namespace);
         let selectors = self.selectors.lock();
@@ -277,30 +280,30 @@ impl HorizontalController {
         (resource, mut scale): (&ApiResource, Scale),
         (replicas, desired): (i32, i32),
         why: &str,
-        found: Observation,
-    ) -> Observation {
+        found: ScaleObservation,
+    ) -> ScaleObservation {
         scale.spec.get_or_insert_default().replicas = Some(desired);
         if let Err(e) = self.targets.update(namespace(sync.hpa), resource, &scale).await {
-            let said = format!("New size: {desired}; reason: {why}; error: {e}");
-            self.warn(sync.hpa, "FailedRescale", &said).await;
-            let said = format!("the HPA controller was unable to update the target scale: {e}");
-            sync.conditions.set_able_to_scale(false, ("FailedUpdateScale", &said));
-            return Observation { desired: None, ..found };
+            let message = format!("New size: {desired}; reason: {why}; error: {e}");
+            self.warn(sync.hpa, "FailedRescale", &message).await;
+            let message = format!("the HPA controller was unable to update the target scale: {e}");
+            sync.conditions.set_able_to_scale(false, ("FailedUpdateScale", &message));
+            return ScaleObservation { desired: None, ..found };
         }
-        let said = format!("the HPA controller was able to update the target scale to {desired}");
-        sync.conditions.set_able_to_scale(true, ("SucceededRescale", &said));
-        let said = format!("New size: {desired}; reason: {why}");
-        self.recorder.record(&sync.hpa.object_ref(&()), false, "SuccessfulRescale", &said).await;
+        let message = format!("the HPA controller was able to update the target scale to {desired}");
+        sync.conditions.set_able_to_scale(true, ("SucceededRescale", &message));
+        let message = format!("New size: {desired}; reason: {why}");
+        self.recorder.record(&sync.hpa.object_ref(&()), false, "SuccessfulRescale", &message).await;
         if let Some(behavior) = sync.spec.behavior.as_ref().map(Behavior::of) {
             let rules = if desired > replicas { &behavior.up } else { &behavior.down };
             let history = self.histories.entry(sync.key.to_owned()).or_default();
             history.record_scale_event(replicas, desired, rules.longest_policy_period(), sync.now);
         }
         let scaled = Time(truncate_to_seconds(self.clock.now()));
-        Observation { desired: Some(desired), scaled: Some(scaled), ..found }
+        ScaleObservation { desired: Some(desired), scaled: Some(scaled), ..found }
     }
 
-    /// Writes the status, if it is another.
+    /// Writes the status if it has changed.
     async fn update_status(&mut self, hpa: &HorizontalPodAutoscaler, status: HorizontalPodAutoscalerStatus) {
         if hpa.status.clone().unwrap_or_default() == status {
             return;
@@ -310,7 +313,7 @@ impl HorizontalController {
         let api: Api<HorizontalPodAutoscaler> = Api::namespaced(self.client.clone(), namespace(hpa));
         let name = hpa.metadata.name.as_deref().unwrap_or_default();
         match api.replace_status(name, &PostParams::default(), &new).await {
-            // It has gone meanwhile: the watch says so.
+            // The autoscaler is deleted.
             Err(e) if !is_code(&e, 404) => self.warn(hpa, "FailedUpdateStatus", &error_message(&e)).await,
             _ => {}
         }
@@ -321,7 +324,7 @@ fn selects(selector: &Selector, pod: &PodSummary) -> bool {
     selector.matches(|key| pod.labels.get(key).map(String::as_str))
 }
 
-/// Whose an autoscaler is.
+/// Returns the worker of an autoscaler.
 fn worker_of(key: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
@@ -332,7 +335,7 @@ fn namespace(hpa: &HorizontalPodAutoscaler) -> &str {
     hpa.metadata.namespace.as_deref().unwrap_or_default()
 }
 
-/// It hears of changes from now on, not only once it runs.
+/// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
     clients: Clients,
     pods: SharedInformer<PodSummary>,
@@ -348,7 +351,7 @@ pub(crate) fn run(
         .map(|worker| {
             let controller = HorizontalController {
                 recorder: recorder.clone(),
-                targets: Targets::new(client.clone()),
+                targets: ScaleClient::new(client.clone()),
                 client: client.clone(),
                 clock: clock.clone(),
                 configurable,
@@ -363,13 +366,13 @@ pub(crate) fn run(
         })
         .collect();
     let watched = known.run(Api::all(clients.shared()), |hpa| hpa, stop);
-    // What they do at once is large: it lies on the heap.
+    // The future is large, so it is boxed.
     Box::pin(async move {
         futures::join!(watched, join_all(works));
     })
 }
 
-/// What a worker hears from now on. Of Pods it hears only that they are known.
+/// Returns the events of a worker. Pods only cause the event that they are synced.
 fn events(
     known: &SharedInformer<HorizontalPodAutoscaler>,
     pods: &SharedInformer<PodSummary>,

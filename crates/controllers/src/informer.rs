@@ -125,10 +125,10 @@ impl<T: Cached> SharedInformer<T> {
 
     /// Returns a stream of the changes from now on.
     pub(crate) fn subscribe(&self) -> BoxStream<'static, CacheEvent<T>> {
-        let changes = stream::unfold(self.events.subscribe(), |mut told| async move {
-            match told.recv().await {
-                Ok(seen) => Some((seen, told)),
-                Err(RecvError::Lagged(_)) => Some((CacheEvent::Resync, told)),
+        let changes = stream::unfold(self.events.subscribe(), |mut receiver| async move {
+            match receiver.recv().await {
+                Ok(seen) => Some((seen, receiver)),
+                Err(RecvError::Lagged(_)) => Some((CacheEvent::Resync, receiver)),
                 Err(RecvError::Closed) => None,
             }
         });
@@ -160,7 +160,7 @@ impl<T: Cached> SharedInformer<T> {
 
     /// Returns the [`key`] of each object.
     pub(crate) fn keys(&self) -> Vec<String> {
-        self.store.read().by_namespace.values().flat_map(BTreeMap::values).map(|kept| key(kept.as_ref())).collect()
+        self.store.read().by_namespace.values().flat_map(BTreeMap::values).map(|object| key(object.as_ref())).collect()
     }
 
     /// Returns the highest `resourceVersion` that was observed.
@@ -175,10 +175,10 @@ impl<T: Cached> SharedInformer<T> {
 }
 
 /// Returns the key `namespace/name`, or `name` of a cluster-scoped object.
-pub(crate) fn key<T: Cached>(kept: &T) -> String {
-    match kept.namespace() {
-        "" => kept.name().to_owned(),
-        namespace => format!("{namespace}/{}", kept.name()),
+pub(crate) fn key<T: Cached>(object: &T) -> String {
+    match object.namespace() {
+        "" => object.name().to_owned(),
+        namespace => format!("{namespace}/{}", object.name()),
     }
 }
 
@@ -187,14 +187,14 @@ impl<T: Cached> Store<T> {
         match change {
             WatchEvent::Applied(object) => {
                 self.observe_resource_version(object.as_ref());
-                let kept = Arc::new(transform(*object));
-                let all = self.by_namespace.entry(kept.namespace().to_owned()).or_default();
-                let before = all.insert(kept.name().to_owned(), Arc::clone(&kept));
+                let object = Arc::new(transform(*object));
+                let all = self.by_namespace.entry(object.namespace().to_owned()).or_default();
+                let before = all.insert(object.name().to_owned(), Arc::clone(&object));
                 // An update that does not change the cached form affects no controller.
-                if before.as_deref() == Some(&*kept) {
+                if before.as_deref() == Some(&*object) {
                     return vec![];
                 }
-                vec![CacheEvent::Changed { before, after: Some(kept) }]
+                vec![CacheEvent::Changed { before, after: Some(object) }]
             }
             WatchEvent::Deleted(object) => {
                 self.observe_resource_version(object.as_ref());
@@ -219,8 +219,8 @@ impl<T: Cached> Store<T> {
 
     fn retain(&mut self, keys: &HashSet<String>) -> Vec<CacheEvent<T>> {
         let all = self.by_namespace.values().flat_map(BTreeMap::values);
-        let gone: Vec<Arc<T>> = all.filter(|kept| !keys.contains(&key(kept.as_ref()))).cloned().collect();
-        gone.iter().filter_map(|kept| self.remove(kept.namespace(), kept.name())).collect()
+        let gone: Vec<Arc<T>> = all.filter(|object| !keys.contains(&key(object.as_ref()))).cloned().collect();
+        gone.iter().filter_map(|object| self.remove(object.namespace(), object.name())).collect()
     }
 
     fn remove(&mut self, namespace: &str, name: &str) -> Option<CacheEvent<T>> {
@@ -267,7 +267,7 @@ mod tests {
         })
     }
 
-    fn told(informer: &SharedInformer<Slim>, change: WatchEvent<ConfigMap>) -> Vec<String> {
+    fn published(informer: &SharedInformer<Slim>, change: WatchEvent<ConfigMap>) -> Vec<String> {
         let seen = informer.store.write().fold(change, transform);
         let show = |one: &Option<Arc<Slim>>| one.as_ref().map_or("-", |s| s.1.as_deref().unwrap_or("")).to_owned();
         let line = |seen: &CacheEvent<Slim>| match seen {
@@ -280,16 +280,16 @@ mod tests {
     #[test]
     fn informer_publishes_changes_before_and_after() {
         let informer = SharedInformer::new();
-        assert_eq!(told(&informer, WatchEvent::Applied(map("m", 3, "one"))), ["- > one"]);
-        assert_eq!(told(&informer, WatchEvent::Applied(map("m", 4, "one"))), [""; 0]);
-        assert_eq!(told(&informer, WatchEvent::Applied(map("m", 5, "two"))), ["one > two"]);
+        assert_eq!(published(&informer, WatchEvent::Applied(map("m", 3, "one"))), ["- > one"]);
+        assert_eq!(published(&informer, WatchEvent::Applied(map("m", 4, "one"))), [""; 0]);
+        assert_eq!(published(&informer, WatchEvent::Applied(map("m", 5, "two"))), ["one > two"]);
         assert_eq!(informer.resource_version(), 5);
-        assert_eq!(told(&informer, WatchEvent::Applied(map("n", 6, "three"))), ["- > three"]);
+        assert_eq!(published(&informer, WatchEvent::Applied(map("n", 6, "three"))), ["- > three"]);
         assert!(!informer.has_synced());
-        assert_eq!(told(&informer, WatchEvent::Listed(["x/m".to_owned()].into())), ["three > -", "all"]);
+        assert_eq!(published(&informer, WatchEvent::Listed(["x/m".to_owned()].into())), ["three > -", "all"]);
         assert!(informer.has_synced() && informer.keys() == ["x/m"]);
-        assert_eq!(told(&informer, WatchEvent::Listed(["x/m".to_owned()].into())), [""; 0]);
-        assert_eq!(told(&informer, WatchEvent::Deleted(map("m", 9, "two"))), ["two > -"]);
+        assert_eq!(published(&informer, WatchEvent::Listed(["x/m".to_owned()].into())), [""; 0]);
+        assert_eq!(published(&informer, WatchEvent::Deleted(map("m", 9, "two"))), ["two > -"]);
         assert!(informer.resource_version() == 9 && informer.in_namespace("x").is_empty());
     }
 

@@ -187,8 +187,8 @@ impl JobController {
         }
         let mut status = job.status.clone().unwrap_or_default();
         let ended = finalize_status(&mut status, tracked.end.as_ref(), &pods_with_finalizer);
-        let told = self.update_status(key, &mut job, status, now).await?;
-        if let Some(end) = tracked.end.filter(|_| ended && told) {
+        let updated = self.update_status(key, &mut job, status, now).await?;
+        if let Some(end) = tracked.end.filter(|_| ended && updated) {
             if end.type_ == "Complete" {
                 self.control.recorder.record(&about, false, "Completed", "Job completed").await;
             } else {

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_nobody_uses_ends_and_then_goes() {
+    fn unused_token_is_invalidated_then_deleted() {
         let (old, ends) = ("2025-06-15T11:59:59Z", || CleanUp::MarkInvalid("2026-06-15".to_owned()));
         check(old, json!({}), ends());
         check("2025-06-15T12:00:00Z", json!({}), CleanUp::Keep);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn other_secrets_stay() {
+    fn secrets_without_old_tokens_are_kept() {
         let now = "2026-06-15T12:00:00Z".parse().unwrap();
         let made = "2020-01-01T00:00:00Z";
         for secret in [
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_year_must_have_been_noted_after_the_first_day() {
+    fn token_use_must_be_tracked_for_a_year() {
         for (since, now, expected) in [
             ("2025-06-15", "2026-06-15T23:59:59Z", false),
             ("2025-06-15", "2026-06-16T00:00:00Z", true),

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_gets_the_first_free_address_or_the_one_that_it_asks_for() {
+    fn service_gets_the_first_free_or_requested_address() {
         let check = |asked: &str, has: Value, taken: &[&str], expected: Result<Option<&str>, &str>| {
             let taken = taken.iter().map(|ip| ip.parse().unwrap()).collect();
             let chosen = allocate(&service(asked, &has), "10.9.8.0/30".parse().unwrap(), &taken);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn only_load_balancers_of_no_class_that_are_not_deleted_want_an_address() {
+    fn only_load_balancer_services_without_class_need_addresses() {
         let check = |metadata: Value, spec: Value, expected: bool| {
             let object = json!({"metadata": metadata, "spec": spec});
             assert_eq!(needs_address(&serde_json::from_value(object.clone()).unwrap()), expected, "{object}");

@@ -89,12 +89,12 @@ impl Controller for NamespaceController {
         let mut remaining = delete_content(&self.client, name, &content.kinds).await?;
         remaining.unknown.extend(content.unknown.iter().cloned());
         if !remaining.is_empty() {
-            let pause = (BASE_POLL_INTERVAL * 2_u32.pow(terminating.polls.min(6))).min(MAX_POLL_INTERVAL);
+            let delay = (BASE_POLL_INTERVAL * 2_u32.pow(terminating.polls.min(6))).min(MAX_POLL_INTERVAL);
             terminating.polls += 1;
             if terminating.polls > UNREPORTED_POLLS || remaining.is_blocked() {
                 update_conditions(&self.client, &terminating.namespace, &remaining).await?;
             }
-            return Ok(Some(pause));
+            return Ok(Some(delay));
         }
         let mut namespace = terminating.namespace.clone();
         if let Some(finalizers) = namespace.spec.as_mut().and_then(|s| s.finalizers.as_mut()) {

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_follow_the_conditions() {
+    fn taints_match_the_node_conditions() {
         check(&["Ready=True"], false, &[], &["-"]);
         check(&[], false, &[], &["not-ready:NoSchedule"]);
         check(&["Ready=False"], false, &[], &["not-ready:NoSchedule", "not-ready:NoExecute"]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pod_has_to_leave_where_no_node_is_ready() {
+    fn no_execute_taints_need_a_ready_node() {
         check_among(false, &["Ready=False"], false, &[], &["not-ready:NoSchedule"]);
         check_among(
             false,

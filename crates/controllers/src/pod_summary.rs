@@ -58,7 +58,7 @@ pub(crate) struct PodSummary {
     /// Whether the kubelet has confirmed the deletion, or the deletion was forced: only finalizers keep the object.
     pub(crate) is_shut_down: bool,
     /// Input of the autoscaler's calculations.
-    pub(crate) measured: Box<PodMetricInputs>,
+    pub(crate) metric_inputs: Box<PodMetricInputs>,
     /// Summary for the Job controller. `None` for Pods of other owners.
     pub(crate) job: Option<Box<JobPodSummary>>,
 }
@@ -128,7 +128,7 @@ impl PodSummary {
             network: PodNetwork::of(&spec, &status),
             claims: claims(&spec),
             ephemeral_claims: ephemeral_claims(&spec, meta.name.as_deref().unwrap_or_default()),
-            measured: Box::new(PodMetricInputs::of(&spec, &status)),
+            metric_inputs: Box::new(PodMetricInputs::of(&spec, &status)),
             is_shut_down: terminating && meta.deletion_grace_period_seconds == Some(0),
             job: JobPodSummary::of(&meta, &status, controller.as_ref()).map(Box::new),
             tolerations: spec.tolerations.unwrap_or_default(),

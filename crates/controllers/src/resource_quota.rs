@@ -141,12 +141,12 @@ impl Namespace {
             let ended = CancellationToken::new();
             let api: Api<PartialObjectMeta<DynamicObject>> = Api::namespaced_with(client.clone(), namespace, &resource);
             let mut changes = watch_while_served(api, Config::default());
-            let (tell, namespace) = (changed.clone(), namespace.to_owned());
+            let (notify, namespace) = (changed.clone(), namespace.to_owned());
             let guard = ended.clone().drop_guard();
             tokio::spawn(ended.run_until_cancelled_owned(async move {
-                while changes.next().await.is_some() && tell.send(namespace.clone()).is_ok() {}
+                while changes.next().await.is_some() && notify.send(namespace.clone()).is_ok() {}
                 // The kind is no longer served: enqueue a count, which removes it.
-                let _ = tell.send(namespace);
+                let _ = notify.send(namespace);
             }));
             self.watched.insert(name, (resource, guard));
         }
@@ -190,19 +190,19 @@ async fn update_status(
 ) -> Result<(), kube::Error> {
     let hard = quota.spec.as_ref().and_then(|s| s.hard.clone()).unwrap_or_default();
     let used = quota::list(&quota::used(quota, objects));
-    let told = |list: Option<&BTreeMap<_, _>>, expected| list.cloned().unwrap_or_default() == expected;
+    let equals = |list: Option<&BTreeMap<_, _>>, expected| list.cloned().unwrap_or_default() == expected;
     let status = quota.status.as_ref();
-    let known = told(status.and_then(|s| s.hard.as_ref()), hard.clone());
-    if known && status.is_some() && told(status.and_then(|s| s.used.as_ref()), used.clone()) {
+    let known = equals(status.and_then(|s| s.hard.as_ref()), hard.clone());
+    if known && status.is_some() && equals(status.and_then(|s| s.used.as_ref()), used.clone()) {
         return Ok(());
     }
     let api: Api<ResourceQuota> = Api::namespaced(client.clone(), namespace);
     let name = quota.metadata.name.as_deref().unwrap_or_default();
     // Resources that are no longer limited are removed from the status.
     let status = Some(ResourceQuotaStatus { hard: Some(hard), used: Some(used) });
-    let told = ResourceQuota { status, ..quota.clone() };
+    let updated = ResourceQuota { status, ..quota.clone() };
     // If the object has changed or is gone, the watch enqueues it again.
-    ignore_not_found_or_conflict(api.replace_status(name, &PostParams::default(), &told).await)
+    ignore_not_found_or_conflict(api.replace_status(name, &PostParams::default(), &updated).await)
 }
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_holds_the_addresses_that_no_other_has() {
+    fn range_is_needed_by_addresses_in_no_other_range() {
         check(&["10.97.0.0/24"], &[], &[], false, false);
         check(&["10.97.0.0/24"], &[], &["10.96.0.1"], false, false);
         check(&["10.97.0.0/24"], &[], &["10.97.0.1"], false, true);

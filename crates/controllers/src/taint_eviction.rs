@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_toleration_counts_and_none_is_none() {
+    fn minimum_toleration_time_applies() {
         check(&[], &[], None);
         check(&["a"], &[], Some(0));
         check(&["a"], &["b"], Some(0));

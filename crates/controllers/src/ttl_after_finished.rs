@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_stays_for_as_long_as_it_says_after_its_end() {
+    fn finished_job_is_kept_for_its_ttl() {
         let ended = |kind: &str, status: &str| json!({"type": kind, "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"});
         check(json!(15), ended("Complete", "True"), Some(5));
         check(json!(10), ended("Failed", "True"), Some(0));

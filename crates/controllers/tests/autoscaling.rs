@@ -1,4 +1,4 @@
-//! Autoscalers against a small API server, on a paused clock.
+//! Tests of the autoscaler against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 use controllers::{Clock, Options};
@@ -22,7 +22,7 @@ fn start() -> FakeApi {
     api
 }
 
-/// Something of another's kind that is shown as a scale, with two Pods that have been ready since the day before.
+/// Creates a custom object with a scale, and two Pods that have been ready since the day before.
 fn widget(api: &FakeApi, replicas: i32, selector: &str) {
     let status = json!({"replicas": replicas, "selector": selector});
     let object = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web", "namespace": "x"},
@@ -38,7 +38,7 @@ fn widget(api: &FakeApi, replicas: i32, selector: &str) {
     }
 }
 
-/// What each of the Pods uses.
+/// Sets the CPU usage of each Pod.
 fn uses(api: &FakeApi, cpu: &str) {
     for name in ["one", "two"] {
         let usage = json!([{"name": "c", "usage": {"cpu": cpu, "memory": "1Mi"}}]);
@@ -70,7 +70,7 @@ fn status(api: &FakeApi, name: &str) -> Value {
     api.get(&format!("{AUTOSCALERS}/{name}")).unwrap_or_default()["status"].clone()
 }
 
-/// Reason and message of a condition.
+/// Returns reason and message of a condition.
 fn condition(api: &FakeApi, name: &str, type_: &str) -> (String, String) {
     let status = status(api, name);
     let mut all = status["conditions"].as_array().into_iter().flatten();
@@ -83,14 +83,14 @@ fn reason(api: &FakeApi, name: &str, type_: &str) -> String {
     condition(api, name, type_).0
 }
 
-fn told(api: &FakeApi, reason: &str) -> Vec<String> {
+fn recorded_events(api: &FakeApi, reason: &str) -> Vec<String> {
     let events = api.list("api/v1/namespaces/x/events");
     let some = events.iter().filter(|event| event["reason"] == reason);
     some.map(|event| event["message"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_that_pods_do_not_have_is_named() {
+async fn missing_container_is_named_in_the_condition() {
     let api = start();
     widget(&api, 2, "app=web");
     uses(&api, "800m");
@@ -106,7 +106,7 @@ async fn a_container_that_pods_do_not_have_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_used_makes_more_and_less() {
+async fn cpu_usage_scales_up_and_down() {
     let (api, began) = (start(), Instant::now());
     widget(&api, 2, "app=web");
     uses(&api, "800m");
@@ -115,7 +115,7 @@ async fn what_is_used_makes_more_and_less() {
     assert!(began.elapsed() < Duration::from_secs(1), "at once");
     api.until("it is told", |api| reason(api, "a", "AbleToScale") == "True SucceededRescale").await;
     let of = "cpu resource utilization (percentage of request)";
-    assert_eq!(told(&api, "SuccessfulRescale"), [format!("New size: 4; reason: {of} above target")]);
+    assert_eq!(recorded_events(&api, "SuccessfulRescale"), [format!("New size: 4; reason: {of} above target")]);
     let status = status(&api, "a");
     assert_eq!((&status["currentReplicas"], &status["desiredReplicas"]), (&json!(2), &json!(4)));
     assert!(status["lastScaleTime"].as_str().is_some_and(|time| time.starts_with("2026-01-01T00:00:0")), "{status}");
@@ -130,13 +130,13 @@ async fn what_is_used_makes_more_and_less() {
     api.until("there are fewer", |api| replicas(api) == 1).await;
     let waited = began.elapsed().as_millis();
     assert!((15_000..16_000).contains(&waited), "{waited} ms");
-    assert_eq!(told(&api, "SuccessfulRescale")[1], "New size: 1; reason: All metrics below target");
+    assert_eq!(recorded_events(&api, "SuccessfulRescale")[1], "New size: 1; reason: All metrics below target");
     api.until("it is told", |api| condition(api, "a", "AbleToScale").1.ends_with("to update the target scale to 1"))
         .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_behavior_it_is_reluctant_to_go_down() {
+async fn scale_down_waits_for_the_default_stabilization() {
     let (api, began) = (start(), Instant::now());
     widget(&api, 4, "app=web");
     uses(&api, "100m");
@@ -148,7 +148,7 @@ async fn without_a_behavior_it_is_reluctant_to_go_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_measured_a_moment_after_the_start_is_waited_for() {
+async fn missing_metrics_after_start_are_retried_silently() {
     let (api, began) = (start(), Instant::now());
     widget(&api, 2, "app=web");
     autoscaler(&api, "a", &json!({}));
@@ -156,11 +156,11 @@ async fn what_is_measured_a_moment_after_the_start_is_waited_for() {
     uses(&api, "800m");
     api.until("there are more", |api| replicas(api) == 4).await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    assert_eq!(told(&api, "FailedGetResourceMetric"), Vec::<String>::new());
+    assert_eq!(recorded_events(&api, "FailedGetResourceMetric"), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_of_metrics_that_hangs_holds_up_few_others() {
+async fn hanging_metrics_server_blocks_one_worker() {
     let api = start();
     widget(&api, 2, "app=web");
     api.hang(&format!("GET {METRICS}"));
@@ -176,7 +176,7 @@ async fn a_server_of_metrics_that_hangs_holds_up_few_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_says_nothing_new_is_not_written() {
+async fn unchanged_autoscaler_status_is_not_written() {
     let api = start();
     widget(&api, 2, "app=web");
     autoscaler(&api, "a", &json!({}));
@@ -186,19 +186,19 @@ async fn a_status_that_says_nothing_new_is_not_written() {
     assert_eq!(condition(&api, "a", "ScalingActive").1, said);
     assert_eq!(reason(&api, "a", "AbleToScale"), "True SucceededGetScale");
     sleep(Duration::from_secs(590)).await;
-    assert_eq!(told(&api, "FailedGetResourceMetric"), [why], "the same again counts up");
+    assert_eq!(recorded_events(&api, "FailedGetResourceMetric"), [why], "the same again counts up");
     let whole = "invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: ";
-    assert_eq!(told(&api, "FailedComputeMetricsReplicas"), [format!("{whole}{why}")]);
+    assert_eq!(recorded_events(&api, "FailedComputeMetricsReplicas"), [format!("{whole}{why}")]);
     let written = format!("PUT {AUTOSCALERS}/a/status");
     assert_eq!(api.writes().iter().filter(|line| **line == written).count(), 1);
-    // What fails again and again is told less and less often.
+    // A repeated warning is rate-limited.
     let counts = api.list("api/v1/namespaces/x/events").into_iter().map(|event| event["count"].as_i64().unwrap_or(0));
     assert_eq!(counts.sum::<i64>(), 26);
     assert_eq!(replicas(&api), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn bounds_count_at_once_when_they_are_others() {
+async fn changed_bounds_apply_at_once() {
     let api = start();
     widget(&api, 2, "app=web");
     uses(&api, "500m");
@@ -209,13 +209,13 @@ async fn bounds_count_at_once_when_they_are_others() {
     api.until("there are as many", |api| replicas(api) == 5).await;
     assert!(began.elapsed() < Duration::from_secs(1), "at once");
     let reason = "New size: 5; reason: Current number of replicas below Spec.MinReplicas";
-    assert_eq!(told(&api, "SuccessfulRescale"), [reason]);
+    assert_eq!(recorded_events(&api, "SuccessfulRescale"), [reason]);
     autoscaler(&api, "a", &json!({"maxReplicas": 3}));
     api.until("there are no more", |api| replicas(api) == 3).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_scaled_to_nothing_stays_so() {
+async fn target_at_zero_replicas_is_not_scaled() {
     let api = start();
     widget(&api, 0, "app=web");
     uses(&api, "900m");
@@ -226,7 +226,7 @@ async fn what_is_scaled_to_nothing_stays_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_found_is_told_in_upstreams_words() {
+async fn missing_target_messages_match_upstream() {
     let api = start();
     let check = async |name: &str, api_version: &str, kind: &str, why: &str| {
         let target = json!({"apiVersion": api_version, "kind": kind, "name": "web"});
@@ -239,7 +239,7 @@ async fn what_cannot_be_found_is_told_in_upstreams_words() {
     check("group", "nowhere.org/v1", "Widget", "no matches for kind \"Widget\" in group \"nowhere.org\"").await;
     check("version", "a/b/c", "Widget", "unexpected GroupVersion string: a/b/c").await;
     check("object", "example.com/v1", "Widget", "NotFound").await;
-    // Of another version of its group it is the same.
+    // Another version of the same group is the same target.
     widget(&api, 12, "app=web");
     let target = json!({"apiVersion": "example.com/v9", "kind": "widget", "name": "web"});
     autoscaler(&api, "object", &json!({"scaleTargetRef": target}));
@@ -247,7 +247,7 @@ async fn what_cannot_be_found_is_told_in_upstreams_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_that_scale_the_same_pods_scale_neither() {
+async fn ambiguous_selectors_disable_both_autoscalers() {
     let api = start();
     widget(&api, 2, "app=web");
     uses(&api, "500m");
@@ -267,21 +267,21 @@ async fn two_that_scale_the_same_pods_scale_neither() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scale_without_a_selector_or_with_a_wrong_one_is_told() {
+async fn missing_or_invalid_scale_selector_is_reported() {
     let api = start();
     widget(&api, 2, "");
     autoscaler(&api, "a", &json!({}));
     api.until("it is told", |api| reason(api, "a", "ScalingActive") == "False InvalidSelector").await;
     assert_eq!(condition(&api, "a", "ScalingActive").1, "the HPA target's scale is missing a selector");
-    assert_eq!(told(&api, "SelectorRequired"), ["selector is required"]);
-    assert_eq!(told(&api, "FailedComputeMetricsReplicas"), ["selector is required"]);
+    assert_eq!(recorded_events(&api, "SelectorRequired"), ["selector is required"]);
+    assert_eq!(recorded_events(&api, "FailedComputeMetricsReplicas"), ["selector is required"]);
     widget(&api, 2, "app in web");
     let wrong = "couldn't convert selector into a corresponding internal selector object: ";
     api.until("it is told", |api| condition(api, "a", "ScalingActive").1.starts_with(wrong)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scale_that_cannot_be_written_is_tried_again() {
+async fn failed_scale_update_is_retried() {
     let api = start();
     widget(&api, 2, "app=web");
     uses(&api, "800m");
@@ -289,13 +289,16 @@ async fn a_scale_that_cannot_be_written_is_tried_again() {
     autoscaler(&api, "a", &json!({}));
     api.until("it is told", |api| reason(api, "a", "AbleToScale") == "False FailedUpdateScale").await;
     let of = "cpu resource utilization (percentage of request)";
-    assert_eq!(told(&api, "FailedRescale"), [format!("New size: 4; reason: {of} above target; error: Conflict")]);
+    assert_eq!(
+        recorded_events(&api, "FailedRescale"),
+        [format!("New size: 4; reason: {of} above target; error: Conflict")]
+    );
     assert_eq!(replicas(&api), 2);
     api.until("there are more", |api| replicas(api) == 4).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_of_other_servers_scale() {
+async fn custom_and_external_metrics_scale() {
     let api = start();
     widget(&api, 2, "app=web");
     let average = json!({"type": "AverageValue", "averageValue": "10"});
@@ -308,7 +311,7 @@ async fn metrics_of_other_servers_scale() {
     api.put("apis/custom.metrics.k8s.io/v1beta2/namespaces/x/pods/*", values);
     autoscaler(&api, "a", &json!({"metrics": hits}));
     api.until("it is measured", |api| replicas(api) == 3).await;
-    assert_eq!(told(&api, "SuccessfulRescale"), ["New size: 3; reason: pods metric hits above target"]);
+    assert_eq!(recorded_events(&api, "SuccessfulRescale"), ["New size: 3; reason: pods metric hits above target"]);
     let queue = json!([{"type": "External", "external": {"metric": {"name": "queue"}, "target": average}}]);
     api.put("apis/external.metrics.k8s.io/v1beta1/namespaces/x/queue/all", json!({"metadata": {}, "value": "60"}));
     autoscaler(&api, "a", &json!({"metrics": queue}));
@@ -322,16 +325,17 @@ async fn metrics_of_other_servers_scale() {
     autoscaler(&api, "a", &json!({"metrics": load}));
     api.until("it is measured", |api| replicas(api) == 10).await;
     assert!(
-        told(&api, "SuccessfulRescale").contains(&"New size: 10; reason: Widget metric load above target".to_owned())
+        recorded_events(&api, "SuccessfulRescale")
+            .contains(&"New size: 10; reason: Widget metric load above target".to_owned())
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_of_metrics_that_does_not_answer_holds_nothing_up_for_long() {
+async fn unresponsive_metrics_server_times_out() {
     let api = start();
     widget(&api, 2, "app=web");
     uses(&api, "800m");
-    // What is not measured right after the start is not told.
+    // Missing metrics are not reported right after the start.
     sleep(Duration::from_secs(15)).await;
     api.hang(&format!("GET {METRICS}"));
     let began = Instant::now();

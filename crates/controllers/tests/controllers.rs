@@ -1,4 +1,4 @@
-//! The controllers against a small API server, on a paused clock.
+//! Tests of the controllers against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 use controllers::Options;
@@ -66,7 +66,7 @@ const ACCOUNT: &str = "api/v1/namespaces/x/serviceaccounts/default";
 const CA: &str = "api/v1/namespaces/x/configmaps/kube-root-ca.crt";
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_gets_its_service_account_and_root_ca_and_keeps_them() {
+async fn namespace_keeps_default_service_account_and_root_ca() {
     let api = start();
     let began = Instant::now();
     namespace(&api, "x");
@@ -81,7 +81,7 @@ async fn a_namespace_gets_its_service_account_and_root_ca_and_keeps_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_is_tried_again() {
+async fn rejected_creation_is_retried() {
     let api = start();
     api.refuse("POST api/v1/namespaces/x/serviceaccounts", 500);
     namespace(&api, "x");
@@ -89,7 +89,7 @@ async fn what_is_refused_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_goes_with_its_content_and_its_pods_go_first() {
+async fn namespace_deletion_deletes_pods_before_other_content() {
     let api = start();
     namespace(&api, "x");
     api.until("the account is made", |api| api.get(ACCOUNT).is_some() && api.get(CA).is_some()).await;
@@ -128,7 +128,7 @@ async fn a_namespace_goes_with_its_content_and_its_pods_go_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn content_that_cannot_be_deleted_is_told_and_keeps_nothing_else_from_going() {
+async fn undeletable_content_is_reported_and_blocks_nothing_else() {
     let api = start();
     namespace(&api, "x");
     api.until("the account is made", |api| api.get(ACCOUNT).is_some() && api.get(CA).is_some()).await;
@@ -143,7 +143,7 @@ async fn content_that_cannot_be_deleted_is_told_and_keeps_nothing_else_from_goin
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_terminating_pod_without_a_node_is_removed_at_once() {
+async fn unscheduled_terminating_pod_is_deleted_at_once() {
     let api = start();
     let began = Instant::now();
     pod(&api, "p", |pod| {
@@ -156,7 +156,7 @@ async fn a_terminating_pod_without_a_node_is_removed_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_ended_pods_go_when_there_are_too_many() {
+async fn oldest_terminated_pods_beyond_threshold_are_deleted() {
     let api = start();
     for (name, day, reason) in [("a", 2, ""), ("b", 1, ""), ("c", 3, "Evicted"), ("d", 4, "")] {
         pod(&api, name, |pod| {
@@ -169,7 +169,7 @@ async fn the_oldest_ended_pods_go_when_there_are_too_many() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_lost_node_fail_after_forty_seconds() {
+async fn pods_of_a_deleted_node_fail_after_40_seconds() {
     let api = start();
     node(&api, "n", &ready("True"));
     pod(&api, "p", |pod| pod["spec"]["nodeName"] = "n".into());
@@ -187,10 +187,10 @@ async fn pods_of_a_lost_node_fail_after_forty_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_end_on_a_node_out_of_service_go_at_once() {
+async fn terminating_pods_on_out_of_service_node_are_deleted() {
     let api = start();
     let taints = json!({"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]});
-    // A taint says nothing of a node that is ready, and silence says nothing without a taint.
+    // The out-of-service taint has no effect on a ready node, and NotReady has none without the taint.
     let nodes = [("out", "False", &taints), ("ready", "True", &taints), ("silent", "False", &json!({}))];
     for (name, is_ready, spec) in nodes {
         let mut change = ready(is_ready);
@@ -214,9 +214,9 @@ async fn pods_that_end_on_a_node_out_of_service_go_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn taints_follow_a_node_from_its_registration() {
+async fn node_taints_are_reconciled_from_registration() {
     let api = start();
-    // Where no node is ready, no Pod has to leave.
+    // Without a ready node no Pod is evicted.
     node(&api, "other", &ready("True"));
     node(&api, "n", &json!({}));
     let not_ready = "node.kubernetes.io/not-ready:NoSchedule";
@@ -231,7 +231,7 @@ async fn taints_follow_a_node_from_its_registration() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn labels_of_nodes_have_their_older_names_beside_them() {
+async fn node_labels_are_copied_to_deprecated_names() {
     let api = start();
     let labels = |of: &Value| json!({ "metadata": { "name": "n", "uid": "n", "labels": of }, "spec": {} });
     let new = json!({ "kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64", "beta.kubernetes.io/arch": "amd64" });
@@ -246,7 +246,7 @@ async fn labels_of_nodes_have_their_older_names_beside_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_node_is_noticed_and_one_with_a_lease_is_not() {
+async fn node_without_heartbeat_becomes_unknown_unless_lease_renews() {
     let api = start();
     for name in ["silent", "alive"] {
         node(&api, name, &ready("True"));
@@ -278,7 +278,7 @@ async fn a_silent_node_is_noticed_and_one_with_a_lease_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_to_be_disrupted_and_was_not_is_not_to_be_any_more() {
+async fn stale_disruption_target_is_cleared() {
     let api = start();
     node(&api, "n", &ready("True"));
     let to_be = |name: &str, reason: &str| {
@@ -298,7 +298,7 @@ async fn a_pod_that_was_to_be_disrupted_and_was_not_is_not_to_be_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_written_while_nothing_happens() {
+async fn idle_controllers_write_nothing() {
     let api = start();
     namespace(&api, "x");
     pod(&api, "p", |_| {});
@@ -309,7 +309,7 @@ async fn nothing_is_written_while_nothing_happens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_role_that_is_made_of_others_follows_them() {
+async fn aggregated_cluster_role_follows_its_parts() {
     let api = start();
     let path = |name: &str| format!("apis/rbac.authorization.k8s.io/v1/clusterroles/{name}");
     let part = |name: &str, verb: &str| {

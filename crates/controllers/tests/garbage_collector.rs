@@ -1,4 +1,4 @@
-//! The garbage collector against a small API server, on a paused clock.
+//! Tests of the garbage collector against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 use controllers::Options;
@@ -17,7 +17,7 @@ fn path(name: &str) -> String {
     format!("api/v1/namespaces/x/configmaps/{name}")
 }
 
-/// Makes a ConfigMap with these owners, and finalizers.
+/// Creates a ConfigMap with owners and finalizers.
 fn make(api: &FakeApi, name: &str, owners: &[Value], finalizers: &[&str]) {
     let metadata = json!({"name": name, "namespace": "x", "uid": format!("uid-of-{name}"), "ownerReferences": owners, "finalizers": finalizers});
     api.put(&path(name), json!({"metadata": metadata}));
@@ -34,7 +34,7 @@ fn owners(api: &FakeApi, name: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_lost_its_last_owner_goes_and_so_do_those_that_it_owns() {
+async fn object_without_owners_is_deleted_with_its_dependents() {
     let api = start();
     make(&api, "a", &[], &[]);
     make(&api, "b", &[owner("a")], &[]);
@@ -49,11 +49,11 @@ async fn what_has_lost_its_last_owner_goes_and_so_do_those_that_it_owns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_never_was_is_asked_for_first() {
+async fn unknown_owner_is_looked_up_before_deletion() {
     let api = start();
     make(&api, "a", &[], &[]);
     make(&api, "lost", &[owner("nobody")], &[]);
-    // The same name, but another object.
+    // Same name, another UID.
     let mut other = owner("a");
     other["uid"] = json!("uid-of-an-earlier-one");
     make(&api, "mistaken", &[other], &[]);
@@ -64,7 +64,7 @@ async fn an_owner_that_never_was_is_asked_for_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_the_foreground_dependents_go_first() {
+async fn foreground_deletion_deletes_dependents_first() {
     let api = start();
     make(&api, "a", &[], &["foregroundDeletion"]);
     make(&api, "b", &[owner("a")], &["example.com/hold"]);
@@ -74,7 +74,7 @@ async fn in_the_foreground_dependents_go_first() {
     api.delete(&path("a"));
     let goes =
         |api: &FakeApi, name| api.get(&path(name)).is_some_and(|o| o["metadata"]["deletionTimestamp"].is_string());
-    // All of them, those that hold nothing up, too.
+    // Dependents that do not block the deletion are deleted, too.
     api.until("b and c are being deleted", |api| goes(api, "b") && goes(api, "c")).await;
     assert!(api.get(&path("a")).is_some(), "b holds it");
     make(&api, "b", &[], &[]);
@@ -83,7 +83,7 @@ async fn in_the_foreground_dependents_go_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphans_stay_and_own_themselves() {
+async fn orphaned_dependents_lose_their_owner_reference() {
     let api = start();
     make(&api, "a", &[], &["orphan"]);
     make(&api, "b", &[owner("a")], &[]);
@@ -94,7 +94,7 @@ async fn orphans_stay_and_own_themselves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_cannot_be_listed_holds_up_others_for_half_a_minute() {
+async fn unlistable_kind_delays_collection_by_30_seconds() {
     let (api, start) = (FakeApi::new(), Instant::now());
     (0..200).for_each(|_| api.refuse("GET apis/coordination.k8s.io/v1/leases", 500));
     tokio::spawn(controllers::run(api.client(), Options::default(), CancellationToken::new()));
@@ -106,7 +106,7 @@ async fn a_kind_that_cannot_be_listed_holds_up_others_for_half_a_minute() {
     api.delete(&path("c"));
     api.until("b is gone", |api| api.get(&path("b")).is_none()).await;
     assert_eq!(start.elapsed().as_secs(), 30);
-    // A Lease that c owns would go when it is seen.
+    // A Lease that c owns would be deleted once it is observed.
     assert!(api.get(&path("c")).is_some());
     api.until("c is gone", |api| api.get(&path("c")).is_none()).await;
     assert_eq!((api.refusals("GET apis/coordination.k8s.io/v1/leases"), owners(&api, "d").len()), (0, 0));

@@ -1,4 +1,4 @@
-//! Services of type LoadBalancer get addresses, against a small API server on a paused clock.
+//! Tests of the load balancer controller against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 use controllers::Options;
@@ -30,15 +30,15 @@ async fn start() -> FakeApi {
     api
 }
 
-/// What was told of a Service.
-fn told(api: &FakeApi, name: &str) -> Vec<(String, String)> {
+/// Returns reasons and messages of a Service's Events.
+fn recorded_events(api: &FakeApi, name: &str) -> Vec<(String, String)> {
     let events = api.list("api/v1/namespaces/x/events").into_iter();
     let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
     events.filter(|e| e["involvedObject"]["name"] == name).map(|e| (text(&e, "reason"), text(&e, "message"))).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_has_an_address_of_its_own_and_who_comes_too_late_waits_for_one() {
+async fn services_get_distinct_addresses_or_wait() {
     let api = start().await;
     let balanced = json!({"type": "LoadBalancer"});
     put(&api, "a", balanced.clone());
@@ -47,23 +47,23 @@ async fn each_has_an_address_of_its_own_and_who_comes_too_late_waits_for_one() {
     put(&api, "other", json!({"type": "NodePort"}));
     until(&api, "b", "10.9.8.2").await;
     let ensured = ("EnsuredLoadBalancer".to_owned(), "Ensured load balancer".to_owned());
-    api.until("it is told", |api| told(api, "b").contains(&ensured)).await;
+    api.until("it is told", |api| recorded_events(api, "b").contains(&ensured)).await;
     put(&api, "c", balanced.clone());
     let full = "Error syncing load balancer: failed to ensure load balancer: all addresses of 10.9.8.0/30 are taken";
     let full = ("SyncLoadBalancerFailed".to_owned(), full.to_owned());
-    api.until("it is told why it waits", |api| told(api, "c").contains(&full)).await;
+    api.until("it is told why it waits", |api| recorded_events(api, "c").contains(&full)).await;
     assert_eq!((address(&api, "c"), address(&api, "other")), (Value::Null, Value::Null));
     api.remove(&path("a"));
     until(&api, "c", "10.9.8.1").await;
-    // A Service that is none any more gives its address back, which the server takes from its status.
+    // When a Service changes its type, the API server clears its status, which releases the address.
     put(&api, "d", json!({"type": "LoadBalancer", "loadBalancerIP": "10.9.8.2"}));
-    api.until("it waits", |api| !told(api, "d").is_empty()).await;
+    api.until("it waits", |api| !recorded_events(api, "d").is_empty()).await;
     put(&api, "b", json!({"type": "ClusterIP"}));
     until(&api, "d", "10.9.8.2").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_outlives_whoever_gave_it() {
+async fn assigned_address_survives_a_restart() {
     let api = FakeApi::new();
     let has = json!({"loadBalancer": {"ingress": [{"ip": "10.9.8.1"}]}});
     let metadata = json!({"name": "a", "namespace": "x", "uid": "a"});

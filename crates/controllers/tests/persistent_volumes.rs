@@ -1,4 +1,4 @@
-//! Claims and volumes find each other and part again, against a small API server on a paused clock.
+//! Tests of the persistent volume controller against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 use controllers::{Directories, Options, Provisioner};
@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 const CLAIM: &str = "api/v1/namespaces/x/persistentvolumeclaims/c";
 const VOLUME: &str = "api/v1/persistentvolumes/v";
-/// The volume that is made for the claim.
+/// Name of the volume that is provisioned for the claim.
 const MADE: &str = "api/v1/persistentvolumes/pvc-1";
 const CLASS: &str = "apis/storage.k8s.io/v1/storageclasses/s";
 
-/// Directories that are not there, and cannot be removed while they are busy.
+/// Fake directories, which cannot be deleted while they are busy.
 #[derive(Clone, Default)]
 struct Nowhere {
     busy: Arc<AtomicBool>,
@@ -73,14 +73,14 @@ fn is(api: &FakeApi, path: &str, wanted: &str) -> bool {
     phase(api, path).as_deref() == Some(wanted)
 }
 
-fn told(api: &FakeApi, reason: &str) -> Option<String> {
+fn recorded_events(api: &FakeApi, reason: &str) -> Option<String> {
     let events = api.list("api/v1/events");
     let event = events.iter().find(|event| event["reason"] == reason)?;
     Some(event["message"].as_str()?.to_owned())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_and_a_volume_that_is_there_are_bound_and_the_volume_is_kept_after_it() {
+async fn claim_binds_existing_volume_which_is_retained() {
     let api = start(&Nowhere::default());
     api.put(
         VOLUME,
@@ -97,14 +97,14 @@ async fn a_claim_and_a_volume_that_is_there_are_bound_and_the_volume_is_kept_aft
     assert_eq!(api.get(VOLUME).expect("a volume")["spec"]["claimRef"]["uid"], "1");
     api.delete(CLAIM);
     api.until("it is released", |api| is(api, VOLUME, "Released")).await;
-    // Nobody else gets what may be in it.
+    // The volume is not bound to another claim.
     claim(&api, json!({"uid": "2"}));
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(is(&api, VOLUME, "Released") && is(&api, CLAIM, "Pending"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_is_made_for_a_claim_and_goes_with_its_data_after_it() {
+async fn provisioned_volume_is_deleted_with_its_claim() {
     let directories = Nowhere::default();
     let api = start(&directories);
     class(&api, "Delete");
@@ -116,15 +116,18 @@ async fn a_volume_is_made_for_a_claim_and_goes_with_its_data_after_it() {
     directories.busy.store(true, Ordering::Relaxed);
     api.delete(CLAIM);
     api.until("it fails", |api| is(api, MADE, "Failed")).await;
-    api.until("it is told", |api| told(api, "VolumeFailedDelete").is_some()).await;
-    assert_eq!(told(&api, "VolumeFailedDelete").expect("an event"), "failed to delete volume \"pvc-1\": resource busy");
+    api.until("it is told", |api| recorded_events(api, "VolumeFailedDelete").is_some()).await;
+    assert_eq!(
+        recorded_events(&api, "VolumeFailedDelete").expect("an event"),
+        "failed to delete volume \"pvc-1\": resource busy"
+    );
     directories.busy.store(false, Ordering::Relaxed);
     api.until("it is gone", |api| api.get(MADE).is_none()).await;
     assert!(directories.removed.load(Ordering::Relaxed));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_is_deleted_under_its_claim_takes_its_data_with_it() {
+async fn deleted_bound_volume_deletes_its_data() {
     let directories = Nowhere::default();
     let api = start(&directories);
     class(&api, "Delete");
@@ -139,7 +142,7 @@ async fn a_volume_that_is_deleted_under_its_claim_takes_its_data_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_can_remove_or_empty_fails() {
+async fn volume_that_cannot_be_reclaimed_fails() {
     let api = start(&Nowhere::default());
     let was_bound = |name: &str, policy: &str, by: Value| {
         let gone = json!({"namespace": "x", "name": name, "uid": "gone"});
@@ -152,7 +155,7 @@ async fn what_nobody_can_remove_or_empty_fails() {
     };
     let by_hand = was_bound("by-hand", "Delete", json!({}));
     let recycled = was_bound("recycled", "Recycle", json!({}));
-    // Its data is somewhere else: what has its name here is not it.
+    // The data is at another path: the directory of this name must not be deleted.
     let moved = was_bound("moved", "Delete", json!({"pv.kubernetes.io/provisioned-by": "podium/local"}));
     let others = was_bound("others", "Delete", json!({"pv.kubernetes.io/provisioned-by": "example.com/disk"}));
     let why = |path: &str| Some(api.get(path)?["status"]["message"].as_str()?.to_owned());
@@ -166,21 +169,24 @@ async fn what_nobody_can_remove_or_empty_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_waits_for_its_class_and_is_lost_with_its_volume() {
+async fn claim_waits_for_its_class_and_is_lost_without_volume() {
     let api = start(&Nowhere::default());
     claim(&api, json!({}));
-    api.until("nobody makes one", |api| told(api, "ProvisioningFailed").is_some()).await;
-    assert_eq!(told(&api, "ProvisioningFailed").expect("an event"), "storageclass.storage.k8s.io \"s\" not found");
+    api.until("nobody makes one", |api| recorded_events(api, "ProvisioningFailed").is_some()).await;
+    assert_eq!(
+        recorded_events(&api, "ProvisioningFailed").expect("an event"),
+        "storageclass.storage.k8s.io \"s\" not found"
+    );
     class(&api, "Retain");
     api.until("it is bound", |api| is(api, CLAIM, "Bound")).await;
     assert_eq!(api.get(MADE).expect("a volume")["metadata"]["finalizers"], json!(["kubernetes.io/pv-protection"]));
     api.remove(MADE);
     api.until("it is lost", |api| is(api, CLAIM, "Lost")).await;
-    api.until("it is told", |api| told(api, "ClaimLost").is_some()).await;
+    api.until("it is told", |api| recorded_events(api, "ClaimLost").is_some()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_cannot_be_made_is_told_and_another_node_may_do() {
+async fn failed_provisioning_is_reported_and_rescheduled() {
     let api = start(&Nowhere::default());
     api.put(
         CLASS,
@@ -192,12 +198,12 @@ async fn a_volume_that_cannot_be_made_is_told_and_another_node_may_do() {
     api.until("it is given up", |api| annotations(api)["volume.kubernetes.io/selected-node"].is_null()).await;
     let why = "Failed to provision volume with StorageClass \"s\": volumes of \"podium/local\" are on node \"n\" only, \
                not on \"elsewhere\"";
-    assert_eq!(told(&api, "ProvisioningFailed").expect("an event"), why);
+    assert_eq!(recorded_events(&api, "ProvisioningFailed").expect("an event"), why);
     assert_eq!(annotations(&api)["volume.kubernetes.io/storage-provisioner"], "podium/local");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ephemeral_volume_gets_a_claim_that_its_pod_owns() {
+async fn ephemeral_volume_claim_is_owned_by_its_pod() {
     let api = start(&Nowhere::default());
     class(&api, "Delete");
     let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "s", "resources": {"requests": {"storage": "1Gi"}}});
@@ -212,10 +218,10 @@ async fn an_ephemeral_volume_gets_a_claim_that_its_pod_owns() {
     assert_eq!(api.get(path).expect("a claim")["metadata"]["ownerReferences"][0]["uid"], "7");
     api.remove(path);
     api.until("it is made again", |api| api.get(path).is_some()).await;
-    // What keeps it from being made is told to the Pod's user.
+    // The failure is recorded as an Event of the Pod.
     api.refuse("POST api/v1/namespaces/x/persistentvolumeclaims", 403);
     api.remove(path);
-    api.until("it is told", |api| told(api, "FailedBinding").is_some()).await;
-    let why = told(&api, "FailedBinding").expect("an event");
+    api.until("it is told", |api| recorded_events(api, "FailedBinding").is_some()).await;
+    let why = recorded_events(&api, "FailedBinding").expect("an event");
     assert!(why.starts_with("ephemeral volume v: create PVC p-v: "), "{why}");
 }

@@ -1,4 +1,4 @@
-//! What stores data is held while it is used, against a small API server on a paused clock.
+//! Tests of the protection controllers against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 use controllers::Options;
@@ -23,10 +23,10 @@ fn finalizers(api: &FakeApi, path: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_goes_when_the_last_pod_that_uses_it_is_gone() {
+async fn claim_is_deleted_after_its_last_pod() {
     let api = start();
     let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}});
-    // Nothing is at the node that would end the Pod.
+    // No kubelet ends the Pod.
     api.put("api/v1/nodes/n", json!({"metadata": {"name": "n"}, "spec": {}, "status": {}}));
     let spec = json!({"nodeName": "n", "containers": [], "volumes": [volume], "tolerations": [{"operator": "Exists"}]});
     api.put(POD, json!({"metadata": {"name": "p", "namespace": "x"}, "spec": spec, "status": {"phase": "Running"}}));
@@ -41,7 +41,7 @@ async fn a_claim_goes_when_the_last_pod_that_uses_it_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_goes_when_it_is_not_bound_and_its_class_after_it() {
+async fn unbound_volume_is_deleted_then_its_class() {
     let api = start();
     let volume = json!({"metadata": {"name": "v", "finalizers": ["kubernetes.io/pv-protection"]},
         "spec": {"volumeAttributesClassName": "fast", "claimRef": {"namespace": "x", "name": "c", "uid": "1"}},

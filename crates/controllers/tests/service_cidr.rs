@@ -1,4 +1,4 @@
-//! ServiceCIDRs are held while addresses have no other range, against a small API server on a paused clock.
+//! Tests of the ServiceCIDR controller against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 use controllers::Options;
@@ -34,23 +34,23 @@ async fn start() -> FakeApi {
     tokio::spawn(controllers::run(api.client(), Options::default(), CancellationToken::new()));
     api.put(RANGE, range("own", "10.97.0.0/24"));
     let held = json!(["networking.k8s.io/service-cidr-finalizer"]);
-    let told = ("True".to_owned(), String::new(), "Kubernetes Service CIDR is ready".to_owned());
+    let ready_condition = ("True".to_owned(), String::new(), "Kubernetes Service CIDR is ready".to_owned());
     api.until("it is held and ready", |api| {
-        api.get(RANGE).expect("a range")["metadata"]["finalizers"] == held && ready(api, RANGE) == told
+        api.get(RANGE).expect("a range")["metadata"]["finalizers"] == held && ready(api, RANGE) == ready_condition
     })
     .await;
     api
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_range_stays_while_an_address_has_no_other() {
+async fn range_is_kept_for_its_only_addresses() {
     let api = start().await;
     api.put(ADDRESS, address(true));
     api.delete(RANGE);
     let message =
         "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
-    let told = ("False".to_owned(), "Terminating".to_owned(), message.to_owned());
-    api.until("it says why", |api| ready(api, RANGE) == told).await;
+    let ready_condition = ("False".to_owned(), "Terminating".to_owned(), message.to_owned());
+    api.until("it says why", |api| ready(api, RANGE) == ready_condition).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(api.get(RANGE).is_some(), "it is held");
     api.remove(ADDRESS);
@@ -58,7 +58,7 @@ async fn a_range_stays_while_an_address_has_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wider_range_takes_over() {
+async fn range_is_deleted_when_a_wider_one_covers_it() {
     let api = start().await;
     api.put(ADDRESS, address(true));
     api.delete(RANGE);
@@ -70,9 +70,9 @@ async fn a_wider_range_takes_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_range_that_nobody_needs_goes_after_a_moment() {
+async fn unused_range_is_deleted_after_the_grace_period() {
     let api = start().await;
-    // Nobody's Service has this one.
+    // No Service has this address.
     api.put(ADDRESS, address(false));
     let began = Instant::now();
     api.delete(RANGE);

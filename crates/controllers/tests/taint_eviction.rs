@@ -1,4 +1,4 @@
-//! What taints of effect `NoExecute` do to Pods, against a small API server, on a paused clock.
+//! Tests of the taint eviction controller against a fake API server, on a paused clock.
 
 use controllers::Options;
 use fake_api::FakeApi;
@@ -20,10 +20,10 @@ fn node(api: &FakeApi, name: &str, taints: &[&str]) {
     api.put(&format!("api/v1/nodes/{name}"), node);
 }
 
-/// A Pod on the node `n` that tolerates the taint `broken` for so long, or not at all.
+/// Creates a Pod on the node `n` with a toleration of the taint `broken`, if `seconds` is set.
 fn pod(api: &FakeApi, name: &str, seconds: Option<u64>) {
     let toleration = |key: &str, seconds: Option<u64>| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds });
-    // Nodes of these tests are silent.
+    // The nodes have no heartbeats.
     let mut tolerations = vec![toleration("node.kubernetes.io/unreachable", None)];
     tolerations.extend(seconds.map(|seconds| toleration("broken", Some(seconds))));
     let metadata = json!({ "name": name, "namespace": "x", "uid": name, "finalizers": ["example.com/look"] });
@@ -40,14 +40,14 @@ fn goes(api: &FakeApi, name: &str) -> bool {
     api.get(&path(name)).is_some_and(|pod| pod["metadata"]["deletionTimestamp"].is_string())
 }
 
-fn told(api: &FakeApi) -> Vec<String> {
+fn recorded_events(api: &FakeApi) -> Vec<String> {
     let events = api.list("api/v1/namespaces/x/events").into_iter();
     let evictions = events.filter(|e| e["reason"] == "TaintManagerEviction" && e["type"] == "Normal");
     evictions.map(|e| e["message"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_goes_when_it_does_not_tolerate_a_taint_any_more() {
+async fn pod_is_evicted_after_its_toleration_seconds() {
     let api = start();
     node(&api, "n", &[]);
     pod(&api, "at-once", None);
@@ -66,21 +66,21 @@ async fn a_pod_goes_when_it_does_not_tolerate_a_taint_any_more() {
     api.until("the other goes", |api| goes(api, "later")).await;
     let waited = began.elapsed();
     assert!((60..62).contains(&waited.as_secs()), "{waited:?}");
-    assert_eq!(told(&api), ["Marking for deletion Pod x/at-once", "Marking for deletion Pod x/later"]);
+    assert_eq!(recorded_events(&api), ["Marking for deletion Pod x/at-once", "Marking for deletion Pod x/later"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_that_goes_in_time_takes_no_pod_with_it() {
+async fn removed_taint_cancels_the_eviction() {
     let api = start();
     node(&api, "n", &["broken"]);
     pod(&api, "p", Some(60));
     tokio::time::sleep(Duration::from_secs(50)).await;
     node(&api, "n", &[]);
-    api.until("it is told", |api| !told(api).is_empty()).await;
+    api.until("it is told", |api| !recorded_events(api).is_empty()).await;
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert!(!goes(&api, "p"));
-    assert_eq!(told(&api), ["Cancelling deletion of Pod x/p"]);
-    // The next time it counts from the beginning.
+    assert_eq!(recorded_events(&api), ["Cancelling deletion of Pod x/p"]);
+    // The toleration time starts anew.
     node(&api, "n", &["broken"]);
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert!(!goes(&api, "p"));
@@ -88,7 +88,7 @@ async fn a_taint_that_goes_in_time_takes_no_pod_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_taint_does_not_make_a_pods_time_begin_anew() {
+async fn additional_taint_keeps_the_eviction_start() {
     let api = start();
     node(&api, "n", &["broken"]);
     pod(&api, "p", Some(60));

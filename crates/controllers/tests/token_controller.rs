@@ -1,4 +1,4 @@
-//! Secrets with tokens of accounts, against a small API server on a paused clock.
+//! Tests of the token controller and the legacy token cleaner against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 use controllers::{Options, TokenMaker};
@@ -31,13 +31,13 @@ fn account(uid: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_is_given_a_token_and_goes_with_its_account() {
+async fn token_secret_is_filled_and_deleted_with_its_account() {
     let api = start();
     api.put(ACCOUNT, account("1"));
     api.put(SECRET, secret(None));
     api.until("it is filled", |api| api.get(SECRET).is_some_and(|s| !s["data"].is_null())).await;
     let filled = api.get(SECRET).expect("a Secret");
-    // In base64: `PEM`, `x` and `x/app/1/s`.
+    // Base64 of `PEM`, `x` and `x/app/1/s`.
     assert_eq!(filled["data"], json!({"ca.crt": "UEVN", "namespace": "eA==", "token": "eC9hcHAvMS9z"}));
     assert_eq!(filled["metadata"]["annotations"]["kubernetes.io/service-account.uid"], "1");
     api.remove(ACCOUNT);
@@ -45,7 +45,7 @@ async fn a_secret_is_given_a_token_and_goes_with_its_account() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_of_another_account_of_that_name_goes() {
+async fn token_secret_of_a_recreated_account_is_deleted() {
     let api = start();
     api.put(ACCOUNT, account("2"));
     api.put(SECRET, secret(Some("1")));
@@ -53,7 +53,7 @@ async fn a_secret_of_another_account_of_that_name_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_does_not_name_a_secret_that_has_gone() {
+async fn deleted_secret_is_removed_from_its_account() {
     let api = start();
     api.put(ACCOUNT, account("1"));
     api.put(SECRET, secret(None));
@@ -65,7 +65,7 @@ async fn an_account_does_not_name_a_secret_that_has_gone() {
 
 const TRACKING: &str = "api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking";
 
-/// A token that was made on the first day of 2020, noted since 2024, at this time.
+/// Runs the cleaner at a time, with a token created on 2020-01-01 and tracking since 2024.
 fn cleaned(now: &str, labels: Value) -> FakeApi {
     let api = FakeApi::new();
     api.put(TRACKING, json!({"metadata": {"name": "t", "namespace": "kube-system"}, "data": {"since": "2024-01-01"}}));
@@ -87,20 +87,20 @@ fn invalid_since(api: &FakeApi) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_nobody_has_used_for_a_year_holds_no_longer() {
+async fn token_unused_for_a_year_is_invalidated() {
     let api = cleaned("2025-06-15T00:00:00Z", json!({"kubernetes.io/legacy-token-last-used": "2024-06-01"}));
     api.until("it is marked", |api| invalid_since(api).as_deref() == Some("2025-06-15")).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_has_not_held_for_a_year_goes() {
+async fn token_invalid_for_a_year_is_deleted() {
     let api = cleaned("2025-06-15T00:00:00Z", json!({"kubernetes.io/legacy-token-invalid-since": "2024-06-01"}));
     api.until("it is gone", |api| api.get(SECRET).is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_stays_that_may_be_in_use_or_was_made_on_purpose() {
-    // Not noted for long enough, and used lately.
+async fn token_in_use_or_created_manually_is_kept() {
+    // Not tracked for long enough, and used recently.
     let early = cleaned("2024-12-31T00:00:00Z", json!({}));
     let used = cleaned("2025-06-15T00:00:00Z", json!({"kubernetes.io/legacy-token-last-used": "2024-06-15"}));
     let named = cleaned("2025-06-15T00:00:00Z", json!({"a": "b"}));

@@ -1,4 +1,4 @@
-//! Controllers of workloads against a small API server, on a paused clock.
+//! Tests of workload controllers against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 use controllers::{Clock, Options};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Midnight, when the test begins.
+/// Midnight, the start of the test.
 fn clock() -> Clock {
     let (began, midnight) = (Instant::now(), "2026-01-01T00:00:00Z".parse::<Timestamp>().expect("a time"));
     let now = move || midnight + SignedDuration::try_from(began.elapsed()).expect("a duration");
@@ -44,7 +44,7 @@ fn stateful_set(api: &FakeApi, image: &str) {
     api.put(SET, set);
 }
 
-/// The Pod runs, and is ready.
+/// Sets the Pod to running and ready.
 fn ready(api: &FakeApi, pod: &str) {
     let mut object = api.get(&format!("{PODS}/{pod}")).expect("a Pod");
     let conditions = json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
@@ -57,7 +57,7 @@ fn image(api: &FakeApi, pod: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stateful_set_makes_its_pods_in_turn_and_replaces_them_in_reverse() {
+async fn stateful_set_creates_in_order_and_updates_in_reverse() {
     let api = FakeApi::new();
     run(&api, &clock());
     stateful_set(&api, "one");
@@ -80,14 +80,14 @@ async fn a_stateful_set_makes_its_pods_in_turn_and_replaces_them_in_reverse() {
     })
     .await;
     assert_eq!(api.list("apis/apps/v1/namespaces/x/controllerrevisions").len(), 2);
-    // It has come to rest.
+    // No further change follows.
     let before = api.writes().len();
     tokio::time::sleep(Duration::from_secs(1800)).await;
     assert_eq!(api.writes().len(), before);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_stateful_set_may_not_make_is_tried_again_and_nothing_else_is_made() {
+async fn rejected_stateful_set_pod_is_retried_before_others() {
     let api = FakeApi::new();
     run(&api, &clock());
     for code in [403, 500] {
@@ -95,8 +95,8 @@ async fn what_a_stateful_set_may_not_make_is_tried_again_and_nothing_else_is_mad
     }
     stateful_set(&api, "one");
     api.until("it is made", |api| names(api, PODS) == ["web-0"]).await;
-    let told = api.list("api/v1/namespaces/x/events");
-    let failed = told.iter().filter(|event| event["reason"] == "FailedCreate").map(|event| event["message"].clone());
+    let events = api.list("api/v1/namespaces/x/events");
+    let failed = events.iter().filter(|event| event["reason"] == "FailedCreate").map(|event| event["message"].clone());
     assert_eq!(
         failed.collect::<Vec<_>>(),
         ["create Pod web-0 in StatefulSet web failed error: Refused"],
@@ -105,7 +105,7 @@ async fn what_a_stateful_set_may_not_make_is_tried_again_and_nothing_else_is_mad
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_its_node_refuses_again_and_again_is_made_again_after_longer_and_longer_pauses() {
+async fn rejected_stateful_set_pod_is_recreated_with_backoff() {
     let api = FakeApi::new();
     run(&api, &clock());
     stateful_set(&api, "one");
@@ -127,7 +127,7 @@ async fn a_pod_that_its_node_refuses_again_and_again_is_made_again_after_longer_
 
 fn cron_job(api: &FakeApi, spec: &Value) {
     let path = "apis/batch/v1/namespaces/x/cronjobs/tick";
-    // Of a Job that is suspended the controller of Jobs makes nothing.
+    // The Job controller creates no Pods of a suspended Job.
     let template = json!({"spec": {"suspend": true, "template": {"spec": {"containers": []}}}});
     let mut all = json!({"schedule": "* * * * *", "jobTemplate": template,
         "successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 1});
@@ -151,13 +151,13 @@ async fn complete(api: &FakeApi, job: &str, time: &str) {
     api.put(&format!("{JOBS}/{job}"), object);
 }
 
-/// What the Job of a minute after midnight is called.
+/// Name of the Job of a minute after midnight.
 fn tick(minute: i64) -> String {
     format!("tick-{}", 29_453_760 + minute)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cron_job_starts_a_job_each_minute_and_keeps_the_last() {
+async fn cron_job_starts_a_job_each_minute_and_keeps_history() {
     let (api, clock, began) = (FakeApi::new(), clock(), Instant::now());
     let stop = run(&api, &clock);
     cron_job(&api, &json!({}));
@@ -170,7 +170,7 @@ async fn a_cron_job_starts_a_job_each_minute_and_keeps_the_last() {
     complete(&api, &tick(1), "2026-01-01T00:01:30Z").await;
     api.until("its end is noted", |api| cron_status(api)["lastSuccessfulTime"] == "2026-01-01T00:01:30Z").await;
     assert_eq!(cron_status(&api)["active"], Value::Null);
-    // Another that begins where this one stops starts nothing twice.
+    // A restarted controller starts no Job twice.
     stop.cancel();
     run(&api, &clock);
     api.until("the next is started", |api| names(api, JOBS) == [tick(1), tick(2)]).await;
@@ -181,7 +181,7 @@ async fn a_cron_job_starts_a_job_each_minute_and_keeps_the_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_schedule_of_seconds_starts_one_job_a_minute() {
+async fn schedule_in_seconds_starts_one_job_per_minute() {
     let api = FakeApi::new();
     run(&api, &clock());
     cron_job(&api, &json!({"schedule": "@every 20s"}));
@@ -190,13 +190,13 @@ async fn a_schedule_of_seconds_starts_one_job_a_minute() {
     api.until("its time has come again", |api| cron_status(api)["lastScheduleTime"] == "2026-01-01T00:00:40Z").await;
     assert_eq!((names(&api, JOBS), &cron_status(&api)["active"]), (vec![tick(0)], &Value::Null));
     api.until("the next minute has its own", |api| names(api, JOBS) == [tick(0), tick(1)]).await;
-    let told = api.list("api/v1/namespaces/x/events");
-    let ends = told.iter().filter(|event| event["reason"] == "SawCompletedJob").map(|event| event["count"].clone());
+    let events = api.list("api/v1/namespaces/x/events");
+    let ends = events.iter().filter(|event| event["reason"] == "SawCompletedJob").map(|event| event["count"].clone());
     assert_eq!(ends.collect::<Vec<_>>(), [1]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cron_job_starts_none_beside_one_that_runs_or_in_its_place() {
+async fn cron_job_forbids_or_replaces_active_jobs() {
     let api = FakeApi::new();
     run(&api, &clock());
     cron_job(&api, &json!({"concurrencyPolicy": "Forbid"}));
@@ -206,7 +206,7 @@ async fn a_cron_job_starts_none_beside_one_that_runs_or_in_its_place() {
     };
     api.until("the second is not", forbidden).await;
     assert_eq!(names(&api, JOBS), [tick(1)]);
-    // Its schedule stays: what it did not start while it might not is started at once.
+    // The schedule is unchanged: the skipped time is started at once.
     let mut cron = api.get("apis/batch/v1/namespaces/x/cronjobs/tick").expect("a CronJob");
     cron["spec"]["concurrencyPolicy"] = json!("Replace");
     api.put("apis/batch/v1/namespaces/x/cronjobs/tick", cron);
@@ -215,7 +215,7 @@ async fn a_cron_job_starts_none_beside_one_that_runs_or_in_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cron_job_with_another_schedule_has_missed_nothing() {
+async fn changed_cron_schedule_has_no_missed_times() {
     let api = FakeApi::new();
     run(&api, &clock());
     cron_job(&api, &json!({"schedule": "0 0 1 1 *"}));
@@ -224,7 +224,7 @@ async fn a_cron_job_with_another_schedule_has_missed_nothing() {
     cron_job(&api, &json!({"schedule": "*/7 * * * *"}));
     api.until("the next is started", |api| names(api, JOBS) == [tick(14)]).await;
     api.until("it is noted", |api| cron_status(api)["lastScheduleTime"] == "2026-01-01T00:14:00Z").await;
-    // One that is suspended has: what it missed last is started when it is no more.
+    // A suspended schedule does have missed times: the last one is started when it is resumed.
     cron_job(&api, &json!({"schedule": "*/7 * * * *", "suspend": true}));
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(names(&api, JOBS), [tick(14)]);
@@ -233,7 +233,7 @@ async fn a_cron_job_with_another_schedule_has_missed_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replication_controller_keeps_its_pods_as_a_replica_set_does() {
+async fn replication_controller_keeps_its_replicas() {
     let api = FakeApi::new();
     run(&api, &clock());
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}});

@@ -10,15 +10,15 @@ use ring::rand::{SecureRandom, SystemRandom};
 use store::TransformError;
 use zeroize::Zeroizing;
 
-/// The crate names none for keys of 24 bytes.
+/// The `aes-gcm` crate has no alias for 24-byte keys.
 type Aes192Gcm = AesGcm<Aes192, U12>;
 
-const BLOCK: usize = 16;
+const BLOCK_SIZE: usize = 16;
 const GCM_NONCE: usize = 12;
 const SECRETBOX_NONCE: usize = 24;
 const SECRETBOX_TAG: usize = 16;
 
-/// How data is encrypted.
+/// Encryption algorithm.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Algorithm {
     /// A random IV, then AES in CBC mode with PKCS#7 padding. Not authenticated.
@@ -29,7 +29,7 @@ pub(crate) enum Algorithm {
     Secretbox,
 }
 
-/// An algorithm with a key of a length that it takes.
+/// Algorithm with a key of a valid length.
 pub(crate) struct Cipher {
     algorithm: Algorithm,
     key: Zeroizing<Vec<u8>>,
@@ -43,19 +43,20 @@ impl Cipher {
     /// Encrypts data behind a prefix.
     pub(crate) fn encrypt(&self, prefix: &str, data: &[u8], storage_key: &str) -> Result<Vec<u8>, TransformError> {
         let mut nonce = vec![0; self.nonce_len()];
-        SystemRandom::new().fill(&mut nonce).map_err(|_| fault("unable to read sufficient random bytes"))?;
+        SystemRandom::new().fill(&mut nonce).map_err(|_| transform_error("unable to read sufficient random bytes"))?;
         let encrypted = self.encrypt_with(&nonce, data, storage_key)?;
         Ok([prefix.as_bytes(), &nonce, &encrypted].concat())
     }
 
-    /// Decrypts what follows the prefix.
+    /// Decrypts data after the prefix.
     pub(crate) fn decrypt(&self, stored: &[u8], storage_key: &str) -> Result<Vec<u8>, TransformError> {
-        let least = match self.algorithm {
+        let min_len = match self.algorithm {
             Algorithm::AesCbc | Algorithm::AesGcm => self.nonce_len(),
             Algorithm::Secretbox => SECRETBOX_NONCE + SECRETBOX_TAG,
         };
-        let parts = stored.split_at_checked(self.nonce_len()).filter(|_| stored.len() >= least);
-        let (nonce, encrypted) = parts.ok_or_else(|| fault("the stored data was shorter than the required size"))?;
+        let parts = stored.split_at_checked(self.nonce_len()).filter(|_| stored.len() >= min_len);
+        let (nonce, encrypted) =
+            parts.ok_or_else(|| transform_error("the stored data was shorter than the required size"))?;
         let (key, aad) = (&*self.key, storage_key.as_bytes());
         match (self.algorithm, key.len()) {
             (Algorithm::AesCbc, _) => self.decrypt_cbc(nonce, encrypted),
@@ -65,15 +66,15 @@ impl Cipher {
             (Algorithm::Secretbox, _) => open::<XSalsa20Poly1305>(key, nonce, encrypted, &[]),
         }
         .map_err(|error| match self.algorithm {
-            // Upstream's text for a tag that is wrong.
-            Algorithm::Secretbox => fault("output array was not large enough for encryption"),
+            // Upstream's text for an authentication failure.
+            Algorithm::Secretbox => transform_error("output array was not large enough for encryption"),
             Algorithm::AesCbc | Algorithm::AesGcm => error,
         })
     }
 
     fn nonce_len(&self) -> usize {
         match self.algorithm {
-            Algorithm::AesCbc => BLOCK,
+            Algorithm::AesCbc => BLOCK_SIZE,
             Algorithm::AesGcm => GCM_NONCE,
             Algorithm::Secretbox => SECRETBOX_NONCE,
         }
@@ -93,8 +94,8 @@ impl Cipher {
     }
 
     fn decrypt_cbc(&self, iv: &[u8], encrypted: &[u8]) -> Result<Vec<u8>, TransformError> {
-        if !encrypted.len().is_multiple_of(BLOCK) {
-            return Err(fault("the stored data is not a multiple of the block size"));
+        if !encrypted.len().is_multiple_of(BLOCK_SIZE) {
+            return Err(transform_error("the stored data is not a multiple of the block size"));
         }
         let key = &*self.key;
         let mut data = match key.len() {
@@ -104,33 +105,35 @@ impl Cipher {
         }?;
         let padding = data.last().copied().unwrap_or_default();
         let length = data.len().checked_sub(usize::from(padding)).filter(|_| padding > 0);
-        let length = length.ok_or_else(|| fault("invalid PKCS7 data (empty or not padded)"))?;
+        let length = length.ok_or_else(|| transform_error("invalid PKCS7 data (empty or not padded)"))?;
         if data.iter().skip(length).any(|byte| *byte != padding) {
-            return Err(fault("invalid padding on input"));
+            return Err(transform_error("invalid padding on input"));
         }
         data.truncate(length);
         Ok(data)
     }
 }
 
-fn fault(text: &str) -> TransformError {
+fn transform_error(text: &str) -> TransformError {
     TransformError(text.to_owned())
 }
 
 fn bad_key<E>(_: E) -> TransformError {
-    fault("the key or nonce is of a wrong length")
+    transform_error("the key or nonce is of a wrong length")
 }
 
 fn seal<A: Aead + KeyInit>(key: &[u8], nonce: &[u8], data: &[u8], aad: &[u8]) -> Result<Vec<u8>, TransformError> {
     let cipher = A::new_from_slice(key).map_err(bad_key)?;
     let payload = Payload { msg: data, aad };
-    cipher.encrypt(Nonce::<A>::from_slice(nonce), payload).map_err(|_| fault("failed to encrypt the data"))
+    cipher.encrypt(Nonce::<A>::from_slice(nonce), payload).map_err(|_| transform_error("failed to encrypt the data"))
 }
 
 fn open<A: Aead + KeyInit>(key: &[u8], nonce: &[u8], data: &[u8], aad: &[u8]) -> Result<Vec<u8>, TransformError> {
     let cipher = A::new_from_slice(key).map_err(bad_key)?;
     let payload = Payload { msg: data, aad };
-    cipher.decrypt(Nonce::<A>::from_slice(nonce), payload).map_err(|_| fault("cipher: message authentication failed"))
+    cipher
+        .decrypt(Nonce::<A>::from_slice(nonce), payload)
+        .map_err(|_| transform_error("cipher: message authentication failed"))
 }
 
 fn encrypt_cbc<E: KeyIvInit + BlockEncryptMut>(key: &[u8], iv: &[u8], data: &[u8]) -> Result<Vec<u8>, TransformError> {
@@ -139,7 +142,7 @@ fn encrypt_cbc<E: KeyIvInit + BlockEncryptMut>(key: &[u8], iv: &[u8], data: &[u8
 
 fn decrypt_cbc<D: KeyIvInit + BlockDecryptMut>(key: &[u8], iv: &[u8], data: &[u8]) -> Result<Vec<u8>, TransformError> {
     let decryptor = D::new_from_slices(key, iv).map_err(bad_key)?;
-    decryptor.decrypt_padded_vec_mut::<NoPadding>(data).map_err(|_| fault("invalid padding on input"))
+    decryptor.decrypt_padded_vec_mut::<NoPadding>(data).map_err(|_| transform_error("invalid padding on input"))
 }
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
-//! The configuration, as it was decoded. Keys are wiped from memory when they are dropped, and have no `Debug`.
+//! Decoded `EncryptionConfiguration`. Keys are zeroized on drop, and do not implement `Debug`.
 
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Why a configuration is refused. The text never holds keys.
+/// Error of a rejected configuration. The text never contains keys.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// There is nothing in it.
+    /// The configuration is empty.
     #[error("the configuration is empty")]
     Empty,
-    /// It is no YAML, or of another kind, or has fields or types that the kind has not.
+    /// It is not YAML, has another kind, or has unknown fields or wrong types.
     #[error("{0}")]
     Decode(String),
-    /// Its values are refused.
+    /// It has invalid values.
     #[error("{0}")]
     Invalid(String),
 }
@@ -22,13 +22,13 @@ pub(crate) struct Configuration {
     pub(crate) resources: Vec<ResourceConfiguration>,
 }
 
-/// Resources that are encrypted alike.
+/// `ResourceConfiguration`: resources and their providers.
 pub(crate) struct ResourceConfiguration {
     pub(crate) resources: Vec<String>,
     pub(crate) providers: Vec<ProviderConfiguration>,
 }
 
-/// One element of a list of providers: one of its fields should be set.
+/// `ProviderConfiguration`: exactly one field should be set.
 #[derive(Default)]
 pub(crate) struct ProviderConfiguration {
     pub(crate) kms: bool,
@@ -39,7 +39,7 @@ pub(crate) struct ProviderConfiguration {
 }
 
 impl ProviderConfiguration {
-    /// The fields that are set.
+    /// Returns the names of the fields that are set.
     pub(crate) fn names(&self) -> Vec<&'static str> {
         let fields = [
             ("kms", self.kms),
@@ -52,9 +52,9 @@ impl ProviderConfiguration {
     }
 }
 
-/// A key.
+/// `Key`: name and secret.
 pub(crate) struct KeyConfiguration {
     pub(crate) name: String,
-    /// In base64.
+    /// Secret, encoded in base64.
     pub(crate) secret: Zeroizing<String>,
 }

@@ -1,4 +1,4 @@
-//! Strict decoding. A decoder that is made from types would show values in its errors, and values may be keys.
+//! Strict decoding. Errors of a derived serde decoder would contain values, which may be keys.
 
 use serde_json::{Map, Value};
 use serde_saphyr::options::DuplicateKeyPolicy;
@@ -18,21 +18,21 @@ pub(crate) fn decode(text: &str) -> Result<Configuration, ConfigError> {
     check_type(&document.0)?;
     let mut decoder = Decoder::default();
     let configuration = decoder.configuration(&document.0);
-    if decoder.faults.is_empty() {
+    if decoder.errors.is_empty() {
         Ok(configuration)
     } else {
-        Err(ConfigError::Decode(format!("strict decoding error: {}", decoder.faults.join(", "))))
+        Err(ConfigError::Decode(format!("strict decoding error: {}", decoder.errors.join(", "))))
     }
 }
 
-/// A document whose texts are wiped from memory when it is dropped.
+/// YAML document whose strings are zeroized on drop.
 struct Document(Value);
 
 impl Document {
     fn parse(text: &str) -> Result<Self, ConfigError> {
         let options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::Error, with_snippet: false };
         let parsed = serde_saphyr::from_str_with_options::<Value>(text, options);
-        // The parser's own message may show what it has read.
+        // The parser's error text may contain values.
         parsed.map(Self).map_err(|error| {
             let place = error.location().map_or_else(String::new, |at| format!(" at line {}", at.line()));
             ConfigError::Decode(format!("the file is no YAML or has duplicate fields{place}"))
@@ -55,7 +55,7 @@ fn wipe(value: &mut Value) {
     }
 }
 
-/// Errors of upstream's decoder, without the document that it shows.
+/// Checks `apiVersion` and `kind`. The errors are upstream's, without the document.
 fn check_type(document: &Value) -> Result<(), ConfigError> {
     let field = |name: &str| document[name].as_str().filter(|text| !text.is_empty());
     let missing = |name: &str| ConfigError::Decode(format!("Object '{name}' is missing"));
@@ -69,10 +69,10 @@ fn check_type(document: &Value) -> Result<(), ConfigError> {
     )))
 }
 
-/// Decodes fields, and notes what is wrong with them by their paths.
+/// Decodes fields and collects errors with their field paths.
 #[derive(Default)]
 struct Decoder {
-    faults: Vec<String>,
+    errors: Vec<String>,
 }
 
 impl Decoder {
@@ -115,13 +115,13 @@ impl Decoder {
     fn object<'a>(&mut self, value: &'a Value, path: &str, known: &[&str]) -> Fields<'a> {
         let Some(fields) = value.as_object() else {
             if !value.is_null() {
-                self.faults.push(format!("{path}: expected an object"));
+                self.errors.push(format!("{path}: expected an object"));
             }
             return Fields(None);
         };
         for name in fields.keys().filter(|name| !known.contains(&name.as_str())) {
             let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            self.faults.push(format!("unknown field \"{path}\""));
+            self.errors.push(format!("unknown field \"{path}\""));
         }
         Fields(Some(fields))
     }
@@ -140,7 +140,7 @@ impl Decoder {
                 items.iter().enumerate().map(|(i, value)| item(self, value, &format!("{path}[{i}]"))).collect()
             }
             Some(_) => {
-                self.faults.push(format!("{path}: expected a list"));
+                self.errors.push(format!("{path}: expected a list"));
                 Vec::new()
             }
         }
@@ -151,14 +151,14 @@ impl Decoder {
             Value::String(text) => text.clone(),
             Value::Null => String::new(),
             _ => {
-                self.faults.push(format!("{path}: expected a string"));
+                self.errors.push(format!("{path}: expected a string"));
                 String::new()
             }
         }
     }
 }
 
-/// The fields of an object; none of what is no object.
+/// Returns the fields of an object; none of other values.
 struct Fields<'a>(Option<&'a Map<String, Value>>);
 
 impl<'a> Fields<'a> {

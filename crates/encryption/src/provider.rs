@@ -1,4 +1,4 @@
-//! Providers: a stored form names the provider and the key that read it (`prefixTransformers`).
+//! Providers (`prefixTransformers`): the prefix of encrypted data names the provider and the key.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use crate::cipher::{Algorithm, Cipher};
 use crate::config::{KeyConfiguration, ProviderConfiguration};
 use crate::validate::key_bytes;
 
-/// Stored forms that begin so are encrypted.
+/// Prefix of all encrypted data.
 const ENCRYPTED: &[u8] = b"k8s:enc:";
 const AES_CBC: &str = "k8s:enc:aescbc:v1:";
 const AES_GCM: &str = "k8s:enc:aesgcm:v1:";
 const SECRETBOX: &str = "k8s:enc:secretbox:v1:";
 
-/// What encrypts and decrypts.
+/// Encryption provider of an `EncryptionConfiguration`.
 pub(crate) enum Provider {
-    /// Data is stored as it is.
+    /// Stores data unencrypted.
     Identity,
-    /// Data is encrypted with the first key, and decrypted with any.
+    /// Encrypts with the first key, and decrypts with any key.
     Encrypting {
-        /// Begins what it has encrypted.
+        /// Prefix of the encrypted data: provider and version.
         prefix: &'static str,
         keys: Vec<NamedKey>,
-        /// The error if none of the keys is the one that is named.
+        /// Error text for data whose key is not configured.
         no_key: &'static str,
     },
 }
@@ -36,7 +36,7 @@ pub(crate) struct NamedKey {
 }
 
 impl Provider {
-    /// The provider that a valid configuration asks for.
+    /// Creates the provider of a validated configuration.
     pub(crate) fn new(configuration: &ProviderConfiguration) -> Self {
         let ProviderConfiguration { aesgcm, aescbc, secretbox, .. } = configuration;
         let aes = "no matching key was found for the provided AES transformer";
@@ -62,14 +62,14 @@ impl Provider {
         matches!(self, Self::Encrypting { .. })
     }
 
-    /// The stored form; `None` if that is the data itself.
+    /// Encrypts data. Returns `None` if the data is stored unencrypted.
     pub(crate) fn encrypt(&self, data: &[u8], storage_key: &str) -> Result<Option<Vec<u8>>, TransformError> {
         let Self::Encrypting { prefix, keys, no_key } = self else { return Ok(None) };
         let key = keys.first().ok_or_else(|| TransformError((*no_key).to_owned()))?;
         key.cipher.encrypt(&format!("{prefix}{}", key.prefix), data, storage_key).map(Some)
     }
 
-    /// What the stored form holds, if it is this provider's.
+    /// Decrypts stored data. Returns `None` if its prefix is not the provider's.
     fn decrypt(&self, stored: &[u8], storage_key: &str) -> Option<Result<StoredForm, TransformError>> {
         let Self::Encrypting { prefix, keys, no_key } = self else {
             return (!stored.starts_with(ENCRYPTED)).then(|| Ok(StoredForm::default()));
@@ -87,7 +87,7 @@ impl Provider {
     }
 }
 
-/// Decrypts with the first provider that can. It is stale if that is not the one that writes.
+/// Decrypts with the first provider that succeeds. The data is stale if that is not the provider that encrypts.
 pub(crate) fn decrypt(
     providers: &[Arc<Provider>],
     stored: &[u8],
@@ -104,13 +104,13 @@ pub(crate) fn decrypt(
     Err(aggregate(errors, "no matching prefix found"))
 }
 
-/// Reads what no configuration names, which must not be encrypted.
-pub(crate) fn read_plain(stored: &[u8]) -> Result<StoredForm, TransformError> {
+/// Reads data of a resource without a configuration, which must not be encrypted.
+pub(crate) fn read_unencrypted(stored: &[u8]) -> Result<StoredForm, TransformError> {
     let error = || TransformError("identity transformer tried to read encrypted data".to_owned());
     if stored.starts_with(ENCRYPTED) { Err(error()) } else { Ok(StoredForm::default()) }
 }
 
-/// Without authentication a wrong key of the same name may yield anything.
+/// Checks that decrypted data is JSON: AES-CBC is not authenticated, so a wrong key may yield arbitrary bytes.
 fn is_json(data: Vec<u8>) -> Result<Vec<u8>, TransformError> {
     match serde_json::from_slice::<IgnoredAny>(&data) {
         Ok(IgnoredAny) => Ok(data),
@@ -118,7 +118,7 @@ fn is_json(data: Vec<u8>) -> Result<Vec<u8>, TransformError> {
     }
 }
 
-/// The errors as one, or this text if there are none.
+/// Aggregates distinct errors, or returns the text if there are none.
 fn aggregate(errors: Vec<TransformError>, none: &str) -> TransformError {
     let mut texts: Vec<String> = Vec::new();
     for TransformError(text) in errors {
@@ -133,8 +133,8 @@ fn aggregate(errors: Vec<TransformError>, none: &str) -> TransformError {
     }
 }
 
-/// The provider and key that a stored form names, for errors: `k8s:enc:aescbc:v1:key1:`.
-pub(crate) fn shown_prefix(stored: &[u8]) -> Option<String> {
+/// Returns the prefix with provider and key for error messages: `k8s:enc:aescbc:v1:key1:`.
+pub(crate) fn display_prefix(stored: &[u8]) -> Option<String> {
     const MAX: usize = 128;
     let begin = stored.get(..stored.len().min(MAX)).filter(|begin| begin.starts_with(ENCRYPTED))?;
     let colons = begin.iter().enumerate().filter(|(_, byte)| **byte == b':').map(|(at, _)| at);

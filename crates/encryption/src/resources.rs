@@ -1,4 +1,4 @@
-//! Which providers a resource has.
+//! Lookup of the providers of a resource.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,19 +8,19 @@ use store::{Key, StoredForm, TransformError, Transformer};
 
 use crate::config::{ConfigError, Configuration};
 use crate::decode::decode;
-use crate::provider::{Provider, decrypt, read_plain, shown_prefix};
+use crate::provider::{Provider, decrypt, display_prefix, read_unencrypted};
 use crate::validate::validate;
 
-/// A resource and its group, of which `*` stands for any.
+/// Resource and API group, each of which may be the wildcard `*`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupResource<'a> {
     pub(crate) resource: &'a str,
-    /// Empty for the core group.
+    /// API group; empty for the core group.
     pub(crate) group: &'a str,
 }
 
 impl<'a> GroupResource<'a> {
-    /// `secrets`, `deployments.apps`, `*.`, `*.apps`, `*.*` (`ParseGroupResource`).
+    /// Parses `secrets`, `deployments.apps`, `*.`, `*.apps` or `*.*` (`ParseGroupResource`).
     pub(crate) fn parse(text: &'a str) -> Self {
         let (resource, group) = text.split_once('.').unwrap_or((text, ""));
         Self { resource, group }
@@ -30,14 +30,14 @@ impl<'a> GroupResource<'a> {
         (self.resource, self.group) == ("*", "*")
     }
 
-    /// The resource itself, all of its group, and all.
+    /// Returns the rules that match the resource, most specific first.
     fn rules(self) -> [String; 3] {
         let everything = Self { resource: "*", group: "*" };
         [self, Self { resource: "*", ..self }, everything].map(|rule| rule.to_string())
     }
 }
 
-/// As a configuration has it.
+/// Formats the name as in the configuration.
 impl fmt::Display for GroupResource<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.resource, self.group) {
@@ -48,14 +48,15 @@ impl fmt::Display for GroupResource<'_> {
     }
 }
 
-/// Encrypts objects as a configuration says; without one, nothing is encrypted, and encrypted objects are not read.
+/// Encrypts objects according to a configuration. Without one, objects are stored unencrypted, and encrypted objects cannot
+/// be read.
 #[derive(Default)]
 pub struct Encryption {
-    /// The providers of each rule, the one that writes first.
+    /// Providers of each rule. The first one encrypts.
     rules: BTreeMap<String, Vec<Arc<Provider>>>,
 }
 
-/// Keys are not shown.
+/// Omits the keys.
 impl fmt::Debug for Encryption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Encryption").field("rules", &self.rules.keys()).finish_non_exhaustive()
@@ -63,11 +64,11 @@ impl fmt::Debug for Encryption {
 }
 
 impl Encryption {
-    /// Reads an `EncryptionConfiguration`, YAML or JSON.
+    /// Parses and validates an `EncryptionConfiguration` in YAML or JSON.
     ///
     /// # Errors
     ///
-    /// It is none, or its values are refused. The error holds no keys.
+    /// If it cannot be decoded or is invalid. The error contains no keys.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let configuration = decode(text)?;
         validate(&configuration)?;
@@ -114,16 +115,16 @@ impl Transformer for Encryption {
     fn transform_from_storage(&self, key: &Key, stored: &[u8]) -> Result<StoredForm, TransformError> {
         let read = match self.providers(key) {
             Some(providers) => decrypt(providers, stored, &storage_key(key)),
-            None => read_plain(stored),
+            None => read_unencrypted(stored),
         };
-        read.map_err(|TransformError(text)| match shown_prefix(stored) {
+        read.map_err(|TransformError(text)| match display_prefix(stored) {
             Some(prefix) => TransformError(format!("{text} (it is stored as {prefix})")),
             None => TransformError(text),
         })
     }
 }
 
-/// The name under which etcd would have the object, which is authenticated beside it.
+/// Returns the object's key in etcd, which is authenticated as additional data.
 fn storage_key(key: &Key) -> String {
     format!("/registry/{key}")
 }

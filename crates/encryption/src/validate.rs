@@ -13,9 +13,9 @@ use crate::resources::GroupResource;
 
 const AES_KEY_SIZES: &[usize] = &[16, 24, 32];
 const SECRETBOX_KEY_SIZES: &[usize] = &[32];
-const NOT_SERVED: [&str; 3] = ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
+const RESOURCES_WITHOUT_API: [&str; 3] = ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
 
-/// Checks all values.
+/// Validates a configuration.
 pub(crate) fn validate(configuration: &Configuration) -> Result<(), ConfigError> {
     let (mut errors, root) = (FieldErrors::default(), FieldPath::new("resources"));
     if configuration.resources.is_empty() {
@@ -29,7 +29,7 @@ pub(crate) fn validate(configuration: &Configuration) -> Result<(), ConfigError>
         }
         check_overlap(&resource.resources, &resources, &mut errors);
         for (j, name) in resource.resources.iter().enumerate() {
-            if let Some(detail) = name_fault(name) {
+            if let Some(detail) = resource_name_error(name) {
                 errors.invalid(&resources.index(j), &json!(name), detail);
             }
         }
@@ -40,7 +40,7 @@ pub(crate) fn validate(configuration: &Configuration) -> Result<(), ConfigError>
             check_provider(provider, &providers.index(j), &mut errors);
         }
     }
-    // As `ToAggregate` shows them.
+    // Formatted as by upstream's `ErrorList.ToAggregate`.
     let texts: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
     match texts.as_slice() {
         [] => Ok(()),
@@ -70,13 +70,13 @@ fn check_overlap(names: &[String], path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-fn name_fault(name: &str) -> Option<&'static str> {
+fn resource_name_error(name: &str) -> Option<&'static str> {
     let parsed = GroupResource::parse(name);
     if name.to_lowercase() != name {
         Some("resource name should not contain capital letters")
     } else if name == "*" {
         Some("use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources")
-    } else if NOT_SERVED.contains(&name) {
+    } else if RESOURCES_WITHOUT_API.contains(&name) {
         Some("resources which do not have REST API/s cannot be encrypted")
     } else if parsed.group == "events.k8s.io" {
         Some(
@@ -93,7 +93,7 @@ fn name_fault(name: &str) -> Option<&'static str> {
 
 fn check_provider(provider: &ProviderConfiguration, path: &FieldPath, errors: &mut FieldErrors) {
     let names = provider.names();
-    // Upstream shows the provider, with its keys.
+    // Unlike upstream, the error does not include the provider, which contains keys.
     if names.is_empty() {
         errors.invalid(
             path,
@@ -150,7 +150,7 @@ fn check_keys(keys: &[KeyConfiguration], path: &FieldPath, sizes: &[usize], erro
     }
 }
 
-/// A key's bytes, as Go's `base64.StdEncoding` decodes them.
+/// Decodes a key as Go's `base64.StdEncoding` does.
 pub(crate) fn key_bytes(key: &KeyConfiguration) -> Option<Zeroizing<Vec<u8>>> {
     const GO: GeneralPurpose = GeneralPurpose::new(
         &alphabet::STANDARD,

@@ -1,7 +1,6 @@
-//! Private files and directories: mode 0600 and 0700, whatever the umask leaves to others.
+//! Private files and directories: mode 0600 and 0700, independent of the umask.
 //!
-//! Everything that Podium keeps is written with these functions, except what containers read: volumes, logs and files that
-//! are mounted into them.
+//! Podium writes all its files with these functions, except those that containers read: volumes, logs and mounted files.
 #![forbid(unsafe_code)]
 
 mod open;
@@ -16,10 +15,10 @@ use std::{
     path::Path,
 };
 
-/// Permissions of group and others.
-const OTHERS: u32 = 0o077;
+/// Permission bits of group and others.
+const GROUP_AND_OTHERS: u32 = 0o077;
 
-/// Makes directories of mode 0700.
+/// Returns a builder of directories with mode 0700.
 #[must_use]
 pub fn private_dir_builder() -> DirBuilder {
     let mut builder = DirBuilder::new();
@@ -27,24 +26,23 @@ pub fn private_dir_builder() -> DirBuilder {
     builder
 }
 
-/// Creates a directory and its missing parents with mode 0700. A directory that others may enter is closed to them.
+/// Creates a directory and its missing parents with mode 0700. Removes the permissions of others from an existing directory.
 ///
 /// # Errors
-/// When it cannot be created, or is no directory.
+/// If it cannot be created, or is not a directory.
 pub fn create_private_dir_all(dir: &Path) -> io::Result<()> {
     private_dir_builder().recursive(true).create(dir)?;
     let metadata = fs::symlink_metadata(dir)?;
-    if metadata.is_dir() && metadata.mode() & OTHERS != 0 {
+    if metadata.is_dir() && metadata.mode() & GROUP_AND_OTHERS != 0 {
         fs::set_permissions(dir, Permissions::from_mode(0o700))?;
     }
     Ok(())
 }
 
-/// Creates a directory and its missing parents with this mode, whatever the umask. Those that exist stay as they are, but for
-/// the directory itself.
+/// Creates a directory and its missing parents with this mode, independent of the umask. Existing parents keep their mode.
 ///
 /// # Errors
-/// When one cannot be created.
+/// If a directory cannot be created.
 pub fn create_dir_all_with_mode(dir: &Path, mode: u32) -> io::Result<()> {
     let missing: Vec<&Path> = dir.ancestors().skip(1).take_while(|parent| is_missing(parent)).collect();
     fs::create_dir_all(dir)?;
@@ -55,10 +53,10 @@ fn is_missing(path: &Path) -> bool {
     !path.as_os_str().is_empty() && fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
-/// Creates an empty file with mode 0600 in place of whatever had its name, links included.
+/// Creates an empty file with mode 0600. Replaces an existing file or link.
 ///
 /// # Errors
-/// When what has its name cannot be removed, or the file cannot be created.
+/// If the existing file cannot be removed, or the file cannot be created.
 pub fn create_private(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -67,17 +65,17 @@ pub fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)
 }
 
-/// Writes a file with mode 0600, whole or not at all, in place of whatever had its name; it is on disk when this returns.
+/// Writes a file with mode 0600 atomically and durably. Replaces an existing file or link.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub fn replace_private(path: &Path, data: &[u8]) -> io::Result<()> {
-    let draft = path.with_extension("new");
-    // Others may be able to make links beside a file that the administrator wants in a directory of theirs.
-    let mut file = create_private(&draft)?;
+    let temporary = path.with_extension("new");
+    // The administrator may choose a directory in which other users can create links.
+    let mut file = create_private(&temporary)?;
     file.write_all(data)?;
     file.sync_data()?;
-    fs::rename(&draft, path)?;
+    fs::rename(&temporary, path)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
@@ -92,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_private_also_those_that_were_open() {
+    fn new_and_existing_directories_become_private() {
         let dir = tempfile::tempdir().unwrap();
         let (above, below) = (dir.path().join("a"), dir.path().join("a/b"));
         create_private_dir_all(&below).unwrap();
@@ -105,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_parents_get_the_mode_and_others_keep_theirs() {
+    fn only_missing_parents_get_the_mode() {
         let dir = tempfile::tempdir().unwrap();
         let (top, above, below) = (dir.path().join("a"), dir.path().join("a/b"), dir.path().join("a/b/c"));
         create_private_dir_all(&top).unwrap();
@@ -116,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_private_and_not_written_through_links() {
+    fn files_are_private_and_replace_links() {
         let dir = tempfile::tempdir().unwrap();
         let (path, victim) = (dir.path().join("f.json"), dir.path().join("victim"));
         fs::write(&victim, "precious").unwrap();
@@ -126,7 +124,7 @@ mod tests {
         replace_private(&path, b"text").unwrap();
         assert_eq!((mode(&path), fs::read_to_string(&path).unwrap().as_str()), (0o600, "text"));
         assert!(!path.with_extension("new").exists());
-        // A file of an older version, which others could read.
+        // An existing file that others can read.
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         replace_private(&path, b"more").unwrap();
         assert_eq!((mode(&path), fs::read_to_string(&path).unwrap().as_str()), (0o600, "more"));

@@ -1,6 +1,6 @@
-//! Files that stay from one start to the next, and are opened again.
+//! Opens persistent files safely.
 //!
-//! Whoever could plant a link there would have Podium, which is root, write to a file of somebody else.
+//! Podium runs as root: a link planted by another user would make it write to an arbitrary file.
 
 use crate::{private_dir_builder, trust};
 use nix::{errno::Errno, fcntl::OFlag};
@@ -11,12 +11,12 @@ use std::{
     path::Path,
 };
 
-/// Opens a file, and creates it with mode 0600 where the options say so. Its directory must have been checked.
+/// Opens a file, or creates it with mode 0600 if the options allow that. The caller must have checked its directory.
 ///
 /// # Errors
-/// When it is a link, a device or a pipe, has several names, or belongs to somebody other than the caller and root.
+/// If it is a link, a device or a pipe, has several hard links, or belongs to a user other than the caller and root.
 pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    // A pipe without a reader would hold Podium up.
+    // Opening a pipe without a reader would block.
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file =
         options.mode(0o600).custom_flags(flags.bits()).open(path).map_err(|error| match error.raw_os_error() {
@@ -29,11 +29,11 @@ pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> 
     Ok(file)
 }
 
-/// Opens a log for appending, with mode 0600, in a directory that is made if need be.
+/// Opens a log file with mode 0600 for appending. Creates missing directories.
 ///
 /// # Errors
-/// As [`open_private`], and when somebody other than the caller and root could write to the directory, or replace it or one of its
-/// parents.
+/// As [`open_private`], and if a user other than the caller and root could write to the directory, or replace it or one of
+/// its parents.
 pub fn append_private(path: &Path) -> io::Result<File> {
     let absolute = std::path::absolute(path)?;
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
@@ -41,11 +41,11 @@ pub fn append_private(path: &Path) -> io::Result<File> {
     };
     let parent = trust::resolve(parent)?;
     private_dir_builder().recursive(true).create(&parent)?;
-    // Somebody may have made a part of it since it was looked at.
+    // Another user may have created a component since the first check.
     let parent = trust::resolve(&parent)?;
     trust::check_private(&parent, &fs::symlink_metadata(&parent)?)?;
     let file = open_private(&parent.join(name), OpenOptions::new().create(true).append(true))?;
-    // Whoever made the file may have let others read it.
+    // An existing file may be readable by others.
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
 }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn log_is_made_private_with_its_directories() {
+    fn log_and_its_new_directories_are_private() {
         let (_dir, base) = base();
         let path = base.join("logs/api/audit.log");
         for line in ["a\n", "b\n"] {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn log_in_a_place_of_another_user_is_refused() {
+    fn log_in_a_directory_of_another_user_is_refused() {
         let (_dir, base) = base();
         for mode in [0o777, 0o1777] {
             let open = base.join(format!("{mode:o}"));
@@ -126,7 +126,7 @@ mod tests {
         fs::create_dir(&home).unwrap();
         chown(&home, Some(NOBODY), None).unwrap();
         append_private(&home.join("audit.log")).unwrap_err();
-        // A link of another user on the way there.
+        // A link of another user in the path.
         symlink(&base, base.join("777/way")).unwrap();
         append_private(&base.join("777/way/audit-2.log")).unwrap_err();
         assert!(!base.join("audit-2.log").exists());

@@ -1,8 +1,8 @@
 //! Path resolution that trusts only the caller and root.
 //!
-//! A data directory holds the certificate authority, and root removes what is in it. So nobody else may be able to replace
-//! the directory, one of its parents, or a symbolic link on the way. Every component is checked from `/` down: after that,
-//! the resolved path keeps its meaning, and may be given to other programs by its name.
+//! A data directory contains the CA key, and Podium, as root, removes files in it. So no other user may be able to replace
+//! the directory, one of its parents, or a symbolic link in its path. Every component is checked from `/` down. After
+//! that, no other user can change the meaning of the resolved path, so other programs may use it.
 
 use nix::unistd::{Uid, User, geteuid};
 use std::{
@@ -13,15 +13,15 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// As many symbolic links as Linux follows (`MAXSYMLINKS`).
+/// Maximum number of symbolic links in a path, as in Linux (`MAXSYMLINKS`).
 const MAX_LINKS: usize = 40;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
-/// Resolves a path to an absolute one without symbolic links; its end may be missing.
+/// Resolves a path to an absolute path without symbolic links. The last components may not exist.
 ///
 /// # Errors
-/// When somebody other than the caller and root could replace a part of the path.
+/// If a user other than the caller and root could replace a component of the path.
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     let mut pending: Vec<OsString> = Vec::new();
     push(&mut pending, &std::path::absolute(path)?);
@@ -39,7 +39,7 @@ pub fn resolve(path: &Path) -> io::Result<PathBuf> {
         };
         let metadata = match fs::symlink_metadata(&next) {
             Ok(metadata) => metadata,
-            Err(error) if error.kind() == ErrorKind::NotFound => return missing(next, pending),
+            Err(error) if error.kind() == ErrorKind::NotFound => return resolve_missing(next, pending),
             Err(error) => return Err(error),
         };
         if metadata.is_symlink() {
@@ -54,26 +54,26 @@ pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     Ok(found)
 }
 
-/// Checks that a directory belongs to the caller or root, and that nobody else may write to it.
+/// Checks that a directory belongs to the caller or root, and that no other user may write to it.
 ///
 /// # Errors
-/// When it is something else than a directory, or somebody else owns it or may write to it.
+/// If it is not a directory, or another user owns it or may write to it.
 pub fn check_private(path: &Path, metadata: &Metadata) -> io::Result<()> {
     if !metadata.is_dir() {
         return Err(not_a_directory(path));
     }
     check_owner(path, metadata)?;
     if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
-        return Err(refused(path, metadata, "others than its owner may write to it; chmod go-w it"));
+        return Err(not_safe(path, metadata, "others than its owner may write to it; chmod go-w it"));
     }
     Ok(())
 }
 
-/// Checks that a file is a regular one with one name that belongs to the caller or root, and that nobody else may write to
-/// it.
+/// Checks that a file is a regular file with one hard link that belongs to the caller or root, and that no other user may
+/// write to it.
 ///
 /// # Errors
-/// When one of that does not hold.
+/// If one of these conditions is not met.
 pub fn check_private_file(path: &Path, metadata: &Metadata) -> io::Result<()> {
     if !metadata.is_file() || metadata.nlink() > 1 {
         let text = format!("{} is not a regular file with one name", path.display());
@@ -81,7 +81,7 @@ pub fn check_private_file(path: &Path, metadata: &Metadata) -> io::Result<()> {
     }
     check_owner(path, metadata)?;
     if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
-        return Err(refused(path, metadata, "others than its owner may write to it; chmod go-w it"));
+        return Err(not_safe(path, metadata, "others than its owner may write to it; chmod go-w it"));
     }
     Ok(())
 }
@@ -90,8 +90,8 @@ fn push(pending: &mut Vec<OsString>, path: &Path) {
     pending.extend(path.components().rev().map(|component| component.as_os_str().to_owned()));
 }
 
-/// The rest of a path below something that does not exist.
-fn missing(mut found: PathBuf, mut pending: Vec<OsString>) -> io::Result<PathBuf> {
+/// Appends the remaining components of a path to a component that does not exist.
+fn resolve_missing(mut found: PathBuf, mut pending: Vec<OsString>) -> io::Result<PathBuf> {
     while let Some(name) = pending.pop() {
         if name == ".." {
             return Err(ErrorKind::NotFound.into());
@@ -106,23 +106,23 @@ fn check_link(link: &Path, metadata: &Metadata, parent: &Path, links: usize) -> 
         return Err(nix::errno::Errno::ELOOP.into());
     }
     check_owner(link, metadata)?;
-    // In a directory such as /tmp, anybody can make a hard link to a symbolic link of root's.
+    // In a directory such as /tmp, any user can create a hard link to a symbolic link of root.
     let parent_metadata = fs::symlink_metadata(parent)?;
     if parent_metadata.mode() & WRITABLE_BY_OTHERS != 0 {
-        let why = format!("others may write to {}, where it is a symbolic link", parent.display());
-        return Err(refused(link, metadata, &why));
+        let reason = format!("others may write to {}, where it is a symbolic link", parent.display());
+        return Err(not_safe(link, metadata, &reason));
     }
     Ok(())
 }
 
-/// In a directory with the sticky bit, others may add entries, but may not replace those of somebody else.
+/// Checks a component of a path. In a directory with the sticky bit, users cannot replace the entries of other users.
 fn check_parent(path: &Path, metadata: &Metadata) -> io::Result<()> {
     if !metadata.is_dir() {
         return Err(not_a_directory(path));
     }
     check_owner(path, metadata)?;
     if metadata.mode() & WRITABLE_BY_OTHERS != 0 && metadata.mode() & STICKY == 0 {
-        return Err(refused(path, metadata, "others than its owner may replace what is in it; chmod go-w it"));
+        return Err(not_safe(path, metadata, "others than its owner may replace what is in it; chmod go-w it"));
     }
     Ok(())
 }
@@ -132,21 +132,21 @@ fn check_owner(path: &Path, metadata: &Metadata) -> io::Result<()> {
     if owner.is_root() || owner == caller {
         return Ok(());
     }
-    Err(refused(path, metadata, &format!("its owner must be {}", user(caller))))
+    Err(not_safe(path, metadata, &format!("its owner must be {}", user_name(caller))))
 }
 
 fn not_a_directory(path: &Path) -> io::Error {
     io::Error::new(ErrorKind::NotADirectory, format!("{} is not a directory", path.display()))
 }
 
-/// Names the path, its owner and its mode, and what is wrong with them.
-fn refused(path: &Path, metadata: &Metadata, why: &str) -> io::Error {
-    let (owner, mode) = (user(Uid::from_raw(metadata.uid())), metadata.permissions().mode() & 0o7777);
-    let text = format!("{} (owner {owner}, mode {mode:04o}) is not safe to use: {why}", path.display());
+/// Returns an error with the path, its owner and mode, and the reason.
+fn not_safe(path: &Path, metadata: &Metadata, reason: &str) -> io::Error {
+    let (owner, mode) = (user_name(Uid::from_raw(metadata.uid())), metadata.permissions().mode() & 0o7777);
+    let text = format!("{} (owner {owner}, mode {mode:04o}) is not safe to use: {reason}", path.display());
     io::Error::new(ErrorKind::PermissionDenied, text)
 }
 
-fn user(uid: Uid) -> String {
+fn user_name(uid: Uid) -> String {
     let name = User::from_uid(uid).ok().flatten().map(|user| user.name);
     name.unwrap_or_else(|| format!("uid {uid}"))
 }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_dots_are_resolved_and_the_rest_may_be_missing() {
+    fn links_and_dots_are_resolved_before_missing_components() {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         directory(&base.join("real"), 0o755);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn parent_that_others_can_swap_is_refused() {
+    fn parent_that_others_can_replace_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         for (name, mode, allowed) in
             [("private", 0o700, true), ("sticky", 0o1777, true), ("group", 0o775, false), ("open", 0o777, false)]
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_owner_is_refused_by_name_and_mode() {
+    fn path_of_another_owner_is_refused_with_name_and_mode() {
         if !geteuid().is_root() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Removes a data directory's network.
+//! Removal of a data directory's network.
 
 use crate::cni_cache::{read_network, stale_rules};
 use crate::command::{find, run};

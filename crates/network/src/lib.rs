@@ -218,8 +218,8 @@ pub enum Error {
     /// The Pod CIDR cannot be allocated.
     #[error(transparent)]
     Choose(#[from] PodCidrError),
-    /// A directory or file could not be read or written.
-    #[error("{doing} {path}: {source}")]
+    /// I/O error of a file or directory.
+    #[error("failed to {doing} {path}: {source}")]
     File {
         /// What was tried.
         doing: &'static str,
@@ -228,23 +228,23 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
-    /// The lock that orders all Podiums of this machine was not released in time.
-    #[error("another process has held {0} for too long while it sets up its network")]
+    /// The lock of CIDR allocation was not released in time.
+    #[error("failed to lock {0}: timed out waiting for another process")]
     LockTimeout(PathBuf),
-    /// No netlink socket could be opened.
-    #[error("open a netlink socket: {0}")]
+    /// A netlink socket could not be opened.
+    #[error("failed to open netlink socket: {0}")]
     OpenNetlink(#[source] io::Error),
-    /// The kernel refused a request.
-    #[error("{doing}: {source}")]
+    /// A netlink request failed.
+    #[error("failed to {doing}: {source}")]
     Netlink {
         /// What was asked for.
         doing: String,
         /// The kernel's answer.
         source: rtnetlink::Error,
     },
-    /// An interface of the bridge's name exists and is not this data directory's.
+    /// An interface of another owner has the bridge's name.
     #[error(
-        "the interface {bridge} exists and belongs to somebody else ({owner}); remove it or use another data directory"
+        "failed to create bridge {bridge}: the interface exists with another owner ({owner}); remove it or use another data directory"
     )]
     BridgeTaken {
         /// The interface's name.
@@ -252,9 +252,9 @@ pub enum Error {
         /// Its alias, or what is known of it.
         owner: String,
     },
-    /// The Pod CIDR was changed while Pods are plugged into the old one.
+    /// The Pod CIDR was changed while Pods use the old one.
     #[error(
-        "the Pods that run on {bridge} have addresses of {current}: stop them (`podium down`) before the Pod CIDR becomes {wanted}"
+        "failed to change Pod CIDR to {wanted}: running Pods on {bridge} use {current}; stop them first (`podium down`)"
     )]
     CidrInUse {
         /// The bridge.
@@ -266,14 +266,14 @@ pub enum Error {
     },
     /// No directory has the CNI plugins `bridge`, `host-local` and `loopback`.
     #[error(
-        "the CNI plugins bridge, host-local and loopback were not found in {0}: install the package containernetworking-plugins"
+        "failed to find the CNI plugins bridge, host-local and loopback in {0}: install the package containernetworking-plugins"
     )]
     PluginsMissing(String),
-    /// The name server has no port.
-    #[error("the cluster's name server has no place to hear: {0}")]
+    /// The DNS server could not bind a port.
+    #[error("failed to bind cluster DNS server: {0}")]
     NameServer(#[source] io::Error),
-    /// A program could not be run.
-    #[error("run {program}: {reason}")]
+    /// A program failed.
+    #[error("failed to run {program}: {reason}")]
     Program {
         /// Its name.
         program: &'static str,

@@ -149,24 +149,24 @@ impl Netlink {
             None => {
                 let message = LinkBridge::new(bridge).address(names.mac.to_vec()).build();
                 let added = self.handle.link().add(message).execute().await;
-                added.map_err(Error::netlink(format!("create the bridge {bridge}")))?;
+                added.map_err(Error::netlink(format!("create bridge {bridge}")))?;
                 self.index_of(bridge).await?
             }
         };
         // The alias cannot be set when a link is created.
         let message = LinkUnspec::new_with_index(index).alias(&names.alias).up().build();
         let changed = self.handle.link().change(message).execute().await;
-        changed.map_err(Error::netlink(format!("set the bridge {bridge} up")))?;
+        changed.map_err(Error::netlink(format!("set bridge {bridge} up")))?;
         if !has_address {
             let ip = IpAddr::V4(address.addr());
             let added = self.handle.address().add(index, ip, address.prefix_len()).execute().await;
-            added.map_err(Error::netlink(format!("give {address} to {bridge}")))?;
+            added.map_err(Error::netlink(format!("add address {address} to {bridge}")))?;
         }
         Ok(index)
     }
 
     async fn index_of(&self, name: &str) -> Result<u32, Error> {
-        let doing = || Error::netlink(format!("find the interface {name}"));
+        let doing = || Error::netlink(format!("find interface {name}"));
         let mut found = self.handle.link().get().match_name(name).execute();
         let link = found.try_next().await.map_err(doing())?;
         Ok(link.ok_or(rtnetlink::Error::RequestFailed).map_err(doing())?.header.index)
@@ -177,7 +177,7 @@ impl Netlink {
         const ENODEV: i32 = -19;
         match self.handle.link().del(link.index).execute().await {
             Err(rtnetlink::Error::NetlinkError(e)) if e.code.is_some_and(|c| c.get() == ENODEV) => Ok(()),
-            other => other.map_err(Error::netlink(format!("remove the interface {}", link.name))),
+            other => other.map_err(Error::netlink(format!("delete interface {}", link.name))),
         }
     }
 }

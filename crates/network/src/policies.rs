@@ -51,7 +51,7 @@ struct Policies {
 
 /// Runs the controller until it is cancelled. `client` lists and watches policies, and if there are some, Pods and
 /// namespaces. Pods wait at the gate for their rules.
-pub(crate) async fn sync_policies(client: &Client, place: PolicyConfig, gate: &PolicyGate, stop: &CancellationToken) {
+pub(crate) async fn sync_policies(client: &Client, config: PolicyConfig, gate: &PolicyGate, stop: &CancellationToken) {
     let (all, changes) = start_reflector(Api::all(client.clone()), |_| {});
     let mut policies = Policies { all, changed: ChangeNotifier::spawn(changes, stop) };
     let _ = policies.all.wait_until_ready().await;
@@ -59,12 +59,12 @@ pub(crate) async fn sync_policies(client: &Client, place: PolicyConfig, gate: &P
     let mut is_removed = false;
     loop {
         if policies.all.is_empty() {
-            is_removed = is_removed || remove_tables(&place.bridge).await;
+            is_removed = is_removed || remove_tables(&config.bridge).await;
             policies.changed.wait().await;
         } else {
             is_removed = false;
             // Boxed, so that it takes no memory without policies.
-            Box::pin(enforce(client, &place, gate, &mut policies, stop)).await;
+            Box::pin(enforce(client, &config, gate, &mut policies, stop)).await;
         }
     }
 }
@@ -72,13 +72,13 @@ pub(crate) async fn sync_policies(client: &Client, place: PolicyConfig, gate: &P
 /// Enforces policies until the last one is deleted.
 async fn enforce(
     client: &Client,
-    place: &PolicyConfig,
+    config: &PolicyConfig,
     gate: &PolicyGate,
     policies: &mut Policies,
     stop: &CancellationToken,
 ) {
-    if !place.sees_bridge {
-        report_unenforced(client, &place.node, stop);
+    if !config.sees_bridge {
+        report_unenforced(client, &config.node, stop);
     }
     let stop = stop.child_token();
     let _stop_on_drop = stop.clone().drop_guard();
@@ -86,8 +86,8 @@ async fn enforce(
     let (namespaces, namespace_events) = start_reflector(Api::all(client.clone()), pod_addresses::trim_namespace);
     let mut pod_changes = ChangeNotifier::spawn(stream::select(pod_events, namespace_events), &stop);
     let _ = tokio::join!(pods.wait_until_ready(), namespaces.wait_until_ready());
-    bridge::drop_pod_ipv6(&place.bridge, &table_name(&place.bridge)).await;
-    let mut table_sync = TableSync::new(table_name(&place.bridge), "NetworkPolicies", rules::FORWARD);
+    bridge::drop_pod_ipv6(&config.bridge, &table_name(&config.bridge)).await;
+    let mut table_sync = TableSync::new(table_name(&config.bridge), "NetworkPolicies", rules::FORWARD);
     let mut reports = gate.reports();
     loop {
         let (all, pods) = (policies.all.state(), pods.state());
@@ -100,7 +100,7 @@ async fn enforce(
             // The table may have been removed: no Pod starts before it is installed again.
             table_sync.check().await;
         }
-        if table_sync.sync(rules::table(&all, &pods, &owners, &namespaces.state(), place.pods)).await {
+        if table_sync.sync(rules::table(&all, &pods, &owners, &namespaces.state(), config.pods)).await {
             gate.publish(number, &all);
         }
         let changed = async {

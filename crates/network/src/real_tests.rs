@@ -1,4 +1,4 @@
-//! The real kernel and the real plugins, in network namespaces that the test makes. Needs root.
+//! Tests with the real kernel and CNI plugins, in network namespaces. Needs root.
 
 use super::*;
 use crate::{Network, Options};
@@ -10,7 +10,7 @@ use std::process::Stdio;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-/// Runs `test` on a thread of its own with a network and mounts of its own, or says why not.
+/// Runs `test` on a thread with its own network and mount namespaces, or prints why this is not possible.
 pub(crate) fn in_a_namespace<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
     let missing = ["/usr/lib/cni/bridge", "/usr/lib/cni/host-local"].into_iter().find(|p| !Path::new(p).is_file());
     if !nix::unistd::geteuid().is_root() {
@@ -36,7 +36,7 @@ pub(crate) fn in_a_namespace<F: Future<Output = ()>>(test: impl FnOnce() -> F + 
     }
 }
 
-/// A namespace like containerd's: mounted on a file.
+/// Creates a network namespace that is mounted on a file, as containerd does.
 pub(crate) fn pod_namespace(file: &Path) {
     fs::write(file, "").expect("writable");
     let file = file.to_path_buf();
@@ -48,7 +48,7 @@ pub(crate) fn pod_namespace(file: &Path) {
     made.join().expect("a namespace");
 }
 
-/// What the container runtime does to plug a Pod in: run the plugins, keep the result in libcni's cache.
+/// Connects a Pod as a container runtime does: runs the plugins and stores the result in libcni's cache.
 pub(crate) async fn add_pod(network: &Network, places: &CniPaths, netns: &Path, id: &str, host_port: u16) -> Value {
     let file = network.conf_dir.join("10-podium.conflist");
     let list: Value = serde_json::from_slice(&fs::read(file).expect("a list")).expect("JSON");
@@ -91,7 +91,7 @@ async fn run_plugin(network: &Network, netns: &Path, id: &str, config: &Value) -
     serde_json::from_str(&text).expect("a result")
 }
 
-/// What the firewalls know of a network: its masquerading, its way past a policy, and one host port.
+/// Returns the rules of a network: masquerading, forwarding, and one host port.
 async fn firewall_rules(bridge: &str) -> usize {
     let mut rules = 0;
     for (program, args) in [
@@ -165,7 +165,7 @@ fn two_networks_get_disjoint_cidrs() {
         let refused = Network::prepare(taken).await.expect_err("the CIDR is taken");
         assert_eq!(refused.to_string(), format!("the Pod CIDR {} overlaps with {} on {}", a.cidr, a.cidr, a.bridge));
 
-        // Its bridge is gone (the machine was restarted): the CIDR is still the same.
+        // The bridge is missing after a reboot: the CIDR stays the same.
         let netlink = Netlink::open().expect("netlink");
         let machine = netlink.machine().await.expect("links");
         netlink.delete(machine.link(&b.bridge).expect("the bridge")).await.expect("deleted");
@@ -194,7 +194,7 @@ fn foreign_bridge_is_an_error() {
     });
 }
 
-/// A machine's gateways are known, so that no pool of addresses swallows them.
+/// The node's gateways are reserved, so that no address pool contains them.
 #[test]
 fn gateways_are_read_from_routes() {
     in_a_namespace(|| async {

@@ -1,8 +1,7 @@
-//! Podium's own containerd: configuration, root and state below the data directory.
+//! Managed containerd: configuration, root and state directories below the data directory.
 //!
-//! **Invariant:** Podium's end is not containerd's: while Podium is away, containerd takes exit codes and writes logs,
-//! and the next Podium adopts it. It ends with the data directory (`podium down`). Should it die, its shims, and so all
-//! containers, live on.
+//! **Invariant:** containerd keeps running when Podium exits. It records exit codes and writes logs until the next Podium
+//! process adopts it. `podium down` stops it. If containerd crashes, its shims and all containers keep running.
 
 mod config;
 mod destroy;
@@ -23,56 +22,56 @@ use std::{io, path::PathBuf, time::Duration};
 use tokio::{sync::OnceCell, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-/// Why containerd cannot be had.
+/// Error of starting or removing the managed containerd.
 #[derive(Debug, thiserror::Error)]
 pub enum ContainerdError {
-    /// Programs are not installed.
+    /// Required programs are not installed.
     #[error("these programs are missing: {}; on Debian: apt-get install {}", .programs.join(", "), .packages.join(" "))]
     MissingPrograms {
-        /// Their names.
+        /// Names of the programs.
         programs: Vec<String>,
-        /// Debian's packages that have them.
+        /// Debian packages that contain the programs.
         packages: Vec<&'static str>,
     },
-    /// `crun` would start no container here.
+    /// `crun` cannot start containers with hybrid cgroups.
     #[error(
         "crun starts no containers on a machine that has both versions of cgroups, with controllers in each: boot with \
          systemd.unified_cgroup_hierarchy=1, or let runc be the default runtime"
     )]
     MixedCgroups,
-    /// Its files could not be written.
-    #[error("cannot prepare {path}: {source}")]
+    /// A file or directory of containerd could not be written.
+    #[error("failed to prepare {path}: {source}")]
     Prepare {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// It does not start.
-    #[error("cannot start containerd: {0}")]
+    /// containerd could not be started.
+    #[error("failed to start containerd: {0}")]
     Start(#[source] io::Error),
-    /// It started and does not answer.
+    /// containerd started, but its CRI did not become ready.
     #[error("containerd did not become ready within {limit:?}: {reason}; its log: {log}")]
     NotReady {
-        /// How long was waited.
+        /// Timeout.
         limit: Duration,
-        /// What it said last.
+        /// Last error.
         reason: String,
-        /// Where its log is.
+        /// Path of the log file.
         log: PathBuf,
     },
-    /// Something of it could not be removed.
-    #[error("cannot remove what ran in {path}: {reason}")]
+    /// A part of the data directory could not be removed.
+    #[error("failed to remove the containers of {path}: {reason}")]
     Destroy {
         /// The data directory.
         path: PathBuf,
-        /// What failed.
+        /// Cause.
         reason: String,
     },
 }
 
 impl ContainerdError {
-    /// Programs that are not there, with the packages that have them.
+    /// Returns an error with the missing programs and the packages that contain them.
     fn missing(all: Vec<(String, &'static str)>) -> Self {
         let (programs, mut packages): (Vec<_>, Vec<_>) = all.into_iter().unzip();
         packages.dedup();
@@ -80,8 +79,8 @@ impl ContainerdError {
     }
 }
 
-/// A running containerd that belongs to a data directory. Dropping it leaves it running, and nobody starts it again: a start
-/// that failed is cleared up by who must find one containerd, and no second one.
+/// Running containerd of a data directory. Dropping it leaves containerd running, but stops the supervision: the cleanup
+/// after a failed start must not race with a restart.
 #[derive(Debug)]
 pub struct OwnContainerd {
     paths: Paths,
@@ -91,11 +90,12 @@ pub struct OwnContainerd {
 }
 
 impl OwnContainerd {
-    /// Starts containerd, or adopts the one that an earlier Podium left running; one with another configuration is
-    /// replaced. Returns before it answers.
+    /// Starts containerd, or adopts the one left running by an earlier Podium process. Restarts a containerd with another
+    /// configuration. Returns before the CRI is ready.
     ///
     /// # Errors
-    /// When programs are missing (one error names them all) or would not work here, its files cannot be written, or it cannot be started.
+    /// If programs are missing (one error lists all) or unusable on this machine, a file cannot be written, or containerd
+    /// cannot be started.
     pub async fn start(
         data_dir: PathBuf,
         cni_conf_dir: PathBuf,
@@ -118,18 +118,18 @@ impl OwnContainerd {
         Ok(Self { paths, stop, supervisor, ready: OnceCell::new() })
     }
 
-    /// Its CRI endpoint.
+    /// Returns the CRI endpoint.
     #[must_use]
     pub fn endpoint(&self) -> String {
         self.paths.endpoint()
     }
 
-    /// Waits until it can run sandboxes: the CRI answers and the sandbox image is there.
+    /// Waits until containerd can run sandboxes: the CRI responds and the sandbox image is imported.
     ///
     /// # Errors
-    /// When it cannot within `limit`.
+    /// If it is not ready within `limit`.
     pub async fn wait_ready(&self, limit: Duration) -> Result<(), ContainerdError> {
-        // However many wait, one does what there is to do.
+        // Concurrent callers share one initialization.
         self.ready.get_or_try_init(|| self.until_ready(limit)).await.copied()
     }
 
@@ -140,7 +140,7 @@ impl OwnContainerd {
             match self.prepare_image().await {
                 Ok(()) => return Ok(()),
                 Err(e) if tokio::time::Instant::now() > deadline => return Err(not_ready(e.to_string())),
-                // It says nowhere when it is ready: its socket answers or does not.
+                // containerd does not signal readiness, so the CRI is polled.
                 Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
             }
         }
@@ -158,12 +158,12 @@ impl OwnContainerd {
             .map_err(|e| RuntimeError::Failed(e.to_string()))
     }
 
-    /// Leaves it running, for the next Podium.
+    /// Stops the supervision and leaves containerd running for the next Podium process.
     pub fn leave(&self) {
         self.supervisor.abort();
     }
 
-    /// Ends it. Containers run on, and write into pipes that nobody reads.
+    /// Stops containerd. Containers keep running, but their output is not read.
     pub async fn shutdown(mut self) {
         self.stop.cancel();
         let _ = (&mut self.supervisor).await;
@@ -176,19 +176,19 @@ impl Drop for OwnContainerd {
     }
 }
 
-/// The endpoint of a data directory's own containerd, whether it runs or not.
+/// Returns the CRI endpoint of a data directory's containerd, which need not be running.
 #[must_use]
 pub fn endpoint(data_dir: &std::path::Path) -> String {
     Paths::new(data_dir).endpoint()
 }
 
-/// Whether containers of a data directory's own containerd run, whether it runs itself or not.
+/// Whether containers of a data directory's containerd are running. containerd itself need not be running.
 #[must_use]
 pub fn has_containers(data_dir: &std::path::Path) -> bool {
     !shims::shims(&Paths::new(data_dir)).is_empty()
 }
 
-/// Where `ctr` is.
+/// Returns the path of `ctr`.
 pub(crate) fn find_ctr() -> Option<PathBuf> {
     programs::find_program("ctr")
 }

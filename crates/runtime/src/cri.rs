@@ -1,4 +1,4 @@
-//! A CRI v1 endpoint: containerd, CRI-O, or whatever speaks it.
+//! CRI v1 client, for containerd, CRI-O and other runtimes.
 
 mod convert;
 mod events;
@@ -9,7 +9,7 @@ mod stop;
 mod stream;
 mod task_exit;
 mod tasks;
-mod unread;
+mod unread_stdin;
 
 use crate::RuntimeError;
 use hyper_util::rt::TokioIo;
@@ -23,15 +23,15 @@ use std::{
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 
-/// The generated protocol.
+/// Generated CRI messages and clients.
 #[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub)]
 pub(crate) mod proto {
     tonic::include_proto!("runtime.v1");
-    /// containerd's own events.
+    /// containerd's event service.
     pub(crate) mod events {
         tonic::include_proto!("containerd.services.events.v1");
     }
-    /// containerd's own tasks.
+    /// containerd's task service.
     pub(crate) mod tasks {
         tonic::include_proto!("containerd.services.tasks.v1");
     }
@@ -39,29 +39,29 @@ pub(crate) mod proto {
 
 use proto::{image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient};
 
-/// Upstream's `runtimeRequestTimeout`.
+/// Default of the kubelet's `runtimeRequestTimeout`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
-/// The largest answer: 16 MiB, as upstream's kubelet allows.
+/// Maximum size of a response, as in upstream's kubelet (`maxMsgSize`).
 const MAX_MESSAGE: usize = 16 << 20;
 
-/// A connection to a CRI v1 endpoint. Cheap to clone; connects when it is first used, and again when it must.
+/// Connection to a CRI v1 endpoint. Cheap to clone. Connects lazily and reconnects.
 #[derive(Debug, Clone)]
 pub struct CriRuntime {
     channel: Channel,
-    /// Who makes sandboxes through this connection; those of others in the same runtime are left alone.
+    /// Owner of the sandboxes of this connection. Sandboxes of other owners in the same runtime are ignored.
     owner: Arc<str>,
-    /// Containers that were sent their stop signal, until they have ended.
+    /// Containers that were sent their stop signal and have not exited.
     signalled: Arc<Mutex<HashSet<String>>>,
-    /// Commands that ended, where somebody waits for that.
-    ended: unread::Ended,
+    /// Exited commands of containers with sessions that write to stdin.
+    ended: unread_stdin::ExitedCommands,
 }
 
 impl CriRuntime {
-    /// Names an endpoint, `unix:///run/containerd/containerd.sock` or a plain path, and whose sandboxes are meant:
-    /// a runtime may serve others too. The owner of a cluster's sandboxes is its data directory.
+    /// Creates a client of an endpoint, `unix:///run/containerd/containerd.sock` or a plain path. The owner of a cluster's
+    /// sandboxes is its data directory: a runtime may serve several clusters.
     ///
     /// # Errors
-    /// When it is no unix socket's address.
+    /// If the endpoint is not a Unix socket.
     pub fn new(endpoint: &str, owner: &Path) -> Result<Self, RuntimeError> {
         let path = match endpoint.split_once("://") {
             None | Some(("unix", _)) => PathBuf::from(endpoint.trim_start_matches("unix://")),
@@ -73,13 +73,13 @@ impl CriRuntime {
             let path = path.clone();
             async move { UnixStream::connect(path).await.map(TokioIo::new) }
         });
-        // The address is never dialled: the connector goes to the socket.
+        // The URL is a placeholder: the connector dials the Unix socket.
         let channel = Endpoint::from_static("http://runtime").connect_with_connector_lazy(connector);
         Ok(Self {
             channel,
             owner: owner.display().to_string().into(),
             signalled: Arc::default(),
-            ended: unread::Ended::default(),
+            ended: unread_stdin::ExitedCommands::default(),
         })
     }
 
@@ -92,7 +92,7 @@ impl CriRuntime {
     }
 }
 
-/// A call with its deadline.
+/// Runs a call with a deadline.
 async fn call<T>(
     limit: Duration,
     work: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,

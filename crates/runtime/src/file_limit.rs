@@ -1,23 +1,22 @@
-//! What containerd and its containers do not inherit from this process: the raised limit of open files (`RLIMIT_NOFILE`), and
-//! the umask.
+//! Raises the limit of open files (`RLIMIT_NOFILE`) of Podium, and resets the limit and the umask for child processes.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::{io, path::Path, sync::OnceLock};
 use tokio::process::Command;
 
-/// More is of no use to one process.
+/// Upper bound of the soft limit.
 const MOST: u64 = 1 << 20;
-/// Lowers the limit to its first argument unless that is empty, and becomes the program that the others name. containerd writes
-/// files for containers that do not run as root, such as their `resolv.conf`: the umask is the usual one.
+/// Shell script that sets the limit to its first argument unless that is empty, and executes the remaining arguments. The
+/// umask is 022, because containerd writes files for containers that do not run as root, such as `resolv.conf`.
 const START: &str = r#"umask 022; [ -z "$0" ] || ulimit -S -n "$0"; exec "$@""#;
 
-/// The soft limit before it was raised.
+/// Soft limit before it was raised.
 static ORIGINAL: OnceLock<u64> = OnceLock::new();
 
-/// Raises this process's soft limit to its hard limit, and gives what it is then.
+/// Raises the soft limit of this process to the hard limit, and returns the new limit.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// If the system call fails.
 pub fn raise_file_limit() -> io::Result<u64> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     let wanted = hard.min(MOST).max(soft);
@@ -28,8 +27,8 @@ pub fn raise_file_limit() -> io::Result<u64> {
     Ok(wanted)
 }
 
-/// A command that runs a program with the limit that this process was started with, and the usual umask: containers inherit
-/// the limit, and some programs take a time that grows with it.
+/// Returns a command that runs a program with Podium's original limit and umask 022. Containers inherit the limit, and some
+/// programs iterate over all possible descriptors.
 pub(crate) fn command(program: &Path) -> Command {
     let soft = ORIGINAL.get().map(ToString::to_string).unwrap_or_default();
     let mut command = Command::new("/bin/sh");
@@ -51,7 +50,7 @@ mod tests {
     #[tokio::test]
     async fn raised_limit_is_not_inherited_by_containerd() {
         let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-        // As it is without this process's parents having raised it.
+        // The limit as if no parent process had raised it.
         let low = soft.min(500);
         setrlimit(Resource::RLIMIT_NOFILE, low, hard).unwrap();
         let raised = raise_file_limit().unwrap();

@@ -1,13 +1,13 @@
-//! Images: those that are there, and how one is asked for.
+//! Images and registry credentials.
 
 use serde::{Deserialize, Serialize};
 
-/// An image that is looked for (`ImageSpec` of the CRI).
+/// Image reference of a request (CRI `ImageSpec`).
 #[derive(Debug, Clone, Copy)]
 pub struct ImageSpec<'a> {
-    /// Its name or id.
+    /// Image name or ID.
     pub image: &'a str,
-    /// What of the runtime it is for; empty for all (KEP-4216). Runtimes may keep an image once for each.
+    /// Runtime handler; empty for the default (KEP-4216). Runtimes may store an image per handler.
     pub runtime_handler: &'a str,
 }
 
@@ -17,33 +17,33 @@ impl<'a> From<&'a str> for ImageSpec<'a> {
     }
 }
 
-/// An image that is present.
+/// Image in the runtime's image store (CRI `Image`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
-    /// The runtime's id for it, to create containers with.
+    /// Image ID, to create containers with.
     pub id: String,
-    /// Names with a tag.
+    /// References with a tag.
     pub tags: Vec<String>,
-    /// Names with a digest.
+    /// References with a digest.
     pub digests: Vec<String>,
-    /// Bytes on disk.
+    /// Size in bytes.
     pub size: u64,
-    /// Numeric user of the image, if it names one by number.
+    /// Numeric user of the image configuration.
     pub uid: Option<i64>,
-    /// User name of the image, if it names one by name.
+    /// User name of the image configuration.
     pub username: String,
-    /// Whether the runtime itself needs it.
+    /// Whether image garbage collection must keep the image (`pinned`).
     pub pinned: bool,
 }
 
 /// Credentials for a registry.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct RegistryAuth {
-    /// User.
+    /// User name.
     pub username: String,
     /// Password.
     pub password: String,
-    /// The registry's host.
+    /// Server address of the registry.
     pub server_address: String,
     /// Identity token, instead of a password.
     pub identity_token: String,
@@ -52,7 +52,7 @@ pub struct RegistryAuth {
 }
 
 impl std::fmt::Debug for RegistryAuth {
-    /// Never shows a secret.
+    /// Omits secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RegistryAuth").field("server_address", &self.server_address).finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! Importing image archives into containerd, through its own `ctr`, which ships with it.
+//! Imports image archives into containerd with `ctr images import`.
 
 use flate2::write::MultiGzDecoder;
 use std::{
@@ -13,30 +13,31 @@ use tokio::{
     process::Command,
 };
 
-/// Why an archive could not be imported.
+/// Error of an image import.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// `ctr` is not installed.
-    #[error("cannot run ctr, which is part of Debian's package containerd: {0}")]
+    #[error("failed to run ctr (Debian package containerd): {0}")]
     Program(#[source] io::Error),
     /// The archive could not be read.
-    #[error("cannot read the archive: {0}")]
+    #[error("failed to read the archive: {0}")]
     Read(#[source] io::Error),
-    /// containerd does not answer; the words of `ctr`.
+    /// containerd does not respond. Error text of `ctr`.
     #[error("{0}")]
     Unreachable(String),
-    /// containerd did not take it; its own words.
-    #[error("the archive is broken, or holds no image: {0}")]
+    /// containerd rejected the archive. Error text of containerd.
+    #[error("the archive is corrupt or contains no image: {0}")]
     Refused(String),
-    /// It was taken, and nothing in it has a name.
+    /// The archive was imported, but contains no named image.
     #[error("no image in the archive has a name: save it by its name and tag, not by its ID")]
     Nameless,
 }
 
-/// Imports a docker-archive or OCI archive and gives the names of its images. `progress` is told how many bytes were sent.
+/// Imports a docker-archive or OCI archive and returns the names of its images. Calls `progress` with the number of bytes
+/// sent.
 ///
 /// # Errors
-/// When the archive cannot be read, or containerd does not take it; nothing is left then.
+/// If the archive cannot be read, or containerd rejects it. Partially imported images are removed.
 pub async fn import(
     endpoint: &str,
     archive: &mut (dyn AsyncRead + Send + Unpin),
@@ -56,7 +57,7 @@ pub async fn import(
             let n = archive.read(&mut buffer).await.map_err(ImportError::Read)?;
             let unpack = unpack.get_or_insert_with(|| Unpack::of(&buffer[..n]));
             let plain = unpack.part(&buffer[..n]).map_err(ImportError::Read)?;
-            // When ctr stops reading, its own words say why.
+            // If ctr stops reading, its exit reports the cause.
             if stdin.write_all(&plain).await.is_err() || n == 0 {
                 return Ok(());
             }
@@ -70,7 +71,7 @@ pub async fn import(
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let imported = unpacking(&text);
     if !output.status.success() {
-        // It notes images before it unpacks them: those that it could not unpack are none.
+        // containerd records images before it unpacks them, so images that failed to unpack must be removed.
         let checked = run(endpoint, &["images", "check"]).await?;
         let broken = broken(&checked, &before, &imported);
         if !broken.is_empty() {
@@ -81,19 +82,20 @@ pub async fn import(
     if imported.is_empty() { Err(ImportError::Nameless) } else { Ok(imported.into_iter().map(str::to_owned).collect()) }
 }
 
-/// Newer versions of `ctr` (1.7 and later) leave an import to the daemon if they may, and tell of it in another way.
+/// Returns the flags for an import by `ctr` itself: `ctr` 1.7 and later delegate to the daemon by default, with another
+/// output format.
 async fn local(endpoint: &str) -> Result<&'static [&'static str], ImportError> {
     let help = run(endpoint, &["images", "import", "--help"]).await?;
     Ok(if help.contains("--local") { &["--local"] } else { &[] })
 }
 
-/// The images of an import: each is a line, `unpacking NAME (sha256:…)...done`.
+/// Parses the images of an import from lines of the form `unpacking NAME (sha256:…)...done`.
 fn unpacking(text: &str) -> Vec<&str> {
     text.lines().filter_map(|l| l.strip_prefix("unpacking ")?.split_once(' ')).map(|(name, _)| name).collect()
 }
 
-/// What an import that failed leaves: what it began to unpack, and what it did not come to. An image that is whole came
-/// meanwhile from elsewhere. `checked` has a line for each image: its name first, whether it is unpacked last.
+/// Returns the images that a failed import leaves behind: partially unpacked ones, and ones that were not unpacked. A
+/// complete image was pulled concurrently. `checked` has a line per image: first the name, last whether it is unpacked.
 fn broken<'a>(checked: &'a str, before: &BTreeSet<String>, imported: &[&str]) -> Vec<&'a str> {
     let images = checked.lines().filter_map(|line| Some((line.split_whitespace().next()?, line.trim_end())));
     images
@@ -103,14 +105,14 @@ fn broken<'a>(checked: &'a str, before: &BTreeSet<String>, imported: &[&str]) ->
         .collect()
 }
 
-/// An archive as it comes: `docker save` is often piped through gzip.
+/// Decompressor of an archive: the output of `docker save` is often compressed with gzip.
 enum Unpack {
     Plain,
     Gzip(Box<MultiGzDecoder<Vec<u8>>>),
 }
 
 impl Unpack {
-    /// By how the archive begins.
+    /// Detects the compression from the first bytes of the archive.
     fn of(begin: &[u8]) -> Self {
         if begin.starts_with(&[0x1f, 0x8b]) {
             Self::Gzip(Box::new(MultiGzDecoder::new(Vec::new())))
@@ -119,7 +121,7 @@ impl Unpack {
         }
     }
 
-    /// What the next part of the archive is; an empty one is its end.
+    /// Decompresses the next chunk of the archive. An empty chunk marks its end.
     fn part<'a>(&mut self, part: &'a [u8]) -> io::Result<Cow<'a, [u8]>> {
         match self {
             Self::Plain => Ok(part.into()),
@@ -134,12 +136,12 @@ impl Unpack {
     }
 }
 
-/// What images are called that are there.
+/// Returns the names of the images in containerd.
 async fn names(endpoint: &str) -> Result<BTreeSet<String>, ImportError> {
     Ok(run(endpoint, &["images", "ls", "-q"]).await?.lines().map(str::to_owned).collect())
 }
 
-/// What `ctr` prints.
+/// Runs `ctr` and returns its output.
 async fn run(endpoint: &str, args: &[&str]) -> Result<String, ImportError> {
     let output = ctr(endpoint, args).stdin(Stdio::null()).output().await.map_err(ImportError::Program)?;
     if output.status.success() {
@@ -161,7 +163,7 @@ fn ctr(endpoint: &str, args: &[&str]) -> Command {
     command
 }
 
-/// What `ctr` has to say: its last line, after what it logs.
+/// Returns the error of `ctr`: the last line of its output, after log lines.
 fn refusal(output: &[u8]) -> ImportError {
     let text = String::from_utf8_lossy(output);
     let words = text.trim().lines().last().unwrap_or_default();
@@ -177,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_images_of_the_import_that_failed_are_removed() {
+    fn failed_import_removes_only_its_own_images() {
         let checked = "REF TYPE DIGEST STATUS SIZE UNPACKED \nold:1 t sha256:0 complete (2/2) 2.0 MiB/2.0 MiB true\n\
                        halfway:1 t sha256:1 incomplete (1/2) 1.0 MiB/2.0 MiB false   \npulled:1 t sha256:2 complete \
                        (2/2) 2.0 MiB/2.0 MiB true\nfirst:1 t sha256:3 complete (2/2) 2.0 MiB/2.0 MiB true\n";
@@ -187,10 +189,10 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_archive_is_not_a_containerd_that_is_away() {
+    fn corrupt_archive_is_not_reported_as_unavailable() {
         let away = refusal(b"ctr: failed to dial \"/x.sock\": context deadline exceeded\n");
         assert!(matches!(away, ImportError::Unreachable(_)), "{away}");
         let broken = refusal(b"time=\"now\" level=info msg=\"apply failure\"\nctr: archive/tar: invalid tar header\n");
-        assert_eq!(broken.to_string(), "the archive is broken, or holds no image: archive/tar: invalid tar header");
+        assert_eq!(broken.to_string(), "the archive is corrupt or contains no image: archive/tar: invalid tar header");
     }
 }

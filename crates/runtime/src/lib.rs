@@ -1,9 +1,8 @@
-//! Containers: one trait, shaped after the CRI, and the runtimes behind it.
+//! Container runtime interface: a trait modelled after the CRI, and its implementation as a CRI client.
 //!
-//! **Invariant:** nothing here knows the Kubernetes API. The kubelet translates a Pod into these types; a runtime
-//! (a CRI endpoint today, an embedded one later) carries them out.
+//! **Invariant:** this crate does not depend on the Kubernetes API. The kubelet translates a Pod into these types.
 //!
-//! **Invariant:** a runtime's containers outlive this process. Dropping a [`Runtime`] stops nothing.
+//! **Invariant:** containers outlive this process. Dropping a [`Runtime`] stops no containers.
 #![forbid(unsafe_code)]
 
 pub mod containerd;
@@ -31,34 +30,34 @@ pub use usage::ContainerDisk;
 use futures::{future::BoxFuture, stream::BoxStream};
 use std::time::Duration;
 
-/// The answer of a runtime call.
+/// Future of a runtime call.
 pub type Call<'a, T> = BoxFuture<'a, Result<T, RuntimeError>>;
 
-/// What Podium asks of a container runtime.
+/// Container runtime: the CRI's `RuntimeService` and `ImageService`.
 ///
-/// Every call is safe to repeat: stopping what has stopped and removing what is gone succeed. Calls carry their own
-/// deadline (the CRI's `runtimeRequestTimeout`, 2 min, plus the grace period for stops); an implementation never waits for ever.
+/// Calls are idempotent: stopping a stopped container and removing a missing one succeed. Each call has a deadline: the
+/// kubelet's `runtimeRequestTimeout` (2 min), plus the grace period for stops.
 pub trait Runtime: Send + Sync + 'static {
-    /// Name and version, as `node.status.nodeInfo.containerRuntimeVersion` shows them.
+    /// Returns name and version for `node.status.nodeInfo.containerRuntimeVersion`.
     fn version(&self) -> Call<'_, Version>;
-    /// Whether the runtime and its network are ready.
+    /// Returns whether the runtime and its network are ready.
     fn status(&self) -> Call<'_, RuntimeStatus>;
 
     /// Creates and starts a sandbox with its network.
     fn run_sandbox<'a>(&'a self, config: &'a SandboxConfig) -> Call<'a, SandboxId>;
-    /// Stops whatever runs in the sandbox (SIGKILL) and releases its network. A sandbox that is gone is a success.
+    /// Kills all containers of a sandbox (SIGKILL) and releases its network. Succeeds if the sandbox does not exist.
     fn stop_sandbox<'a>(&'a self, id: &'a SandboxId) -> Call<'a, ()>;
-    /// Removes a sandbox and every container in it. A sandbox that is gone is a success.
+    /// Removes a sandbox and all its containers. Succeeds if the sandbox does not exist.
     fn remove_sandbox<'a>(&'a self, id: &'a SandboxId) -> Call<'a, ()>;
-    /// State and addresses of one sandbox.
+    /// Returns state and addresses of a sandbox.
     ///
     /// # Errors
-    /// [`RuntimeError::NotFound`] when it is gone.
+    /// [`RuntimeError::NotFound`] if it does not exist.
     fn sandbox<'a>(&'a self, id: &'a SandboxId) -> Call<'a, SandboxStatus>;
-    /// All sandboxes of this runtime's owner, without their addresses.
+    /// Lists the sandboxes of this runtime's owner, without addresses.
     fn sandboxes(&self) -> Call<'_, Vec<SandboxStatus>>;
 
-    /// Creates a container; it does not run yet.
+    /// Creates a container without starting it.
     fn create_container<'a>(
         &'a self,
         sandbox: &'a SandboxId,
@@ -67,24 +66,24 @@ pub trait Runtime: Send + Sync + 'static {
     ) -> Call<'a, ContainerId>;
     /// Starts a created container.
     fn start_container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()>;
-    /// Sends the stop signal (this one, else the image's, else SIGTERM), waits up to `grace`, then sends SIGKILL; returns
-    /// when the container has stopped. A second call with a shorter grace shortens the first.
+    /// Sends the stop signal (`signal`, else the image's, else SIGTERM), waits up to `grace`, and sends SIGKILL. Returns
+    /// when the container has stopped. A concurrent call with a shorter grace period shortens the first.
     fn stop_container<'a>(&'a self, id: &'a ContainerId, grace: Duration, signal: Option<StopSignal>) -> Call<'a, ()>;
-    /// Removes a container, by force when it runs. A container that is gone is a success.
+    /// Removes a container, and kills it if it is running. Succeeds if the container does not exist.
     fn remove_container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()>;
-    /// State of one container, its exit code included.
+    /// Returns the state of a container, including its exit code.
     ///
     /// # Errors
-    /// [`RuntimeError::NotFound`] when it is gone.
+    /// [`RuntimeError::NotFound`] if it does not exist.
     fn container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ContainerStatus>;
-    /// All containers of Podium's Pods; `exit` is only filled by [`Runtime::container`].
+    /// Lists the containers of Podium's Pods. Only [`Runtime::container`] sets `exit`.
     fn containers(&self) -> Call<'_, Vec<ContainerStatus>>;
-    /// What a container has written to its root file system; nothing while the runtime has not counted it.
+    /// Returns the usage of a container's writable layer, or `None` before the runtime has measured it.
     ///
     /// # Errors
-    /// [`RuntimeError::NotFound`] when it is gone.
+    /// [`RuntimeError::NotFound`] if it does not exist.
     fn container_disk<'a>(&'a self, id: &'a ContainerId) -> Call<'a, Option<ContainerDisk>>;
-    /// Asks the runtime to reopen a container's log file after it was rotated away.
+    /// Reopens a container's log file after its rotation.
     fn reopen_log<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()>;
     /// Sets new resource limits on a running container.
     fn update_resources<'a>(&'a self, id: &'a ContainerId, resources: &'a LinuxResources) -> Call<'a, ()>;
@@ -92,7 +91,7 @@ pub trait Runtime: Send + Sync + 'static {
     /// Runs a command in a container and collects its output (at most 16 MiB).
     ///
     /// # Errors
-    /// [`RuntimeError::Deadline`] when it outlives `timeout`; what it started is killed.
+    /// [`RuntimeError::Deadline`] if it exceeds `timeout`; its descendants are killed, too.
     fn exec_sync<'a>(&'a self, id: &'a ContainerId, command: &'a [String], timeout: Duration) -> Call<'a, ExecOutput>;
     /// Runs a command with streams attached.
     fn exec<'a>(&'a self, id: &'a ContainerId, command: &'a [String], io: SessionIo) -> Call<'a, Session>;
@@ -101,20 +100,20 @@ pub trait Runtime: Send + Sync + 'static {
     /// Opens one connection to a TCP port on loopback inside the sandbox's network namespace.
     fn port_forward<'a>(&'a self, id: &'a SandboxId, port: u16) -> Call<'a, PortForward>;
 
-    /// Resolves an image that is present; `None` when it is not.
+    /// Returns a local image, or `None` if it is not present.
     fn image<'a>(&'a self, image: ImageSpec<'a>) -> Call<'a, Option<Image>>;
-    /// The stop signal that an image names (`STOPSIGNAL`), if it does and the runtime tells.
+    /// Returns the stop signal of an image (`STOPSIGNAL`), if it has one and the runtime reports it.
     fn image_stop_signal<'a>(&'a self, image: &'a str) -> Call<'a, Option<StopSignal>>;
-    /// Pulls an image; the answer is its reference (an id or digest) to create containers with.
+    /// Pulls an image and returns its reference (an ID or digest) to create containers with.
     fn pull_image<'a>(&'a self, image: ImageSpec<'a>, auth: Option<&'a RegistryAuth>) -> Call<'a, String>;
-    /// All images that are present.
+    /// Lists the local images.
     fn images(&self) -> Call<'_, Vec<Image>>;
-    /// Where images are on this node; `None` when the runtime does not say.
+    /// Returns the mount point of the image file system, or `None` if the runtime does not report it.
     fn image_fs(&self) -> Call<'_, Option<std::path::PathBuf>>;
-    /// Removes an image. One that is gone is a success.
+    /// Removes an image. Succeeds if the image does not exist.
     fn remove_image<'a>(&'a self, image: &'a str) -> Call<'a, ()>;
 
-    /// What happens to containers, as it happens. The stream may lose facts (it says so with
-    /// [`RuntimeEvent::Resync`], and after every reconnect): a relist repairs what it lost. It never ends by itself.
+    /// Streams container events. After lost events and after every reconnect it yields [`RuntimeEvent::Resync`], and the
+    /// caller must relist. The stream never ends.
     fn events(&self) -> BoxStream<'static, RuntimeEvent>;
 }

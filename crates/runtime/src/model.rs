@@ -1,11 +1,11 @@
-//! What is said between the kubelet and a runtime: the CRI's vocabulary, without its wire format.
+//! Types of the [`Runtime`](crate::Runtime) trait: the messages of the CRI, independent of its wire format.
 
 use crate::{IdMapping, Mount, StopSignal};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
-/// Labels that mark what belongs to a Pod; the same keys that upstream's kubelet uses, so that its tools find them.
+/// Labels of sandboxes and containers, with the kubelet's keys (`pkg/kubelet/types/labels.go`).
 pub mod labels {
     /// `metadata.name` of the Pod.
     pub const POD_NAME: &str = "io.kubernetes.pod.name";
@@ -13,11 +13,11 @@ pub mod labels {
     pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
     /// `metadata.uid` of the Pod.
     pub const POD_UID: &str = "io.kubernetes.pod.uid";
-    /// Whose sandbox it is: the data directory of its cluster.
+    /// Owner of the sandbox: the data directory of its cluster.
     pub const OWNER: &str = "podium.data-dir";
     /// The container's name in the Pod's spec.
     pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
-    /// An annotation: the container's image as the Pod's spec names it. Upstream keeps a hash of it.
+    /// Annotation with the container's image in the Pod's spec. Upstream stores a hash of the spec.
     pub const IMAGE: &str = "podium.image";
 }
 
@@ -36,33 +36,33 @@ macro_rules! id {
     };
 }
 id!(
-    /// A sandbox, as the runtime names it.
+    /// Sandbox ID of the runtime.
     SandboxId
 );
 id!(
-    /// A container, as the runtime names it (without the `containerd://` prefix of the API).
+    /// Container ID of the runtime (without the `containerd://` prefix of the API).
     ContainerId
 );
 
-/// Why a runtime call failed.
+/// Error of a runtime call.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RuntimeError {
-    /// The thing is gone. Not worth a retry.
+    /// The object does not exist. Not retryable.
     #[error("{0}")]
     NotFound(String),
-    /// A name is taken: an earlier attempt got further than its caller knows. The caller lists and adopts.
+    /// The name is already used: an earlier attempt succeeded after its deadline. The caller lists and adopts the object.
     #[error("{0}")]
     AlreadyExists(String),
-    /// The call outlived its deadline.
+    /// The call exceeded its deadline.
     #[error("{0}")]
     Deadline(String),
-    /// The runtime does not answer. Worth a retry with a back-off.
+    /// The runtime does not respond. Retryable with backoff.
     #[error("container runtime is unreachable: {0}")]
     Unavailable(String),
-    /// The runtime does not know this call.
+    /// The runtime does not implement the call.
     #[error("{0}")]
     Unimplemented(String),
-    /// The runtime says no; its own words.
+    /// Error text of the runtime.
     #[error("{0}")]
     Failed(String),
 }
@@ -70,45 +70,45 @@ pub enum RuntimeError {
 /// Name and version of a runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// For example `containerd`.
+    /// Runtime name, for example `containerd`.
     pub name: String,
-    /// For example `1.6.20`.
+    /// Runtime version, for example `1.6.20`.
     pub version: String,
 }
 
-/// Whether containers can be run.
+/// Conditions and handlers of the runtime (CRI `RuntimeStatus`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeStatus {
-    /// `None` when the runtime is ready, else why it is not.
+    /// Reason why the runtime is not ready; `None` if it is ready.
     pub runtime_not_ready: Option<String>,
-    /// `None` when the Pod network is ready, else why it is not.
+    /// Reason why the Pod network is not ready; `None` if it is ready.
     pub network_not_ready: Option<String>,
-    /// What its handlers can do; a runtime of a CRI before 1.30 names none.
+    /// Runtime handlers; empty before CRI 1.30.
     pub handlers: Vec<Handler>,
 }
 
-/// One of the ways in which a runtime runs containers, as RuntimeClasses name it.
+/// Runtime handler (`handler` of a RuntimeClass).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handler {
-    /// Empty for the default.
+    /// Name; empty for the default handler.
     pub name: String,
-    /// Whether its containers can have users of their own (KEP-127).
+    /// Whether user namespaces are supported (KEP-127).
     pub user_namespaces: bool,
 }
 
-/// Where a namespace of a sandbox or container comes from.
+/// Namespace mode (CRI `NamespaceMode`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum NamespaceMode {
-    /// One for the whole Pod.
+    /// Shared by the containers of the Pod.
     #[default]
     Pod,
-    /// One for the container alone.
+    /// Private to the container.
     Container,
-    /// The node's.
+    /// Namespace of the node.
     Node,
 }
 
-/// The namespaces of a Pod.
+/// Namespaces of a Pod (CRI `NamespaceOption`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Namespaces {
     /// Network: `Pod` or `Node` (`hostNetwork`).
@@ -117,11 +117,11 @@ pub struct Namespaces {
     pub pid: NamespaceMode,
     /// System V IPC: `Pod` or `Node` (`hostIPC`).
     pub ipc: NamespaceMode,
-    /// Users and groups of its own (`hostUsers: false`); `None` for those of the node.
+    /// ID mapping of the user namespace (`hostUsers: false`); `None` for the node's user namespace.
     pub users: Option<IdMapping>,
 }
 
-/// A sandbox to create.
+/// Configuration of a sandbox (CRI `PodSandboxConfig`).
 #[derive(Debug, Clone, Default)]
 pub struct SandboxConfig {
     /// Pod name.
@@ -130,39 +130,39 @@ pub struct SandboxConfig {
     pub namespace: String,
     /// Pod UID.
     pub uid: String,
-    /// How many sandboxes this Pod had before.
+    /// Attempt: number of earlier sandboxes of the Pod.
     pub attempt: u32,
-    /// Host name inside; empty with the node's network.
+    /// Host name; empty with the node's network.
     pub hostname: String,
     /// Directory of the containers' log files.
     pub log_directory: PathBuf,
     /// `resolv.conf`; `None` lets the runtime copy the node's.
     pub dns: Option<Dns>,
-    /// Ports of the node that lead into the Pod.
+    /// Host ports of the Pod.
     pub port_mappings: Vec<PortMapping>,
-    /// Labels of the Pod beside those of [`labels`], which the runtime adds.
+    /// Labels in addition to [`labels`], which the implementation adds.
     pub labels: BTreeMap<String, String>,
     /// Annotations.
     pub annotations: BTreeMap<String, String>,
-    /// The cgroup that holds the Pod, for example `/kubepods/burstable/pod<uid>`; `None` leaves it to the runtime.
+    /// Parent cgroup of the Pod, for example `/kubepods/burstable/pod<uid>`; `None` for the runtime's default.
     pub cgroup_parent: Option<String>,
     /// Namespaces of the Pod.
     pub namespaces: Namespaces,
-    /// Kernel parameters of the Pod.
+    /// Sysctls of the Pod.
     pub sysctls: BTreeMap<String, String>,
-    /// Numeric user of the sandbox's own process.
+    /// Numeric user of the pause process.
     pub run_as_user: Option<i64>,
-    /// Its numeric group; needs a user.
+    /// Numeric group of the pause process; requires a user.
     pub run_as_group: Option<i64>,
-    /// Its further groups.
+    /// Supplemental groups of the pause process.
     pub supplemental_groups: Vec<i64>,
-    /// Whether a container of the Pod may be privileged.
+    /// Whether the Pod has a privileged container.
     pub privileged: bool,
-    /// The handler of the Pod's RuntimeClass; empty for the runtime's default.
+    /// Handler of the Pod's RuntimeClass; empty for the runtime's default.
     pub runtime_handler: String,
 }
 
-/// Name resolution of a sandbox.
+/// DNS configuration of a sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dns {
     /// Name servers.
@@ -173,23 +173,23 @@ pub struct Dns {
     pub options: Vec<String>,
 }
 
-/// A port of the node that leads into the Pod.
+/// Host port of a Pod (CRI `PortMapping`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortMapping {
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
-    /// Port in the Pod.
+    /// Container port.
     pub container_port: u16,
-    /// Port of the node.
+    /// Host port.
     pub host_port: u16,
-    /// Address of the node; empty for all.
+    /// Host IP; empty for all addresses.
     pub host_ip: String,
 }
 
-/// What a sandbox is doing.
+/// Status of a sandbox (CRI `PodSandboxStatus`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxStatus {
-    /// The sandbox.
+    /// Sandbox ID.
     pub id: SandboxId,
     /// Pod UID.
     pub uid: String,
@@ -197,32 +197,32 @@ pub struct SandboxStatus {
     pub name: String,
     /// Pod namespace.
     pub namespace: String,
-    /// How many sandboxes this Pod had before.
+    /// Attempt: number of earlier sandboxes of the Pod.
     pub attempt: u32,
-    /// Whether its process runs and its network stands.
+    /// Whether the sandbox is ready (`SANDBOX_READY`).
     pub ready: bool,
-    /// When it was created.
+    /// Creation time.
     pub created_at: Timestamp,
     /// Addresses of the Pod, the primary one first; empty with the node's network and in lists.
     pub ips: Vec<IpAddr>,
 }
 
-/// A container to create.
+/// Configuration of a container (CRI `ContainerConfig`).
 #[derive(Debug, Clone, Default)]
 pub struct ContainerConfig {
     /// The container's name in the Pod.
     pub name: String,
-    /// How many containers of this name the Pod had before: its restart count.
+    /// Attempt: the restart count.
     pub attempt: u32,
-    /// The image as resolved by [`crate::Runtime::image`] or [`crate::Runtime::pull_image`].
+    /// Image reference resolved by [`crate::Runtime::image`] or [`crate::Runtime::pull_image`].
     pub image_ref: String,
-    /// The image as the Pod's spec names it.
+    /// Image in the Pod's spec.
     pub image: String,
-    /// Entry point; empty for the image's own.
+    /// Entry point; empty for the image's.
     pub command: Vec<String>,
-    /// Arguments; empty for the image's own unless `command` is set.
+    /// Arguments; empty for the image's, unless `command` is set.
     pub args: Vec<String>,
-    /// Working directory; empty for the image's own.
+    /// Working directory; empty for the image's.
     pub working_dir: String,
     /// Environment, in order.
     pub env: Vec<(String, String)>,
@@ -230,7 +230,7 @@ pub struct ContainerConfig {
     pub mounts: Vec<Mount>,
     /// Device nodes of the host.
     pub devices: Vec<Device>,
-    /// Labels beside those of [`labels`].
+    /// Labels in addition to [`labels`].
     pub labels: BTreeMap<String, String>,
     /// Annotations.
     pub annotations: BTreeMap<String, String>,
@@ -244,9 +244,9 @@ pub struct ContainerConfig {
     pub tty: bool,
     /// cgroup limits.
     pub resources: LinuxResources,
-    /// Who the process is and what it may do.
+    /// Security context of the process.
     pub security: SecurityContext,
-    /// How it is to be stopped, if not as its image says; runtimes of a CRI before 1.33 take no note of it.
+    /// Stop signal that overrides the image's. Ignored by runtimes before CRI 1.33.
     pub stop_signal: Option<StopSignal>,
 }
 
@@ -257,11 +257,11 @@ pub struct Device {
     pub host_path: PathBuf,
     /// Path in the container.
     pub container_path: PathBuf,
-    /// Any of `r`, `w`, `m`.
+    /// cgroup permissions: any of `r`, `w`, `m`.
     pub permissions: String,
 }
 
-/// cgroup limits of a container or Pod. Zero leaves the kernel's default.
+/// cgroup limits of a container or Pod (CRI `LinuxContainerResources`). Zero keeps the kernel's default.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LinuxResources {
     /// CFS period in µs.
@@ -272,7 +272,7 @@ pub struct LinuxResources {
     pub cpu_shares: i64,
     /// Memory limit in bytes.
     pub memory_limit: i64,
-    /// Who the OOM killer takes first, -1,000 to 1,000.
+    /// OOM score adjustment, -1,000 to 1,000.
     pub oom_score_adj: i64,
     /// `cpuset.cpus`; empty for all.
     pub cpuset_cpus: String,
@@ -280,24 +280,24 @@ pub struct LinuxResources {
     pub cpuset_mems: String,
     /// Huge page limits in bytes by page size (`2MB`).
     pub hugepage_limits: BTreeMap<String, u64>,
-    /// Further cgroup v2 files, by name.
+    /// Additional cgroup v2 files, by name (`unified`).
     pub unified: BTreeMap<String, String>,
 }
 
-/// Who a container's process is and what it may do.
+/// Security context of a container (CRI `LinuxContainerSecurityContext`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SecurityContext {
-    /// Numeric user; wins over `username`.
+    /// Numeric user; takes precedence over `username`.
     pub run_as_user: Option<i64>,
-    /// Numeric group; needs a user.
+    /// Numeric group; requires a user.
     pub run_as_group: Option<i64>,
-    /// User by name, from the image.
+    /// User name of the image.
     pub username: String,
-    /// Further groups.
+    /// Supplemental groups.
     pub supplemental_groups: Vec<i64>,
-    /// All capabilities and all devices.
+    /// Privileged: all capabilities and devices.
     pub privileged: bool,
-    /// Whether the root file system cannot be written.
+    /// Whether the root file system is read-only.
     pub readonly_rootfs: bool,
     /// Whether `no_new_privs` is set (`allowPrivilegeEscalation: false`).
     pub no_new_privs: bool,
@@ -305,109 +305,109 @@ pub struct SecurityContext {
     pub add_capabilities: Vec<String>,
     /// Capabilities to drop, without `CAP_`; `ALL` for all.
     pub drop_capabilities: Vec<String>,
-    /// Namespaces of the Pod, as the container sees them.
+    /// Namespaces of the container.
     pub namespaces: Namespaces,
-    /// The container whose process namespace to join (`targetContainerName` of an ephemeral container).
+    /// Container whose PID namespace is joined (`targetContainerName` of an ephemeral container).
     pub target_container: Option<ContainerId>,
-    /// System calls that are allowed.
+    /// Seccomp profile.
     pub seccomp: SeccompProfile,
-    /// What it may touch; `None` for what the runtime does of itself.
+    /// AppArmor profile; `None` for the runtime's behaviour without a profile.
     pub apparmor: Option<AppArmorProfile>,
-    /// Paths to hide; `None` for the default list, empty with `procMount: Unmasked`.
+    /// Masked paths; `None` for the default list, empty with `procMount: Unmasked`.
     pub masked_paths: Option<Vec<String>>,
-    /// Paths to make read-only; `None` for the default list.
+    /// Read-only paths; `None` for the default list.
     pub readonly_paths: Option<Vec<String>>,
 }
 
-/// Which system calls are allowed.
+/// Seccomp profile.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SeccompProfile {
-    /// All.
+    /// `Unconfined`.
     #[default]
     Unconfined,
-    /// The runtime's own list.
+    /// `RuntimeDefault`.
     RuntimeDefault,
-    /// A file on the node.
+    /// `Localhost`: a profile file on the node.
     Localhost(PathBuf),
 }
 
-/// What a process may touch, on kernels with AppArmor.
+/// AppArmor profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AppArmorProfile {
-    /// Everything.
+    /// `Unconfined`.
     Unconfined,
-    /// What the runtime's own profile allows.
+    /// `RuntimeDefault`.
     RuntimeDefault,
-    /// A profile that is loaded on the node.
+    /// `Localhost`: a profile loaded on the node.
     Localhost(String),
 }
 
-/// What a container is doing.
+/// Status of a container (CRI `ContainerStatus`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerStatus {
-    /// The container.
+    /// Container ID.
     pub id: ContainerId,
-    /// Its sandbox, when the runtime says so (lists do, single answers may not).
+    /// Sandbox ID. Lists contain it; the status of a single container may not.
     pub sandbox: Option<SandboxId>,
     /// Pod UID.
     pub uid: String,
     /// The container's name in the Pod.
     pub name: String,
-    /// How many containers of this name the Pod had before.
+    /// Attempt: the restart count.
     pub attempt: u32,
-    /// What it does.
+    /// State.
     pub state: ContainerState,
-    /// When it was created.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When it started, if it did and the runtime was asked for this one container.
+    /// Start time of a started container. Not in lists.
     pub started_at: Option<Timestamp>,
-    /// How it ended, if it did and the runtime was asked for this one container.
+    /// Exit of a terminated container. Not in lists.
     pub exit: Option<Exit>,
-    /// The image as the runtime names it.
+    /// Image name of the runtime.
     pub image: String,
-    /// The image's id or digest, as `imageID` shows it.
+    /// Image ID or digest, for `imageID`.
     pub image_ref: String,
-    /// The image as the Pod's spec named it, if the runtime was asked for this one container.
+    /// Image in the Pod's spec. Not in lists.
     pub spec_image: Option<String>,
-    /// How the runtime will stop it, if it says so: those of a CRI before 1.33 and lists do not.
+    /// Stop signal. Not in lists, and not reported before CRI 1.33.
     pub stop_signal: Option<StopSignal>,
 }
 
-/// A container's state, as the runtime sees it.
+/// State of a container (CRI `ContainerState`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContainerState {
-    /// Made, not started.
+    /// Created, but not started.
     Created,
-    /// Its process runs.
+    /// Running.
     Running,
-    /// Its process ended.
+    /// Exited.
     Exited,
-    /// The runtime lost it.
+    /// Unknown to the runtime.
     Unknown,
 }
 
-/// How a container ended.
+/// Exit of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
     /// Exit code; 128 + n after signal n.
     pub code: i32,
-    /// The runtime's reason: `Completed`, `Error`, `OOMKilled`, `StartError`, `Unknown`.
+    /// Reason of the runtime: `Completed`, `Error`, `OOMKilled`, `StartError`, `Unknown`.
     pub reason: String,
-    /// The runtime's message.
+    /// Message of the runtime.
     pub message: String,
-    /// When it ended.
+    /// Finish time.
     pub finished_at: Timestamp,
 }
 
-/// Something happened in the runtime.
+/// Event of the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuntimeEvent {
-    /// A container's process ended. The runtime may still write its log and clear up after it: it is done when
-    /// [`crate::Runtime::container`] shows the end. How it ended is told here where the runtime's answer will say no more
-    /// (its code, `Completed` or `Error`, and when); else ask for that answer.
+    /// The process of a container exited. The runtime has written all logs once [`crate::Runtime::container`] reports the
+    /// exit. The exit (code, time, and reason `Completed` or `Error`) is set if the runtime's status will not contain more;
+    /// otherwise query the status.
     ContainerExited(ContainerId, Option<Exit>),
-    /// A container of this sandbox or the sandbox itself ended.
+    /// A container of the sandbox, or the sandbox itself, exited.
     SandboxExited(SandboxId),
-    /// Events may have been lost: list everything again.
+    /// Events may have been lost: relist.
     Resync,
 }

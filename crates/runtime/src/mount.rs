@@ -1,51 +1,51 @@
-//! What is mounted into a container, and as whose.
+//! Mounts of a container, and ID mappings.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// A mount into a container.
+/// Mount of a container (CRI `Mount`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     /// Path on the node; empty for an image.
     pub host_path: PathBuf,
-    /// An image to mount instead of a path (KEP-4639).
+    /// Image to mount instead of a path (image volume, KEP-4639).
     pub image: Option<ImageMount>,
     /// Path in the container.
     pub container_path: String,
-    /// Whether the container may not write.
+    /// Whether the mount is read-only.
     pub readonly: bool,
-    /// How later mounts travel between node and container.
+    /// Mount propagation.
     pub propagation: Propagation,
 }
 
-/// An image that is mounted.
+/// Image volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageMount {
-    /// The runtime's id for it.
+    /// Image ID of the runtime.
     pub image_ref: String,
-    /// As the Pod names it.
+    /// Image reference in the Pod's spec.
     pub image: String,
-    /// A directory in it; empty for all of it.
+    /// Directory in the image (`subPath`); empty for the whole image.
     pub sub_path: String,
 }
 
-/// How mounts travel (`mountPropagation`).
+/// Mount propagation (`mountPropagation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Propagation {
-    /// Not at all.
+    /// `None`: no propagation.
     #[default]
     Private,
     /// From the node into the container.
     HostToContainer,
-    /// Both ways.
+    /// In both directions.
     Bidirectional,
 }
 
-/// Users, and groups of the same numbers, of a container: those from 0 on are others on the node.
+/// ID mapping of a user namespace (CRI `IDMapping`), for users and groups: container IDs start at 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdMapping {
-    /// What 0 is on the node.
+    /// ID on the node of the container's ID 0.
     pub host_id: u32,
-    /// How many there are.
+    /// Number of IDs.
     pub length: u32,
 }

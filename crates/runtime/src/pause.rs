@@ -1,18 +1,18 @@
-//! The sandbox image, without a registry: one static program that waits for ever, in a `docker save` archive.
+//! Sandbox (pause) image, built without a registry: one static program in a `docker save` archive.
 
 use sha2::{Digest, Sha256};
 use std::io;
 
-/// The name under which containerd knows it.
+/// Name of the sandbox image.
 pub(crate) const IMAGE: &str = "podium.local/pause:1";
 
-/// Whether this is the name of a sandbox image: ours, or Kubernetes' own.
+/// Whether this is the name of a sandbox image: Podium's, or `registry.k8s.io/pause`.
 pub(crate) fn is_pause(tag: &str) -> bool {
     ["podium.local/pause:", "registry.k8s.io/pause:", "k8s.gcr.io/pause:"].iter().any(|name| tag.starts_with(name))
 }
 
 /// x86-64: `rt_sigaction(SIGCHLD, {SIG_IGN}, NULL, 8)`, so that the kernel reaps orphans of a shared process namespace;
-/// then `pause()` for ever. As process 1 of its namespace it gets no signal that it does not handle, but SIGKILL.
+/// then `pause()` in a loop. As PID 1 of its namespace it receives only SIGKILL, because it has no signal handlers.
 #[cfg(target_arch = "x86_64")]
 const CODE: &[u8] = &[
     0xb8, 0x0d, 0x00, 0x00, 0x00, // mov eax, 13 (rt_sigaction)
@@ -31,7 +31,7 @@ const CODE: &[u8] = &[
 #[cfg(target_arch = "x86_64")]
 const MACHINE: (u16, &str) = (62, "amd64");
 
-/// AArch64: the same with `ppoll(NULL, 0, NULL, NULL)`, for there is no `pause` call.
+/// AArch64: the same with `ppoll(NULL, 0, NULL, NULL)`, because there is no `pause` system call.
 #[cfg(target_arch = "aarch64")]
 const CODE: &[u8] = &[
     0x20, 0x02, 0x80, 0xd2, // mov x0, 17 (SIGCHLD)
@@ -55,7 +55,7 @@ const MACHINE: (u16, &str) = (183, "arm64");
 const HEADERS: u64 = 120;
 const BASE: u64 = 0x0040_0000;
 
-/// A static ELF executable of one segment.
+/// Builds a static ELF executable with one segment.
 fn program() -> Vec<u8> {
     let size = HEADERS + CODE.len() as u64;
     let mut elf = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -79,7 +79,7 @@ fn program() -> Vec<u8> {
     elf
 }
 
-/// The image as an archive that `ctr images import` takes.
+/// Builds the image as an archive for `ctr images import`.
 pub(crate) fn archive() -> io::Result<Vec<u8>> {
     let layer = tarball(&[("pause", &program(), 0o755)])?;
     let digest = hex(&Sha256::digest(&layer));
@@ -119,13 +119,13 @@ mod tests {
     use std::os::unix::{fs::PermissionsExt, process::ExitStatusExt};
 
     #[test]
-    fn the_program_waits_until_it_is_killed() {
+    fn pause_program_runs_until_it_is_killed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pause");
         std::fs::write(&path, program()).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         let mut child = std::process::Command::new(&path).spawn().unwrap();
-        // It ignores SIGCHLD only once it runs its own code: /proc says so, and that it did not crash before.
+        // /proc shows that SIGCHLD is ignored once the program runs its own code.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
         loop {
             let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();

@@ -1,28 +1,28 @@
-//! Streams into a container: what exec, attach and port-forward hand to their caller.
+//! Streaming sessions: exec, attach and port-forward.
 
 use crate::RuntimeError;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
-/// A byte stream both ways.
+/// Bidirectional byte stream.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Duplex for T {}
 
-/// Which streams a session has. With a terminal, stderr is part of stdout.
+/// Streams of a session. With a terminal, stderr is part of stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SessionIo {
-    /// Whether the caller writes.
+    /// Whether stdin is attached.
     pub stdin: bool,
-    /// Whether the caller reads output.
+    /// Whether stdout is attached.
     pub stdout: bool,
-    /// Whether the caller reads errors; never with `tty`.
+    /// Whether stderr is attached; never with `tty`.
     pub stderr: bool,
-    /// Whether there is a terminal.
+    /// Whether the process has a terminal.
     pub tty: bool,
 }
 
-/// Columns and rows of a terminal.
+/// Size of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminalSize {
     /// Columns.
@@ -31,38 +31,38 @@ pub struct TerminalSize {
     pub height: u16,
 }
 
-/// An exec or attach in progress. Dropping it closes its streams; the runtime ends what it may.
+/// Exec or attach session. Dropping it closes its streams, and the runtime may kill the process.
 pub struct Session {
-    /// To the process; shutting it down is its end of input.
+    /// Stdin of the process. Shutdown sends EOF.
     pub stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
-    /// From the process.
+    /// Stdout of the process.
     pub stdout: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    /// From the process, unless it has a terminal.
+    /// Stderr of the process, unless it has a terminal.
     pub stderr: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    /// New sizes of the caller's terminal.
+    /// Resize events of the caller's terminal.
     pub resize: Option<mpsc::Sender<TerminalSize>>,
-    /// Ends when the process (or the attachment) does.
+    /// Resolves when the process exits or the attach session ends.
     pub exit: BoxFuture<'static, Result<SessionExit, RuntimeError>>,
 }
 
-/// One forwarded connection.
+/// Forwarded connection.
 pub struct PortForward {
-    /// To and from the port; it ends when the connection does.
+    /// Data of the connection.
     pub stream: Box<dyn Duplex>,
-    /// Ends with the connection: why it failed, in the runtime's words, if it did.
+    /// Resolves when the connection ends, with the runtime's error if it failed.
     pub failure: BoxFuture<'static, Option<String>>,
 }
 
-/// How a session ended.
+/// Exit of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionExit {
-    /// The command ended with this code (an attachment: 0 when it was closed in order).
+    /// Exit code of the command; 0 for an attach session that was closed regularly.
     Code(i32),
-    /// The runtime could not start or keep it; its own words.
+    /// Error text of the runtime.
     Failed(String),
 }
 
-/// What a command said.
+/// Output and exit code of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExecOutput {
     /// Exit code.

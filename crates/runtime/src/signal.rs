@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Names in the order of the CRI's enum `Signal`, where the first is 1 (0 is the runtime's default), and numbers on Linux.
+/// Names and Linux numbers of signals, in the order of the CRI's enum `Signal`. The first is 1; 0 is the runtime's default.
 const NAMED: [(&str, u32); 34] = [
     ("SIGABRT", 6),
     ("SIGALRM", 14),
@@ -40,35 +40,35 @@ const NAMED: [(&str, u32); 34] = [
     ("SIGXCPU", 24),
     ("SIGXFSZ", 25),
 ];
-/// The CRI's number of SIGRTMIN; 15 more follow it, then SIGRTMAX-14 and so on up to SIGRTMAX.
+/// CRI number of SIGRTMIN. SIGRTMIN+1 to SIGRTMIN+15 follow, then SIGRTMAX-14 to SIGRTMAX.
 const CRI_RTMIN: i32 = 35;
 const CRI_RTMAX: i32 = 65;
-/// What programs call SIGRTMIN and SIGRTMAX: C libraries keep the first two real-time signals for themselves.
+/// Linux numbers of SIGRTMIN and SIGRTMAX in programs: C libraries reserve the first two real-time signals.
 const RTMIN: u32 = 34;
 const RTMAX: u32 = 64;
 
-/// A signal that a container may be stopped with, as the CRI names it.
+/// Stop signal of a container (CRI `Signal`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StopSignal(i32);
 
 impl StopSignal {
-    /// What containerd and CRI-O send when neither Pod nor image says otherwise.
+    /// Default of containerd and CRI-O, if neither the Pod nor the image has a stop signal.
     pub const DEFAULT: Self = Self(23);
 
-    /// The signal with this number in the CRI; `None` for the runtime's default, and for those that came later.
+    /// Returns the signal of a CRI number, or `None` for the runtime's default (0) and unknown numbers.
     #[must_use]
     pub fn from_cri(number: i32) -> Option<Self> {
         (1..=CRI_RTMAX).contains(&number).then_some(Self(number))
     }
 
-    /// Its number in the CRI.
+    /// Returns the CRI number.
     #[must_use]
     pub fn cri(self) -> i32 {
         self.0
     }
 
-    /// Reads a name, with `SIG` or without, or a Linux number: an image's STOPSIGNAL may be any of them.
+    /// Parses an image's STOPSIGNAL: a name, with or without `SIG`, or a Linux number.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let all = || (1..=CRI_RTMAX).map(Self);
@@ -80,7 +80,7 @@ impl StopSignal {
         all().find(|signal| signal.to_string().strip_prefix("SIG") == Some(bare))
     }
 
-    /// Its number on Linux.
+    /// Returns the Linux number.
     #[must_use]
     pub fn number(self) -> u32 {
         if let Some((_, number)) = self.named() {
@@ -96,7 +96,7 @@ impl StopSignal {
         NAMED.get(usize::try_from(self.0 - 1).ok()?).copied()
     }
 
-    /// Counted from the lowest (0) or the highest (1), and how far from it.
+    /// Returns whether a real-time signal is relative to SIGRTMIN (0) or SIGRTMAX (1), and the offset.
     fn real_time(self) -> (u8, u32) {
         let from = |a: i32, b: i32| u32::try_from(a - b).unwrap_or(0);
         if self.0 <= CRI_RTMIN + 15 { (0, from(self.0, CRI_RTMIN)) } else { (1, from(CRI_RTMAX, self.0)) }
@@ -104,7 +104,7 @@ impl StopSignal {
 }
 
 impl fmt::Display for StopSignal {
-    /// The name as the Kubernetes API has it: `SIGTERM`, `SIGRTMIN+3`.
+    /// Returns the name in the Kubernetes API: `SIGTERM`, `SIGRTMIN+3`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.named(), self.real_time()) {
             (Some((name, _)), _) => f.write_str(name),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_are_read_as_images_and_pods_write_them() {
+    fn signals_are_parsed_in_image_and_pod_notation() {
         check("SIGTERM", Some(("SIGTERM", 15, 23)));
         check("usr1", Some(("SIGUSR1", 10, 29)));
         check("12", Some(("SIGUSR2", 12, 30)));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn each_has_a_name_of_its_own() {
+    fn signal_names_are_unique() {
         for cri in 1..=CRI_RTMAX {
             let signal = StopSignal(cri);
             assert_eq!(StopSignal::parse(&signal.to_string()), Some(signal));

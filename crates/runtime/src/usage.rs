@@ -1,10 +1,10 @@
-//! What containers use, as the runtime counts it.
+//! Container statistics of the runtime.
 
-/// What a container has written to its root file system.
+/// Usage of a container's writable layer (CRI `FilesystemUsage`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContainerDisk {
-    /// Bytes.
+    /// Used bytes.
     pub bytes: u64,
-    /// Inodes.
+    /// Used inodes.
     pub inodes: u64,
 }

@@ -29,7 +29,7 @@ fn nomination_follows_the_api_once_it_is_reported() {
     check(None, &[Some("")], (None, false));
     check(None, &[Some("a"), None], (None, true));
     check(None, &[Some("a"), Some("b")], (Some("b"), true));
-    // Both are older than the decision.
+    // Both reports are older than the assumed nomination.
     check(Some("a"), &[None], (Some("a"), false));
     check(Some("a"), &[Some("b")], (Some("a"), false));
     check(Some("a"), &[Some("a")], (Some("a"), false));

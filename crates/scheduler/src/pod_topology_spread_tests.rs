@@ -35,7 +35,7 @@ fn max_skew_limits_each_domain() {
     check(&ZONES, &[web("a1"), web("b1"), web("b1")], one(), "a2");
     check(&ZONES, &[web("a1")], spread(&json!({ "maxSkew": 2 }), json!({})), "a2");
     check(&ZONES, &[web("a1")], spread(&json!({ "topologyKey": "host" }), json!({})), "a2");
-    // Where it cannot go it still counts.
+    // Domains of rejected nodes still count.
     let elsewhere = json!({ "nodeSelector": { "host": "a1" } });
     let whole = json!({ "nodeAffinityPolicy": "Ignore" });
     let reasons = "1 node(s) didn't match pod topology spread constraints, \
@@ -51,7 +51,7 @@ fn node_without_topology_key_is_rejected() {
         spread(&json!({}), json!({})),
         "1 node(s) didn't match pod topology spread constraints (missing required label) | 1 no help",
     );
-    // Nor are its Pods counted, or those of a node that lacks another constraint's.
+    // Its Pods are not counted, nor those of a node without another constraint's key.
     check(&NODES, &[web("bare")], spread(&json!({}), json!({})), "a1");
     let mut two = spread(&json!({}), json!({}));
     let mut rack = two["spec"]["topologySpreadConstraints"][0].clone();
@@ -68,12 +68,12 @@ fn spread_counts_selected_running_pods_of_namespace() {
         check(&ZONES, &[("a1", with(pod("web", json!({})), &metadata))], one(), "a2");
     }
     check(&ZONES, &[("a1", pod("db", json!({})))], one(), "a2");
-    // One that is not selected itself does not make it worse.
+    // A Pod that its own selector does not match does not raise the skew.
     let db = json!({ "labelSelector": selector("db") });
     check(&ZONES, &[("a1", pod("db", json!({})))], spread(&db, json!({})), "a2");
     let two = [("a1", pod("db", json!({}))), ("a1", pod("db", json!({})))];
     check(&ZONES, &two, spread(&db, json!({})), "b1");
-    // Without a selector none counts.
+    // Without a selector no Pod counts.
     check(&ZONES, &[web("a1"), web("a1")], spread(&json!({ "labelSelector": null }), json!({})), "a2");
 }
 

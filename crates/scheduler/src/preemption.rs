@@ -43,7 +43,7 @@ pub(crate) struct PreemptionFailure {
 /// When there is no candidate, or the Pod may not preempt.
 pub(crate) fn preempt(
     pod: &Pod,
-    mut filter_and_score: CycleState<'_>,
+    mut cycle_state: CycleState<'_>,
     cache: &Cache,
     statuses: &[FilterStatus],
 ) -> Result<Preemption, PreemptionFailure> {
@@ -56,7 +56,7 @@ pub(crate) fn preempt(
     let (mut candidates, mut failed) = (Vec::new(), BTreeMap::new());
     let max_candidates = MIN_CANDIDATE_NODES.max(cache.node_count() / 10);
     let nominated_pods = cache.nominated_pods_by_node(uid, priority);
-    let claim_users = claim_users(&filter_and_score, cache);
+    let claim_users = claim_users(&cycle_state, cache);
     for (at, (node, node_info, used)) in cache.nodes().enumerate() {
         // The common case: all Pods have the same priority.
         let Some(pods) = potential_victims.remove(node).filter(|_| statuses[at].resolvable) else {
@@ -65,7 +65,7 @@ pub(crate) fn preempt(
         let nominated_pods = nominated_pods.get(node).map(Vec::as_slice).unwrap_or_default();
         let used = used.cloned().unwrap_or_default();
         let mut dry_run = DryRun {
-            filter_and_score: &mut filter_and_score,
+            cycle_state: &mut cycle_state,
             node,
             node_info,
             used,
@@ -139,11 +139,11 @@ fn potential_victims_by_node(cache: &Cache, priority: i32) -> HashMap<&str, Pods
 }
 
 /// Returns the number of Pods that use a `ReadWriteOncePod` claim of the Pod.
-fn claim_users(filter_and_score: &CycleState<'_>, cache: &Cache) -> usize {
-    if !filter_and_score.claim_in_use {
+fn claim_users(cycle_state: &CycleState<'_>, cache: &Cache) -> usize {
+    if !cycle_state.claim_in_use {
         return 0;
     }
-    cache.assigned().filter(|(_, assigned)| filter_and_score.shares_exclusive_claim(assigned)).count()
+    cache.assigned().filter(|(_, assigned)| cycle_state.shares_exclusive_claim(assigned)).count()
 }
 
 impl Termination {
@@ -162,7 +162,7 @@ impl Termination {
 
 /// Simulation of preemption on one node (`DryRunPreemption`).
 struct DryRun<'r, 'a> {
-    filter_and_score: &'r mut CycleState<'a>,
+    cycle_state: &'r mut CycleState<'a>,
     node: &'r str,
     node_info: &'r NodeInfo,
     used: NodeUsage,
@@ -177,7 +177,7 @@ impl DryRun<'_, '_> {
     /// Restores the cycle state for the next node.
     fn restore(self) {
         for info in &self.removed {
-            self.filter_and_score.constraints.adjust(info, self.node, 1);
+            self.cycle_state.constraints.adjust(info, self.node, 1);
         }
     }
 }
@@ -185,23 +185,23 @@ impl DryRun<'_, '_> {
 impl NodeSimulation for DryRun<'_, '_> {
     fn remove_pod(&mut self, pod: &AssignedPod) {
         self.used.subtract(pod);
-        self.filter_and_score.constraints.adjust(&pod.info, self.node, -1);
+        self.cycle_state.constraints.adjust(&pod.info, self.node, -1);
         self.removed.push(Arc::clone(&pod.info));
-        self.claim_users -= usize::from(self.claim_users > 0 && self.filter_and_score.shares_exclusive_claim(pod));
+        self.claim_users -= usize::from(self.claim_users > 0 && self.cycle_state.shares_exclusive_claim(pod));
     }
 
     fn add_pod(&mut self, pod: &AssignedPod) {
         self.used.add(pod);
-        self.filter_and_score.constraints.adjust(&pod.info, self.node, 1);
+        self.cycle_state.constraints.adjust(&pod.info, self.node, 1);
         if let Some(at) = self.removed.iter().rposition(|info| Arc::ptr_eq(info, &pod.info)) {
             self.removed.swap_remove(at);
         }
-        self.claim_users += usize::from(self.filter_and_score.shares_exclusive_claim(pod));
+        self.claim_users += usize::from(self.cycle_state.shares_exclusive_claim(pod));
     }
 
     fn run_filters(&mut self) -> Option<FilterStatus> {
-        self.filter_and_score.claim_in_use = self.claim_users > 0;
-        self.filter_and_score
+        self.cycle_state.claim_in_use = self.claim_users > 0;
+        self.cycle_state
             .run_filters_with_nominated_pods(self.nominated_pods, self.node, self.node_info, Some(&self.used))
             .err()
     }

@@ -111,7 +111,7 @@ fn victims_are_minimal_and_least_important() {
     check(&row(two.clone()), pod("p", 10, "2"), "n: low");
     check(&row(two.clone()), pod("p", 10, "3"), "n: mid low");
     check(&row(two), pod("p", 2, "2"), "n: low");
-    // Of equal priority those stay that started first; one that has not started did so last.
+    // Among equal priorities, the longest running Pods are spared; a Pod without a start time is the newest.
     let equal = vec![assigned("n", "a", 1, "2", 9), assigned("n", "b", 1, "2", 3)];
     check(&row(equal.clone()), pod("p", 10, "2"), "n: a");
     let mut pods = equal;
@@ -150,19 +150,19 @@ fn preemption_frees_ports_pod_capacity_and_claims() {
 
 #[test]
 fn preemption_picks_the_least_disruptive_node() {
-    // The lowest of the highest priorities.
+    // The lowest maximum priority of victims.
     let row = |a: Vec<Value>, b: Vec<Value>| cache(&["a", "b"], [a, b].concat());
     let one = |node: &str, priority, second| vec![assigned(node, node, priority, "4", second)];
     check(&row(one("a", 3, 0), one("b", 2, 0)), pod("p", 10, "4"), "b: b");
     check(&row(one("a", 2, 0), one("b", 3, 0)), pod("p", 10, "4"), "a: a");
-    // The lowest sum, in which negative ones count as well; which is to say, fewer.
+    // The lowest sum of priorities, to which negative ones add, too; that is, fewer victims.
     let two = |node: &str, high, low| {
         let name = |nr: u32| format!("{node}{nr}");
         vec![assigned(node, &name(1), high, "2", 0), assigned(node, &name(2), low, "2", 0)]
     };
     check(&row(two("a", 3, 2), two("b", 3, 1)), pod("p", 10, "4"), "b: b1 b2");
     check(&row(two("a", -5, -5), one("b", -5, 0)), pod("p", 10, "4"), "b: b");
-    // The latest start, of those with the highest priority; then the first.
+    // The latest start among victims of the highest priority; then the first node.
     check(&row(one("a", 3, 1), one("b", 3, 2)), pod("p", 10, "4"), "b: b");
     check(&row(one("a", 3, 2), one("b", 3, 1)), pod("p", 10, "4"), "a: a");
     check(&row(one("a", 3, 2), one("b", 3, 2)), pod("p", 10, "4"), "a: a");
@@ -180,15 +180,15 @@ fn budget_is_violated_only_as_last_resort() {
     row(app("guarded"), 0, json!({}), "2", "n: free");
     row(app("guarded"), 1, json!({}), "2", "n: guarded");
     row(app("guarded"), 0, json!({}), "4", "n: free guarded");
-    // Counted already; selecting nothing; another one's.
+    // Already counted in the status; empty selector; another namespace.
     row(app("guarded"), 0, json!({ "guarded": "2026-01-01T00:00:00Z" }), "2", "n: guarded");
     row(json!({}), 0, json!({}), "2", "n: guarded");
     row(app("other"), 0, json!({}), "2", "n: guarded");
 
-    // One may go, and both are asked for: the more important one is the one that may.
+    // One disruption is allowed for two victims: the more important one uses it.
     let all = json!({ "matchExpressions": [{ "key": "app", "operator": "Exists" }] });
     row(all.clone(), 1, json!({}), "2", "n: free");
-    // Rather more on a node than one that is protected on another.
+    // More victims are better than a protected one on another node.
     let mut nodes = cache(&["a", "b"], vec![assigned("a", "x", 1, "4", 0), assigned("b", "y", 7, "2", 0)]);
     nodes.set_pod(&parsed(assigned("b", "z", 8, "2", 0)));
     budget(&mut nodes, "b", app("x"), 0, json!({}));
@@ -226,14 +226,14 @@ fn preemptor_waits_for_terminating_victims() {
     check(&row("PreemptionByScheduler"), pod("p", 10, "4"), "b: y");
     check(&nominated(row("PreemptionByScheduler"), "b"), pod("p", 10, "4"), "b: y");
     check(&nominated(row("PreemptionByScheduler"), "gone"), pod("p", 10, "4"), "b: y");
-    // Decided upon, and not yet seen in the API.
+    // Requested, and not yet reported by the API.
     let mut ordered = nominated(cache(&["a"], vec![assigned("a", "x", 1, "4", 0)]), "a");
     assert!(ordered.mark_preempted("x") && !ordered.mark_preempted("x"));
     ordered.set_pod(&parsed(assigned("a", "x", 1, "4", 0)));
     check(&ordered, pod("p", 10, "4"), waits);
     ordered.unmark_preempted("x");
     check(&ordered, pod("p", 10, "4"), "a: x");
-    // The node takes it no longer, whoever goes.
+    // Preemption does not help on the nominated node any more.
     let mut cordoned = nominated(row("PreemptionByScheduler"), "a");
     let mut node = node("a");
     node.spec.get_or_insert_default().unschedulable = Some(true);
@@ -254,7 +254,7 @@ fn nominated_pod_blocks_lower_priority_pod() {
     check(&kept(10, "4"), pod("p", 11, "1"), "goes to a");
     check(&kept(10, "3"), pod("p", 9, "1"), "goes to a");
     check(&kept(10, "4"), pod("first", 10, "4"), "goes to a");
-    // Nor does anybody go for one that would not fit beside it.
+    // No victims for a Pod that would not fit beside the nominated one.
     let mut full = kept(10, "4");
     full.set_pod(&parsed(assigned("a", "x", 1, "4", 0)));
     check(&full, pod("p", 9, "1"), "0/1 nodes are available: 1 Insufficient cpu.");
@@ -277,7 +277,7 @@ fn nominated_node_precedes_higher_scores() {
 fn candidate_search_ends_with_one_without_violations() {
     let names: Vec<String> = (0..250).map(|i| format!("n{i:03}")).collect();
     let nodes: Vec<&str> = names.iter().map(String::as_str).collect();
-    // The best node is the last one, and nobody looks so far.
+    // The best node is the last one, which the search does not reach.
     let at = |i: usize, priority| assigned(&names[i], &format!("x{i:03}"), priority, "4", 0);
     let pods: Vec<Value> = (0..250).map(|i| at(i, if i == 249 { 1 } else { 5 })).collect();
     check(&cache(&nodes, pods.clone()), pod("p", 10, "4"), "n000: x000");
@@ -316,10 +316,10 @@ fn hosts(names: &[&str], pods: Vec<Value>) -> Cache {
 fn preemption_evicts_anti_affine_and_spares_affine_pods() {
     let others = || vec![assigned("a", "web", 0, "1", 1), assigned("a", "db", 0, "1", 2)];
     check(&hosts(&["a"], others()), caring("high", 9, "podAntiAffinity", "web"), "a: web");
-    // All have gone for the try, and come back one by one: the node is as it was for the next one.
+    // The simulation removes all Pods and adds them again: the cycle state is restored for the next node.
     let two = [others(), vec![assigned("b", "web-b", 0, "4", 0)]].concat();
     check(&hosts(&["a", "b"], two), caring("high", 9, "podAntiAffinity", "web"), "a: web");
-    // One that needs the company of a lower one makes nobody go: as upstream, all go for the try.
+    // Affinity to a lower-priority Pod yields no victims: as upstream, the simulation removes all of them.
     let full = vec![assigned("a", "web", 0, "2", 1), assigned("a", "db", 0, "2", 2)];
     let alone = "0/1 nodes are available: 1 node(s) didn't match pod affinity rules.";
     check(&hosts(&["a"], full), caring("high", 9, "podAffinity", "web"), alone);

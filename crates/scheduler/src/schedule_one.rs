@@ -41,7 +41,7 @@ pub fn schedule_pod(pod: &Pod, cache: &Cache) -> Decision {
         }
     };
     let claim_in_use = claims.read_write_once_pod().any(|claim| cache.uses_claim(&claim));
-    let mut filter_and_score = CycleState::of(spec, claims, claim_in_use, PodConstraints::of(pod, spec, cache));
+    let mut cycle_state = CycleState::of(spec, claims, claim_in_use, PodConstraints::of(pod, spec, cache));
     let mut statuses = Vec::new();
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let (nominated_pods, nominated) =
@@ -49,11 +49,11 @@ pub fn schedule_pod(pod: &Pod, cache: &Cache) -> Decision {
     let mut best: Option<((bool, NodeScore), &str, PodVolumes)> = None;
     for (name, node_info, used) in cache.nodes() {
         let nominated_pods = nominated_pods.get(name).map(Vec::as_slice).unwrap_or_default();
-        match filter_and_score.run_filters_with_nominated_pods(nominated_pods, name, node_info, used) {
+        match cycle_state.run_filters_with_nominated_pods(nominated_pods, name, node_info, used) {
             Err(status) => statuses.push(status),
             Ok(pod_volumes) => {
                 // Victims were deleted on the nominated node: it precedes all others.
-                let score = (nominated == Some(name), filter_and_score.score(node_info, used));
+                let score = (nominated == Some(name), cycle_state.score(node_info, used));
                 // Nodes are sorted by name: the first one of equal score wins.
                 if best.as_ref().is_none_or(|(other, ..)| score > *other) {
                     best = Some((score, name, pod_volumes));
@@ -64,7 +64,7 @@ pub fn schedule_pod(pod: &Pod, cache: &Cache) -> Decision {
     match best {
         Some((_, name, pod_volumes)) if pod_volumes.is_ready() => Decision::Bind(name.to_owned()),
         Some((.., pod_volumes)) => Decision::BindVolumes(Box::new(pod_volumes)),
-        None => match preempt(pod, filter_and_score, cache, &statuses) {
+        None => match preempt(pod, cycle_state, cache, &statuses) {
             Ok(preemption) => Decision::Preempt(Box::new(preemption)),
             Err(PreemptionFailure { message, keeps_nomination: true }) => {
                 Decision::UnschedulableKeepingNomination(message)

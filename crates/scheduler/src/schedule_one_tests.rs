@@ -207,7 +207,7 @@ fn preemption_policy_never_is_reported() {
 fn feasible_node_with_highest_score_is_selected() {
     let disliked = json!({ "spec": { "taints": [{ "key": "k", "effect": "PreferNoSchedule" }] } });
     let busy = || vec![("a", requesting(json!({ "cpu": "1" })))];
-    // Equal: the first by name. Less used: that one. Disliked: only when there is no other.
+    // Equal scores: the first by name. Less allocated: preferred. `PreferNoSchedule`: only without alternative.
     check(&cache(vec![node("b", json!({})), node("a", json!({}))], vec![]), json!({}), "a");
     check(&cache(vec![node("a", json!({})), node("b", json!({}))], busy()), json!({}), "b");
     check(&cache(vec![node("a", json!({})), node("b", disliked.clone())], busy()), json!({}), "a");

@@ -177,7 +177,7 @@ fn read_write_once_pod_claim_rejects_second_pod() {
     let other = Pod { metadata: object(json!({"name": "q", "namespace": "x"})), ..case.pod.clone() };
     case.cache.assume("q", &other, "n1");
     let chosen = "2 node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
-    // The other node is refused for the same reason: wherever it is, it is used.
+    // Both nodes are rejected: a `ReadWriteOncePod` claim is exclusive cluster-wide.
     case.check(&no_node_available(chosen));
     case.cache.remove_pod("q");
     case.check("n1");

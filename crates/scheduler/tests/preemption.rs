@@ -122,13 +122,13 @@ async fn preemptor_waits_for_victims_without_new_ones() {
     running(&api, "low", 5, "4", "n1");
     pod(&api, "high", 10, "4", |_| {});
     api.until("it leaves", |api| leaves(api, "low")).await;
-    // There it would hurt less.
+    // A node with less important victims.
     running(&api, "lowest", 1, "4", "n2");
     node(&api, "n2");
     let message = "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: \
                    not eligible due to a terminating pod on the nominated node.";
     api.until("it says so", |api| condition(api, "high", "PodScheduled")["message"] == message).await;
-    // Nor does a start of the scheduler change that.
+    // A restart of the scheduler does not change that.
     first.cancel();
     schedule(&api);
     tokio::time::sleep(Duration::from_secs(600)).await;
@@ -189,7 +189,7 @@ async fn nomination_is_removed_with_its_pod() {
     running(&api, "low", 1, "2", "n1");
     pod(&api, "high", 10, "4", |_| {});
     api.until("it leaves", |api| leaves(api, "low") && nominated(api, "high").is_some()).await;
-    // Two CPUs are free, and not for this one.
+    // Two CPUs are free, but reserved for the nominated Pod.
     pod(&api, "quick", 9, "1", |_| {});
     refused(&api, "quick").await;
     api.remove(&path("high"));
@@ -234,7 +234,7 @@ async fn nomination_survives_a_failed_status_patch() {
     pod(&api, "slim", 9, "1", |_| {});
     refused(&api, "quick").await;
     refused(&api, "slim").await;
-    // It goes to its node, and is there and not on its way any more.
+    // The Pod is bound; its nomination ends.
     api.hang(&format!("POST {}/binding", path("high")));
     api.remove(&path("low"));
     let since = Instant::now();

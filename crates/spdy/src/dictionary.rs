@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-/// Words with their lengths before them, as in a header block.
+/// Length-prefixed strings of the dictionary, encoded as in a header block.
 const WORDS: [&str; 65] = [
     "options",
     "head",
@@ -71,7 +71,7 @@ const WORDS: [&str; 65] = [
     "origin",
 ];
 
-/// What follows them, without lengths.
+/// Remainder of the dictionary, without length prefixes.
 const TAIL: &str = "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 Non-Au\
     thoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidd\
     en404 Not Found500 Internal Server Error501 Not Implemented503 Service UnavailableJan Feb Mar Apr Ma\
@@ -79,7 +79,7 @@ const TAIL: &str = "100101201202205206300302303304305306307402405406407408409410
     e/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/javascript,publicpri\
     vatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0.";
 
-/// The dictionary. Its Adler-32 is part of the wire format.
+/// zlib dictionary (SPDY/3.1 draft, section 2.6.10.1). Its Adler-32 checksum is part of the wire format.
 pub(crate) static DICTIONARY: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut all = Vec::with_capacity(1423);
     for word in WORDS {

@@ -1,15 +1,15 @@
-//! Frames: what they look like on the wire (SPDY/3.1 draft, section 2.2 and 2.6).
+//! Wire format of frames (SPDY/3.1 draft, section 2.2 and 2.6).
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// Version in every control frame.
 const VERSION: u16 = 3;
-/// The last frame of this direction.
+/// `FLAG_FIN`: the last frame of this direction.
 pub(crate) const FIN: u8 = 1;
-/// Largest control frame that is read: a header block and a little.
-const MAX_CONTROL: usize = 64 << 10;
+/// Maximum length of a received control frame.
+const MAX_CONTROL_FRAME: usize = 64 << 10;
 
-/// Types of control frames that mean something to us.
+/// Types of the supported control frames.
 pub(crate) mod control {
     pub(crate) const SYN_STREAM: u16 = 1;
     pub(crate) const SYN_REPLY: u16 = 2;
@@ -24,15 +24,15 @@ pub(crate) mod reset {
     pub(crate) const CANCEL: u32 = 5;
 }
 
-/// The first eight bytes of a frame.
+/// Frame header (8 bytes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Head {
+pub(crate) enum FrameHeader {
     Data { stream: u32, flags: u8, length: usize },
     Control { kind: u16, flags: u8, length: usize },
 }
 
-impl Head {
-    /// `None` for another version, or a control frame that is too long.
+impl FrameHeader {
+    /// Parses a frame header. Returns `None` for another version or an oversized control frame.
     pub(crate) fn parse(bytes: [u8; 8]) -> Option<Self> {
         let [a, b, c, d, flags, e, f, g] = bytes;
         let length = usize::try_from(u32::from_be_bytes([0, e, f, g])).ok()?;
@@ -41,13 +41,13 @@ impl Head {
         }
         let version = u16::from_be_bytes([a & 0x7f, b]);
         let kind = u16::from_be_bytes([c, d]);
-        (version == VERSION && length <= MAX_CONTROL).then_some(Self::Control { kind, flags, length })
+        (version == VERSION && length <= MAX_CONTROL_FRAME).then_some(Self::Control { kind, flags, length })
     }
 }
 
-/// A frame to send; header blocks are compressed by the one that writes, in the order of writing.
+/// Outgoing frame. The writer compresses header blocks, because compression depends on the order of the frames.
 #[derive(Debug)]
-pub(crate) enum Out {
+pub(crate) enum OutgoingFrame {
     Open { stream: u32, headers: Vec<(String, String)> },
     Reply { stream: u32 },
     Data { stream: u32, bytes: Bytes },
@@ -56,7 +56,7 @@ pub(crate) enum Out {
     Ping { id: u32 },
 }
 
-impl Out {
+impl OutgoingFrame {
     pub(crate) fn encode(self, encoder: &mut crate::headers::Encoder) -> BytesMut {
         let mut out = BytesMut::new();
         match self {
@@ -104,7 +104,7 @@ fn head(out: &mut BytesMut, kind: u16, flags: u8, len: usize) {
     out.put_u32(u32::from(flags) << 24 | length(len));
 }
 
-/// Writers never hand over 16 MiB at once; what did would be cut here rather than overflow into the flags.
+/// Encodes a 24-bit length. Frames are much smaller than 16 MiB; clamping protects the flags from an overflow.
 fn length(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX).min(0x00ff_ffff)
 }
@@ -114,14 +114,14 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(bytes: [u8; 8], expected: Option<Head>) {
-        assert_eq!(Head::parse(bytes), expected);
+    fn check(bytes: [u8; 8], expected: Option<FrameHeader>) {
+        assert_eq!(FrameHeader::parse(bytes), expected);
     }
 
     #[test]
-    fn heads_are_read_as_the_draft_draws_them() {
-        check([0, 0, 0, 5, 1, 0, 1, 2], Some(Head::Data { stream: 5, flags: FIN, length: 258 }));
-        check([0x80, 3, 0, 6, 0, 0, 0, 4], Some(Head::Control { kind: control::PING, flags: 0, length: 4 }));
+    fn frame_headers_follow_the_draft() {
+        check([0, 0, 0, 5, 1, 0, 1, 2], Some(FrameHeader::Data { stream: 5, flags: FIN, length: 258 }));
+        check([0x80, 3, 0, 6, 0, 0, 0, 4], Some(FrameHeader::Control { kind: control::PING, flags: 0, length: 4 }));
         check([0x80, 2, 0, 6, 0, 0, 0, 4], None);
         check([0x80, 3, 0, 1, 0, 0xff, 0xff, 0xff], None);
     }

@@ -1,32 +1,32 @@
-//! Header blocks: name and value pairs, compressed in one stream for the life of a connection.
+//! Header blocks: name and value pairs, compressed with one zlib stream per connection and direction.
 
 use crate::dictionary::DICTIONARY;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-/// The largest header block, decompressed. Kubernetes' own are below 200 bytes.
+/// Maximum size of a decompressed header block. Those of Kubernetes are below 200 bytes.
 const MAX_BLOCK: usize = 64 << 10;
 
 /// Names (lower case) and values, in order.
 pub type Headers = Vec<(String, String)>;
 
-/// Why a header block could not be read.
+/// Error of decoding a header block.
 #[derive(Debug, thiserror::Error)]
 pub enum HeaderError {
-    /// The compressed data is not what it should be.
-    #[error("header block does not decompress: {0}")]
+    /// The compressed data is invalid.
+    #[error("failed to decompress the header block: {0}")]
     Decompress(#[from] flate2::DecompressError),
-    /// The block ended early, or is larger than 64 KiB.
+    /// The block is truncated, or larger than 64 KiB.
     #[error("header block is malformed")]
     Malformed,
 }
 
-/// Compresses this end's header blocks.
+/// Compresses outgoing header blocks.
 pub(crate) struct Encoder(Compress);
 
 impl Encoder {
     pub(crate) fn new() -> Self {
         let mut compress = Compress::new(Compression::default(), true);
-        // A compressor without the dictionary is valid too, only longer: the other end needs it only if it is named.
+        // The dictionary is optional: without it, blocks are only longer.
         let _ = compress.set_dictionary(&DICTIONARY);
         Self(compress)
     }
@@ -53,7 +53,7 @@ impl Encoder {
     }
 }
 
-/// Decompresses the other end's header blocks.
+/// Decompresses incoming header blocks.
 pub(crate) struct Decoder(Decompress);
 
 impl Decoder {
@@ -123,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_one_end_encodes_the_other_decodes(
+        fn encoded_header_blocks_decode_to_the_same_headers(
             blocks in prop::collection::vec(prop::collection::vec(("[a-z-]{1,20}", ".{0,300}"), 0..20), 1..8)
         ) {
             let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
@@ -133,14 +133,14 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_are_too_odd_to_be_refused(block in prop::collection::vec(any::<u8>(), 0..500)) {
+        fn arbitrary_bytes_do_not_panic_the_decoder(block in prop::collection::vec(any::<u8>(), 0..500)) {
             let _ = Decoder::new().decode(&block);
             let _ = parse(&block);
         }
     }
 
     #[test]
-    fn a_block_that_swells_is_refused() {
+    fn oversized_header_block_is_rejected() {
         let huge = vec![("a".to_owned(), "x".repeat(MAX_BLOCK + 1))];
         assert!(Decoder::new().decode(&Encoder::new().encode(&huge)).is_err());
     }

@@ -1,19 +1,19 @@
-//! SPDY/3.1, as much of it as Kubernetes speaks: many byte streams over one connection.
+//! SPDY/3.1: multiplexes byte streams over one connection. Implements the part that Kubernetes uses.
 //!
 //! Container runtimes serve exec, attach and port-forward over it (the CRI's streaming protocol), and `kubectl
-//! port-forward` tunnels it through a WebSocket. Both ends there are `moby/spdystream`, and its habits are followed:
+//! port-forward` tunnels it through a WebSocket. Both ends there are `moby/spdystream`, and this crate is compatible with it:
 //!
-//! - A stream's opener sends data only after the reply, for data before it is dropped by the other end.
-//! - There is no flow control by windows (`WINDOW_UPDATE` is ignored). A stream whose reader is slow holds back the
-//!   whole connection once its buffer is full: memory stays bounded, and that is why a connection should serve one purpose.
-//!   The end that connected paces itself by PINGs instead (`pace`).
+//! - The opener of a stream sends data only after SYN_REPLY: the peer drops earlier data.
+//! - There is no window flow control (`WINDOW_UPDATE` is ignored). A stream with a slow reader blocks the whole
+//!   connection once its buffer is full. This bounds memory, so a connection should serve one session.
+//!   The client uses PINGs for flow control instead (`flow_control`).
 //! - Sessions end with the transport; `GOAWAY` is only a hint.
 #![forbid(unsafe_code)]
 
 mod dictionary;
+mod flow_control;
 mod frame;
 mod headers;
-mod pace;
 mod session;
 mod stream;
 mod writer;

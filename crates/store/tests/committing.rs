@@ -1,4 +1,4 @@
-//! Who commits: the caller when it is alone, the writer thread for many; and what is left when an engine panics.
+//! Tests of inline and group commits, and of an engine that panics.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on panics")]
 
 #[cfg(test)]
@@ -12,7 +12,7 @@ use common::{block_on, create, outcome, pod, put};
 use parking_lot::Mutex;
 use store::{Batch, CommitError, Engine, Expect, Head, MemoryEngine, OpenError, Options, Record, Store};
 
-/// An engine that notes which thread committed, and panics where it is told to.
+/// Engine that records the committing thread, and panics at a given commit.
 struct Witness {
     inner: MemoryEngine,
     threads: Arc<Mutex<Vec<ThreadId>>>,
@@ -47,7 +47,7 @@ fn lone_caller_commits_inline_on_fast_disk() {
     let (store, threads) = open(usize::MAX);
     let own = thread::current().id();
     block_on(async {
-        // A writer that had to wait for a processor looks like a slow disk, so there are many tries.
+        // A writer that waits for a CPU looks like a slow disk, so there are many tries.
         for number in 0..1000 {
             create(&store, &pod(&number.to_string()), "text").await;
             if threads.lock().contains(&own) {
@@ -62,7 +62,7 @@ fn lone_caller_commits_inline_on_fast_disk() {
 
 #[test]
 fn engine_panic_closes_store_for_writes() {
-    // The second commit is the caller's own, so that the panic is on its thread.
+    // The second commit is inline, so that the panic is on the caller's thread.
     for panics_at in [0, 1, 2] {
         let (store, _) = open(panics_at);
         block_on(async {

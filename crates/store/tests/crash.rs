@@ -1,4 +1,4 @@
-//! The process is killed at random moments, in the middle of writing.
+//! Crash test: the process is killed at random moments while it writes.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 #[cfg(test)]
@@ -18,12 +18,12 @@ const WRITERS: usize = 6;
 const LIVES: u32 = 20;
 
 fn open(folder: &Path) -> Store {
-    // Small, so that journals become tables while the process dies.
+    // A small memtable, so that journals are flushed to tables meanwhile.
     let options = FjallOptions { memtable_bytes: 64 << 10, ..fjall_options() };
     Store::open(FjallEngine::open(folder, options).unwrap(), Options::default()).unwrap()
 }
 
-/// Not a test of its own: the process that [`acknowledged_writes_survive_and_no_revision_comes_twice`] kills.
+/// The child process that [`acknowledged_writes_survive_and_no_revision_comes_twice`] kills; no test of its own.
 #[test]
 fn child() {
     let Some(folder) = std::env::var_os(FOLDER) else {
@@ -38,12 +38,12 @@ fn child() {
     runtime.block_on(std::future::pending::<()>());
 }
 
-/// The object that a writer writes in a round.
+/// Returns the name of the object that a writer writes in a round.
 fn name(writer: usize, round: usize) -> String {
     format!("{writer}-{}", round % 7)
 }
 
-/// Writes objects that no other writer writes, one after the other, and says so once each is acknowledged.
+/// Writes objects of this writer one after the other, and prints each once it is acknowledged.
 async fn write_forever(store: Store, writer: usize) {
     let text = "x".repeat(500);
     for round in 0_usize.. {
@@ -56,7 +56,7 @@ async fn write_forever(store: Store, writer: usize) {
     }
 }
 
-/// Prints a line with one system call, so that it is whole or not there.
+/// Prints a line with one system call, so that it is atomic.
 fn say(line: &str) {
     std::io::stdout().write_all(format!("\n{line}\n").as_bytes()).unwrap();
 }
@@ -74,7 +74,7 @@ fn acknowledged_writes_survive_and_no_revision_comes_twice() {
     let mut revisions = BTreeSet::new();
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     for life in 0..LIVES {
-        // xorshift: where each life ends.
+        // xorshift: when each child is killed.
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
@@ -89,23 +89,23 @@ fn acknowledged_writes_survive_and_no_revision_comes_twice() {
             assert!(revisions.insert(*revision), "life {life}: revision {revision} was used before");
         }
         verify(folder.path(), &acknowledged, revisions.last().copied().unwrap_or(1));
-        // What was durable but not acknowledged has its revision, too.
+        // Durable but unacknowledged writes have their revisions, too.
         let store = open(folder.path());
         revisions.extend(store.list(&Scope::resource("pods"), None, None).objects.iter().map(|object| object.revision));
     }
     assert!(revisions.len() > 500, "only {} writes in {LIVES} lives", revisions.len());
 }
 
-/// When a life ends.
+/// When a child is killed.
 #[derive(Clone, Copy)]
 enum End {
-    /// So long after the child began to open the store.
+    /// After this time since it began to open the store.
     Opening(Duration),
-    /// When it has acknowledged so many writes.
+    /// After this number of acknowledged writes.
     Writing(usize),
 }
 
-/// Runs a child until its end, kills it, and returns what it acknowledged.
+/// Runs a child, kills it, and returns its acknowledged writes.
 fn live(folder: &Path, end: End) -> Vec<Ack> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture", "--test-threads=1"])

@@ -1,4 +1,4 @@
-//! The disk is full.
+//! Tests with a full disk.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on panics")]
 #![allow(clippy::print_stdout, reason = "a test that is skipped says why")]
 
@@ -14,11 +14,11 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use store::{Expect, FjallEngine, FjallOptions, Options, Scope, Store};
 use tempfile::TempDir;
 
-/// A file system of a few MiB, until it is dropped.
+/// File system of a few MiB, unmounted on drop.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// `None`, with the reason printed, where one cannot be made.
+    /// Mounts it; `None`, with the reason printed, if this is not possible.
     fn new() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         match mount(Some("store-test"), folder.path(), Some("tmpfs"), MsFlags::empty(), Some("size=4m")) {
@@ -41,7 +41,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Fills a small disk, then makes room: every write is done or refused as `Full`, and nothing is lost on the way.
+/// Fills a small disk, then frees space: every write succeeds or is refused as `Full`, and nothing is lost.
 fn check(reserve_bytes: u64, memtable_bytes: u64) {
     let Some(disk) = SmallDisk::new() else { return };
     let ballast = disk.path().join("ballast");

@@ -20,13 +20,13 @@ enum Step {
     Write(Vec<(usize, Want, bool)>),
     /// A write whose commit fails.
     Fail(usize),
-    /// A watch of a scope from so many revisions ago.
+    /// A watch of a scope from this number of revisions ago.
     Watch(usize, u64),
-    /// All watchers take up to so many events.
+    /// All watchers read up to this number of events.
     Drain(usize),
-    /// A list of a scope from so many revisions ago, in pages.
+    /// A paged list of a scope from this number of revisions ago.
     List(usize, u64, usize),
-    /// Everything is closed and opened again.
+    /// The store is closed and reopened.
     Reopen,
 }
 
@@ -78,7 +78,7 @@ fn scope(index: usize) -> Scope {
     }
 }
 
-/// What the store should be.
+/// Model of the store.
 struct Model {
     /// The objects at each revision, from revision 1 on.
     at: Vec<BTreeMap<Key, Object>>,
@@ -94,7 +94,7 @@ impl Model {
         self.at.len() as u64
     }
 
-    /// Takes an answer of the store into the model, after checking it.
+    /// Checks a result of the store and applies it to the model.
     fn apply(&mut self, key: &Key, expect: Expect, deletes: bool, answer: Result<Object, WriteError>) {
         let current = self.now().get(key).cloned();
         let good = match (expect, &current) {
@@ -125,7 +125,7 @@ impl Model {
 struct Watcher {
     watch: Watch,
     scope: Scope,
-    /// The place in the model's events of the next one to expect.
+    /// Index of the next expected event of the model.
     next: usize,
 }
 
@@ -134,7 +134,7 @@ struct World {
     store: Store,
     model: Model,
     watchers: Vec<Watcher>,
-    /// The revision at the last opening.
+    /// Revision at the last opening.
     opened: Revision,
 }
 
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// The next events of a watcher, according to the model.
+    /// Returns the next events of a watcher, according to the model.
     fn expected(&self, watcher: &mut Watcher, max: usize) -> Vec<(EventKind, Object, Option<Object>)> {
         let mut expected = Vec::new();
         while expected.len() < max && watcher.next < self.model.events.len() {

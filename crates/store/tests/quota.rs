@@ -1,4 +1,4 @@
-//! The quota of a store, and what the history of deleted objects may cost.
+//! Tests of the quota, and of the memory cost of deleted objects' history.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 #[cfg(test)]
@@ -14,7 +14,8 @@ fn options() -> Options {
     Options { quota_bytes: QUOTA, ..Options::default() }
 }
 
-/// The bytes that all objects count for, without what the store keeps of that. 16 bytes stand before each object's data.
+/// Computes the used bytes from all objects, independently of the store. A header of 16 bytes precedes each object's
+/// data.
 fn recomputed(store: &Store) -> u64 {
     let all = ["pods", "nodes"].map(|resource| store.list(&Scope::resource(resource), None, None).objects);
     let key = |key: &Key| key.resource.len() + key.namespace.len() + key.name.len();
@@ -83,14 +84,14 @@ fn history_of_large_objects_is_bounded_in_bytes() {
         for key in &keys {
             store.write(put(key, Expect::Absent, &large)).await.unwrap();
         }
-        // Each event is small, and keeps the large object from before.
+        // Each event is small, but refers to the large previous object.
         let filled = store.revision();
         for key in &keys {
             store.write(put(key, Expect::Exists, "")).await.unwrap();
         }
         let kept = store.revision() - store.oldest_revision("pods").max(filled);
         assert!((5..=10).contains(&kept), "{kept} events that keep 100 kB each are within 1 MiB");
-        // The same, with a resource of its own for each object.
+        // The same, with one resource per object.
         let mut last = Vec::new();
         for number in 0..40 {
             let key = Key::new(format!("kind{number}"), "", "o");

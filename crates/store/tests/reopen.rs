@@ -1,4 +1,4 @@
-//! What the embedded engine keeps, and what it says when it cannot.
+//! Tests of durability and damage detection of the embedded engine.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 #[cfg(test)]
@@ -13,7 +13,7 @@ use common::{block_on, create, data, delete, fjall, fjall_options, memory, pod, 
 use store::{Expect, FjallEngine, FjallOptions, OpenError, Options, Scope, Store};
 use tempfile::TempDir;
 
-/// A store with this many objects, closed.
+/// Creates and closes a store with this many objects.
 fn filled(objects: usize) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let store = fjall(folder.path()).unwrap();
@@ -29,7 +29,7 @@ fn journal(folder: &Path) -> PathBuf {
     folder.join("database/0.jnl")
 }
 
-/// The contents of all files, without the zeros at their ends.
+/// Returns the contents of all files without trailing zeros.
 fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -43,14 +43,14 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// Where the batches of a journal end: after each trailer.
+/// Returns the ends of the batches in a journal: after each trailer.
 fn batch_ends(journal: &Path) -> Vec<usize> {
     let bytes = fs::read(journal).unwrap();
     let windows = bytes.windows(4).enumerate();
     windows.filter(|(_, window)| window == b"FJL\x03").map(|(place, _)| place + 4).collect()
 }
 
-/// Opening fails with this message, and changes nothing.
+/// Checks that opening fails with this message and changes nothing.
 #[track_caller]
 fn check_refused(folder: &Path, expected: &str) {
     let before = contents(folder);
@@ -144,7 +144,7 @@ fn torn_batch_is_cut_and_backed_up() {
     let folder = filled(3);
     let ends = batch_ends(&journal(folder.path()));
     let end = ends[ends.len() - 1] as u64;
-    // The beginning of a batch of two items, whose pages did not all reach the disk.
+    // The start of a batch of two items, whose pages did not all reach the disk.
     let torn = [&[1, 2, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 1][..], &[0; 5000], b"rest"].concat();
     let file = fs::File::options().write(true).open(journal(folder.path())).unwrap();
     file.write_all_at(&torn, end).unwrap();
@@ -167,7 +167,7 @@ fn last_batch_torn_by_power_loss_is_dropped() {
     let file = fs::File::options().write(true).open(journal(folder.path())).unwrap();
     file.write_all_at(&[0; 8], ends[2] as u64 + 50).unwrap();
     check_refused(folder.path(), "batch 4 was acknowledged, and the last whole one is 3");
-    // The note is not synced: a loss of power may bring back an older one.
+    // The acknowledged sequence is not synced: a power loss may restore an older one.
     fs::write(&note, older).unwrap();
     assert_eq!(fjall(folder.path()).unwrap().revision(), 4);
     assert_eq!(fjall(folder.path()).unwrap().get(&pod("last")), None);
@@ -196,7 +196,7 @@ fn damage_in_the_middle_of_a_journal_is_refused() {
         let folder = filled(5);
         let ends = batch_ends(&journal(folder.path()));
         let file = fs::File::options().write(true).open(journal(folder.path())).unwrap();
-        // A tag, a byte of an object, a trailer.
+        // A tag, a byte of an object, and a trailer.
         let offset = [ends[1], ends[1] + 60, ends[2] - 1][place];
         file.write_all_at(&[0xee], offset as u64).unwrap();
         check_refused(folder.path(), "followed by others");

@@ -1,4 +1,4 @@
-//! An engine that keeps data in another form: what is on the disk, and when outdated forms go.
+//! Tests of the transforming engine: contents of the disk, and removal of outdated forms.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 #[cfg(test)]
@@ -14,7 +14,8 @@ use store::{
     TransformError, TransformedEngine, Transformer,
 };
 
-/// Adds a number to each byte, and puts it in front; 0 stores data as it is. Reads the numbers that it knows.
+/// Transformer that adds a number to each byte and prepends the number; 0 stores data as it is. Reads the known
+/// numbers.
 struct Shift {
     number: u8,
     known: &'static [u8],
@@ -50,7 +51,7 @@ fn open(path: &Path, number: u8, known: &'static [u8]) -> Result<Store, OpenErro
     Store::open(TransformedEngine::new(engine, Arc::new(Shift { number, known })), Options::default())
 }
 
-/// Whether a file of a directory holds these bytes.
+/// Returns whether a file of a directory contains these bytes.
 fn is_on_disk(folder: &Path, text: &[u8]) -> bool {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).any(|path| {
         if path.is_dir() {
@@ -173,7 +174,7 @@ fn data_that_cannot_be_transformed_is_not_written() {
 #[test]
 fn compaction_keeps_objects_and_removes_leftovers() {
     let folder = tempfile::tempdir().unwrap();
-    // Small, so that the copy becomes journals and tables, too.
+    // A small memtable, so that the copy has journals and tables.
     let options = FjallOptions { memtable_bytes: 64 << 10, ..fjall_options() };
     let open = |number| {
         let engine = FjallEngine::open(folder.path(), options.clone()).unwrap();
@@ -188,7 +189,7 @@ fn compaction_keeps_objects_and_removes_leftovers() {
         let revision = store.revision();
         drop(store);
         for number in [2, 3] {
-            // What a crash in the middle of a compaction leaves.
+            // Leftovers of a crash during a compaction.
             fs::create_dir_all(folder.path().join("database.new/keyspaces")).unwrap();
             fs::create_dir_all(folder.path().join("torn")).unwrap();
             fs::write(folder.path().join("database.new/0.jnl"), TEXT).unwrap();

@@ -1,4 +1,4 @@
-//! Watching, bookmarks, and what falls out of the window.
+//! Tests of watches, bookmarks and expiry from the watch cache.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 #[cfg(test)]
@@ -13,7 +13,7 @@ fn small_window() -> Options {
     Options { window_events: 4, ..Options::default() }
 }
 
-/// The revisions of the events that are there.
+/// Returns the revisions of the available events.
 #[track_caller]
 fn drain(watch: &mut Watch) -> Vec<u64> {
     let mut events = Vec::new();
@@ -118,7 +118,7 @@ fn watch_of_quiet_scope_does_not_expire() {
             assert_eq!(drain(watch), [8]);
             assert_eq!(watch.progress(), 8);
         }
-        // What is forgotten of its own is missed.
+        // Evicted events of its own scope are missed.
         let mut late = store.watch(Scope::resource("pods").named("quiet"), 7).unwrap();
         for number in 6..12 {
             create(&store, &pod(&number.to_string()), "").await;

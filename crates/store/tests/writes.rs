@@ -1,4 +1,4 @@
-//! What a write may do, and what it does when the engine fails.
+//! Tests of writes, and of engine failures.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 #[cfg(test)]
@@ -7,7 +7,7 @@ mod common;
 use common::{Gate, GatedEngine, block_on, create, data, delete, memory, memory_with, outcome, pod, put};
 use store::{CommitError, Expect, Key, Options, Scope, Store, Write, WriteError};
 
-/// What comes of a write on an object that is absent, or that exists at revision 2.
+/// Checks the result of a write on an object that is absent, or that exists at revision 2.
 #[track_caller]
 fn check(exists: bool, write: impl FnOnce(&Key) -> Write, expected: &str) {
     block_on(async {
@@ -107,7 +107,7 @@ fn failed_commit_has_no_effect_and_next_succeeds() {
     });
 }
 
-/// A store whose commits wait for the gate, with a commit of `pod("first")` begun.
+/// Returns a store whose commits wait for the gate, with a commit of `pod("first")` in progress.
 async fn gated() -> (Store, Gate) {
     let (engine, gate) = GatedEngine::new();
     let store = Store::open(engine, Options::default()).unwrap();
@@ -118,7 +118,7 @@ async fn gated() -> (Store, Gate) {
 
 type Answer = tokio::task::JoinHandle<Result<store::Object, WriteError>>;
 
-/// Queues a write: when this returns, the writer thread has it before all later ones.
+/// Queues a write: when this returns, it is ordered before all later ones.
 async fn spawn(store: &Store, write: Write) -> Answer {
     let store = store.clone();
     let answer = tokio::spawn(async move { store.write(write).await });

@@ -1,8 +1,8 @@
-//! What the server serves.
+//! Discovery documents of the fake API server.
 
 use serde_json::{Value, json};
 
-/// A document of it: enough for the namespace controller to find content.
+/// Returns the discovery document at a path: enough for the namespace controller to find content.
 pub(crate) fn document(path: &str) -> Option<Value> {
     let resource = |name: &str, kind: &str, namespaced: bool, verbs: &[&str]| json!({ "name": name, "singularName": "", "kind": kind, "namespaced": namespaced, "verbs": verbs });
     let all = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -23,7 +23,7 @@ pub(crate) fn document(path: &str) -> Option<Value> {
         "apis" => Some(aggregated("coordination.k8s.io", &coordination)),
         "api/v1" => list("v1", &core),
         "apis/coordination.k8s.io/v1" => list("coordination.k8s.io/v1", &coordination),
-        // Of others: what autoscalers look for, and nobody else finds.
+        // Custom groups that autoscalers look up.
         "apis/example.com" => Some(group("example.com", "v1")),
         "apis/example.com/v1" => list("example.com/v1", &[resource("widgets", "Widget", true, &all)]),
         "apis/custom.metrics.k8s.io" => Some(group("custom.metrics.k8s.io", "v1beta2")),
@@ -31,21 +31,21 @@ pub(crate) fn document(path: &str) -> Option<Value> {
     }
 }
 
-/// A group of one version.
+/// Returns an API group of one version.
 fn group(name: &str, version: &str) -> Value {
     let version = json!({ "groupVersion": format!("{name}/{version}"), "version": version });
     json!({ "kind": "APIGroup", "apiVersion": "v1", "name": name, "versions": [version], "preferredVersion": version })
 }
 
-/// All of a group in one document.
+/// Returns an aggregated discovery document of one group.
 fn aggregated(group: &str, resources: &[Value]) -> Value {
-    let told = |r: &Value| {
+    let entry = |r: &Value| {
         json!({ "resource": r["name"], "singularResource": "", "verbs": r["verbs"],
         "responseKind": { "group": group, "version": "v1", "kind": r["kind"] },
         "scope": if r["namespaced"] == true { "Namespaced" } else { "Cluster" } })
     };
     let whole = resources.iter().filter(|r| r["name"].as_str().is_some_and(|name| !name.contains('/')));
-    let version = json!({ "version": "v1", "resources": whole.map(told).collect::<Vec<_>>() });
+    let version = json!({ "version": "v1", "resources": whole.map(entry).collect::<Vec<_>>() });
     let item = json!({ "metadata": { "name": group }, "versions": [version] });
     json!({ "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": [item] })
 }

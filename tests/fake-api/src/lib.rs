@@ -1,5 +1,5 @@
-//! An API server of 300 lines, for tests of components that know a `kube::Client` only: objects in a map, lists,
-//! watches, merge patches, graceful deletion with finalizers. It validates nothing and forgets nothing.
+//! A fake API server in memory, for tests of components that use a `kube::Client`: objects in a map, lists, watches, merge
+//! patches, graceful deletion with finalizers. It does not validate objects.
 #![forbid(unsafe_code)]
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
@@ -18,27 +18,27 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
-/// The server. Clones are the same server.
+/// A fake API server. Clones share the state.
 #[derive(Clone, Default)]
 pub struct FakeApi {
     state: Arc<Mutex<State>>,
-    /// Ticks at every request that is done.
+    /// Incremented after every request.
     ticks: Arc<watch::Sender<u64>>,
 }
 
 #[derive(Default)]
 struct State {
     revision: u64,
-    /// By resource (`api/v1/pods`), namespace (empty for none) and name.
+    /// Objects by resource (`api/v1/pods`), namespace (empty for none) and name.
     objects: BTreeMap<Key, Value>,
     watchers: Vec<Watcher>,
-    /// What objects were when they were removed.
-    graves: BTreeMap<Key, Value>,
-    /// `POST api/v1/namespaces/x/pods`: every write, in order.
+    /// Last state of removed objects.
+    removed: BTreeMap<Key, Value>,
+    /// Every write in order: `POST api/v1/namespaces/x/pods`.
     writes: Vec<String>,
-    /// Refuses writes whose line begins so, once each.
+    /// Request prefixes to refuse once each, with the status code.
     refusals: Vec<(String, u16)>,
-    /// Never answers requests whose line begins so, once each.
+    /// Request prefixes without a response, once each.
     hangs: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ struct Watcher {
     events: Events,
 }
 
-/// A path, taken apart.
+/// A parsed request path.
 struct Target {
     resource: String,
     namespace: String,
@@ -83,13 +83,13 @@ impl Target {
 }
 
 impl FakeApi {
-    /// An empty server.
+    /// Creates an empty server.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A client that is wired to this server.
+    /// Returns a client of this server.
     #[must_use]
     pub fn client(&self) -> kube::Client {
         let server = self.clone();
@@ -100,65 +100,65 @@ impl FakeApi {
         kube::Client::new(service, "default")
     }
 
-    /// Creates or replaces an object as its user would; `path` is that of the object.
+    /// Creates or replaces the object at `path` like another client.
     pub fn put(&self, path: &str, object: Value) {
         let target = Target::of(path);
         self.state.lock().store(&target.key(), object);
         self.tick();
     }
 
-    /// Removes an object, whatever its finalizers.
+    /// Removes an object despite its finalizers.
     pub fn remove(&self, path: &str) {
         self.state.lock().drop_object(&Target::of(path).key());
         self.tick();
     }
 
-    /// Deletes an object as its user would.
+    /// Deletes an object like another client.
     pub fn delete(&self, path: &str) {
         let _ = self.state.lock().delete(&Target::of(path).key(), &Value::Null);
         self.tick();
     }
 
-    /// What a removed object was.
+    /// Returns the last state of a removed object.
     #[must_use]
     pub fn removed(&self, path: &str) -> Option<Value> {
-        self.state.lock().graves.get(&Target::of(path).key()).cloned()
+        self.state.lock().removed.get(&Target::of(path).key()).cloned()
     }
 
-    /// An object as it is now.
+    /// Returns the current state of an object.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<Value> {
         self.state.lock().objects.get(&Target::of(path).key()).cloned()
     }
 
-    /// All objects below a collection's path.
+    /// Lists the objects of a collection.
     #[must_use]
     pub fn list(&self, path: &str) -> Vec<Value> {
         let target = Target::of(path);
         self.state.lock().matching(&target.resource, &target.namespace)
     }
 
-    /// Every write so far: method and path.
+    /// Returns method and path of every write so far.
     #[must_use]
     pub fn writes(&self) -> Vec<String> {
         self.state.lock().writes.clone()
     }
 
-    /// Answers the next request that begins so with this code.
+    /// Refuses the next request with this prefix with a status code.
     pub fn refuse(&self, request: &str, code: u16) {
         self.state.lock().refusals.push((request.to_owned(), code));
     }
 
-    /// How many refusals of requests that begin so are still to come.
+    /// Returns the number of remaining refusals for a request prefix.
     #[must_use]
     pub fn refusals(&self, request: &str) -> usize {
         self.state.lock().refusals.iter().filter(|(start, _)| start == request).count()
     }
 
-    /// Waits until the server's state is so; the clock may be a paused one.
+    /// Waits until the server's state meets a condition. The clock may be paused.
     ///
     /// # Panics
-    /// When that does not happen within an hour.
+    /// When the condition is not met within an hour.
     pub async fn until(&self, what: &str, mut condition: impl FnMut(&Self) -> bool) {
         let mut ticks = self.ticks.subscribe();
         let wait = async {
@@ -170,7 +170,7 @@ impl FakeApi {
         assert!(waited.is_ok(), "never came true: {what}; writes: {:#?}", self.writes());
     }
 
-    /// Takes the next request that begins so (`GET api/v1/nodes/n`), and never answers it.
+    /// Receives the next request with this prefix (`GET api/v1/nodes/n`) without ever responding.
     pub fn hang(&self, request: &str) {
         self.state.lock().hangs.push(request.to_owned());
     }
@@ -270,7 +270,7 @@ impl State {
             };
         }
         if target.resource.ends_with('/') {
-            // A group, or a version of one, that nobody serves.
+            // An API group or version that is not served.
             return status(404, "NotFound");
         }
         if query.contains("watch=") {
@@ -281,7 +281,7 @@ impl State {
         reply(200, &json!({ "kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items }))
     }
 
-    /// Changes after the given revision and then everything; the fake keeps no history, so what is newer is `ADDED`.
+    /// Sends changes after the given revision. There is no history, so newer objects are `ADDED`.
     fn watch(&mut self, target: &Target, query: &str) -> Response<Reply> {
         let (events, receiver) = mpsc::unbounded_channel();
         let since = query.split('&').find_map(|p| p.strip_prefix("resourceVersion="));
@@ -312,7 +312,7 @@ impl State {
         reply(201, &self.store(&key, object))
     }
 
-    /// Each one is another: `token-1`, `token-2`.
+    /// Issues the tokens `token-1`, `token-2` and so on.
     fn token(&mut self, mut request: Value) -> Response<Reply> {
         let issued = self.writes.iter().filter(|line| line.ends_with("/token")).count();
         let end = "2026-01-01T00:00:00Z";
@@ -334,7 +334,8 @@ impl State {
         reply(200, &self.store(&target.key(), object))
     }
 
-    /// Marks what has finalizers, removes the rest. A bound Pod is kept unless its grace period is 0.
+    /// Sets the deletion timestamp of an object with finalizers, else removes it. A bound Pod is kept unless its grace period
+    /// is 0.
     fn delete(&mut self, key: &Key, options: &Value) -> Response<Reply> {
         let Some(mut object) = self.objects.get(key).cloned() else {
             return status(404, "NotFound");
@@ -354,7 +355,7 @@ impl State {
         reply(200, &object)
     }
 
-    /// Removes what is marked and has no finalizers any more.
+    /// Removes a terminating object without finalizers.
     fn collect(&mut self, key: &Key) {
         let done = self
             .objects
@@ -370,7 +371,7 @@ impl State {
         self.objects.iter().filter(|(key, _)| here(key)).map(|(_, object)| object.clone()).collect()
     }
 
-    /// Gives the object as it is now, with its version.
+    /// Stores an object and returns it with its new resourceVersion.
     fn store(&mut self, key: &Key, mut object: Value) -> Value {
         self.revision += 1;
         object["metadata"]["resourceVersion"] = self.revision.to_string().into();
@@ -384,7 +385,7 @@ impl State {
 
     fn drop_object(&mut self, key: &Key) {
         if let Some(mut object) = self.objects.remove(key) {
-            self.graves.insert(key.clone(), object.clone());
+            self.removed.insert(key.clone(), object.clone());
             self.revision += 1;
             object["metadata"]["resourceVersion"] = self.revision.to_string().into();
             self.publish(key, "DELETED", &object);
@@ -416,7 +417,7 @@ fn has_finalizers(object: &Value) -> bool {
     any(&object["metadata"]["finalizers"]) || any(&object["spec"]["finalizers"])
 }
 
-/// A merge patch that joins lists of conditions by their type, as a strategic one does.
+/// Applies a merge patch that merges lists of conditions by type, like a strategic merge patch.
 fn merge(into: &mut Value, patch: Value) {
     match (into, patch) {
         (Value::Object(into), Value::Object(patch)) => {

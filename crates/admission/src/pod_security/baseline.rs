@@ -1,11 +1,11 @@
-//! The checks of the level `baseline`.
+//! Checks of the `baseline` level.
 
 use super::subject::{Subject, named, plural, quoted, set_of, setters, violation};
 use super::{Check, Violation};
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Probe, SELinuxOptions, SecurityContext};
 use std::collections::BTreeSet;
 
-/// Those that hold for the Pod's version; the level `restricted` has stricter ones for some.
+/// Returns the violations for the version of the standards. The `restricted` level overrides some checks.
 pub(super) fn checks(subject: &Subject<'_>, restricted: bool) -> Vec<Check> {
     let minor = subject.minor;
     let all: [(Check, bool); 12] = [
@@ -68,7 +68,7 @@ fn capabilities(subject: &Subject<'_>) -> Option<Violation> {
     added_capabilities(subject, &ALLOWED).and_then(|detail| violation("non-default capabilities", detail))
 }
 
-/// Containers that add others than these, in upstream's words.
+/// Returns upstream's detail for containers that add other capabilities than the allowed ones.
 pub(super) fn added_capabilities(subject: &Subject<'_>, allowed: &[&str]) -> Option<String> {
     let added = |c: &SecurityContext| -> Vec<String> {
         let all = c.capabilities.iter().flat_map(|c| c.add.iter().flatten());
@@ -105,7 +105,7 @@ fn host_ports(subject: &Subject<'_>) -> Option<Violation> {
         all.map(|port| port.to_string()).collect()
     };
     let containers = subject.names(|c| !ports(c).is_empty());
-    // In the order of text, as upstream's.
+    // Sorted as strings, as upstream.
     let all: BTreeSet<String> = subject.containers().flat_map(ports).collect();
     if containers.is_empty() {
         return None;
@@ -155,7 +155,7 @@ fn proc_mount(subject: &Subject<'_>) -> Option<Violation> {
     if subject.minor >= 35 && subject.has_own_users() { None } else { any_proc_mount(subject) }
 }
 
-/// Whoever sees more of `/proc` than the default.
+/// Checks for containers with a `procMount` other than the default.
 pub(super) fn any_proc_mount(subject: &Subject<'_>) -> Option<Violation> {
     let of = |c: &SecurityContext| c.proc_mount.clone().filter(|kind| kind != "Default");
     let containers = subject.with(|c| of(c).is_some());
@@ -204,7 +204,7 @@ fn seccomp(subject: &Subject<'_>) -> Option<Violation> {
     if subject.minor >= 19 { forbidden_seccomp(subject) } else { seccomp_annotations(subject) }
 }
 
-/// Whoever asks for no filter.
+/// Checks for seccomp profiles other than `RuntimeDefault` and `Localhost`.
 pub(super) fn forbidden_seccomp(subject: &Subject<'_>) -> Option<Violation> {
     let of = |c: &SecurityContext| c.seccomp_profile.as_ref().map(|p| p.type_.clone());
     let bad = |kind: &String| !is_filter(kind);
@@ -220,7 +220,7 @@ pub(super) fn is_filter(kind: &str) -> bool {
     matches!(kind, "Localhost" | "RuntimeDefault")
 }
 
-/// How it was said before 1.19.
+/// Checks the seccomp annotations used before 1.19.
 fn seccomp_annotations(subject: &Subject<'_>) -> Option<Violation> {
     let allowed =
         |value: &str| matches!(value, "runtime/default" | "docker/default") || value.starts_with("localhost/");

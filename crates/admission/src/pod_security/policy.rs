@@ -1,20 +1,20 @@
-//! Levels, versions, and the labels of namespaces that ask for them.
+//! Levels and versions, and the namespace labels that select them (`api.Policy`).
 
 use super::NEWEST;
 use std::{collections::BTreeMap, fmt};
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
-/// The label for the level that is enforced.
+/// Label of the enforced level.
 pub const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 
-/// How much a Pod may do, from all to least.
+/// Level, from least to most restrictive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Everything.
+    /// No restrictions.
     Privileged,
-    /// No known way to more privileges.
+    /// Prevents known privilege escalations.
     Baseline,
-    /// What hardened Pods need.
+    /// Pod hardening best practices.
     Restricted,
 }
 
@@ -28,12 +28,12 @@ impl fmt::Display for Level {
     }
 }
 
-/// A level as it was in a version of Kubernetes.
+/// Level of a version of the standards (`LevelVersion`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LevelVersion {
-    /// How much.
+    /// Level.
     pub level: Level,
-    /// The minor version; `None` is `latest`.
+    /// Minor version; `None` is `latest`.
     pub version: Option<u32>,
 }
 
@@ -54,30 +54,31 @@ impl fmt::Display for LevelVersion {
     }
 }
 
-/// What a namespace asks of its Pods.
+/// Policy of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// What violates this is refused.
+    /// Violations are rejected.
     pub enforce: LevelVersion,
-    /// What violates this is for the audit log.
+    /// Violations are recorded in the audit log.
     pub audit: LevelVersion,
-    /// Who violates this is warned.
+    /// Violations return a warning.
     pub warn: LevelVersion,
 }
 
-/// A label that asks for nothing that there is.
+/// Invalid label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrong {
-    /// The label's key.
+    /// Key of the label.
     pub label: String,
-    /// Its value.
+    /// Value of the label.
     pub value: String,
-    /// Upstream's words.
+    /// Upstream's error text.
     pub message: &'static str,
 }
 
 impl Policy {
-    /// Reads the labels of a namespace. What makes no sense is enforced as `restricted`, and neither told nor audited.
+    /// Parses the labels of a namespace (`PolicyToEvaluate`). Invalid `enforce` labels mean `restricted`; invalid `audit` and
+    /// `warn` labels mean `privileged`.
     #[must_use]
     pub fn of(labels: &BTreeMap<String, String>) -> (Self, Vec<Wrong>) {
         let mut wrong = Vec::new();
@@ -87,7 +88,7 @@ impl Policy {
         let label = |name: &str| labels.contains_key(&format!("{PREFIX}{name}"));
         let misread = wrong.iter().any(|w| w.label.strip_prefix(PREFIX) == Some("enforce"));
         let mut policy = Self { enforce, audit, warn };
-        // Who asks for a level and not for warnings is warned of what violates it.
+        // Without a `warn` label, warnings use the enforced level.
         if !label("warn") && label("enforce") && !misread && enforce.level > warn.level {
             policy.warn.level = enforce.level;
             if !label("warn-version") {
@@ -97,7 +98,7 @@ impl Policy {
         (policy, wrong)
     }
 
-    /// Whether nothing is asked.
+    /// Whether all levels are `privileged`.
     #[must_use]
     pub fn is_privileged(&self) -> bool {
         [self.enforce, self.audit, self.warn].iter().all(|asked| asked.level == Level::Privileged)
@@ -128,7 +129,7 @@ fn level(text: &str) -> Option<Level> {
     [Level::Privileged, Level::Baseline, Level::Restricted].into_iter().find(|level| level.to_string() == text)
 }
 
-/// `Some(None)` is `latest`.
+/// Parses a version. `Some(None)` is `latest`.
 fn version(text: &str) -> Option<Option<u32>> {
     if text == "latest" {
         return Some(None);

@@ -1,4 +1,4 @@
-//! The checks that the level `restricted` has on top of `baseline`'s.
+//! Checks of the `restricted` level in addition to `baseline`.
 
 use super::baseline::{added_capabilities, any_proc_mount, forbidden_seccomp, is_filter};
 use super::subject::{Subject, named, plural, quoted, setters, violation};
@@ -6,10 +6,10 @@ use super::{Check, Violation};
 use k8s_openapi::api::core::v1::{Container, Volume};
 use std::collections::BTreeSet;
 
-/// Those that hold for the Pod's version.
+/// Returns the violations for the version of the standards.
 pub(super) fn checks(subject: &Subject<'_>) -> Vec<Check> {
     let minor = subject.minor;
-    // Validation lets Pods of Windows set none of these.
+    // API validation forbids these fields for Windows Pods.
     let is_linux = !(minor >= 25 && subject.is_windows());
     let is_root_outside = !(minor >= 35 && subject.has_own_users());
     let all: [(Check, bool); 7] = [
@@ -58,7 +58,7 @@ fn volumes(subject: &Subject<'_>) -> Option<Violation> {
     violation("restricted volume types", format!("{volumes} {} {uses} {what} {}", quoted(names), quoted(kinds)))
 }
 
-/// The type of a volume that Pods of this level may not have.
+/// Returns the type of a volume that the level forbids.
 fn restricted(v: &Volume) -> Option<&'static str> {
     let allowed = v.config_map.is_some()
         || v.csi.is_some()

@@ -1,4 +1,4 @@
-//! A Pod as the checks look at it, and how they say what they found.
+//! Pod and version under check, and formatting of the findings.
 
 use super::Violation;
 use api::pod;
@@ -11,9 +11,9 @@ use std::{borrow::Cow, collections::BTreeSet};
 pub(super) struct Subject<'a> {
     pub(super) meta: &'a ObjectMeta,
     pub(super) spec: &'a PodSpec,
-    /// The version of the standards.
+    /// Version of the standards.
     pub(super) minor: u32,
-    /// Init containers, then containers, then ephemeral ones.
+    /// Init containers, containers and ephemeral containers, in this order (`visitContainers`).
     containers: Vec<Cow<'a, Container>>,
 }
 
@@ -32,22 +32,22 @@ impl<'a> Subject<'a> {
         self.containers.iter().map(AsRef::as_ref)
     }
 
-    /// The names of the containers for which this holds.
+    /// Returns the names of the containers that match a predicate.
     pub(super) fn names(&self, holds: impl Fn(&Container) -> bool) -> Vec<&str> {
         self.containers().filter(|c| holds(c)).map(|c| c.name.as_str()).collect()
     }
 
-    /// The names of the containers whose security context has this.
+    /// Returns the names of the containers whose security context matches a predicate.
     pub(super) fn with(&self, has: impl Fn(&SecurityContext) -> bool) -> Vec<&str> {
         self.names(|c| c.security_context.as_ref().is_some_and(&has))
     }
 
-    /// Windows has no such thing, and validation no way to set it.
+    /// Whether the Pod's OS is Windows, where API validation forbids the Linux fields.
     pub(super) fn is_windows(&self) -> bool {
         self.spec.os.as_ref().is_some_and(|os| os.name == "windows")
     }
 
-    /// Whether root in the Pod is nobody outside (KEP-127).
+    /// Whether the Pod has a user namespace (`hostUsers: false`, KEP-127).
     pub(super) fn has_own_users(&self) -> bool {
         self.spec.host_users == Some(false)
     }
@@ -66,19 +66,19 @@ pub(super) fn quoted<S: AsRef<str>>(items: impl IntoIterator<Item = S>) -> Strin
     items.join(", ")
 }
 
-/// `container "a"`, `containers "a", "b"`.
+/// Formats names: `container "a"`, `containers "a", "b"`.
 pub(super) fn named(containers: &[&str]) -> String {
     format!("{} {}", plural(containers.len(), "container", "containers"), quoted(containers))
 }
 
-/// Who sets something, on the Pod and on containers; `None` for nobody.
+/// Formats the Pod and containers that set a field; `None` if none does.
 pub(super) fn setters(pod: bool, containers: &[&str]) -> Option<String> {
     let containers = (!containers.is_empty()).then(|| named(containers));
     let all: Vec<String> = pod.then(|| "pod".to_owned()).into_iter().chain(containers).collect();
     (!all.is_empty()).then(|| all.join(" and "))
 }
 
-/// What is set, in order, each once.
+/// Returns the distinct values, sorted.
 pub(super) fn set_of<'a>(values: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'a str> {
     values.into_iter().collect()
 }

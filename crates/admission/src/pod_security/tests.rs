@@ -10,7 +10,7 @@ fn asked(text: &str) -> LevelVersion {
     policy.enforce
 }
 
-/// What is told of a Pod; `pod` may have `annotations` and what stands in a spec.
+/// Returns the violations of a Pod. `pod` may contain `annotations` and fields of the spec.
 #[track_caller]
 fn check(level: &str, pod: &Value, expected: &str) {
     let meta = ObjectMeta {
@@ -26,13 +26,13 @@ fn check(level: &str, pod: &Value, expected: &str) {
     assert_eq!(in_detail(&violations(asked(level), &meta, &spec)), expected, "{level} {pod}");
 }
 
-/// A container with this security context.
+/// Returns a container with a security context.
 fn with(context: &Value) -> Value {
     json!({"containers": [{"name": "a", "securityContext": context}]})
 }
 
 #[test]
-fn a_plain_pod_is_baseline_and_not_restricted() {
+fn default_pod_is_baseline_but_not_restricted() {
     check("privileged:latest", &json!({"hostNetwork": true}), "");
     check("baseline:latest", &json!({}), "");
     check(
@@ -52,7 +52,7 @@ fn a_plain_pod_is_baseline_and_not_restricted() {
 }
 
 #[test]
-fn what_baseline_forbids_is_told_in_upstreams_words_and_order() {
+fn baseline_violations_match_upstream_text_and_order() {
     check(
         "baseline:latest",
         &json!({
@@ -91,7 +91,7 @@ fn what_baseline_forbids_is_told_in_upstreams_words_and_order() {
 }
 
 #[test]
-fn a_stricter_check_of_restricted_replaces_that_of_baseline() {
+fn restricted_check_overrides_the_baseline_check() {
     check(
         "restricted:v1.22",
         &with(&json!({"allowPrivilegeEscalation": false, "runAsNonRoot": false,
@@ -110,7 +110,7 @@ fn a_stricter_check_of_restricted_replaces_that_of_baseline() {
 }
 
 #[test]
-fn the_version_decides_what_is_checked() {
+fn checks_depend_on_the_version() {
     let root = json!({"securityContext": {"runAsNonRoot": true, "runAsUser": 0}, "containers": []});
     check("restricted:v1.18", &root, "");
     check("restricted:v1.23", &root, "runAsUser=0 (pod must not set runAsUser=0)");
@@ -121,21 +121,21 @@ fn the_version_decides_what_is_checked() {
     check("restricted:v1.35", &own_users, "");
     let host = json!({"containers": [{"name": "a", "lifecycle": {"preStop": {"httpGet": {"port": 1, "host": "h"}}}}]});
     check("baseline:v1.33", &host, "");
-    let told = "probe or lifecycle host (container \"a\" uses probe or lifecycle host \"h\")";
-    check("baseline:v1.34", &host, told);
+    let expected = "probe or lifecycle host (container \"a\" uses probe or lifecycle host \"h\")";
+    check("baseline:v1.34", &host, expected);
     let sysctl = json!({"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_wmem", "value": "1"}]}});
     check("baseline:v1.31", &sysctl, "forbidden sysctls (net.ipv4.tcp_wmem)");
     check("baseline:v1.32", &sysctl, "");
     let old = json!({"annotations": {"seccomp.security.alpha.kubernetes.io/pod": "unconfined"}});
-    let told = "seccompProfile (forbidden annotation seccomp.security.alpha.kubernetes.io/pod=\"unconfined\")";
-    check("baseline:v1.18", &old, told);
+    let expected = "seccompProfile (forbidden annotation seccomp.security.alpha.kubernetes.io/pod=\"unconfined\")";
+    check("baseline:v1.18", &old, expected);
     check("baseline:v1.19", &old, "");
     let windows = json!({"os": {"name": "windows"}, "securityContext": {"runAsNonRoot": true}});
     check("restricted:v1.25", &windows, "");
 }
 
 #[test]
-fn labels_are_read_as_upstream_reads_them() {
+fn namespace_labels_are_parsed_as_upstream() {
     let read = |labels: &[(&str, &str)]| {
         let key = |name: &str| format!("pod-security.kubernetes.io/{name}");
         let labels: BTreeMap<String, String> = labels.iter().map(|(k, v)| (key(k), (*v).to_owned())).collect();

@@ -1,7 +1,7 @@
-//! Mutating admission policies: expressions that say how what is written is changed
+//! MutatingAdmissionPolicy: mutation of objects with CEL expressions
 //! (`apiserver/pkg/admission/plugin/policy/mutating`).
 
-use super::{Expression, evaluate_variables, more, told, variables};
+use super::{Expression, evaluate_variables, expression_error, more, variables};
 use crate::{
     conditions::{self, Conditions, Variables},
     matching::Matching,
@@ -9,18 +9,18 @@ use crate::{
 use expr::{Budget, Type, Value};
 use serde_json::{Value as Json, json};
 
-/// A policy.
+/// Compiled MutatingAdmissionPolicy.
 #[derive(Debug, Clone)]
 pub struct MutatingPolicy {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it is about; or why that cannot be said.
+    /// `matchConstraints`, or the error of an invalid selector.
     pub matching: Result<Matching, String>,
-    /// Whether requests go on when it cannot be evaluated.
+    /// Whether `failurePolicy` is `Ignore`.
     pub is_optional: bool,
-    /// Whether it is asked again when something has changed since.
+    /// Whether `reinvocationPolicy` is `IfNeeded`.
     pub is_reinvoked: bool,
-    /// Version and kind of the objects by which its bindings configure it.
+    /// `paramKind`: API version and kind.
     pub params: Option<(String, String)>,
     conditions: Conditions,
     variables: Vec<Expression>,
@@ -29,21 +29,21 @@ pub struct MutatingPolicy {
 
 #[derive(Debug, Clone)]
 struct Mutation {
-    /// Whether it says what the object holds, and not the steps of a patch.
+    /// Whether the patch type is `ApplyConfiguration`, not `JSONPatch`.
     applies: bool,
     expression: Expression,
 }
 
-/// What an expression says is to be done.
+/// Result of a mutation expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// The object holds this, too.
+    /// `ApplyConfiguration`: fields to merge into the object.
     Apply(Json),
-    /// The steps of a JSON patch.
+    /// `JSONPatch`: operations.
     Patch(Json),
 }
 
-/// The expression of a mutation, and whether it says what the object holds.
+/// Returns the expression of a mutation, and whether it is an `ApplyConfiguration`.
 pub(super) fn source(mutation: &Json) -> (&'static str, &Json) {
     match mutation["patchType"].as_str() {
         Some("JSONPatch") => ("jsonPatch", &mutation["jsonPatch"]["expression"]),
@@ -51,21 +51,21 @@ pub(super) fn source(mutation: &Json) -> (&'static str, &Json) {
     }
 }
 
-/// What expressions of a policy can name before its variables.
+/// Returns the types of the variables available before the policy's own variables.
 pub(super) fn types(spec: &Json) -> Vec<(&'static str, Type)> {
     let mut types = conditions::types(&more());
-    // Without a kind there is nothing by which it is configured.
+    // `params` requires a `paramKind`.
     types.retain(|(name, _)| *name != "params" || spec["paramKind"].is_object());
     types
 }
 
-/// What they can name beside variables: who may do what, and what becomes of an object.
+/// Adds the types of `authorizer` and of the patch objects.
 pub(super) fn with_changes(types: &[(&'static str, Type)]) -> Vec<(&'static str, Type)> {
     [types, &[("authorizer", Type::AUTHORIZER), Type::CHANGES]].concat()
 }
 
 impl MutatingPolicy {
-    /// Reads a policy. What is wrong with an expression is told when it is needed.
+    /// Compiles a policy. Compilation errors are reported on evaluation.
     #[must_use]
     pub fn read(policy: &Json) -> Self {
         let spec = &policy["spec"];
@@ -93,30 +93,30 @@ impl MutatingPolicy {
         }
     }
 
-    /// How many changes it makes, one after the other.
+    /// Returns the number of mutations.
     #[must_use]
     pub fn len(&self) -> usize {
         self.mutations.len()
     }
 
-    /// Whether it makes none.
+    /// Whether there are no mutations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.mutations.is_empty()
     }
 
-    /// Whether a request is one that it changes. `inputs` are [`conditions::inputs`].
+    /// Whether the match conditions are true for a request. `inputs` are [`conditions::inputs`].
     ///
     /// # Errors
-    /// When that cannot be said.
+    /// If a condition cannot be evaluated.
     pub fn concerns(&self, inputs: Variables<'_>, params: &Json, namespace: &Json) -> Result<bool, String> {
         self.conditions.hold(&with_objects(inputs, params, namespace))
     }
 
-    /// What one of its changes is, for the object as the changes before have left it.
+    /// Evaluates a mutation for the object after the preceding mutations.
     ///
     /// # Errors
-    /// When its expression has no value, or none that makes sense.
+    /// If the expression fails or returns an invalid value.
     pub fn change(
         &self,
         index: usize,
@@ -130,8 +130,10 @@ impl MutatingPolicy {
         let mut inputs = with_objects(inputs, params, namespace);
         let mut budget = Budget::default();
         let failed = evaluate_variables(&self.variables, &mut inputs, &mut budget);
-        let value = expression.evaluate(&inputs, &mut budget).map_err(|error| told(expression, error, &failed))?;
-        let json = |value: &Value| value.to_json().map_err(|error| conditions::told(&expression.source, &error));
+        let value =
+            expression.evaluate(&inputs, &mut budget).map_err(|error| expression_error(expression, error, &failed))?;
+        let json =
+            |value: &Value| value.to_json().map_err(|error| conditions::evaluation_error(&expression.source, &error));
         match (&value, applies) {
             (Value::Map(_), true) => Ok(Change::Apply(json(&value)?)),
             (_, true) => Err("unsupported return type from ApplyConfiguration expression: it is no Object".to_owned()),
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_says_what_an_object_holds() {
+    fn apply_configuration_expression_returns_fields() {
         let said = json!({"metadata": {"labels": {"x": "v"}}, "spec": {"replicas": 2}});
         let source = "Object{metadata: Object.metadata{labels: {'x': params.data.k}}, spec: Object.spec{replicas: object.spec.replicas + 1}}";
         check(apply(source), Ok(Change::Apply(said)));
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_gives_the_steps_of_a_patch() {
+    fn json_patch_expression_returns_operations() {
         let source = "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a.b/c~d'), value: variables.labels}]";
         let step = json!({"op": "add", "path": "/metadata/labels/a.b~1c~0d", "value": {"a.b/c": "d"}});
         check(patch(source), Ok(Change::Patch(json!([step]))));

@@ -3,7 +3,7 @@ use crate::{Authorize, Question, Verdict};
 use api::field::{FieldErrors, FieldPath};
 use serde_json::json;
 
-/// Lets everybody get, and nobody do anything else.
+/// Authorizer that allows only the verb `get`.
 #[derive(Debug)]
 struct Getters;
 
@@ -33,7 +33,7 @@ fn check(spec: Json, expected: &[&str]) {
 }
 
 #[test]
-fn what_does_not_hold_is_told_as_the_policy_wants() {
+fn failed_validation_has_message_and_reason_of_the_policy() {
     let one = |validation: Json| json!({"validations": [validation]});
     let few = "object.spec.replicas <= params.most";
     check(one(json!({"expression": "object.spec.replicas == 7"})), &[]);
@@ -59,7 +59,7 @@ fn what_does_not_hold_is_told_as_the_policy_wants() {
 }
 
 #[test]
-fn conditions_and_variables_are_of_the_whole_policy() {
+fn conditions_and_variables_apply_to_the_whole_policy() {
     let conditions = |text: &str| json!({"matchConditions": [{"name": "c", "expression": text}], "validations": [{"expression": "false", "message": "no"}]});
     check(conditions("request.userInfo.username == 'ann'"), &["no"]);
     check(conditions("request.operation == 'DELETE'"), &[]);
@@ -78,7 +78,7 @@ fn conditions_and_variables_are_of_the_whole_policy() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_to_whoever_writes_it() {
+fn invalid_expressions_are_rejected_by_validation() {
     let check = |spec: Json, expected: &[&str]| {
         let mut errors = FieldErrors::default();
         super::check(&spec, "p", &FieldPath::new("spec"), &mut errors);

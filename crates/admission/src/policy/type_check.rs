@@ -1,4 +1,4 @@
-//! Whether the expressions of a policy fit the objects that it is about (`validating.TypeChecker`).
+//! Type checking of the expressions of a policy against the matched resources (`validating.TypeChecker`).
 
 use super::{Expression, more, variables};
 use crate::conditions;
@@ -6,28 +6,28 @@ use expr::Type;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 
-/// Of so many kinds the expressions are looked at.
+/// Maximum number of kinds to check (`maxTypesToCheck`).
 const MOST: usize = 10;
 
-/// An expression that does not fit some objects.
+/// Warning about an expression (`ExpressionWarning`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpressionWarning {
-    /// For example `spec.validations[0].expression`.
+    /// Field, for example `spec.validations[0].expression`.
     pub field: String,
-    /// Which objects, and why.
+    /// Kinds and errors.
     pub warning: String,
 }
 
-/// The kind of a resource, and the type of its objects.
+/// Kind of a resource, and the type of its objects.
 pub struct Known {
-    /// For example `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod`.
+    /// Kind, for example `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod`.
     pub kind: String,
-    /// What its objects are made of.
+    /// Type of the objects.
     pub object: Type,
 }
 
-/// Everything in a policy's spec that does not fit; `find` knows resources by group, version and name, and `params` is the
-/// type of what configures the policy, if that is known.
+/// Returns the type checking warnings of a policy's spec. `find` returns a resource by group, version and name; `params` is
+/// the type of the parameter objects, if it is known.
 #[must_use]
 pub fn type_check(
     spec: &Json,
@@ -63,7 +63,7 @@ pub fn type_check(
 
 fn types(spec: &Json, object: &Type, params: Option<&Type>) -> Vec<(&'static str, Type)> {
     let mut types = conditions::types(&more());
-    // What nothing is known of is not there, as upstream has it.
+    // `params` is undeclared if its type is not known, as upstream.
     types.retain(|(name, _)| *name != "params" || params.is_some());
     for (name, of) in &mut types {
         match (*name, params) {
@@ -77,8 +77,8 @@ fn types(spec: &Json, object: &Type, params: Option<&Type>) -> Vec<(&'static str
     types
 }
 
-/// Group, version and name of the resources that a policy names. Those that it has a pattern for could be any, and so could
-/// all of a rule with a pattern for groups or versions.
+/// Returns group, version and name of the resources in a policy's rules. Wildcards are skipped, and so are all resources of
+/// rules with a wildcard in groups or versions.
 fn resources(spec: &Json) -> BTreeSet<[&str; 3]> {
     let mut all = BTreeSet::new();
     for rule in spec["matchConstraints"]["resourceRules"].as_array().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! What is wrong with expressions, told to whoever writes them (`pkg/apis/admissionregistration/validation`).
+//! Validation of the expressions of webhooks and policies (`pkg/apis/admissionregistration/validation`).
 
 use super::{more, mutating as changes, variables};
 use crate::conditions;
@@ -7,13 +7,13 @@ use expr::{Program, RESERVED, Type};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// So many conditions there may be.
+/// Maximum number of match conditions.
 const MOST: usize = 64;
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
-/// So many audit annotations a policy may have, and their expressions may have so many bytes.
+/// Maximum number of audit annotations of a policy, and maximum size of their expressions in bytes.
 const MOST_ANNOTATIONS: usize = 20;
 const LONGEST_ANNOTATION: usize = 5 << 10;
-/// Words that a later version of the language may want, beside those that it has.
+/// Reserved words of CEL and of Kubernetes.
 const KEPT_BACK: [&str; 3] = ["var", "void", "while"];
 
 fn items<'a>(object: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
@@ -24,7 +24,7 @@ fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object[field].as_str().unwrap_or("")
 }
 
-/// What configures a policy has a version and a kind (`validateParamKind`).
+/// Validates `paramKind` (`validateParamKind`).
 fn param_kind(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let (params, path) = (&spec["paramKind"], path.child("paramKind"));
     if !params.is_object() {
@@ -58,7 +58,7 @@ fn param_kind(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks the expressions of a mutating policy's spec.
+/// Validates the expressions of a MutatingAdmissionPolicy's spec.
 pub fn mutating(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     param_kind(spec, path, errors);
     let mut types = changes::types(spec);
@@ -83,7 +83,7 @@ pub fn mutating(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// A change has an expression of its kind, and none of the other.
+/// Validates a mutation: it has the expression of its patch type only.
 fn change(mutation: &Value, types: &[(&str, Type)], at: &FieldPath, errors: &mut FieldErrors) {
     let (field, source) = changes::source(mutation);
     let (other, kind, wanted) = match field {
@@ -97,12 +97,12 @@ fn change(mutation: &Value, types: &[(&str, Type)], at: &FieldPath, errors: &mut
     }
     if !mutation[other].is_null() {
         let (value, why) = (format!("{{{other}}}"), format!("must not be specified when patchType is {kind}"));
-        // The value is upstream's.
+        // Upstream's value in the error.
         errors.invalid(&at.child(other), &json!(value), &why);
     }
 }
 
-/// The expression of a change, which makes what is wanted.
+/// Validates the expression of a mutation and its result type.
 fn changed(
     field: &str,
     source: &Value,
@@ -116,7 +116,7 @@ fn changed(
     }
     match Program::compile(source.as_str().unwrap_or(""), types) {
         Err(why) => errors.invalid(at, source, &why),
-        // Of a list that is made item by item, the items are known when they are made.
+        // The items of a dynamically typed list are checked at their construction.
         Ok(program) if matches!(program.result(), Type::Dyn) || program.result() == wanted => {}
         Ok(program) if field == "jsonPatch" && *program.result() == Type::list(Type::Dyn) => {}
         Ok(program) => {
@@ -125,7 +125,7 @@ fn changed(
     }
 }
 
-/// Checks the variables of a policy's spec; what comes after them sees their types.
+/// Validates the variables of a policy's spec and adds their types.
 fn check_variables(spec: &Value, types: &mut Vec<(&'static str, Type)>, path: &FieldPath, errors: &mut FieldErrors) {
     for (i, (variable, read)) in items(spec, "variables").zip(variables(spec, types)).enumerate() {
         let at = path.child("variables").index(i);
@@ -143,12 +143,12 @@ fn check_variables(spec: &Value, types: &mut Vec<(&'static str, Type)>, path: &F
     }
 }
 
-/// Checks the expressions of the spec of a policy of this name.
+/// Validates the expressions of a ValidatingAdmissionPolicy's spec.
 pub fn policy(spec: &Value, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     param_kind(spec, path, errors);
     let authorizer = ("authorizer", Type::AUTHORIZER);
     let mut more = more();
-    // What no binding can give is not to be had.
+    // `params` requires a `paramKind`.
     more.retain(|(name, _)| *name != "params" || spec["paramKind"].is_object());
     let mut types = conditions::types(&more);
     let with = |types: &[(&'static str, Type)]| [types, std::slice::from_ref(&authorizer)].concat();
@@ -171,7 +171,7 @@ pub fn policy(spec: &Value, name: &str, path: &FieldPath, errors: &mut FieldErro
     annotations(spec, name, &checked, path, errors);
 }
 
-/// `validateAuditAnnotation`.
+/// Validates an audit annotation (`validateAuditAnnotation`).
 fn annotations(spec: &Value, name: &str, types: &[(&str, Type)], path: &FieldPath, errors: &mut FieldErrors) {
     let (list, path) = (&spec["auditAnnotations"], path.child("auditAnnotations"));
     if items(spec, "auditAnnotations").count() > MOST_ANNOTATIONS {
@@ -205,7 +205,7 @@ fn annotations(spec: &Value, name: &str, types: &[(&str, Type)], path: &FieldPat
     }
 }
 
-/// What each text of a validation must be.
+/// Validates the fields of a validation.
 fn words(validation: &Value, at: &FieldPath, errors: &mut FieldErrors) {
     let (source, message) = (text(validation, "expression").trim(), text(validation, "message"));
     if source.is_empty() {
@@ -223,7 +223,7 @@ fn words(validation: &Value, at: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// An expression makes sense, and gives what it should.
+/// Validates an expression and its result type.
 fn expression(
     holder: &Value,
     field: &str,
@@ -252,7 +252,7 @@ fn is_identifier(name: &str) -> bool {
         && !KEPT_BACK.contains(&name)
 }
 
-/// Checks which objects a binding names to configure its policy.
+/// Validates the `paramRef` of a binding.
 pub fn binding(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let (params, path) = (&spec["paramRef"], path.child("paramRef"));
     if params.is_null() {
@@ -277,7 +277,7 @@ pub fn binding(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks the `matchConditions` of a webhook or a policy, over variables of these types.
+/// Validates the `matchConditions` of a webhook or a policy with variables of these types.
 pub fn match_conditions(holder: &Value, types: &[(&str, Type)], path: &FieldPath, errors: &mut FieldErrors) {
     let (path, mut names) = (path.child("matchConditions"), BTreeSet::new());
     let count = items(holder, "matchConditions").count();

@@ -1,4 +1,4 @@
-//! Which Pods and claims a quota with scopes counts (`podMatchesScopeFunc`, `pvcMatchesScopeFunc`).
+//! Quota scopes of Pods and PersistentVolumeClaims (`podMatchesScopeFunc`, `pvcMatchesScopeFunc`).
 
 use super::{Object, usage::What};
 use api::resources;
@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{
     Affinity, PersistentVolumeClaim, Pod, PodAffinityTerm, ResourceQuota, ScopedResourceSelectorRequirement,
 };
 
-/// Whether an object is in all scopes of a quota; without any, everything is. Only Pods and claims are in some.
+/// Whether an object matches all scopes of a quota. Only Pods and claims match scopes.
 pub(super) fn holds(quota: &ResourceQuota, object: &Object) -> bool {
     let Some(spec) = &quota.spec else { return true };
     let plain = spec.scopes.iter().flatten().map(|scope| (scope.as_str(), None));
@@ -24,7 +24,7 @@ pub(super) fn holds(quota: &ResourceQuota, object: &Object) -> bool {
     }
 }
 
-/// Whether one of the classes that a claim has, or is to have, is chosen.
+/// Whether the current or the desired VolumeAttributesClass of a claim matches.
 fn has_attributes(claim: &PersistentVolumeClaim, selector: Option<&ScopedResourceSelectorRequirement>) -> bool {
     let (spec, status) = (claim.spec.as_ref(), claim.status.as_ref());
     let changing = status.and_then(|s| s.modify_volume_status.as_ref());
@@ -62,13 +62,13 @@ fn has_class(class: &str, selector: Option<&ScopedResourceSelectorRequirement>) 
         "Exists" => !class.is_empty(),
         "DoesNotExist" => class.is_empty(),
         "In" => !class.is_empty() && listed,
-        // As with labels: who has none is not in the list either.
+        // As with label selectors, `NotIn` matches an object without a value.
         "NotIn" => class.is_empty() || !listed,
         _ => false,
     }
 }
 
-/// Whether an affinity is about Pods of other namespaces.
+/// Whether an affinity selects Pods of other namespaces.
 fn looks_elsewhere(affinity: &Affinity) -> bool {
     let term =
         |t: &PodAffinityTerm| t.namespaces.as_ref().is_some_and(|n| !n.is_empty()) || t.namespace_selector.is_some();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_choose_pods() {
+    fn scopes_select_pods() {
         let scopes = |names: &[&str]| json!({"scopes": names});
         check(&json!({}), &json!({}), true);
         check(&scopes(&["Terminating"]), &json!({"activeDeadlineSeconds": 5}), true);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_choose_by_class() {
+    fn scope_selectors_select_by_class() {
         let of = |operator: &str, values: &[&str]| {
             let one = json!({"scopeName": "PriorityClass", "operator": operator, "values": values});
             json!({"scopeSelector": {"matchExpressions": [one]}})
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_chosen_by_their_attributes() {
+    fn scopes_select_claims_by_volume_attributes_class() {
         let kind = Kind { group: "", resource: "persistentvolumeclaims" };
         let check = |operator: &str, values: &[&str], claim: Value, expected: bool| {
             let one = json!({"scopeName": "VolumeAttributesClass", "operator": operator, "values": values});

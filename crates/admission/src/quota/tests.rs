@@ -18,16 +18,16 @@ fn pod(resources: &Value) -> Object {
     object("", "pods", &json!({"spec": {"containers": [{"name": "c", "resources": resources}]}}))
 }
 
-/// What is told when `new` comes to `there`.
+/// Checks the creation of `new` beside the objects `there`.
 #[track_caller]
 fn check_new(hard: &Value, there: &[Object], new: &Object, expected: &str) {
     let quota = quota(hard);
-    let told = check(&quota, &used(&quota, there), new, None).err().unwrap_or_default();
-    assert_eq!(told, expected, "{hard}");
+    let message = check(&quota, &used(&quota, there), new, None).err().unwrap_or_default();
+    assert_eq!(message, expected, "{hard}");
 }
 
 #[test]
-fn pods_are_held_to_what_they_ask_for_together() {
+fn quota_limits_the_sum_of_pod_resources() {
     let hard = json!({"pods": "2", "requests.cpu": "1", "limits.memory": "1Gi"});
     let small = || pod(&json!({"requests": {"cpu": "500m"}, "limits": {"memory": "512Mi"}}));
     check_new(&hard, &[], &small(), "");
@@ -39,12 +39,12 @@ fn pods_are_held_to_what_they_ask_for_together() {
         "exceeded quota: q, requested: limits.memory=512Mi,pods=1,requests.cpu=500m, \
          used: limits.memory=1Gi,pods=2,requests.cpu=1, limited: limits.memory=1Gi,pods=2,requests.cpu=1",
     );
-    let told = "failed quota: q: must specify limits.memory for: c; requests.cpu for: c";
-    check_new(&hard, &[], &pod(&json!({})), told);
+    let message = "failed quota: q: must specify limits.memory for: c; requests.cpu for: c";
+    check_new(&hard, &[], &pod(&json!({})), message);
 }
 
 #[test]
-fn a_pod_that_has_ended_holds_nothing_but_its_place_among_all() {
+fn terminated_pod_uses_only_its_object_count() {
     let hard = json!({"pods": "1", "count/pods": "2"});
     let with = |metadata: &Value, phase: &str| {
         object("", "pods", &json!({"metadata": metadata, "spec": {"containers": []}, "status": {"phase": phase}}))
@@ -56,10 +56,10 @@ fn a_pod_that_has_ended_holds_nothing_but_its_place_among_all() {
     };
     check_new(&hard, &[ended()], &pod(&json!({})), "");
     check_new(&hard, &[deleted(960)], &pod(&json!({})), "");
-    let told = "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1";
-    check_new(&hard, &[deleted(980)], &pod(&json!({})), told);
-    let told = "exceeded quota: q, requested: count/pods=1, used: count/pods=2, limited: count/pods=2";
-    check_new(&hard, &[ended(), ended()], &pod(&json!({})), told);
+    let message = "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1";
+    check_new(&hard, &[deleted(980)], &pod(&json!({})), message);
+    let message = "exceeded quota: q, requested: count/pods=1, used: count/pods=2, limited: count/pods=2";
+    check_new(&hard, &[ended(), ended()], &pod(&json!({})), message);
 }
 
 #[test]
@@ -75,18 +75,18 @@ fn overhead_and_extended_resources_count() {
         )
     };
     check_new(&hard, &[], &new("1"), "");
-    let told = "exceeded quota: q, requested: requests.example.com/gpu=2, used: requests.example.com/gpu=0, \
+    let message = "exceeded quota: q, requested: requests.example.com/gpu=2, used: requests.example.com/gpu=0, \
                 limited: requests.example.com/gpu=1";
-    check_new(&hard, &[], &new("2"), told);
-    let told = "exceeded quota: q, requested: requests.memory=768Mi, used: requests.memory=768Mi, \
+    check_new(&hard, &[], &new("2"), message);
+    let message = "exceeded quota: q, requested: requests.memory=768Mi, used: requests.memory=768Mi, \
                 limited: requests.memory=1Gi";
-    check_new(&hard, &[new("0")], &new("0"), told);
+    check_new(&hard, &[new("0")], &new("0"), message);
 }
 
 #[test]
-fn objects_of_every_kind_can_be_counted() {
+fn object_count_quota_supports_all_resources() {
     let one = |group: &str, resource: &str| object(group, resource, &json!({}));
-    let told = |name: &str| format!("exceeded quota: q, requested: {name}=1, used: {name}=1, limited: {name}=1");
+    let message = |name: &str| format!("exceeded quota: q, requested: {name}=1, used: {name}=1, limited: {name}=1");
     for (group, resource, name) in [
         ("", "configmaps", "configmaps"),
         ("", "secrets", "count/secrets"),
@@ -95,38 +95,38 @@ fn objects_of_every_kind_can_be_counted() {
     ] {
         let hard = json!({name: "1"});
         check_new(&hard, &[], &one(group, resource), "");
-        check_new(&hard, &[one(group, resource)], &one(group, resource), &told(name));
+        check_new(&hard, &[one(group, resource)], &one(group, resource), &message(name));
     }
-    // Only those of the core group have short names.
+    // Only core resources have short names.
     check_new(&json!({"deployments": "0"}), &[], &one("apps", "deployments"), "");
     check_new(&json!({"count/deployments.apps": "0"}), &[], &one("extensions", "deployments"), "");
 }
 
 #[test]
-fn services_and_claims_have_measures_of_their_own() {
+fn services_and_claims_have_specific_usage() {
     let service =
         |kind: &str| object("", "services", &json!({"spec": {"type": kind, "ports": [{"port": 1}, {"port": 2}]}}));
-    let told =
+    let message =
         "exceeded quota: q, requested: services.nodeports=2, used: services.nodeports=0, limited: services.nodeports=1";
     let hard = json!({"services.nodeports": "1", "services.loadbalancers": "0"});
     check_new(&hard, &[], &service("ClusterIP"), "");
-    check_new(&hard, &[], &service("NodePort"), told);
+    check_new(&hard, &[], &service("NodePort"), message);
     let claim = |class: &str| {
         let resources = json!({"requests": {"storage": "2Gi"}});
         object("", "persistentvolumeclaims", &json!({"spec": {"storageClassName": class, "resources": resources}}))
     };
     let hard = json!({"requests.storage": "3Gi", "fast.storageclass.storage.k8s.io/persistentvolumeclaims": "0"});
     check_new(&hard, &[], &claim("slow"), "");
-    let told =
+    let message =
         "exceeded quota: q, requested: requests.storage=2Gi, used: requests.storage=2Gi, limited: requests.storage=3Gi";
-    check_new(&hard, &[claim("slow")], &claim("slow"), told);
+    check_new(&hard, &[claim("slow")], &claim("slow"), message);
     let class = "fast.storageclass.storage.k8s.io/persistentvolumeclaims";
-    let told = format!("exceeded quota: q, requested: {class}=1, used: {class}=0, limited: {class}=0");
-    check_new(&hard, &[], &claim("fast"), &told);
+    let message = format!("exceeded quota: q, requested: {class}=1, used: {class}=0, limited: {class}=0");
+    check_new(&hard, &[], &claim("fast"), &message);
 }
 
 #[test]
-fn devices_count_by_their_class_and_alternatives_with_the_most_of_each() {
+fn devices_count_by_class_with_maximum_of_alternatives() {
     let exactly = |class: &str, count: i64| json!({"name": "r", "exactly": {"deviceClassName": class, "allocationMode": "ExactCount", "count": count}});
     let either = |class: &str, count: i64| json!({"name": class, "deviceClassName": class, "allocationMode": "ExactCount", "count": count});
     let claim = |requests: &Value| {
@@ -134,36 +134,36 @@ fn devices_count_by_their_class_and_alternatives_with_the_most_of_each() {
     };
     let name = "gold.deviceclass.resource.k8s.io/devices";
     let hard = json!({name: "4", "count/resourceclaims.resource.k8s.io": "2"});
-    let told = |asked: u32, used: u32| {
+    let message = |asked: u32, used: u32| {
         format!("exceeded quota: q, requested: {name}={asked}, used: {name}={used}, limited: {name}=4")
     };
     let three = || claim(&json!([exactly("gold", 3)]));
     check_new(&hard, &[], &three(), "");
-    check_new(&hard, &[three()], &three(), &told(3, 3));
+    check_new(&hard, &[three()], &three(), &message(3, 3));
     check_new(&hard, &[three()], &claim(&json!([exactly("silver", 3)])), "");
-    check_new(&hard, &[], &claim(&json!([exactly("gold", 3), exactly("gold", 2)])), &told(5, 0));
+    check_new(&hard, &[], &claim(&json!([exactly("gold", 3), exactly("gold", 2)])), &message(5, 0));
     let choice = json!([{"name": "r", "firstAvailable": [either("gold", 2), either("silver", 9), either("gold", 1)]}]);
-    check_new(&hard, &[three()], &claim(&choice), &told(2, 3));
+    check_new(&hard, &[three()], &claim(&choice), &message(2, 3));
     let all = json!([{"name": "r", "exactly": {"deviceClassName": "gold", "allocationMode": "All"}}]);
-    check_new(&hard, &[], &claim(&all), &told(32, 0));
+    check_new(&hard, &[], &claim(&all), &message(32, 0));
 }
 
 #[test]
-fn an_update_counts_by_what_it_adds() {
+fn update_counts_the_increase() {
     let quota = quota(&json!({"services.nodeports": "1"}));
     let service = |kind: &str| object("", "services", &json!({"spec": {"type": kind, "ports": [{"port": 1}]}}));
     let (old, new) = (service("ClusterIP"), service("NodePort"));
     let full = used(&quota, [&service("NodePort"), &old]);
-    let told =
+    let message =
         "exceeded quota: q, requested: services.nodeports=1, used: services.nodeports=1, limited: services.nodeports=1";
-    assert_eq!(check(&quota, &full, &new, Some(&old)).unwrap_err(), told);
-    // What was there may stay, whatever the quota has become, and may become less.
+    assert_eq!(check(&quota, &full, &new, Some(&old)).unwrap_err(), message);
+    // An exceeded quota does not affect existing objects, and allows decreases.
     assert_eq!(check(&quota, &full, &new, Some(&new)), Ok(()));
     assert_eq!(check(&quota, &full, &old, Some(&new)), Ok(()));
 }
 
 #[test]
-fn change_into_a_scope_counts_with_all_it_uses() {
+fn update_into_a_scope_counts_the_whole_usage() {
     let hard = json!({"pods": "0", "requests.cpu": "1"});
     let spec = json!({"hard": hard, "scopes": ["Terminating"]});
     let quota = serde_json::from_value(json!({"metadata": {"name": "q"}, "spec": spec})).unwrap();
@@ -172,39 +172,39 @@ fn change_into_a_scope_counts_with_all_it_uses() {
         object("", "pods", &json!({"spec": {"containers": containers, "activeDeadlineSeconds": deadline}}))
     };
     let (old, new) = (pod(None, "2"), pod(Some(60), "2"));
-    let told = "exceeded quota: q, requested: pods=1,requests.cpu=2, used: pods=0,requests.cpu=0, \
+    let message = "exceeded quota: q, requested: pods=1,requests.cpu=2, used: pods=0,requests.cpu=0, \
                 limited: pods=0,requests.cpu=1";
-    assert_eq!(check(&quota, &used(&quota, [&old]), &new, Some(&old)).unwrap_err(), told);
-    // In the scope already, it adds what is more; out of it, it adds nothing.
+    assert_eq!(check(&quota, &used(&quota, [&old]), &new, Some(&old)).unwrap_err(), message);
+    // In the scope, only the increase counts; out of it, nothing counts.
     assert_eq!(check(&quota, &used(&quota, [&new]), &pod(Some(30), "2"), Some(&new)), Ok(()));
     assert_eq!(check(&quota, &used(&quota, [&new]), &old, Some(&new)), Ok(()));
 }
 
 #[test]
-fn only_what_becomes_more_is_held_to_an_exceeded_quota() {
+fn exceeded_quota_rejects_only_increases() {
     let quota = quota(&json!({"requests.cpu": "4", "requests.memory": "1Gi"}));
     let of = |cpu: &str, memory: &str| pod(&json!({"requests": {"cpu": cpu, "memory": memory}}));
     let old = of("1", "4Gi");
     let full = used(&quota, [&old]);
     assert_eq!(check(&quota, &full, &of("2", "2Gi"), Some(&old)), Ok(()));
-    let told = "exceeded quota: q, requested: requests.cpu=4, used: requests.cpu=1, limited: requests.cpu=4";
-    assert_eq!(check(&quota, &full, &of("5", "2Gi"), Some(&old)).unwrap_err(), told);
+    let message = "exceeded quota: q, requested: requests.cpu=4, used: requests.cpu=1, limited: requests.cpu=4";
+    assert_eq!(check(&quota, &full, &of("5", "2Gi"), Some(&old)).unwrap_err(), message);
 }
 
 #[test]
-fn containers_need_no_requests_beside_those_of_the_pod() {
+fn pod_level_requests_replace_container_requests() {
     let hard = json!({"requests.cpu": "1"});
     let whole = |resources: Value| {
         object("", "pods", &json!({"spec": {"containers": [{"name": "c"}], "resources": resources}}))
     };
     check_new(&hard, &[], &whole(json!({"requests": {"cpu": "1"}})), "");
     check_new(&hard, &[], &whole(json!({})), "failed quota: q: must specify requests.cpu for: c");
-    let told = "exceeded quota: q, requested: requests.cpu=2, used: requests.cpu=0, limited: requests.cpu=1";
-    check_new(&hard, &[], &whole(json!({"requests": {"cpu": "2"}})), told);
+    let message = "exceeded quota: q, requested: requests.cpu=2, used: requests.cpu=0, limited: requests.cpu=1";
+    check_new(&hard, &[], &whole(json!({"requests": {"cpu": "2"}})), message);
 }
 
 #[test]
-fn the_status_shows_all_that_is_limited() {
+fn quota_status_contains_all_limits() {
     let quota = quota(&json!({"pods": "2", "requests.memory": "1Gi", "cpu": "1", "configmaps": "1"}));
     let pod = pod(&json!({"requests": {"cpu": "250m", "memory": "100Mi"}}));
     let shown = serde_json::to_value(list(&used(&quota, [&pod, &object("", "configmaps", &json!({}))]))).unwrap();

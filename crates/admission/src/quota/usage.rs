@@ -1,4 +1,4 @@
-//! What one object is to a quota, by the names that quotas give it.
+//! Usage of an object by quota resource name (upstream's evaluators, `pkg/quota/v1/evaluator/core`).
 
 use api::{
     pod,
@@ -15,20 +15,20 @@ use std::collections::{BTreeMap, BTreeSet};
 const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 const CLAIMS_TO_DEVICES: Kind<'_> = Kind { group: "resource.k8s.io", resource: "resourceclaims" };
 const DEVICES_OF_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
-/// So many devices are allocated to a claim at most: a request for all of them counts as so many (`AllocationResultsMaxSize`).
+/// Maximum number of devices of a ResourceClaim. A request with `allocationMode: All` counts as this many (`AllocationResultsMaxSize`).
 const MOST_DEVICES: i64 = 32;
 
-/// A kind of objects, by its group and its plural name.
+/// Group and plural name of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind<'a> {
-    /// Empty for the core group.
+    /// API group; empty for the core group.
     pub group: &'a str,
-    /// Plural.
+    /// Plural name.
     pub resource: &'a str,
 }
 
 impl<'a> Kind<'a> {
-    /// The kind of the objects that a quota's name for something is about.
+    /// Returns the resource whose objects a quota resource name limits.
     #[must_use]
     pub fn of(name: &'a str) -> Option<Self> {
         let core = |resource| Some(Self { group: "", resource });
@@ -48,19 +48,19 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// `count/deployments.apps`.
+    /// Returns the object count name, for example `count/deployments.apps`.
     fn count(self) -> String {
         let Self { group, resource } = self;
         if group.is_empty() { format!("count/{resource}") } else { format!("count/{resource}.{group}") }
     }
 
-    /// Whether quotas look into objects of this kind, and do not only count them.
+    /// Whether the usage depends on the content of the objects, not only on their count.
     #[must_use]
     pub fn is_measured(self) -> bool {
         self.may_grow() || self == CLAIMS_TO_DEVICES
     }
 
-    /// Whether an update may make more of an object.
+    /// Whether an update may increase the usage.
     #[must_use]
     pub fn may_grow(self) -> bool {
         self.group.is_empty() && matches!(self.resource, "services" | "persistentvolumeclaims" | "pods")
@@ -76,13 +76,13 @@ fn is_of_pods(name: &str) -> bool {
         || name.strip_prefix("requests.").is_some_and(|n| n.starts_with("hugepages-") || resources::is_extended(n))
 }
 
-/// An object as quotas see it.
+/// Object with the fields that determine its usage.
 #[derive(Debug)]
 pub struct Object {
     group: String,
     resource: String,
     what: What,
-    /// Of a Pod, whether it has ended, or should have.
+    /// Whether a Pod is terminated, or its grace period has expired.
     is_over: bool,
 }
 
@@ -96,7 +96,7 @@ pub(super) enum What {
 }
 
 impl Object {
-    /// Reads an object as it is stored. One that is not of its kind counts as one.
+    /// Parses a stored object. An object that cannot be decoded counts as one object.
     #[must_use]
     pub fn new(kind: Kind<'_>, value: &Value, now: Timestamp) -> Self {
         let what = match (kind.group, kind.resource) {
@@ -111,7 +111,7 @@ impl Object {
         Self { group: kind.group.to_owned(), resource: kind.resource.to_owned(), what, is_over }
     }
 
-    /// Its kind.
+    /// Returns the resource.
     #[must_use]
     pub fn kind(&self) -> Kind<'_> {
         Kind { group: &self.group, resource: &self.resource }
@@ -125,7 +125,7 @@ impl Object {
         if let What::Pod(pod) = &self.what { Some(pod) } else { None }
     }
 
-    /// What it uses.
+    /// Returns the usage.
     pub(super) fn usage(&self) -> Amounts {
         let one = Amount::units(1);
         let mut usage = Amounts::from([(self.kind().count(), one)]);
@@ -142,8 +142,8 @@ impl Object {
         usage
     }
 
-    /// A quota for CPU or memory wants all containers to say how much (upstream: "it was a mistake"), unless the Pod has
-    /// resources as a whole.
+    /// Checks that all containers set the limited CPU and memory resources, unless the Pod has pod-level resources (upstream
+    /// comments this requirement as a mistake).
     pub(super) fn has_what_is_limited(&self, limited: &[&str]) -> Result<(), String> {
         let Some(spec) = self.pod().and_then(|pod| pod.spec.as_ref()) else { return Ok(()) };
         let mut whole = spec.resources.iter().flat_map(|r| r.requests.iter().chain(&r.limits)).flatten();
@@ -172,14 +172,15 @@ impl Object {
         if missing.is_empty() {
             return Ok(());
         }
-        let told = missing.iter().map(|(name, containers)| {
+        let missing_texts = missing.iter().map(|(name, containers)| {
             format!("{name} for: {}", containers.iter().copied().collect::<Vec<_>>().join(","))
         });
-        Err(format!("must specify {}", told.collect::<Vec<_>>().join("; ")))
+        Err(format!("must specify {}", missing_texts.collect::<Vec<_>>().join("; ")))
     }
 }
 
-/// A Pod that has ended holds nothing, nor one that should be gone: its node may be lost (`QuotaV1Pod`).
+/// Whether a Pod does not count: it is terminated, or its grace period has expired, because its node may be lost
+/// (`QuotaV1Pod`).
 fn is_over(pod: &Pod, now: Timestamp) -> bool {
     let meta = &pod.metadata;
     let late =
@@ -228,7 +229,7 @@ fn of_claim(claim: &PersistentVolumeClaim) -> Amounts {
     let mut usage = Amounts::from([("persistentvolumeclaims".to_owned(), Amount::units(1))]);
     let spec = claim.spec.as_ref();
     let asked = resources::amounts(spec.and_then(|s| s.resources.as_ref()?.requests.as_ref()));
-    // What was allocated for a claim that has shrunk again still counts.
+    // The allocated storage counts even if the request was reduced.
     let allocated = resources::amounts(claim.status.as_ref().and_then(|s| s.allocated_resources.as_ref()));
     if let Some(storage) = asked.get("storage").copied() {
         usage.insert("requests.storage".to_owned(), storage.max(allocated.get("storage").copied().unwrap_or_default()));
@@ -242,7 +243,7 @@ fn of_claim(claim: &PersistentVolumeClaim) -> Amounts {
     usage
 }
 
-/// Devices by their class. Of alternatives each class counts with the most that is asked of it, whichever is taken
+/// Returns the devices per DeviceClass. Of prioritized alternatives, each class counts with its maximum
 /// (`pkg/quota/v1/evaluator/core/resource_claims.go`).
 fn of_devices(claim: &ResourceClaim) -> Amounts {
     let count = |mode: Option<&str>, count: Option<i64>| match mode {

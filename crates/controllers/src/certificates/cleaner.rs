@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_goes_an_hour_after_it_is_settled_and_a_day_after_nobody_looked() {
+    fn csr_expires_an_hour_after_settling_or_a_day_if_pending() {
         check(&[], None, Some("2026-01-02T00:00:00Z"));
         check(&[("Approved", "03:00")], None, None);
         check(&[("Approved", "03:00")], Some("eA=="), Some("2026-01-01T04:00:00Z"));

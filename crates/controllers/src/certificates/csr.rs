@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_a_client() {
+    fn client_csr_requires_client_usages() {
         let any = ParsedCsr::default();
         check(CLIENT, &any, "client auth", Ok(()));
         check(CLIENT, &any, "client auth,digital signature,key encipherment", Ok(()));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_is_a_node_and_says_nothing_else() {
+    fn kubelet_client_csr_identifies_only_a_node() {
         let uses = "digital signature,client auth";
         check(KUBELET_CLIENT, &node(), uses, Ok(()));
         check(KUBELET_CLIENT, &node(), "key encipherment,digital signature,client auth", Ok(()));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_that_serves_says_where() {
+    fn kubelet_serving_csr_requires_a_san() {
         let uses = "digital signature,server auth";
         check(KUBELET_SERVING, &node(), uses, Err("DNS or IP subjectAltName is required"));
         let named = || ParsedCsr { dns: 1, ..node() };

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_approved_and_not_settled_is_signed() {
+    fn approved_unsettled_request_is_signed() {
         let conditions =
             |all: &[&str]| -> Value { all.iter().map(|kind| json!({"type": kind, "status": "True"})).collect() };
         let own = "kubernetes.io/kube-apiserver-client";
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_holds_for_as_long_as_is_asked_within_bounds() {
+    fn certificate_validity_is_clamped_to_bounds() {
         check_validity(None, "2027-01-01T11:55:00Z");
         check_validity(Some(i32::MAX), "2027-01-01T11:55:00Z");
         check_validity(Some(0), "2026-01-01T12:10:00Z");

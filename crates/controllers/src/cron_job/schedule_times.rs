@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_time_that_has_come_is_the_one_that_counts() {
+    fn most_recent_scheduled_time_is_found() {
         let hourly = "0 * * * *";
         check(hourly, "2026-01-01T00:00:00Z", "2026-01-01T00:59:50Z", None, 0, Some(10));
         check(hourly, "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z", Some("2026-01-01T01:00:00Z"), 0, Some(3600));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_hundred_are_too_many() {
+    fn more_than_100_missed_times_are_too_many() {
         let schedule = Schedule::parse("* * * * *").unwrap();
         let times = ScheduleTimes { schedule: &schedule, zone: &TimeZone::UTC };
         let come = |now: &str| times.most_recent(at("2026-01-01T00:00:00Z"), at(now)).unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_comes_is_said_to() {
+    fn schedule_without_times_is_never_scheduled() {
         let schedule = Schedule::parse("59 23 31 2 *").unwrap();
         let times = ScheduleTimes { schedule: &schedule, zone: &TimeZone::UTC };
         let since = at("2026-01-01T00:00:00Z");

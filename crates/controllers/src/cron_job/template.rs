@@ -48,7 +48,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_job_is_called_after_its_minute_and_says_its_time() {
+    fn job_name_has_its_minute_and_annotation_its_time() {
         let at: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
         let made = |zone: Option<&str>| {
             let template = json!({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},

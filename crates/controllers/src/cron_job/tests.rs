@@ -69,17 +69,17 @@ impl Case {
 
     /// Checks the scheduled time of the started Job, the reasons of Events, and the requeue delay in seconds.
     #[track_caller]
-    fn check(&self, started: Option<&str>, told: &[&str], again: Option<u64>) {
+    fn check(&self, started: Option<&str>, events: &[&str], again: Option<u64>) {
         let plan = self.plan();
         assert_eq!(plan.start.map(|start| start.at), started.map(at));
-        let said: Vec<String> = plan.events.iter().map(|t| format!("{}: {}", t.reason, t.message)).collect();
-        assert_eq!(said, told);
+        let recorded: Vec<String> = plan.events.iter().map(|t| format!("{}: {}", t.reason, t.message)).collect();
+        assert_eq!(recorded, events);
         assert_eq!(plan.requeue_after, again.map(|seconds| Duration::from_secs(seconds) + Duration::from_millis(100)));
     }
 }
 
 #[test]
-fn a_job_is_started_when_its_time_has_come() {
+fn job_starts_at_its_scheduled_time() {
     case("00:59:59").check(None, &[], Some(1));
     case("01:00:00").check(Some("01:00:00"), &[], Some(3600));
     case("05:10:00").check(Some("05:00:00"), &[], Some(3000));
@@ -93,18 +93,18 @@ fn a_job_is_started_when_its_time_has_come() {
 }
 
 #[test]
-fn a_zone_says_what_hour_it_is() {
+fn schedule_uses_its_time_zone() {
     let spec = json!({"schedule": "0 9 * * *", "timeZone": "Asia/Tokyo"});
     Case { spec, ..case("00:00:30") }.check(None, &[], Some(86_370));
     let spec = json!({"schedule": "0 7 * * *", "timeZone": "Europe/Berlin"});
     Case { spec, ..case("06:00:00") }.check(Some("06:00:00"), &[], Some(86_400));
     let spec = json!({"timeZone": "Middle/Earth"});
-    let told = "UnknownTimeZone: invalid timeZone: \"Middle/Earth\": unknown time zone Middle/Earth";
-    Case { spec, ..case("06:00:00") }.check(None, &[told], None);
+    let events = "UnknownTimeZone: invalid timeZone: \"Middle/Earth\": unknown time zone Middle/Earth";
+    Case { spec, ..case("06:00:00") }.check(None, &[events], None);
 }
 
 #[test]
-fn changed_schedule_waits_for_its_next_time_and_counts_since_the_last_job() {
+fn changed_schedule_waits_and_counts_since_the_last_job() {
     let status = || json!({"lastScheduleTime": "2026-01-01T03:30:00Z"});
     let case = |changed: bool| Case { status: status(), changed, ..case("05:10:00") };
     case(true).check(None, &[], Some(3000));
@@ -114,14 +114,15 @@ fn changed_schedule_waits_for_its_next_time_and_counts_since_the_last_job() {
         let status = json!({"lastScheduleTime": "2026-01-01T03:30:00Z", "active": active(&["old"])});
         Case { spec: json!({"concurrencyPolicy": policy}), status, jobs: vec![job("old", "")], ..case(false) }
     };
-    let told = "JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid";
-    busy("Forbid").check(None, &[told], Some(3000));
+    let events =
+        "JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid";
+    busy("Forbid").check(None, &[events], Some(3000));
     assert_eq!(busy("Replace").plan().start.unwrap().replaces.len(), 1);
     Case { changed: true, ..busy("Forbid") }.check(None, &[], Some(3000));
 }
 
 #[test]
-fn what_is_too_late_is_not_started() {
+fn job_after_the_starting_deadline_is_skipped() {
     let spec = |seconds: i64| json!({"startingDeadlineSeconds": seconds});
     Case { spec: spec(600), ..case("05:10:00") }.check(None, &[], Some(3000));
     Case { spec: spec(601), ..case("05:10:00") }.check(Some("05:00:00"), &[], Some(3000));
@@ -129,26 +130,26 @@ fn what_is_too_late_is_not_started() {
 }
 
 #[test]
-fn too_many_missed_times_are_told_and_the_last_is_started() {
+fn too_many_missed_times_warn_and_start_the_last() {
     let spec = json!({"schedule": "* * * * *"});
-    let told = "TooManyMissedTimes: too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
-    Case { spec, ..case("05:00:30") }.check(Some("05:00:00"), &[told], Some(30));
+    let events = "TooManyMissedTimes: too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+    Case { spec, ..case("05:00:30") }.check(Some("05:00:00"), &[events], Some(30));
     let spec = json!({"schedule": "* * * * *", "startingDeadlineSeconds": 200});
     Case { spec, ..case("05:00:30") }.check(Some("05:00:00"), &[], Some(30));
 }
 
 #[test]
-fn nothing_is_started_of_what_is_suspended_or_no_schedule() {
+fn suspended_or_invalid_schedule_starts_nothing() {
     Case { spec: json!({"suspend": true}), ..case("05:00:00") }.check(None, &[], None);
-    let told = "UnparseableSchedule: unparseable schedule: \"now\" : expected exactly 5 fields, found 1: [now]";
-    Case { spec: json!({"schedule": "now"}), ..case("05:00:00") }.check(None, &[told], None);
-    let told =
+    let events = "UnparseableSchedule: unparseable schedule: \"now\" : expected exactly 5 fields, found 1: [now]";
+    Case { spec: json!({"schedule": "now"}), ..case("05:00:00") }.check(None, &[events], None);
+    let events =
         "InvalidSchedule: invalid schedule: 0 0 31 2 * : time difference between two schedules is less than 1 second";
-    Case { spec: json!({"schedule": "0 0 31 2 *"}), ..case("05:00:00") }.check(None, &[told], None);
+    Case { spec: json!({"schedule": "0 0 31 2 *"}), ..case("05:00:00") }.check(None, &[events], None);
 }
 
 #[test]
-fn a_policy_says_what_becomes_of_those_that_still_run() {
+fn concurrency_policy_applies_to_active_jobs() {
     let running = |policy: &str| Case {
         spec: json!({"concurrencyPolicy": policy}),
         status: json!({"active": active(&["old"])}),
@@ -157,28 +158,29 @@ fn a_policy_says_what_becomes_of_those_that_still_run() {
     };
     running("Allow").check(Some("05:00:00"), &[], Some(3600));
     assert!(running("Allow").plan().start.unwrap().replaces.is_empty());
-    let told = "JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid";
-    running("Forbid").check(None, &[told], Some(3600));
+    let events =
+        "JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid";
+    running("Forbid").check(None, &[events], Some(3600));
     running("Replace").check(Some("05:00:00"), &[], Some(3600));
     let gone = running("Replace").plan().start.unwrap().replaces;
     assert_eq!(gone.iter().map(|job| job.name.as_deref()).collect::<Vec<_>>(), [Some("old")]);
 }
 
 #[test]
-fn what_has_become_of_jobs_is_told_and_noted() {
+fn finished_and_missing_jobs_update_status_and_events() {
     let seen = Case {
         status: json!({"active": active(&["done", "bad", "runs", "gone"]), "lastScheduleTime": "2026-01-01T00:00:00Z"}),
         jobs: vec![job("done", "Complete"), job("bad", "Failed"), job("runs", ""), job("manual", "")],
         missing: &["gone"],
         ..case("00:40:00")
     };
-    let told = [
+    let events = [
         "SawCompletedJob: Saw completed job: done, condition: Complete",
         "SawCompletedJob: Saw completed job: bad, condition: Failed",
         "UnexpectedJob: Saw a job that the controller did not create or forgot: manual",
         "MissingJob: Active job went missing: gone",
     ];
-    seen.check(None, &told, Some(1200));
+    seen.check(None, &events, Some(1200));
     let status = seen.plan().status;
     let left: Vec<_> = status.active.iter().flatten().map(|job| job.name.as_deref().unwrap()).collect();
     assert_eq!(left, ["runs"]);
@@ -189,7 +191,7 @@ fn what_has_become_of_jobs_is_told_and_noted() {
 }
 
 #[test]
-fn the_oldest_that_have_ended_go_when_there_are_too_many() {
+fn oldest_finished_jobs_beyond_history_limits_are_deleted() {
     let jobs = [
         job("aaa", "Complete"),
         job("bb", "Complete"),

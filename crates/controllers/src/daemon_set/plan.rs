@@ -177,8 +177,8 @@ impl<'a> DaemonSetSnapshot<'a> {
                 }
             }
         }
-        let room = if surge > 0 { surge.saturating_sub(extra) } else { unavailable.saturating_sub(missing) };
-        candidates.truncate(usize::try_from(room).unwrap_or(0));
+        let remaining = if surge > 0 { surge.saturating_sub(extra) } else { unavailable.saturating_sub(missing) };
+        candidates.truncate(usize::try_from(remaining).unwrap_or(0));
         for (node, pod) in certain.into_iter().chain(candidates) {
             if surge > 0 { plan.create.push(node) } else { plan.delete.push(pod) }
         }

@@ -149,8 +149,8 @@ impl<'a> Rollout<'a> {
         if !super::limits::is_rolling(self.spec) {
             return replicas(self.spec);
         }
-        let room = max_replicas(self.spec).saturating_sub(self.total_spec_replicas(&self.all()));
-        if room <= 0 { size } else { size.saturating_add(room.min(replicas(self.spec).saturating_sub(size))) }
+        let remaining = max_replicas(self.spec).saturating_sub(self.total_spec_replicas(&self.all()));
+        if remaining <= 0 { size } else { size.saturating_add(remaining.min(replicas(self.spec).saturating_sub(size))) }
     }
 
     /// Deletes the oldest old ReplicaSets without Pods beyond `revisionHistoryLimit` (`cleanupDeployment`).

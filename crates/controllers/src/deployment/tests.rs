@@ -55,8 +55,8 @@ fn sizes(plan: &Plan) -> Vec<String> {
         let from = set.scales_from().unwrap_or(set.spec_replicas());
         if set.deleted { format!("remove {name}") } else { format!("{verb}{name} {from}>{}", set.spec_replicas()) }
     };
-    let told = |set: &&PlannedReplicaSet| set.deleted || set.observed.is_none() || set.scales_from().is_some();
-    plan.changed.iter().filter(told).map(line).collect()
+    let is_shown = |set: &&PlannedReplicaSet| set.deleted || set.observed.is_none() || set.scales_from().is_some();
+    plan.changed.iter().filter(is_shown).map(line).collect()
 }
 
 #[track_caller]

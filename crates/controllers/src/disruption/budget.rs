@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_may_go_as_are_healthy_beyond_those_that_must_be() {
+    fn disruptions_allowed_are_healthy_pods_beyond_desired() {
         check(json!({"minAvailable": 2}), &pods(3, 0), 0, [3, 2, 3, 1]);
         check(json!({"minAvailable": 2}), &pods(2, 1), 0, [3, 2, 2, 0]);
         check(json!({"minAvailable": 2}), &pods(1, 0), 0, [1, 2, 1, 0]);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_go_or_were_evicted_are_not_counted_for_a_while() {
+    fn terminating_and_evicted_pods_are_not_healthy() {
         let evicted = |second: i64| json!({"p0": at(second).to_string(), "gone": at(second).to_string()});
         let status = |second| json!({"currentHealthy": 3, "desiredHealthy": 1, "disruptionsAllowed": 2, "expectedPods": 3, "disruptedPods": evicted(second)});
         let mut all = pods(3, 0);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_is_not_known_how_many_there_should_be_none_may_go() {
+    fn unknown_expected_scale_allows_no_disruption() {
         let status = failed_status(&budget(json!({"maxUnavailable": 1}), Value::Null), "why".into(), at(NOW));
         let condition = &status.conditions.unwrap()[0];
         assert_eq!((condition.reason.as_str(), condition.message.as_str()), ("SyncFailed", "why"));

@@ -130,7 +130,7 @@ fn reconcile_address_family(
 }
 
 /// Distributes endpoints, keyed by the UIDs of their Pods, over slices: existing ones stay in their slice, new ones
-/// fill slices with room, first those that change anyway.
+/// fill slices with capacity, first those that change anyway.
 fn distribute_endpoints(
     slices: Vec<Arc<EndpointSlice>>,
     mut desired_endpoints: BTreeMap<String, Endpoint>,
@@ -147,11 +147,11 @@ fn distribute_endpoints(
     all.sort_by_key(|slice| (!slice.changed, std::cmp::Reverse(slice.endpoints.len())));
     for slice in &mut all {
         // An unchanged slice is only extended if all new endpoints fit into it.
-        let room = MAX_ENDPOINTS.saturating_sub(slice.endpoints.len());
-        if new.is_empty() || room == 0 || (!slice.changed && new.len() > room) {
+        let remaining = MAX_ENDPOINTS.saturating_sub(slice.endpoints.len());
+        if new.is_empty() || remaining == 0 || (!slice.changed && new.len() > remaining) {
             continue;
         }
-        slice.endpoints.extend(new.drain(..room.min(new.len())));
+        slice.endpoints.extend(new.drain(..remaining.min(new.len())));
         slice.changed = true;
     }
     while !new.is_empty() {

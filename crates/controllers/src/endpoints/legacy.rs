@@ -96,12 +96,12 @@ fn endpoint_ports(spec: &ServiceSpec, pod: &PodSummary) -> Vec<EndpointPort> {
 
 /// Truncates the addresses to the maximum, ready ones last. Returns whether any were removed (`truncateEndpoints`).
 fn truncate(subsets: &mut Vec<EndpointSubset>) -> bool {
-    let mut room = MAX_ENDPOINTS;
+    let mut remaining = MAX_ENDPOINTS;
     let mut cut = |list: &mut Option<Vec<EndpointAddress>>| {
         let Some(addresses) = list else { return false };
         let before = addresses.len();
-        addresses.truncate(room);
-        room -= addresses.len();
+        addresses.truncate(remaining);
+        remaining -= addresses.len();
         let is_cut = addresses.len() < before;
         *list = list.take().filter(|addresses| !addresses.is_empty());
         is_cut

@@ -130,12 +130,12 @@ fn pods_with_other_target_ports_are_in_other_slices() {
     let at =
         |number, port| changed(&pod(number, true), |pod| pod.network.ports = vec![("web".into(), "TCP".into(), port)]);
     let changes = decide(&by_name, &[at(1, 8080), at(2, 9090), at(3, 8080), pod(4, true)], &[]);
-    let told: Vec<(usize, Option<i32>)> = changes
+    let shown: Vec<(usize, Option<i32>)> = changes
         .create
         .iter()
         .map(|slice| (slice.endpoints.len(), slice.ports.as_ref().unwrap().first().and_then(|p| p.port)))
         .collect();
-    assert_eq!(told, [(2, Some(8080)), (1, Some(9090)), (1, None)]);
+    assert_eq!(shown, [(2, Some(8080)), (1, Some(9090)), (1, None)]);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn slices_are_filled_with_few_changes() {
     assert_eq!(first.create.iter().map(|slice| slice.endpoints.len()).collect::<Vec<_>>(), [100, 50]);
     let existing = applied(&[], first);
     assert_eq!(counts(&decide(&service, &pods, &existing)), [0, 0, 0]);
-    // A new endpoint goes to a slice with room; a changed one stays in its slice.
+    // A new endpoint goes to a slice with capacity; a changed one stays in its slice.
     let more: Vec<_> = pods.iter().cloned().chain([pod(150, true)]).collect();
     let changes = decide(&service, &more, &existing);
     assert_eq!((counts(&changes), changes.update[0].endpoints.len()), ([0, 1, 0], 51));
@@ -193,14 +193,14 @@ fn endpoints_split_ready_addresses_and_omit_terminating() {
     let ending = changed(&pod(3, true), |pod| pod.terminating = true);
     let all = [pod(1, true), pod(2, false), ending];
     let made = subsets(&service, &all, None).unwrap();
-    let told = serde_json::to_value(&made.subsets).unwrap();
-    assert_eq!(told.as_array().unwrap().len(), 1);
+    let shown = serde_json::to_value(&made.subsets).unwrap();
+    assert_eq!(shown.as_array().unwrap().len(), 1);
     assert_eq!(
-        (&told[0]["addresses"][0]["ip"], told[0]["addresses"].as_array().unwrap().len()),
+        (&shown[0]["addresses"][0]["ip"], shown[0]["addresses"].as_array().unwrap().len()),
         (&json!("10.0.0.1"), 1)
     );
-    assert_eq!(told[0]["notReadyAddresses"][0]["ip"], "10.0.0.2");
-    assert_eq!(told[0]["ports"], json!([{"name": "http", "port": 8080, "protocol": "TCP"}]));
+    assert_eq!(shown[0]["notReadyAddresses"][0]["ip"], "10.0.0.2");
+    assert_eq!(shown[0]["ports"], json!([{"name": "http", "port": 8080, "protocol": "TCP"}]));
     let labels = serde_json::to_value(&made.metadata.labels).unwrap();
     assert_eq!(labels, json!({"tier": "front", "endpoints.kubernetes.io/managed-by": "endpoint-controller"}));
     assert_eq!(subsets(&service, &all, Some(&made)), None);

@@ -344,16 +344,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn events_during_the_pause_are_batched() {
-        let (defined, events) = mpsc::unbounded();
+        let (sender, events) = mpsc::unbounded();
         let (start, mut events) = (Instant::now(), batch_events(events.boxed()));
-        let tell = |event: u32| defined.unbounded_send(event).unwrap();
-        tell(1);
+        let send = |event: u32| sender.unbounded_send(event).unwrap();
+        send(1);
         assert_eq!((events.next().await, start.elapsed()), (Some(1), Duration::ZERO));
-        tell(2);
-        tell(3);
+        send(2);
+        send(3);
         assert_eq!((events.next().await, start.elapsed()), (Some(2), EVENT_BATCH_PAUSE));
         assert_eq!((events.next().await, start.elapsed()), (Some(3), EVENT_BATCH_PAUSE));
-        drop(defined);
+        drop(sender);
         assert_eq!(events.next().await, None);
     }
 }

@@ -1,4 +1,4 @@
-//! How fast an autoscaler may change a number (`spec.behavior`), with upstream's defaults (`pkg/apis/autoscaling/v2/defaults.go`).
+//! Scaling behavior (`spec.behavior`), with upstream's defaults (`pkg/apis/autoscaling/v2/defaults.go`).
 
 use super::calculator::{Tolerances, ceil};
 use super::history::History;
@@ -10,33 +10,33 @@ use tokio::time::Instant;
 /// `--horizontal-pod-autoscaler-downscale-stabilization`.
 pub(super) const DOWNSCALE_STABILIZATION: Duration = Duration::from_secs(300);
 
-/// Which of several policies counts.
+/// How to select from several policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SelectPolicy {
-    /// The one that allows the greatest change.
+    /// The policy that allows the largest change.
     Max,
     Min,
-    /// No change at all.
+    /// Scaling in this direction is disabled.
     Disabled,
 }
 
-/// So much may change within a period.
+/// Change that a policy allows per period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PolicyValue {
     Pods(i32),
     Percent(i32),
 }
 
-/// How a number may change in one direction.
+/// Scaling rules of one direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ScalingRules {
-    /// What was recommended within that time counts.
+    /// Stabilization window.
     pub(super) window: Duration,
     select: SelectPolicy,
     policies: Vec<(PolicyValue, Duration)>,
 }
 
-/// How a number may change in both.
+/// Scaling rules of both directions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Behavior {
     pub(super) up: ScalingRules,
@@ -74,18 +74,18 @@ impl ScalingRules {
         self
     }
 
-    /// How far its policies look back (`getLongestPolicyPeriod`).
+    /// Returns the longest period of the policies (`getLongestPolicyPeriod`).
     pub(super) fn longest_policy_period(&self) -> Duration {
         self.policies.iter().map(|(_, period)| *period).max().unwrap_or_default()
     }
 
-    /// How many there may be at most now (`calculateScaleUpLimitWithScalingRules`).
+    /// Returns the maximum number of replicas (`calculateScaleUpLimitWithScalingRules`).
     pub(super) fn scale_up_limit(&self, replicas: i32, history: &History, now: Instant) -> i32 {
         let proposals = self.policies.iter().map(|(change, period)| {
             let start = history.replicas_at_period_start(replicas, *period, now);
             match change {
                 PolicyValue::Pods(value) => start.saturating_add(*value),
-                // Up, for a part of a Pod would never become one.
+                // Rounded up: a fraction of a Pod would never become one.
                 PolicyValue::Percent(value) => ceil(f64::from(start) * (1.0 + f64::from(*value) / 100.0)),
             }
         });
@@ -96,7 +96,7 @@ impl ScalingRules {
         }
     }
 
-    /// How many there must be at least now (`calculateScaleDownLimitWithBehaviors`).
+    /// Returns the minimum number of replicas (`calculateScaleDownLimitWithBehaviors`).
     pub(super) fn scale_down_limit(&self, replicas: i32, history: &History, now: Instant) -> i32 {
         let proposals = self.policies.iter().map(|(change, period)| {
             let start = history.replicas_at_period_start(replicas, *period, now);
@@ -113,7 +113,7 @@ impl ScalingRules {
     }
 }
 
-/// What an autoscaler says of its tolerances (KEP-4951).
+/// Returns the autoscaler's own tolerances, or the defaults (KEP-4951).
 pub(super) fn tolerances(behavior: Option<&HorizontalPodAutoscalerBehavior>) -> Tolerances {
     let of = |rules: Option<&HPAScalingRules>| {
         let amount = Amount::try_from(rules?.tolerance.as_ref()?).ok()?;

@@ -1,7 +1,7 @@
-//! How many replicas a metric calls for (`replica_calculator.go`, `metrics/utilization.go`).
+//! Desired replicas of a metric (`replica_calculator.go`, `metrics/utilization.go`).
 //!
-//! The rule is `ceil(replicas * measured / wanted)`. Pods of which nothing was measured, and those that are not ready yet,
-//! are counted so that they rather keep the number as it is: none is ever scaled in the other direction for them.
+//! The formula is `ceil(replicas * usage / target)`. Pods without metrics and unready Pods are counted
+//! conservatively: they dampen the change and never reverse its direction.
 
 use super::pod_metric_inputs::PodMetricInputs;
 use crate::pod_summary::PodSummary;
@@ -9,14 +9,16 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Upstream's `--horizontal-pod-autoscaler-tolerance`.
+/// Default tolerance (`--horizontal-pod-autoscaler-tolerance`).
 const TOLERANCE: f64 = 0.1;
-/// `--horizontal-pod-autoscaler-cpu-initialization-period`: so long what a Pod uses may be what its start takes.
-const CPU_INITIALIZATION: SignedDuration = SignedDuration::from_mins(5);
-/// `--horizontal-pod-autoscaler-initial-readiness-delay`: one that is not ready after that was ready before.
-const INITIAL_READINESS: SignedDuration = SignedDuration::from_secs(30);
+/// Time after the start in which CPU usage may be caused by initialization
+/// (`--horizontal-pod-autoscaler-cpu-initialization-period`).
+const CPU_INITIALIZATION_PERIOD: SignedDuration = SignedDuration::from_mins(5);
+/// Time after the start in which a readiness change is the first
+/// (`--horizontal-pod-autoscaler-initial-readiness-delay`).
+const DELAY_OF_INITIAL_READINESS: SignedDuration = SignedDuration::from_secs(30);
 
-/// How far from 1 a ratio may be before anything is scaled.
+/// Relative deviations from the target within which nothing is scaled.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Tolerances {
     pub(super) down: f64,
@@ -35,51 +37,51 @@ impl Tolerances {
     }
 }
 
-/// What was measured of a Pod.
+/// A metric value of a Pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sample {
     /// In thousandths.
     pub(super) value: i64,
     pub(super) at: Timestamp,
-    /// For how long before that it was measured.
+    /// Duration of the measurement before `at`.
     pub(super) window: SignedDuration,
 }
 
-/// What was measured, by the Pods' names.
+/// Metric values by Pod name.
 pub(super) type Samples = BTreeMap<String, Sample>;
 
-/// What is known when replicas are counted.
+/// Input of the calculations.
 #[derive(Debug, Clone)]
 pub(super) struct Calculator<'a> {
-    /// How many there should be.
+    /// `spec.replicas` of the scale.
     pub(super) replicas: i32,
-    /// How many there are.
+    /// `status.replicas` of the scale.
     pub(super) current: i32,
-    /// Those that the scale selects.
+    /// The Pods that the scale selects.
     pub(super) pods: &'a [Arc<PodSummary>],
     pub(super) tolerances: Tolerances,
     pub(super) now: Timestamp,
 }
 
-/// What is used of what is asked for.
+/// Resource usage relative to requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Utilization {
     pub(super) percent: i32,
-    /// Thousandths for each Pod.
+    /// Average usage of a Pod in thousandths.
     pub(super) average: i64,
 }
 
-/// Which Pods count, and how.
+/// Pods by how they are counted.
 #[derive(Debug, Default)]
-struct Grouped<'a> {
+struct PodGroups<'a> {
     ready: usize,
     unready: BTreeSet<&'a str>,
     missing: BTreeSet<&'a str>,
     ignored: BTreeSet<&'a str>,
 }
 
-/// What is measured in comparison with what is wanted, and how that is shown.
-struct Compared<T> {
+/// Ratio of usage to target, and the value for the status.
+struct UsageRatio<T> {
     ratio: f64,
     shown: T,
 }
@@ -87,7 +89,7 @@ struct Compared<T> {
 type Values<'a> = BTreeMap<&'a str, i64>;
 
 impl Calculator<'_> {
-    /// By what Pods use of what they ask for (`GetResourceReplicas`).
+    /// Computes replicas from the usage relative to requests (`GetResourceReplicas`).
     pub(super) fn by_utilization(
         &self,
         samples: &Samples,
@@ -95,35 +97,36 @@ impl Calculator<'_> {
         resource: &str,
         container: Option<&str>,
     ) -> Result<(i32, Utilization), String> {
-        let grouped = self.group(samples, resource == "cpu")?;
-        let values = grouped.counted(samples)?;
+        let groups = self.group(samples, resource == "cpu")?;
+        let values = groups.counted(samples)?;
         let mut requests = Values::new();
         for pod in self.pods {
-            requests.insert(&pod.name, pod.measured.request(&pod.name, container, resource)?);
+            requests.insert(&pod.name, pod.metric_inputs.request(&pod.name, container, resource)?);
         }
         let compare = |values: &Values<'_>| utilization(values, &requests, wanted);
-        // One of which nothing is known may use all it asks for, or what it may use if that is more.
+        // A Pod without metrics may use its whole request, or the target if that is more.
         let most = i128::from(wanted.max(100));
         let full = |pod: &str| narrow(i128::from(requests.get(pod).copied().unwrap_or(0)).saturating_mul(most) / 100);
-        self.settle(&grouped, values, compare, full)
+        self.replicas_with_missing_pods(&groups, values, compare, full)
     }
 
-    /// By an average for each Pod (`GetRawResourceReplicas`, `GetMetricReplicas`); `cpu` is whether it is processor time.
+    /// Computes replicas from an average value (`GetRawResourceReplicas`, `GetMetricReplicas`); `cpu` enables the
+    /// handling of Pods that are starting.
     pub(super) fn by_average(&self, samples: &Samples, wanted: i64, cpu: bool) -> Result<(i32, i64), String> {
-        let grouped = self.group(samples, cpu)?;
-        let values = grouped.counted(samples)?;
+        let groups = self.group(samples, cpu)?;
+        let values = groups.counted(samples)?;
         let compare = |values: &Values<'_>| {
             let average = narrow(sum(values.values().copied()) / count(values.len()));
-            Ok(Compared { ratio: average as f64 / wanted as f64, shown: average })
+            Ok(UsageRatio { ratio: average as f64 / wanted as f64, shown: average })
         };
-        self.settle(&grouped, values, compare, |_| wanted)
+        self.replicas_with_missing_pods(&groups, values, compare, |_| wanted)
     }
 
-    /// By one value for all (`GetObjectMetricReplicas`, `GetExternalMetricReplicas`).
+    /// Computes replicas from one value (`GetObjectMetricReplicas`, `GetExternalMetricReplicas`).
     pub(super) fn by_value(&self, usage: i64, wanted: i64) -> Result<i32, String> {
         let ratio = usage as f64 / wanted as f64;
         if self.replicas == 0 {
-            // From nothing, and back to it, without Pods that are ready.
+            // Scaling from and to zero does not depend on ready Pods.
             return Ok(ceil(ratio));
         }
         if self.tolerances.cover(ratio) {
@@ -136,8 +139,9 @@ impl Calculator<'_> {
         Ok(ceil(ratio * ready as f64))
     }
 
-    /// By one value for all that is divided among those that there are (`Get…PerPodMetricReplicas`); with what each has.
-    pub(super) fn by_share(&self, usage: i64, wanted: i64) -> (i32, i64) {
+    /// Computes replicas from one value divided by the current replicas (`Get…PerPodMetricReplicas`); returns the
+    /// value per Pod, too.
+    pub(super) fn by_value_per_pod(&self, usage: i64, wanted: i64) -> (i32, i64) {
         let ratio = usage as f64 / (wanted as f64 * f64::from(self.current));
         let replicas = if self.tolerances.cover(ratio) { self.current } else { ceil(usage as f64 / wanted as f64) };
         let share = match i64::from(self.current) {
@@ -147,50 +151,50 @@ impl Calculator<'_> {
         (replicas, share)
     }
 
-    /// `groupPods`: what starts uses more processor time than it will, so that it is not counted yet.
-    fn group(&self, samples: &Samples, cpu: bool) -> Result<Grouped<'_>, String> {
-        let mut grouped = Grouped::default();
+    /// Groups Pods (`groupPods`). CPU usage of Pods that are starting is not representative.
+    fn group(&self, samples: &Samples, cpu: bool) -> Result<PodGroups<'_>, String> {
+        let mut groups = PodGroups::default();
         for pod in self.pods {
             let name = pod.name.as_str();
             if pod.terminating || pod.phase == "Failed" {
-                grouped.ignored.insert(name);
+                groups.ignored.insert(name);
             } else if pod.phase == "Pending" {
-                grouped.unready.insert(name);
+                groups.unready.insert(name);
             } else if let Some(sample) = samples.get(name) {
-                if cpu && is_unready(&pod.measured, sample, self.now) {
-                    grouped.unready.insert(name);
+                if cpu && is_unready(&pod.metric_inputs, sample, self.now) {
+                    groups.unready.insert(name);
                 } else {
-                    grouped.ready = grouped.ready.saturating_add(1);
+                    groups.ready = groups.ready.saturating_add(1);
                 }
             } else {
-                grouped.missing.insert(name);
+                groups.missing.insert(name);
             }
         }
-        if self.pods.is_empty() { Err(NO_PODS.to_owned()) } else { Ok(grouped) }
+        if self.pods.is_empty() { Err(NO_PODS.to_owned()) } else { Ok(groups) }
     }
 
-    /// First without those of which nothing is known, then with them, as what keeps the number rather as it is.
-    fn settle<'a, T>(
+    /// Computes replicas without Pods that lack metrics, then again with conservative values for them.
+    fn replicas_with_missing_pods<'a, T>(
         &self,
-        grouped: &Grouped<'a>,
+        groups: &PodGroups<'a>,
         mut values: Values<'a>,
-        compare: impl Fn(&Values<'_>) -> Result<Compared<T>, String>,
+        compare: impl Fn(&Values<'_>) -> Result<UsageRatio<T>, String>,
         full: impl Fn(&str) -> i64,
     ) -> Result<(i32, T), String> {
         let first = compare(&values)?;
-        let with_unready = !grouped.unready.is_empty() && first.ratio > 1.0;
-        if !with_unready && grouped.missing.is_empty() {
+        let with_unready = !groups.unready.is_empty() && first.ratio > 1.0;
+        if !with_unready && groups.missing.is_empty() {
             let close = self.tolerances.cover(first.ratio);
-            let replicas = if close { self.replicas } else { ceil(first.ratio * grouped.ready as f64) };
+            let replicas = if close { self.replicas } else { ceil(first.ratio * groups.ready as f64) };
             return Ok((replicas, first.shown));
         }
         if first.ratio < 1.0 {
-            values.extend(grouped.missing.iter().map(|pod| (*pod, full(pod))));
+            values.extend(groups.missing.iter().map(|pod| (*pod, full(pod))));
         } else if first.ratio > 1.0 {
-            values.extend(grouped.missing.iter().map(|pod| (*pod, 0)));
+            values.extend(groups.missing.iter().map(|pod| (*pod, 0)));
         }
         if with_unready {
-            values.extend(grouped.unready.iter().map(|pod| (*pod, 0)));
+            values.extend(groups.unready.iter().map(|pod| (*pod, 0)));
         }
         let again = compare(&values)?.ratio;
         let turned = (first.ratio < 1.0 && again > 1.0) || (first.ratio > 1.0 && again < 1.0);
@@ -203,8 +207,8 @@ impl Calculator<'_> {
 
 const NO_PODS: &str = "no pods returned by selector while calculating replica count";
 
-impl Grouped<'_> {
-    /// What was measured of those that count.
+impl PodGroups<'_> {
+    /// Returns the values of the Pods that count.
     fn counted<'s>(&self, samples: &'s Samples) -> Result<Values<'s>, String> {
         let counts = |name: &str| !self.ignored.contains(name) && !self.unready.contains(name);
         let counted = samples.iter().filter(|(name, _)| counts(name));
@@ -218,21 +222,21 @@ impl Grouped<'_> {
 
 fn is_unready(pod: &PodMetricInputs, sample: &Sample, now: Timestamp) -> bool {
     let (Some(started), Some(ready)) = (pod.started, pod.readiness) else { return true };
-    if later(started, CPU_INITIALIZATION) > now {
-        // What was measured before it became ready is of its start.
+    if later(started, CPU_INITIALIZATION_PERIOD) > now {
+        // Usage before the Pod became ready belongs to its start.
         return ready.is_false || sample.at < later(ready.since, sample.window);
     }
-    // It never was ready.
-    ready.is_false && later(started, INITIAL_READINESS) > ready.since
+    // The Pod was never ready.
+    ready.is_false && later(started, DELAY_OF_INITIAL_READINESS) > ready.since
 }
 
 fn later(time: Timestamp, by: SignedDuration) -> Timestamp {
     time.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
-/// `GetResourceUtilizationRatio`.
-fn utilization(values: &Values<'_>, requests: &Values<'_>, wanted: i32) -> Result<Compared<Utilization>, String> {
-    // What nobody asks for is of Pods that are not the scale's.
+/// Returns the ratio of usage to requests (`GetResourceUtilizationRatio`).
+fn utilization(values: &Values<'_>, requests: &Values<'_>, wanted: i32) -> Result<UsageRatio<Utilization>, String> {
+    // Values without a request belong to other Pods.
     let known = || values.iter().filter_map(|(pod, value)| Some((*value, *requests.get(pod)?)));
     let (used, asked) = (sum(known().map(|(value, _)| value)), sum(known().map(|(_, request)| request)));
     if asked == 0 {
@@ -241,14 +245,14 @@ fn utilization(values: &Values<'_>, requests: &Values<'_>, wanted: i32) -> Resul
     let percent = used.saturating_mul(100) / asked;
     let percent = i32::try_from(percent).unwrap_or(if percent < 0 { i32::MIN } else { i32::MAX });
     let average = narrow(used / count(known().count()));
-    Ok(Compared { ratio: f64::from(percent) / f64::from(wanted), shown: Utilization { percent, average } })
+    Ok(UsageRatio { ratio: f64::from(percent) / f64::from(wanted), shown: Utilization { percent, average } })
 }
 
 fn sum(values: impl Iterator<Item = i64>) -> i128 {
     values.fold(0, |sum, value| sum.saturating_add(i128::from(value)))
 }
 
-/// How many to divide by.
+/// Returns a divisor that is not 0.
 fn count(number: usize) -> i128 {
     i128::try_from(number).unwrap_or(i128::MAX).max(1)
 }
@@ -257,7 +261,7 @@ fn narrow(value: i128) -> i64 {
     i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// That many replicas, and no part of one; as many as there can be, where it is more.
+/// Rounds up to a number of replicas, saturating.
 #[expect(clippy::cast_possible_truncation, reason = "what does not fit becomes the largest number")]
 pub(super) fn ceil(number: f64) -> i32 {
     number.ceil() as i32

@@ -1,14 +1,14 @@
-//! The conditions of an autoscaler (`setCondition`).
+//! Conditions of an autoscaler (`setCondition`).
 
 use crate::clock::truncate_to_seconds;
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// A reason and a message.
+/// Reason and message of a condition.
 pub(super) type ReasonAndMessage<'a> = (&'a str, &'a str);
 
-/// What the status says of an autoscaler.
+/// The conditions of the status.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Conditions {
     all: Vec<HorizontalPodAutoscalerCondition>,
@@ -24,17 +24,17 @@ impl Conditions {
         Some(self.all).filter(|all| !all.is_empty())
     }
 
-    /// Whether the scale can be read and written.
+    /// Whether the scale can be read and updated.
     pub(super) fn set_able_to_scale(&mut self, is: bool, why: ReasonAndMessage<'_>) {
         self.set("AbleToScale", is, why);
     }
 
-    /// Whether it is known how many there should be.
+    /// Whether the desired replicas could be computed.
     pub(super) fn set_scaling_active(&mut self, is: bool, why: ReasonAndMessage<'_>) {
         self.set("ScalingActive", is, why);
     }
 
-    /// Whether there should be more, or fewer, than may be.
+    /// Whether the desired replicas were limited.
     pub(super) fn set_scaling_limited(&mut self, is: bool, why: ReasonAndMessage<'_>) {
         self.set("ScalingLimited", is, why);
     }

@@ -1,63 +1,63 @@
-//! What is remembered of an autoscaler while Podium runs: what it was told to do, and what it did.
+//! History of an autoscaler in memory: recommendations, scale events and the rate limit of warnings.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Numbers, and when they were noted.
+/// Values with the time at which they were recorded.
 type TimedValues = Vec<(i32, Instant)>;
 
-/// What is remembered of one autoscaler.
+/// History of one autoscaler.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// How many replicas its metrics called for.
+    /// Recommended replicas.
     recommended: TimedValues,
-    /// How many were added, and how many removed.
+    /// Added and removed replicas.
     added: TimedValues,
     removed: TimedValues,
-    /// How many warnings may still be told, and when that was counted.
+    /// Remaining warnings, and when they were counted.
     warnings: Option<(f64, Instant)>,
 }
 
-/// So many warnings are told at once, and then one in five minutes (`EventSourceObjectSpamFilter`): what fails, fails with
-/// every sync.
-const WARNINGS: f64 = 25.0;
-const NEXT_WARNING: Duration = Duration::from_secs(300);
+/// Burst of warnings, followed by one in five minutes (`EventSourceObjectSpamFilter`): a failure repeats with every
+/// sync.
+const WARNING_BURST: f64 = 25.0;
+const WARNING_REFILL_INTERVAL: Duration = Duration::from_secs(300);
 
 impl History {
-    /// When nothing is known, what there is was right (`recordInitialRecommendation`).
+    /// Records the current replicas as the first recommendation (`recordInitialRecommendation`).
     pub(super) fn record_initial_recommendation(&mut self, replicas: i32, now: Instant) {
         if self.recommended.is_empty() {
             self.recommended.push((replicas, now));
         }
     }
 
-    /// Whether a warning may be told.
+    /// Returns whether a warning may be recorded.
     pub(super) fn allow_warning(&mut self, now: Instant) -> bool {
-        let left = self.warnings.map_or(WARNINGS, |(left, counted)| {
-            (left + age(counted, now).as_secs_f64() / NEXT_WARNING.as_secs_f64()).min(WARNINGS)
+        let left = self.warnings.map_or(WARNING_BURST, |(left, counted)| {
+            (left + age(counted, now).as_secs_f64() / WARNING_REFILL_INTERVAL.as_secs_f64()).min(WARNING_BURST)
         });
         let may = left >= 1.0;
         self.warnings = Some((if may { left - 1.0 } else { left }, now));
         may
     }
 
-    /// What metrics call for, which is remembered as long as anyone asks for it.
+    /// Records a recommendation, and drops those older than `longest`.
     pub(super) fn recommend(&mut self, replicas: i32, longest: Duration, now: Instant) {
         self.recommended.retain(|(_, at)| age(*at, now) <= longest);
         self.recommended.push((replicas, now));
     }
 
-    /// The recommendations that are younger than that, or just as old.
+    /// Returns the recommendations that are at most `within` old.
     pub(super) fn recommended(&self, within: Duration, now: Instant) -> impl Iterator<Item = i32> {
         self.recommended.iter().filter(move |(_, at)| age(*at, now) <= within).map(|(replicas, _)| *replicas)
     }
 
-    /// The recommendations that are younger than that.
-    pub(super) fn lately_recommended(&self, within: Duration, now: Instant) -> impl Iterator<Item = i32> {
+    /// Returns the recommendations that are less than `within` old.
+    pub(super) fn recommended_after(&self, within: Duration, now: Instant) -> impl Iterator<Item = i32> {
         self.recommended.iter().filter(move |(_, at)| age(*at, now) < within).map(|(replicas, _)| *replicas)
     }
 
-    /// That there were so many, and are so many now (`storeScaleEvent`); `longest` is what policies look back to.
+    /// Records a change of replicas (`storeScaleEvent`), and drops those older than `longest`.
     pub(super) fn record_scale_event(&mut self, before: i32, after: i32, longest: Duration, now: Instant) {
         let change = after.saturating_sub(before);
         let noted = if change > 0 { &mut self.added } else { &mut self.removed };
@@ -65,7 +65,7 @@ impl History {
         noted.push((change.saturating_abs(), now));
     }
 
-    /// How many there were before what was added and removed within that time (`getReplicasChangePerPeriod`).
+    /// Returns the replicas at the start of the period (`getReplicasChangePerPeriod`).
     pub(super) fn replicas_at_period_start(&self, replicas: i32, period: Duration, now: Instant) -> i32 {
         let within = |noted: &TimedValues| {
             let lately = noted.iter().filter(|(_, at)| age(*at, now) < period);

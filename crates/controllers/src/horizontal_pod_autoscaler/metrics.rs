@@ -1,8 +1,8 @@
-//! What metrics APIs say: `metrics.k8s.io`, and `custom.metrics.k8s.io` and `external.metrics.k8s.io`, which other servers
-//! answer (`metrics/client.go`, `k8s.io/metrics/pkg/client`).
+//! Clients of the metrics APIs: `metrics.k8s.io`, `custom.metrics.k8s.io` and `external.metrics.k8s.io`
+//! (`metrics/client.go`, `k8s.io/metrics/pkg/client`).
 
 use super::calculator::{Sample, Samples};
-use super::scale_target::{Targets, get, group_of, in_words};
+use super::scale_target::{ScaleClient, error_text, get, group_of};
 use api::resources::Amount;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::autoscaling::v2::{CrossVersionObjectReference, MetricIdentifier, MetricSpec};
@@ -15,22 +15,22 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// No server of metrics is waited for longer: others' autoscalers wait meanwhile.
-const DEADLINE: Duration = Duration::from_secs(10);
-/// What custom metrics are measured over, unless they say it.
-const WINDOW: SignedDuration = SignedDuration::from_mins(1);
+/// Timeout of a metrics request, so that an unresponsive server does not block other autoscalers.
+const METRICS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Window of custom metrics that do not state one.
+const DEFAULT_METRIC_WINDOW: SignedDuration = SignedDuration::from_mins(1);
 const CUSTOM: &str = "custom.metrics.k8s.io";
-/// What stands for itself in a part of a path.
-const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'*');
+/// Characters that are not escaped in a path segment.
+const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'*');
 
-/// What was measured.
+/// Values of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reading {
     /// Of each Pod.
     Pods(Samples),
     /// Of one object, in thousandths.
     Object(i64),
-    /// Of something elsewhere.
+    /// Of external series.
     External(Vec<i64>),
 }
 
@@ -59,7 +59,7 @@ struct Named {
     name: String,
 }
 
-/// Of custom metrics in either version, and of external ones.
+/// Item of custom metrics, in either version, and of external metrics.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct MetricValue {
@@ -70,10 +70,10 @@ struct MetricValue {
     value: Quantity,
 }
 
-/// Reads a metric.
+/// Reads the values of a metric.
 pub(super) async fn read(
     client: &Client,
-    targets: &Targets,
+    targets: &ScaleClient,
     spec: &MetricSpec,
     namespace: &str,
     selector: &str,
@@ -103,7 +103,7 @@ pub(super) async fn read(
             _ => Err(String::new()),
         }
     };
-    match tokio::time::timeout(DEADLINE, reading).await {
+    match tokio::time::timeout(METRICS_TIMEOUT, reading).await {
         Ok(read) => read,
         Err(_) => Err("unable to fetch metrics: context deadline exceeded".to_owned()),
     }
@@ -118,7 +118,7 @@ async fn resource(
 ) -> Result<Reading, String> {
     let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods{}", query(selector, ""));
     let list: Result<List<PodMetrics>, _> = get(client, &path).await;
-    let list = list.map_err(|e| failed("resource", &in_words(&e, "get pods.metrics.k8s.io")))?;
+    let list = list.map_err(|e| failed("resource", &error_text(&e, "get pods.metrics.k8s.io")))?;
     let items = some(list, "resource")?;
     if let Some(container) = container {
         let lacks = |pod: &&PodMetrics| pod.containers.iter().flatten().all(|c| c.name != container);
@@ -132,7 +132,7 @@ async fn resource(
     Ok(Reading::Pods(items.iter().filter_map(|pod| sample(pod, name, container)).collect()))
 }
 
-/// What a Pod uses, if it is known of all its containers, or of the one that is named.
+/// Returns a Pod's usage, if the container, or all containers, have a value.
 pub(super) fn sample(pod: &PodMetrics, resource: &str, container: Option<&str>) -> Option<(String, Sample)> {
     let usage = |c: &ContainerMetrics| Some(Amount::try_from(c.usage.as_ref()?.get(resource)?).ok()?.milli());
     let mut containers = pod.containers.iter().flatten();
@@ -157,7 +157,7 @@ async fn custom_of_pods(
     let path = format!("namespaces/{namespace}/pods/*/{}{of}", encoded(&metric.name));
     let items = some(custom(client, &path, "get pods.custom.metrics.k8s.io *").await?, "custom")?;
     let sample = |item: &MetricValue| {
-        let window = item.window_seconds.map_or(WINDOW, SignedDuration::from_secs);
+        let window = item.window_seconds.map_or(DEFAULT_METRIC_WINDOW, SignedDuration::from_secs);
         let name = item.described_object.as_ref()?.name.clone();
         Some((name, Sample { value: milli(&item.value), at: time(item.timestamp.as_ref()), window }))
     };
@@ -166,7 +166,7 @@ async fn custom_of_pods(
 
 async fn custom_of(
     client: &Client,
-    targets: &Targets,
+    targets: &ScaleClient,
     namespace: &str,
     object: &CrossVersionObjectReference,
     metric: &MetricIdentifier,
@@ -174,7 +174,7 @@ async fn custom_of(
     let of = query("", &selector_text(metric.selector.as_ref())?);
     let group = group_of(object.api_version.as_deref().unwrap_or_default()).unwrap_or_default();
     let (resource, name) = if object.kind == "Namespace" && group.is_empty() {
-        // One of a namespace, which is not one of something in it.
+        // Metrics of a Namespace object have another path than those of objects in a namespace.
         ("metrics".to_owned(), String::new())
     } else {
         let found = targets.resource(&group, &object.kind).await;
@@ -201,15 +201,15 @@ async fn custom_of(
 async fn custom(client: &Client, path: &str, what: &str) -> Result<List<MetricValue>, String> {
     let version = version(client).await.map_err(|e| failed("custom", &e))?;
     let read = get(client, &format!("/apis/{version}/{path}")).await;
-    read.map_err(|e| failed("custom", &in_words(&e, what)))
+    read.map_err(|e| failed("custom", &error_text(&e, what)))
 }
 
-/// The version that the server of custom metrics prefers, if it is one that is known, else the first that is.
+/// Returns the preferred version of the custom metrics API if it is supported, or else the first supported one.
 async fn version(client: &Client) -> Result<String, String> {
     let group: Option<APIGroup> = match get(client, &format!("/apis/{CUSTOM}")).await {
         Ok(group) => Some(group),
         Err(e) if crate::worker::is_code(&e, 404) => None,
-        Err(e) => return Err(in_words(&e, &format!("get {CUSTOM}"))),
+        Err(e) => return Err(error_text(&e, &format!("get {CUSTOM}"))),
     };
     let group = group.ok_or_else(|| format!("no custom metrics API ({CUSTOM}) registered"))?;
     let all = group.preferred_version.iter().chain(&group.versions).map(|version| version.group_version.clone());
@@ -226,7 +226,7 @@ async fn external(client: &Client, namespace: &str, metric: &MetricIdentifier) -
     let path = format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{name}{of}");
     let list: Result<List<MetricValue>, _> = get(client, &path).await;
     let what = format!("get {}.external.metrics.k8s.io", metric.name);
-    let items = some(list.map_err(|e| failed("external", &in_words(&e, &what)))?, "external")?;
+    let items = some(list.map_err(|e| failed("external", &error_text(&e, &what)))?, "external")?;
     Ok(Reading::External(items.iter().map(|item| milli(&item.value)).collect()))
 }
 
@@ -239,7 +239,7 @@ fn failed(api: &str, why: &str) -> String {
     format!("unable to fetch metrics from {api} metrics API: {why}")
 }
 
-/// A quantity in thousandths.
+/// Returns a quantity in thousandths.
 pub(super) fn milli(value: &Quantity) -> i64 {
     Amount::try_from(value).unwrap_or_default().milli()
 }
@@ -249,10 +249,10 @@ fn time(time: Option<&Time>) -> Timestamp {
 }
 
 fn encoded(part: &str) -> String {
-    utf8_percent_encode(part, &PLAIN).to_string()
+    utf8_percent_encode(part, &UNRESERVED).to_string()
 }
 
-/// Which objects, and which metrics, if it is said.
+/// Returns the query with the selectors that are not empty.
 fn query(labels: &str, metric_labels: &str) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (name, value) in [("labelSelector", labels), ("metricLabelSelector", metric_labels)] {
@@ -264,7 +264,7 @@ fn query(labels: &str, metric_labels: &str) -> String {
     if query.is_empty() { query } else { format!("?{query}") }
 }
 
-/// A selector as queries have it (`LabelSelectorAsSelector`); none, and one that is empty, is no text.
+/// Formats a selector for a query (`LabelSelectorAsSelector`); none and an empty one are an empty string.
 pub(super) fn selector_text(selector: Option<&LabelSelector>) -> Result<String, String> {
     let Some(selector) = selector else { return Ok(String::new()) };
     let labels = selector.match_labels.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));

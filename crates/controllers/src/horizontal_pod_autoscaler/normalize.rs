@@ -1,14 +1,14 @@
-//! From what metrics call for to what is done: not too fast, not to and fro, and within the bounds (`horizontal.go`).
+//! Limits the desired replicas: stabilization, rate of change, and bounds (`horizontal.go`).
 
 use super::behavior::{Behavior, DOWNSCALE_STABILIZATION};
 use super::conditions::{Conditions, ReasonAndMessage};
 use super::history::History;
 use tokio::time::Instant;
 
-/// What is known when a number is made one that may be.
+/// Current replicas and bounds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// How many there should be so far.
+    /// `spec.replicas` of the scale.
     pub(super) replicas: i32,
     pub(super) least: i32,
     pub(super) most: i32,
@@ -34,7 +34,7 @@ const STABLE_DOWN: ReasonAndMessage<'_> = (
 );
 
 impl Bounds {
-    /// How many there should be, when metrics call for `desired`.
+    /// Returns the replicas to scale to, when metrics require `desired`.
     pub(super) fn normalize(
         self,
         desired: i32,
@@ -44,20 +44,21 @@ impl Bounds {
         now: Instant,
     ) -> i32 {
         let (stable, why) = match behavior {
-            None => (without_behavior(desired, history, now), STABLE_DOWN),
-            Some(behavior) => self.stabilized(desired, behavior, history, now),
+            None => (stabilize_without_behavior(desired, history, now), STABLE_DOWN),
+            Some(behavior) => self.stabilize_with_behavior(desired, behavior, history, now),
         };
         conditions.set_able_to_scale(true, if stable == desired { READY } else { why });
         let (replicas, why) = match behavior {
-            None => self.set_scaling_limited(stable),
-            Some(behavior) => self.rated(stable, behavior, history, now),
+            None => self.convert_desired_replicas_with_rules(stable),
+            Some(behavior) => self.convert_with_behavior_rate(stable, behavior, history, now),
         };
         conditions.set_scaling_limited(replicas != stable, why);
         replicas
     }
 
-    /// `convertDesiredReplicasWithRules`: never more than twice as many at once, lest a false measurement be obeyed.
-    fn set_scaling_limited(self, desired: i32) -> (i32, ReasonAndMessage<'static>) {
+    /// Limits to the bounds, and to twice the replicas (`convertDesiredReplicasWithRules`), because a metric may be
+    /// wrong.
+    fn convert_desired_replicas_with_rules(self, desired: i32) -> (i32, ReasonAndMessage<'static>) {
         let limit = self.replicas.saturating_mul(2).max(4);
         let (most, why) = if self.most > limit { (limit, TOO_FAST) } else { (self.most, TOO_MANY) };
         if desired < self.least {
@@ -69,23 +70,24 @@ impl Bounds {
         }
     }
 
-    /// `stabilizeRecommendationWithBehaviors`: up to the least, and down to the most that was recommended lately.
-    fn stabilized(
+    /// Stabilizes to the lowest recent recommendation for scale-up, and the highest for scale-down
+    /// (`stabilizeRecommendationWithBehaviors`).
+    fn stabilize_with_behavior(
         self,
         desired: i32,
         behavior: &Behavior,
         history: &mut History,
         now: Instant,
     ) -> (i32, ReasonAndMessage<'static>) {
-        let up = history.lately_recommended(behavior.up.window, now).fold(desired, i32::min);
-        let down = history.lately_recommended(behavior.down.window, now).fold(desired, i32::max);
+        let up = history.recommended_after(behavior.up.window, now).fold(desired, i32::min);
+        let down = history.recommended_after(behavior.down.window, now).fold(desired, i32::max);
         history.recommend(desired, behavior.up.window.max(behavior.down.window), now);
         let why = if desired >= self.replicas { STABLE_UP } else { STABLE_DOWN };
         (self.replicas.max(up).min(down), why)
     }
 
-    /// `convertDesiredReplicasWithBehaviorRate`: as far as the policies let it change now.
-    fn rated(
+    /// Limits the change by the policies (`convertDesiredReplicasWithBehaviorRate`).
+    fn convert_with_behavior_rate(
         self,
         desired: i32,
         behavior: &Behavior,
@@ -109,8 +111,8 @@ impl Bounds {
     }
 }
 
-/// `stabilizeRecommendation`: the most that was recommended lately.
-fn without_behavior(desired: i32, history: &mut History, now: Instant) -> i32 {
+/// Returns the highest recent recommendation (`stabilizeRecommendation`).
+fn stabilize_without_behavior(desired: i32, history: &mut History, now: Instant) -> i32 {
     let stable = history.recommended(DOWNSCALE_STABILIZATION, now).fold(desired, i32::max);
     history.recommend(desired, DOWNSCALE_STABILIZATION, now);
     stable

@@ -1,25 +1,25 @@
-//! Of a Pod, what an autoscaler must know: since when it is as ready as it is, and what it asks for.
+//! The part of a Pod that the autoscaler uses: readiness times and resource requests.
 
 use api::pod::{ContainerKind, containers};
 use api::resources::{Amounts, Side, container, is_pod_level, pod};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PodSpec, PodStatus};
 
-/// Thousandths by resource.
-type Thousandths = Box<[(Box<str>, i64)]>;
+/// Values in thousandths by resource.
+type MilliValues = Box<[(Box<str>, i64)]>;
 
-/// What an autoscaler must know of a Pod.
+/// The part of a Pod that the autoscaler uses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct PodMetricInputs {
     pub(super) started: Option<Timestamp>,
     pub(super) readiness: Option<Readiness>,
-    /// What its containers ask for, app containers first, then sidecars.
-    pub(super) containers: Box<[(Box<str>, Thousandths)]>,
-    /// What it asks for as a whole, if it says that itself (KEP-2837).
-    pub(super) whole: Option<Thousandths>,
+    /// Requests of containers: app containers, then sidecars.
+    pub(super) containers: Box<[(Box<str>, MilliValues)]>,
+    /// Pod-level requests (KEP-2837).
+    pub(super) whole: Option<MilliValues>,
 }
 
-/// What the condition `Ready` says.
+/// The condition `Ready`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Readiness {
     pub(super) is_false: bool,
@@ -31,7 +31,7 @@ impl PodMetricInputs {
         let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready");
         let asks = |of: ContainerKind| {
             let some = containers(spec).filter(move |(kind, _)| *kind == of).map(|(_, c)| c);
-            some.map(|c| (c.name.as_str().into(), thousandths(container(c, Side::Requests))))
+            some.map(|c| (c.name.as_str().into(), milli_values(container(c, Side::Requests))))
         };
         let resources = spec.resources.as_ref().and_then(|r| r.requests.as_ref());
         let says_itself = resources.is_some_and(|requests| requests.keys().any(|name| is_pod_level(name)));
@@ -42,11 +42,11 @@ impl PodMetricInputs {
                 since: c.last_transition_time.as_ref().map_or(Timestamp::MIN, |time| time.0),
             }),
             containers: asks(ContainerKind::App).chain(asks(ContainerKind::Sidecar)).collect(),
-            whole: says_itself.then(|| thousandths(pod(spec, Side::Requests))),
+            whole: says_itself.then(|| milli_values(pod(spec, Side::Requests))),
         }
     }
 
-    /// Thousandths of what it asks for of a resource, or one of its containers does (`calculateRequests`).
+    /// Returns the request of a resource in thousandths, of the Pod or one container (`calculateRequests`).
     pub(super) fn request(&self, pod: &str, of_container: Option<&str>, resource: &str) -> Result<i64, String> {
         if let (Some(whole), None) = (&self.whole, of_container) {
             let found = find(whole, resource);
@@ -68,11 +68,11 @@ impl PodMetricInputs {
     }
 }
 
-fn find(asked: &Thousandths, resource: &str) -> Option<i64> {
+fn find(asked: &MilliValues, resource: &str) -> Option<i64> {
     asked.iter().find(|(name, _)| &**name == resource).map(|(_, amount)| *amount)
 }
 
-fn thousandths(amounts: Amounts) -> Thousandths {
+fn milli_values(amounts: Amounts) -> MilliValues {
     amounts.into_iter().map(|(name, amount)| (name.into(), amount.milli())).collect()
 }
 
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_asks_for_what_its_containers_and_sidecars_ask_for() {
+    fn pod_request_sums_containers_and_sidecars() {
         let spec = json!({"containers": [{"name": "a", "resources": asks("1")}, {"name": "b", "resources": asks("250m")}],
             "initContainers": [{"name": "first", "resources": asks("9")},
                 {"name": "side", "restartPolicy": "Always", "resources": asks("100m")}]});
@@ -105,14 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn where_one_asks_for_nothing_there_is_nothing_to_compare_with() {
+    fn missing_container_request_is_an_error() {
         let spec = json!({"containers": [{"name": "a", "resources": asks("1")}, {"name": "b"}]});
         check(spec.clone(), None, Err("missing request for cpu in container b of Pod p"));
         check(spec, Some("a"), Ok(1000));
     }
 
     #[test]
-    fn what_a_pod_asks_for_as_a_whole_wins_but_not_over_a_container_that_is_named() {
+    fn pod_level_request_wins_unless_a_container_is_named() {
         let containers = json!([{"name": "a", "resources": asks("1")}]);
         check(json!({"resources": asks("3"), "containers": containers}), None, Ok(3000));
         check(json!({"resources": asks("3"), "containers": containers}), Some("a"), Ok(1000));

@@ -1,4 +1,4 @@
-//! What each metric of an autoscaler calls for, and what all of them do (`computeReplicasForMetrics`).
+//! Desired replicas of each metric, and their maximum (`computeReplicasForMetrics`).
 
 use super::calculator::{Calculator, Samples};
 use super::conditions::Conditions;
@@ -11,44 +11,44 @@ use k8s_openapi::api::autoscaling::v2::{
     ResourceMetricStatus,
 };
 
-/// What a metric calls for.
+/// Replicas that a metric proposes.
 #[derive(Debug, Clone, PartialEq)]
 struct Proposal {
     replicas: i32,
-    /// What it is called in messages.
+    /// Name of the metric in messages.
     name: String,
     status: MetricStatus,
 }
 
-/// Why a metric calls for nothing.
+/// Why a metric proposes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Failure {
     reason: &'static str,
-    /// What the Event and the condition say.
-    said: String,
-    /// The same, in the words around it.
+    /// Message of the Event and the condition.
+    message: String,
+    /// The same within upstream's error of the autoscaler.
     error: String,
 }
 
-/// What all metrics call for.
+/// Result of all metrics.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Computed {
-    /// How many replicas, and for which metric; nothing if too little is known.
+pub(super) struct MetricsResult {
+    /// Desired replicas and the metric that requires them; `None` if too many metrics failed.
     pub(super) desired: Option<(i32, String)>,
     pub(super) statuses: Vec<MetricStatus>,
     /// Reasons and messages of warnings.
-    pub(super) told: Vec<(&'static str, String)>,
+    pub(super) warnings: Vec<(&'static str, String)>,
     pub(super) error: Option<String>,
 }
 
-/// The largest number that any metric calls for. While one is not known, nothing becomes less.
+/// Returns the maximum of the metrics' proposals. If a metric failed, nothing is scaled down.
 pub(super) fn compute(
     specs: &[MetricSpec],
     readings: Vec<Result<Reading, String>>,
     calculator: &Calculator<'_>,
     namespace: &str,
     conditions: &mut Conditions,
-) -> Computed {
+) -> MetricsResult {
     let (mut best, mut statuses, mut failures) = (None::<(i32, String)>, Vec::new(), Vec::new());
     for (spec, reading) in specs.iter().zip(readings) {
         match propose(spec, reading, calculator, namespace) {
@@ -75,12 +75,12 @@ pub(super) fn compute(
             conditions.set_scaling_active(true, ("ValidMetricFound", &message));
         }
         (None, Some(first)) => {
-            let message = format!("the HPA was unable to compute the replica count: {}", first.said);
+            let message = format!("the HPA was unable to compute the replica count: {}", first.message);
             conditions.set_scaling_active(false, (first.reason, &message));
         }
         (None, None) => {}
     }
-    Computed { desired, statuses, told: failures.into_iter().map(|f| (f.reason, f.said)).collect(), error }
+    MetricsResult { desired, statuses, warnings: failures.into_iter().map(|f| (f.reason, f.message)).collect(), error }
 }
 
 fn propose(
@@ -92,20 +92,20 @@ fn propose(
     match (spec.type_.as_str(), &spec.resource, &spec.container_resource, &spec.pods, &spec.object, &spec.external) {
         ("Resource", Some(source), ..) => {
             let counted = resource(&source.target, &source.name, None, reading, calculator);
-            let (replicas, name, current) = counted.map_err(|said| Failure {
-                error: format!("failed to get {} resource metric value: {said}", source.name),
+            let (replicas, name, current) = counted.map_err(|message| Failure {
+                error: format!("failed to get {} resource metric value: {message}", source.name),
                 reason: "FailedGetResourceMetric",
-                said,
+                message,
             })?;
             let status = ResourceMetricStatus { name: source.name.clone(), current };
             Ok(Proposal { replicas, name, status: MetricStatus { resource: Some(status), ..of(spec) } })
         }
         ("ContainerResource", _, Some(source), ..) => {
             let counted = resource(&source.target, &source.name, Some(&source.container), reading, calculator);
-            let (replicas, name, current) = counted.map_err(|said| Failure {
-                error: format!("failed to get {} container metric value: {said}", source.container),
+            let (replicas, name, current) = counted.map_err(|message| Failure {
+                error: format!("failed to get {} container metric value: {message}", source.container),
                 reason: "FailedGetContainerResourceMetric",
-                said,
+                message,
             })?;
             let (container, metric) = (source.container.clone(), source.name.clone());
             let status = ContainerResourceMetricStatus { container, name: metric, current };
@@ -114,10 +114,10 @@ fn propose(
         ("Pods", _, _, Some(source), ..) => pods(spec, source, reading, calculator),
         ("Object", _, _, _, Some(source), _) => object(spec, source, reading, calculator, namespace),
         ("External", .., Some(source)) => external(spec, source, reading, calculator, namespace),
-        // Validation lets none in.
+        // Validation rejects other types.
         (other, ..) => {
-            let said = format!("unknown metric source type {other:?}");
-            Err(Failure { reason: "InvalidMetricSourceType", error: said.clone(), said })
+            let message = format!("unknown metric source type {other:?}");
+            Err(Failure { reason: "InvalidMetricSourceType", error: message.clone(), message })
         }
     }
 }
@@ -165,10 +165,10 @@ fn pods(
         let samples = reading.map(samples).map_err(|e| format!("unable to get metric {}: {e}", metric.name))?;
         calculator.by_average(&samples, wanted, false)
     });
-    let (replicas, average) = counted.map_err(|said| Failure {
+    let (replicas, average) = counted.map_err(|message| Failure {
         reason: "FailedGetPodsMetric",
-        error: format!("failed to get pods metric value: {said}"),
-        said,
+        error: format!("failed to get pods metric value: {message}"),
+        message,
     })?;
     let status = PodsMetricStatus { metric: metric.clone(), current: average_value(average) };
     let name = format!("pods metric {}", metric.name);
@@ -184,13 +184,13 @@ fn object(
     namespace: &str,
 ) -> Result<Proposal, Failure> {
     let (metric, object, target) = (&source.metric, &source.described_object, &source.target);
-    let failure = |said: String, error: String| Failure {
+    let failure = |message: String, error: String| Failure {
         reason: "FailedGetObjectMetric",
         error: format!("failed to get object metric value: {error}"),
-        said,
+        message,
     };
     selector_text(metric.selector.as_ref()).map_err(|e| failure(e.clone(), e))?;
-    // The order of these is that of upstream's arguments, which is not that of its words.
+    // Upstream passes these arguments in an order that does not fit its format string.
     let usage = match reading {
         Ok(Reading::Object(usage)) => Ok(usage),
         Ok(_) => Err("no metrics".to_owned()),
@@ -205,8 +205,8 @@ fn object(
             (replicas, format!("{} metric {}", object.kind, metric.name), value(usage))
         }
         ("AverageValue", _, Some(wanted)) => {
-            let said = |e: String| failure(e.clone(), format!("failed to get {} object metric: {e}", metric.name));
-            let (replicas, share) = calculator.by_share(usage.map_err(said)?, milli(wanted));
+            let message = |e: String| failure(e.clone(), format!("failed to get {} object metric: {e}", metric.name));
+            let (replicas, share) = calculator.by_value_per_pod(usage.map_err(message)?, milli(wanted));
             let selector = format_selector(metric.selector.as_ref());
             (replicas, format!("external metric {}({selector})", metric.name), average_value(share))
         }
@@ -228,10 +228,10 @@ fn external(
     namespace: &str,
 ) -> Result<Proposal, Failure> {
     let (metric, target) = (&source.metric, &source.target);
-    let failure = |said: String, error: String| Failure {
+    let failure = |message: String, error: String| Failure {
         reason: "FailedGetExternalMetric",
         error: format!("failed to get {} external metric value: {error}", metric.name),
-        said,
+        message,
     };
     let selector = format_selector(metric.selector.as_ref());
     let usage = selector_text(metric.selector.as_ref()).and_then(|_| match reading {
@@ -240,13 +240,13 @@ fn external(
         Err(e) => Err(format!("unable to get external metric {namespace}/{}/{selector}: {e}", metric.name)),
     });
     let (replicas, current) = if let Some(wanted) = &target.average_value {
-        let said = |e: String| failure(e.clone(), format!("failed to get {} external metric: {e}", metric.name));
-        let (replicas, share) = calculator.by_share(usage.map_err(said)?, milli(wanted));
+        let message = |e: String| failure(e.clone(), format!("failed to get {} external metric: {e}", metric.name));
+        let (replicas, share) = calculator.by_value_per_pod(usage.map_err(message)?, milli(wanted));
         (replicas, average_value(share))
     } else if let Some(wanted) = &target.value {
-        let said = |e: String| failure(e.clone(), format!("failed to get external metric {}: {e}", metric.name));
+        let message = |e: String| failure(e.clone(), format!("failed to get external metric {}: {e}", metric.name));
         let counted = usage.and_then(|usage| Ok((calculator.by_value(usage, milli(wanted))?, usage)));
-        let (replicas, usage) = counted.map_err(said)?;
+        let (replicas, usage) = counted.map_err(message)?;
         (replicas, value(usage))
     } else {
         let neither = "invalid external metric source: neither a value target nor an average value target was set";

@@ -1,4 +1,4 @@
-//! What is scaled: an object of any kind that has the subresource `scale`, which is found as a RESTMapper finds it.
+//! Access to the `scale` subresource of any kind, whose resource is discovered as by a RESTMapper.
 
 use crate::worker::is_code;
 use k8s_openapi::api::autoscaling::v1::Scale;
@@ -11,19 +11,19 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 
-/// Finds and reads what is scaled, and writes how many there should be.
-pub(super) struct Targets {
+/// Reads and updates scales.
+pub(super) struct ScaleClient {
     client: Client,
-    /// Kinds that were found, by group and name. One that is gone is looked for again.
+    /// Discovered resources by group and kind. A missing one is discovered again.
     known: Mutex<HashMap<(String, String), ApiResource>>,
 }
 
-impl Targets {
+impl ScaleClient {
     pub(super) fn new(client: Client) -> Self {
         Self { client, known: Mutex::default() }
     }
 
-    /// The scale of an object, and of which kind it is.
+    /// Returns the scale of an object, and its resource.
     pub(super) async fn scale(
         &self,
         namespace: &str,
@@ -35,29 +35,29 @@ impl Targets {
         match api.get_scale(&target.name).await {
             Ok(scale) => Ok((resource, scale)),
             Err(e) => {
-                // Its kind may be served otherwise by now.
+                // The resource may be served in another version by now.
                 self.known.lock().remove(&(group, target.kind.clone()));
-                Err(in_words(&e, &format!("get {}.{} {}", resource.plural, resource.group, target.name)))
+                Err(error_text(&e, &format!("get {}.{} {}", resource.plural, resource.group, target.name)))
             }
         }
     }
 
-    /// Writes how many there should be.
+    /// Updates the scale.
     pub(super) async fn update(&self, namespace: &str, resource: &ApiResource, scale: &Scale) -> Result<(), String> {
         let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, resource);
         let name = scale.metadata.name.as_deref().unwrap_or_default();
         let written = api.replace_scale(name, &PostParams::default(), scale).await;
-        written.map(drop).map_err(|e| in_words(&e, &format!("put {}.{} {name}", resource.plural, resource.group)))
+        written.map(drop).map_err(|e| error_text(&e, &format!("put {}.{} {name}", resource.plural, resource.group)))
     }
 
-    /// How a kind is served, in the version that its group prefers, or another that has it.
+    /// Returns the resource of a kind, in the preferred version of its group or another one that serves it.
     pub(super) async fn resource(&self, group: &str, kind: &str) -> Result<ApiResource, String> {
         let place = (group.to_owned(), kind.to_owned());
         if let Some(known) = self.known.lock().get(&place) {
             return Ok(known.clone());
         }
         for (version, path) in self.versions(group).await? {
-            // A version whose server does not answer hides no other.
+            // A version that does not answer must not hide others.
             let Ok(list) = get::<APIResourceList>(&self.client, &path).await else { continue };
             let named = |name: &str| name == kind || name.to_lowercase() == kind;
             let found = list.resources.iter().find(|r| named(&r.kind) && !r.name.contains('/'));
@@ -76,7 +76,7 @@ impl Targets {
         Err(format!("no matches for kind {kind:?} in group {group:?}"))
     }
 
-    /// The versions of a group, the preferred one first, with their paths; none of a group that there is not.
+    /// Returns the versions of a group with their paths, the preferred one first; none if the group is not served.
     async fn versions(&self, group: &str) -> Result<Vec<(String, String)>, String> {
         if group.is_empty() {
             return Ok(vec![("v1".to_owned(), "/api/v1".to_owned())]);
@@ -84,7 +84,7 @@ impl Targets {
         let found: APIGroup = match get(&self.client, &format!("/apis/{group}")).await {
             Ok(found) => found,
             Err(e) if is_code(&e, 404) => return Ok(vec![]),
-            Err(e) => return Err(in_words(&e, &format!("get {group}"))),
+            Err(e) => return Err(error_text(&e, &format!("get {group}"))),
         };
         let preferred = found.preferred_version.map(|version| version.version);
         let others = found.versions.into_iter().map(|version| version.version);
@@ -98,7 +98,7 @@ pub(super) async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Res
     client.request(request).await
 }
 
-/// The group of an `apiVersion` (`schema.ParseGroupVersion`).
+/// Returns the group of an `apiVersion` (`schema.ParseGroupVersion`).
 pub(super) fn group_of(api_version: &str) -> Result<String, String> {
     match api_version.split('/').collect::<Vec<_>>().as_slice() {
         [_] => Ok(String::new()),
@@ -107,15 +107,16 @@ pub(super) fn group_of(api_version: &str) -> Result<String, String> {
     }
 }
 
-/// What a server said, or what Go's client says for one that said nothing (`NewGenericServerResponse`).
-pub(super) fn in_words(error: &kube::Error, what: &str) -> String {
+/// Returns the error text of client-go: the Status message, or a generic one (`NewGenericServerResponse`).
+pub(super) fn error_text(error: &kube::Error, what: &str) -> String {
     let kube::Error::Api(status) = error else { return error.to_string() };
-    // Podium says in a Status what upstream says as text, and then these are the client's words.
-    const OF_NOTHING: [&str; 2] =
+    // Messages that upstream's server sends as plain text and Podium as a Status: client-go appends the request to
+    // them.
+    const GENERIC_MESSAGES: [&str; 2] =
         ["the server could not find the requested resource", "the server is currently unable to handle the request"];
     let what = what.trim_end_matches('.').replace(". ", " ");
     match status.code {
-        404 | 503 if OF_NOTHING.contains(&status.message.as_str()) => format!("{} ({what})", status.message),
+        404 | 503 if GENERIC_MESSAGES.contains(&status.message.as_str()) => format!("{} ({what})", status.message),
         _ if status.reason != "Failed to parse error data" => status.message.clone(),
         404 => format!("the server could not find the requested resource ({what})"),
         503 => format!("the server is currently unable to handle the request ({what})"),
@@ -131,11 +132,11 @@ mod tests {
     #[track_caller]
     fn check(code: u16, reason: &str, message: &str, expected: &str) {
         let status = Status { code, reason: reason.to_owned(), message: message.to_owned(), ..Status::default() };
-        assert_eq!(in_words(&kube::Error::Api(Box::new(status)), "get pods.metrics.k8s.io"), expected);
+        assert_eq!(error_text(&kube::Error::Api(Box::new(status)), "get pods.metrics.k8s.io"), expected);
     }
 
     #[test]
-    fn an_api_that_is_not_there_is_told_with_what_was_asked_of_it() {
+    fn missing_api_error_names_the_request() {
         let (nothing, unable) = (
             "the server could not find the requested resource",
             "the server is currently unable to handle the request",

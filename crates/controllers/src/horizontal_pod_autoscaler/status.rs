@@ -1,21 +1,21 @@
-//! What is to be done about a scale, and what an autoscaler's status says then (`reconcileAutoscaler`, `setStatus`).
+//! Mode and status of an autoscaler (`reconcileAutoscaler`, `setStatus`).
 
 use super::conditions::Conditions;
 use super::normalize::Bounds;
-use super::proposal::Computed;
+use super::proposal::MetricsResult;
 use k8s_openapi::api::autoscaling::v2::{
     HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, MetricStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// How many there should be is known so far.
+/// How the desired replicas are determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScalingMode {
-    /// Somebody has scaled to nothing: nobody else scales.
+    /// The target has zero replicas: autoscaling is disabled.
     Disabled,
-    /// The bounds say it.
+    /// The current replicas are out of bounds.
     OutOfBounds(i32, &'static str),
-    /// Metrics say it.
+    /// By metrics.
     ByMetrics,
 }
 
@@ -36,8 +36,8 @@ impl Bounds {
         }
     }
 
-    /// What metrics call for, before it is made one that may be, and why it would be another.
-    pub(super) fn wanted(self, computed: &Computed) -> Option<(i32, String)> {
+    /// Returns the replicas that metrics require, and the reason for a change.
+    pub(super) fn desired_replicas(self, computed: &MetricsResult) -> Option<(i32, String)> {
         let (desired, metric) = computed.desired.as_ref()?;
         let desired = (*desired).max(0);
         let why = match desired.cmp(&self.replicas) {
@@ -49,28 +49,28 @@ impl Bounds {
     }
 }
 
-/// How many there are, should be, and what was measured.
+/// Observed and desired replicas, and metrics.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Observation {
+pub(super) struct ScaleObservation {
     pub(super) current: i32,
-    /// What it was before, if that is not known now.
+    /// `None` keeps the previous value.
     pub(super) desired: Option<i32>,
     pub(super) metrics: Option<Vec<MetricStatus>>,
-    /// When it was scaled, if it was.
+    /// Time of a scale update.
     pub(super) scaled: Option<Time>,
 }
 
-/// The status; of an object that could not be read only the conditions are new.
+/// Returns the status. If the scale could not be read, only the conditions change.
 pub(super) fn status(
     hpa: &HorizontalPodAutoscaler,
-    found: Option<Observation>,
+    found: Option<ScaleObservation>,
     conditions: Conditions,
 ) -> HorizontalPodAutoscalerStatus {
     let before = hpa.status.clone().unwrap_or_default();
     let conditions = conditions.into_list();
     let Some(found) = found else { return HorizontalPodAutoscalerStatus { conditions, ..before } };
     HorizontalPodAutoscalerStatus {
-        // As it is stored: what is 0 is left out.
+        // A zero is omitted, as in the stored form.
         current_replicas: Some(found.current).filter(|current| *current != 0),
         desired_replicas: found.desired.unwrap_or(before.desired_replicas),
         last_scale_time: found.scaled.or(before.last_scale_time),

@@ -1,8 +1,8 @@
-//! What metrics call for, as tables.
+//! Table tests of the autoscaler.
 
-mod counting;
-mod paces;
 mod proposals;
+mod replica_counts;
+mod scaling_rates;
 
 use super::calculator::{Calculator, Sample, Samples, Tolerances};
 use crate::pod_summary::PodSummary;
@@ -20,7 +20,7 @@ fn seconds(number: i64) -> String {
     at(number).to_string()
 }
 
-/// A Pod that has been ready for long and asks for one processor, but for what is said.
+/// Returns a Pod that has been ready for long and requests one CPU, with changes.
 fn pod(name: &str, change: &Value) -> Arc<PodSummary> {
     let resources = json!({"requests": {"cpu": "1", "memory": "1Gi"}});
     let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": seconds(NOW - 5_000)});
@@ -37,12 +37,12 @@ fn pod(name: &str, change: &Value) -> Arc<PodSummary> {
     Arc::new(PodSummary::from_pod(serde_json::from_value(pod).unwrap()))
 }
 
-/// So many, called `0`, `1` and so on.
+/// Returns Pods called `0`, `1` and so on.
 fn pods(count: usize) -> Vec<Arc<PodSummary>> {
     (0..count).map(|n| pod(&n.to_string(), &Value::Null)).collect()
 }
 
-/// What the first of them use, in thousandths.
+/// Returns values of the first Pods in thousandths.
 fn samples(values: &[i64]) -> Samples {
     let sample = |value| Sample { value, at: at(NOW - 10), window: SignedDuration::from_secs(30) };
     values.iter().enumerate().map(|(n, value)| (n.to_string(), sample(*value))).collect()

@@ -318,13 +318,13 @@ fn terminating_pod_fails_unless_only_terminal_ones_count() {
 fn suspended_job_has_no_pods_and_no_deadline() {
     let running = pods(&[("a", "Running")]);
     let suspended = job(json!({"suspend": true}), json!({}));
-    let (status, told) = decide(&suspended, &running, |_, tracked| (tracked.status, tracked.events));
-    assert_eq!(told, [("Suspended", "Job suspended")]);
+    let (status, events) = decide(&suspended, &running, |_, tracked| (tracked.status, tracked.events));
+    assert_eq!(events, [("Suspended", "Job suspended")]);
     assert_eq!((status.start_time.clone(), status.active), (None, None));
     assert_eq!(condition(&status, "Suspended").unwrap().reason.as_deref(), Some("JobSuspended"));
     let resumed = job(json!({}), serde_json::to_value(&status).unwrap());
-    let (status, told) = decide(&resumed, &[], |_, tracked| (tracked.status, tracked.events));
-    assert_eq!(told, [("Resumed", "Job resumed")]);
+    let (status, events) = decide(&resumed, &[], |_, tracked| (tracked.status, tracked.events));
+    assert_eq!(events, [("Resumed", "Job resumed")]);
     assert_eq!(status.start_time.map(|t| t.0), Some(at(NOW)));
 }
 

@@ -84,7 +84,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn versions_that_are_out_of_date_are_named() {
+    fn stale_discovery_versions_are_returned() {
         let version = |name: &str, freshness: &str| json!({"version": name, "freshness": freshness});
         let group = json!({"metadata": {"name": "g"}, "versions": [version("v2", "Current"), version("v1", "Stale")]});
         assert_eq!(stale(&json!({"items": [group]})).collect::<Vec<_>>(), ["g/v1"]);

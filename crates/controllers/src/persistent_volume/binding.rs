@@ -48,8 +48,8 @@ impl PersistentVolumeController {
         let context =
             ClaimContext { volumes: &volumes, classes: &classes, pod: pod.as_ref().map(|pod| pod.name.as_str()) };
         let written = match claim::plan(claim, &context) {
-            claim::Step::Wait(told) => self.mark_unbound(claim, "Pending", told).await,
-            claim::Step::Lost(told) => self.mark_unbound(claim, "Lost", Some(told)).await,
+            claim::Step::Wait(event) => self.mark_unbound(claim, "Pending", event).await,
+            claim::Step::Lost(event) => self.mark_unbound(claim, "Lost", Some(event)).await,
             claim::Step::AssignDefaultClass(class) => self.assign_default_class(claim, class).await,
             claim::Step::Bind(volume) => self.bind(&volume, claim).await,
             claim::Step::Provision => self.provision(claim).await,
@@ -62,12 +62,12 @@ impl PersistentVolumeController {
         &self,
         claim: &PersistentVolumeClaim,
         phase: &str,
-        told: Option<RecordedEvent>,
+        event: Option<RecordedEvent>,
     ) -> Result<(), kube::Error> {
         let status = claim.status.clone().unwrap_or_default();
         let changed = status.phase.as_deref() != Some(phase);
-        if let Some(told) = told.filter(|_| changed || phase == "Pending") {
-            self.record_event(claim, &told).await;
+        if let Some(event) = event.filter(|_| changed || phase == "Pending") {
+            self.record_event(claim, &event).await;
         }
         if !changed && status.access_modes.is_none() && status.capacity.is_none() {
             return Ok(());

@@ -63,8 +63,8 @@ fn check_with(
     let volumes: Vec<_> = volumes.into_iter().map(Arc::new).collect();
     let classes: Vec<_> = classes.into_iter().map(Arc::new).collect();
     let step = match claim::plan(&claim, &ClaimContext { volumes: &volumes, classes: &classes, pod }) {
-        claim::Step::Wait(told) => {
-            told.map_or("wait".to_owned(), |event| format!("{}: {}", event.reason, event.message))
+        claim::Step::Wait(event) => {
+            event.map_or("wait".to_owned(), |event| format!("{}: {}", event.reason, event.message))
         }
         claim::Step::Lost(event) => format!("{}: {}", event.reason, event.message),
         claim::Step::AssignDefaultClass(class) => format!("classify {class}"),
@@ -75,7 +75,7 @@ fn check_with(
 }
 
 #[test]
-fn a_claim_gets_a_volume_that_is_there_or_one_is_made() {
+fn claim_binds_an_existing_volume_or_is_provisioned() {
     check(claim(json!({})), vec![volume("v", json!({}))], vec![], "bind v");
     check(claim(json!({})), vec![], vec![class("s", json!({}))], "provision");
     check(claim(json!({})), vec![], vec![], "provision");
@@ -90,7 +90,7 @@ fn a_claim_gets_a_volume_that_is_there_or_one_is_made() {
 }
 
 #[test]
-fn a_claim_whose_class_waits_for_a_pod_waits() {
+fn claim_waits_for_its_first_consumer() {
     let class = || vec![class("s", json!({"volumeBindingMode": "WaitForFirstConsumer"}))];
     let free = || vec![volume("v", json!({}))];
     let first = "WaitForFirstConsumer: waiting for first consumer to be created before binding";
@@ -103,7 +103,7 @@ fn a_claim_whose_class_waits_for_a_pod_waits() {
 }
 
 #[test]
-fn a_claim_without_a_class_gets_the_one_for_such_claims() {
+fn claim_without_class_gets_the_default_class() {
     let marked = |name: &str, made: &str| {
         let mark = json!({"storageclass.kubernetes.io/is-default-class": "true"});
         class(name, json!({"metadata": {"creationTimestamp": made, "annotations": mark}}))
@@ -117,7 +117,7 @@ fn a_claim_without_a_class_gets_the_one_for_such_claims() {
 }
 
 #[test]
-fn a_claim_that_names_its_volume_gets_that_one_or_none() {
+fn prebound_claim_binds_only_its_named_volume() {
     let asks = || claim(json!({"spec": {"volumeName": "v"}}));
     check(asks(), vec![volume("v", json!({})), volume("w", json!({}))], vec![], "bind v");
     check(asks(), vec![volume("w", json!({}))], vec![], "wait");
@@ -133,7 +133,7 @@ fn a_claim_that_names_its_volume_gets_that_one_or_none() {
 }
 
 #[test]
-fn a_claim_that_loses_its_volume_is_lost() {
+fn claim_without_its_bound_volume_is_lost() {
     let bound = |volume: &str| {
         let done = json!({"pv.kubernetes.io/bind-completed": "yes"});
         claim(json!({"metadata": {"annotations": done}, "spec": {"volumeName": volume}}))
@@ -154,7 +154,7 @@ fn check_volume(change: Value, claim: Option<PersistentVolumeClaim>, expected: v
 }
 
 #[test]
-fn a_volume_goes_with_its_claim() {
+fn volume_is_released_when_its_claim_is_gone() {
     use volume::Step;
     let bound_to = |name: &str| Some(claim(json!({"spec": {"volumeName": name}})));
     check_volume(json!({}), None, Step::Phase("Available"));
@@ -172,7 +172,7 @@ fn a_volume_goes_with_its_claim() {
 }
 
 #[test]
-fn a_volume_whose_user_chose_its_claim_stays_kept_for_it() {
+fn prebound_volume_stays_reserved_for_its_claim() {
     let unbound = |change: Value| serde_json::to_value(volume::without_claim(&volume("v", change))).expect("JSON");
     let chosen = unbound(json!({"spec": {"claimRef": of("1")}}));
     assert_eq!(chosen["spec"]["claimRef"], json!({"namespace": "x", "name": "c"}));

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_uses_its_claims_while_it_is_on_a_node() {
+    fn scheduled_pod_uses_its_claims() {
         let gone =
             json!({"metadata.deletionTimestamp": "2026-01-01T00:00:00Z", "metadata.deletionGracePeriodSeconds": 0});
         check(json!({}), "c", "-", true);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_no_longer_uses_is_told() {
+    fn released_claims_of_a_pod_are_returned() {
         let one = |before: Option<Value>, after: Option<Value>| {
             let pod = |change: Value| Arc::new(pod(&change));
             released(&CacheEvent::Changed { before: before.map(pod), after: after.map(pod) }).unwrap()

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_uses_the_classes_that_it_has_and_wants() {
+    fn claim_uses_current_requested_and_target_classes() {
         check(json!({"metadata": {}}), false);
         check(json!({"metadata": {}, "spec": {"volumeAttributesClassName": "slow"}}), false);
         check(json!({"metadata": {}, "spec": {"volumeAttributesClassName": "fast"}}), true);

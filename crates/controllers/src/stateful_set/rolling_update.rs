@@ -35,18 +35,18 @@ fn pods_to_replace(snapshot: &StatefulSetSnapshot<'_>) -> Vec<Arc<PodSummary>> {
     let (start, end) = snapshot.range();
     let serving = snapshot.pods.range(start..end).filter(|(_, pod)| snapshot.is_healthy(pod)).count();
     let missing = snapshot.count() - i64::try_from(serving).unwrap_or(i64::MAX);
-    let room = usize::try_from(i64::from(max_unavailable(snapshot)) - missing).unwrap_or(0);
+    let remaining = usize::try_from(i64::from(max_unavailable(snapshot)) - missing).unwrap_or(0);
     let from = start.saturating_add(snapshot.partition()).min(end);
     let old = || {
         snapshot.pods.range(from..end).rev().map(|(_, pod)| pod).filter(|p| !snapshot.is_updated(p) && !p.terminating)
     };
     if snapshot.is_monotonic() {
-        return old().take(room).cloned().collect();
+        return old().take(remaining).cloned().collect();
     }
     // Unhealthy Pods are always replaced. If they had to become healthy first, a template that cannot run could never
     // be corrected.
     let broken = old().filter(|pod| !snapshot.is_healthy(pod));
-    broken.chain(old().filter(|pod| snapshot.is_healthy(pod)).take(room)).cloned().collect()
+    broken.chain(old().filter(|pod| snapshot.is_healthy(pod)).take(remaining)).cloned().collect()
 }
 
 /// Returns `maxUnavailable`, at least 1 (`getStatefulSetMaxUnavailable`).

@@ -25,7 +25,7 @@ fn check_vector(algorithm: Algorithm, length: u8, hex: &str) {
 }
 
 #[test]
-fn aescbc_has_the_format_of_upstream() {
+fn aescbc_format_matches_upstream() {
     let check = |length, hex| check_vector(Algorithm::AesCbc, length, hex);
     check(
         16,
@@ -42,7 +42,7 @@ fn aescbc_has_the_format_of_upstream() {
 }
 
 #[test]
-fn aesgcm_has_the_format_of_upstream() {
+fn aesgcm_format_matches_upstream() {
     let check = |length, hex| check_vector(Algorithm::AesGcm, length, hex);
     check(
         16,
@@ -59,7 +59,7 @@ fn aesgcm_has_the_format_of_upstream() {
 }
 
 #[test]
-fn secretbox_has_the_format_of_upstream() {
+fn secretbox_format_matches_upstream() {
     check_vector(
         Algorithm::Secretbox,
         32,
@@ -68,7 +68,7 @@ fn secretbox_has_the_format_of_upstream() {
 }
 
 #[test]
-fn nonces_are_never_the_same() {
+fn nonces_are_unique() {
     for algorithm in [Algorithm::AesCbc, Algorithm::AesGcm, Algorithm::Secretbox] {
         let cipher = cipher(algorithm, 32);
         let encrypt = || cipher.encrypt("p:", DATA, STORAGE_KEY).unwrap();
@@ -79,7 +79,7 @@ fn nonces_are_never_the_same() {
     }
 }
 
-/// What decrypting gives of stored data that was changed.
+/// Checks the error of decrypting modified data.
 #[track_caller]
 fn check_refused(algorithm: Algorithm, change: impl Fn(&mut Vec<u8>), expected: &str) {
     let cipher = cipher(algorithm, 32);
@@ -89,7 +89,7 @@ fn check_refused(algorithm: Algorithm, change: impl Fn(&mut Vec<u8>), expected: 
 }
 
 #[test]
-fn changed_data_is_refused_in_upstreams_words() {
+fn modified_data_is_rejected_with_upstream_errors() {
     let short = "the stored data was shorter than the required size";
     check_refused(Algorithm::AesCbc, |stored| stored.truncate(15), short);
     check_refused(Algorithm::AesCbc, |stored| stored.truncate(16), "invalid PKCS7 data (empty or not padded)");
@@ -106,7 +106,7 @@ fn changed_data_is_refused_in_upstreams_words() {
 }
 
 #[test]
-fn aesgcm_refuses_data_of_another_object() {
+fn aesgcm_rejects_data_of_another_object() {
     let cipher = cipher(Algorithm::AesGcm, 32);
     let stored = cipher.encrypt("", DATA, STORAGE_KEY).unwrap();
     assert!(cipher.decrypt(&stored, "/registry/secrets/default/other").is_err());

@@ -1,8 +1,8 @@
 use super::*;
 
 #[test]
-fn prefix_is_shown_without_encrypted_data() {
-    let shown = |stored: &[u8]| shown_prefix(stored);
+fn displayed_prefix_excludes_encrypted_data() {
+    let shown = |stored: &[u8]| display_prefix(stored);
     assert_eq!(shown(b"k8s:enc:aescbc:v1:key1:\xff\x00more:").as_deref(), Some("k8s:enc:aescbc:v1:key1:"));
     assert_eq!(shown(b"k8s:enc:kms:v2:name:more").as_deref(), Some("k8s:enc:kms:v2:name:"));
     assert_eq!(shown(b"k8s:enc:x").as_deref(), Some("k8s:enc:"));
@@ -12,7 +12,7 @@ fn prefix_is_shown_without_encrypted_data() {
 }
 
 #[test]
-fn errors_are_told_once() {
+fn duplicate_errors_are_aggregated() {
     let errors = |texts: &[&str]| texts.iter().map(|text| TransformError((*text).to_owned())).collect();
     assert_eq!(aggregate(errors(&[]), "none").0, "none");
     assert_eq!(aggregate(errors(&["a", "a"]), "none").0, "a");

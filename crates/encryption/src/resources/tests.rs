@@ -5,7 +5,7 @@ const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConf
 const KEY_32: &str = "c2VjcmV0IGlzIHNlY3VyZSwgb3IgaXMgaXQ/PyEhISE=";
 const KEY_16: &str = "c2VjcmV0IGlzIHNlY3VyZQ==";
 
-/// One entry of a configuration.
+/// Returns an entry of a configuration.
 fn entry(resources: &str, providers: &str) -> String {
     format!("- {{resources: [{resources}], providers: [{providers}]}}\n")
 }
@@ -68,7 +68,7 @@ fn unknown_fields_and_wrong_types_are_refused() {
 }
 
 #[test]
-fn duplicate_fields_and_broken_yaml_show_no_keys() {
+fn duplicate_field_and_yaml_errors_exclude_keys() {
     let twice = keys("aescbc", &[("k1", &format!("{KEY_32}, secret: {KEY_32}"))]);
     check_entry("a", &twice, "the file is no YAML or has duplicate fields at line 4");
     check_entry("a", "{aescbc: c2VjcmV0", "the file is no YAML or has duplicate fields at line 4");
@@ -186,7 +186,7 @@ fn read(encryption: &Encryption, resource: &str, stored: &[u8]) -> Result<(Optio
 }
 
 #[test]
-fn most_exact_rule_decides() {
+fn most_specific_rule_takes_precedence() {
     let provider = |name: &str| keys("aescbc", &[(name, KEY_32)]);
     let encryption = of(&[
         entry("configmaps", "{identity: {}}"),
@@ -209,7 +209,7 @@ fn most_exact_rule_decides() {
 }
 
 #[test]
-fn first_provider_writes_and_all_read() {
+fn first_provider_encrypts_and_all_decrypt() {
     let (identity, old, new) =
         ("{identity: {}}", keys("aescbc", &[("k1", KEY_16)]), keys("secretbox", &[("k1", KEY_32)]));
     let only = |providers: &[&str]| of(&[entry("secrets", &providers.join(", "))]);
@@ -220,20 +220,20 @@ fn first_provider_writes_and_all_read() {
     assert_eq!(read(&rotated, "secrets", &encrypted), Ok((data(), true)));
     assert_eq!(read(&first, "secrets", b"{}"), Ok((None, true)), "plain text is stale");
     assert_eq!(read(&plain, "secrets", b"{}"), Ok((None, false)));
-    // Identity first decrypts: what is encrypted is read by the others, and written as it is.
+    // With identity first, encrypted data is still decrypted, and data is written unencrypted.
     let decrypting = only(&[identity, &old]);
     assert_eq!(read(&decrypting, "secrets", &encrypted), Ok((data(), true)));
     assert_eq!(stored(&decrypting, "secrets"), b"{}");
-    // Keys of one provider are rotated in its list.
+    // Keys can be rotated within one provider.
     let within = only(&[&keys("aescbc", &[("k2", KEY_32), ("k1", KEY_16)])]);
     assert_eq!(read(&within, "secrets", &encrypted), Ok((data(), true)));
-    // One provider may be there twice.
+    // A provider may be listed twice.
     let twice = only(&[&keys("aescbc", &[("k2", KEY_32)]), &old]);
     assert_eq!(read(&twice, "secrets", &encrypted), Ok((data(), true)));
 }
 
 #[test]
-fn objects_without_their_key_are_not_read() {
+fn objects_with_a_missing_key_are_not_readable() {
     let only = |providers: &str| of(&[entry("secrets", providers)]);
     let encrypted = stored(&only(&keys("aescbc", &[("k1", KEY_16)])), "secrets");
     let check = |encryption: &Encryption, expected: &str| {
@@ -253,14 +253,14 @@ fn objects_without_their_key_are_not_read() {
 #[test]
 fn wrong_key_of_the_same_name_is_refused() {
     let only = |key: &str| of(&[entry("secrets", &keys("aescbc", &[("k1", key)]))]);
-    // By chance a padding is right, one time in 256; then the data is not.
+    // The padding is valid by chance once in 256 times; then the data is not JSON.
     for _ in 0..1000 {
         assert!(read(&only(KEY_32), "secrets", &stored(&only(KEY_16), "secrets")).is_err());
     }
 }
 
 #[test]
-fn debug_shows_no_keys() {
+fn debug_output_excludes_keys() {
     let encryption = of(&[entry("secrets", &keys("aescbc", &[("k1", KEY_32)]))]);
     assert_eq!(format!("{encryption:?}"), r#"Encryption { rules: ["secrets"], .. }"#);
 }

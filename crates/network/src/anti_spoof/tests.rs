@@ -1,4 +1,4 @@
-//! A Pod that may change its network, against the real kernel.
+//! Kernel tests of anti-spoofing, with a Pod that has `CAP_NET_ADMIN`.
 
 use super::*;
 use crate::command::find;
@@ -36,7 +36,7 @@ fn table_checks_the_ports_it_knows() {
     .assert_eq(&table("t", [&port].into_iter()));
 }
 
-/// Does something in a Pod's network namespace.
+/// Runs a closure in a Pod's network namespace.
 fn inside<T: Send + 'static>(netns: &Path, work: impl FnOnce() -> T + Send + 'static) -> T {
     let file = std::fs::File::open(netns).expect("a namespace");
     let thread = std::thread::spawn(move || {
@@ -51,7 +51,7 @@ fn ip(args: &str) {
     assert!(done.success(), "ip {args}");
 }
 
-/// Sends from an address, or from the Pod's own.
+/// Sends from an address, by default the Pod's own.
 fn send(netns: &Path, from: Option<Ipv4Addr>, to: (Ipv4Addr, u16), text: &'static str) {
     inside(netns, move || {
         let socket = UdpSocket::bind((from.unwrap_or(Ipv4Addr::UNSPECIFIED), 0)).expect("a socket");
@@ -59,14 +59,14 @@ fn send(netns: &Path, from: Option<Ipv4Addr>, to: (Ipv4Addr, u16), text: &'stati
     });
 }
 
-/// The next packet that comes.
+/// Receives the next packet.
 fn received(socket: &UdpSocket) -> String {
     let mut buffer = [0; 64];
     let length = socket.recv(&mut buffer).expect("a packet in time");
     String::from_utf8_lossy(&buffer[..length]).into_owned()
 }
 
-/// What the node's kernel says of a neighbour.
+/// Returns the node's neighbour table entry.
 async fn neighbour(ip: Ipv4Addr) -> String {
     run("ip", &["neigh", "show", &ip.to_string()], "").await.expect("a list")
 }
@@ -103,10 +103,10 @@ fn pod_cannot_send_with_an_address_of_another() {
         send(&netns, None, to, "as itself again");
         assert_eq!(received(&node), "as itself again");
 
-        // It has the address, and must not be found there.
+        // It has configured the address, but must not be reachable there.
         let asked = UdpSocket::bind((network.gateway, 0)).expect("a socket");
         let end = Instant::now() + DEADLINE;
-        // Once: another packet would begin the search anew, and hide that it has failed.
+        // Once: another packet would restart neighbour discovery, and hide its failure.
         asked.send_to(b"?", (stolen, 9)).expect("sent");
         loop {
             let known = neighbour(stolen).await;
@@ -127,7 +127,7 @@ fn pod_cannot_send_with_an_address_of_another() {
         send(&netns, None, to, "with its own MAC");
         assert_eq!(received(&node), "with its own MAC");
 
-        // The table is made anew where somebody has removed it.
+        // A removed table is installed again.
         run("nft", &["flush", "ruleset"], "").await.expect("nothing is left");
         anti_spoof.added.lock().await.clear();
         anti_spoof.add("c1").await.expect("checked");

@@ -59,16 +59,20 @@ pub(crate) async fn serve(
     domain: String,
     forward: Forward,
 ) {
-    let (tell, zone) = watch::channel(None);
+    let (zone_sender, zone) = watch::channel(None);
     let server = Arc::new(Server::new(zone, forward, peers));
-    tokio::join!(know(informer, domain, tell), server.clone().udp(Arc::new(listener.udp)), server.tcp(listener.tcp));
+    tokio::join!(
+        rebuild_zone(informer, domain, zone_sender),
+        server.clone().udp(Arc::new(listener.udp)),
+        server.tcp(listener.tcp)
+    );
 }
 
 /// Rebuilds the zone when Services or slices have changed, at most a hundred times a second.
-async fn know(mut informer: ServiceInformer, domain: String, tell: watch::Sender<Option<Arc<Zone>>>) {
+async fn rebuild_zone(mut informer: ServiceInformer, domain: String, zone_sender: watch::Sender<Option<Arc<Zone>>>) {
     informer.wait_until_synced().await;
     loop {
-        tell.send_replace(Some(Arc::new(Zone::new(&domain, &informer.services(), &informer.slices()))));
+        zone_sender.send_replace(Some(Arc::new(Zone::new(&domain, &informer.services(), &informer.slices()))));
         tokio::time::sleep(Duration::from_millis(10)).await;
         informer.changed().await;
     }

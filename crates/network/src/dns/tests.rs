@@ -1,4 +1,4 @@
-//! From objects of the API to answers.
+//! Tests of DNS, from API objects to answers.
 
 use super::answer::{Reply, Transport, of_alias, reply};
 use super::zone::Zone;
@@ -41,7 +41,7 @@ fn zone() -> Zone {
             ]),
         ),
         slice("many", json!(many)),
-        // Of a Service with an address: its endpoints have no names.
+        // Slice of a Service with a ClusterIP: its endpoints have no names.
         slice("web", json!([{"addresses": ["10.0.0.9"]}])),
     ];
     Zone::new("cluster.local", &services, &slices)
@@ -155,7 +155,7 @@ fn empty_non_terminals_exist_and_other_names_are_forwarded() {
     check("cluster.local.", Rtype::NS, "NOERROR: NS ns.dns.cluster.local");
 }
 
-/// How many addresses of many come, and whether it is said that there are more, to a resolver that takes so much.
+/// Checks the number of addresses and the TC flag, for a UDP payload size.
 #[track_caller]
 fn check_size(kind: Rtype, takes: Option<u16>, transport: Transport, expected: (usize, bool)) {
     let mut question = MessageBuilder::new_vec().question();

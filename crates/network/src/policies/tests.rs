@@ -1,4 +1,4 @@
-//! From objects of the API to rules.
+//! Tests of the rules, from API objects to nft tables.
 
 use super::gate::{IpOwner, IpOwners};
 use super::pod_addresses::trim;
@@ -37,7 +37,7 @@ fn namespace(name: &str) -> Arc<Namespace> {
     Arc::new(serde_json::from_value(object).expect("a Namespace"))
 }
 
-/// The policy `shop/policy-N`.
+/// Returns the policy `shop/policy-N`.
 fn policy(n: usize, spec: &Value) -> Arc<NetworkPolicy> {
     let object = json!({"metadata": {"name": format!("policy-{n}"), "namespace": "shop"}, "spec": spec});
     Arc::new(serde_json::from_value(object).expect("a NetworkPolicy"))
@@ -53,10 +53,10 @@ fn made_of(specs: &[Value], pods: &[&str], owners: &IpOwners) -> Table {
     table(&policies, &pods, owners, &["shop", "bank"].map(namespace), "10.0.0.0/24".parse().expect("a CIDR"))
 }
 
-/// What a cluster of a shop and a bank has.
+/// Pods of a cluster with the namespaces `shop` and `bank`.
 const PODS: &[&str] = &["shop/web 10.0.0.2 app=web", "shop/db 10.0.0.3 app=db other", "bank/db 10.0.0.4 app=db"];
 
-/// What is said of the isolated Pods of [`PODS`]: their elements of maps, and their chains.
+/// Checks the map elements and chains of the isolated Pods of [`PODS`].
 #[track_caller]
 fn check(specs: &[Value], expected: &Expect) {
     let script = made(specs, PODS).script("t", Some(&Table::default()));
@@ -308,13 +308,13 @@ fn named_egress_port_is_resolved_per_peer_pod() {
     );
 }
 
-/// Who has which address, as far as the map of destinations knows.
+/// Checks the Pods in the map of destinations.
 #[track_caller]
 fn check_known(pods: &[&str], expected: &[&str]) {
     check_known_to(&[], pods, expected);
 }
 
-/// The same, of a controller to which the kubelet has reported some.
+/// The same, with addresses that the kubelet has reported.
 #[track_caller]
 fn check_known_to(reported: &[&str], pods: &[&str], expected: &[&str]) {
     let web = json!({"podSelector": {"matchLabels": {"app": "web"}}});
@@ -334,19 +334,19 @@ fn check_known_to(reported: &[&str], pods: &[&str], expected: &[&str]) {
 fn only_running_pods_of_the_node_cidr_are_known() {
     check_known(&["shop/a 10.0.0.2 app=web", "bank/b 10.0.0.3 app=web"], &["10.0.0.2 isolated", "10.0.0.3"]);
     check_known(&["shop/a 10.0.0.2 app=web ended", "shop/b 10.0.0.3 app=web host", "shop/c 10.9.0.2 app=web"], &[]);
-    // One that ends has given its address to another already.
+    // The address of a terminating Pod is already reused.
     check_known(&["shop/b 10.0.0.2 app=db", "shop/a 10.0.0.2 app=web ending"], &["10.0.0.2"]);
     check_known(&["shop/a 10.0.0.2 app=web", "shop/b 10.0.0.2 app=db old"], &["10.0.0.2 isolated"]);
 }
 
 #[test]
 fn reported_address_precedes_pod_status() {
-    // The API knows nothing of the address yet, or still has the Pod that had it before.
+    // The API does not show the address yet, or still shows its previous Pod.
     check_known_to(&["shop/new 10.0.0.2 app=web"], &[], &["10.0.0.2 isolated"]);
     let old = "shop/old 10.0.0.2 app=db";
     check_known_to(&["shop/new 10.0.0.2 app=web"], &[old], &["10.0.0.2 isolated"]);
     check_known_to(&["shop/new 10.0.0.2 app=web"], &[old, "shop/new 10.0.0.9 app=web"], &["10.0.0.2 isolated"]);
-    // Labels are those of the API.
+    // Labels come from the API.
     check_known_to(&["shop/new 10.0.0.2 app=db"], &["shop/new 10.0.0.2 app=web"], &["10.0.0.2 isolated"]);
     check_known_to(&["shop/new 10.0.0.2 app=web"], &["shop/new 10.0.0.2 app=web ended", old], &[]);
 }

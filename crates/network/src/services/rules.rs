@@ -44,14 +44,14 @@ const DESTINATION: &str = "ip daddr . meta l4proto . th dport";
 const PORT: &str = "meta l4proto . th dport";
 
 /// Returns the table for the Service ports.
-pub(crate) fn table(ports: &[ServicePort], place: &ProxyConfig) -> Table {
-    let mut rules = Rules { table: base(place), place };
+pub(crate) fn table(ports: &[ServicePort], config: &ProxyConfig) -> Table {
+    let mut rules = Rules { table: base(config), config };
     ports.iter().for_each(|port| rules.add(port));
     rules.table
 }
 
 /// Returns the table without Service ports.
-fn base(place: &ProxyConfig) -> Table {
+fn base(config: &ProxyConfig) -> Table {
     let mut table = Table::default();
     for name in [CLUSTER_IPS, EXTERNAL_IPS, NO_ENDPOINT_IPS] {
         table.maps.insert(name, Map { of: "ipv4_addr . inet_proto . inet_service", ..Map::default() });
@@ -63,7 +63,7 @@ fn base(place: &ProxyConfig) -> Table {
     let mut chain = |name: &str, hook, rules: &[String]| {
         table.chains.insert(name.to_owned(), Chain { hook, rules: rules.to_vec() });
     };
-    let ProxyConfig { bridge, pods, services, .. } = place;
+    let ProxyConfig { bridge, pods, services, .. } = config;
     let to_cluster_ips = format!("{DESTINATION} vmap @{CLUSTER_IPS}");
     // The node's own addresses are never external IPs of a Service.
     let to_external_ips = format!("fib daddr type != local {DESTINATION} vmap @{EXTERNAL_IPS}");
@@ -90,7 +90,7 @@ fn base(place: &ProxyConfig) -> Table {
     let unserved_port = format!("ct state new ip daddr vmap @{SERVICE_IPS}");
     let unknown_cluster_ip = format!("{from_pods}ip daddr {services} reject");
     // Load balancer addresses belong to this node alone.
-    let unknown_load_balancer = place.load_balancers.map(|pool| format!("ct state new ip daddr {pool} reject"));
+    let unknown_load_balancer = config.load_balancers.map(|pool| format!("ct state new ip daddr {pool} reject"));
     let forward =
         [format!("{from_pods}{no_endpoints}"), unknown_cluster_ip].into_iter().chain(unknown_load_balancer.clone());
     chain("forward", Some("type filter hook forward priority -110"), &forward.collect::<Vec<_>>());
@@ -108,7 +108,7 @@ fn base(place: &ProxyConfig) -> Table {
 
 struct Rules<'a> {
     table: Table,
-    place: &'a ProxyConfig,
+    config: &'a ProxyConfig,
 }
 
 impl Rules<'_> {
@@ -149,7 +149,7 @@ impl Rules<'_> {
         if port.external_local {
             let local_chain = self.add_service_chain(port, true);
             // Traffic of Pods and of the node is internal, whatever address it uses.
-            rules.extend(cluster_chain.iter().map(|chain| format!("ip saddr {} goto {chain}", self.place.pods)));
+            rules.extend(cluster_chain.iter().map(|chain| format!("ip saddr {} goto {chain}", self.config.pods)));
             rules.push(format!("fib saddr type local jump {MASQUERADE_CHAIN}"));
             rules.extend(cluster_chain.iter().map(|chain| format!("fib saddr type local goto {chain}")));
             rules.push(local_chain.map_or("drop".to_owned(), |chain| format!("goto {chain}")));
@@ -184,7 +184,7 @@ impl Rules<'_> {
         let mut rules = Vec::new();
         if !local {
             // Masquerades traffic that is not from Pods: an endpoint on another node would reply past this one.
-            let (ip, pods) = (port.cluster_ip, self.place.pods);
+            let (ip, pods) = (port.cluster_ip, self.config.pods);
             rules.push(format!("ip daddr {ip} ip saddr != {pods} jump {MASQUERADE_CHAIN}"));
         }
         let mut verdicts = Vec::new();
@@ -208,7 +208,7 @@ impl Rules<'_> {
         if !self.table.chains.contains_key(&chain) {
             // Hairpin traffic is masqueraded; see `ProxyConfig::sees_bridge` for the other Pods.
             let masqueraded_sources =
-                if self.place.sees_bridge { endpoint.ip().to_string() } else { self.place.pods.to_string() };
+                if self.config.sees_bridge { endpoint.ip().to_string() } else { self.config.pods.to_string() };
             let mut rules = vec![format!("ip saddr {masqueraded_sources} jump {MASQUERADE_CHAIN}")];
             if let Some((set, seconds)) = &clients {
                 let declaration = format!("type ipv4_addr ; flags dynamic,timeout ; timeout {seconds}s ;");

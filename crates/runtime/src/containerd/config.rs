@@ -1,4 +1,4 @@
-//! Where containerd's files are, and what its configuration says.
+//! Paths and configuration file of containerd.
 
 use super::{
     ContainerdError,
@@ -11,11 +11,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The kernel's limit is 107 bytes; shims add names of their own below the state directory.
-const LONGEST_SOCKET_PATH: usize = 90;
+/// Maximum length of the socket path. The kernel's limit is 107 bytes, and shims append names to the state directory.
+const MAX_SOCKET_PATH: usize = 90;
 const CAP_SYS_RESOURCE: u32 = 24;
 
-/// Files of one containerd.
+/// Paths of a containerd's files.
 #[derive(Debug, Clone)]
 pub(super) struct Paths {
     pub(super) data_dir: PathBuf,
@@ -31,7 +31,7 @@ impl Paths {
     pub(super) fn new(data_dir: &Path) -> Self {
         let base = data_dir.join("containerd");
         let mut socket = base.join("containerd.sock");
-        if socket.as_os_str().len() > LONGEST_SOCKET_PATH {
+        if socket.as_os_str().len() > MAX_SOCKET_PATH {
             let digest = Sha256::digest(data_dir.as_os_str().as_encoded_bytes());
             let short: String = digest.iter().take(6).map(|b| format!("{b:02x}")).collect();
             socket = PathBuf::from(format!("/run/podium-{short}/containerd.sock"));
@@ -52,7 +52,7 @@ impl Paths {
     }
 }
 
-/// Writes the configuration and says whether it is another than before.
+/// Writes the configuration and returns whether it has changed.
 pub(super) fn write(paths: &Paths, programs: &Programs, cni_conf_dir: &Path) -> Result<bool, ContainerdError> {
     let prepare = |path: &Path| {
         let path = path.to_path_buf();
@@ -61,7 +61,7 @@ pub(super) fn write(paths: &Paths, programs: &Programs, cni_conf_dir: &Path) -> 
     if let Some(dir) = paths.socket.parent() {
         files::create_private_dir_all(dir).map_err(prepare(dir))?;
     }
-    // As containerd makes its directories: root in a user namespace passes them on its way to a container's files.
+    // containerd's own mode of these directories: root in a user namespace must be able to traverse them.
     for dir in paths.root.parent().into_iter().chain([paths.root.as_path(), paths.state.as_path()]) {
         files::create_dir_all_with_mode(dir, 0o711).map_err(prepare(dir))?;
     }
@@ -74,11 +74,11 @@ pub(super) fn write(paths: &Paths, programs: &Programs, cni_conf_dir: &Path) -> 
 }
 
 fn text(paths: &Paths, programs: &Programs, cni_conf_dir: &Path) -> String {
-    // Plugins that Podium has no use for: each costs time at the start.
+    // Unused plugins, which would slow down the start.
     let disabled = ["aufs", "btrfs", "devmapper", "zfs", "native"]
         .map(|s| format!("\"io.containerd.snapshotter.v1.{s}\""))
         .join(", ");
-    // Since 2.0 plugins of NRI are asked about every container, by a socket that all containerds of a machine would share.
+    // NRI is enabled since 2.0, with a socket that all containerds of a machine would share.
     let runtimes: String = programs.runtimes.iter().map(|(runtime, program)| handler(*runtime, program)).collect();
     format!(
         r#"version = 2
@@ -117,7 +117,7 @@ disabled_plugins = [{disabled}, "io.containerd.internal.v1.opt", "io.containerd.
     )
 }
 
-/// What makes an OCI runtime the handler of RuntimeClasses. All have the same shim.
+/// Returns the configuration of an OCI runtime as the handler of RuntimeClasses. All use the same shim.
 fn handler(runtime: OciRuntime, program: &Path) -> String {
     let table = format!(r#"plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{}"#, runtime.name());
     let program = quoted(program);
@@ -135,7 +135,7 @@ fn quoted(path: &Path) -> String {
     format!("{:?}", path.display().to_string())
 }
 
-/// Without CAP_SYS_RESOURCE `oom_score_adj` cannot be lowered, and every sandbox would fail.
+/// Whether `oom_score_adj` can be lowered. Without CAP_SYS_RESOURCE every sandbox would fail.
 fn may_lower_oom_score() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective =

@@ -1,4 +1,4 @@
-//! Removing everything that ran below a data directory.
+//! Removes the sandboxes, shims and mounts of a data directory.
 
 use super::{
     ContainerdError, OciRuntime, OwnContainerd,
@@ -17,31 +17,31 @@ use std::{
     time::Duration,
 };
 
-/// How long shims may take to end, or to show up.
-const SHIMS: Duration = Duration::from_secs(5);
-/// How long the removal of a Pod is tried again.
-const REMOVALS: Duration = Duration::from_secs(10);
+/// Timeout for the exit of all shims, including shims that are still starting.
+const SHIM_EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time during which the removal of Pods is retried.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Stops and removes every sandbox, ends containerd and leftover shims, and unmounts everything below the directory.
+/// Stops and removes every sandbox, stops containerd and remaining shims, and unmounts everything below the directory.
 ///
 /// # Errors
-/// When containerd cannot be started, or a mount stays. What containerd itself cannot remove goes by force.
+/// If containerd cannot be started, or an unmount fails. Shims that containerd cannot remove are killed.
 pub async fn destroy(data_dir: &Path, cni_conf_dir: &Path) -> Result<(), ContainerdError> {
     let paths = Paths::new(data_dir);
     if paths.config.exists() {
-        // With whichever default: nothing is made any more.
+        // The default runtime does not matter: no containers are created.
         let (data_dir, cni_conf_dir) = (data_dir.to_path_buf(), cni_conf_dir.to_path_buf());
         let containerd = OwnContainerd::start(data_dir, cni_conf_dir, OciRuntime::default()).await?;
         let removed = remove_sandboxes(&containerd).await;
         containerd.shutdown().await;
         if let Err(reason) = removed {
-            tracing::warn!(reason, "containerd could not remove all Pods in order: what is left goes by force");
+            tracing::warn!(reason, "failed to remove all Pods, killing the remaining shims");
         }
         if let Some(dir) = paths.socket.parent().filter(|d| d.starts_with("/run")) {
             let _ = fs::remove_dir_all(dir);
         }
     }
-    end_shims(&paths).await;
+    kill_shims(&paths).await;
     unmount_below(&paths.data_dir)
 }
 
@@ -50,22 +50,22 @@ async fn remove_sandboxes(containerd: &OwnContainerd) -> Result<(), String> {
     remove_pods(&containerd.endpoint(), &containerd.paths.data_dir).await.map_err(|e| e.to_string())
 }
 
-/// Stops and removes every sandbox of a data directory, with all containers. Tries again for a while: a runtime that is
-/// still at the stop which the kubelet asked for fails the second one, because their networks and shims go at once.
+/// Stops and removes every sandbox of a data directory, with all containers. Retries for a while: a stop fails while the
+/// runtime still processes the kubelet's stop of the same sandbox, which removes its network and shim.
 ///
 /// # Errors
-/// When the runtime does not answer, or one cannot be removed.
+/// If the runtime does not respond, or a sandbox cannot be removed.
 pub async fn remove_pods(endpoint: &str, data_dir: &Path) -> Result<(), RuntimeError> {
     let runtime = CriRuntime::new(endpoint, data_dir)?;
-    let deadline = tokio::time::Instant::now() + REMOVALS;
+    let deadline = tokio::time::Instant::now() + REMOVAL_TIMEOUT;
     loop {
         let removals = runtime.sandboxes().await?.into_iter().map(|s| remove_pod(&runtime, s.id));
-        // All of them to their end: one that is given up halfway is what makes the next attempt fail.
+        // All calls are awaited: a cancelled removal would make the next attempt fail.
         let failed = futures::future::join_all(removals).await.into_iter().find_map(Result::err);
         match failed {
             None => return Ok(()),
             Some(error) if tokio::time::Instant::now() > deadline => return Err(error),
-            Some(error) => tracing::debug!(%error, "a Pod could not be removed yet"),
+            Some(error) => tracing::debug!(%error, "failed to remove a Pod, retrying"),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -76,10 +76,10 @@ async fn remove_pod(runtime: &CriRuntime, id: SandboxId) -> Result<(), RuntimeEr
     runtime.remove_sandbox(&id).await
 }
 
-/// Ends shims and all that they started: what was being started when Podium was killed is in no list. Looks again until
-/// there is none, for one that is starting shows up late.
-async fn end_shims(paths: &Paths) {
-    let deadline = tokio::time::Instant::now() + SHIMS;
+/// Kills shims and their descendants: the CRI does not list containers that were being started when Podium was killed.
+/// Repeats until there are none, because a starting shim may appear late.
+async fn kill_shims(paths: &Paths) {
+    let deadline = tokio::time::Instant::now() + SHIM_EXIT_TIMEOUT;
     loop {
         let found = shims_and_children(paths);
         if found.is_empty() || tokio::time::Instant::now() > deadline {
@@ -103,7 +103,7 @@ fn shims_and_children(paths: &Paths) -> Vec<i32> {
     found
 }
 
-/// Unmounts what is mounted below a directory; one that is a mount itself is its owner's.
+/// Unmounts everything below a directory, but not the directory itself.
 pub(super) fn unmount_below(dir: &Path) -> Result<(), ContainerdError> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mut points: Vec<PathBuf> = table
@@ -116,13 +116,13 @@ pub(super) fn unmount_below(dir: &Path) -> Result<(), ContainerdError> {
     for point in points.iter().rev() {
         umount2(point, MntFlags::MNT_DETACH).map_err(|e| ContainerdError::Destroy {
             path: dir.to_path_buf(),
-            reason: format!("cannot unmount {}: {e}", point.display()),
+            reason: format!("failed to unmount {}: {e}", point.display()),
         })?;
     }
     Ok(())
 }
 
-/// proc(5) writes blanks in paths as octal numbers.
+/// Decodes the octal escapes of proc(5) in a path.
 fn unescape(path: &str) -> String {
     path.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }

@@ -1,4 +1,4 @@
-//! One containerd process: started by us, or by a Podium before us.
+//! containerd process: a child of Podium, or adopted from an earlier Podium process.
 
 use super::{
     config::Paths,
@@ -23,19 +23,19 @@ use std::{
 use tokio::process::Child;
 use tokio_util::sync::CancellationToken;
 
-/// How long it may take to end after SIGTERM.
-const END: Duration = Duration::from_secs(10);
+/// Timeout for the exit after a signal.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A process that can be waited for and ended. Dropping it does neither.
+/// containerd process, which can be waited for and stopped. Dropping it leaves it running.
 pub(super) struct Process {
     pid: Pid,
     handle: Handle,
 }
 
 enum Handle {
-    /// Ours: it has to be waited for, or it stays in the process table.
+    /// Child process, which must be waited for to be reaped.
     Child(Box<Child>),
-    /// Of an earlier Podium: cancelled when it has ended.
+    /// Process of an earlier Podium process. The token is cancelled on its exit.
     Adopted(CancellationToken),
 }
 
@@ -49,7 +49,7 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
-            // A process group of its own: Ctrl-C in a terminal is Podium's to handle.
+            // A separate process group does not receive SIGINT from the terminal.
             .process_group(0)
             .spawn()?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).ok_or_else(|| io::Error::other("it has no pid"))?;
@@ -57,27 +57,28 @@ impl Process {
         Ok(Self { pid: Pid::from_raw(pid), handle: Handle::Child(Box::new(child)) })
     }
 
-    /// The one that an earlier Podium left running with this configuration file, if there is one. That Podium may have been
-    /// killed before it noted which process that is: two would wait for each other's files.
+    /// Adopts the process that an earlier Podium process left running with this configuration file, if there is one. All
+    /// processes are searched if the PID file is missing, because that Podium process may have been killed before it wrote
+    /// the file. Two containerd processes would block on each other's file locks.
     pub(super) fn adopt(paths: &Paths) -> Option<Self> {
-        let noted = fs::read_to_string(&paths.pid).ok().and_then(|pid| pid.trim().parse().ok());
-        noted.and_then(|pid| Self::held(paths, pid)).or_else(|| {
+        let recorded = fs::read_to_string(&paths.pid).ok().and_then(|pid| pid.trim().parse().ok());
+        recorded.and_then(|pid| Self::open(paths, pid)).or_else(|| {
             let all = if paths.log.exists() { processes() } else { Vec::new() };
-            all.into_iter().filter(|pid| is_configured(paths, *pid)).find_map(|pid| Self::held(paths, pid))
+            all.into_iter().filter(|pid| is_configured(paths, *pid)).find_map(|pid| Self::open(paths, pid))
         })
     }
 
-    /// The process of this number, if it is a containerd with this configuration file.
-    fn held(paths: &Paths, pid: i32) -> Option<Self> {
+    /// Opens the process of this PID, if it is a containerd with this configuration file.
+    fn open(paths: &Paths, pid: i32) -> Option<Self> {
         let descriptor = pidfd_open(RawPid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-        // Looked at once the descriptor holds the process: the number may have become another program's.
+        // Checked after the pidfd is open: before that, the PID may have been reused.
         is_configured(paths, pid).then_some(())?;
         let ended = CancellationToken::new();
         let guard = ended.clone().drop_guard();
-        // A thread of its own rather than one of the pool's: Podium may end before containerd does.
+        // A blocking task of tokio would delay Podium's exit until containerd exits.
         let wait = move || {
             let _guard = guard;
-            // The descriptor becomes readable when the process has ended.
+            // A pidfd is readable once the process has exited.
             while poll(&mut [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE)
                 == Err(Errno::EINTR)
             {}
@@ -86,7 +87,7 @@ impl Process {
         Some(Self { pid: Pid::from_raw(pid), handle: Handle::Adopted(ended) })
     }
 
-    /// Waits until it has ended. Safe to be cancelled.
+    /// Waits for the exit of the process. Cancel-safe.
     pub(super) async fn ended(&mut self) {
         match &mut self.handle {
             Handle::Child(child) => drop(child.wait().await),
@@ -94,19 +95,19 @@ impl Process {
         }
     }
 
-    /// Ends it: SIGTERM, and SIGKILL after 10 s. Shims and containers live on.
+    /// Stops the process: SIGTERM, and SIGKILL after 10 s. Shims and containers keep running.
     pub(super) async fn end(&mut self) {
         for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-            // It may just have ended by itself.
+            // The process may have exited meanwhile.
             let _ = kill(self.pid, signal);
-            if tokio::time::timeout(END, self.ended()).await.is_ok() {
+            if tokio::time::timeout(EXIT_TIMEOUT, self.ended()).await.is_ok() {
                 return;
             }
         }
     }
 }
 
-/// Whether this process has our configuration file on its command line.
+/// Whether the command line of a process contains this configuration file.
 fn is_configured(paths: &Paths, pid: i32) -> bool {
     let cmdline = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut args = cmdline.split(|b| *b == 0);

@@ -1,4 +1,4 @@
-//! The programs that containerd needs, and the OCI runtimes that it can run.
+//! Discovery of the programs that containerd needs, and of the installed OCI runtimes.
 
 use super::ContainerdError;
 use std::{
@@ -7,22 +7,22 @@ use std::{
     str::FromStr,
 };
 
-/// An OCI runtime of Podium's own containerd: the handler of a RuntimeClass, by the name of its program.
+/// OCI runtime of the managed containerd. Its program name is the handler of a RuntimeClass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OciRuntime {
-    /// The reference implementation, which upstream's installations have.
+    /// Reference implementation, the usual default.
     #[default]
     Runc,
-    /// Written in C: it takes a third of `runc`'s time, and refuses machines whose cgroup v2 hierarchy has some of the
-    /// controllers, and cgroup v1 the others.
+    /// Implementation in C, which starts containers in a third of `runc`'s time. It does not support hybrid cgroups: some
+    /// controllers in a v1 hierarchy and some in v2.
     Crun,
 }
 
 impl OciRuntime {
-    /// All of them.
+    /// All OCI runtimes.
     pub const ALL: [Self; 2] = [Self::Runc, Self::Crun];
 
-    /// The program, the handler and the Debian package.
+    /// Returns the name of the program, the handler and the Debian package.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,22 +42,22 @@ impl FromStr for OciRuntime {
     }
 }
 
-/// The programs that containerd needs.
+/// Programs required by containerd.
 #[derive(Debug, Clone)]
 pub(super) struct Programs {
     pub(super) containerd: PathBuf,
     pub(super) cni_bin_dir: PathBuf,
-    /// The OCI runtimes that are installed, and where.
+    /// Installed OCI runtimes and their paths.
     pub(super) runtimes: Vec<(OciRuntime, PathBuf)>,
-    /// The one of Pods that name none.
+    /// OCI runtime of Pods without a RuntimeClass.
     pub(super) default_runtime: OciRuntime,
 }
 
 impl Programs {
-    /// Looks for all of them.
+    /// Finds the required programs.
     ///
     /// # Errors
-    /// When some are not there, all of which are named, or when the default runtime would start nothing here.
+    /// If programs are missing (the error lists all), or the default runtime does not support this machine's cgroups.
     pub(super) fn find(default_runtime: OciRuntime) -> Result<Self, ContainerdError> {
         let mut missing = Vec::new();
         let mut find = |name: &str, package: &'static str| {
@@ -87,7 +87,7 @@ impl Programs {
     }
 }
 
-/// Whether a cgroup v2 hierarchy has controllers; beside cgroup v1, that is.
+/// Whether a cgroup v2 hierarchy of a hybrid setup has controllers.
 fn has_controllers(hierarchy: &Path) -> bool {
     std::fs::read_to_string(hierarchy.join("cgroup.controllers")).is_ok_and(|names| !names.trim().is_empty())
 }
@@ -96,14 +96,15 @@ pub(super) fn find_program(name: &str) -> Option<PathBuf> {
     program_dirs().map(|d| d.join(name)).find(|p| p.is_file())
 }
 
-/// The directories of programs, for containerd and its shims as well: a service's PATH often lacks those of `runc`.
+/// Returns the PATH for the lookup of programs, also by containerd and its shims: a service's PATH often lacks the sbin
+/// directories.
 pub(super) fn search_path() -> OsString {
     std::env::join_paths(program_dirs()).unwrap_or_default()
 }
 
 fn program_dirs() -> impl Iterator<Item = PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let given: Vec<PathBuf> = std::env::split_paths(&path).filter(|dir| !dir.as_os_str().is_empty()).collect();
-    let usual = ["/usr/sbin", "/usr/bin", "/sbin", "/usr/local/bin"].map(PathBuf::from);
-    given.into_iter().chain(usual)
+    let configured: Vec<PathBuf> = std::env::split_paths(&path).filter(|dir| !dir.as_os_str().is_empty()).collect();
+    let defaults = ["/usr/sbin", "/usr/bin", "/sbin", "/usr/local/bin"].map(PathBuf::from);
+    configured.into_iter().chain(defaults)
 }

@@ -1,4 +1,4 @@
-//! Between the CRI's messages and ours.
+//! Conversion between CRI messages and the types of this crate.
 
 use super::proto;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 use jiff::Timestamp;
 use std::collections::HashMap;
 
-/// Paths that upstream's kubelet hides from containers (`pkg/securitycontext`).
+/// Default masked paths of upstream's kubelet (`pkg/securitycontext`).
 const MASKED: [&str; 9] = [
     "/proc/asound",
     "/proc/acpi",
@@ -21,7 +21,7 @@ const MASKED: [&str; 9] = [
     "/proc/scsi",
     "/sys/firmware",
 ];
-/// Paths that upstream's kubelet makes read-only.
+/// Default read-only paths of upstream's kubelet.
 const READONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 pub(super) fn error(status: &tonic::Status) -> RuntimeError {
@@ -32,7 +32,7 @@ pub(super) fn error(status: &tonic::Status) -> RuntimeError {
         tonic::Code::DeadlineExceeded => RuntimeError::Deadline(message),
         tonic::Code::Unavailable => RuntimeError::Unavailable(message),
         tonic::Code::Unimplemented => RuntimeError::Unimplemented(message),
-        // containerd reports a taken name as an unknown error.
+        // containerd reports a reserved name with the code Unknown.
         _ if message.contains("is reserved for") => RuntimeError::AlreadyExists(message),
         _ => RuntimeError::Failed(message),
     }
@@ -63,7 +63,7 @@ fn ids(users: IdMapping) -> Vec<proto::IdMapping> {
     vec![proto::IdMapping { host_id: users.host_id, container_id: 0, length: users.length }]
 }
 
-/// What is mounted keeps its owners in the eyes of a container that has users of its own.
+/// Converts a mount. In a user namespace the mount is ID-mapped, so that files keep their owners.
 fn mount(m: &Mount, users: Option<IdMapping>) -> proto::Mount {
     proto::Mount {
         container_path: m.container_path.clone(),
@@ -192,7 +192,7 @@ fn security(c: &ContainerConfig) -> proto::LinuxContainerSecurityContext {
     }
 }
 
-/// In the newer form and in the one that older runtimes know.
+/// Converts an AppArmor profile to the field and to the deprecated string for older runtimes.
 fn apparmor(profile: &AppArmorProfile) -> (proto::SecurityProfile, String) {
     let (profile_type, localhost_ref, old) = match profile {
         AppArmorProfile::RuntimeDefault => (0, String::new(), "runtime/default".to_owned()),
@@ -320,7 +320,7 @@ pub(super) fn container_disk(stats: proto::ContainerStats) -> Option<ContainerDi
 }
 
 pub(super) fn image(i: proto::Image) -> Image {
-    // Runtimes before CRI 1.23 do not say which image they need for sandboxes.
+    // Runtimes before CRI 1.23 do not pin the sandbox image.
     let pinned = i.pinned || i.repo_tags.iter().any(|tag| crate::pause::is_pause(tag));
     Image {
         pinned,
@@ -333,7 +333,7 @@ pub(super) fn image(i: proto::Image) -> Image {
     }
 }
 
-/// The `STOPSIGNAL` in what containerd and CRI-O tell of an image when asked for more.
+/// Parses the `STOPSIGNAL` in the verbose image status of containerd and CRI-O.
 pub(super) fn image_stop_signal(info: &str) -> Option<StopSignal> {
     let info: serde_json::Value = serde_json::from_str(info).ok()?;
     StopSignal::parse(info["imageSpec"]["config"]["StopSignal"].as_str()?)

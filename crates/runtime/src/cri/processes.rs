@@ -1,20 +1,20 @@
-//! The processes of a container: found once among all of the machine, and from then on in the container's cgroup.
+//! Lists the processes of a container: from /proc the first time, then from the container's cgroup.
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
-/// Where machines have their cgroups.
+/// Mount point of the cgroup file systems.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// A process of a container.
+/// Process of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: i32,
     pub(super) parent: i32,
     pub(super) session: i32,
-    /// When it began; numbers are used again.
+    /// Start time: identifies the process, because PIDs are reused.
     pub(super) began: u64,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Process {
 #[derive(Debug, Clone)]
 pub(super) struct Processes {
     container: String,
-    /// Known once a process was found.
+    /// cgroup of the container; set once a process was found.
     cgroup: Option<PathBuf>,
 }
 
@@ -31,7 +31,7 @@ impl Processes {
         Self { container: container.to_owned(), cgroup: None }
     }
 
-    /// All that there are now; none when the container's processes are not this machine's.
+    /// Returns the current processes; none if they do not run on this machine.
     pub(super) async fn list(&mut self) -> Vec<Process> {
         let mut own = self.clone();
         let listed = tokio::task::spawn_blocking(move || {
@@ -64,8 +64,8 @@ impl Processes {
     }
 }
 
-/// Where the container's own cgroup may be, by what one of its processes says of its cgroups (cgroups(7)). A process can
-/// be in one below it.
+/// Returns possible paths of the container's cgroup, from /proc/PID/cgroup of one of its processes (cgroups(7)). A process
+/// may be in a child cgroup.
 fn candidates(cgroups: &str, container: &str) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for line in cgroups.lines() {
@@ -89,7 +89,7 @@ fn pids_below(cgroup: &Path) -> io::Result<Vec<i32>> {
     let text = fs::read_to_string(cgroup.join("cgroup.procs"))?;
     let mut pids: Vec<i32> = text.lines().filter_map(|pid| pid.parse().ok()).collect();
     for below in fs::read_dir(cgroup)?.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
-        // One that has gone meanwhile is empty.
+        // A cgroup removed meanwhile has no processes.
         pids.extend(pids_below(&below.path()).unwrap_or_default());
     }
     Ok(pids)
@@ -99,7 +99,7 @@ fn read(process: &Path) -> Option<Process> {
     parse(&fs::read_to_string(process.join("stat")).ok()?)
 }
 
-/// Reads proc(5)'s `stat`; one that has ended and was not waited for is gone.
+/// Parses `stat` of proc(5). Zombies are ignored.
 fn parse(stat: &str) -> Option<Process> {
     let pid = stat.split_whitespace().next()?.parse().ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stat_is_read_whatever_a_process_calls_itself() {
+    fn stat_is_parsed_despite_parentheses_in_the_name() {
         let rest = "5 20 20 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 1 1";
         assert_eq!(
             parse(&format!("20 (a) b (c)) S {rest}")),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cgroup_of_a_container_is_the_one_with_its_id() {
+    fn container_cgroup_is_found_by_container_id() {
         let check = |cgroups: &str, expected: &[&str]| {
             let expected: Vec<PathBuf> = expected.iter().map(PathBuf::from).collect();
             assert_eq!(candidates(cgroups, "c0ffee"), expected, "{cgroups}");

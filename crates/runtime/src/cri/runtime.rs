@@ -1,4 +1,4 @@
-//! The [`Runtime`] trait, call by call.
+//! Implementation of the [`Runtime`] trait with CRI calls.
 
 use super::{CriRuntime, REQUEST_TIMEOUT, call, convert, events, exec, proto, stop, stream};
 use crate::{
@@ -22,8 +22,8 @@ fn image_request(spec: ImageSpec<'_>) -> proto::ImageRequest {
     proto::ImageRequest { image: Some(image_spec(spec)), verbose: false }
 }
 
-/// What is gone need not be removed.
-pub(super) fn gone_is_fine<T>(result: Result<T, RuntimeError>) -> Result<(), RuntimeError> {
+/// Maps `NotFound` to success.
+pub(super) fn ignore_not_found<T>(result: Result<T, RuntimeError>) -> Result<(), RuntimeError> {
     match result {
         Ok(_) | Err(RuntimeError::NotFound(_)) => Ok(()),
         Err(e) => Err(e),
@@ -71,12 +71,12 @@ impl Runtime for CriRuntime {
 
     fn stop_sandbox<'a>(&'a self, id: &'a SandboxId) -> Call<'a, ()> {
         let request = proto::PodSandboxId { pod_sandbox_id: id.0.clone() };
-        async { gone_is_fine(call(REQUEST_TIMEOUT, self.runtime().stop_pod_sandbox(request)).await) }.boxed()
+        async { ignore_not_found(call(REQUEST_TIMEOUT, self.runtime().stop_pod_sandbox(request)).await) }.boxed()
     }
 
     fn remove_sandbox<'a>(&'a self, id: &'a SandboxId) -> Call<'a, ()> {
         let request = proto::PodSandboxId { pod_sandbox_id: id.0.clone() };
-        async { gone_is_fine(call(REQUEST_TIMEOUT, self.runtime().remove_pod_sandbox(request)).await) }.boxed()
+        async { ignore_not_found(call(REQUEST_TIMEOUT, self.runtime().remove_pod_sandbox(request)).await) }.boxed()
     }
 
     fn sandbox<'a>(&'a self, id: &'a SandboxId) -> Call<'a, SandboxStatus> {
@@ -135,10 +135,10 @@ impl Runtime for CriRuntime {
     fn remove_container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()> {
         let request = || proto::ContainerId { container_id: id.0.clone() };
         let remove =
-            async move || gone_is_fine(call(REQUEST_TIMEOUT, self.runtime().remove_container(request())).await);
+            async move || ignore_not_found(call(REQUEST_TIMEOUT, self.runtime().remove_container(request())).await);
         async move {
             match remove().await {
-                // A task of which the CRI took no note, for containerd died at its start.
+                // The task is unknown to the CRI if containerd crashed while it started the task.
                 Err(RuntimeError::Failed(words)) if words.contains("cannot delete running task") => {
                     self.end_task(&id.0).await?;
                     remove().await
@@ -166,7 +166,7 @@ impl Runtime for CriRuntime {
         .boxed()
     }
 
-    // One by one: containerd 1.6 gives no list at all when one of its containers ends meanwhile.
+    // One call per container: in containerd 1.6 the list call fails if a container exits meanwhile.
     fn container_disk<'a>(&'a self, id: &'a ContainerId) -> Call<'a, Option<ContainerDisk>> {
         let request = proto::ContainerId { container_id: id.0.clone() };
         async {
@@ -218,7 +218,7 @@ impl Runtime for CriRuntime {
             let watch = io.stdin.then(|| self.ended.watch(id, self));
             let session = stream::session(&call(REQUEST_TIMEOUT, self.runtime().exec(request)).await?.url, io).await?;
             Ok(match watch {
-                Some(watch) => watch.over(session),
+                Some(watch) => watch.attach_to(session),
                 None => session,
             })
         }
@@ -272,7 +272,7 @@ impl Runtime for CriRuntime {
             registry_token: a.registry_token.clone(),
         });
         let request = proto::PullImageRequest { image: Some(image_spec(image)), auth };
-        // A large image over a slow line takes its time; what hangs for an hour hangs.
+        // A large image over a slow connection may take long.
         async { Ok(call(Duration::from_secs(3600), self.images().pull_image(request)).await?.image_ref) }.boxed()
     }
 
@@ -295,7 +295,7 @@ impl Runtime for CriRuntime {
 
     fn remove_image<'a>(&'a self, image: &'a str) -> Call<'a, ()> {
         let request = image_request(image.into());
-        async { gone_is_fine(call(REQUEST_TIMEOUT, CriRuntime::images(self).remove_image(request)).await) }.boxed()
+        async { ignore_not_found(call(REQUEST_TIMEOUT, CriRuntime::images(self).remove_image(request)).await) }.boxed()
     }
 
     fn events(&self) -> BoxStream<'static, RuntimeEvent> {

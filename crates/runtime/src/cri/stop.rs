@@ -1,7 +1,7 @@
-//! Stopping a container with a signal of the caller's choice.
+//! Stops a container with a custom stop signal.
 //!
-//! The CRI takes the signal when a container is created, since 1.33. An older runtime ignores the field and would send its
-//! image's signal, or SIGTERM. Of those, containerd can be asked for the signal by its own task service.
+//! Since CRI 1.33 the stop signal is part of the container configuration. Older runtimes ignore the field and send the
+//! image's signal or SIGTERM. On an older containerd, the signal is sent with the task service.
 
 use super::{
     CriRuntime, REQUEST_TIMEOUT, call, proto,
@@ -11,8 +11,8 @@ use super::{
 use crate::{ContainerId, RuntimeError, StopSignal};
 use std::time::Duration;
 
-/// No grace is longer: fifty years.
-const LONGEST: Duration = Duration::from_secs(50 * 365 * 24 * 3600);
+/// Maximum grace period: 50 years.
+const MAX_GRACE_PERIOD: Duration = Duration::from_secs(50 * 365 * 24 * 3600);
 
 pub(super) async fn stop(
     runtime: &CriRuntime,
@@ -29,10 +29,10 @@ pub(super) async fn stop(
     }
     match send(runtime, id, signal).await {
         Ok(()) => wait(runtime, id, grace).await?,
-        // It has just ended: the CRI only has to take note.
+        // The container has exited: the CRI only updates its status.
         Err(RuntimeError::NotFound(_)) => {}
         Err(RuntimeError::Unimplemented(_)) => {
-            tracing::warn!(container = %id, %signal, "the container runtime knows no stop signals; it sends its own");
+            tracing::warn!(container = %id, %signal, "the container runtime does not support stop signals, sending its default signal");
             return by_cri(runtime, id, grace).await;
         }
         Err(error) => return Err(error),
@@ -42,11 +42,12 @@ pub(super) async fn stop(
     Ok(())
 }
 
-/// The CRI's own stop: its signal, then SIGKILL; with no grace SIGKILL at once. What is gone has stopped.
+/// Calls the CRI's StopContainer: stop signal, then SIGKILL; only SIGKILL without grace. Succeeds if the container does not
+/// exist.
 async fn by_cri(runtime: &CriRuntime, id: &ContainerId, grace: Duration) -> Result<(), RuntimeError> {
-    // Longer ones overflow in runtimes that count nanoseconds, and end at once.
-    let grace = grace.min(LONGEST);
-    // Whole seconds, rounded up: a grace period is never cut short.
+    // Longer grace periods overflow in runtimes that convert to nanoseconds, which then kill at once.
+    let grace = grace.min(MAX_GRACE_PERIOD);
+    // Rounded up to seconds, so that the grace period is not shortened.
     let seconds = grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
     let timeout = i64::try_from(seconds).unwrap_or(i64::MAX);
     let request = proto::StopContainerRequest { container_id: id.0.clone(), timeout };
@@ -56,14 +57,15 @@ async fn by_cri(runtime: &CriRuntime, id: &ContainerId, grace: Duration) -> Resu
     }
 }
 
-/// Whether the runtime itself sends the signal that the container was made with: it shows it then.
+/// Whether the runtime supports the configured stop signal: it then reports the signal in the container status.
 async fn knows_signal(runtime: &CriRuntime, id: &ContainerId) -> Result<bool, RuntimeError> {
     let request = proto::ContainerId { container_id: id.0.clone() };
     let answer = call(REQUEST_TIMEOUT, runtime.runtime().container_status(request)).await?;
     Ok(answer.status.is_some_and(|status| status.stop_signal != 0))
 }
 
-/// Sends the signal, once: to many programs a second one means to hurry. Who shortens the grace waits along.
+/// Sends the signal once: many programs exit immediately on a second signal. A call with a shorter grace period does not
+/// repeat it.
 async fn send(runtime: &CriRuntime, id: &ContainerId, signal: StopSignal) -> Result<(), RuntimeError> {
     if !runtime.signalled.lock().insert(id.0.clone()) {
         return Ok(());
@@ -77,12 +79,12 @@ async fn send(runtime: &CriRuntime, id: &ContainerId, signal: StopSignal) -> Res
     sent.map(drop)
 }
 
-/// Waits for the container's end, for as long as its grace lasts.
+/// Waits for the exit of the container during its grace period.
 async fn wait(runtime: &CriRuntime, id: &ContainerId, grace: Duration) -> Result<(), RuntimeError> {
     let request = WaitRequest { container_id: id.0.clone(), exec_id: String::new() };
     match call(grace, tasks(runtime).wait(in_namespace(request))).await {
         Ok(_) | Err(RuntimeError::NotFound(_) | RuntimeError::Deadline(_)) => Ok(()),
-        // Nobody knows whether it runs: it keeps what is left of its grace, and is asked for again.
+        // The state is not known after an error: poll again within the grace period.
         Err(error) => Err(error),
     }
 }

@@ -1,6 +1,6 @@
-//! The CRI's streaming endpoints: exec, attach and port-forward over SPDY/3.1, at the address that the runtime names.
+//! CRI streaming client: exec, attach and port-forward over SPDY/3.1, at the URL returned by the runtime.
 //!
-//! SPDY rather than the WebSocket that containerd speaks too: only SPDY can end stdin while output goes on.
+//! SPDY instead of WebSocket, because the WebSocket protocol of containerd cannot half-close stdin.
 
 use crate::{PortForward, RuntimeError, SandboxId, Session, SessionExit, SessionIo, TerminalSize};
 use bytes::Bytes;
@@ -18,17 +18,17 @@ use tokio::{
     sync::mpsc,
 };
 
-/// How long the runtime may take to answer the upgrade.
-const UPGRADE: Duration = Duration::from_secs(30);
-/// The version of exec and attach that tells the exit code as a Status.
+/// Timeout for the upgrade to SPDY.
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Subprotocol of exec and attach that reports the exit code as a Status.
 const REMOTE_COMMAND: &str = "v4.channel.k8s.io";
-/// The one version of port-forward.
+/// Subprotocol of port-forward.
 const PORT_FORWARD: &str = "portforward.k8s.io";
-/// Longest error text that is read: a Status, or a sentence.
+/// Maximum size of an error: a Status or a text.
 const MAX_ERROR: u64 = 64 << 10;
 
-/// What a connection holds for its reader, in bytes: more than a sender has on its way.
-const RECEIVED: usize = 8 << 20;
+/// Socket receive buffer in bytes: larger than the data that a sender has in flight.
+const RECEIVE_BUFFER: usize = 8 << 20;
 
 fn failed(what: &'static str) -> impl Fn(&dyn std::fmt::Display) -> RuntimeError {
     move |e| RuntimeError::Failed(format!("{what}: {e}"))
@@ -39,7 +39,7 @@ async fn connect(url: &str, protocol: &'static str) -> Result<spdy::Session, Run
     let error = failed("the container runtime's streaming server");
     let uri: Uri = url.parse().map_err(|e| error(&e))?;
     let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http"));
-    let authority = authority.ok_or_else(|| error(&format!("{url} is no http address")))?;
+    let authority = authority.ok_or_else(|| error(&format!("{url} is not an http URL")))?;
     let address = (authority.host().trim_matches(['[', ']']), authority.port_u16().unwrap_or(80));
     let upgrade = async {
         let stream = dial(address).await.map_err(|e| error(&e))?;
@@ -63,18 +63,18 @@ async fn connect(url: &str, protocol: &'static str) -> Result<spdy::Session, Run
         let upgraded = hyper::upgrade::on(response).await.map_err(|e| error(&e))?;
         Ok(spdy::Session::new(TokioIo::new(upgraded), Role::Client))
     };
-    let late = |_| RuntimeError::Deadline(format!("the container runtime did not answer within {UPGRADE:?}"));
-    tokio::time::timeout(UPGRADE, upgrade).await.map_err(late)?
+    let late = |_| RuntimeError::Deadline(format!("the container runtime did not answer within {UPGRADE_TIMEOUT:?}"));
+    tokio::time::timeout(UPGRADE_TIMEOUT, upgrade).await.map_err(late)?
 }
 
-/// A connection that takes in a lot before anybody reads it. When a command ends and leaves input unread, containerd closes
-/// with that input unread, too: the kernel then drops what it could not hand over yet, the command's last words.
+/// Connects with a large receive buffer. containerd closes the connection after the exit of a command even with unread
+/// input. The kernel then resets the connection and drops output that is not yet in the receive buffer.
 async fn dial(address: (&str, u16)) -> std::io::Result<TcpStream> {
     let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
     for address in tokio::net::lookup_host(address).await? {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // Who may not ask for so much goes on with less.
-        let _ = setsockopt(&socket, RcvBufForce, &RECEIVED);
+        // Without CAP_NET_ADMIN the buffer is smaller.
+        let _ = setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER);
         match socket.connect(address).await {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
@@ -91,7 +91,7 @@ fn spdy_error(e: SpdyError) -> RuntimeError {
     failed("the container runtime's streaming connection")(&e)
 }
 
-/// Opens the streams of an exec or attach. The runtime starts it when all of them are there.
+/// Opens the streams of an exec or attach session. The runtime starts the session when all streams are open.
 pub(super) async fn session(url: &str, io: SessionIo) -> Result<Session, RuntimeError> {
     let connection = connect(url, REMOTE_COMMAND).await?;
     let open = async |wanted: bool, kind: &str| match wanted {
@@ -119,7 +119,7 @@ pub(super) async fn session(url: &str, io: SessionIo) -> Result<Session, Runtime
     })
 }
 
-/// Sends new sizes of the terminal, for as long as somebody has some.
+/// Forwards terminal sizes to the resize stream until the sender is dropped.
 fn resizer(mut stream: Stream) -> mpsc::Sender<TerminalSize> {
     let (sender, mut sizes) = mpsc::channel::<TerminalSize>(4);
     tokio::spawn(async move {
@@ -133,7 +133,7 @@ fn resizer(mut stream: Stream) -> mpsc::Sender<TerminalSize> {
     sender
 }
 
-/// What the runtime's Status says: version 4 of the protocol sends one, in JSON, whatever happens.
+/// Parses the Status of the error stream: version 4 of the protocol always sends one, in JSON.
 fn exit(text: &[u8]) -> SessionExit {
     let lost = || SessionExit::Failed("the container runtime closed the session without a word".to_owned());
     let Ok(status) = serde_json::from_slice::<Value>(text) else {
@@ -152,7 +152,7 @@ fn exit(text: &[u8]) -> SessionExit {
     )
 }
 
-/// A forwarded connection: one SPDY connection for each, so that a slow one holds back no other.
+/// Forwards a connection over its own SPDY connection, so that a slow one does not block others.
 pub(super) async fn port_forward(url: &str, sandbox: &SandboxId, port: u16) -> Result<PortForward, RuntimeError> {
     let connection = connect(url, PORT_FORWARD).await?;
     let headers = |kind: &str| {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_at_the_end_tells_the_exit_code() {
+    fn exit_code_is_parsed_from_the_status() {
         let failed = |s: &str| SessionExit::Failed(s.to_owned());
         check(r#"{"metadata":{},"status":"Success"}"#, SessionExit::Code(0));
         check(

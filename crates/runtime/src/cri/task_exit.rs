@@ -1,8 +1,8 @@
-//! What containerd's own events say of the end of a container.
+//! Container exits in containerd's events.
 //!
-//! An event comes as soon as the process is gone. containerd's CRI shows the end some 40 ms later, when the task is
-//! deleted (`runc delete`), all output is in the log, and the new state is on disk. Code and time are the same in both.
-//! The reason is not in the event; the CRI makes it of the code, but for a few cases in which it knows more.
+//! containerd publishes an event as soon as the process has exited. Its CRI plugin reports the exit about 40 ms later, when
+//! the task is deleted (`runc delete`), all output is logged and the state is stored. Exit code and time are the same. The
+//! event has no reason; except for a few cases, the CRI plugin derives the reason from the exit code.
 
 use super::proto::events::{Envelope, TaskExit, TaskOom};
 use crate::{ContainerId, Exit, RuntimeEvent, SandboxId};
@@ -13,60 +13,60 @@ use std::collections::HashSet;
 const EXIT: &str = "/tasks/exit";
 const OUT_OF_MEMORY: &str = "/tasks/oom";
 
-/// Codes that may stand for more than themselves: a start that failed (`StartError`), and an end that nobody saw
+/// Exit codes for which the CRI may report another reason: a failed start (`StartError`), and an unobserved exit
 /// (`Unknown`).
 const AMBIGUOUS: [i32; 2] = [128, 255];
 
-/// What is to be subscribed to.
+/// Returns the filters of the event subscription.
 pub(super) fn filters() -> Vec<String> {
     [EXIT, OUT_OF_MEMORY].map(|topic| format!(r#"namespace=="k8s.io",topic=="{topic}""#)).into()
 }
 
-/// What one subscription has told so far.
+/// Decoder of the events of a subscription.
 #[derive(Debug, Default)]
-pub(super) struct Told {
-    /// Containers that lacked memory and have not ended: the CRI says `OOMKilled` of them, whatever their code.
-    lacked_memory: HashSet<String>,
+pub(super) struct EventDecoder {
+    /// Running containers with an OOM event: the CRI reports `OOMKilled` for them, whatever their exit code.
+    oom_containers: HashSet<String>,
 }
 
-/// What an event says.
+/// Decoded event.
 #[derive(Debug, PartialEq)]
-pub(super) enum News {
-    /// Of a container, or of a sandbox: containerd runs both alike, and the kubelet knows which of its ids this one is.
-    Ended([RuntimeEvent; 2]),
-    /// A command in this container ended: the container's id and the command's.
-    CommandEnded(String, String),
-    /// Nothing to be told.
-    Nothing,
+pub(super) enum TaskEvent {
+    /// Exit of a container or a sandbox: containerd does not distinguish them, so the kubelet looks up the ID.
+    Exited([RuntimeEvent; 2]),
+    /// Exit of an exec command: container ID and exec ID.
+    CommandExited(String, String),
+    /// Ignored event.
+    Ignored,
 }
 
-impl Told {
-    pub(super) fn hear(&mut self, envelope: Envelope) -> News {
-        let Some(body) = envelope.event else { return News::Nothing };
+impl EventDecoder {
+    pub(super) fn decode(&mut self, envelope: Envelope) -> TaskEvent {
+        let Some(body) = envelope.event else { return TaskEvent::Ignored };
         match envelope.topic.as_str() {
             OUT_OF_MEMORY => {
                 let lacked = TaskOom::decode(body.value.as_slice()).ok();
-                self.lacked_memory.extend(lacked.map(|event| event.container_id));
-                News::Nothing
+                self.oom_containers.extend(lacked.map(|event| event.container_id));
+                TaskEvent::Ignored
             }
-            EXIT => TaskExit::decode(body.value.as_slice()).map_or(News::Nothing, |exit| self.exited(exit)),
-            _ => News::Nothing,
+            EXIT => TaskExit::decode(body.value.as_slice()).map_or(TaskEvent::Ignored, |exit| self.exited(exit)),
+            _ => TaskEvent::Ignored,
         }
     }
 
-    fn exited(&mut self, event: TaskExit) -> News {
+    fn exited(&mut self, event: TaskExit) -> TaskEvent {
         if event.id != event.container_id {
-            return News::CommandEnded(event.container_id, event.id);
+            return TaskEvent::CommandExited(event.container_id, event.id);
         }
-        let lacked_memory = self.lacked_memory.remove(&event.container_id);
-        let exit = exit(&event).filter(|_| !lacked_memory);
+        let was_oom_killed = self.oom_containers.remove(&event.container_id);
+        let exit = exit(&event).filter(|_| !was_oom_killed);
         let container = RuntimeEvent::ContainerExited(ContainerId(event.container_id.clone()), exit);
-        News::Ended([container, RuntimeEvent::SandboxExited(SandboxId(event.container_id))])
+        TaskEvent::Exited([container, RuntimeEvent::SandboxExited(SandboxId(event.container_id))])
     }
 }
 
-/// The end as the CRI will show it; `None` where it may say more. Whether SIGKILL (137) came for lack of memory is told
-/// by an event of its own, which may be late: who needs to know at once asks the kernel.
+/// Returns the exit that the CRI will report, or `None` if the CRI may report another reason. An OOM kill (exit code 137)
+/// has a separate event, which may arrive later; the cgroup's `memory.events` is up to date.
 fn exit(event: &TaskExit) -> Option<Exit> {
     let code = i32::try_from(event.exit_status).ok().filter(|code| !AMBIGUOUS.contains(code))?;
     let at = event.exited_at.as_ref().filter(|at| at.seconds > 0)?;
@@ -91,20 +91,22 @@ mod tests {
         TaskExit { container_id: "c".to_owned(), id: id.to_owned(), pid: 7, exit_status, exited_at }
     }
 
-    /// The end of the container `c`, as it is told.
+    /// Decodes an exit event of the container `c`.
     #[track_caller]
-    fn told(told: &mut Told, event: &TaskExit) -> Option<Exit> {
-        let News::Ended([RuntimeEvent::ContainerExited(id, exit), sandbox]) = told.hear(envelope(EXIT, event)) else {
-            panic!("it has ended");
+    fn decode_exit(decoder: &mut EventDecoder, event: &TaskExit) -> Option<Exit> {
+        let TaskEvent::Exited([RuntimeEvent::ContainerExited(id, exit), sandbox]) =
+            decoder.decode(envelope(EXIT, event))
+        else {
+            panic!("expected an exit");
         };
         assert_eq!((id.0.as_str(), sandbox), ("c", RuntimeEvent::SandboxExited(SandboxId("c".to_owned()))));
         exit
     }
 
     #[test]
-    fn an_event_tells_what_the_cri_will_and_no_more() {
+    fn exit_event_matches_the_later_cri_status() {
         let check = |code, expected: Option<&str>| {
-            let exit = told(&mut Told::default(), &task_exit("c", code));
+            let exit = decode_exit(&mut EventDecoder::default(), &task_exit("c", code));
             assert_eq!(exit.as_ref().map(|e| e.reason.as_str()), expected, "{code}");
             if let Some(exit) = exit {
                 assert_eq!((exit.code.cast_unsigned(), exit.message.as_str()), (code, ""));
@@ -116,42 +118,42 @@ mod tests {
         check(130, Some("Error"));
         check(137, Some("Error"));
         check(143, Some("Error"));
-        // A start that failed, perhaps; an end that nobody saw.
+        // Possibly a failed start, or an unobserved exit.
         check(128, None);
         check(255, None);
         check(u32::MAX, None);
     }
 
     #[test]
-    fn an_end_without_a_time_is_asked_for() {
+    fn exit_event_without_time_requires_the_cri_status() {
         for exited_at in [None, Some(prost_types::Timestamp::default())] {
-            assert_eq!(told(&mut Told::default(), &TaskExit { exited_at, ..task_exit("c", 0) }), None);
+            assert_eq!(decode_exit(&mut EventDecoder::default(), &TaskExit { exited_at, ..task_exit("c", 0) }), None);
         }
     }
 
     #[test]
-    fn of_one_that_lacked_memory_only_the_cri_knows_the_reason() {
-        let mut heard = Told::default();
+    fn exit_after_oom_event_requires_the_cri_status() {
+        let mut decoder = EventDecoder::default();
         let lacked = TaskOom { container_id: "c".to_owned() };
-        assert_eq!(heard.hear(envelope(OUT_OF_MEMORY, &lacked)), News::Nothing);
-        assert_eq!(told(&mut heard, &task_exit("c", 1)), None);
-        // It ends once; what is told twice is asked for, if at all, by who knows of the first.
-        assert!(heard.lacked_memory.is_empty());
+        assert_eq!(decoder.decode(envelope(OUT_OF_MEMORY, &lacked)), TaskEvent::Ignored);
+        assert_eq!(decode_exit(&mut decoder, &task_exit("c", 1)), None);
+        // The OOM event is consumed by the exit.
+        assert!(decoder.oom_containers.is_empty());
     }
 
     #[test]
-    fn a_command_is_not_its_container() {
-        let news = Told::default().hear(envelope(EXIT, &task_exit("e", 0)));
-        assert_eq!(news, News::CommandEnded("c".to_owned(), "e".to_owned()));
+    fn exec_exit_is_not_the_exit_of_its_container() {
+        let news = EventDecoder::default().decode(envelope(EXIT, &task_exit("e", 0)));
+        assert_eq!(news, TaskEvent::CommandExited("c".to_owned(), "e".to_owned()));
     }
 
     #[test]
-    fn what_cannot_be_read_is_passed_over() {
-        let mut heard = Told::default();
+    fn undecodable_event_is_ignored() {
+        let mut decoder = EventDecoder::default();
         let broken =
             Envelope { event: Some(Any { type_url: String::new(), value: vec![0xff] }), ..envelope(EXIT, &()) };
-        assert_eq!(heard.hear(broken), News::Nothing);
-        assert_eq!(heard.hear(Envelope { event: None, ..envelope(EXIT, &()) }), News::Nothing);
-        assert_eq!(heard.hear(envelope("/tasks/start", &task_exit("c", 0))), News::Nothing);
+        assert_eq!(decoder.decode(broken), TaskEvent::Ignored);
+        assert_eq!(decoder.decode(Envelope { event: None, ..envelope(EXIT, &()) }), TaskEvent::Ignored);
+        assert_eq!(decoder.decode(envelope("/tasks/start", &task_exit("c", 0))), TaskEvent::Ignored);
     }
 }

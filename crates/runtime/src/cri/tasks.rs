@@ -1,6 +1,6 @@
-//! containerd's own task service, for what the CRI cannot say.
+//! Client of containerd's task service, for operations that the CRI lacks.
 
-use super::runtime::gone_is_fine;
+use super::runtime::ignore_not_found;
 use super::{
     CriRuntime, call,
     proto::tasks::{DeleteTaskRequest, GetRequest, KillRequest, WaitRequest, tasks_client::TasksClient},
@@ -10,33 +10,33 @@ use nix::sys::signal::Signal;
 use std::time::Duration;
 use tonic::{Request, metadata::MetadataValue, transport::Channel};
 
-/// containerd's namespace of what the CRI makes.
+/// containerd namespace of the CRI plugin.
 const NAMESPACE: &str = "k8s.io";
 
-/// How long it may take to say whether there is a task.
-const ASKED: Duration = Duration::from_secs(5);
+/// Timeout for the lookup of a task.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl CriRuntime {
-    /// Whether containerd knows of a task of this container or sandbox.
+    /// Whether containerd has a task of this container or sandbox.
     pub(crate) async fn has_task(&self, id: &str) -> Result<bool, RuntimeError> {
         let request = GetRequest { container_id: id.to_owned(), exec_id: String::new() };
-        match call(ASKED, tasks(self).get(in_namespace(request))).await {
+        match call(LOOKUP_TIMEOUT, tasks(self).get(in_namespace(request))).await {
             Ok(_) => Ok(true),
             Err(RuntimeError::NotFound(_)) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Ends a task of which the CRI knows nothing.
+    /// Kills and deletes a task that is unknown to the CRI.
     pub(super) async fn end_task(&self, id: &str) -> Result<(), RuntimeError> {
         let (container_id, exec_id) = (id.to_owned(), String::new());
         let kill = KillRequest { container_id, exec_id, signal: Signal::SIGKILL as u32, all: true };
-        // One that has ended already, or was never started, cannot be killed; that it goes is what counts.
-        let _ = call(ASKED, tasks(self).kill(in_namespace(kill))).await;
+        // Killing an exited or never started task fails; only the deletion matters.
+        let _ = call(LOOKUP_TIMEOUT, tasks(self).kill(in_namespace(kill))).await;
         let wait = WaitRequest { container_id: id.to_owned(), exec_id: String::new() };
-        let _ = call(ASKED, tasks(self).wait(in_namespace(wait))).await;
+        let _ = call(LOOKUP_TIMEOUT, tasks(self).wait(in_namespace(wait))).await;
         let delete = DeleteTaskRequest { container_id: id.to_owned() };
-        gone_is_fine(call(ASKED, tasks(self).delete(in_namespace(delete))).await)
+        ignore_not_found(call(LOOKUP_TIMEOUT, tasks(self).delete(in_namespace(delete))).await)
     }
 }
 

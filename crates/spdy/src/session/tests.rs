@@ -10,7 +10,7 @@ fn pair() -> (Session, Session) {
     (Session::new(a, Role::Client), Session::new(b, Role::Server))
 }
 
-/// Sends back what it receives on every stream, and ends each when it was ended.
+/// Echoes the data of every stream, and closes a stream after its FIN.
 fn echo(mut server: Session) {
     tokio::spawn(async move {
         while let Some(stream) = server.next().await {
@@ -25,7 +25,7 @@ fn echo(mut server: Session) {
 }
 
 #[tokio::test]
-async fn streams_carry_bytes_both_ways_and_end_one_way_at_a_time() {
+async fn streams_are_bidirectional_and_half_close() {
     let (client, server) = pair();
     echo(server);
     let sizes = [0, 1, 100, 40_000, 1_000_000];
@@ -48,7 +48,7 @@ async fn streams_carry_bytes_both_ways_and_end_one_way_at_a_time() {
 }
 
 #[tokio::test]
-async fn the_opener_names_the_stream() {
+async fn stream_headers_reach_the_peer() {
     let (client, mut server) = pair();
     let (opened, accepted) = tokio::join!(client.open(headers("port", "8080")), async {
         let stream = server.next().await.unwrap();
@@ -60,7 +60,7 @@ async fn the_opener_names_the_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_nobody_accepts_is_given_up() {
+async fn open_times_out_without_reply() {
     let (client, _server) = pair();
     assert!(matches!(client.open(Headers::new()).await, Err(SpdyError::NoReply)));
 }
@@ -79,9 +79,9 @@ async fn streams_end_with_the_connection() {
     assert!(matches!(client.open(Headers::new()).await, Err(SpdyError::Closed)));
 }
 
-/// containerd ends a command's session with its last words, and resets the connection if input is still to come.
+/// containerd closes a session after the exit status, which resets the connection if it has unread input.
 #[tokio::test]
-async fn what_was_sent_before_the_connection_was_closed_is_read() {
+async fn data_sent_before_the_close_is_read() {
     let (a, b) = tokio::io::duplex(4 << 20);
     let (client, mut server) = (Session::new(a, Role::Client), Session::new(b, Role::Server));
     let (opened, accepted) = tokio::join!(client.open(Headers::new()), async {
@@ -93,7 +93,7 @@ async fn what_was_sent_before_the_connection_was_closed_is_read() {
     accepted.write_all(&words).await.unwrap();
     accepted.shutdown().await.unwrap();
     drop((accepted, server));
-    // Sending goes on while nobody reads yet.
+    // Data is sent before the stream is read.
     let (mut from, mut to) = tokio::io::split(opened.unwrap());
     let sending = tokio::spawn(async move { while to.write_all(&[1; 1 << 10]).await.is_ok() {} });
     for _ in 0..100 {
@@ -106,7 +106,7 @@ async fn what_was_sent_before_the_connection_was_closed_is_read() {
 }
 
 #[tokio::test]
-async fn pings_of_the_other_end_are_answered() {
+async fn pings_of_the_peer_are_answered() {
     let (transport, mut raw) = tokio::io::duplex(1 << 12);
     let _server = Session::new(transport, Role::Server);
     let ping = [0x80, 3, 0, 6, 0, 0, 0, 4, 0, 0, 0, 7];
@@ -116,12 +116,12 @@ async fn pings_of_the_other_end_are_answered() {
     assert_eq!(answer, ping);
 }
 
-/// What the other end has not read when it closes costs us its last words.
+/// Unread input at the close resets the connection, which would drop the last output.
 #[tokio::test(start_paused = true)]
-async fn data_that_the_other_end_does_not_take_is_kept_back() {
+async fn data_is_held_back_until_the_peer_processes_it() {
     let (transport, mut raw) = tokio::io::duplex(16 << 20);
     let client = Session::new(transport, Role::Client);
-    let reply = Out::Reply { stream: 1 }.encode(&mut crate::headers::Encoder::new());
+    let reply = OutgoingFrame::Reply { stream: 1 }.encode(&mut crate::headers::Encoder::new());
     raw.write_all(&reply).await.unwrap();
     let mut stream = client.open(Headers::new()).await.unwrap();
     tokio::spawn(async move { stream.write_all(&vec![0; 4 << 20]).await });
@@ -134,17 +134,18 @@ async fn data_that_the_other_end_does_not_take_is_kept_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_sent_to_an_end_that_has_said_its_last_words() {
+async fn no_data_is_sent_after_the_exit_status() {
     let (transport, mut raw) = tokio::io::duplex(1 << 20);
     let client = Session::new(transport, Role::Client);
     let mut encoder = crate::headers::Encoder::new();
-    raw.write_all(&Out::Reply { stream: 1 }.encode(&mut encoder)).await.unwrap();
+    raw.write_all(&OutgoingFrame::Reply { stream: 1 }.encode(&mut encoder)).await.unwrap();
     let mut stream = client.open(Headers::new()).await.unwrap();
     client.ends_with(&stream);
-    for frame in [Out::Data { stream: 1, bytes: Bytes::from_static(b"over") }, Out::Ping { id: 2 }] {
+    for frame in [OutgoingFrame::Data { stream: 1, bytes: Bytes::from_static(b"over") }, OutgoingFrame::Ping { id: 2 }]
+    {
         raw.write_all(&frame.encode(&mut encoder)).await.unwrap();
     }
-    // Its request to open, and the answer to the PING that came behind the words.
+    // SYN_STREAM, and the reply to the PING after the exit status.
     let mut sent = Vec::new();
     while !sent.ends_with(&[0, 0, 0, 2]) {
         raw.read_buf(&mut sent).await.unwrap();
@@ -155,7 +156,7 @@ async fn nothing_is_sent_to_an_end_that_has_said_its_last_words() {
 }
 
 #[tokio::test]
-async fn garbage_ends_the_session() {
+async fn invalid_frame_ends_the_session() {
     let (transport, mut raw) = tokio::io::duplex(1 << 12);
     let mut server = Session::new(transport, Role::Server);
     raw.write_all(&[0xff; 64]).await.unwrap();

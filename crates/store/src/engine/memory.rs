@@ -1,4 +1,4 @@
-//! An engine that forgets everything when it is dropped with its last copy: for tests.
+//! Volatile engine, for tests.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::{Batch, BatchChange, CommitError, Engine, Head};
 use crate::{Key, Object, OpenError, Record};
 
-/// Keeps objects in memory. Clones share them, so that a test can open "the same disk" again, and can make it fail.
+/// Engine in memory. Clones share their objects, so that a test can reopen "the same disk" and inject failures.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryEngine {
     disk: Arc<Mutex<Disk>>,
@@ -25,24 +25,24 @@ struct Disk {
 }
 
 impl MemoryEngine {
-    /// An empty engine.
+    /// Creates an empty engine.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets the next commit that has no failure waiting yet fail with this, without effect.
+    /// Lets the next commit without an injected failure fail, without effect.
     pub fn fail_next_commit(&self, error: CommitError) {
         self.disk.lock().failures.insert(0, error);
     }
 
-    /// How many batches were committed.
+    /// Returns the number of committed batches.
     #[must_use]
     pub fn commits(&self) -> u64 {
         self.disk.lock().commits
     }
 
-    /// Loses one object behind the store's back; says whether it was there.
+    /// Removes an object without updating the head; returns whether it existed.
     #[must_use]
     pub fn lose(&self, key: &Key) -> bool {
         self.disk.lock().objects.remove(key).is_some()
@@ -50,7 +50,7 @@ impl MemoryEngine {
 }
 
 impl CommitError {
-    /// A failure for tests.
+    /// Injected failure.
     #[must_use]
     pub fn injected() -> Self {
         Self::Write(io::Error::other("injected"))

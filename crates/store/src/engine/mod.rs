@@ -1,4 +1,4 @@
-//! Where objects are kept durably.
+//! Storage engines.
 
 mod fjall;
 mod memory;
@@ -16,48 +16,48 @@ use crate::{Key, Object, OpenError, Record, Revision};
 
 /// Durable storage of the store's objects.
 ///
-/// The store calls it from one thread at a time. Engines that others write too (etcd) will also need to be followed;
-/// that method comes with the first such engine.
+/// The store calls it from one thread at a time. An engine with other writers (etcd) also needs a watch method; it
+/// comes with the first such engine.
 pub trait Engine: Send + 'static {
-    /// Where the objects are, for messages.
+    /// Returns the location, for messages.
     fn path(&self) -> &Path;
 
-    /// Hands out every object, in any order, and then the head of the last committed batch
-    /// ([`Head::default`] if there was none).
+    /// Loads every object, in any order, and then returns the head of the last committed batch ([`Head::default`] if
+    /// there was none).
     ///
     /// # Errors
     ///
-    /// Not everything that was once acknowledged can be read. Nothing was changed.
+    /// Not all acknowledged data can be read. Nothing was changed.
     fn load(&mut self, each: &mut dyn FnMut(Record)) -> Result<Head, OpenError>;
 
-    /// Makes a batch durable, all of it or nothing: one sync.
+    /// Commits a batch durably and atomically, with one sync.
     ///
     /// # Errors
     ///
-    /// Nothing of the batch is or will be visible in this life of the engine. The next commit is tried afresh.
+    /// Nothing of the batch is or becomes visible until the engine is opened again. The next commit is independent.
     fn commit(&mut self, batch: &Batch) -> Result<(), CommitError>;
 
-    /// Removes all that is not the current version of an object: replaced versions and deleted objects.
+    /// Compacts the engine: removes replaced versions and deleted objects.
     ///
     /// # Errors
     ///
-    /// Some of it may be left. What was committed is unchanged.
+    /// Some of it may be left. Committed data is unchanged.
     fn compact(&mut self) -> Result<(), CommitError> {
         Ok(())
     }
 }
 
-/// What is true after a batch. An engine keeps it with the batch, and the store checks what was loaded against it,
-/// so that an engine which has lost a batch, a table or an object is found out.
+/// Summary of the state after a batch. An engine stores it with the batch; the store verifies loaded data against it,
+/// which detects a lost batch, table or object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// How many batches were committed.
+    /// Number of committed batches.
     pub sequence: u64,
-    /// The newest revision.
+    /// Newest revision.
     pub revision: Revision,
-    /// How many objects exist.
+    /// Number of objects.
     pub objects: u64,
-    /// The sum of the fingerprints of the keys and revisions of all objects.
+    /// Sum of the fingerprints of the keys and revisions of all objects.
     pub digest: u64,
 }
 
@@ -68,7 +68,7 @@ impl Default for Head {
 }
 
 impl Head {
-    /// Accounts for one object that becomes another, appears, or goes.
+    /// Updates the summary for a replaced, created or deleted object.
     pub(crate) fn replace(&mut self, before: Option<&Record>, after: Option<&Record>) {
         if let Some(before) = before {
             self.objects = self.objects.wrapping_sub(1);
@@ -81,7 +81,7 @@ impl Head {
     }
 }
 
-/// FNV-1a of an object's key and revision: part of the format, so it must never change.
+/// FNV-1a hash of an object's key and revision: part of the on-disk format, so it must never change.
 fn fingerprint(record: &Record) -> u64 {
     let Key { resource, namespace, name } = &record.key;
     let key = [resource, namespace, name].into_iter().flat_map(|part| part.bytes().chain([0]));
@@ -89,34 +89,34 @@ fn fingerprint(record: &Record) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Changes that become durable together. Each key occurs once.
+/// Changes that are committed together. Each key occurs once.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// What is true after the batch.
+    /// Head after the batch.
     pub head: Head,
-    /// The changes, in no particular order.
+    /// Changes, in no particular order.
     pub changes: Vec<BatchChange>,
 }
 
-/// What becomes of one object in a batch.
+/// Change of one object in a batch.
 #[derive(Clone, Debug)]
 pub enum BatchChange {
-    /// It is now this.
+    /// The object is created or replaced.
     Put(Object),
-    /// It is gone, if it was there before.
+    /// The object is deleted, if it exists.
     Delete(Key),
 }
 
-/// Why a batch is not durable.
+/// Error of a commit.
 #[derive(Debug, Error)]
 pub enum CommitError {
-    /// No room on the disk.
+    /// The disk is full.
     #[error("the disk is full")]
     Full,
-    /// The engine wrote, or tried to, and failed.
+    /// The engine failed to write.
     #[error("cannot write the batch")]
     Write(#[source] io::Error),
-    /// The engine had failed before and could not be opened again.
+    /// The engine failed before and could not be reopened.
     #[error("the engine cannot be opened again after a failure")]
     Reopen(#[source] Box<OpenError>),
 }

@@ -1,4 +1,4 @@
-//! An engine that keeps the data of objects in another form, for example encrypted.
+//! Engine that stores transformed data, for example encrypted, in another engine.
 
 use std::collections::HashSet;
 use std::io;
@@ -10,17 +10,17 @@ use crate::{Key, Object, OpenError, Record, Transformer, UnreadableObject};
 
 /// Transforms data on its way to another engine and back.
 ///
-/// When a store with an active transformer is opened, and when the last object in an outdated form was rewritten or deleted,
-/// the other engine is compacted, so that it holds nothing in an outdated form any more.
+/// The other engine is compacted when a store with an active transformer is opened, and when the last object in an
+/// outdated form was rewritten or deleted, so that no outdated form is left on disk.
 pub struct TransformedEngine<E> {
     inner: E,
     transformer: Arc<dyn Transformer>,
-    /// Objects that are kept in an outdated form.
+    /// Objects in an outdated form.
     stale: HashSet<Key>,
 }
 
 impl<E: Engine> TransformedEngine<E> {
-    /// An engine that keeps transformed data in another one.
+    /// Creates an engine that stores transformed data in another one.
     pub fn new(inner: E, transformer: Arc<dyn Transformer>) -> Self {
         Self { inner, transformer, stale: HashSet::new() }
     }
@@ -32,7 +32,7 @@ impl<E: Engine> TransformedEngine<E> {
         Ok(BatchChange::Put(stored.map_or_else(|| object.clone(), |data| Object::from(object.with_data(data)))))
     }
 
-    /// Notes which objects were written, and compacts after the last one that was kept in an outdated form.
+    /// Records written objects, and compacts after the last outdated one.
     fn note_written(&mut self, batch: &Batch) {
         if self.stale.is_empty() {
             return;
@@ -51,7 +51,7 @@ impl<E: Engine> TransformedEngine<E> {
     fn remove_outdated(&mut self) {
         match self.inner.compact() {
             Ok(()) => tracing::info!(stale = self.stale.len(), "compacted the store"),
-            // What is left is readable by root alone, as it was before; the next start tries again.
+            // Outdated data stays readable by root only; the next start compacts again.
             Err(error) => tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "failed to compact the store: replaced versions of objects may remain on the disk until the next start",

@@ -1,4 +1,4 @@
-//! What the tests of the store share.
+//! Helpers of the store's tests.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::future::Future;
@@ -11,7 +11,7 @@ use store::{
     Record, Revision, Store, Template, Write, WriteError,
 };
 
-/// Longer than anything here takes.
+/// Timeout of a test.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -28,7 +28,7 @@ pub(crate) fn memory_with(options: Options) -> (MemoryEngine, Store) {
     (engine.clone(), Store::open(engine, options).unwrap())
 }
 
-/// No reserve: the disk that the tests run on may be nearly full.
+/// Without a reserve: the disk of the test machine may be nearly full.
 pub(crate) fn fjall_options() -> FjallOptions {
     FjallOptions { reserve_bytes: 0, ..FjallOptions::default() }
 }
@@ -41,12 +41,12 @@ pub(crate) fn pod(name: &str) -> Key {
     Key::new("pods", "default", name)
 }
 
-/// Data that names its revision, as a real object does.
+/// Returns data that contains its revision, as a real object does.
 pub(crate) fn data(text: &str, revision: Revision) -> Vec<u8> {
     format!("{text}@{revision}").into_bytes()
 }
 
-/// What becomes [`data`].
+/// Returns the template of [`data`].
 pub(crate) fn template(text: &str) -> Template {
     let text = format!("{text}@").into_bytes();
     let end = text.len();
@@ -65,7 +65,7 @@ pub(crate) async fn create(store: &Store, key: &Key, text: &str) -> Object {
     store.write(put(key, Expect::Absent, text)).await.unwrap()
 }
 
-/// An answer in one word, for tables.
+/// Returns the result as one word, for tables.
 pub(crate) fn outcome(answer: &Result<Object, WriteError>) -> &'static str {
     match answer {
         Ok(_) => "done",
@@ -80,14 +80,14 @@ pub(crate) fn outcome(answer: &Result<Object, WriteError>) -> &'static str {
     }
 }
 
-/// An engine whose commits wait until the test lets them go.
+/// Engine whose commits wait for the test.
 pub(crate) struct GatedEngine {
     inner: MemoryEngine,
     begun: mpsc::Sender<usize>,
     go: mpsc::Receiver<Result<(), CommitError>>,
 }
 
-/// The test's end of a [`GatedEngine`].
+/// Control of a [`GatedEngine`].
 pub(crate) struct Gate {
     begun: mpsc::Receiver<usize>,
     go: mpsc::Sender<Result<(), CommitError>>,
@@ -102,7 +102,7 @@ impl GatedEngine {
 }
 
 impl Gate {
-    /// Waits for a commit to begin, and tells how many objects it changes.
+    /// Waits for a commit to start; returns the number of changed objects.
     pub(crate) fn wait(&self) -> usize {
         self.begun.recv_timeout(DEADLINE).unwrap()
     }

@@ -1,9 +1,9 @@
-//! What several metrics call for together, and what is said of them.
+//! Combination of several metrics, and messages.
 
 use super::super::conditions::Conditions;
 use super::super::metrics::{PodMetrics, Reading, sample, selector_text};
 use super::super::normalize::Bounds;
-use super::super::proposal::{Computed, compute};
+use super::super::proposal::{MetricsResult, compute};
 use super::super::scale_target::group_of;
 use super::super::status::ScalingMode;
 use super::*;
@@ -21,8 +21,8 @@ fn metric(name: &str) -> Value {
     json!({"name": name})
 }
 
-/// What is computed of three Pods, and what the condition `ScalingActive` says.
-fn computed(all: Vec<(Value, Read)>) -> (Computed, Value) {
+/// Returns the result for three Pods, and the condition `ScalingActive`.
+fn computed(all: Vec<(Value, Read)>) -> (MetricsResult, Value) {
     let (specs, readings): (Vec<Value>, Vec<Read>) = all.into_iter().unzip();
     let specs: Vec<MetricSpec> = specs.into_iter().map(|spec| from_value(spec).unwrap()).collect();
     let (pods, mut conditions) = (pods(3), Conditions::new(vec![], at(NOW)));
@@ -47,7 +47,7 @@ fn check(spec: Value, read: Read, replicas: i32, name: &str, status: Value) {
 }
 
 #[test]
-fn each_kind_of_metric_has_its_name_and_its_status() {
+fn each_metric_type_has_its_name_and_status() {
     let current = json!({"averageUtilization": 60, "averageValue": "600m"});
     check(
         cpu(30),
@@ -83,7 +83,7 @@ fn each_kind_of_metric_has_its_name_and_its_status() {
 }
 
 #[test]
-fn metrics_of_objects_and_of_elsewhere_have_their_names_too() {
+fn object_and_external_metrics_have_names_and_status() {
     let object = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "main"});
     let of = |target: Value| json!({"type": "Object", "object": {"metric": metric("hits"), "describedObject": object, "target": target}});
     let is = |current: Value| json!({"type": "Object", "object": {"metric": metric("hits"), "describedObject": object, "current": current}});
@@ -106,7 +106,7 @@ fn metrics_of_objects_and_of_elsewhere_have_their_names_too() {
 }
 
 #[test]
-fn values_below_zero_stay_below_zero() {
+fn negative_metric_values_stay_negative() {
     let target = json!({"type": "AverageValue", "averageValue": "10"});
     let spec = json!({"type": "External", "external": {"metric": metric("queue"), "target": target}});
     let (computed, _) = computed(vec![(spec, Ok(Reading::External(vec![5_000, -36_000])))]);
@@ -114,11 +114,14 @@ fn values_below_zero_stay_below_zero() {
     assert_eq!(to_value(&computed.statuses[0]).unwrap()["external"]["current"], current);
     let desired = computed.desired.clone().unwrap().0;
     let bounds = Bounds { replicas: 3, least: 1, most: 9 };
-    assert_eq!((desired, bounds.wanted(&computed).unwrap()), (-3, (0, "All metrics below target".to_owned())));
+    assert_eq!(
+        (desired, bounds.desired_replicas(&computed).unwrap()),
+        (-3, (0, "All metrics below target".to_owned()))
+    );
 }
 
 #[test]
-fn the_metric_that_calls_for_most_counts() {
+fn metric_with_most_replicas_wins() {
     let hits = json!({"type": "Pods", "pods": {"metric": metric("hits"), "target": {"type": "AverageValue", "averageValue": "10"}}});
     let (computed, _) = computed(vec![(cpu(50), using(200)), (hits, using(30_000)), (cpu(50), using(700))]);
     assert_eq!(computed.desired, Some((9, "pods metric hits".to_owned())));
@@ -126,18 +129,18 @@ fn the_metric_that_calls_for_most_counts() {
 }
 
 #[test]
-fn while_a_metric_is_not_known_nothing_becomes_less() {
+fn failed_metric_prevents_scale_down() {
     let unknown = || (cpu(50), Err(GONE.to_owned()));
     let why = "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: gone";
     let error = format!("first error is: failed to get cpu resource metric value: {why}");
     let (fewer, condition) = computed(vec![unknown(), (cpu(50), using(200))]);
     assert_eq!(fewer.desired, None);
     assert_eq!(fewer.error, Some(format!("invalid metrics (1 invalid out of 2), {error}")));
-    assert_eq!(fewer.told, [("FailedGetResourceMetric", why.to_owned())]);
+    assert_eq!(fewer.warnings, [("FailedGetResourceMetric", why.to_owned())]);
     assert_eq!(to_value(&fewer.statuses[0]).unwrap(), json!({"type": ""}));
     assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("FailedGetResourceMetric")));
     assert_eq!(condition["message"], format!("the HPA was unable to compute the replica count: {why}"));
-    // It may become more, or stay.
+    // Scale-up and no change are still possible.
     let (more, condition) = computed(vec![unknown(), (cpu(50), using(900))]);
     assert_eq!((more.desired.unwrap().0, more.error.is_some(), &condition["status"]), (6, true, &json!("True")));
     assert_eq!(computed(vec![unknown(), (cpu(50), using(500))]).0.desired.unwrap().0, 3);
@@ -146,55 +149,55 @@ fn while_a_metric_is_not_known_nothing_becomes_less() {
 }
 
 #[track_caller]
-fn check_failure(spec: Value, read: Read, reason: &str, said: &str, error: &str) {
+fn check_failure(spec: Value, read: Read, reason: &str, message: &str, error: &str) {
     let (computed, condition) = computed(vec![(spec, read)]);
-    assert_eq!((computed.told[0].0, computed.told[0].1.as_str()), (reason, said));
+    assert_eq!((computed.warnings[0].0, computed.warnings[0].1.as_str()), (reason, message));
     let whole = format!("invalid metrics (1 invalid out of 1), first error is: {error}");
     assert_eq!((computed.error, &condition["reason"]), (Some(whole), &json!(reason)));
 }
 
 #[test]
-fn what_is_not_known_is_told_in_upstreams_words() {
+fn failed_metric_messages_match_upstream() {
     let gone = || Err("gone".to_owned());
     let object = json!({"kind": "Service", "name": "web"});
     let of = |kind: &str, field: &str, source: Value| json!({"type": kind, field: source});
     let value = json!({"type": "Value", "value": "1"});
     let average = json!({"type": "AverageValue", "averageValue": "1"});
-    let said = "unable to get metric hits: Service on x web/gone";
+    let message = "unable to get metric hits: Service on x web/gone";
     let source = json!({"metric": metric("hits"), "describedObject": object, "target": value});
-    let error = format!("failed to get object metric value: {said}");
-    check_failure(of("Object", "object", source), gone(), "FailedGetObjectMetric", said, &error);
+    let error = format!("failed to get object metric value: {message}");
+    check_failure(of("Object", "object", source), gone(), "FailedGetObjectMetric", message, &error);
     let source = json!({"metric": metric("hits"), "describedObject": object, "target": average});
-    let error = format!("failed to get object metric value: failed to get hits object metric: {said}");
-    check_failure(of("Object", "object", source), gone(), "FailedGetObjectMetric", said, &error);
-    let said = "unable to get metric hits: gone";
+    let error = format!("failed to get object metric value: failed to get hits object metric: {message}");
+    check_failure(of("Object", "object", source), gone(), "FailedGetObjectMetric", message, &error);
+    let message = "unable to get metric hits: gone";
     let source = json!({"metric": metric("hits"), "target": average});
-    let error = format!("failed to get pods metric value: {said}");
-    check_failure(of("Pods", "pods", source), gone(), "FailedGetPodsMetric", said, &error);
-    let said = "unable to get external metric x/queue/nil: gone";
+    let error = format!("failed to get pods metric value: {message}");
+    check_failure(of("Pods", "pods", source), gone(), "FailedGetPodsMetric", message, &error);
+    let message = "unable to get external metric x/queue/nil: gone";
     let source = json!({"metric": metric("queue"), "target": value});
-    let error = format!("failed to get queue external metric value: failed to get external metric queue: {said}");
-    check_failure(of("External", "external", source), gone(), "FailedGetExternalMetric", said, &error);
+    let error = format!("failed to get queue external metric value: failed to get external metric queue: {message}");
+    check_failure(of("External", "external", source), gone(), "FailedGetExternalMetric", message, &error);
     let source = json!({"metric": metric("queue"), "target": average});
-    let error = format!("failed to get queue external metric value: failed to get queue external metric: {said}");
-    check_failure(of("External", "external", source), gone(), "FailedGetExternalMetric", said, &error);
-    let said = "failed to get cpu usage: unable to get metrics for resource cpu: gone";
+    let error = format!("failed to get queue external metric value: failed to get queue external metric: {message}");
+    check_failure(of("External", "external", source), gone(), "FailedGetExternalMetric", message, &error);
+    let message = "failed to get cpu usage: unable to get metrics for resource cpu: gone";
     let source = json!({"name": "cpu", "container": "c", "target": average});
-    let error = format!("failed to get c container metric value: {said}");
+    let error = format!("failed to get c container metric value: {message}");
     let reason = "FailedGetContainerResourceMetric";
-    check_failure(of("ContainerResource", "containerResource", source), gone(), reason, said, &error);
-    let said = "unknown metric source type \"What\"";
-    check_failure(json!({"type": "What"}), gone(), "InvalidMetricSourceType", said, said);
+    check_failure(of("ContainerResource", "containerResource", source), gone(), reason, message, &error);
+    let message = "unknown metric source type \"What\"";
+    check_failure(json!({"type": "What"}), gone(), "InvalidMetricSourceType", message, message);
 }
 
 #[test]
-fn a_selector_that_makes_no_sense_is_told() {
+fn invalid_metric_selector_is_reported() {
     let selector = json!({"matchExpressions": [{"key": "a", "operator": "Near"}]});
-    let said = "\"Near\" is not a valid label selector operator";
+    let message = "\"Near\" is not a valid label selector operator";
     let average = json!({"type": "AverageValue", "averageValue": "1"});
     let spec = json!({"type": "Pods", "pods": {"metric": {"name": "hits", "selector": selector}, "target": average}});
-    let error = format!("failed to get pods metric value: {said}");
-    check_failure(spec, Err(String::new()), "FailedGetPodsMetric", said, &error);
+    let error = format!("failed to get pods metric value: {message}");
+    check_failure(spec, Err(String::new()), "FailedGetPodsMetric", message, &error);
     let text = |selector: Value| selector_text(Some(&from_value(selector).unwrap()));
     let all = json!({"matchLabels": {"c": "d"}, "matchExpressions": [{"key": "b", "operator": "In", "values": ["x", "y"]},
         {"key": "e", "operator": "Exists"}, {"key": "a", "operator": "DoesNotExist"}, {"key": "f", "operator": "NotIn", "values": ["z"]}]});
@@ -203,7 +206,7 @@ fn a_selector_that_makes_no_sense_is_told() {
 }
 
 #[test]
-fn what_a_pod_uses_is_known_once_it_is_known_of_all_its_containers() {
+fn pod_usage_needs_values_of_all_containers() {
     let check = |containers: Value, container: Option<&str>, expected: Option<i64>| {
         let all = json!({"metadata": {"name": "p"}, "timestamp": seconds(NOW), "window": "1m10.5s", "containers": containers});
         let read: PodMetrics = from_value(all).unwrap();
@@ -222,7 +225,7 @@ fn what_a_pod_uses_is_known_once_it_is_known_of_all_its_containers() {
 }
 
 #[test]
-fn bounds_and_nothing_come_before_metrics() {
+fn bounds_and_zero_replicas_precede_metrics() {
     let course = |replicas, least, most| Bounds { replicas, least, most }.mode();
     assert_eq!(course(0, 1, 5), ScalingMode::Disabled);
     assert_eq!(course(0, 0, 5), ScalingMode::ByMetrics);
@@ -232,7 +235,7 @@ fn bounds_and_nothing_come_before_metrics() {
 }
 
 #[test]
-fn a_condition_keeps_the_time_while_its_status_stays() {
+fn condition_keeps_transition_time_with_its_status() {
     let mut conditions = Conditions::new(vec![], at(100));
     conditions.set_able_to_scale(true, ("SucceededGetScale", "one"));
     let mut conditions = Conditions::new(conditions.into_list().unwrap(), at(200));
@@ -244,7 +247,7 @@ fn a_condition_keeps_the_time_while_its_status_stays() {
 }
 
 #[test]
-fn the_group_of_a_target_is_read_as_upstream_reads_it() {
+fn target_api_version_is_parsed_as_upstream() {
     assert_eq!(
         (group_of("apps/v1"), group_of("v1"), group_of("")),
         (Ok("apps".into()), Ok(String::new()), Ok(String::new()))

@@ -1,4 +1,4 @@
-//! Pods wait for their rules, against an API in memory and, where it can be, the kernel.
+//! Tests of the gate, against a fake API server and, if possible, the kernel.
 
 use super::*;
 use crate::destroy::real_tests::in_a_namespace;
@@ -19,7 +19,7 @@ fn place(sees_bridge: bool) -> PolicyConfig {
     PolicyConfig { node: "n".into(), bridge: "pd-t".into(), pods, sees_bridge }
 }
 
-/// A Pod that the kubelet is about to start.
+/// Returns a Pod that the kubelet is about to start.
 fn new(name: &str, app: &str) -> Arc<Pod> {
     Arc::new(serde_json::from_value(pod(name, app, None)).expect("a Pod"))
 }
@@ -43,7 +43,7 @@ async fn pod_waits_until_its_policy_is_synced() {
     deny(&api);
     let held = gate.wait(&api.client(), new("a", "web"), ADDRESS).await;
     assert_eq!(held, Err("timed out waiting for the rules of NetworkPolicies".to_owned()));
-    // An older synchronization does not count, be it of this policy.
+    // An older sync does not open the gate, even with this policy.
     let policy = api.get("apis/networking.k8s.io/v1/namespaces/shop/networkpolicies/deny").expect("a policy");
     let policy: Arc<NetworkPolicy> = Arc::new(serde_json::from_value(policy).expect("a policy"));
     gate.publish(1, &[Arc::clone(&policy)]);
@@ -102,7 +102,7 @@ fn rules_are_installed_before_pod_starts() {
             assert!(isolated("ingress") && isolated("egress"), "{table}");
         };
         isolated("10.0.0.2").await;
-        // The machine's rules are gone, as after a boot.
+        // The rules are gone, as after a reboot.
         run("nft", &["flush", "ruleset"], "").await.expect("nothing is left");
         let third = Ipv4Addr::new(10, 0, 0, 3);
         gate.wait(&api.client(), new("b", "web"), third).await.expect("in time");

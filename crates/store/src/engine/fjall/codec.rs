@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use crate::{Head, Key, Record};
 
-/// The key of the head, which every batch writes.
+/// Key of the head, which every batch writes.
 pub(super) const HEAD_KEY: &[u8] = b"\xff\xffhead";
 
 pub(super) const HEAD_BYTES: usize = 32;
 
-/// `None` if the key is longer than the format can say; [`Key::MAX_BYTES`] is far below that.
+/// Encodes a key; `None` if it is longer than the format allows; [`Key::MAX_BYTES`] is far below that.
 pub(super) fn encode_key(key: &Key) -> Option<Vec<u8>> {
     let resource = u16::try_from(key.resource.len()).ok()?;
     let namespace = u16::try_from(key.namespace.len()).ok()?;
@@ -29,7 +29,7 @@ pub(super) fn encode_key(key: &Key) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// `None` if these are not the bytes of an object.
+/// Decodes an object; `None` if it is invalid.
 pub(super) fn decode(key: &[u8], value: &[u8]) -> Option<Record> {
     let (resource_len, rest) = key.split_first_chunk::<2>()?;
     let (namespace_len, rest) = rest.split_first_chunk::<2>()?;
@@ -49,7 +49,7 @@ pub(super) fn encode_head(head: &Head) -> [u8; HEAD_BYTES] {
     out
 }
 
-/// `None` if these are not the bytes of a head.
+/// Decodes a head; `None` if it is invalid.
 pub(super) fn decode_head(value: &[u8]) -> Option<Head> {
     let mut fields = [0; 4];
     if value.len() != HEAD_BYTES {

@@ -1,16 +1,16 @@
-//! Compaction: the current objects move to a new database, and the old one is removed with all that it remembers.
+//! Compaction: copies the current objects to a new database, and removes the old one with all replaced values.
 //!
-//! fjall keeps replaced values in journals and tables until it happens to merge them, which may be never. A copy holds
-//! current values alone, whatever fjall does.
+//! fjall keeps replaced values in journals and tables until it happens to merge them, which may be never. A copy
+//! contains current values only.
 //!
 //! ```text
 //! database.new  filled, synced, closed
-//! database.new <-> database, in one step (RENAME_EXCHANGE), and the directory is synced
-//! database      opened, and compared with what is acknowledged
-//! database.new  removed, with what it holds now; and so is torn/
+//! database.new <-> database, atomically (RENAME_EXCHANGE), and the directory is synced
+//! database      opened, and compared with the acknowledged head
+//! database.new  removed (the old database), and torn/, too
 //! ```
 //!
-//! A crash in between leaves `database` whole, old or new, and a `database.new` that the next opening removes.
+//! A crash in between leaves `database` complete, old or new, and a `database.new` that the next opening removes.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ use super::directory::{Directory, remove_tree, sync_directory};
 use super::{FjallOptions, Open, open};
 use crate::{CommitError, Head, OpenError};
 
-/// Bytes of one batch of the copy.
+/// Size of one batch of the copy, in bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Copies the current objects of a database to a new one beside it.
@@ -43,7 +43,7 @@ fn fill(new: &Open, database: &Open, head: &Head) -> Result<(), fjall::Error> {
     let (mut write, mut bytes) = (begin(), 0);
     for entry in database.objects.iter() {
         let (key, value) = entry.into_inner()?;
-        // It comes last: a copy without it is not whole.
+        // Written last: a copy without the head is incomplete.
         if *key == *HEAD_KEY {
             continue;
         }
@@ -58,7 +58,7 @@ fn fill(new: &Open, database: &Open, head: &Head) -> Result<(), fjall::Error> {
     write.commit()
 }
 
-/// Exchanges the database with the one beside it. Neither may be open.
+/// Exchanges the database with its copy. Neither may be open.
 pub(super) fn exchange(directory: &Directory) -> Result<(), OpenError> {
     let (old, new) = (directory.database(), directory.new_database());
     renameat2(AT_FDCWD, &old, AT_FDCWD, &new, RenameFlags::RENAME_EXCHANGE)
@@ -66,7 +66,7 @@ pub(super) fn exchange(directory: &Directory) -> Result<(), OpenError> {
     sync_directory(directory.path()).map_err(OpenError::io(directory.path()))
 }
 
-/// Removes what a compaction has replaced: the other database, and copies of torn journals.
+/// Removes the replaced database and copies of torn journals.
 pub(super) fn remove_replaced(directory: &Directory) -> Result<(), CommitError> {
     let remove = |path: &Path| remove_tree(path).map_err(CommitError::Write);
     remove(&directory.new_database())?;

@@ -21,11 +21,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::OpenError;
 
-/// The newest format that is read, and the one that is written.
+/// Newest format that is read; the one that is written.
 const FORMAT: u32 = 1;
 const FORMAT_WORD: &str = "store-format";
 
-/// A directory that is locked by this process.
+/// Directory that is locked by this process.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
@@ -34,7 +34,7 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Makes the directory if need be, checks its format, and locks it.
+    /// Creates the directory if needed, checks its format, and locks it.
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
         let format = read_format(path)?;
         let mut builder = fs::DirBuilder::new();
@@ -68,17 +68,17 @@ impl Directory {
         self.path.join("database")
     }
 
-    /// A database that is being made, or that a compaction has replaced.
+    /// Returns the path of a database in creation, or replaced by a compaction.
     pub(super) fn new_database(&self) -> PathBuf {
         self.path.join("database.new")
     }
 
-    /// Copies of what was cut from journals.
+    /// Returns the path of copies of torn journal tails.
     pub(super) fn torn(&self) -> PathBuf {
         self.path.join("torn")
     }
 
-    /// The sequence of the last batch that is known to be acknowledged; 0 if none is.
+    /// Returns the sequence of the last batch that is known to be acknowledged; 0 if there is none.
     pub(super) fn acknowledged(&self) -> Result<u64, OpenError> {
         let mut note = Vec::new();
         (&self.acknowledged)
@@ -90,22 +90,22 @@ impl Directory {
             return Ok(u64::from_le_bytes(sequence));
         }
         if note.iter().any(|byte| *byte != 0) {
-            // Only a loss of power garbles it, and then an older note would not have said much either.
+            // Only a power loss corrupts it, after which an older value would be no help either.
             tracing::warn!(path = %self.path.display(), "failed to read acknowledged sequence, ignoring it");
         }
         Ok(0)
     }
 
-    /// Notes a batch before it is acknowledged.
+    /// Records a batch before it is acknowledged.
     pub(super) fn acknowledge(&self, sequence: u64) {
         let note = acknowledged_note(sequence.to_le_bytes());
         if let Err(error) = self.acknowledged.write_all_at(&note, 0) {
-            // The batch is durable; only a later loss of it would go unnoticed.
+            // The batch is durable; only its later loss would not be detected.
             tracing::warn!(path = %self.path.display(), %error, "failed to record acknowledged sequence");
         }
     }
 
-    /// Keeps a copy of bytes that are about to be cut from a journal.
+    /// Copies bytes that are about to be cut from a journal.
     pub(super) fn keep_torn(&self, journal: &Path, from: u64, to: u64) -> io::Result<PathBuf> {
         let folder = self.torn();
         fs::create_dir_all(&folder)?;
@@ -120,7 +120,7 @@ impl Directory {
     }
 }
 
-/// Eight bytes of sequence, eight of checksum.
+/// Returns eight bytes of sequence and eight of checksum.
 fn acknowledged_note(sequence: [u8; 8]) -> [u8; 16] {
     let mut note = [0; 16];
     note[..8].copy_from_slice(&sequence);
@@ -139,14 +139,14 @@ fn open_or_create(path: &Path) -> Result<File, OpenError> {
         .map_err(OpenError::io(path))
 }
 
-/// Cuts a file and makes that durable.
+/// Truncates a file durably.
 pub(super) fn cut(path: &Path, length: u64) -> io::Result<()> {
     let file = File::options().write(true).open(path)?;
     file.set_len(length)?;
     file.sync_all()
 }
 
-/// Removes a directory with all that it holds, if it is there.
+/// Removes a directory tree, if it exists.
 pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -158,7 +158,7 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// The format of the store in a directory; `None` if there is no store.
+/// Reads the format of the store in a directory; `None` if there is no store.
 fn read_format(path: &Path) -> Result<Option<u32>, OpenError> {
     let file = path.join("format");
     let text = match fs::read_to_string(&file) {

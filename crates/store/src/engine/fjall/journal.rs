@@ -24,28 +24,28 @@ use super::codec::{self, HEAD_BYTES, HEAD_KEY};
 
 const TRAILER: &[u8; 4] = b"FJL\x03";
 
-/// What one journal holds.
+/// Contents of a journal.
 #[derive(Debug)]
 pub(super) struct Journal {
     pub(super) path: PathBuf,
-    /// The sequences of its first and last batch.
+    /// Sequences of its first and last batch.
     pub(super) batches: Option<(u64, u64)>,
-    /// Where the last batch ends.
+    /// End of the last batch.
     pub(super) end: u64,
-    /// What follows the last batch, if it is not only zeros.
+    /// Bytes after the last batch, if they are not only zeros.
     pub(super) tail: Option<Tail>,
 }
 
-/// Bytes that are no batch that is wanted.
+/// Unexpected bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Tail {
-    /// Where the zeros begin again.
+    /// Start of the final zeros.
     pub(super) end: u64,
-    /// Whether the reason is certainly not a torn write: a whole batch follows, or the sequence has a hole.
+    /// Whether this is certainly not a torn write: a complete batch follows, or the sequence has a gap.
     pub(super) damage: Option<&'static str>,
 }
 
-/// The journals of a database, oldest first. Reads up to the first batch after `until`.
+/// Reads the journals of a database, oldest first, up to the first batch after `until`.
 pub(super) fn scan(database: &Path, until: u64) -> io::Result<Vec<Journal>> {
     let mut journals = Vec::new();
     for entry in std::fs::read_dir(database)? {
@@ -95,7 +95,7 @@ fn scan_journal(path: PathBuf, until: u64) -> io::Result<Journal> {
 }
 
 enum Stop {
-    /// No whole batch begins here.
+    /// No complete batch begins here.
     Broken,
     Io(io::Error),
 }
@@ -117,7 +117,7 @@ impl<R: Read> Reader<R> {
         Ok(out)
     }
 
-    /// Appends to `out`, after a look at how much there is: a garbled length must not become a huge buffer.
+    /// Appends to `out` after a check of the remaining size: a corrupt length must not allocate a huge buffer.
     fn append(&mut self, len: usize, out: &mut Vec<u8>) -> Result<(), Stop> {
         if len as u64 > self.left {
             return Err(Stop::Broken);
@@ -128,7 +128,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Reads one batch and gives the sequence of the head in it, if it has one.
+/// Reads one batch; returns the sequence of its head, if it has one.
 fn read_batch(reader: &mut Reader<impl Read>) -> Result<Option<u64>, Stop> {
     let [1] = reader.array()? else {
         return Err(Stop::Broken);
@@ -155,7 +155,7 @@ fn read_batch(reader: &mut Reader<impl Read>) -> Result<Option<u64>, Stop> {
     if whole { Ok(sequence) } else { Err(Stop::Broken) }
 }
 
-/// Bytes of an item before its key, the tag included.
+/// Size of an item's header with its tag, in bytes.
 const ITEM_HEADER: usize = 21;
 
 fn read_item(reader: &mut Reader<impl Read>, item: &mut Vec<u8>) -> Result<(), Stop> {
@@ -163,7 +163,7 @@ fn read_item(reader: &mut Reader<impl Read>, item: &mut Vec<u8>) -> Result<(), S
     item.push(tag);
     match tag {
         2 => {
-            // Type, compression and keyspace are of no interest here.
+            // Type, compression and keyspace are not needed.
             reader.append(10, item)?;
             let key: [u8; 2] = reader.array()?;
             let lengths: [u8; 8] = reader.array()?;
@@ -178,7 +178,7 @@ fn read_item(reader: &mut Reader<impl Read>, item: &mut Vec<u8>) -> Result<(), S
     }
 }
 
-/// The offset after the last byte that is not zero, if there is one from `from` on.
+/// Returns the offset after the last non-zero byte, if there is one from `from` on.
 fn last_nonzero(file: &mut File, from: u64) -> io::Result<Option<u64>> {
     const CHUNK: usize = 64 << 10;
     let zeros = vec![0; CHUNK];
@@ -186,7 +186,7 @@ fn last_nonzero(file: &mut File, from: u64) -> io::Result<Option<u64>> {
     let mut offset = from;
     let mut last = None;
     loop {
-        // A young journal is mostly a hole. Where the file system does not know holes, they are read.
+        // A new journal is mostly a hole. Without support for holes, zeros are read.
         offset = match nix::unistd::lseek(&*file, i64::try_from(offset).unwrap_or(i64::MAX), Whence::SeekData) {
             Ok(data) => u64::try_from(data).unwrap_or(offset),
             Err(Errno::ENXIO) => return Ok(last),
@@ -196,7 +196,7 @@ fn last_nonzero(file: &mut File, from: u64) -> io::Result<Option<u64>> {
         if count == 0 {
             return Ok(last);
         }
-        // Comparing whole chunks is a hundred times faster than looking at bytes.
+        // Comparing whole chunks is a hundred times faster than single bytes.
         if chunk[..count] != zeros[..count] {
             last = chunk[..count].iter().rposition(|byte| *byte != 0).map(|place| offset + place as u64 + 1).or(last);
         }
@@ -204,7 +204,7 @@ fn last_nonzero(file: &mut File, from: u64) -> io::Result<Option<u64>> {
     }
 }
 
-/// Whether a whole batch begins after some trailer between two offsets.
+/// Returns whether a complete batch begins after a trailer between two offsets.
 fn batch_follows(file: &mut File, from: u64, to: u64) -> io::Result<bool> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(from))?;

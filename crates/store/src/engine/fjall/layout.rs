@@ -1,8 +1,8 @@
-//! Whether fjall's files are all there. It makes anew what it misses, and would so begin to write over what is left.
+//! Check that fjall's files are complete: fjall recreates missing files, and would overwrite what is left.
 //!
 //! ```text
-//! N.jnl                   journals, one at least
-//! keyspaces/N/current     names the version of its tables: a u64, little endian, and a checksum
+//! N.jnl                   journals, at least one
+//! keyspaces/N/current     version of its tables: a u64, little endian, and a checksum
 //! keyspaces/N/vM          that version
 //! ```
 
@@ -12,7 +12,7 @@ use std::path::Path;
 
 use crate::OpenError;
 
-/// fjall's own keyspace and ours: both are there before the database gets its name.
+/// fjall's own keyspace and ours: both exist before the database is renamed to its final name.
 const KEYSPACES: [&str; 2] = ["0", "1"];
 
 pub(super) fn check(database: &Path) -> Result<(), OpenError> {

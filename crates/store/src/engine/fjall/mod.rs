@@ -1,33 +1,32 @@
-//! The embedded engine: [fjall](https://docs.rs/fjall), a log-structured merge tree.
+//! Embedded engine: [fjall](https://docs.rs/fjall), a log-structured merge tree.
 //!
-//! # What is certain after a crash
+//! # Crash recovery
 //!
-//! A batch is one batch of fjall's journal, with the new [`Head`] in it, and `fdatasync`ed before it is acknowledged.
-//! On opening, four things are looked at before fjall may touch its files, and one after:
+//! A batch is one batch of fjall's journal (write-ahead log), with the new [`Head`] in it, and `fdatasync`ed before it
+//! is acknowledged. On opening, four checks precede fjall's access to its files, and one follows:
 //!
-//! - fjall's files are all there (`layout.rs`);
-//! - every batch in the journals has its checksum, and their sequences have no hole (`journal.rs`, `recovery.rs`);
-//! - only the newest journal may end in a batch that is not whole, and nothing may follow it: that is the torn tail of
-//!   a crash, which nobody was told of. It is copied to `torn/`, cut, and reported in the log;
-//! - the last whole batch is not older than the last one that is known to be acknowledged (`directory.rs`);
-//! - what was loaded has the number of objects and the digest that the head says (the store checks that).
+//! - fjall's files are complete (`layout.rs`);
+//! - every batch in the journals has its checksum, and their sequences have no gap (`journal.rs`, `recovery.rs`);
+//! - only the newest journal may end in an incomplete batch, and nothing may follow it: that is the torn tail of a
+//!   crash, which was never acknowledged. It is copied to `torn/`, cut, and logged;
+//! - the last complete batch is not older than the last one that is known to be acknowledged (`directory.rs`);
+//! - the loaded data has the number of objects and the digest of the head (the store checks that).
 //!
-//! Whatever else is found is [`OpenError::Damaged`], and the files stay as they are.
-//! One thing cannot be known: after a loss of power, a last batch that was acknowledged and then garbled on the disk
-//! looks like one that was torn.
+//! Everything else is [`OpenError::Damaged`], and the files are not changed. One case cannot be detected: after a
+//! power loss, an acknowledged last batch that was corrupted on disk looks like a torn one.
 //!
-//! # After a failed commit
+//! # Failed commits
 //!
-//! fjall refuses everything after an I/O error. The engine then closes the database, cuts from the journal what was
-//! not acknowledged (fjall flushes the rest of a failed batch when it closes, so it may have become whole), and opens
-//! it again before the next commit. To make that rare, no batch is begun when the disk has less room than
-//! [`FjallOptions::reserve_bytes`]: fjall's own flushes and compactions need some, and fail for good without it.
-//! (fjall holds a commit back, without a limit, while four memtables wait to be flushed. With one worker thread, which
-//! also seals the memtables, that many do not come together, whether the worker lives or has failed.)
+//! fjall refuses all writes after an I/O error. The engine then closes the database, cuts unacknowledged batches from
+//! the journal (fjall flushes the rest of a failed batch when it closes, which may complete it), and reopens the
+//! database before the next commit. To make that rare, no batch is started when the disk has less space than
+//! [`FjallOptions::reserve_bytes`]: fjall's own flushes and compactions need some, and fail permanently without it.
+//! (fjall blocks commits without a limit while four memtables wait to be flushed. With one worker thread, which also
+//! seals the memtables, that many never accumulate, whether the worker lives or has failed.)
 //!
-//! # What replaced values leave
+//! # Replaced values
 //!
-//! Values that were replaced stay in journals and tables until the engine is compacted (`compaction.rs`).
+//! Replaced values stay in journals and tables until the engine is compacted (`compaction.rs`).
 
 mod codec;
 mod compaction;
@@ -49,14 +48,14 @@ use self::directory::{Directory, remove_tree, sync_directory};
 use super::{Batch, BatchChange, CommitError, Engine, Head};
 use crate::{OpenError, Record};
 
-/// How much the engine may use.
+/// Limits of the engine.
 #[derive(Clone, Debug)]
 pub struct FjallOptions {
-    /// Room on the disk below which writes are refused as [`CommitError::Full`].
+    /// Free disk space below which writes are refused as [`CommitError::Full`], in bytes.
     pub reserve_bytes: u64,
-    /// Bytes of writes that fjall holds in memory before it writes a table.
+    /// Size of the memtable, in bytes.
     pub memtable_bytes: u64,
-    /// How long a database that could not be opened again after a failure is left alone.
+    /// Pause after a failed reopening of the database.
     pub reopen_backoff: Duration,
 }
 
@@ -66,22 +65,22 @@ impl Default for FjallOptions {
     }
 }
 
-/// Blocks are read once, when the store is opened: a cache is of little use.
+/// Size of the block cache. Blocks are read once, when the store is opened: a cache has little use.
 const CACHE_BYTES: u64 = 1 << 20;
 const CACHED_FILES: usize = 32;
-/// The least that fjall takes.
+/// fjall's minimum.
 const JOURNAL_BYTES: u64 = 64 << 20;
 const KEYSPACE: &str = "objects";
 
-/// Keeps objects in a directory of this machine.
+/// Engine that stores objects in a local directory.
 pub struct FjallEngine {
     directory: Directory,
     options: FjallOptions,
     /// `None` after a failure.
     database: Option<Open>,
-    /// What is acknowledged.
+    /// Head of the acknowledged state.
     head: Head,
-    /// When a database that could not be opened again may be tried again.
+    /// Time of the next attempt to reopen the database.
     reopen_after: Option<Instant>,
 }
 
@@ -91,11 +90,11 @@ struct Open {
 }
 
 impl FjallEngine {
-    /// Opens the store in a directory, or makes one there.
+    /// Opens or creates the store in a directory.
     ///
     /// # Errors
     ///
-    /// See [`OpenError`]; a store that was there is unchanged.
+    /// See [`OpenError`]; an existing store is unchanged.
     pub fn open(path: impl AsRef<Path>, options: FjallOptions) -> Result<Self, OpenError> {
         let directory = Directory::open(path.as_ref())?;
         let acknowledged = directory.acknowledged()?;
@@ -113,12 +112,12 @@ impl FjallEngine {
             let detail = format!("batch {acknowledged} was acknowledged, and the last one found is {}", head.sequence);
             return Err(OpenError::damaged(directory.database(), detail));
         }
-        // A compaction that a crash cut off left it.
+        // Left by a compaction that a crash interrupted.
         remove_tree(&directory.new_database()).map_err(OpenError::io(directory.new_database()))?;
         Ok(Self { directory, options, database: Some(database), head, reopen_after: None })
     }
 
-    /// Opens the database again after a failure, at exactly what was acknowledged.
+    /// Reopens the database after a failure, at exactly the acknowledged state.
     fn reopen(&mut self) -> Result<Open, CommitError> {
         let path = self.directory.database();
         if self.reopen_after.is_some_and(|moment| Instant::now() < moment) {
@@ -147,9 +146,9 @@ impl FjallEngine {
         }
     }
 
-    /// Puts the copy of the database into its place, or stays with the database as it was.
+    /// Replaces the database by its compacted copy, or keeps the old one after a failure.
     fn replace_by_copy(&mut self) -> Result<(), CommitError> {
-        // It is closed, for its files change their place.
+        // Closed first, since its files are moved.
         self.database = None;
         compaction::exchange(&self.directory).map_err(|error| CommitError::Reopen(Box::new(error)))?;
         match self.reopen() {
@@ -162,7 +161,7 @@ impl FjallEngine {
         compaction::remove_replaced(&self.directory)
     }
 
-    /// Refuses to begin what the disk may have no room to finish.
+    /// Refuses a write if the disk may have too little space to finish it.
     fn check_room(&self) -> Result<(), CommitError> {
         let room =
             nix::sys::statvfs::statvfs(self.directory.path()).map_err(|error| CommitError::Write(error.into()))?;
@@ -170,7 +169,7 @@ impl FjallEngine {
         if free < self.options.reserve_bytes { Err(CommitError::Full) } else { Ok(()) }
     }
 
-    /// Writes a batch. After a failure, the database is closed, and nothing of the batch is left in it.
+    /// Writes a batch. After a failure, the database is closed, and no part of the batch is left in it.
     fn write(&mut self, batch: &Batch) -> Result<(), fjall::Error> {
         let Some(database) = &self.database else {
             return Err(fjall::Error::Poisoned);
@@ -178,7 +177,8 @@ impl FjallEngine {
         let written = database.write(batch);
         if written.is_err() {
             self.database = None;
-            // Tried again before the next commit; at once, so that it does not turn up if the process ends here.
+            // Repeated before the next commit; done at once, so that the batch does not reappear if the process ends
+            // here.
             if let Err(error) = recovery::cut_unacknowledged(&self.directory, self.head.sequence) {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
@@ -236,7 +236,7 @@ impl Engine for FjallEngine {
         }
         let mut written = self.write(batch);
         if matches!(written, Err(fjall::Error::Poisoned)) {
-            // A flush or compaction had failed before; nothing of this batch was written.
+            // A flush or compaction failed before; nothing of this batch was written.
             tracing::warn!(path = %self.directory.path().display(), "failed to flush or compact database");
             self.database = Some(self.reopen()?);
             written = self.write(batch);
@@ -262,19 +262,19 @@ impl Engine for FjallEngine {
         let copied = compaction::copy(&database, &self.head, &self.directory, &self.options);
         self.database = Some(database);
         if copied.is_err() {
-            // What is left of it takes room until the next copy.
+            // Remains of it use disk space until the next compaction.
             let _ = remove_tree(&self.directory.new_database());
         }
         let compacted = copied.and_then(|()| self.replace_by_copy());
         if self.database.is_none() {
-            // Nothing is lost: it is as it was, and the next commit opens it, if this does not.
+            // No data is lost: the database is unchanged, and the next commit reopens it if this fails.
             self.database = self.reopen().ok();
         }
         compacted
     }
 }
 
-/// Makes an empty database, at once or not at all: fjall cannot open what a crash left of its own creation.
+/// Creates an empty database atomically: fjall cannot open an interrupted creation.
 fn create(directory: &Directory, options: &FjallOptions) -> Result<(), OpenError> {
     let path = directory.new_database();
     remove_tree(&path).map_err(OpenError::io(&path))?;
@@ -299,7 +299,7 @@ fn open(path: &Path, options: &FjallOptions) -> Result<Open, OpenError> {
     }));
     match opened {
         Ok(opened) => opened.map_err(|error| open_error(path, error)),
-        // fjall trusts the names and the metadata in its directory.
+        // fjall does not validate the names and the metadata in its directory.
         Err(_) => Err(OpenError::damaged(path, "the database engine panicked while it read it")),
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the journals hold all that was acknowledged, and what becomes of the rest.
+//! Recovery: checks that the journals contain all acknowledged batches, and cuts the rest.
 
 use std::path::{Path, PathBuf};
 
@@ -7,22 +7,22 @@ use super::is_full;
 use super::journal::{self, Journal};
 use crate::OpenError;
 
-/// The end of the newest journal, which nobody was told of.
+/// Unacknowledged end of the newest journal.
 struct TornTail {
     journal: PathBuf,
     from: u64,
     to: u64,
-    /// Whether the last whole batch before it is the last one that is known to be acknowledged.
+    /// Whether the complete batch before it is the last one that is known to be acknowledged.
     certain: bool,
 }
 
-/// When a store is opened: finds damage, and cuts what a crash left of a batch. A copy of that is kept.
+/// Checks the journals on opening, and cuts a torn batch after copying it.
 pub(super) fn recover(directory: &Directory, acknowledged: u64) -> Result<(), OpenError> {
     let Some(torn) = torn_tail(&directory.database(), u64::MAX, acknowledged)? else {
         return Ok(());
     };
     let copy = match directory.keep_torn(&torn.journal, torn.from, torn.to) {
-        // A full disk must not keep the store closed: the copy is a precaution for a tail that may be more than torn.
+        // A full disk must not prevent opening: the copy is only a precaution.
         Err(error) if is_full(&error) && torn.certain => None,
         Err(error) => return Err(OpenError::io(&torn.journal)(error)),
         Ok(copy) => Some(copy),
@@ -35,7 +35,7 @@ pub(super) fn recover(directory: &Directory, acknowledged: u64) -> Result<(), Op
     Ok(())
 }
 
-/// After a failed commit, with the database closed: cuts what follows the last acknowledged batch.
+/// Cuts everything after the last acknowledged batch; after a failed commit, with the database closed.
 pub(super) fn cut_unacknowledged(directory: &Directory, acknowledged: u64) -> Result<(), OpenError> {
     match torn_tail(&directory.database(), acknowledged, acknowledged)? {
         Some(torn) => cut(&torn.journal, torn.from).map_err(OpenError::io(torn.journal)),
@@ -43,7 +43,7 @@ pub(super) fn cut_unacknowledged(directory: &Directory, acknowledged: u64) -> Re
     }
 }
 
-/// Reads the journals up to the first batch after `until`, and gives what follows that is not zeros.
+/// Reads the journals up to the first batch after `until`; returns the following non-zero bytes.
 fn torn_tail(database: &Path, until: u64, acknowledged: u64) -> Result<Option<TornTail>, OpenError> {
     let journals = journal::scan(database, until).map_err(OpenError::io(database))?;
     let mut last = None;
@@ -67,7 +67,7 @@ fn torn_tail(database: &Path, until: u64, acknowledged: u64) -> Result<Option<To
             torn = Some((journal, tail.end));
         }
     }
-    // If no batch is in the journals, all are in tables, and the head there is looked at after opening.
+    // Without batches in the journals, all are in tables, whose head is checked after opening.
     if let Some(last) = last.filter(|last| *last < acknowledged) {
         let detail = format!("batch {acknowledged} was acknowledged, and the last whole one is {last}");
         return Err(OpenError::damaged(database, detail));

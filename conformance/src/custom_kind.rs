@@ -1,4 +1,4 @@
-//! A custom kind for one case: its definition, made and waited for before the case's own steps.
+//! The CustomResourceDefinition of a case, which is created and established before the case's steps.
 
 use crate::case::Case;
 use anyhow::Result;
@@ -6,25 +6,25 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// How long a definition may take to be served.
-const SOON: u64 = 20;
+/// Timeout in seconds for a definition to be established.
+const ESTABLISHED_TIMEOUT_SECONDS: u64 = 20;
 
-/// What is particular about it.
+/// The variable parts of the definition.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Custom {
-    /// The schema's properties in its only version `v1`.
+    /// Schema properties of the version `v1`.
     #[serde(default)]
     properties: Value,
-    /// What else that version has: `subresources`, `additionalPrinterColumns`, `selectableFields` ...
+    /// Further fields of that version: `subresources`, `additionalPrinterColumns`, `selectableFields` and so on.
     #[serde(default)]
     version: Value,
-    /// All versions, if there is more than one.
+    /// All versions, if there are several.
     versions: Option<Value>,
 }
 
 impl Custom {
-    /// The case with a definition around it.
+    /// Returns the case with steps that create and delete the definition.
     pub(crate) fn defined_in(&self, case: &Case) -> Result<Case> {
         let name = "things.${ns}.example.com";
         let one = format!("{DEFINITIONS}/{name}");
@@ -35,8 +35,8 @@ impl Custom {
             {"post": DEFINITIONS, "body": {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
                 "metadata": {"name": name}, "spec": {"group": "${ns}.example.com", "scope": "Namespaced",
                 "names": {"plural": "things", "kind": "Thing"}, "versions": self.versions()}}},
-            {"get": one, "until": SOON, "expect": established},
-            {"get": "${things}", "until": SOON, "expect": {"kind": "ThingList"}},
+            {"get": one, "until": ESTABLISHED_TIMEOUT_SECONDS, "expect": established},
+            {"get": "${things}", "until": ESTABLISHED_TIMEOUT_SECONDS, "expect": {"kind": "ThingList"}},
         ]);
         let mut case = case.clone();
         let mut steps: Vec<_> = serde_json::from_value(before)?;

@@ -1,17 +1,17 @@
-//! Cases that the server is known not to pass yet: `known-failures.txt`, a case and the reason on each line.
+//! Known failures: `known-failures.txt` has a case and the reason on each line.
 
 use anyhow::{Context, Result, bail};
 use std::{collections::BTreeMap, path::Path};
 
-/// Why each of these cases fails.
+/// Reasons by case.
 pub(crate) type KnownFailures = BTreeMap<String, String>;
 
-/// Reads a list; a case that is no case any more is an error.
+/// Reads a list. An unknown case is an error.
 pub(crate) fn load(path: &Path, cases: &[String]) -> Result<KnownFailures> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let known = parse(&text)?;
     if let Some(gone) = known.keys().find(|name| !cases.contains(name)) {
-        bail!("{}: there is no case {gone:?}", path.display());
+        bail!("{}: unknown case {gone:?}", path.display());
     }
     Ok(known)
 }
@@ -32,7 +32,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn each_line_is_a_case_and_its_reason() {
+    fn lines_have_a_case_and_its_reason() {
         let known = parse("# why\n\nreads: one | not done\n").unwrap();
         assert_eq!(known.get("reads: one").unwrap(), "not done");
         assert!(parse("reads: one").is_err());

@@ -1,5 +1,5 @@
-//! What the machine itself needs for what Podium cannot do without: a sync of the disk, a round trip, records to many
-//! connections. A goal below these is not to be had on the day of the measurement.
+//! Lower bounds of the machine: a disk sync, a round trip, and a fan-out to many connections. No goal below these can be met
+//! on this machine.
 
 use crate::{
     client::Api,
@@ -29,12 +29,12 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 const ROUNDS: usize = 2000;
-/// What a ConfigMap of 1 KiB is on disk and in an event, about.
+/// Approximate size of a ConfigMap of 1 KiB on disk and in an event, in bytes.
 const RECORD: usize = 1400;
 const CONNECTIONS: usize = 200;
 const UPDATES: usize = 300;
 
-/// p50 of one more record in a file, synced.
+/// Measures the p50 latency of appending a record to a file and syncing it.
 pub(crate) fn sync() -> Result<String> {
     let mut file = tempfile::tempfile()?;
     let mut times = Vec::with_capacity(ROUNDS);
@@ -47,7 +47,7 @@ pub(crate) fn sync() -> Result<String> {
     Ok(ms(percentile(&mut times, 0.5)))
 }
 
-/// p50 of a request that reads and writes nothing.
+/// Measures the p50 latency of a request that neither reads nor writes objects.
 pub(crate) async fn round_trip(api: &Api) -> Result<String> {
     let mut times = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
@@ -58,8 +58,8 @@ pub(crate) async fn round_trip(api: &Api) -> Result<String> {
     Ok(ms(percentile(&mut times, 0.5)))
 }
 
-/// p50 and p99 of the arrival of a record that one thread sends over TLS to 200 connections, the next one when all have it;
-/// and the CPU time of that thread for 300 of them.
+/// Measures the p50 and p99 delivery of a record from one thread to 200 TLS connections, one record after another, and the
+/// thread's CPU time for 300 records.
 pub(crate) async fn fan_out() -> Result<String> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let mut roots = RootCertStore::empty();
@@ -105,7 +105,7 @@ pub(crate) async fn fan_out() -> Result<String> {
     Ok(format!("{} / {}; {:.2} s", ms(half), ms(most), cpu.as_secs_f64()))
 }
 
-/// Sends a record to all connections for each update, and gives the CPU time of that.
+/// Sends a record to all connections for each update, and returns the CPU time.
 fn serve(
     config: Arc<ServerConfig>,
     address: &mpsc::Sender<std::net::SocketAddr>,

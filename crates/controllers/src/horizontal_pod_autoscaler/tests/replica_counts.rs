@@ -1,4 +1,4 @@
-//! How many replicas a metric calls for.
+//! Desired replicas of a metric.
 
 use super::super::behavior::tolerances;
 use super::*;
@@ -6,7 +6,7 @@ use serde_json::from_value;
 
 const STARTING: &str = "did not receive metrics for targeted pods (pods might be unready)";
 
-/// `wanted` is a percentage of what Pods ask for; what is expected is a number of replicas, and the percentage in use.
+/// `wanted` is the target utilization in percent; the expected values are replicas and current utilization.
 #[track_caller]
 fn check(pods: &[Arc<PodSummary>], values: &[i64], wanted: i32, expected: Result<(i32, i32), &str>) {
     let replicas = i32::try_from(pods.len()).unwrap();
@@ -15,7 +15,7 @@ fn check(pods: &[Arc<PodSummary>], values: &[i64], wanted: i32, expected: Result
 }
 
 #[test]
-fn the_number_is_to_the_old_one_as_what_is_used_to_what_is_wanted_rounded_up() {
+fn replicas_are_scaled_by_usage_ratio_rounded_up() {
     check(&pods(3), &[600, 600, 600], 30, Ok((6, 60)));
     check(&pods(3), &[150, 150, 150], 30, Ok((2, 15)));
     check(&pods(2), &[700, 800], 50, Ok((3, 75)));
@@ -25,7 +25,7 @@ fn the_number_is_to_the_old_one_as_what_is_used_to_what_is_wanted_rounded_up() {
 }
 
 #[test]
-fn what_is_close_enough_changes_nothing() {
+fn usage_within_tolerance_keeps_replicas() {
     check(&pods(3), &[540, 540, 540], 50, Ok((3, 54)));
     check(&pods(3), &[460, 460, 460], 50, Ok((3, 46)));
     check(&pods(3), &[560, 560, 560], 50, Ok((4, 56)));
@@ -37,31 +37,31 @@ fn what_is_close_enough_changes_nothing() {
 }
 
 #[test]
-fn of_which_nothing_is_known_that_is_counted_against_a_change() {
-    // Up: as if they used nothing.
+fn pods_without_metrics_dampen_the_change() {
+    // Scale-up: as if they used nothing.
     check(&pods(4), &[1000, 1000, 1000], 50, Ok((6, 100)));
-    // Down: as if they used all they ask for, or what they may.
+    // Scale-down: as if they used their whole request, or the target.
     check(&pods(4), &[100, 100, 100], 50, Ok((3, 10)));
     check(&pods(4), &[300, 300, 300], 150, Ok((2, 30)));
-    // Never in the other direction.
+    // The direction is never reversed.
     check(&pods(4), &[600], 50, Ok((4, 60)));
     check(&pods(4), &[400], 50, Ok((4, 40)));
     check(&pods(2), &[500], 50, Ok((2, 50)));
 }
 
 #[test]
-fn what_is_not_ready_counts_as_unused_when_there_should_be_more() {
+fn unready_pods_count_as_unused_for_scale_up() {
     let pending = json!({"status": {"phase": "Pending"}});
     let mut some = pods(2);
     some.push(pod("2", &pending));
     check(&some, &[900, 900], 50, Ok((4, 90)));
-    // It is not counted when there should be fewer.
+    // Unready Pods are ignored for scale-down.
     check(&some, &[100, 100], 50, Ok((1, 10)));
     check(&[pod("0", &pending)], &[900], 50, Err(STARTING));
 }
 
 #[test]
-fn what_has_failed_or_goes_is_not_counted() {
+fn failed_and_terminating_pods_are_ignored() {
     let mut some = pods(2);
     some.push(pod("2", &json!({"status": {"phase": "Failed"}})));
     some.push(pod("3", &json!({"metadata": {"deletionTimestamp": seconds(NOW)}})));
@@ -69,7 +69,7 @@ fn what_has_failed_or_goes_is_not_counted() {
 }
 
 #[test]
-fn where_nothing_is_known_nothing_is_counted() {
+fn missing_metrics_are_an_error() {
     check(&[], &[], 50, Err("no pods returned by selector while calculating replica count"));
     check(&pods(2), &[], 50, Err(STARTING));
     let bare = pod("0", &json!({"spec": {"containers": [{"name": "c"}]}}));
@@ -78,8 +78,7 @@ fn where_nothing_is_known_nothing_is_counted() {
     check(&[nothing], &[500], 50, Err("no metrics returned matched known pods"));
 }
 
-/// Whether a Pod counts, by when it started, whether and since when it is ready, and when it was measured, all in seconds
-/// before now.
+/// Checks whether a Pod counts, by its start, readiness, readiness change and measurement, in seconds before now.
 #[track_caller]
 fn check_start(started: i64, ready: &str, since: i64, measured: i64, expected: bool) {
     let condition = json!({"type": "Ready", "status": ready, "lastTransitionTime": seconds(NOW - since)});
@@ -88,19 +87,19 @@ fn check_start(started: i64, ready: &str, since: i64, measured: i64, expected: b
     samples.get_mut("0").unwrap().at = at(NOW - measured);
     let counted = calculator(1, &one).by_utilization(&samples, 50, "cpu", None);
     assert_eq!(counted.is_ok(), expected, "{counted:?}");
-    // What it keeps in memory does not depend on that.
+    // Memory usage does not depend on the start.
     assert!(calculator(1, &one).by_utilization(&samples, 50, "memory", None).is_ok());
 }
 
 #[test]
-fn what_a_start_takes_is_not_counted() {
-    // Within five minutes: once it was measured for a whole window (30 s) since it became ready.
+fn cpu_usage_during_initialization_is_ignored() {
+    // Within five minutes: measured for a whole window (30 s) since it became ready.
     check_start(60, "True", 50, 30, false);
     check_start(60, "True", 50, 20, true);
     check_start(60, "False", 50, 10, false);
     check_start(299, "True", 20, 0, false);
     check_start(300, "True", 20, 0, true);
-    // After that: unless it never became ready.
+    // After that: unless it was never ready.
     check_start(400, "False", 380, 0, false);
     check_start(400, "False", 370, 0, true);
     let unknown = [pod("0", &json!({"status": {"conditions": []}}))];
@@ -108,7 +107,7 @@ fn what_a_start_takes_is_not_counted() {
 }
 
 #[test]
-fn one_container_can_be_meant() {
+fn container_resource_metric_uses_one_container() {
     let resources = |cpu: &str| json!({"requests": {"cpu": cpu}});
     let containers = json!([{"name": "a", "resources": resources("2")}, {"name": "b"}]);
     let one = [pod("0", &json!({"spec": {"containers": containers}}))];
@@ -123,7 +122,7 @@ fn check_average(pods: &[Arc<PodSummary>], values: &[i64], wanted: i64, expected
 }
 
 #[test]
-fn an_average_of_pods_is_compared_with_what_it_should_be() {
+fn average_value_is_compared_with_its_target() {
     check_average(&pods(3), &[20_000, 10_000, 30_000], 10_000, (6, 20_000));
     check_average(&pods(3), &[20_000, 10_000, 30_000], 19_000, (3, 20_000));
     check_average(&pods(4), &[10_000, 10_000], 40_000, (3, 10_000));
@@ -132,27 +131,27 @@ fn an_average_of_pods_is_compared_with_what_it_should_be() {
 }
 
 #[test]
-fn one_value_for_all_is_compared_with_what_it_should_be() {
+fn object_value_is_compared_with_its_target() {
     let mut some = pods(3);
     some.push(pod("3", &json!({"status": {"phase": "Pending", "conditions": []}})));
     let of = |replicas, usage, wanted| calculator(replicas, &some).by_value(usage, wanted);
     assert_eq!((of(4, 20, 10), of(4, 105, 100), of(4, 1, 100)), (Ok(6), Ok(4), Ok(1)));
-    // From nothing, and back to it.
+    // Scaling from and to zero.
     assert_eq!((of(0, 20, 10), of(0, 21, 10), of(0, 0, 10)), (Ok(2), Ok(3), Ok(0)));
     assert_eq!(of(4, i64::MAX, 1), Ok(i32::MAX));
     assert!(calculator(4, &[]).by_value(20, 10).unwrap_err().starts_with("unable to calculate ready pods: no pods"));
 }
 
 #[test]
-fn one_value_for_all_is_divided_among_them() {
-    let of = |replicas, usage, wanted| calculator(replicas, &[]).by_share(usage, wanted);
+fn object_value_is_divided_by_replicas() {
+    let of = |replicas, usage, wanted| calculator(replicas, &[]).by_value_per_pod(usage, wanted);
     assert_eq!((of(4, 900, 100), of(4, 410, 100), of(4, 101, 100)), ((9, 225), (4, 103), (2, 26)));
     assert_eq!((of(0, 900, 100), of(0, 0, 100)), ((9, 0), (0, 0)));
     assert_eq!(of(1, i64::MAX, 1), (i32::MAX, i64::MAX));
 }
 
 #[test]
-fn tolerances_are_the_autoscalers_own_where_it_has_some() {
+fn autoscaler_tolerances_override_the_defaults() {
     let of = |behavior: Value| tolerances(Some(&from_value(behavior).unwrap()));
     let default = Tolerances::default();
     assert_eq!((tolerances(None), of(json!({"scaleUp": {}}))), (default, default));

@@ -1,9 +1,9 @@
-//! Whether an answer is one that a server may give.
+//! Checks responses for faults of the server.
 
 use crate::client::{Answer, Sent};
 use serde_json::Value;
 
-/// What is wrong with an answer, if something is.
+/// Returns the fault of a response, if any.
 pub(crate) fn fault(sent: &Sent, answer: &Answer) -> Option<String> {
     let code = answer.status;
     if code >= 500 && !is_documented(sent, answer) {
@@ -17,25 +17,25 @@ pub(crate) fn fault(sent: &Sent, answer: &Answer) -> Option<String> {
     unreadable.then(|| format!("the answer with {code} is no JSON: {}", excerpt(&answer.body)))
 }
 
-/// Errors of 500 and more that upstream documents although the client is to blame.
+/// Returns whether upstream documents a status of 500 or more for this request.
 fn is_documented(sent: &Sent, answer: &Answer) -> bool {
     let says = |words: &str| String::from_utf8_lossy(&answer.body).contains(words);
     match answer.status {
-        // A list of a state that is not reached yet is waited for, then it is `Timeout` ("Too large resource version").
+        // A list at a future resourceVersion times out ("Too large resource version").
         504 => sent.path.contains("resourceVersion="),
         // pkg/registry/core/pod/storage/eviction.go: "This pod has more than one PodDisruptionBudget".
         500 if sent.path.contains("/eviction") => says("more than one PodDisruptionBudget"),
-        // apiextensions-apiserver/pkg/registry/customresource/etcd.go: a custom object without what its scale is about.
+        // apiextensions-apiserver/pkg/registry/customresource/etcd.go: a custom object without the fields of its scale.
         500 if sent.path.contains("/scale") => says("the spec replicas field"),
         // pkg/registry/core/service/storage/alloc.go: no ServiceCIDR is ready (the fuzzer has deleted them all), or has an address.
         500 if sent.path.contains("/services") => says("failed to allocate a serviceIP: range is full"),
-        // apiserver/pkg/storage/errors.go: `ErrResourceVersionSetOnCreate`, of which nobody makes more.
+        // apiserver/pkg/storage/errors.go: `ErrResourceVersionSetOnCreate`, which is not translated to a 4xx.
         500 if sent.method == "POST" => says("resourceVersion should not be set on objects to be created"),
         _ => false,
     }
 }
 
-/// Whether the body is a `Status` in the form that it says.
+/// Returns whether the body is a `Status` in its media type.
 fn is_status(answer: &Answer) -> bool {
     let body = &answer.body;
     match media(answer) {
@@ -43,7 +43,7 @@ fn is_status(answer: &Answer) -> bool {
             v["kind"] == "Status" && v["apiVersion"] == "v1" && v["code"] == answer.status && v["message"].is_string()
         }),
         "application/yaml" => String::from_utf8_lossy(body).lines().any(|line| line == "kind: Status"),
-        // The envelope names the kind in its second field.
+        // The second field of `runtime.Unknown`'s type has the kind.
         "application/vnd.kubernetes.protobuf" => body.starts_with(b"k8s\0") && body.windows(6).any(|w| w == b"Status"),
         _ => false,
     }
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_a_status_and_the_servers_fault_only_where_it_is_documented() {
+    fn errors_must_be_statuses_and_5xx_documented() {
         let at = |path: &str| Sent { method: "GET", path: path.to_owned(), ..Sent::default() };
         let status = r#"{"kind":"Status","apiVersion":"v1","message":"m","code":404}"#;
         let json = "application/json; charset=utf-8";

@@ -1,4 +1,4 @@
-//! How fast, and how far, a number changes.
+//! Rate of change of the replicas.
 
 use super::super::behavior::Behavior;
 use super::super::conditions::Conditions;
@@ -9,7 +9,7 @@ use serde_json::from_value;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// An autoscaler over a while.
+/// An autoscaler over time.
 struct Scaled {
     behavior: Option<Behavior>,
     history: History,
@@ -25,7 +25,7 @@ impl Scaled {
         Self { behavior, history, bounds: Bounds { replicas, least: 1, most: 100 }, start }
     }
 
-    /// After so many seconds metrics call for a number: what becomes of it, and what the conditions say.
+    /// Checks the replicas and conditions when metrics require a number after some seconds.
     #[track_caller]
     fn check(&mut self, second: u64, desired: i32, expected: i32, able: &str, limited: &str) {
         let (now, mut conditions) = (self.start + Duration::from_secs(second), Conditions::new(vec![], at(NOW)));
@@ -49,11 +49,11 @@ const UP: &str = "ScaleUpStabilized";
 const WITHIN: &str = "DesiredWithinRange";
 
 #[test]
-fn without_a_behavior_it_doubles_at_most_and_at_least_becomes_four() {
+fn default_scale_up_is_limited_to_double_or_four() {
     let mut scaled = Scaled::new(1, &Value::Null);
     scaled.check(0, 50, 4, READY, "ScaleUpLimit");
     scaled.check(15, 50, 8, READY, "ScaleUpLimit");
-    // What was called for before still is.
+    // Earlier recommendations still apply.
     scaled.check(30, 12, 16, DOWN, "ScaleUpLimit");
     let mut scaled = Scaled::new(12, &Value::Null);
     scaled.bounds.most = 20;
@@ -62,7 +62,7 @@ fn without_a_behavior_it_doubles_at_most_and_at_least_becomes_four() {
 }
 
 #[test]
-fn without_a_behavior_it_goes_down_once_nothing_else_was_called_for_in_five_minutes() {
+fn default_scale_down_is_stabilized_for_five_minutes() {
     let mut scaled = Scaled::new(10, &Value::Null);
     scaled.check(15, 4, 10, DOWN, WITHIN);
     scaled.check(100, 6, 10, DOWN, WITHIN);
@@ -74,7 +74,7 @@ fn without_a_behavior_it_goes_down_once_nothing_else_was_called_for_in_five_minu
 }
 
 #[test]
-fn a_behavior_brings_upstreams_defaults() {
+fn empty_behavior_has_upstream_defaults() {
     let mut scaled = Scaled::new(1, &json!({}));
     // Four Pods or twice as many, whichever is more, every 15 s.
     scaled.check(1, 50, 5, READY, "ScaleUpLimit");
@@ -82,21 +82,21 @@ fn a_behavior_brings_upstreams_defaults() {
     scaled.check(16, 50, 10, READY, "ScaleUpLimit");
     scaled.check(31, 50, 20, READY, "ScaleUpLimit");
     scaled.check(46, 21, 21, READY, WITHIN);
-    // Down to anything, but with upstream's flag for the window.
+    // Scale-down is unlimited, after the default window.
     scaled.check(60, 2, 21, DOWN, WITHIN);
     scaled.check(100, 2, 21, DOWN, WITHIN);
     scaled.check(346, 2, 2, READY, WITHIN);
 }
 
 #[test]
-fn of_two_policies_the_one_that_allows_more_counts_as_documented() {
+fn scale_down_selects_the_largest_policy_by_default() {
     let policies = json!([{"type": "Pods", "value": 4, "periodSeconds": 60}, {"type": "Percent", "value": 10, "periodSeconds": 60}]);
     let mut scaled =
         Scaled::new(80, &json!({"scaleDown": {"stabilizationWindowSeconds": 0, "policies": policies.clone()}}));
     scaled.check(0, 10, 72, READY, "ScaleDownLimit");
     scaled.check(30, 10, 72, READY, "ScaleDownLimit");
     scaled.check(60, 10, 64, READY, "ScaleDownLimit");
-    // A part of a tenth more than four, until four are more than a tenth.
+    // Ten percent is more than four Pods, until it is less.
     for (second, expected) in [(120, 57), (180, 51), (240, 45), (300, 40), (360, 36), (420, 32)] {
         scaled.check(second, 10, expected, READY, "ScaleDownLimit");
     }
@@ -106,18 +106,18 @@ fn of_two_policies_the_one_that_allows_more_counts_as_documented() {
 }
 
 #[test]
-fn of_two_policies_for_more_the_one_that_allows_more_or_less_counts() {
+fn scale_up_selects_the_max_or_min_policy() {
     let policies = json!([{"type": "Pods", "value": 4, "periodSeconds": 60}, {"type": "Percent", "value": 10, "periodSeconds": 60}]);
     let with = |select: &str| json!({"scaleUp": {"selectPolicy": select, "policies": policies}});
     Scaled::new(80, &with("Max")).check(0, 100, 88, READY, "ScaleUpLimit");
     Scaled::new(80, &with("Min")).check(0, 100, 84, READY, "ScaleUpLimit");
     Scaled::new(80, &with("Disabled")).check(0, 100, 80, READY, "ScaleUpLimit");
-    // A tenth of three is one.
+    // Ten percent of three, rounded up, is one.
     Scaled::new(3, &with("Min")).check(0, 100, 4, READY, "ScaleUpLimit");
 }
 
 #[test]
-fn what_may_not_shrink_does_not() {
+fn disabled_scale_down_keeps_replicas() {
     let mut scaled =
         Scaled::new(10, &json!({"scaleDown": {"stabilizationWindowSeconds": 0, "selectPolicy": "Disabled"}}));
     scaled.check(0, 2, 10, READY, "ScaleDownLimit");
@@ -125,18 +125,18 @@ fn what_may_not_shrink_does_not() {
 }
 
 #[test]
-fn what_was_removed_within_a_period_may_come_back_within_it() {
+fn replicas_removed_in_a_period_can_return_within_it() {
     let rules = |value: i32| json!({"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": value, "periodSeconds": 100}]});
     let mut scaled = Scaled::new(20, &json!({"scaleUp": rules(2), "scaleDown": rules(5)}));
     scaled.check(0, 1, 15, READY, "ScaleDownLimit");
-    // There were 20 when the period began: up to 22.
+    // There were 20 at the start of the period: up to 22.
     scaled.check(50, 40, 22, READY, "ScaleUpLimit");
     // Seven were added since, five removed.
     scaled.check(99, 40, 22, READY, "ScaleUpLimit");
 }
 
 #[test]
-fn within_its_window_it_goes_up_to_the_least_that_was_called_for() {
+fn scale_up_window_uses_the_lowest_recommendation() {
     let mut scaled = Scaled::new(2, &json!({"scaleUp": {"stabilizationWindowSeconds": 60}}));
     scaled.check(15, 8, 2, UP, WITHIN);
     scaled.check(30, 5, 2, UP, WITHIN);
@@ -146,7 +146,7 @@ fn within_its_window_it_goes_up_to_the_least_that_was_called_for() {
 }
 
 #[test]
-fn numbers_of_clients_overflow_nothing() {
+fn client_supplied_replicas_do_not_overflow() {
     let huge = json!([{"type": "Pods", "value": i32::MAX, "periodSeconds": i32::MAX},
         {"type": "Percent", "value": i32::MAX, "periodSeconds": 1}]);
     let rules = json!({"stabilizationWindowSeconds": i32::MAX, "policies": huge});

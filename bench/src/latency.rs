@@ -1,4 +1,4 @@
-//! How soon Podium reacts: to a container's end, to a probe's success, to a probe's failure.
+//! Latency of status updates after container exits and probe results.
 
 use crate::{
     client::{Api, Arrival},
@@ -30,8 +30,8 @@ use std::{
 use tokio::{net::TcpListener, sync::mpsc::UnboundedReceiver};
 
 const ROUNDS: usize = 10;
-/// How often the end of a process is looked for.
-const LOOK: Duration = Duration::from_micros(500);
+/// Polling interval for the end of a process.
+const POLL_INTERVAL: Duration = Duration::from_micros(500);
 
 fn pod(name: &str, probe: &Value) -> Value {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
@@ -46,7 +46,7 @@ fn pod(name: &str, probe: &Value) -> Value {
     pod
 }
 
-/// The first process of a Pod's container, from the object that shows it.
+/// Returns the first process of a Pod's container.
 fn process(podium: &Podium, object: &Value) -> Result<Pid> {
     let id = object["status"]["containerStatuses"][0]["containerID"].as_str().unwrap_or("");
     let id = id.strip_prefix("containerd://").context("no container ID")?;
@@ -74,7 +74,7 @@ async fn ready(events: &mut UnboundedReceiver<Arrival>, name: &str) -> Result<Va
     Ok(found)
 }
 
-/// Whether the shell of [`pod`] waits for its child, with its trap set: what comes before that may be lost on it.
+/// Returns whether the shell of [`pod`] waits for its child. Its trap is set then; earlier signals may be lost.
 fn waits(shell: Pid) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{shell}/status")).unwrap_or_default();
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
@@ -88,14 +88,14 @@ async fn until(what: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !condition() {
         if Instant::now() > deadline {
-            bail!("never came true: {what}");
+            bail!("timeout: {what}");
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }
 
-/// From a signal to a container's first process until a watch shows the end. It exits with 0 on SIGTERM.
+/// Measures the time from a signal to a container's first process until a watch shows the exit.
 pub(crate) async fn exit_to_status(podium: &Podium, api: &Api, signal: Signal) -> Result<String> {
     let mut events = api.watch("pods").await?;
     let mut times = Vec::new();
@@ -113,44 +113,44 @@ pub(crate) async fn exit_to_status(podium: &Podium, api: &Api, signal: Signal) -
     Ok(ms(percentile(&mut times, 0.5)))
 }
 
-/// An HTTP server on loopback that is well or not, and knows when it last said what it is for the first time.
-struct Patient {
+/// A probe target: an HTTP server on loopback with a switchable health, which records its first response after a change.
+struct ProbeTarget {
     port: u16,
-    well: Arc<AtomicBool>,
-    told: Arc<Mutex<Option<Instant>>>,
+    healthy: Arc<AtomicBool>,
+    first_response: Arc<Mutex<Option<Instant>>>,
 }
 
-impl Patient {
-    async fn start(well: bool) -> Result<Self> {
+impl ProbeTarget {
+    async fn start(healthy: bool) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
-        let patient = Self { port, well: Arc::new(AtomicBool::new(well)), told: Arc::default() };
-        let (well, told) = (patient.well.clone(), patient.told.clone());
+        let target = Self { port, healthy: Arc::new(AtomicBool::new(healthy)), first_response: Arc::default() };
+        let (healthy, first_response) = (target.healthy.clone(), target.first_response.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (well, told) = (well.clone(), told.clone());
+                let (healthy, first_response) = (healthy.clone(), first_response.clone());
                 let service = service_fn(move |_| {
                     let code =
-                        if well.load(Ordering::SeqCst) { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+                        if healthy.load(Ordering::SeqCst) { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
                     let mut response = Response::new(Full::new(Bytes::new()));
                     *response.status_mut() = code;
-                    told.lock().get_or_insert_with(Instant::now);
+                    first_response.lock().get_or_insert_with(Instant::now);
                     std::future::ready(Ok::<_, Infallible>(response))
                 });
                 tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
             }
         });
-        Ok(patient)
+        Ok(target)
     }
 
-    /// Changes; whoever asks next is told for the first time.
-    fn set(&self, well: bool) {
-        self.well.store(well, Ordering::SeqCst);
-        *self.told.lock() = None;
+    /// Switches the health and clears the recorded response.
+    fn set(&self, healthy: bool) {
+        self.healthy.store(healthy, Ordering::SeqCst);
+        *self.first_response.lock() = None;
     }
 
-    fn told(&self) -> Result<Instant> {
-        self.told.lock().context("nobody has asked")
+    fn first_response(&self) -> Result<Instant> {
+        self.first_response.lock().context("no probe received")
     }
 
     fn probe(&self, name: &str) -> Value {
@@ -160,36 +160,36 @@ impl Patient {
     }
 }
 
-/// From the answer to a readiness probe until a watch shows the Pod Ready.
+/// Measures the time from the response to a readiness probe until a watch shows the Pod Ready.
 pub(crate) async fn success_to_ready(api: &Api) -> Result<String> {
     let mut events = api.watch("pods").await?;
     let mut times = Vec::new();
     for i in 0..ROUNDS {
-        let (name, patient) = (format!("ready-{i}"), Patient::start(false).await?);
-        api.call(Method::POST, &api.path("pods"), Some(&pod(&name, &patient.probe("readinessProbe")))).await?;
+        let (name, target) = (format!("ready-{i}"), ProbeTarget::start(false).await?);
+        api.call(Method::POST, &api.path("pods"), Some(&pod(&name, &target.probe("readinessProbe")))).await?;
         let running = |e: &Value| !e["object"]["status"]["containerStatuses"][0]["state"]["running"].is_null();
         wait(&mut events, &name, running).await?;
-        patient.set(true);
+        target.set(true);
         let seen = wait(&mut events, &name, |e| is_ready(&e["object"])).await?;
-        times.push(seen.saturating_duration_since(patient.told()?));
+        times.push(seen.saturating_duration_since(target.first_response()?));
     }
     api.call(Method::DELETE, &format!("{}?gracePeriodSeconds=0", api.path("pods")), None).await?;
     Ok(ms(percentile(&mut times, 0.5)))
 }
 
-/// From the answer to a liveness probe until the container, which ends on SIGTERM, has ended.
+/// Measures the time from the response to a liveness probe until the container has exited on SIGTERM.
 pub(crate) async fn failure_to_kill(podium: &Podium, api: &Api) -> Result<String> {
     let mut events = api.watch("pods").await?;
     let mut times = Vec::new();
     for i in 0..ROUNDS {
-        let (name, patient) = (format!("live-{i}"), Patient::start(true).await?);
-        api.call(Method::POST, &api.path("pods"), Some(&pod(&name, &patient.probe("livenessProbe")))).await?;
+        let (name, target) = (format!("live-{i}"), ProbeTarget::start(true).await?);
+        api.call(Method::POST, &api.path("pods"), Some(&pod(&name, &target.probe("livenessProbe")))).await?;
         let process = process(podium, &ready(&mut events, &name).await?)?;
-        // Ready only says that the shell runs.
+        // Ready means that the shell runs; its trap may not be set.
         until("the shell waits", || waits(process)).await?;
-        patient.set(false);
+        target.set(false);
         until("the container is killed", || !runs(process)).await?;
-        times.push(patient.told()?.elapsed());
+        times.push(target.first_response()?.elapsed());
     }
     api.call(Method::DELETE, &format!("{}?gracePeriodSeconds=0", api.path("pods")), None).await?;
     Ok(ms(percentile(&mut times, 0.5)))

@@ -1,35 +1,35 @@
-//! What must not be done, so that no request harms the machine or everything that comes after it.
+//! Excludes requests that could harm the machine or the rest of the run.
 //!
-//! Podium's node takes no Pods at all (`cargo xtask fuzz` boots it with `maxPods: 0`), and no request goes on to another server.
+//! The node admits no Pods (`cargo xtask fuzz` sets `maxPods: 0`), and no request is proxied to another server.
 
 use crate::document::Operation;
 
-/// Subresources that lead to a node, or to what runs there.
-const ELSEWHERE: [&str; 6] = ["attach", "exec", "log", "portforward", "proxy", "proxy/{path}"];
-/// Kinds whose objects have the server ask others, or refuse everything: they are never stored.
-const FAR_REACHING: [&str; 4] = [
+/// Subresources that reach a node or its containers.
+const NODE_SUBRESOURCES: [&str; 6] = ["attach", "exec", "log", "portforward", "proxy", "proxy/{path}"];
+/// Kinds whose objects make the server call other servers or refuse everything. They are never stored.
+const DRY_RUN_KINDS: [&str; 4] = [
     "apiservices",
     "mutatingwebhookconfigurations",
     "validatingadmissionpolicybindings",
     "validatingwebhookconfigurations",
 ];
-/// Collections that hold what the run itself needs.
+/// Collections with objects that the run needs.
 const NEEDED: [&str; 4] = ["nodes", "customresourcedefinitions", "apiservices", "resourcequotas"];
 
-/// Whether this operation is one to try.
+/// Returns whether an operation is allowed.
 pub(crate) fn may(operation: &Operation) -> bool {
-    let elsewhere = operation.subresource().is_some_and(|sub| ELSEWHERE.contains(&sub));
+    let elsewhere = operation.subresource().is_some_and(|sub| NODE_SUBRESOURCES.contains(&sub));
     let sweeping =
         operation.method == "DELETE" && !operation.path.ends_with("{name}") && NEEDED.contains(&operation.plural());
     !elsewhere && !sweeping && !operation.path.contains("/watch/")
 }
 
-/// Whether nothing that this operation writes may be stored.
+/// Returns whether an operation must be a dry run.
 pub(crate) fn is_dry(operation: &Operation, body: &[u8]) -> bool {
-    // A definition that has a webhook convert its objects; an escape could hide the word.
+    // A definition with a conversion webhook. An escape sequence could hide the word.
     let has = |word: &[u8]| body.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
     let converts = operation.plural() == "customresourcedefinitions" && (has(b"webhook") || has(b"\\"));
-    converts || FAR_REACHING.contains(&operation.plural())
+    converts || DRY_RUN_KINDS.contains(&operation.plural())
 }
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_reaches_a_node_and_what_asks_others_is_not_stored() {
+    fn node_access_is_excluded_and_webhooks_are_dry_runs() {
         let pods = "/api/v1/namespaces/{namespace}/pods/{name}";
         for sub in ["exec", "log", "proxy", "proxy/{path}"] {
             assert!(!may(&operation("GET", &format!("{pods}/{sub}"))), "{sub}");

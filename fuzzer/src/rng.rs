@@ -1,10 +1,10 @@
-//! Chance that comes again: the same seed makes the same choices on every machine and with every version.
+//! A seeded random generator with the same sequence on every machine and in every version.
 
-/// `SplitMix64`.
+/// A `SplitMix64` generator.
 #[derive(Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -16,12 +16,12 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// Less than `n`; 0 where `n` is 0.
+    /// Returns a number below `n`, or 0 if `n` is 0.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         usize::try_from(self.next() % n.max(1) as u64).unwrap_or(0)
     }
 
-    /// True `percent` times in a hundred.
+    /// Returns true with a probability of `percent` percent.
     pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -30,7 +30,7 @@ impl Dice {
         self.next().to_le_bytes()[0]
     }
 
-    /// One of them; the default where there is none.
+    /// Returns an element, or the default of an empty slice.
     pub(crate) fn pick<T: Clone + Default>(&mut self, all: &[T]) -> T {
         all.get(self.below(all.len())).cloned().unwrap_or_default()
     }
@@ -38,14 +38,14 @@ impl Dice {
 
 #[cfg(test)]
 mod tests {
-    use super::Dice;
+    use super::SeededRng;
 
     #[test]
-    fn the_same_seed_makes_the_same_choices() {
-        let choices = |seed: u64| (0..100).map(|n| Dice::new(seed + n).below(1000)).collect::<Vec<_>>();
+    fn same_seed_gives_same_sequence() {
+        let choices = |seed: u64| (0..100).map(|n| SeededRng::new(seed + n).below(1000)).collect::<Vec<_>>();
         assert_eq!(choices(7), choices(7));
         assert_ne!(choices(7), choices(8));
-        assert_eq!(Dice::new(1).below(0), 0);
-        assert_eq!(Dice::new(1).pick::<&str>(&[]), "");
+        assert_eq!(SeededRng::new(1).below(0), 0);
+        assert_eq!(SeededRng::new(1).pick::<&str>(&[]), "");
     }
 }

@@ -1,16 +1,16 @@
-//! What strings and numbers are made of: what makes sense somewhere, and what makes sense nowhere.
+//! Strings and numbers for fields, valid and invalid ones.
 
-use crate::dice::Dice;
+use crate::rng::SeededRng;
 
-/// Objects have few names, so that requests meet what earlier ones have made.
+/// Names of objects: few, so that requests meet earlier objects.
 pub(crate) const NAMES: [&str; 4] = ["fuzz-0", "fuzz-1", "fuzz-2", "fuzz-3"];
-/// The first one is always there, the other never.
+/// Namespaces. The first one exists, the last one never does.
 pub(crate) const NAMESPACES: [&str; 12] =
     [HOME, HOME, HOME, HOME, HOME, HOME, HOME, HOME, HOME, HOME, HOME, "fuzz-missing"];
 pub(crate) const HOME: &str = "fuzz";
 
-/// Values that are right in some field.
-const FITTING: [&str; 64] = [
+/// Values that are valid in some field.
+const VALID: [&str; 64] = [
     "a",
     "b",
     "one",
@@ -76,7 +76,7 @@ const FITTING: [&str; 64] = [
     "*/5 * * * *",
     "self == self",
 ];
-/// Values that are wrong in most fields.
+/// Values that are invalid in most fields.
 const ODD: [&str; 30] = [
     "",
     " ",
@@ -140,39 +140,39 @@ const TIMES: [&str; 8] = [
 const NUMBERS: [i64; 14] =
     [0, 1, 2, 80, 443, 30, 3600, -1, 65535, 65536, 2_147_483_647, 2_147_483_648, i64::MAX, i64::MIN];
 
-/// A word for a field of this name.
-pub(crate) fn word(dice: &mut Dice, field: &str) -> String {
-    if dice.chance(6) {
-        return odd(dice);
+/// Returns a string for a field of this name.
+pub(crate) fn word(rng: &mut SeededRng, field: &str) -> String {
+    if rng.chance(6) {
+        return odd(rng);
     }
     match field {
-        "name" | "generateName" | "namespace" | "uid" | "volumeName" if dice.chance(80) => dice.pick(&NAMES).to_owned(),
+        "name" | "generateName" | "namespace" | "uid" | "volumeName" if rng.chance(80) => rng.pick(&NAMES).to_owned(),
         "image" => "none.example/none".to_owned(),
-        _ => dice.pick(&FITTING).to_owned(),
+        _ => rng.pick(&VALID).to_owned(),
     }
 }
 
-/// A word that is wrong in most places.
-pub(crate) fn odd(dice: &mut Dice) -> String {
-    match dice.below(12) {
-        0 => "x".repeat(dice.below(70_000)),
+/// Returns a string that is invalid in most fields.
+pub(crate) fn odd(rng: &mut SeededRng) -> String {
+    match rng.below(12) {
+        0 => "x".repeat(rng.below(70_000)),
         1 => "a".repeat(64),
         2 => "a.".repeat(127),
-        3 => "\u{1f980}".repeat(dice.below(300)),
-        _ => dice.pick(&ODD).to_owned(),
+        3 => "\u{1f980}".repeat(rng.below(300)),
+        _ => rng.pick(&ODD).to_owned(),
     }
 }
 
-pub(crate) fn amount(dice: &mut Dice) -> String {
-    dice.pick(&AMOUNTS).to_owned()
+pub(crate) fn amount(rng: &mut SeededRng) -> String {
+    rng.pick(&AMOUNTS).to_owned()
 }
 
-pub(crate) fn time(dice: &mut Dice) -> String {
-    dice.pick(&TIMES).to_owned()
+pub(crate) fn time(rng: &mut SeededRng) -> String {
+    rng.pick(&TIMES).to_owned()
 }
 
-/// Mostly small.
-pub(crate) fn number(dice: &mut Dice) -> i64 {
-    let sensible = if dice.chance(75) { 6 } else { NUMBERS.len() };
-    dice.pick(&NUMBERS[..sensible])
+/// Returns a number, mostly a small one.
+pub(crate) fn number(rng: &mut SeededRng) -> i64 {
+    let sensible = if rng.chance(75) { 6 } else { NUMBERS.len() };
+    rng.pick(&NUMBERS[..sensible])
 }

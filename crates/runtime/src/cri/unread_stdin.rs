@@ -1,8 +1,8 @@
-//! Input that a command left unread.
+//! Workaround for exec sessions with unread stdin.
 //!
-//! containerd (1.6) tells how a command ended when all that was sent to it is written. The shim keeps the reading end of
-//! the command's pipe open, so what the command did not read is never written: `head` of a large file ended, and nobody
-//! was told, here as upstream. Deleting a command that has ended closes its pipes, and its end is told.
+//! containerd (1.6) reports the exit of a command only after it has written all stdin. The shim keeps the read end of the
+//! stdin pipe open, so the write blocks forever if the command does not read its input: the session of `head` with a large
+//! file never ends, as upstream. Deleting the exited exec process closes its pipes, and the session ends.
 
 use super::{
     CriRuntime, REQUEST_TIMEOUT, call,
@@ -19,40 +19,40 @@ use parking_lot::Mutex;
 use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// How long a command's end may take to be told by the runtime alone, and how often it is seen after that.
-const TOLD: Duration = Duration::from_secs(1);
+/// Time for the runtime to report the exit of a command, and interval of the checks after that.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The commands that have ended in containers into which somebody writes.
+/// Exited exec commands of containers with sessions that write to stdin.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ended(Arc<Mutex<HashMap<String, Watched>>>);
+pub(super) struct ExitedCommands(Arc<Mutex<HashMap<String, WatchedContainer>>>);
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedContainer {
     sessions: usize,
     commands: Vec<String>,
-    /// Ends the container's [`release`] with the last session.
+    /// Cancels the container's [`release`] task when the last session ends.
     _releasing: DropGuard,
 }
 
-impl Ended {
-    /// A command has ended.
+impl ExitedCommands {
+    /// Records the exit of a command.
     pub(super) fn note(&self, container: &str, command: String) {
         if let Some(watched) = self.0.lock().get_mut(container) {
             watched.commands.push(command);
         }
     }
 
-    /// Commands of this container are remembered, and released, from now on until the answer is dropped.
-    pub(super) fn watch(&self, container: &ContainerId, runtime: &CriRuntime) -> Watch {
+    /// Records and releases exited commands of this container until the returned guard is dropped.
+    pub(super) fn watch(&self, container: &ContainerId, runtime: &CriRuntime) -> SessionGuard {
         let mut all = self.0.lock();
         let watched = all.entry(container.0.clone()).or_insert_with(|| {
             let done = CancellationToken::new();
             let release = release(runtime.clone(), self.clone(), container.clone());
             tokio::spawn(done.clone().run_until_cancelled_owned(release));
-            Watched { sessions: 0, commands: Vec::new(), _releasing: done.drop_guard() }
+            WatchedContainer { sessions: 0, commands: Vec::new(), _releasing: done.drop_guard() }
         });
         watched.sessions += 1;
-        Watch { ended: self.clone(), container: container.clone() }
+        SessionGuard { ended: self.clone(), container: container.clone() }
     }
 
     fn commands(&self, container: &str) -> Vec<String> {
@@ -66,15 +66,15 @@ impl Ended {
     }
 }
 
-/// Somebody writes into a container.
-pub(super) struct Watch {
-    ended: Ended,
+/// Guard of a session that writes to the stdin of a container's process.
+pub(super) struct SessionGuard {
+    ended: ExitedCommands,
     container: ContainerId,
 }
 
-impl Watch {
-    /// The same session, which ends with its command even if that left input unread.
-    pub(super) fn over(self, session: Session) -> Session {
+impl SessionGuard {
+    /// Attaches the guard to a session, which then ends with its command despite unread input.
+    pub(super) fn attach_to(self, session: Session) -> Session {
         let exit = async move {
             let _watch = self;
             session.exit.await
@@ -83,7 +83,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
         let mut all = self.ended.0.lock();
         let Some(watched) = all.get_mut(&self.container.0) else { return };
@@ -94,24 +94,24 @@ impl Drop for Watch {
     }
 }
 
-/// Closes the pipes of a container's commands that have ended, whichever session they belong to.
-async fn release(runtime: CriRuntime, ended: Ended, container: ContainerId) {
+/// Closes the pipes of a container's exited commands, of all sessions.
+async fn release(runtime: CriRuntime, ended: ExitedCommands, container: ContainerId) {
     loop {
         let seen = ended.commands(&container.0);
-        tokio::time::sleep(TOLD).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         for command in seen {
             match close(&runtime, &container, &command).await {
-                // Somebody is still to read what it wrote.
+                // The runtime still reads the command's output.
                 Ok(false) => continue,
                 Ok(true) | Err(RuntimeError::NotFound(_)) => {}
-                Err(error) => tracing::warn!(%container, %error, "a command's pipes stay open"),
+                Err(error) => tracing::warn!(%container, %error, "failed to close the pipes of an exited command"),
             }
             ended.forget(&container.0, &command);
         }
     }
 }
 
-/// Closes the pipes of a command, unless they hold output that is not carried yet.
+/// Closes the pipes of an exited command, unless they contain unread output.
 async fn close(runtime: &CriRuntime, container: &ContainerId, command: &str) -> Result<bool, RuntimeError> {
     let (container_id, exec_id) = (container.0.clone(), command.to_owned());
     let get = GetRequest { container_id: container_id.clone(), exec_id: exec_id.clone() };
@@ -124,7 +124,7 @@ async fn close(runtime: &CriRuntime, container: &ContainerId, command: &str) -> 
     Ok(true)
 }
 
-/// Whether somebody reads from this named pipe. The shim does as long as it writes, the runtime until all is read.
+/// Whether a process reads from this named pipe: the shim while the command writes, the runtime until it has read all.
 fn has_reader(pipe: &Path) -> bool {
     let is_pipe = stat(pipe).is_ok_and(|s| SFlag::from_bits_truncate(s.st_mode) & SFlag::S_IFMT == SFlag::S_IFIFO);
     is_pipe && open(pipe, OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC, Mode::empty()).is_ok()
@@ -136,9 +136,9 @@ mod tests {
     use nix::unistd::mkfifo;
 
     #[tokio::test]
-    async fn commands_are_remembered_while_somebody_writes_into_their_container() {
+    async fn exited_commands_are_recorded_during_writing_sessions() {
         let runtime = CriRuntime::new("unix:///nowhere", Path::new("/data")).unwrap();
-        let (ended, id) = (Ended::default(), ContainerId("c".to_owned()));
+        let (ended, id) = (ExitedCommands::default(), ContainerId("c".to_owned()));
         ended.note("c", "before".to_owned());
         let (one, two) = (ended.watch(&id, &runtime), ended.watch(&id, &runtime));
         drop(one);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_in_use_while_somebody_reads_from_it() {
+    fn pipe_with_a_reader_is_in_use() {
         let dir = tempfile::tempdir().unwrap();
         let pipe = dir.path().join("stdout");
         assert!(!has_reader(&pipe), "not there");
