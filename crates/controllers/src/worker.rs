@@ -8,6 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 const BASE_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
@@ -96,9 +97,11 @@ pub(crate) async fn run<C: Controller>(
             }
             () = sleep_until(due) => {
                 let Some(key) = queue.pop(Instant::now()) else { continue };
+                // Of the highest level, because a level filter that drops it would drop the fields of the lines in it.
+                let span = tracing::error_span!("reconcile", controller = C::NAME, key);
                 tokio::select! {
                     () = stop.cancelled() => return,
-                    () = reconcile(&mut controller, &mut queue, key) => {}
+                    () = reconcile(&mut controller, &mut queue, key).instrument(span) => {}
                 }
             }
         }
@@ -123,7 +126,7 @@ async fn reconcile<C: Controller>(controller: &mut C, queue: &mut WorkQueue, key
         Err(_) => format!("reconcile timed out after {} s", RECONCILE_TIMEOUT.as_secs()),
     };
     let delay = queue.add_rate_limited(key.clone(), now);
-    tracing::warn!(controller = C::NAME, key, ?delay, error = reason, "reconcile failed, requeueing");
+    tracing::warn!(?delay, error = reason, "reconcile failed, requeueing");
 }
 
 async fn sleep_until(at: Option<Instant>) {

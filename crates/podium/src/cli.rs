@@ -1,6 +1,6 @@
 //! Command-line arguments.
 
-use crate::load_balancer_pool::LoadBalancerCidr;
+use crate::{load_balancer_pool::LoadBalancerCidr, logging::LogFormat};
 use api::feature_gates::FeatureGates;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use runtime::containerd::OciRuntime;
@@ -18,6 +18,9 @@ pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/podium";
 #[derive(Debug, Parser)]
 #[command(name = "podium", version, about, max_term_width = 110)]
 pub(crate) struct Cli {
+    /// Format of log lines on standard error; RUST_LOG sets their level, for example info or warn,kubelet=debug.
+    #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
     /// The subcommand.
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -17,6 +17,7 @@ mod kubelet_dialer;
 mod listen_options;
 mod load_balancer_pool;
 mod local_volumes;
+mod logging;
 mod node_event;
 mod oom_score;
 mod print;
@@ -26,8 +27,7 @@ mod up;
 
 use clap::Parser;
 use cli::{Cli, Command};
-use std::{io::IsTerminal, process::ExitCode};
-use tracing_subscriber::EnvFilter;
+use std::process::ExitCode;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -36,27 +36,22 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     // Files are private by default, those of the store included. Files for other users get their mode where they are created.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
-    let filter = EnvFilter::try_from_env("PODIUM_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
-    // Two workers suffice for one node; each further worker would keep its own allocator arena.
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let result = runtime.map_err(Into::into).and_then(|runtime| {
-        let result = runtime.block_on(run_command(cli.command));
-        // Blocking tasks must not keep the process alive.
-        runtime.shutdown_timeout(std::time::Duration::from_secs(2));
-        result
-    });
-    match result {
+    match logging::init(cli.log_format).and_then(|()| run_to_completion(cli.command)) {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         Err(error) => {
             print::error(format_args!("podium: {}", format_error(&error)));
             ExitCode::from(2)
         }
     }
+}
+
+fn run_to_completion(command: Command) -> anyhow::Result<i32> {
+    // Two workers suffice for one node; each further worker would keep its own allocator arena.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let result = runtime.block_on(run_command(command));
+    // Blocking tasks must not keep the process alive.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    result
 }
 
 /// Formats an error and its causes in one line. An API server's Status is formatted as by kubectl.
