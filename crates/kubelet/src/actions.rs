@@ -14,7 +14,7 @@ mod sub_path;
 
 pub(crate) use container::made_of;
 
-use crate::{Shared, actor::Mail, status, volumes};
+use crate::{Shared, actor::PodMessage, status, volumes};
 use api::static_pod::is_static;
 use k8s_openapi::api::core::v1::Container;
 use lifecycle::{Action, ContainerFact, Event, Pod, SandboxFact, VolumesFact};
@@ -38,7 +38,7 @@ async fn while_running<T>(
     id: &str,
     work: impl Future<Output = T>,
 ) -> Option<T> {
-    let mut known = shared.pods.by_uid(pod.uid())?.known;
+    let mut known = shared.pods.by_uid(pod.uid())?.state;
     let ended = async {
         let runs = |pod: &Pod| pod.is_running(name) && pod.container_id(name, false).is_some_and(|(own, _)| own == id);
         // Nobody who might tell is there any more: that is an end, too.
@@ -76,17 +76,17 @@ async fn unmount_volumes(shared: &Shared, pod: &Pod) -> Result<VolumesFact, Stri
 
 /// Burstable Pods together weigh what those ask for that are here and have not ended; `gone` is ending now.
 fn weigh_burstable(shared: &Shared, gone: Option<&str>) {
-    let pods: Vec<_> = shared.pods.all().iter().map(|h| h.known.borrow().clone()).collect();
+    let pods: Vec<_> = shared.pods.all().iter().map(|h| h.state.borrow().clone()).collect();
     let alive = pods.iter().filter(|p| p.is_admitted() && gone != Some(p.uid())).map(|p| p.object().as_ref());
     shared.cgroups.weigh_burstable(alive.filter(|p| !api::pod::is_terminal(p)));
 }
 
-/// Carries out one action and says what came of it. Facts that are known before the end go to `mail`.
+/// Carries out one action and says what came of it. Facts that are known before the end go to `messages`.
 pub(crate) async fn carry_out(
     shared: &Shared,
     pod: &Pod,
     action: Action,
-    mail: &UnboundedSender<Mail>,
+    messages: &UnboundedSender<PodMessage>,
 ) -> Result<Vec<Event>, String> {
     let key = action.key();
     match action {
@@ -105,7 +105,7 @@ pub(crate) async fn carry_out(
             Ok(vec![Event::Sandbox(SandboxFact::Removed { id })])
         }
         Action::EnsureImage { container, pull, .. } => {
-            let (image, fact) = image::ensure(shared, pod, &container, pull, mail).await;
+            let (image, fact) = image::ensure(shared, pod, &container, pull, messages).await;
             Ok(vec![Event::Image { container, image, fact }])
         }
         Action::StartContainer { container, attempt, image_ref, sandbox } => {

@@ -1,6 +1,6 @@
-//! One task per Pod: facts come in, are folded in and kept, and what follows from them is carried out.
+//! Pod worker: a task for each Pod that applies events to its state, checkpoints it, and executes the planned actions.
 //!
-//! A container that hangs blocks its own Pod and no other.
+//! A hanging container blocks its own Pod only (upstream: `pkg/kubelet/pod_workers.go`).
 
 use crate::{Shared, actions, checkpoint, reconcile::Reconcile, status, volumes};
 use api::{resources::Amounts, static_pod::is_static};
@@ -10,86 +10,89 @@ use lifecycle::{Action, ActionKey, Event, History, Pod, observe, plan, status as
 use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// An action that failed is not asked for again before this has passed.
+/// Delay before a failed action is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What comes into a Pod's mailbox.
-pub(crate) enum Mail {
-    Fact(Event),
-    /// What the runtime had when the Pod was known at this durable revision.
+/// Message to a Pod worker.
+pub(crate) enum PodMessage {
+    /// Event to apply to the Pod.
+    Event(Event),
+    /// State of the runtime, listed when the Pod had this durable revision.
     Relisted(lifecycle::RuntimeView, u64),
-    /// An action failed, and is tried again after a while.
-    Paused(ActionKey),
-    /// An action ended, with what it has to say.
-    Ended(ActionKey, Result<Vec<Event>, String>),
-    /// A status was written, or the Pod is gone from the API.
-    Written(Box<PodStatus>, bool),
-    /// Somebody asks what happened lately.
-    Tell(oneshot::Sender<Vec<lifecycle::Line>>),
+    /// An action failed and is retried after a back-off.
+    BackedOff(ActionKey),
+    /// An action completed, with its events or its error.
+    Completed(ActionKey, Result<Vec<Event>, String>),
+    /// A status write completed; the flag is false if the Pod no longer exists in the API.
+    StatusWritten(Box<PodStatus>, bool),
+    /// Request for the Pod's recent history.
+    GetHistory(oneshot::Sender<Vec<lifecycle::Line>>),
 }
 
-/// How others reach a Pod's task.
+/// Handle of a Pod worker.
 #[derive(Clone)]
 pub(crate) struct Handle {
-    pub(crate) mail: mpsc::UnboundedSender<Mail>,
-    /// What is known about the Pod.
-    pub(crate) known: watch::Receiver<Arc<Pod>>,
-    /// Held by whoever makes, changes or removes the Pod's volumes.
+    pub(crate) messages: mpsc::UnboundedSender<PodMessage>,
+    /// Latest published state of the Pod.
+    pub(crate) state: watch::Receiver<Arc<Pod>>,
+    /// Lock around setup, refresh and teardown of the Pod's volumes.
     pub(crate) volumes: Arc<tokio::sync::Mutex<()>>,
 }
 
+/// Starts the worker of a Pod.
 pub(crate) fn spawn(shared: Arc<Shared>, mut pod: Pod) -> Handle {
-    let takes_over = Event::KubeletStarted { at: shared.started, random: shared.options.random };
-    observe(&mut pod, takes_over, &shared.options.policy, shared.now());
-    let (mail, inbox) = mpsc::unbounded_channel();
-    let (publish, known) = watch::channel(Arc::new(pod.clone()));
+    let kubelet_started = Event::KubeletStarted { at: shared.started, random: shared.options.random };
+    observe(&mut pod, kubelet_started, &shared.options.policy, shared.now());
+    let (messages, inbox) = mpsc::unbounded_channel();
+    let (publish, state) = watch::channel(Arc::new(pod.clone()));
     let actor = Actor {
         shared,
         history: History::new(&pod),
         pod,
-        mail: mail.clone(),
+        messages: messages.clone(),
         publish,
-        running: HashMap::new(),
+        in_flight: HashMap::new(),
         failures: HashMap::new(),
-        told: None,
-        saved: None,
-        shown: None,
-        writing: false,
+        notified_object: None,
+        saved_revision: None,
+        reported_status: None,
+        status_write_in_flight: false,
         reconcile: Reconcile::default(),
-        footprint: Amounts::new(),
-        missed_list: false,
+        requested_resources: Amounts::new(),
+        relist_needed: false,
     };
     tokio::spawn(actor.run(inbox));
-    Handle { mail, known, volumes: Arc::default() }
+    Handle { messages, state, volumes: Arc::default() }
 }
 
+/// State of a Pod worker.
 struct Actor {
     shared: Arc<Shared>,
     pod: Pod,
     history: History,
-    mail: mpsc::UnboundedSender<Mail>,
+    messages: mpsc::UnboundedSender<PodMessage>,
     publish: watch::Sender<Arc<Pod>>,
-    /// Actions in flight, and whether each may change what a list of the runtime shows.
-    running: HashMap<ActionKey, bool>,
-    /// How often in a row each has failed.
+    /// Actions in flight; the flag tells whether the action may change the runtime's state.
+    in_flight: HashMap<ActionKey, bool>,
+    /// Consecutive failures of each action.
     failures: HashMap<ActionKey, u32>,
-    /// The object of which others were told.
-    told: Option<Arc<ApiPod>>,
-    /// The newest durable revision on disk.
-    saved: Option<u64>,
-    /// The newest status that was handed to the API.
-    shown: Option<PodStatus>,
-    writing: bool,
-    /// Whether somebody else changed the status in the API.
+    /// Last API object whose change was announced to [`crate::pods::Pods::mark_changed`].
+    notified_object: Option<Arc<ApiPod>>,
+    /// Durable revision of the checkpoint on disk.
+    saved_revision: Option<u64>,
+    /// Last status that was sent to the API.
+    reported_status: Option<PodStatus>,
+    status_write_in_flight: bool,
+    /// Detects status changes in the API that another client made.
     reconcile: Reconcile,
-    /// What it took of the node when others were told last.
-    footprint: Amounts,
-    /// Whether a list of the runtime came when it could not be used.
-    missed_list: bool,
+    /// Resources of the node that the Pod held at the last comparison.
+    requested_resources: Amounts,
+    /// Whether a relist was discarded and another one is needed.
+    relist_needed: bool,
 }
 
 impl Actor {
-    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Mail>) {
+    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<PodMessage>) {
         let stop = self.shared.stop.clone();
         while let Some(wake) = self.step() {
             let sleep = wake.map_or(Duration::from_secs(3600), |at| {
@@ -97,194 +100,200 @@ impl Actor {
             });
             tokio::select! {
                 () = stop.cancelled() => return,
-                mail = inbox.recv() => match mail {
-                    Some(mail) => self.take(mail),
+                message = inbox.recv() => match message {
+                    Some(message) => self.handle(message),
                     None => return,
                 },
                 () = tokio::time::sleep(sleep) => {}
             }
-            while let Ok(mail) = inbox.try_recv() {
-                self.take(mail);
+            while let Ok(message) = inbox.try_recv() {
+                self.handle(message);
             }
         }
-        // Also what was made for it and never used: a Pod may go before it has a sandbox.
+        // Directories may exist although the Pod never had a sandbox.
         if let Err(error) = volumes::remove_pod_dirs(&self.shared, &self.pod).await {
-            tracing::warn!(%error, pod = self.pod.name(), "directories of a Pod that is gone are left");
+            tracing::warn!(%error, pod = self.pod.name(), "failed to remove the directories of a deleted Pod");
         }
         let dir = self.shared.paths.checkpoints();
         if let Err(error) = checkpoint::remove(&dir, self.pod.uid()) {
-            tracing::error!(%error, pod = self.pod.name(), "a checkpoint could not be removed");
+            tracing::error!(%error, pod = self.pod.name(), "failed to remove a checkpoint");
         }
-        self.shared.pods.forget(self.pod.uid());
+        self.shared.pods.remove(self.pod.uid());
         self.shared.probes.forget(self.pod.uid());
     }
 
-    fn take(&mut self, mail: Mail) {
+    fn handle(&mut self, message: PodMessage) {
         let now = self.shared.now();
-        match mail {
-            Mail::Fact(event) => self.observe(event, now),
-            // A list that is older than what is known would make new things look lost; the next one comes.
-            Mail::Relisted(view, revision) => {
-                self.missed_list = !self.at_rest() || self.pod.durable_revision() != revision;
-                if !self.missed_list {
+        match message {
+            PodMessage::Event(event) => self.observe(event, now),
+            // A list older than the state would make new containers look lost; the next relist replaces it.
+            PodMessage::Relisted(view, revision) => {
+                self.relist_needed = !self.no_runtime_change_in_flight() || self.pod.durable_revision() != revision;
+                if !self.relist_needed {
                     self.observe(Event::Relisted(view), now);
                 }
             }
-            // Meanwhile it changes nothing, and a list may show what stands in its way. What fails for long asks for few.
-            Mail::Paused(key) => {
+            // During the back-off, a relist may show the cause. Persistent failures request relists exponentially less often.
+            PodMessage::BackedOff(key) => {
                 let failures = self.failures.entry(key.clone()).or_default();
                 *failures = failures.saturating_add(1);
-                self.missed_list |= failures.is_power_of_two();
-                self.running.insert(key, false);
+                self.relist_needed |= failures.is_power_of_two();
+                self.in_flight.insert(key, false);
             }
-            Mail::Ended(key, result) => {
-                self.running.remove(&key);
+            PodMessage::Completed(key, result) => {
+                self.in_flight.remove(&key);
                 if result.is_ok() {
                     self.failures.remove(&key);
                 }
                 let events = result.unwrap_or_else(|message| {
-                    tracing::warn!(pod = self.pod.name(), %key, %message, "an action failed and will be tried again");
+                    tracing::warn!(pod = self.pod.name(), %key, %message, "failed to execute an action, retrying");
                     vec![Event::Failed { key, message }]
                 });
                 for event in events {
                     self.observe(event, now);
                 }
             }
-            Mail::Written(status, there) => {
-                self.writing = false;
-                if there {
+            PodMessage::StatusWritten(status, pod_exists) => {
+                self.status_write_in_flight = false;
+                if pod_exists {
                     self.observe(Event::StatusWritten(status), now);
                 }
             }
-            Mail::Tell(asked) => {
-                let _ = asked.send(self.history.lines(&self.pod, &self.shared.options.policy, now));
+            PodMessage::GetHistory(reply) => {
+                let _ = reply.send(self.history.lines(&self.pod, &self.shared.options.policy, now));
             }
         }
     }
 
+    /// Records an event and applies it to the Pod.
     fn observe(&mut self, event: Event, now: Timestamp) {
         let policy = &self.shared.options.policy;
         self.history.push(&event, policy, now);
         observe(&mut self.pod, event, policy, now);
     }
 
-    /// Keeps, publishes, reports and starts what follows from what is known. `None` when the Pod is to be forgotten.
+    /// Syncs the Pod: plans, checkpoints, publishes the state, reports the status and starts the actions. Returns the next
+    /// wake-up time, or `None` if the worker must end.
     fn step(&mut self) -> Option<Option<Timestamp>> {
         let now = self.shared.now();
         let plan = plan(&self.pod, &self.shared.options.policy, now);
-        self.begin(&plan.actions, now);
-        if self.saved != Some(self.pod.durable_revision()) {
+        self.record_container_starts(&plan.actions, now);
+        if self.saved_revision != Some(self.pod.durable_revision()) {
             let dir = self.shared.paths.checkpoints();
             if let Err(error) = checkpoint::save(&dir, &self.pod) {
-                // Nothing is done that might be forgotten.
-                tracing::error!(%error, pod = self.pod.name(), "a checkpoint could not be written");
+                // Actions without a checkpoint could be lost in a restart.
+                tracing::error!(%error, pod = self.pod.name(), "failed to save a checkpoint");
                 return Some(Some(now + RETRY));
             }
-            self.saved = Some(self.pod.durable_revision());
+            self.saved_revision = Some(self.pod.durable_revision());
         }
         self.publish.send_replace(Arc::new(self.pod.clone()));
-        self.make_room();
-        if self.told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, self.pod.object())) {
-            self.told = Some(Arc::clone(self.pod.object()));
-            self.shared.pods.touch(self.pod.uid().to_owned());
+        self.announce_released_resources();
+        if self.notified_object.as_ref().is_none_or(|object| !Arc::ptr_eq(object, self.pod.object())) {
+            self.notified_object = Some(Arc::clone(self.pod.object()));
+            self.shared.pods.mark_changed(self.pod.uid().to_owned());
         }
-        self.report(now);
+        self.report_status(now);
         for action in plan.actions {
             match action {
-                // The last steps wait until nothing is in flight that might still make something.
-                Action::Forget if self.running.is_empty() => return None,
+                // The final actions wait for all actions in flight, which might still create containers or directories.
+                Action::Forget if self.in_flight.is_empty() => return None,
                 Action::Forget => {}
-                Action::DeleteFromApi if !self.running.is_empty() || self.writing => {}
+                Action::DeleteFromApi if !self.in_flight.is_empty() || self.status_write_in_flight => {}
                 action => self.start(action),
             }
         }
-        if self.missed_list && self.at_rest() {
-            self.missed_list = false;
-            self.shared.pods.want_list();
+        if self.relist_needed && self.no_runtime_change_in_flight() {
+            self.relist_needed = false;
+            self.shared.pods.request_relist();
         }
         Some([plan.wake, self.reconcile.wake()].into_iter().flatten().min())
     }
 
-    /// Whether nothing is in flight that may change what a list of the runtime shows.
-    fn at_rest(&self) -> bool {
-        !self.running.values().any(|changes| *changes)
+    /// Whether no action is in flight that may change the runtime's state.
+    fn no_runtime_change_in_flight(&self) -> bool {
+        !self.in_flight.values().any(|changes| *changes)
     }
 
-    /// Tells others when the Pod takes less of the node than it did, now that they can see it.
-    fn make_room(&mut self) {
-        if !self.running.keys().any(ActionKey::is_resize) {
-            self.shared.pods.shows_resize(self.pod.uid());
+    /// Notifies Pods with a deferred resize if this Pod's requested resources have decreased. Called after publishing.
+    fn announce_released_resources(&mut self) {
+        if !self.in_flight.keys().any(ActionKey::is_resize) {
+            self.shared.pods.clear_accepted_resize(self.pod.uid());
         }
-        let footprint = self.pod.footprint();
-        let less = self.footprint.iter().any(|(name, had)| footprint.get(name).is_none_or(|has| has < had));
-        self.footprint = footprint;
-        if less {
-            self.shared.pods.room_was_made();
+        let requested = self.pod.footprint();
+        let decreased =
+            self.requested_resources.iter().any(|(name, before)| requested.get(name).is_none_or(|now| now < before));
+        self.requested_resources = requested;
+        if decreased {
+            self.shared.pods.retry_deferred_resizes();
         }
     }
 
-    /// Takes note of the containers that are about to be started, so that it is on disk before they are.
-    fn begin(&mut self, actions: &[Action], now: Timestamp) {
+    /// Records the container starts that are about to begin, so that the checkpoint precedes them.
+    fn record_container_starts(&mut self, actions: &[Action], now: Timestamp) {
         let starts = actions.iter().filter(|a| matches!(a, Action::StartContainer { .. })).map(Action::key);
-        let new: Vec<_> = starts.filter(|key| !self.running.contains_key(key)).collect();
+        let new: Vec<_> = starts.filter(|key| !self.in_flight.contains_key(key)).collect();
         for key in new {
             self.observe(Event::Begun(key), now);
         }
     }
 
-    fn report(&mut self, now: Timestamp) {
+    /// Writes the Pod's status to the API if it has changed.
+    fn report_status(&mut self, now: Timestamp) {
         let status = derive_status(&self.pod, &self.shared.options.policy, now);
-        if self.writing || self.pod.awaits_admission(now) {
+        if self.status_write_in_flight || self.pod.awaits_admission(now) {
             return;
         }
-        let shown = self.shown.as_ref().is_some_and(|shown| same(shown, &status));
-        // What shows a static Pod is looked after by those that make it.
-        let own = is_static(self.pod.object());
-        if shown && (own || !self.reconcile.is_due(self.pod.object(), &status, now)) {
+        let unchanged = self.reported_status.as_ref().is_some_and(|reported| status_equal(reported, &status));
+        // The mirror Pod's manager reconciles the status of a static Pod.
+        let is_static = is_static(self.pod.object());
+        if unchanged && (is_static || !self.reconcile.is_due(self.pod.object(), &status, now)) {
             return;
         }
-        self.writing = true;
-        self.shown = Some(status.clone());
-        if own {
-            // Whether and when there is an API to show it makes no difference to the Pod.
+        self.status_write_in_flight = true;
+        self.reported_status = Some(status.clone());
+        if is_static {
+            // A static Pod does not depend on the API: its status counts as written at once.
             self.shared.mirrors.show(self.pod.object(), status.clone());
-            let _ = self.mail.send(Mail::Written(Box::new(status), true));
+            let _ = self.messages.send(PodMessage::StatusWritten(Box::new(status), true));
             return;
         }
-        let (shared, object, mail) = (Arc::clone(&self.shared), Arc::clone(self.pod.object()), self.mail.clone());
+        let (shared, object, messages) =
+            (Arc::clone(&self.shared), Arc::clone(self.pod.object()), self.messages.clone());
         tokio::spawn(async move {
-            let there = status::write(&shared, &object, &status).await;
-            let _ = mail.send(Mail::Written(Box::new(status), there));
+            let pod_exists = status::write(&shared, &object, &status).await;
+            let _ = messages.send(PodMessage::StatusWritten(Box::new(status), pod_exists));
         });
     }
 
+    /// Starts an action unless it is in flight.
     fn start(&mut self, action: Action) {
         let key = action.key();
-        if self.running.contains_key(&key) {
+        if self.in_flight.contains_key(&key) {
             return;
         }
-        // A probe or a hook may be in flight at any time, and for as long as it likes.
+        // Probes and hooks can be in flight at any time and for long, and change nothing in the runtime.
         let changes = !matches!(action, Action::Probe { .. } | Action::RunHook { .. });
-        self.running.insert(key.clone(), changes);
+        self.in_flight.insert(key.clone(), changes);
         if let Action::Record(event) = &action {
             self.shared.recorder.record(self.pod.object(), event.clone());
-            let _ = self.mail.send(Mail::Ended(key.clone(), Ok(vec![Event::Done(key)])));
+            let _ = self.messages.send(PodMessage::Completed(key.clone(), Ok(vec![Event::Done(key)])));
             return;
         }
-        let (shared, pod, mail) = (Arc::clone(&self.shared), self.pod.clone(), self.mail.clone());
+        let (shared, pod, messages) = (Arc::clone(&self.shared), self.pod.clone(), self.messages.clone());
         tokio::spawn(async move {
-            let result = Box::pin(actions::carry_out(&shared, &pod, action, &mail)).await;
+            let result = Box::pin(actions::carry_out(&shared, &pod, action, &messages)).await;
             if result.is_err() {
-                let _ = mail.send(Mail::Paused(key.clone()));
+                let _ = messages.send(PodMessage::BackedOff(key.clone()));
                 tokio::time::sleep(RETRY).await;
             }
-            let _ = mail.send(Mail::Ended(key, result));
+            let _ = messages.send(PodMessage::Completed(key, result));
         });
     }
 }
 
-/// Whether two statuses say the same; the time of a transition counts only when something changed.
-fn same(a: &PodStatus, b: &PodStatus) -> bool {
+/// Whether two statuses are equal except for transition times (upstream's `isPodStatusByKubeletEqual`).
+fn status_equal(a: &PodStatus, b: &PodStatus) -> bool {
     let strip = |s: &PodStatus| {
         let mut s = s.clone();
         for c in s.conditions.iter_mut().flatten() {

@@ -1,6 +1,6 @@
 //! Pods go when the node lacks something: what there is to see is looked at, and `lifecycle::eviction` decides.
 
-use crate::{Shared, actor::Mail, blocking, figures::Figures, images::collect, pods, stats};
+use crate::{Shared, actor::PodMessage, blocking, figures::Figures, images::collect, pods, stats};
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use lifecycle::{
     Event, EventKind, Eviction, Pod, Pressure,
@@ -94,7 +94,7 @@ pub(crate) async fn run(shared: &Shared) {
 /// Waits until a Pod that has to go has heard of it, nothing of it runs any more, and what it had is free: else another would
 /// have to go for the same.
 async fn stopped(shared: &Shared, uid: &str) {
-    let Some(mut known) = shared.pods.by_uid(uid).map(|h| h.known) else { return };
+    let Some(mut known) = shared.pods.by_uid(uid).map(|h| h.state) else { return };
     // Nobody who might tell is there any more: it is gone.
     let _ = known.wait_for(|pod| pod.has_made_room(shared.now())).await;
 }
@@ -157,7 +157,7 @@ async fn over_their_limits(shared: &Shared, split: bool) -> Vec<String> {
     }
     let mut pods = candidates(shared);
     pods.retain(|pod| has_limits(pods::spec(pod)));
-    let (mut gone, mut counted) = (Vec::new(), !shared.pods.await_list());
+    let (mut gone, mut counted) = (Vec::new(), !shared.pods.awaits_relist());
     for stats in stats::of_pods(shared, pods, true).await {
         counted &= stats.is_counted();
         if let Some(eviction) = over_limits(&stats.pod, &stats.figures(), split) {
@@ -186,10 +186,10 @@ async fn one_goes(shared: &Shared, starved: &Starved, split: bool, image_fs: Pat
 
 /// Removes dead containers and unused images; says whether there is enough of everything then.
 async fn unused_is_enough(shared: &Shared, image_fs: PathBuf) -> bool {
-    let gone = shared.pods.all().into_iter().filter(|handle| handle.known.borrow().keeps_dead_containers());
+    let gone = shared.pods.all().into_iter().filter(|handle| handle.state.borrow().keeps_dead_containers());
     let emptied = gone.map(|handle| async move {
-        let _ = handle.mail.send(Mail::Fact(Event::DiskFull));
-        let mut known = handle.known;
+        let _ = handle.messages.send(PodMessage::Event(Event::DiskFull));
+        let mut known = handle.state;
         let _ = known.wait_for(|pod| !pod.keeps_dead_containers()).await;
     });
     let all = async {
@@ -206,7 +206,7 @@ fn evict(shared: &Shared, pod: &ApiPod, eviction: Eviction, signal: &'static str
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     let handle = shared.pods.by_uid(&uid)?;
     tracing::info!(pod = pod.metadata.name, why = eviction.message, "a Pod has to go");
-    handle.mail.send(Mail::Fact(Event::Evicted(eviction))).ok()?;
+    handle.messages.send(PodMessage::Event(Event::Evicted(eviction))).ok()?;
     shared.evictions.count(signal);
     Some(uid)
 }

@@ -64,7 +64,7 @@ pub(crate) fn memory_is_limited(pod: &Pod, container: &str) -> bool {
 
 /// Waits until the log of a container whose process is gone has its last lines: until the runtime is done with it.
 pub(crate) async fn log_is_complete(shared: &Shared, uid: &str, id: &str) {
-    let Some(mut known) = shared.pods.by_uid(uid).map(|handle| handle.known) else { return };
+    let Some(mut known) = shared.pods.by_uid(uid).map(|handle| handle.state) else { return };
     // Of a Pod that is gone nobody tells any more; what there is of the log is there.
     if tokio::time::timeout(LAST_LINES, known.wait_for(|pod| !pod.is_clearing(id))).await.is_err() {
         tracing::warn!(container = id, "the runtime does not say that a log is complete; it is read as it is");

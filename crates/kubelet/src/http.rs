@@ -19,7 +19,7 @@ pub(crate) use summary::Rates;
 
 use crate::{
     Shared,
-    actor::{Handle, Mail},
+    actor::{Handle, PodMessage},
 };
 use axum::{
     Json, Router,
@@ -92,7 +92,7 @@ fn handle(shared: &Shared, namespace: &str, name: &str) -> Result<Handle, Refuse
 
 fn known(shared: &Shared, namespace: &str, name: &str) -> Result<Arc<Pod>, Refused> {
     let handle = handle(shared, namespace, name)?;
-    let pod = handle.known.borrow().clone();
+    let pod = handle.state.borrow().clone();
     Ok(pod)
 }
 
@@ -110,7 +110,7 @@ async fn history(
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<Response, Refused> {
     let (asked, told) = oneshot::channel();
-    let _ = handle(&shared, &namespace, &name)?.mail.send(Mail::Tell(asked));
+    let _ = handle(&shared, &namespace, &name)?.messages.send(PodMessage::GetHistory(asked));
     // A task that has ended drops the question.
     let lines = told.await.map_err(|_| (StatusCode::NOT_FOUND, format!("pod {name:?} has just gone")))?;
     let mut text = String::new();

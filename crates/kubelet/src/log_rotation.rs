@@ -68,7 +68,7 @@ fn warn_of(result: Result<(), String>, path: &Path, what: &str) {
 fn running(shared: &Shared) -> Vec<(String, PathBuf)> {
     let mut found = Vec::new();
     for handle in shared.pods.all() {
-        let pod = handle.known.borrow().clone();
+        let pod = handle.state.borrow().clone();
         let Some(spec) = pod.object().spec.as_ref() else { continue };
         for (_, container) in api::pod::containers(spec).filter(|(_, c)| pod.is_running(&c.name)) {
             if let Some((id, attempt)) = pod.container_id(&container.name, false) {

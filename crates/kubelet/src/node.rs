@@ -78,7 +78,7 @@ async fn report(shared: &Shared) {
         if !fresh {
             match state.write(shared).await {
                 Ok(()) => {
-                    shared.told_ready.send_replace(state.is_ready());
+                    shared.ready_reported.send_replace(state.is_ready());
                     shown = Some((state, Instant::now()));
                 }
                 Err(error) => tracing::warn!(%error, "the node's status was not taken"),

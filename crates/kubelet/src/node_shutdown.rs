@@ -5,7 +5,7 @@
 
 mod logind;
 
-use crate::{Shared, actor::Mail};
+use crate::{Shared, actor::PodMessage};
 use jiff::Timestamp;
 use lifecycle::{Event, EventKind, ShutdownGroup, ShutdownPod, ShutdownPolicy};
 use logind::{Logind, LogindError};
@@ -71,7 +71,7 @@ impl NodeShutdown {
     fn set(&self, shared: &Shared, on: bool) {
         self.on.send_replace(Some(on));
         // Static Pods may run again.
-        shared.pods.forgotten.notify_one();
+        shared.pods.removed.notify_one();
     }
 
     fn note(&self, start_time: Timestamp, end_time: Option<Timestamp>) {
@@ -148,8 +148,8 @@ async fn turned(shared: &Shared, policy: &ShutdownPolicy, on: bool) {
 
 /// Ends all Pods, group by group.
 async fn end_all(shared: &Shared, policy: &ShutdownPolicy) {
-    let taken = shared.pods.taken();
-    let known = taken.iter().map(|handle| handle.known.borrow().clone());
+    let taken = shared.pods.admitted();
+    let known = taken.iter().map(|handle| handle.state.borrow().clone());
     let active: Vec<ShutdownPod> = known.filter(|pod| !pod.has_left()).map(|pod| ShutdownPod::of(&pod)).collect();
     for group in policy.groups(&active) {
         let limit = group.limit;
@@ -164,8 +164,8 @@ async fn end_group(shared: &Shared, group: ShutdownGroup) {
     let mut leaving = Vec::new();
     for (uid, eviction) in group.pods {
         let Some(handle) = shared.pods.by_uid(&uid) else { continue };
-        let _ = handle.mail.send(Mail::Fact(Event::Evicted(eviction)));
-        let mut known = handle.known;
+        let _ = handle.messages.send(PodMessage::Event(Event::Evicted(eviction)));
+        let mut known = handle.state;
         // A Pod that is forgotten has left, too.
         leaving.push(async move { drop(known.wait_for(|pod| pod.has_left()).await) });
     }

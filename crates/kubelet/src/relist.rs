@@ -1,6 +1,6 @@
 //! Lists of all that the runtime has: they repair what events lost.
 
-use crate::{Shared, actor::Mail};
+use crate::{Shared, actor::PodMessage};
 use lifecycle::{ContainerExit, ContainerView, ContainerViewState, RuntimeView, SandboxView};
 use runtime::{ContainerState, ContainerStatus, RuntimeError, SandboxId};
 use std::{collections::HashMap, time::Duration};
@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) async fn when_wanted(shared: &Shared) {
     let mut interval = RELIST;
     loop {
-        interval = match tokio::time::timeout(interval, shared.pods.lists.notified()).await {
+        interval = match tokio::time::timeout(interval, shared.pods.relist_requested.notified()).await {
             // After a break in the events the runtime's own lists may be behind: look again soon, then less and less.
             Ok(()) => SOON,
             Err(_) => (interval * 2).min(RELIST),
@@ -51,7 +51,7 @@ async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
         .all()
         .iter()
         .map(|h| {
-            let pod = h.known.borrow();
+            let pod = h.state.borrow();
             (pod.uid().to_owned(), pod.durable_revision())
         })
         .collect();
@@ -73,11 +73,11 @@ async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
         views.entry(uid).or_default().containers.push(view);
     }
     for handle in shared.pods.all() {
-        let pod = handle.known.borrow().clone();
+        let pod = handle.state.borrow().clone();
         let view = views.remove(pod.uid()).unwrap_or_default();
         // A Pod of which nothing was made yet has nothing to learn.
         if let Some(revision) = before.get(pod.uid()).filter(|_| pod.is_admitted()) {
-            let _ = handle.mail.send(Mail::Relisted(view, *revision));
+            let _ = handle.messages.send(PodMessage::Relisted(view, *revision));
         }
     }
     shared.cgroups.remove_orphans(|uid| shared.pods.by_uid(uid).is_some());
@@ -96,7 +96,7 @@ async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
 }
 
 async fn container_view(shared: &Shared, status: ContainerStatus, sandbox: String) -> ContainerView {
-    let pod = shared.pods.by_uid(&status.uid).map(|h| h.known.borrow().clone());
+    let pod = shared.pods.by_uid(&status.uid).map(|h| h.state.borrow().clone());
     let state = match status.state {
         ContainerState::Created => ContainerViewState::Created,
         ContainerState::Running => {

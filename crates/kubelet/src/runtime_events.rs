@@ -2,7 +2,7 @@
 
 use crate::{
     Shared,
-    actor::{Handle, Mail},
+    actor::{Handle, PodMessage},
     exits,
     logs::{KILLED, OOM_KILLED},
 };
@@ -30,7 +30,7 @@ pub(crate) async fn follow(shared: &Arc<Shared>) {
                 tokio::spawn(async move { exited(&shared, id, told).await });
             }
             RuntimeEvent::SandboxExited(id) => sandbox_exited(shared, &id),
-            RuntimeEvent::Resync => shared.pods.want_list(),
+            RuntimeEvent::Resync => shared.pods.request_relist(),
         }
     }
 }
@@ -38,7 +38,7 @@ pub(crate) async fn follow(shared: &Arc<Shared>) {
 /// The Pod of a container. One that ends right after its start may end before its Pod's task has heard that it was made.
 async fn owner_of(shared: &Shared, id: &str) -> Option<Handle> {
     for _ in 0..200 {
-        if let Some(handle) = shared.pods.owner(id) {
+        if let Some(handle) = shared.pods.by_container_or_sandbox_id(id) {
             return Some(handle);
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -49,36 +49,36 @@ async fn owner_of(shared: &Shared, id: &str) -> Option<Handle> {
 /// Tells its Pod at once what is told of the end, and again when the runtime shows it.
 async fn exited(shared: &Shared, id: ContainerId, told: Option<Exit>) {
     let Some(handle) = owner_of(shared, &id.0).await else { return };
-    let pod = handle.known.borrow().clone();
+    let pod = handle.state.borrow().clone();
     let early = match told {
         Some(exit) => exits::at_once(shared, &pod, &id.0, &exit).await,
         None => None,
     };
     let told_early = early.is_some();
     if let Some(event) = early {
-        let _ = handle.mail.send(Mail::Fact(event));
+        let _ = handle.messages.send(PodMessage::Event(event));
     }
     // containerd sends the event a moment before its CRI plugin has taken note; after its own restart, long before.
     let (mut pause, begun) = (LOOK, tokio::time::Instant::now());
     while begun.elapsed() < NOTED {
         match shared.runtime.container(&id).await {
             Ok(status) if status.state == ContainerState::Exited => {
-                let pod = handle.known.borrow().clone();
+                let pod = handle.state.borrow().clone();
                 // What was told early has its reason.
                 let status = if told_early { status } else { last_word(shared, &pod, status).await };
                 let exit = crate::logs::exit(shared, &pod, &status).await;
                 // Of a start that failed tells who asked for it. If that was a kubelet that is gone, it was given up with it.
                 if exit.never_ran() {
-                    return shared.pods.want_list();
+                    return shared.pods.request_relist();
                 }
                 let fact = lifecycle::ContainerFact::Exited { id: id.0, exit };
-                let _ = handle.mail.send(Mail::Fact(Event::Container { container: status.name, fact }));
+                let _ = handle.messages.send(PodMessage::Event(Event::Container { container: status.name, fact }));
                 return;
             }
             // A sandbox, or gone: a relist tells.
             Err(RuntimeError::NotFound(_)) => {
                 if told_early {
-                    shared.pods.want_list();
+                    shared.pods.request_relist();
                 }
                 return;
             }
@@ -92,8 +92,8 @@ async fn exited(shared: &Shared, id: ContainerId, told: Option<Exit>) {
 }
 
 fn sandbox_exited(shared: &Shared, id: &SandboxId) {
-    if let Some(handle) = shared.pods.owner(&id.0).filter(|h| h.known.borrow().sandbox_id() == Some(&id.0)) {
-        let _ = handle.mail.send(Mail::Fact(Event::Sandbox(SandboxFact::Lost { id: id.0.clone() })));
+    if let Some(handle) = shared.pods.by_container_or_sandbox_id(&id.0).filter(|h| h.state.borrow().sandbox_id() == Some(&id.0)) {
+        let _ = handle.messages.send(PodMessage::Event(Event::Sandbox(SandboxFact::Lost { id: id.0.clone() })));
     }
 }
 

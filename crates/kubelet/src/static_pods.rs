@@ -9,7 +9,7 @@ mod watch;
 
 pub use manifest::PodRules;
 
-use crate::{Shared, actor::Mail, blocking, pods};
+use crate::{Shared, actor::PodMessage, blocking, pods};
 use api::static_pod::is_static;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::Pod as ApiPod, apimachinery::pkg::apis::meta::v1::Time};
@@ -45,7 +45,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         tokio::select! {
             () = shared.stop.cancelled() => return,
             () = watch.changed() => {}
-            () = shared.pods.forgotten.notified() => {}
+            () = shared.pods.removed.notified() => {}
             () = tokio::time::sleep(config.file_check_frequency) => {}
         }
     }
@@ -64,20 +64,20 @@ async fn read(shared: &Shared, path: &Path, mut manifests: Manifests) -> Result<
 fn reconcile(shared: &Arc<Shared>, desired: &[Arc<ApiPod>]) {
     let uid = |pod: &ApiPod| pod.metadata.uid.clone().unwrap_or_default();
     for handle in shared.pods.all() {
-        let pod = handle.known.borrow().clone();
+        let pod = handle.state.borrow().clone();
         let wanted = desired.iter().any(|d| uid(d) == pod.uid());
         // What only the shutdown of the node ended makes room for itself: it runs again after that.
         let again = pod.is_shut_down() && shared.shutdown.is_over();
         if is_static(pod.object()) && (!wanted || again) && pod.object().metadata.deletion_timestamp.is_none() {
             tracing::info!(pod = pod.name(), again, "the static Pod goes: its manifest is gone, or it is to run again");
-            let _ = handle.mail.send(Mail::Fact(Event::Updated(Arc::new(ended(pod.object(), shared.now())))));
+            let _ = handle.messages.send(PodMessage::Event(Event::Updated(Arc::new(ended(pod.object(), shared.now())))));
         }
     }
     for pod in desired {
         let name = (pod.metadata.namespace.as_deref().unwrap_or(""), pod.metadata.name.as_deref().unwrap_or(""));
         // One that ends still has the name: when it is forgotten, its successor's turn comes.
         let taken = shared.pods.all().iter().any(|handle| {
-            let known = handle.known.borrow();
+            let known = handle.state.borrow();
             is_static(known.object()) && (known.namespace(), known.name()) == name
         });
         if !taken {

@@ -101,7 +101,7 @@ async fn rootfs(shared: &Shared, id: &str) -> Option<DiskUsage> {
 
 /// Pods that hold anything of the node.
 pub(crate) fn active(shared: &Shared) -> Vec<Arc<Pod>> {
-    let all = shared.pods.all().into_iter().map(|h| h.known.borrow().clone());
+    let all = shared.pods.all().into_iter().map(|h| h.state.borrow().clone());
     all.filter(|pod| pod.is_admitted() && !api::pod::is_terminal(pod.object())).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Whether the node takes a Pod: decided once, kept in its checkpoint, never asked again.
 
-use crate::{Shared, actor::Mail, deadline::within_deadline, pods};
+use crate::{Shared, actor::PodMessage, deadline::within_deadline, pods};
 use api::pod::DEFAULT_GRACE_PERIOD_SECONDS;
 use k8s_openapi::api::core::v1::{Node, Pod as ApiPod};
 use kube::Api;
@@ -16,7 +16,7 @@ pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
     let api: Api<Node> = Api::all(shared.client.clone());
     // A node that cannot be asked for takes nothing from a Pod that was bound to it.
     let node = within_deadline(api.get(&shared.options.node_name)).await.ok();
-    let _ = tokio::time::timeout(LISTED, shared.pods.listed()).await;
+    let _ = tokio::time::timeout(LISTED, shared.pods.wait_relisted()).await;
     let pressures = shared.evictions.pressures();
     let verdict = shared.pods.admit(pod.uid(), |others| {
         let view = NodeView {
@@ -52,9 +52,9 @@ async fn make_room(shared: &Shared, pod: &Pod, preemption: Preemption) {
     for other in preemption.pods {
         let Some(handle) = other.metadata.uid.as_deref().and_then(|uid| shared.pods.by_uid(uid)) else { continue };
         tracing::info!(pod = other.metadata.name, r#for = pod.name(), "a Pod goes so that a critical one has room");
-        let _ = handle.mail.send(Mail::Fact(Event::Evicted(preemption.eviction.clone())));
+        let _ = handle.messages.send(PodMessage::Event(Event::Evicted(preemption.eviction.clone())));
         shared.evictions.count_preemption(&preemption.resource);
-        leaving.push(left(handle.known, patience(&other)));
+        leaving.push(left(handle.state, patience(&other)));
     }
     futures::future::join_all(leaving).await;
 }

@@ -3,7 +3,7 @@
 use super::sandbox;
 use crate::{
     Shared,
-    actor::Mail,
+    actor::PodMessage,
     images::{pull_secrets, reference::Reference},
     pods,
 };
@@ -52,11 +52,11 @@ pub(super) async fn ensure(
     pod: &Pod,
     container: &str,
     pull: bool,
-    mail: &UnboundedSender<Mail>,
+    messages: &UnboundedSender<PodMessage>,
 ) -> (String, ImageFact) {
     let spec = pod.spec_of(container).cloned().unwrap_or_default();
     let tell = |name: &str, fact| {
-        let _ = mail.send(Mail::Fact(Event::Image { container: container.to_owned(), image: name.to_owned(), fact }));
+        let _ = messages.send(PodMessage::Event(Event::Image { container: container.to_owned(), image: name.to_owned(), fact }));
     };
     let handler = match handler(shared, pod).await {
         Ok(handler) => handler,

@@ -123,7 +123,7 @@ pub(super) async fn create(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxF
         Err(error) => {
             // One that was made, and of which nobody heard, is found in a list.
             if matches!(error, RuntimeError::AlreadyExists(_)) {
-                shared.pods.want_list();
+                shared.pods.request_relist();
             }
             return failed(error.to_string());
         }

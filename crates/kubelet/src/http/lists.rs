@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(super) async fn pods(State(shared): State<Arc<Shared>>) -> Json<Value> {
     let mut items: Vec<Value> = Vec::new();
     for handle in shared.pods.all() {
-        let pod = handle.known.borrow().clone();
+        let pod = handle.state.borrow().clone();
         let mut object = k8s_openapi::api::core::v1::Pod::clone(pod.object());
         object.status = Some(lifecycle::status(&pod, &shared.options.policy, shared.now()));
         items.push(json!(object));

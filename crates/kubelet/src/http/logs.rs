@@ -137,11 +137,11 @@ impl Reader {
 
     fn grows(&self) -> bool {
         let handle = self.shared.pods.by_uid(&self.uid);
-        handle.is_some_and(|handle| writes(&handle.known.borrow(), &self.id))
+        handle.is_some_and(|handle| writes(&handle.state.borrow(), &self.id))
     }
 
     async fn is_complete(&self) {
-        let Some(mut known) = self.shared.pods.by_uid(&self.uid).map(|handle| handle.known) else { return };
+        let Some(mut known) = self.shared.pods.by_uid(&self.uid).map(|handle| handle.state) else { return };
         if known.wait_for(|pod| !writes(pod, &self.id)).await.is_err() {
             // Its task was told to stop.
             std::future::pending::<()>().await;

@@ -186,7 +186,7 @@ async fn present(shared: &Shared) -> Result<Vec<Present>, String> {
 fn named_by_pods(shared: &Shared) -> HashSet<String> {
     let mut names = HashSet::new();
     for handle in shared.pods.all() {
-        let pod = handle.known.borrow().clone();
+        let pod = handle.state.borrow().clone();
         if !api::pod::is_terminal(pod.object()) {
             let spec = pods::spec(&pod);
             let images = api::pod::containers(spec).filter_map(|(_, c)| c.image.as_deref());

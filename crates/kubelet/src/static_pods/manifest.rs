@@ -33,7 +33,7 @@ impl Rules {
     pub(crate) fn of(shared: &Shared) -> Self {
         let options = &shared.options;
         let (node, gates) = (options.node_name.clone(), options.policy.gates.clone());
-        let all = shared.pods.all().into_iter().map(|handle| handle.known.borrow().clone());
+        let all = shared.pods.all().into_iter().map(|handle| handle.state.borrow().clone());
         let here = all.filter(|pod| static_pod::is_static(pod.object())).map(|pod| pod.uid().to_owned()).collect();
         Self { node, gates, check: options.pod_rules, now: shared.now(), here }
     }

@@ -187,7 +187,7 @@ fn is_exclusive(found: &PersistentVolume) -> bool {
 
 /// Whether the claim's volume is there for another Pod of this node, which the scheduler may not have been asked for.
 fn is_used_by_another(shared: &Shared, pod: &Pod, claim: &str) -> bool {
-    let others = shared.pods.all().into_iter().map(|handle| handle.known.borrow().clone());
+    let others = shared.pods.all().into_iter().map(|handle| handle.state.borrow().clone());
     others.filter(|other| other.uid() != pod.uid() && other.namespace() == pod.namespace()).any(|other| {
         let its = |volume: &&Volume| api::claim::name_of(other.name(), volume).as_deref() == Some(claim);
         let mut volumes = spec(&other).volumes.iter().flatten().filter(its);

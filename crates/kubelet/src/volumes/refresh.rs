@@ -60,7 +60,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     loop {
         tokio::select! {
             () = shared.stop.cancelled() => return,
-            uids = shared.pods.touched() => uids.into_iter().for_each(|uid| desk.touch(uid)),
+            uids = shared.pods.changed() => uids.into_iter().for_each(|uid| desk.touch(uid)),
             Some(uid) = dues.recv() => desk.refresh(uid),
             Some(source) = changes.recv() => {
                 let users = desk.watches.get(&source).map(|(users, _)| users.clone()).unwrap_or_default();
@@ -73,7 +73,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
 impl Desk {
     /// A Pod came, changed or went.
     fn touch(&mut self, uid: String) {
-        let pod = self.shared.pods.by_uid(&uid).map(|h| Arc::clone(h.known.borrow().object()));
+        let pod = self.shared.pods.by_uid(&uid).map(|h| Arc::clone(h.state.borrow().object()));
         let pod = pod.filter(|p| !api::pod::is_terminal(p));
         let (wanted, own) = match &pod {
             Some(pod) => {
@@ -182,7 +182,7 @@ where
 async fn refresh(shared: &Shared, uid: &str) -> Result<(), String> {
     let Some(handle) = shared.pods.by_uid(uid) else { return Ok(()) };
     let _turn = handle.volumes.lock().await;
-    let pod: Arc<Pod> = handle.known.borrow().clone();
+    let pod: Arc<Pod> = handle.state.borrow().clone();
     let mut objects = Objects::new(shared, pod.namespace());
     let mut failures = Vec::new();
     for volume in spec(&pod).volumes.iter().flatten().filter(|v| is_projected(v)) {

@@ -103,7 +103,7 @@ pub(super) async fn get(shared: &Shared, pod: &Pod, source: &ServiceAccountToken
             let (refresh_at, expires) = (wanted.refresh_at(now), after(now, wanted.seconds));
             shared.tokens.keep(pod.uid(), Token { wanted, text: text.clone(), refresh_at, expires });
             // Whoever waits for the time to exchange it learns of the new time.
-            shared.pods.touch(pod.uid().to_owned());
+            shared.pods.mark_changed(pod.uid().to_owned());
             Ok(text)
         }
         // An old one serves until it expires.
