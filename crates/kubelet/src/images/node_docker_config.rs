@@ -1,5 +1,5 @@
-//! The node's own credentials: the `config.json` of Docker, or the older `.dockercfg` (upstream's
-//! `pkg/credentialprovider/config.go`; seed 004, "a per-node .docker/config.json").
+//! Docker credentials of the node: `config.json` or the older `.dockercfg` (upstream's `pkg/credentialprovider/config.go`;
+//! documentation page "Images", "Configuring nodes to authenticate to a private registry").
 
 use super::{keyring::DockerConfig, pull_secrets::ConfigJson};
 use std::{
@@ -7,40 +7,40 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where the files may be.
+/// Candidate files.
 #[derive(Debug, Default)]
-pub(crate) struct NodeConfig {
-    files: Vec<File>,
+pub(crate) struct NodeDockerConfig {
+    files: Vec<DockerConfigFile>,
 }
 
 #[derive(Debug)]
-enum File {
+enum DockerConfigFile {
     ConfigJson(PathBuf),
     DockerCfg(PathBuf),
 }
 
-impl NodeConfig {
-    /// The kubelet's root directory comes before the home of who runs it, and `config.json` before `.dockercfg`.
+impl NodeDockerConfig {
+    /// Returns the candidates: the root directory before the home directory, `config.json` before `.dockercfg`.
     pub(crate) fn new(root_dir: &Path, home: Option<&Path>) -> Self {
         let new = [root_dir.join("config.json")].into_iter().chain(home.map(|h| h.join(".docker/config.json")));
         let old = [Some(root_dir), home].into_iter().flatten().map(|dir| dir.join(".dockercfg"));
-        Self { files: new.map(File::ConfigJson).chain(old.map(File::DockerCfg)).collect() }
+        Self { files: new.map(DockerConfigFile::ConfigJson).chain(old.map(DockerConfigFile::DockerCfg)).collect() }
     }
 
-    /// What the first file says that can be read. It is read for every pull: what an administrator changes counts.
+    /// Reads the first valid file. It is read for every pull, so that changes are effective at once.
     pub(crate) fn read(&self) -> DockerConfig {
-        self.files.iter().find_map(File::read).unwrap_or_default()
+        self.files.iter().find_map(DockerConfigFile::read).unwrap_or_default()
     }
 }
 
-impl File {
+impl DockerConfigFile {
     fn read(&self) -> Option<DockerConfig> {
         let (Self::ConfigJson(path) | Self::DockerCfg(path)) = self;
-        let bytes = match crate::node_file::read(path) {
+        let bytes = match crate::host_file::read(path) {
             Ok(bytes) => bytes,
             Err(error) => {
                 if error.kind() != ErrorKind::NotFound {
-                    tracing::warn!(path = %path.display(), %error, "credentials of the node cannot be read");
+                    tracing::warn!(path = %path.display(), %error, "failed to read docker config of the node");
                 }
                 return None;
             }
@@ -49,7 +49,7 @@ impl File {
             Self::ConfigJson(_) => serde_json::from_slice::<ConfigJson>(&bytes).map(|c| c.auths.unwrap_or_default()),
             Self::DockerCfg(_) => serde_json::from_slice(&bytes),
         };
-        parsed.inspect_err(|error| tracing::warn!(path = %path.display(), %error, "is no docker config")).ok()
+        parsed.inspect_err(|error| tracing::warn!(path = %path.display(), %error, "failed to parse docker config")).ok()
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
     use serde_json::json;
     use std::fs;
 
-    /// Whose credentials are taken when these files are there.
+    /// Checks which of these files is used.
     #[track_caller]
     fn check(files: &[(&str, &str)], expected: Option<&str>) {
         let dir = tempfile::tempdir().unwrap();
@@ -68,13 +68,13 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let config = NodeConfig::new(&dir.path().join("kubelet"), Some(&dir.path().join("home")));
+        let config = NodeDockerConfig::new(&dir.path().join("kubelet"), Some(&dir.path().join("home")));
         let user = config.read().remove("r.io").map(|login| login.username);
         assert_eq!(user.as_deref(), expected, "{files:?}");
     }
 
     #[test]
-    fn the_first_file_that_makes_sense_counts() {
+    fn first_valid_docker_config_is_used() {
         let auths = |user: &str| json!({"r.io": {"username": user, "password": "p"}});
         let new = |user: &str| json!({"auths": auths(user), "credHelpers": {}}).to_string();
         let old = |user: &str| auths(user).to_string();

@@ -1,4 +1,4 @@
-//! ConfigMaps and Secrets that a Pod refers to, asked for once per action and only when there is a reference.
+//! ConfigMaps and Secrets that a Pod refers to, read at most once per action.
 
 use crate::{Shared, deadline::within_deadline};
 use k8s_openapi::{
@@ -9,40 +9,41 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use std::{collections::HashMap, fmt::Debug, sync::Arc, time::Duration};
 
-/// What every namespace has a moment after it was made.
-const ROOT_CA: &str = "kube-root-ca.crt";
-/// How long that moment may take.
-pub(crate) const MOMENT: Duration = Duration::from_secs(1);
+/// ConfigMap that the controller manager creates in each new namespace.
+const ROOT_CA_CONFIG_MAP: &str = "kube-root-ca.crt";
+/// Maximum wait for it.
+pub(crate) const ROOT_CA_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Waits a moment for the certificates that the cluster itself puts into each namespace.
-async fn arrival(api: Api<ConfigMap>) {
-    let there = kube::runtime::wait::await_condition(api, ROOT_CA, |object: Option<&ConfigMap>| object.is_some());
-    // Whether they came is seen by whoever asks for them again.
-    let _ = tokio::time::timeout(MOMENT, there).await;
+/// Waits for the root CA ConfigMap of a new namespace.
+async fn wait_root_ca(api: Api<ConfigMap>) {
+    let exists =
+        kube::runtime::wait::await_condition(api, ROOT_CA_CONFIG_MAP, |object: Option<&ConfigMap>| object.is_some());
+    // The caller reads the ConfigMap again.
+    let _ = tokio::time::timeout(ROOT_CA_TIMEOUT, exists).await;
 }
 
-/// What was asked for in one action; `None` for what does not exist.
-pub(crate) struct Objects<'a> {
+/// Objects that were read during one action; `None` for a missing object.
+pub(crate) struct ObjectCache<'a> {
     shared: &'a Shared,
     namespace: &'a str,
     config_maps: HashMap<String, Option<Arc<ConfigMap>>>,
     secrets: HashMap<String, Option<Arc<Secret>>>,
 }
 
-impl<'a> Objects<'a> {
+impl<'a> ObjectCache<'a> {
     pub(crate) fn new(shared: &'a Shared, namespace: &'a str) -> Self {
         Self { shared, namespace, config_maps: HashMap::new(), secrets: HashMap::new() }
     }
 
-    /// A ConfigMap.
+    /// Returns a ConfigMap.
     ///
     /// # Errors
-    /// In upstream's words when it does not exist, unless that is allowed (`None` then).
+    /// Fails with upstream's message if it is missing, unless it is optional.
     pub(crate) async fn config_map(&mut self, name: &str, optional: bool) -> Result<Option<Arc<ConfigMap>>, String> {
         if !self.config_maps.contains_key(name) {
             let mut found = get(self.shared, self.namespace, name).await?;
-            if found.is_none() && name == ROOT_CA {
-                arrival(Api::namespaced(self.shared.client.clone(), self.namespace)).await;
+            if found.is_none() && name == ROOT_CA_CONFIG_MAP {
+                wait_root_ca(Api::namespaced(self.shared.client.clone(), self.namespace)).await;
                 found = get(self.shared, self.namespace, name).await?;
             }
             self.config_maps.insert(name.to_owned(), found);
@@ -50,7 +51,7 @@ impl<'a> Objects<'a> {
         present(self.config_maps.get(name).cloned().flatten(), "configmap", name, optional)
     }
 
-    /// A Secret, like [`Self::config_map`].
+    /// Returns a Secret, like [`Self::config_map`].
     pub(crate) async fn secret(&mut self, name: &str, optional: bool) -> Result<Option<Arc<Secret>>, String> {
         if !self.secrets.contains_key(name) {
             let found = get(self.shared, self.namespace, name).await?;

@@ -1,12 +1,12 @@
-//! What the kubelet remembers of Pods, counted. What grows with the Pods that are gone is a leak.
+//! Sizes of the kubelet's per-Pod maps. A map that grows with removed Pods is a leak.
 
 use crate::{Kubelet, Shared};
 use std::collections::BTreeMap;
 
 impl Kubelet {
-    /// How many entries there are of everything that is remembered of Pods, by what it is.
+    /// Returns the number of entries of each per-Pod map.
     #[must_use]
-    pub fn remembered(&self) -> BTreeMap<&'static str, usize> {
+    pub fn cache_sizes(&self) -> BTreeMap<&'static str, usize> {
         counts(&self.shared)
     }
 }

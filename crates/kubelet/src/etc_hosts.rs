@@ -1,29 +1,33 @@
-//! Names of a Pod: its host name, and the hosts file of its containers (upstream's `kubelet_pods.go`).
+//! Hostname of a Pod, and the hosts file of its containers (upstream's `kubelet_pods.go`).
 
 use crate::config::KubeletConfiguration;
 use k8s_openapi::api::core::v1::{HostAlias, PodSpec};
 use std::{fmt::Write, net::IpAddr};
 
-/// A host name has 63 bytes at most.
-const LONGEST: usize = 63;
+/// Maximum length of a hostname in bytes.
+const MAX_LENGTH: usize = 63;
 
-/// What a Pod is called in its own network.
+/// Hostname and domain of a Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PodHostname {
-    /// Without a domain.
+    /// Hostname without domain.
     pub(crate) short: String,
     /// `SUBDOMAIN.NAMESPACE.svc.CLUSTERDOMAIN`; empty without a subdomain.
     pub(crate) domain: String,
 }
 
 impl PodHostname {
-    pub(crate) fn of(spec: &PodSpec, name: &str, namespace: &str, config: &KubeletConfiguration) -> Self {
+    pub(crate) fn new(spec: &PodSpec, name: &str, namespace: &str, config: &KubeletConfiguration) -> Self {
         if let Some(short) = spec.hostname_override.clone() {
             return Self { short, domain: String::new() };
         }
-        let wanted = spec.hostname.as_deref().filter(|h| !h.is_empty()).unwrap_or(name);
-        let cut: String = wanted.chars().take(LONGEST).collect();
-        let short = if cut.len() < wanted.len() { cut.trim_end_matches(['-', '.']).to_owned() } else { cut };
+        let requested = spec.hostname.as_deref().filter(|h| !h.is_empty()).unwrap_or(name);
+        let truncated: String = requested.chars().take(MAX_LENGTH).collect();
+        let short = if truncated.len() < requested.len() {
+            truncated.trim_end_matches(['-', '.']).to_owned()
+        } else {
+            truncated
+        };
         let domain = match spec.subdomain.as_deref().filter(|s| !s.is_empty()) {
             Some(subdomain) => format!("{subdomain}.{namespace}.svc.{}", config.cluster_domain),
             None => String::new(),
@@ -31,27 +35,27 @@ impl PodHostname {
         Self { short, domain }
     }
 
-    /// What `hostname` prints in the Pod.
+    /// Returns the hostname that is set in the Pod.
     ///
     /// # Errors
-    /// When the whole name is asked for (`setHostnameAsFQDN`) and the kernel does not take one that long.
-    pub(crate) fn shown(&self, spec: &PodSpec) -> Result<String, String> {
+    /// Fails with upstream's message if the FQDN (`setHostnameAsFQDN`) is too long for the kernel.
+    pub(crate) fn hostname_in_pod(&self, spec: &PodSpec) -> Result<String, String> {
         if spec.set_hostname_as_fqdn != Some(true) || self.domain.is_empty() {
             return Ok(self.short.clone());
         }
-        let whole = format!("{}.{}", self.short, self.domain);
-        if whole.len() > 64 {
+        let fqdn = format!("{}.{}", self.short, self.domain);
+        if fqdn.len() > 64 {
             return Err(format!(
-                "failed to construct FQDN from pod hostname and cluster domain, FQDN {whole} is too long (64 characters is the max, {} characters requested)",
-                whole.len()
+                "failed to construct FQDN from pod hostname and cluster domain, FQDN {fqdn} is too long (64 characters is the max, {} characters requested)",
+                fqdn.len()
             ));
         }
-        Ok(whole)
+        Ok(fqdn)
     }
 }
 
-/// The hosts file of a Pod with a network of its own.
-pub(crate) fn own(ips: &[IpAddr], name: &PodHostname, aliases: &[HostAlias]) -> String {
+/// Returns the hosts file of a Pod with its own network (`managedHostsFileContent`).
+pub(crate) fn managed_hosts_file(ips: &[IpAddr], name: &PodHostname, aliases: &[HostAlias]) -> String {
     let mut text = String::from(
         "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n",
     );
@@ -63,15 +67,15 @@ pub(crate) fn own(ips: &[IpAddr], name: &PodHostname, aliases: &[HostAlias]) -> 
             writeln!(text, "{ip}\t{}.{}\t{}", name.short, name.domain, name.short)
         };
     }
-    text + &added(aliases)
+    text + &host_alias_entries(aliases)
 }
 
-/// The hosts file of a Pod in the node's network: the node's, and what the Pod adds.
-pub(crate) fn of_node(node: &str, aliases: &[HostAlias]) -> String {
-    format!("# Kubernetes-managed hosts file (host network).\n{node}{}", added(aliases))
+/// Returns the hosts file of a Pod in the host network: the node's, and host aliases (`nodeHostsFileContent`).
+pub(crate) fn node_hosts_file(node: &str, aliases: &[HostAlias]) -> String {
+    format!("# Kubernetes-managed hosts file (host network).\n{node}{}", host_alias_entries(aliases))
 }
 
-fn added(aliases: &[HostAlias]) -> String {
+fn host_alias_entries(aliases: &[HostAlias]) -> String {
     if aliases.is_empty() {
         return String::new();
     }
@@ -92,14 +96,14 @@ mod tests {
         let spec: PodSpec = serde_json::from_value(spec).unwrap();
         let mut config = KubeletConfiguration::default();
         config.cluster_domain = "cluster.local".to_owned();
-        (PodHostname::of(&spec, "p", "ns", &config), spec)
+        (PodHostname::new(&spec, "p", "ns", &config), spec)
     }
 
     #[track_caller]
-    fn check(fields: Value, short: &str, domain: &str, shown: Result<&str, &str>) {
+    fn check(fields: Value, short: &str, domain: &str, hostname_in_pod: Result<&str, &str>) {
         let (name, spec) = hostname(fields);
         assert_eq!((name.short.as_str(), name.domain.as_str()), (short, domain));
-        match (name.shown(&spec), shown) {
+        match (name.hostname_in_pod(&spec), hostname_in_pod) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected),
             (Err(found), Err(part)) => assert!(found.contains(part), "{found}"),
             (found, _) => panic!("{found:?}"),
@@ -107,29 +111,34 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_called_as_its_spec_says() {
+    fn hostname_and_domain_follow_the_pod_spec() {
         check(json!({}), "p", "", Ok("p"));
         check(json!({"hostname": "h", "subdomain": "s"}), "h", "s.ns.svc.cluster.local", Ok("h"));
-        let whole = json!({"subdomain": "s", "setHostnameAsFQDN": true});
-        check(whole, "p", "s.ns.svc.cluster.local", Ok("p.s.ns.svc.cluster.local"));
+        let fqdn = json!({"subdomain": "s", "setHostnameAsFQDN": true});
+        check(fqdn, "p", "s.ns.svc.cluster.local", Ok("p.s.ns.svc.cluster.local"));
         check(json!({"hostname": "h", "subdomain": "s", "hostnameOverride": "o.x"}), "o.x", "", Ok("o.x"));
         let long = format!("{}-{}", "a".repeat(62), "b".repeat(9));
-        let cut = "a".repeat(62);
-        check(json!({"hostname": long}), &cut, "", Ok(&cut));
+        let truncated = "a".repeat(62);
+        check(json!({"hostname": long}), &truncated, "", Ok(&truncated));
         let domain = "s.ns.svc.cluster.local";
-        check(json!({"hostname": long, "subdomain": "s", "setHostnameAsFQDN": true}), &cut, domain, Err("too long"));
+        check(
+            json!({"hostname": long, "subdomain": "s", "setHostnameAsFQDN": true}),
+            &truncated,
+            domain,
+            Err("too long"),
+        );
     }
 
     #[test]
-    fn the_hosts_file_names_the_pod_and_its_aliases() {
+    fn hosts_file_has_the_pod_and_its_host_aliases() {
         let aliases: Vec<HostAlias> =
             serde_json::from_value(json!([{"ip": "192.0.2.9", "hostnames": ["a", "b"]}])).unwrap();
         let (name, _) = hostname(json!({"subdomain": "s"}));
-        let text = own(&["10.0.0.7".parse().unwrap()], &name, &aliases);
+        let text = managed_hosts_file(&["10.0.0.7".parse().unwrap()], &name, &aliases);
         assert!(text.ends_with(
             "fe00::2\tip6-allrouters\n10.0.0.7\tp.s.ns.svc.cluster.local\tp\n\n# Entries added by HostAliases.\n192.0.2.9\ta\tb\n"
         ));
-        let text = of_node("127.0.0.1 localhost\n", &[]);
+        let text = node_hosts_file("127.0.0.1 localhost\n", &[]);
         assert_eq!(text, "# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n");
     }
 }

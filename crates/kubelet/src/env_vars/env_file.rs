@@ -1,5 +1,5 @@
-//! Variables from a file in a volume (KEP-3721), in the part of a shell's language that upstream's kubelet reads:
-//! `NAME='value'`, a comment after it, and values of several lines; nothing in a value means anything else.
+//! Env files in volumes (KEP-3721), in the subset of shell syntax that upstream's kubelet accepts: `NAME='value'`, trailing
+//! comments, and multi-line values; no escapes or expansion within a value.
 
 use crate::untrusted_file;
 use nix::{
@@ -8,27 +8,27 @@ use nix::{
 };
 use std::{io, path::Path};
 
-/// No environment is larger.
-const LARGEST: usize = 2 << 20;
+/// Maximum size of an env file in bytes.
+const MAX_SIZE: usize = 2 << 20;
 
-/// The value of a variable in a file of a volume; empty when the file does not have it.
+/// Returns the value of a variable in an env file of a volume; empty if the file does not define it.
 ///
 /// # Errors
-/// When the file is not there, or is none of this form.
+/// Fails if the file is missing or malformed.
 pub(super) fn value(volume: &Path, file: &str, key: &str) -> Result<String, String> {
     let text = read(volume, file).map_err(|e| format!("{file}: {}", crate::os_error::words(&e)))?;
     parse(&text, key)
 }
 
-/// Containers write to the volume: a link in it leads nowhere but to another place in it.
+/// Reads a file of the volume. Containers write to the volume: symbolic links are resolved within it.
 fn read(volume: &Path, file: &str) -> io::Result<String> {
     let root = open(volume, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let how = OpenHow::new()
         .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
     let file = untrusted_file::require_regular(openat2(&root, file, how)?.into())?;
-    let bytes = untrusted_file::read_beginning(&file, LARGEST + 1)?;
-    if bytes.len() > LARGEST {
+    let bytes = untrusted_file::read_beginning(&file, MAX_SIZE + 1)?;
+    if bytes.len() > MAX_SIZE {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -39,42 +39,42 @@ fn parse(text: &str, key: &str) -> Result<String, String> {
     let mut lines = text.lines().enumerate();
     while let Some((at, line)) = lines.next() {
         let (number, line) = (at + 1, line.trim_start_matches(blank));
-        let wrong = |why: &str| format!("invalid environment variable format at line {number}: {why}");
+        let invalid = |why: &str| format!("invalid environment variable format at line {number}: {why}");
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let (name, value) = line.split_once('=').ok_or_else(|| wrong("missing '='"))?;
+        let (name, value) = line.split_once('=').ok_or_else(|| invalid("missing '='"))?;
         if name.trim_end_matches(blank).is_empty() {
-            return Err(wrong("empty variable name"));
+            return Err(invalid("empty variable name"));
         }
         if name.ends_with(blank) {
-            return Err(wrong("whitespace before '=' is not allowed"));
+            return Err(invalid("whitespace before '=' is not allowed"));
         }
-        // As in a shell: what comes after a blank is not the value.
+        // As in a shell, a value does not start after a blank.
         if value.starts_with(blank) {
             if name == key {
                 return Ok(String::new());
             }
             continue;
         }
-        let mut rest = value.strip_prefix('\'').ok_or_else(|| wrong("value must be enclosed in single quotes"))?;
-        let mut whole = String::new();
+        let mut rest = value.strip_prefix('\'').ok_or_else(|| invalid("value must be enclosed in single quotes"))?;
+        let mut parsed = String::new();
         let after = loop {
             if let Some((last, after)) = rest.split_once('\'') {
-                whole.push_str(last);
+                parsed.push_str(last);
                 break after.trim_start_matches(blank);
             }
-            whole.push_str(rest);
-            whole.push('\n');
+            parsed.push_str(rest);
+            parsed.push('\n');
             rest = lines.next().map(|(_, line)| line).ok_or_else(|| {
                 format!("invalid environment variable format starting at line {number}: unclosed single quote")
             })?;
         };
         if !after.is_empty() && !after.starts_with('#') {
-            return Err(wrong("unexpected content after closing quote"));
+            return Err(invalid("unexpected content after closing quote"));
         }
         if name == key {
-            return Ok(whole);
+            return Ok(parsed);
         }
     }
     Ok(String::new())
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_stands_in_single_quotes_and_means_itself() {
+    fn env_file_value_is_single_quoted_and_literal() {
         check("K='v'", Ok("v"));
         check("# K='x'\n\n \t K='a \"b\" $c \\n' # why\n", Ok("a \"b\" $c \\n"));
         check("A='1'\nK='two\nlines'\nB='3'", Ok("two\nlines"));
@@ -99,24 +99,24 @@ mod tests {
         check("K= 'v'\n", Ok(""));
         check("A= 'v'\nK='w'", Ok("w"));
         check("A='1'\n", Ok(""));
-        // What comes after it is not looked at.
+        // Later lines are not parsed.
         check("K='v'\nnonsense", Ok("v"));
     }
 
     #[test]
-    fn what_is_no_such_file_is_refused_with_its_line() {
-        let wrong = |line: u32, why: &str| format!("invalid environment variable format at line {line}: {why}");
-        check("A='1'\nK", Err(&wrong(2, "missing '='")));
-        check("='1'", Err(&wrong(1, "empty variable name")));
-        check("K ='1'", Err(&wrong(1, "whitespace before '=' is not allowed")));
-        check("K=1", Err(&wrong(1, "value must be enclosed in single quotes")));
-        check("K=\"1\"", Err(&wrong(1, "value must be enclosed in single quotes")));
-        check("K='1'2", Err(&wrong(1, "unexpected content after closing quote")));
+    fn malformed_env_file_is_rejected_with_the_line_number() {
+        let invalid = |line: u32, why: &str| format!("invalid environment variable format at line {line}: {why}");
+        check("A='1'\nK", Err(&invalid(2, "missing '='")));
+        check("='1'", Err(&invalid(1, "empty variable name")));
+        check("K ='1'", Err(&invalid(1, "whitespace before '=' is not allowed")));
+        check("K=1", Err(&invalid(1, "value must be enclosed in single quotes")));
+        check("K=\"1\"", Err(&invalid(1, "value must be enclosed in single quotes")));
+        check("K='1'2", Err(&invalid(1, "unexpected content after closing quote")));
         check("K='1\n2\n", Err("invalid environment variable format starting at line 1: unclosed single quote"));
     }
 
     #[test]
-    fn links_lead_nowhere_but_into_the_volume() {
+    fn env_file_symlinks_resolve_within_the_volume() {
         let dir = tempfile::tempdir().unwrap();
         let volume = dir.path().join("volume");
         std::fs::create_dir(&volume).unwrap();

@@ -1,14 +1,14 @@
-//! Whether the status in the API is still the one that was written there (`status_manager.go`, `needsReconcile`).
+//! Detection of Pod status changes by other writers (`needsReconcile` of `status_manager.go`).
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use serde_json::{Map, Value, json};
 
-/// What was just written takes a moment to come back; upstream looks every 10 s.
+/// Delay before a difference counts: the last write takes a moment to come back. Upstream checks every 10 s.
 const GRACE: SignedDuration = SignedDuration::from_secs(2);
 
-/// The parts of a status that the kubelet has the say in.
-const OWN: [&str; 13] = [
+/// Status fields that the kubelet owns.
+const KUBELET_FIELDS: [&str; 13] = [
     "phase",
     "reason",
     "message",
@@ -24,54 +24,54 @@ const OWN: [&str; 13] = [
     "ephemeralContainerStatuses",
 ];
 
-/// Watches one Pod's status in the API.
+/// Compares the status in the API with the status that the kubelet wrote, for one Pod.
 #[derive(Debug, Default)]
-pub(crate) struct Reconcile {
-    /// Since when it has been another one.
-    since: Option<Timestamp>,
-    /// What stood there when it was put right last: what the API makes of a status is not fought over.
-    righted: Option<PodStatus>,
+pub(crate) struct StatusReconciler {
+    /// When a difference was first seen.
+    differs_since: Option<Timestamp>,
+    /// The status that was overwritten last. If it comes back, the API server changes the status, and it is left alone.
+    overwritten: Option<PodStatus>,
 }
 
-impl Reconcile {
-    /// Whether the status is to be written again, because another one stands in the API and has for a while.
+impl StatusReconciler {
+    /// Returns whether the status must be written again because the API has had a different one for [`GRACE`].
     pub(crate) fn is_due(&mut self, object: &Pod, wanted: &PodStatus, now: Timestamp) -> bool {
         let found = object.status.clone().unwrap_or_default();
-        if self.righted.as_ref() == Some(&found) || agree(&found, wanted) {
-            self.since = None;
+        if self.overwritten.as_ref() == Some(&found) || equal_in_kubelet_fields(&found, wanted) {
+            self.differs_since = None;
             return false;
         }
-        let since = *self.since.get_or_insert(now);
-        if now < since + GRACE {
+        let differs_since = *self.differs_since.get_or_insert(now);
+        if now < differs_since + GRACE {
             return false;
         }
-        self.since = None;
-        self.righted = Some(found);
+        self.differs_since = None;
+        self.overwritten = Some(found);
         true
     }
 
-    /// When to look again.
-    pub(crate) fn wake(&self) -> Option<Timestamp> {
-        self.since.map(|since| since + GRACE)
+    /// Returns when to check again.
+    pub(crate) fn wake_at(&self) -> Option<Timestamp> {
+        self.differs_since.map(|differs_since| differs_since + GRACE)
     }
 }
 
-/// Whether both say the same, as far as the kubelet has the say.
-fn agree(found: &PodStatus, wanted: &PodStatus) -> bool {
+/// Compares the fields and conditions that the kubelet owns.
+fn equal_in_kubelet_fields(found: &PodStatus, wanted: &PodStatus) -> bool {
     let (mut found, mut wanted) = (json!(found), json!(wanted));
-    let ours: Vec<Value> = wanted["conditions"].as_array().into_iter().flatten().map(|c| c["type"].clone()).collect();
+    let types: Vec<Value> = wanted["conditions"].as_array().into_iter().flatten().map(|c| c["type"].clone()).collect();
     for status in [&mut found, &mut wanted] {
         if let Some(conditions) = status["conditions"].as_array_mut() {
-            conditions.retain(|c| ours.contains(&c["type"]));
+            conditions.retain(|c| types.contains(&c["type"]));
             conditions.sort_by_key(|c| c["type"].to_string());
         }
-        tidy(status);
+        normalize(status);
     }
-    OWN.iter().all(|field| found[*field] == wanted[*field])
+    KUBELET_FIELDS.iter().all(|field| found[*field] == wanted[*field])
 }
 
-/// Takes out what means the same as nothing, and what the API does not keep of times.
-fn tidy(value: &mut Value) {
+/// Removes fields with default values, and truncates times to seconds, as the API stores them.
+fn normalize(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, field) in fields.iter_mut() {
@@ -79,17 +79,17 @@ fn tidy(value: &mut Value) {
                     Value::String(time) if name.ends_with("Time") || name.ends_with("At") => {
                         time.truncate("2026-01-01T00:00:00".len());
                     }
-                    field => tidy(field),
+                    field => normalize(field),
                 }
             }
-            fields.retain(|_, field| !is_nothing(field));
+            fields.retain(|_, field| !is_default(field));
         }
-        Value::Array(items) => items.iter_mut().for_each(tidy),
+        Value::Array(items) => items.iter_mut().for_each(normalize),
         _ => {}
     }
 }
 
-fn is_nothing(value: &Value) -> bool {
+fn is_default(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
         Value::Number(number) => number.as_i64() == Some(0),
@@ -113,10 +113,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_makes_of_a_status_is_the_same_status() {
+    fn status_normalized_by_the_api_is_equal() {
         let wanted = status(|_| {});
         let check = |change: &dyn Fn(&mut Value), expected: bool| {
-            assert_eq!(agree(&status(|s| change(s)), &wanted), expected);
+            assert_eq!(equal_in_kubelet_fields(&status(|s| change(s)), &wanted), expected);
         };
         check(&|_| {}, true);
         check(&|s| s["startTime"] = json!("2026-01-01T00:00:00Z"), true);
@@ -131,17 +131,17 @@ mod tests {
     }
 
     #[test]
-    fn another_status_is_put_right_once_and_not_at_once() {
-        let (mut reconcile, wanted) = (Reconcile::default(), status(|_| {}));
+    fn foreign_status_is_overwritten_once_after_a_delay() {
+        let (mut reconciler, wanted) = (StatusReconciler::default(), status(|_| {}));
         let pod = |status| Pod { status: Some(status), ..Pod::default() };
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
-        assert!(!reconcile.is_due(&pod(wanted.clone()), &wanted, at(0)));
-        assert_eq!(reconcile.wake(), None);
+        assert!(!reconciler.is_due(&pod(wanted.clone()), &wanted, at(0)));
+        assert_eq!(reconciler.wake_at(), None);
         let other = pod(status(|s| s["podIP"] = json!("1.1.1.1")));
-        assert!(!reconcile.is_due(&other, &wanted, at(10)), "our own write may be on its way back");
-        assert_eq!(reconcile.wake(), Some(at(12)));
-        assert!(reconcile.is_due(&other, &wanted, at(12)));
-        assert!(!reconcile.is_due(&other, &wanted, at(20)), "once is enough");
-        assert_eq!(reconcile.wake(), None);
+        assert!(!reconciler.is_due(&other, &wanted, at(10)), "our own write may be on its way back");
+        assert_eq!(reconciler.wake_at(), Some(at(12)));
+        assert!(reconciler.is_due(&other, &wanted, at(12)));
+        assert!(!reconciler.is_due(&other, &wanted, at(20)), "once is enough");
+        assert_eq!(reconciler.wake_at(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What a Pod may know about itself: `fieldRef` and `resourceFieldRef`, of volumes and of environment variables.
+//! Downward API: `fieldRef` and `resourceFieldRef` of volumes and environment variables.
 
 use crate::{Shared, pods::spec};
 use api::{
@@ -10,11 +10,11 @@ use k8s_openapi::api::core::v1::{Container, ResourceFieldSelector};
 use lifecycle::Pod;
 use std::collections::BTreeMap;
 
-/// The value of a `fieldRef`.
+/// Returns the value of a `fieldRef`.
 ///
 /// # Errors
-/// In upstream's words for a path that nobody may ask for.
-pub(crate) fn field(shared: &Shared, pod: &Pod, path: &str) -> Result<String, String> {
+/// Fails with upstream's message for an unsupported path.
+pub(crate) fn field_ref_value(shared: &Shared, pod: &Pod, path: &str) -> Result<String, String> {
     let meta = &pod.object().metadata;
     let join = |ips: &[std::net::IpAddr]| ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let first = |ips: &[std::net::IpAddr]| ips.first().map(ToString::to_string).unwrap_or_default();
@@ -23,8 +23,8 @@ pub(crate) fn field(shared: &Shared, pod: &Pod, path: &str) -> Result<String, St
         "metadata.name" => pod.name().to_owned(),
         "metadata.namespace" => pod.namespace().to_owned(),
         "metadata.uid" => pod.uid().to_owned(),
-        "metadata.labels" => all(meta.labels.as_ref()),
-        "metadata.annotations" => all(Some(&annotations(pod))),
+        "metadata.labels" => format_map(meta.labels.as_ref()),
+        "metadata.annotations" => format_map(Some(&annotations(pod))),
         "spec.nodeName" => shared.options.node_name.clone(),
         "spec.serviceAccountName" => spec(pod).service_account_name.clone().unwrap_or_default(),
         "status.podIP" => first(pod.ips()),
@@ -32,14 +32,14 @@ pub(crate) fn field(shared: &Shared, pod: &Pod, path: &str) -> Result<String, St
         "status.hostIP" => first(&host),
         "status.hostIPs" => join(&host),
         _ => {
-            let labels = keyed(path, "metadata.labels", meta.labels.as_ref());
-            let found = labels.or_else(|| keyed(path, "metadata.annotations", Some(&annotations(pod))));
+            let labels = subscript_value(path, "metadata.labels", meta.labels.as_ref());
+            let found = labels.or_else(|| subscript_value(path, "metadata.annotations", Some(&annotations(pod))));
             found.ok_or_else(|| format!("unsupported fieldPath: {path}"))?
         }
     })
 }
 
-/// Those of the object, and where and when the kubelet saw it first, as upstream's has them in its own copy.
+/// Returns the annotations of the Pod, with config source and time as upstream's kubelet adds them.
 fn annotations(pod: &Pod) -> BTreeMap<String, String> {
     let object = pod.object();
     let mut all = object.metadata.annotations.clone().unwrap_or_default();
@@ -50,22 +50,22 @@ fn annotations(pod: &Pod) -> BTreeMap<String, String> {
     all
 }
 
-/// `metadata.labels['key']`.
-fn keyed(path: &str, map_path: &str, map: Option<&BTreeMap<String, String>>) -> Option<String> {
+/// Returns the value for a path such as `metadata.labels['key']`.
+fn subscript_value(path: &str, map_path: &str, map: Option<&BTreeMap<String, String>>) -> Option<String> {
     let key = path.strip_prefix(map_path)?.strip_prefix("['")?.strip_suffix("']")?;
     Some(map.and_then(|m| m.get(key)).cloned().unwrap_or_default())
 }
 
-/// One `key="value"` a line, as upstream's `FormatMap` writes them.
-fn all(map: Option<&BTreeMap<String, String>>) -> String {
+/// Formats a map with one `key="value"` per line (upstream's `FormatMap`).
+fn format_map(map: Option<&BTreeMap<String, String>>) -> String {
     map.into_iter().flatten().map(|(k, v)| format!("{k}={v:?}")).collect::<Vec<_>>().join("\n")
 }
 
-/// The value of a `resourceFieldRef`, of the named container or else of `own`.
+/// Returns the value of a `resourceFieldRef`, of the named container or else of `own`.
 ///
 /// # Errors
-/// For a container or a resource that does not exist.
-pub(crate) fn resource_field(
+/// Fails for a missing container or an unsupported resource.
+pub(crate) fn resource_field_ref_value(
     shared: &Shared,
     pod: &Pod,
     own: Option<&Container>,
@@ -79,18 +79,18 @@ pub(crate) fn resource_field(
         None => own.ok_or("a resourceFieldRef of a volume needs a containerName")?,
     };
     let divisor = selector.divisor.as_ref().map(Amount::try_from).transpose().map_err(|e| e.to_string())?;
-    let whole = resources::amounts(spec(pod).resources.as_ref().and_then(|r| r.limits.as_ref()));
-    let room = [&whole, &shared.machine.allocatable];
-    value(container, &selector.resource, divisor.filter(|d| !d.is_zero()), room)
+    let pod_limits = resources::amounts(spec(pod).resources.as_ref().and_then(|r| r.limits.as_ref()));
+    let default_limits = [&pod_limits, &shared.machine.allocatable];
+    resource_value(container, &selector.resource, divisor.filter(|d| !d.is_zero()), default_limits)
 }
 
-/// A limit that is not set is the first that `room` knows: the Pod's own as a whole (KEP-2837), or what the node can give
-/// (`MergeContainerResourceLimits`).
-fn value(
+/// Returns the value of a resource. A missing limit is the first in `default_limits`: the Pod-level limit (KEP-2837), or the node's
+/// allocatable amount (`MergeContainerResourceLimits`).
+fn resource_value(
     container: &Container,
     resource: &str,
     divisor: Option<Amount>,
-    room: [&resources::Amounts; 2],
+    default_limits: [&resources::Amounts; 2],
 ) -> Result<String, String> {
     let unsupported = || format!("unsupported container resource : {resource}");
     let (side, name) = resource.split_once('.').ok_or_else(unsupported)?;
@@ -100,13 +100,13 @@ fn value(
     let amount = match side {
         "limits" => {
             let limit = resources::container(container, Side::Limits).get(name).copied();
-            limit.or_else(|| room.iter().find_map(|amounts| amounts.get(name).copied()))
+            limit.or_else(|| default_limits.iter().find_map(|amounts| amounts.get(name).copied()))
         }
         "requests" => resources::container(container, Side::Requests).get(name).copied(),
         _ => return Err(unsupported()),
     };
     let (amount, divisor) = (amount.unwrap_or_default(), divisor.unwrap_or(Amount::units(1)));
-    // CPU is counted in thousandths, so that a divisor of 1m works; both round up.
+    // CPU is in millicores, so that a divisor of 1m works; both round up.
     let (amount, divisor) =
         if name == "cpu" { (amount.milli(), divisor.milli()) } else { (amount.value(), divisor.value()) };
     let divisor = divisor.max(1);
@@ -128,12 +128,12 @@ mod tests {
         node.extend(amounts("hugepages-2Mi", 1 << 30));
         let pod = amounts("hugepages-2Mi", 1 << 21);
         let divisor = Amount::parse(divisor).ok().filter(|d| !d.is_zero());
-        let found = value(&container, resource, divisor, [&pod, &node]);
+        let found = resource_value(&container, resource, divisor, [&pod, &node]);
         assert_eq!(found.as_deref().map_err(String::as_str), expected, "{resource}");
     }
 
     #[test]
-    fn resources_are_divided_and_rounded_up() {
+    fn resource_field_is_divided_and_rounded_up() {
         check("requests.cpu", "0", Ok("1"));
         check("requests.cpu", "1m", Ok("250"));
         check("limits.cpu", "1", Ok("2"));
@@ -145,11 +145,11 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_read_by_key_and_written_one_a_line() {
+    fn labels_are_selected_by_key_and_formatted_by_line() {
         let labels = BTreeMap::from([("a/b".to_owned(), "x".to_owned()), ("c".to_owned(), "y\"z".to_owned())]);
-        assert_eq!(keyed("metadata.labels['a/b']", "metadata.labels", Some(&labels)).as_deref(), Some("x"));
-        assert_eq!(keyed("metadata.labels['n']", "metadata.labels", Some(&labels)).as_deref(), Some(""));
-        assert_eq!(keyed("metadata.labelsx", "metadata.labels", Some(&labels)), None);
-        assert_eq!(all(Some(&labels)), "a/b=\"x\"\nc=\"y\\\"z\"");
+        assert_eq!(subscript_value("metadata.labels['a/b']", "metadata.labels", Some(&labels)).as_deref(), Some("x"));
+        assert_eq!(subscript_value("metadata.labels['n']", "metadata.labels", Some(&labels)).as_deref(), Some(""));
+        assert_eq!(subscript_value("metadata.labelsx", "metadata.labels", Some(&labels)), None);
+        assert_eq!(format_map(Some(&labels)), "a/b=\"x\"\nc=\"y\\\"z\"");
     }
 }

@@ -1,4 +1,4 @@
-//! The environment of a container.
+//! Environment variables of containers.
 
 mod env_file;
 mod expand;
@@ -6,33 +6,33 @@ mod services;
 
 use crate::{
     Shared, blocking,
-    objects::Objects,
-    volumes::{self, field, resource_field},
+    object_cache::ObjectCache,
+    volumes::{self, field_ref_value, resource_field_ref_value},
 };
 pub(crate) use expand::expand;
 use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVarSource, FileKeySelector};
 use lifecycle::Pod;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Names and values in the order of the spec; a later one of the same name takes the place of an earlier one.
+/// Environment variables in the order of the spec; a later value replaces an earlier one of the same name.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Environment(Vec<(String, String)>);
+pub(crate) struct EnvVars(Vec<(String, String)>);
 
-impl Environment {
-    /// The value of a variable.
+impl EnvVars {
+    /// Returns the value of a variable.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Replaces `$(NAME)`.
+    /// Expands `$(NAME)`.
     pub(crate) fn expand(&self, text: &str) -> String {
         expand(text, |name| self.get(name))
     }
 
-    /// Replaces `$(NAME)` in a path (`ExpandContainerVolumeMounts`).
+    /// Expands `$(NAME)` in a path (`ExpandContainerVolumeMounts`).
     ///
     /// # Errors
-    /// When a variable is not known or empty: it would lead to another directory than the one that is meant.
+    /// Fails if a variable is missing or empty: the path would be another directory.
     pub(crate) fn expand_path(&self, text: &str) -> Result<String, String> {
         let missing = std::cell::RefCell::new(BTreeSet::new());
         let expanded = expand(text, |name| {
@@ -61,26 +61,26 @@ impl Environment {
     }
 }
 
-/// Puts a container's environment together: Services, `envFrom`, then `env`, each of which may refer to what is before it.
+/// Returns a container's environment variables: Services, `envFrom`, then `env`, each of which may refer to earlier ones.
 ///
 /// # Errors
-/// In upstream's words for an object or key that does not exist.
-pub(crate) async fn environment(
+/// Fails with upstream's message if an object or key is missing.
+pub(crate) async fn make_environment_variables(
     shared: &Shared,
     pod: &Pod,
     container: &Container,
-    objects: &mut Objects<'_>,
-) -> Result<Environment, String> {
-    let mut env = Environment(services::variables(shared, pod).await?);
+    objects: &mut ObjectCache<'_>,
+) -> Result<EnvVars, String> {
+    let mut env = EnvVars(services::service_env_vars(shared, pod).await?);
     for source in container.env_from.iter().flatten() {
         let prefix = source.prefix.as_deref().unwrap_or_default();
-        for (key, value) in all_keys(source, objects).await? {
+        for (key, value) in env_from_values(source, objects).await? {
             env.set(format!("{prefix}{key}"), value);
         }
     }
     for variable in container.env.iter().flatten() {
         let value = match (variable.value.as_deref().filter(|v| !v.is_empty()), &variable.value_from) {
-            (None, Some(source)) => match one_value(shared, pod, container, source, objects).await? {
+            (None, Some(source)) => match value_from(shared, pod, container, source, objects).await? {
                 Some(value) => value,
                 None => continue,
             },
@@ -91,7 +91,10 @@ pub(crate) async fn environment(
     Ok(env)
 }
 
-async fn all_keys(source: &EnvFromSource, objects: &mut Objects<'_>) -> Result<BTreeMap<String, String>, String> {
+async fn env_from_values(
+    source: &EnvFromSource,
+    objects: &mut ObjectCache<'_>,
+) -> Result<BTreeMap<String, String>, String> {
     if let Some(r) = &source.config_map_ref {
         let found = objects.config_map(&r.name, r.optional == Some(true)).await?;
         return Ok(found.and_then(|o| o.data.clone()).unwrap_or_default());
@@ -108,13 +111,13 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// `None` when an optional source is not there.
-async fn one_value(
+/// Returns the value of one variable, or `None` if an optional source is missing.
+async fn value_from(
     shared: &Shared,
     pod: &Pod,
     container: &Container,
     source: &EnvVarSource,
-    objects: &mut Objects<'_>,
+    objects: &mut ObjectCache<'_>,
 ) -> Result<Option<String>, String> {
     let missing = |kind: &str, name: &str, key: &str, optional: bool| {
         if optional { Ok(None) } else { Err(format!("couldn't find key {key} in {kind} {}/{name}", pod.namespace())) }
@@ -132,42 +135,42 @@ async fn one_value(
         return value.map_or_else(|| missing("Secret", &r.name, &r.key, optional), |v| Ok(Some(v)));
     }
     if let Some(r) = &source.field_ref {
-        return field(shared, pod, &r.field_path).map(Some);
+        return field_ref_value(shared, pod, &r.field_path).map(Some);
     }
     if let Some(r) = &source.resource_field_ref {
-        return resource_field(shared, pod, Some(container), r).map(Some);
+        return resource_field_ref_value(shared, pod, Some(container), r).map(Some);
     }
     if let Some(r) = &source.file_key_ref {
-        return from_file(shared, pod, r).await;
+        return file_key_ref_value(shared, pod, r).await;
     }
     Err("an environment variable has a source of a type that is not supported yet".to_owned())
 }
 
-/// A variable of a file; one that is empty counts as none, as upstream.
-async fn from_file(shared: &Shared, pod: &Pod, source: &FileKeySelector) -> Result<Option<String>, String> {
+/// Returns a variable of an env file; an empty one counts as missing, as upstream.
+async fn file_key_ref_value(shared: &Shared, pod: &Pod, source: &FileKeySelector) -> Result<Option<String>, String> {
     let (name, key) = (&source.volume_name, source.key.clone());
-    let volume = volumes::source(shared, pod, name)
+    let volume = volumes::volume_path(shared, pod, name)
         .map_err(|_| format!("cannot find the volume {name:?} referenced by FileKeyRef"))?;
-    let (place, file, wanted) = (volume.join(&source.path), source.path.clone(), key.clone());
-    let value = blocking::run(move || env_file::value(&volume, &file, &wanted)).await.map_err(|error| {
-        // Nothing of the file itself: what is in it may be a secret.
-        tracing::info!(pod = pod.name(), %error, "an env file could not be read");
+    let (path, file, variable) = (volume.join(&source.path), source.path.clone(), key.clone());
+    let value = blocking::run(move || env_file::value(&volume, &file, &variable)).await.map_err(|error| {
+        // The error must not contain the file's content, which may be secret.
+        tracing::info!(pod = pod.name(), %error, "failed to read env file");
         "couldn't parse env file".to_owned()
     })?;
     match value {
         value if !value.is_empty() => Ok(Some(value)),
         _ if source.optional == Some(true) => Ok(None),
-        _ => Err(format!("environment variable key {key:?} not found in file {place:?}")),
+        _ => Err(format!("environment variable key {key:?} not found in file {path:?}")),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Environment;
+    use super::EnvVars;
 
     #[test]
-    fn a_path_needs_a_value_for_each_of_its_variables() {
-        let env = Environment(vec![("POD".to_owned(), "web".to_owned()), ("EMPTY".to_owned(), String::new())]);
+    fn path_with_a_missing_variable_is_an_error() {
+        let env = EnvVars(vec![("POD".to_owned(), "web".to_owned()), ("EMPTY".to_owned(), String::new())]);
         for (path, expected) in [
             ("logs/$(POD)", Ok("logs/web")),
             ("plain", Ok("plain")),

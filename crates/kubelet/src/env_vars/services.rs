@@ -1,5 +1,4 @@
-//! Variables that tell a container of Services: those of its namespace, and always that of the API itself
-//! (upstream's `pkg/kubelet/envvars`).
+//! Environment variables of Services: those of the Pod's namespace, and the API's own (upstream's `pkg/kubelet/envvars`).
 
 use crate::{Shared, deadline::within_deadline, pods::spec};
 use k8s_openapi::api::core::v1::{Service, ServicePort};
@@ -7,14 +6,14 @@ use kube::{Api, api::ListParams};
 use lifecycle::Pod;
 use std::collections::BTreeMap;
 
-/// The Service of the API, and where it lives.
-const MASTER: (&str, &str) = ("default", "kubernetes");
+/// Namespace and name of the API's Service.
+const KUBERNETES_SERVICE: (&str, &str) = ("default", "kubernetes");
 
-/// The variables of a Pod's containers.
+/// Returns the Service variables of a Pod's containers.
 ///
 /// # Errors
-/// When the API cannot be asked: a container must not start without what it may rely on.
-pub(super) async fn variables(shared: &Shared, pod: &Pod) -> Result<Vec<(String, String)>, String> {
+/// Fails if the API is unavailable: a container must not start without its variables.
+pub(super) async fn service_env_vars(shared: &Shared, pod: &Pod) -> Result<Vec<(String, String)>, String> {
     let api = |namespace: &str| -> Api<Service> { Api::namespaced(shared.client.clone(), namespace) };
     let mut services: BTreeMap<String, Service> = BTreeMap::new();
     let mut add = |service: Service| {
@@ -27,29 +26,33 @@ pub(super) async fn variables(shared: &Shared, pod: &Pod) -> Result<Vec<(String,
         let list = within_deadline(own.list(&params)).await.map_err(|e| e.to_string())?;
         list.items.into_iter().for_each(&mut add);
     }
-    let master = api(MASTER.0);
-    within_deadline(master.get_opt(MASTER.1)).await.map_err(|e| e.to_string())?.into_iter().for_each(&mut add);
-    Ok(services.iter().flat_map(|(name, service)| of_service(name, service)).collect())
+    let kubernetes = api(KUBERNETES_SERVICE.0);
+    within_deadline(kubernetes.get_opt(KUBERNETES_SERVICE.1))
+        .await
+        .map_err(|e| e.to_string())?
+        .into_iter()
+        .for_each(&mut add);
+    Ok(services.iter().flat_map(|(name, service)| variables_of(name, service)).collect())
 }
 
-/// `FROM-THIS` becomes `FROM_THIS`.
-fn word(name: &str) -> String {
+/// Converts `a-name` to `A_NAME`.
+fn env_var_name(name: &str) -> String {
     name.to_uppercase().replace('-', "_")
 }
 
-fn of_service(name: &str, service: &Service) -> Vec<(String, String)> {
+fn variables_of(name: &str, service: &Service) -> Vec<(String, String)> {
     let spec = service.spec.clone().unwrap_or_default();
     let (ip, ports) = (spec.cluster_ip.unwrap_or_default(), spec.ports.unwrap_or_default());
-    // Headless ones, and those that are mere names, have no address to tell of.
+    // Headless and ExternalName Services have no address.
     let (Some(first), false) = (ports.first(), matches!(ip.as_str(), "" | "None")) else { return Vec::new() };
-    let prefix = word(name);
+    let prefix = env_var_name(name);
     let mut all = vec![
         (format!("{prefix}_SERVICE_HOST"), ip.clone()),
         (format!("{prefix}_SERVICE_PORT"), first.port.to_string()),
     ];
     for port in &ports {
         if let Some(own) = port.name.as_deref().filter(|n| !n.is_empty()) {
-            all.push((format!("{prefix}_SERVICE_PORT_{}", word(own)), port.port.to_string()));
+            all.push((format!("{prefix}_SERVICE_PORT_{}", env_var_name(own)), port.port.to_string()));
         }
     }
     all.push((format!("{prefix}_PORT"), url(&ip, first)));
@@ -80,12 +83,12 @@ mod tests {
     #[track_caller]
     fn check(name: &str, spec: Value, expected: &[&str]) {
         let service: Service = serde_json::from_value(json!({"spec": spec})).unwrap();
-        let found: Vec<String> = of_service(name, &service).into_iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let found: Vec<String> = variables_of(name, &service).into_iter().map(|(k, v)| format!("{k}={v}")).collect();
         assert_eq!(found, expected);
     }
 
     #[test]
-    fn a_service_is_told_of_in_both_old_forms() {
+    fn service_gets_both_forms_of_variables() {
         check(
             "redis-primary",
             json!({"clusterIP": "10.96.0.11", "ports": [{"name": "main-p", "port": 6379}, {"name": "u", "port": 53, "protocol": "UDP"}]}),
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_address_is_not_told_of() {
+    fn service_without_address_gets_no_variables() {
         check("a", json!({"clusterIP": "None", "ports": [{"port": 1}]}), &[]);
         check("a", json!({"type": "ExternalName", "externalName": "x"}), &[]);
     }

@@ -1,7 +1,6 @@
-//! `$(VAR)` in values, commands and arguments.
+//! Expansion of `$(VAR)` in values, commands and arguments.
 
-/// Replaces `$(NAME)` by its value; `$$` stands for `$`, and what is not known stays as it is
-/// (`third_party/forked/golang/expansion`).
+/// Expands `$(NAME)`; `$$` is an escaped `$`, and unknown references are kept (`third_party/forked/golang/expansion`).
 pub(crate) fn expand<'a>(text: &str, value: impl Fn(&str) -> Option<&'a str>) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find('$') {
@@ -46,7 +45,7 @@ mod tests {
 
     /// Upstream's table (`expansion/expand_test.go`), where every variable is known.
     #[test]
-    fn references_are_expanded_as_upstream_expands_them() {
+    fn variable_references_expand_as_upstream() {
         for (text, expected) in [
             ("$(VAR_A)", "A"),
             ("___$(VAR_B)___", "___B___"),
