@@ -1,13 +1,13 @@
-//! `/pods`, `/runningpods/` and `/configz`: what the kubelet knows, what its runtime runs, and what it was told.
+//! `/pods`, `/runningpods/` and `/configz`: the kubelet's Pods, the runtime's Pods, and the effective configuration.
 
-use super::Refused;
+use super::HttpError;
 use crate::Shared;
 use axum::{Json, extract::State, http::StatusCode};
 use runtime::ContainerState;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// All Pods of the node with the newest of their statuses, whether the API knows it yet or not.
+/// `/pods`: all Pods of the node with their latest status, which the API may not have yet.
 pub(super) async fn pods(State(shared): State<Arc<Shared>>) -> Json<Value> {
     let mut items: Vec<Value> = Vec::new();
     for handle in shared.pods.all() {
@@ -19,8 +19,8 @@ pub(super) async fn pods(State(shared): State<Arc<Shared>>) -> Json<Value> {
     Json(list(items))
 }
 
-/// What the runtime runs, whether the kubelet knows its Pods or not.
-pub(super) async fn running_pods(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, Refused> {
+/// `/runningpods/`: the running Pods of the runtime, including those that the kubelet does not know.
+pub(super) async fn running_pods(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, HttpError> {
     let failed = |e: runtime::RuntimeError| (StatusCode::INTERNAL_SERVER_ERROR, e.to_string());
     let (sandboxes, containers) =
         tokio::try_join!(shared.runtime.sandboxes(), shared.runtime.containers()).map_err(failed)?;
@@ -42,8 +42,8 @@ fn list(items: Vec<Value>) -> Value {
     json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
 }
 
-/// The KubeletConfiguration in effect, defaults included.
-pub(super) async fn configz(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, Refused> {
+/// `/configz`: the effective `KubeletConfiguration`, including defaults.
+pub(super) async fn configz(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, HttpError> {
     let config = serde_json::to_value(&shared.options.config);
     let mut config = config.map_err(|e| (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
     config["evictionHard"] = json!(shared.options.config.eviction.hard());

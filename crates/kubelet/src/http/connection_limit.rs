@@ -1,4 +1,4 @@
-//! The connections to the node's own port, within bounds.
+//! Limits on connections to the kubelet's HTTPS port.
 
 use api::connection_table::{Bounds, Slot, Slots, Source};
 use nix::sys::resource::{Resource, getrlimit};
@@ -13,20 +13,21 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Connections at a time, and their share of the process's files.
-const CONNECTIONS: usize = 1024;
-const SHARE: u64 = 16;
-/// Connections of one other machine or Pod at a time.
+/// Limit of concurrent connections.
+const MAX_CONNECTIONS: usize = 1024;
+/// Divisor of `RLIMIT_NOFILE` that limits the connections further.
+const FILE_LIMIT_DIVISOR: u64 = 16;
+/// Limit of concurrent connections from one remote address.
 const PER_SOURCE: usize = 32;
 
-/// The connections that are open.
+/// Open connections.
 pub(super) struct Connections(Slots<()>);
 
 impl Connections {
     pub(super) fn new() -> Self {
         let files = getrlimit(Resource::RLIMIT_NOFILE)
-            .map_or(CONNECTIONS, |(soft, _)| usize::try_from(soft / SHARE).unwrap_or(CONNECTIONS));
-        let total = files.min(CONNECTIONS);
+            .map_or(MAX_CONNECTIONS, |(soft, _)| usize::try_from(soft / FILE_LIMIT_DIVISOR).unwrap_or(MAX_CONNECTIONS));
+        let total = files.min(MAX_CONNECTIONS);
         let remote = total - total / 4;
         Self::with_bounds(Bounds { total, remote, per_source: PER_SOURCE.min(remote / 4).max(1) })
     }
@@ -35,11 +36,11 @@ impl Connections {
         Self(Slots::new(bounds))
     }
 
-    /// Takes a connection in; `None` when there are too many.
-    pub(super) fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Option<Held> {
+    /// Admits a connection; `None` if a limit is reached.
+    pub(super) fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Option<LimitedStream> {
         let own = stream.local_addr().ok().map(|own| own.ip());
         match self.0.admit(Source::of(peer.ip(), own), (), |()| None::<()>) {
-            Ok((slot, _)) => Some(Held { stream, _slot: slot }),
+            Ok((slot, _)) => Some(LimitedStream { stream, _slot: slot }),
             Err(bound) => {
                 tracing::debug!(%peer, ?bound, "refused a connection to the node: too many are open");
                 None
@@ -48,19 +49,19 @@ impl Connections {
     }
 }
 
-/// A stream that holds its place for as long as it is open, also when it was upgraded.
-pub(super) struct Held {
+/// Stream that holds its connection slot until it is dropped, also after an upgrade.
+pub(super) struct LimitedStream {
     stream: TcpStream,
     _slot: Slot<()>,
 }
 
-impl AsyncRead for Held {
+impl AsyncRead for LimitedStream {
     fn poll_read(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(ctx, into)
     }
 }
 
-impl AsyncWrite for Held {
+impl AsyncWrite for LimitedStream {
     fn poll_write(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(ctx, data)
     }

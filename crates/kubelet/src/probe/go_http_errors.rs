@@ -1,16 +1,16 @@
-//! What Go says of an answer that is no HTTP (`net/http`, `ReadResponse`).
+//! Go's error messages for responses that are not HTTP (`net/http`, `ReadResponse`).
 
 use api::quote::quoted_bytes as quoted;
 
-/// What is wrong with the first line of an answer, if Go finds fault with it.
-pub(super) fn words(answer: &[u8]) -> Option<String> {
-    let line = answer.split(|byte| *byte == b'\n').next().unwrap_or_default();
+/// Returns Go's error for a malformed status line, or `None` if Go accepts the line.
+pub(super) fn status_line_error(response: &[u8]) -> Option<String> {
+    let line = response.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let fault = fault(line)?;
-    Some(format!("net/http: HTTP/1.x transport connection broken: {fault}"))
+    let error = parse_error(line)?;
+    Some(format!("net/http: HTTP/1.x transport connection broken: {error}"))
 }
 
-fn fault(line: &[u8]) -> Option<String> {
+fn parse_error(line: &[u8]) -> Option<String> {
     let Some(space) = line.iter().position(|byte| *byte == b' ') else {
         return Some(format!("malformed HTTP response {}", quoted(line)));
     };
@@ -29,13 +29,13 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(answer: &[u8], expected: Option<&str>) {
-        let expected = expected.map(|words| format!("net/http: HTTP/1.x transport connection broken: {words}"));
-        assert_eq!(words(answer), expected, "{answer:?}");
+    fn check(response: &[u8], expected: Option<&str>) {
+        let expected = expected.map(|error| format!("net/http: HTTP/1.x transport connection broken: {error}"));
+        assert_eq!(status_line_error(response), expected, "{response:?}");
     }
 
     #[test]
-    fn the_first_line_is_told_of_as_go_does() {
+    fn malformed_status_line_has_the_error_of_go() {
         check(b"garbage", Some(r#"malformed HTTP response "garbage""#));
         check(b"220-hello\r\nmore", Some(r#"malformed HTTP response "220-hello""#));
         check(b"-ERR unknown command\r\n", Some(r#"malformed HTTP status code "unknown""#));

@@ -1,4 +1,4 @@
-//! How probes went, for `/metrics/probes` (`pkg/kubelet/prober`).
+//! Probe metrics for `/metrics/probes` (upstream's `pkg/kubelet/prober`).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use lifecycle::{ProbeKind, ProbeOutcome};
@@ -12,31 +12,31 @@ use std::{
     time::Duration,
 };
 
-/// Names and values.
+/// Label names and values.
 type Labels = Vec<(&'static str, String)>;
 
-/// Upper bounds in seconds: those that Prometheus' own library has when nothing is said.
-const BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// Upper bounds in seconds: the default buckets of Prometheus' client library.
+const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Of all Pods that are there.
+/// Probe metrics of all Pods.
 #[derive(Debug)]
-pub(crate) struct Counts {
+pub(crate) struct ProbeMetrics {
     outcomes: Family<Labels, Counter>,
     durations: Family<Labels, Histogram, fn() -> Histogram>,
-    /// What there is of each Pod, by its UID.
-    known: Mutex<HashMap<String, HashSet<Labels>>>,
+    /// Label sets of each Pod, by UID.
+    labels_by_pod: Mutex<HashMap<String, HashSet<Labels>>>,
 }
 
-impl Default for Counts {
+impl Default for ProbeMetrics {
     fn default() -> Self {
-        let durations = Family::new_with_constructor((|| Histogram::new(BOUNDS)) as fn() -> Histogram);
-        Self { outcomes: Family::default(), durations, known: Mutex::default() }
+        let durations = Family::new_with_constructor((|| Histogram::new(DEFAULT_BUCKETS)) as fn() -> Histogram);
+        Self { outcomes: Family::default(), durations, labels_by_pod: Mutex::default() }
     }
 }
 
-impl Counts {
-    /// A probe of this container of a Pod took so long, and said this.
-    pub(crate) fn count(
+impl ProbeMetrics {
+    /// Records the outcome and duration of a probe.
+    pub(crate) fn record(
         &self,
         pod: &ObjectMeta,
         container: &str,
@@ -60,23 +60,23 @@ impl Counts {
         outcomes.extend([("pod_uid", word(&pod.uid)), ("result", result.to_owned())]);
         self.outcomes.get_or_create_owned(&outcomes).inc();
         self.durations.get_or_create_owned(&durations).observe(took.as_secs_f64());
-        self.known.lock().entry(word(&pod.uid)).or_default().extend([outcomes, durations]);
+        self.labels_by_pod.lock().entry(word(&pod.uid)).or_default().extend([outcomes, durations]);
     }
 
-    /// The Pod is gone, and nobody asks for it any more.
-    pub(crate) fn forget(&self, uid: &str) {
-        for labels in self.known.lock().remove(uid).into_iter().flatten() {
+    /// Removes the metrics of a deleted Pod.
+    pub(crate) fn remove_pod(&self, uid: &str) {
+        for labels in self.labels_by_pod.lock().remove(uid).into_iter().flatten() {
             self.outcomes.remove(&labels);
             self.durations.remove(&labels);
         }
     }
 
-    /// Adds what there is to a page.
-    pub(crate) fn show(&self, page: &mut Registry) {
+    /// Registers the metrics.
+    pub(crate) fn register(&self, registry: &mut Registry) {
         let help = "Cumulative number of a liveness, readiness or startup probe for a container by result";
-        page.register("prober_probe", help, self.outcomes.clone());
+        registry.register("prober_probe", help, self.outcomes.clone());
         let help = "Duration in seconds for a probe response";
-        page.register("prober_probe_duration_seconds", help, self.durations.clone());
+        registry.register("prober_probe_duration_seconds", help, self.durations.clone());
     }
 }
 
@@ -85,16 +85,16 @@ mod tests {
     use super::*;
     use prometheus_client::encoding::text::encode_registry;
 
-    fn shown(counts: &Counts) -> String {
-        let (mut page, mut text) = (Registry::default(), String::new());
-        counts.show(&mut page);
-        encode_registry(&mut text, &page).unwrap();
+    fn encode(metrics: &ProbeMetrics) -> String {
+        let (mut registry, mut text) = (Registry::default(), String::new());
+        metrics.register(&mut registry);
+        encode_registry(&mut text, &registry).unwrap();
         text
     }
 
     #[test]
-    fn probes_are_counted_by_what_they_said_until_their_pod_is_gone() {
-        let counts = Counts::default();
+    fn probe_metrics_are_removed_with_their_pod() {
+        let metrics = ProbeMetrics::default();
         let pod = |uid: &str| ObjectMeta {
             name: Some("p".to_owned()),
             namespace: Some("x".to_owned()),
@@ -102,9 +102,9 @@ mod tests {
             ..ObjectMeta::default()
         };
         for outcome in [ProbeOutcome::Success, ProbeOutcome::Success, ProbeOutcome::Failure("no".to_owned())] {
-            counts.count(&pod("1"), "c", ProbeKind::Liveness, &outcome, Duration::from_millis(20));
+            metrics.record(&pod("1"), "c", ProbeKind::Liveness, &outcome, Duration::from_millis(20));
         }
-        let text = shown(&counts);
+        let text = encode(&metrics);
         let of_pod = "probe_type=\"Liveness\",container=\"c\",pod=\"p\",namespace=\"x\"";
         for line in [
             format!("prober_probe_total{{{of_pod},pod_uid=\"1\",result=\"successful\"}} 2"),
@@ -113,8 +113,8 @@ mod tests {
         ] {
             assert!(text.contains(&line), "{line} is not in {text}");
         }
-        counts.forget("1");
-        assert!(!shown(&counts).contains("pod=\"p\""));
-        assert!(counts.known.lock().is_empty());
+        metrics.remove_pod("1");
+        assert!(!encode(&metrics).contains("pod=\"p\""));
+        assert!(metrics.labels_by_pod.lock().is_empty());
     }
 }

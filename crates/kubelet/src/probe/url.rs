@@ -1,60 +1,60 @@
-//! URLs as `net/url` makes them from what users write.
+//! URLs from user input, encoded as Go's `net/url` encodes them.
 
-use super::address;
+use super::join_host_port;
 use fluent_uri::{Uri, UriRef};
 use std::fmt::Write;
 
-/// The URL of an `httpGet`: the path may have a query, and may lack its first slash.
+/// Builds the URL of an `httpGet`. The path may have a query, and may lack the leading slash.
 ///
 /// # Errors
-/// When the host is none.
-pub(super) fn of(scheme: &str, host: &str, port: u16, path: &str) -> Result<Uri<String>, String> {
+/// If the host is invalid.
+pub(super) fn build(scheme: &str, host: &str, port: u16, path: &str) -> Result<Uri<String>, String> {
     let path = path.split('#').next().unwrap_or_default();
-    let path = escaped(path.strip_prefix('/').unwrap_or(path), |c| matches!(c, '[' | ']'));
-    let text = format!("{scheme}://{}/{path}", address(host, port));
+    let path = percent_encode(path.strip_prefix('/').unwrap_or(path), |c| matches!(c, '[' | ']'));
+    let text = format!("{scheme}://{}/{path}", join_host_port(host, port));
     Uri::parse(text).map_err(|(error, text)| format!("parse {text:?}: {error}"))
 }
 
-/// Where `Location` leads from here.
+/// Resolves a `Location` header against the request's URL.
 ///
 /// # Errors
-/// When that cannot be told.
+/// If the header is not a valid reference.
 pub(super) fn resolve(here: &Uri<String>, location: &str) -> Result<Uri<String>, String> {
-    let location = escaped(location, |_| false);
+    let location = percent_encode(location, |_| false);
     let failed = |error: &dyn std::fmt::Display| format!("failed to parse Location header {location:?}: {error}");
     let reference = UriRef::parse(location.as_str()).map_err(|e| failed(&e))?;
     reference.resolve_against(here).map_err(|e| failed(&e))
 }
 
-/// The host, an IPv6 address without its brackets, in lower case.
+/// Returns the host in lower case, an IPv6 address without brackets.
 pub(super) fn host(uri: &Uri<String>) -> String {
     let host = uri.authority().map(|a| a.host()).unwrap_or_default();
     host.trim_start_matches('[').trim_end_matches(']').to_lowercase()
 }
 
-/// The port that is meant.
+/// Returns the port, or the default port of the scheme.
 pub(super) fn port(uri: &Uri<String>) -> u16 {
     let own = uri.authority().and_then(|a| a.port_to_u16().ok().flatten());
     own.unwrap_or(if uri.scheme().as_str() == "https" { 443 } else { 80 })
 }
 
-/// Path and query, as a request line has them.
+/// Returns path and query, as in a request line.
 pub(super) fn path(uri: &Uri<String>) -> String {
     let path = Some(uri.path().as_str()).filter(|p| !p.is_empty()).unwrap_or("/");
     uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"))
 }
 
-/// Percent signs for what no URL may have, and for what `also` names.
-fn escaped(text: &str, also: impl Fn(char) -> bool) -> String {
+/// Percent-encodes characters that are invalid in URLs, and those that `also` matches.
+fn percent_encode(text: &str, also: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
         let hex = |i: usize| text.as_bytes().get(at + i).is_some_and(u8::is_ascii_hexdigit);
-        let fine = match c {
+        let valid = match c {
             '%' => hex(1) && hex(2),
             '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}' => false,
             c => c.is_ascii_graphic() && !also(c),
         };
-        if fine {
+        if valid {
             out.push(c);
         } else {
             for byte in c.encode_utf8(&mut [0; 4]).bytes() {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_becomes_a_url_as_go_makes_it() {
+    fn path_is_encoded_as_go_encodes_it() {
         for (path, expected) in [
             ("", "/"),
             ("/", "/"),
@@ -80,18 +80,18 @@ mod tests {
             ("/100%/%41[0]", "/100%25/%41%5B0%5D"),
             ("/a/../b", "/a/../b"),
         ] {
-            let uri = of("http", "::1", 80, path).expect("a URL");
+            let uri = build("http", "::1", 80, path).expect("a URL");
             assert_eq!(
                 (uri.as_str(), super::path(&uri).as_str()),
                 (format!("http://[::1]:80{expected}").as_str(), expected)
             );
         }
-        assert!(of("http", "no host", 80, "/").is_err());
+        assert!(build("http", "no host", 80, "/").is_err());
     }
 
     #[test]
-    fn a_location_is_resolved_against_the_url_it_came_from() {
-        let here = of("http", "10.0.0.7", 8080, "/a/b?x").expect("a URL");
+    fn location_is_resolved_against_the_request_url() {
+        let here = build("http", "10.0.0.7", 8080, "/a/b?x").expect("a URL");
         for (location, expected) in [
             ("/c", "http://10.0.0.7:8080/c"),
             ("c", "http://10.0.0.7:8080/a/c"),

@@ -1,4 +1,4 @@
-//! Who asks the node, and whether they may: the API decides both, and what it said holds for a while
+//! Authentication and authorization of requests by TokenReviews and SubjectAccessReviews, with a cache
 //! (upstream's `cmd/kubelet/app/auth.go`, `pkg/kubelet/server/auth.go`).
 
 use crate::config::AccessSettings;
@@ -13,14 +13,14 @@ use sha2::{Digest, Sha256};
 use std::{collections::HashMap, hash::Hash, time::Duration};
 use tokio::time::Instant;
 
-/// How many answers are remembered of each sort.
-const MOST: usize = 4096;
+/// Limit of entries in each cache.
+const MAX_ENTRIES: usize = 4096;
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// What was said, and until when it holds.
-struct Remembered<K, V>(Mutex<HashMap<K, (V, Instant)>>);
+/// Cache of values with an expiry.
+struct ExpiringCache<K, V>(Mutex<HashMap<K, (V, Instant)>>);
 
-impl<K: Hash + Eq, V: Clone> Remembered<K, V> {
+impl<K: Hash + Eq, V: Clone> ExpiringCache<K, V> {
     fn get(&self, key: &K) -> Option<V> {
         let known = self.0.lock();
         known.get(key).filter(|(_, until)| *until > Instant::now()).map(|(value, _)| value.clone())
@@ -28,54 +28,56 @@ impl<K: Hash + Eq, V: Clone> Remembered<K, V> {
 
     fn put(&self, key: K, value: V, ttl: Duration) {
         let (mut known, now) = (self.0.lock(), Instant::now());
-        if known.len() >= MOST {
+        if known.len() >= MAX_ENTRIES {
             known.retain(|_, (_, until)| *until > now);
         }
-        if known.len() < MOST {
+        if known.len() < MAX_ENTRIES {
             known.insert(key, (value, now + ttl));
         }
     }
 }
 
-/// A user, a verb and a part of the node, in one text.
-type Question = String;
+/// Cache key: verb, node subresource and user in one string.
+type AuthorizationKey = String;
 
-/// The certificate that a connection's client presents.
+/// Client certificate of a connection.
 #[derive(Debug, Clone)]
 pub(super) enum ClientCertificate {
     Absent,
-    Of(UserInfo),
-    /// Its subject does not identify a user. Such a client is not anonymous.
+    Valid(UserInfo),
+    /// The subject does not identify one user. Such a client is not anonymous.
     Ambiguous,
 }
 
-pub(super) struct Access {
+/// Authenticator and authorizer of the kubelet's HTTP API.
+pub(super) struct RequestAuth {
     client: Client,
     node: String,
     settings: AccessSettings,
-    /// By the hash of a token: whom it stands for, if it does for anybody.
-    users: Remembered<[u8; 32], Option<UserInfo>>,
-    decisions: Remembered<Question, bool>,
+    /// Users by the SHA-256 of their token; `None` for invalid tokens.
+    users: ExpiringCache<[u8; 32], Option<UserInfo>>,
+    decisions: ExpiringCache<AuthorizationKey, bool>,
 }
 
-impl Access {
+impl RequestAuth {
     pub(super) fn new(client: Client, node: &str, settings: AccessSettings) -> Self {
-        let (users, decisions) = (Remembered(Mutex::default()), Remembered(Mutex::default()));
+        let (users, decisions) = (ExpiringCache(Mutex::default()), ExpiringCache(Mutex::default()));
         Self { client, node: node.to_owned(), settings, users, decisions }
     }
 
-    /// Who asks: whom the certificate names, or for whom the token stands.
-    pub(super) async fn user(&self, certificate: ClientCertificate, headers: &HeaderMap) -> Option<UserInfo> {
+    /// Authenticates a request by its client certificate or bearer token. `None` means unauthorized.
+    pub(super) async fn authenticate(&self, certificate: ClientCertificate, headers: &HeaderMap) -> Option<UserInfo> {
         let may_be_anonymous = self.settings.anonymous && !matches!(certificate, ClientCertificate::Ambiguous);
-        if let ClientCertificate::Of(mut user) = certificate {
+        if let ClientCertificate::Valid(mut user) = certificate {
             user.groups.get_or_insert_default().push(AUTHENTICATED.to_owned());
             return Some(user);
         }
-        let shown = headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
-        let token =
-            shown.and_then(|v| v.trim().split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let authorization = headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
+        let token = authorization
+            .and_then(|v| v.trim().split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         match token {
-            Some((_, token)) if self.settings.tokens => self.holder(token.trim()).await,
+            Some((_, token)) if self.settings.tokens => self.review_token(token.trim()).await,
             Some(_) => None,
             None if may_be_anonymous => {
                 let groups = Some(vec!["system:unauthenticated".to_owned()]);
@@ -85,7 +87,7 @@ impl Access {
         }
     }
 
-    async fn holder(&self, token: &str) -> Option<UserInfo> {
+    async fn review_token(&self, token: &str) -> Option<UserInfo> {
         let hash: [u8; 32] = Sha256::digest(token).into();
         if let Some(known) = self.users.get(&hash) {
             return known;
@@ -94,14 +96,14 @@ impl Access {
         let review = TokenReview { spec, ..TokenReview::default() };
         let answer = Api::<TokenReview>::all(self.client.clone()).create(&PostParams::default(), &review).await;
         let status =
-            answer.inspect_err(|error| tracing::warn!(%error, "the API cannot be asked for a token")).ok()?.status?;
+            answer.inspect_err(|error| tracing::warn!(%error, "failed to create a TokenReview")).ok()?.status?;
         let user = status.user.filter(|_| status.authenticated == Some(true));
         self.users.put(hash, user.clone(), self.settings.token_ttl);
         user
     }
 
-    /// Refuses what the user may not do, in upstream's words.
-    pub(super) async fn check(
+    /// Authorizes a request. The error is upstream's status code and message.
+    pub(super) async fn authorize(
         &self,
         user: &UserInfo,
         method: &Method,
@@ -111,32 +113,32 @@ impl Access {
         if self.settings.always {
             return Ok(());
         }
-        let (verb, parts) = (verb(method, path, headers), parts(path));
+        let (verb, subresources) = (verb(method, path, headers), subresources(path));
         let name = user.username.as_deref().unwrap_or_default();
-        let words = format!("(user={name}, verb={verb}, resource=nodes, subresource={})", parts[0]);
-        for part in parts {
-            match self.may(user, verb, part).await {
+        let attributes = format!("(user={name}, verb={verb}, resource=nodes, subresource={})", subresources[0]);
+        for subresource in subresources {
+            match self.is_allowed(user, verb, subresource).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "the API cannot be asked who may what on this node");
-                    return Err((500, format!("Authorization error {words}")));
+                    tracing::warn!(%error, "failed to create a SubjectAccessReview");
+                    return Err((500, format!("Authorization error {attributes}")));
                 }
             }
         }
-        Err((403, format!("Forbidden {words}")))
+        Err((403, format!("Forbidden {attributes}")))
     }
 
-    async fn may(&self, user: &UserInfo, verb: &str, part: &str) -> Result<bool, kube::Error> {
-        let question = format!("{verb} {part} {user:?}");
-        if let Some(known) = self.decisions.get(&question) {
+    async fn is_allowed(&self, user: &UserInfo, verb: &str, subresource: &str) -> Result<bool, kube::Error> {
+        let key = format!("{verb} {subresource} {user:?}");
+        if let Some(known) = self.decisions.get(&key) {
             return Ok(known);
         }
         let attributes = ResourceAttributes {
             verb: Some(verb.to_owned()),
             version: Some("v1".to_owned()),
             resource: Some("nodes".to_owned()),
-            subresource: Some(part.to_owned()),
+            subresource: Some(subresource.to_owned()),
             name: Some(self.node.clone()),
             ..ResourceAttributes::default()
         };
@@ -149,13 +151,13 @@ impl Access {
             Api::<SubjectAccessReview>::all(self.client.clone()).create(&PostParams::default(), &review).await?;
         let allowed = answer.status.is_some_and(|status| status.allowed);
         let ttl = if allowed { self.settings.allowed_ttl } else { self.settings.refused_ttl };
-        self.decisions.put(question, allowed, ttl);
+        self.decisions.put(key, allowed, ttl);
         Ok(allowed)
     }
 }
 
-/// Opening a stream into a Pod is `create` whatever the method: a WebSocket is opened with a GET, which must not make
-/// `get` a right to run commands.
+/// Returns the authorization verb. Requests that open a stream into a Pod are `create` for any method: a WebSocket is
+/// opened with a GET, and `get` must not permit running commands.
 fn verb(method: &Method, path: &str, headers: &HeaderMap) -> &'static str {
     let first = path.split('/').find(|part| !part.is_empty()).unwrap_or_default();
     if matches!(first, "exec" | "attach" | "portForward" | "run" | "cri") || headers.contains_key(header::UPGRADE) {
@@ -171,8 +173,8 @@ fn verb(method: &Method, path: &str, headers: &HeaderMap) -> &'static str {
     }
 }
 
-/// Which parts of the node a path is of: whoever may use one of them may ask (`KubeletFineGrainedAuthz`).
-fn parts(path: &str) -> &'static [&'static str] {
+/// Returns the node subresources of a path; permission for one of them suffices (`KubeletFineGrainedAuthz`).
+fn subresources(path: &str) -> &'static [&'static str] {
     match path.split('/').nth(1).unwrap_or_default() {
         "stats" => &["stats"],
         "metrics" => &["metrics"],
@@ -190,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_of_a_part_of_the_node() {
+    fn path_maps_to_node_subresources() {
         for (path, expected) in [
             ("/metrics/resource", &["metrics"][..]),
             ("/stats/summary", &["stats"]),
@@ -200,7 +202,7 @@ mod tests {
             ("/metricsx", &["proxy"]),
             ("/", &["proxy"]),
         ] {
-            assert_eq!(parts(path), expected, "{path}");
+            assert_eq!(subresources(path), expected, "{path}");
         }
     }
 
@@ -217,12 +219,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_said_holds_for_a_while_and_takes_no_more_than_its_room() {
-        let known = Remembered(Mutex::default());
+    async fn cache_entries_expire_and_are_limited() {
+        let known = ExpiringCache(Mutex::default());
         known.put(0, "a", Duration::from_secs(10));
         assert_eq!(known.get(&0), Some("a"));
-        (1..=2 * MOST).for_each(|i| known.put(i, "b", Duration::from_secs(20)));
-        assert_eq!(known.0.lock().len(), MOST);
+        (1..=2 * MAX_ENTRIES).for_each(|i| known.put(i, "b", Duration::from_secs(20)));
+        assert_eq!(known.0.lock().len(), MAX_ENTRIES);
         tokio::time::advance(Duration::from_secs(11)).await;
         assert_eq!((known.get(&0), known.get(&1)), (None, Some("b")));
         known.put(0, "c", Duration::from_secs(10));

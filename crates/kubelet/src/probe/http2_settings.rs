@@ -1,4 +1,4 @@
-//! A connection whose server says first that it speaks HTTP/2: its settings come before all else (RFC 9113, 3.4).
+//! Detection of HTTP/2 servers: the first frame of the server is a SETTINGS frame (RFC 9113, section 3.4).
 
 use std::{
     io,
@@ -10,66 +10,66 @@ use tokio::{
     sync::watch,
 };
 
-/// What the server has said.
+/// First frame of the server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Greeting {
-    /// Not enough.
+pub(super) enum FirstFrame {
+    /// Not complete yet.
     #[default]
-    Awaited,
-    /// Its settings.
+    Pending,
+    /// A SETTINGS frame.
     Settings,
-    /// Something else, or that it has nothing to say.
+    /// Something else, or the connection was closed.
     Other,
 }
 
-/// Waits for what the server says first; gives whether it speaks HTTP/2.
-pub(super) async fn greeted(mut said: watch::Receiver<Greeting>) -> bool {
-    said.wait_for(|said| *said != Greeting::Awaited).await.is_ok_and(|said| *said == Greeting::Settings)
+/// Waits for the first frame of the server; returns whether the server speaks HTTP/2.
+pub(super) async fn wait_for_settings(mut frame: watch::Receiver<FirstFrame>) -> bool {
+    frame.wait_for(|frame| *frame != FirstFrame::Pending).await.is_ok_and(|frame| *frame == FirstFrame::Settings)
 }
 
-/// Tells what the server says first.
-pub(super) struct Greeted<S> {
+/// Stream that reports the first frame of the server.
+pub(super) struct FirstFrameReporter<S> {
     stream: S,
     head: Vec<u8>,
-    told: watch::Sender<Greeting>,
+    first_frame: watch::Sender<FirstFrame>,
 }
 
-impl<S> Greeted<S> {
-    /// The length of a frame's header, and where the frame's type stands in it.
+impl<S> FirstFrameReporter<S> {
+    /// Length of a frame header, and the offset of the frame type in it.
     const HEADER: usize = 9;
     const TYPE: usize = 3;
     const SETTINGS: u8 = 4;
 
-    pub(super) fn new(stream: S, told: watch::Sender<Greeting>) -> Self {
-        Self { stream, head: Vec::new(), told }
+    pub(super) fn new(stream: S, first_frame: watch::Sender<FirstFrame>) -> Self {
+        Self { stream, head: Vec::new(), first_frame }
     }
 
-    fn heard(&mut self, new: &[u8]) {
+    fn inspect(&mut self, new: &[u8]) {
         if self.head.len() >= Self::HEADER {
             return;
         }
         self.head.extend_from_slice(new);
         if self.head.len() >= Self::HEADER {
             let is_settings = self.head.get(Self::TYPE) == Some(&Self::SETTINGS);
-            self.told.send_replace(if is_settings { Greeting::Settings } else { Greeting::Other });
+            self.first_frame.send_replace(if is_settings { FirstFrame::Settings } else { FirstFrame::Other });
         } else if new.is_empty() {
-            self.told.send_replace(Greeting::Other);
+            self.first_frame.send_replace(FirstFrame::Other);
         }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Greeted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for FirstFrameReporter<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let (before, room) = (buf.filled().len(), buf.remaining());
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
         if room > 0 {
-            self.heard(buf.filled().get(before..).unwrap_or_default());
+            self.inspect(buf.filled().get(before..).unwrap_or_default());
         }
         Poll::Ready(read)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Greeted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for FirstFrameReporter<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

@@ -1,8 +1,8 @@
-//! The node's HTTP API over HTTPS, for whom the API lets in (upstream's `pkg/kubelet/server`).
+//! The kubelet's HTTP API over HTTPS, with authentication and authorization (upstream's `pkg/kubelet/server`).
 
 use super::{
-    access::{Access, ClientCertificate},
-    held::{Connections, Held},
+    auth::{ClientCertificate, RequestAuth},
+    connection_limit::{Connections, LimitedStream},
 };
 use crate::Shared;
 use api::certificate::subject_user;
@@ -27,36 +27,36 @@ use tokio_util::sync::CancellationToken;
 use tower::{ServiceExt, service_fn};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// The wait after a failed accept: there may be no descriptor left.
+/// Initial delay after a failed accept, which may be caused by a lack of file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 
-/// How long a connection may be silent.
+/// Timeouts of a connection.
 #[derive(Clone, Copy)]
 struct Timeouts {
     handshake: Duration,
-    /// For the head of a request, since the connection was opened or the response before was sent.
+    /// Time limit for a request's headers, since the handshake or the previous response.
     header: Duration,
 }
 
 const TIMEOUTS: Timeouts = Timeouts { handshake: Duration::from_secs(10), header: Duration::from_secs(90) };
 
-/// Answers until told to stop.
+/// Serves the API until cancelled.
 pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener, tls: Arc<ServerConfig>) {
-    // The configuration was checked when it was read.
+    // The configuration was validated when it was parsed.
     let Ok(settings) = shared.options.config.access() else { return };
-    let access = Arc::new(Access::new(shared.client.clone(), &shared.options.node_name, settings));
+    let auth = Arc::new(RequestAuth::new(shared.client.clone(), &shared.options.node_name, settings));
     let stop = shared.stop.clone();
     let service = move |certificate: ClientCertificate| {
-        let (router, access) = (super::router(Arc::clone(&shared)), Arc::clone(&access));
+        let (router, auth) = (super::router(Arc::clone(&shared)), Arc::clone(&auth));
         TowerToHyperService::new(service_fn(move |request| {
-            answer(router.clone(), Arc::clone(&access), certificate.clone(), request)
+            handle_request(router.clone(), Arc::clone(&auth), certificate.clone(), request)
         }))
     };
     accept(listener, tls, Connections::new(), TIMEOUTS, stop, service).await;
 }
 
-/// Takes connections until told to stop; each is served by a service for who is known by its certificate.
+/// Accepts connections until cancelled. `service` makes a service for the client certificate of a connection.
 async fn accept<S>(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
@@ -89,7 +89,7 @@ async fn accept<S>(
 
 async fn connection<S>(
     acceptor: TlsAcceptor,
-    stream: Held,
+    stream: LimitedStream,
     timeouts: Timeouts,
     service: impl Fn(ClientCertificate) -> S,
 ) where
@@ -98,7 +98,7 @@ async fn connection<S>(
     let Ok(Ok(stream)) = tokio::time::timeout(timeouts.handshake, acceptor.accept(stream)).await else { return };
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let certificate = certificate.map_or(ClientCertificate::Absent, identity);
-    // How a connection ends is its client's affair.
+    // Connection errors are the client's.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(timeouts.header)
@@ -107,28 +107,34 @@ async fn connection<S>(
         .await;
 }
 
-async fn answer(
+/// Authenticates and authorizes a request, and passes it to the router.
+async fn handle_request(
     router: Router,
-    access: Arc<Access>,
+    auth: Arc<RequestAuth>,
     certificate: ClientCertificate,
     request: http::Request<Incoming>,
 ) -> Result<Response, Infallible> {
-    let Some(user) = access.user(certificate, request.headers()).await else {
+    let Some(user) = auth.authenticate(certificate, request.headers()).await else {
         return Ok((StatusCode::UNAUTHORIZED, "Unauthorized").into_response());
     };
-    if let Err((code, words)) = access.check(&user, request.method(), request.uri().path(), request.headers()).await {
+    if let Err((code, message)) = auth.authorize(&user, request.method(), request.uri().path(), request.headers()).await
+    {
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        return Ok((code, words).into_response());
+        return Ok((code, message).into_response());
     }
     router.oneshot(request.map(Body::new) as Request).await
 }
 
-/// The user of a certificate; the handshake has checked who signed it.
+/// Returns the user of a client certificate, whose signature the handshake has verified.
 fn identity(certificate: &CertificateDer<'_>) -> ClientCertificate {
     let parsed = X509Certificate::from_der(certificate).ok();
     let user = parsed.and_then(|(_, certificate)| subject_user(certificate.subject()).ok());
     user.map_or(ClientCertificate::Ambiguous, |user| {
-        ClientCertificate::Of(UserInfo { username: Some(user.name), groups: Some(user.groups), ..UserInfo::default() })
+        ClientCertificate::Valid(UserInfo {
+            username: Some(user.name),
+            groups: Some(user.groups),
+            ..UserInfo::default()
+        })
     })
 }
 
@@ -146,8 +152,8 @@ mod tests {
 
     const DEADLINE: Duration = Duration::from_secs(20);
 
-    /// A port that answers everything, and how to connect to it.
-    async fn port(total: usize, timeouts: Timeouts) -> (SocketAddr, TlsConnector) {
+    /// Starts a server that responds to every request. Returns its address, and a connector that trusts it.
+    async fn start_server(total: usize, timeouts: Timeouts) -> (SocketAddr, TlsConnector) {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let (certificate, key) = (own.cert.der().clone(), own.signing_key.serialize_der());
@@ -189,7 +195,7 @@ mod tests {
     #[tokio::test]
     async fn silent_connections_are_closed() {
         let short = Duration::from_millis(300);
-        let (address, tls) = port(100, Timeouts { handshake: short, header: short }).await;
+        let (address, tls) = start_server(100, Timeouts { handshake: short, header: short }).await;
         let mut silent = Vec::new();
         for _ in 0..20 {
             silent.push(TcpStream::connect(address).await.unwrap());
@@ -198,7 +204,7 @@ mod tests {
             let read = tokio::time::timeout(DEADLINE, stream.read(&mut [0; 1])).await.expect("closed");
             assert!(matches!(read, Ok(0) | Err(_)));
         }
-        // The handshake alone is no request.
+        // A connection that has completed the handshake but sends no request is closed, too.
         if let Ok(mut stream) = connect(address, &tls).await {
             let read = tokio::time::timeout(DEADLINE, stream.read(&mut [0; 1])).await.expect("closed");
             assert!(matches!(read, Ok(0) | Err(_)));
@@ -207,31 +213,31 @@ mod tests {
 
     #[tokio::test]
     async fn connections_beyond_the_bound_are_refused() {
-        let (address, tls) = port(3, Timeouts { handshake: DEADLINE, header: DEADLINE }).await;
+        let (address, tls) = start_server(3, Timeouts { handshake: DEADLINE, header: DEADLINE }).await;
         let mut open = Vec::new();
         for _ in 0..3 {
             open.push(connect(address, &tls).await.unwrap());
         }
         assert!(connect(address, &tls).await.is_err());
-        // Those that were open are served as before.
+        // The open connections are still served.
         assert!(is_served(&mut open.pop().unwrap()).await);
-        let place = async {
+        let reconnected = async {
             loop {
                 if let Ok(stream) = connect(address, &tls).await {
                     return stream;
                 }
             }
         };
-        let mut stream = tokio::time::timeout(DEADLINE, place).await.unwrap();
+        let mut stream = tokio::time::timeout(DEADLINE, reconnected).await.unwrap();
         assert!(is_served(&mut stream).await);
     }
 
-    /// What the certificate of a client with these common names says.
+    /// Returns the identity of a certificate with these common names.
     fn presented(common_names: &[&str]) -> ClientCertificate {
         let mut params = rcgen::CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         for (i, name) in common_names.iter().enumerate() {
-            // A known type is kept once, so the second one is written by its identifier.
+            // rcgen keeps one attribute of each known type, so the second one uses its object identifier.
             let kind = if i == 0 { rcgen::DnType::CommonName } else { rcgen::DnType::CustomDnType(vec![2, 5, 4, 3]) };
             params.distinguished_name.push(kind, *name);
         }
@@ -250,9 +256,9 @@ mod tests {
         let (token_ttl, allowed_ttl, refused_ttl) = (ttl, ttl, ttl);
         let settings =
             AccessSettings { anonymous: true, tokens: false, token_ttl, always: false, allowed_ttl, refused_ttl };
-        let access = Access::new(kube::Client::new(service, "default"), "n", settings);
+        let access = RequestAuth::new(kube::Client::new(service, "default"), "n", settings);
         let user = async |certificate| {
-            let user = access.user(certificate, &http::HeaderMap::new()).await;
+            let user = access.authenticate(certificate, &http::HeaderMap::new()).await;
             user.map(|user| user.username.unwrap_or_default())
         };
         assert_eq!(user(ambiguous).await, None);
