@@ -125,7 +125,7 @@ pub(crate) async fn execute(
             Ok(vec![Event::Container { container, fact: ContainerFact::Removed { id } }])
         }
         Action::DeleteFromApi if is_static(pod.object()) => {
-            shared.mirrors.remove(pod.object());
+            shared.mirror_pods.remove(pod.object());
             Ok(vec![Event::Done(key), Event::Gone])
         }
         Action::DeleteFromApi => {

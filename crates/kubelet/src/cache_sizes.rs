@@ -13,7 +13,7 @@ impl Kubelet {
 
 pub(crate) fn counts(shared: &Shared) -> BTreeMap<&'static str, usize> {
     let mut counts = shared.pods.counts();
-    counts.insert("mirrors", shared.mirrors.count());
+    counts.insert("mirrors", shared.mirror_pods.count());
     counts.insert("rates", shared.rates.count());
     counts.insert("tokens", shared.tokens.count());
     counts

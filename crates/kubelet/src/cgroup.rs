@@ -11,7 +11,7 @@ mod usage;
 
 pub(crate) use usage::CgroupUsage;
 
-use crate::{Options, node_resources::Machine, os_error};
+use crate::{Options, node_resources::NodeResources, os_error};
 use api::resources::{self, QosClass};
 use hierarchy::Hierarchy;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
@@ -38,7 +38,7 @@ pub(crate) struct CgroupManager {
 impl CgroupManager {
     /// Creates the cgroups for all Pods and for the QoS classes. On failure a warning is logged, and the runtime uses its default
     /// cgroups.
-    pub(crate) fn new(options: &Options, node_resources: &Machine) -> Self {
+    pub(crate) fn new(options: &Options, node_resources: &NodeResources) -> Self {
         let config = &options.config;
         let root = config.cgroup_root.clone().unwrap_or_else(|| default_root(&options.root_dir));
         let mut cgroups = Self {
@@ -71,7 +71,7 @@ impl CgroupManager {
     }
 
     /// Creates the cgroups of the QoS classes; Guaranteed Pods are directly below `kubepods`.
-    fn create_qos_cgroups(&self, hierarchy: &Hierarchy, node_resources: &Machine) -> io::Result<()> {
+    fn create_qos_cgroups(&self, hierarchy: &Hierarchy, node_resources: &NodeResources) -> io::Result<()> {
         hierarchy.set(&self.kubepods, &ResourceConfig::for_all_pods(&node_resources.unreserved, self.enforce))?;
         for class in [QosClass::Burstable, QosClass::BestEffort] {
             hierarchy.set(&self.qos_cgroup(class), &ResourceConfig::shares(cpu_conversion::MIN_SHARES))?;
@@ -123,7 +123,7 @@ impl CgroupManager {
         };
         let limits = ResourceConfig { pids: self.pids, ..ResourceConfig::for_pod(spec, self.quota_period) };
         let failed =
-            |e: io::Error| format!("failed to ensure that the pod's cgroup {path} exists: {}", os_error::words(&e));
+            |e: io::Error| format!("failed to ensure that the pod's cgroup {path} exists: {}", os_error::message(&e));
         hierarchy.set(&path, &limits).map_err(failed)
     }
 
@@ -136,7 +136,7 @@ impl CgroupManager {
         };
         let limits =
             ResourceConfig::for_pod(old, self.quota_period).max_of(&ResourceConfig::for_pod(new, self.quota_period));
-        let failed = |e: io::Error| format!("the pod's cgroup {path} could not be resized: {}", os_error::words(&e));
+        let failed = |e: io::Error| format!("the pod's cgroup {path} could not be resized: {}", os_error::message(&e));
         hierarchy.set(&path, &limits).map_err(failed)
     }
 
@@ -164,7 +164,7 @@ impl CgroupManager {
         let mut killed = 0;
         let removed = remove_when_empty(hierarchy, &path, || killed = hierarchy.kill(&path).max(killed)).await;
         removed.map_err(|error| {
-            let why = os_error::words(&error);
+            let why = os_error::message(&error);
             format!("removing the cgroup {path}: {why}, {killed} of its processes were killed")
         })
     }

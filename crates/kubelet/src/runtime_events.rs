@@ -2,7 +2,7 @@
 
 use crate::{
     Shared,
-    actor::{PodMessage, Handle},
+    actor::{Handle, PodMessage},
     container_exits,
     logs::{KILLED, OOM_KILLED},
 };
@@ -96,7 +96,9 @@ async fn report_exit(shared: &Shared, id: ContainerId, exit: Option<Exit>) {
 }
 
 fn report_sandbox_exit(shared: &Shared, id: &SandboxId) {
-    if let Some(handle) = shared.pods.by_container_or_sandbox_id(&id.0).filter(|h| h.state.borrow().sandbox_id() == Some(&id.0)) {
+    if let Some(handle) =
+        shared.pods.by_container_or_sandbox_id(&id.0).filter(|h| h.state.borrow().sandbox_id() == Some(&id.0))
+    {
         let _ = handle.messages.send(PodMessage::Event(Event::Sandbox(SandboxFact::Lost { id: id.0.clone() })));
     }
 }

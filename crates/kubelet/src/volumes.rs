@@ -101,7 +101,7 @@ fn memory_limit(shared: &Shared, pod: &Pod) -> Option<Amount> {
     let every =
         api::pod::containers(spec(pod)).all(|(_, c)| api::resources::container(c, Side::Limits).contains_key("memory"));
     let own = limits.get("memory").copied().filter(|_| every || spec(pod).resources.is_some());
-    own.or_else(|| shared.machine.allocatable.get("memory").copied())
+    own.or_else(|| shared.node_resources.allocatable.get("memory").copied())
 }
 
 /// Creates the Pod's directories and mounts its volumes. Existing volumes are kept, and a failing one does not prevent the
@@ -243,12 +243,13 @@ pub(crate) fn make_dir(dir: &Path, mode: u32) -> Result<(), String> {
         fs::create_dir_all(dir)?;
         fs::set_permissions(dir, fs::Permissions::from_mode(mode))
     };
-    make().map_err(|e: io::Error| format!("mkdir {}: {}", dir.display(), os_error::words(&e)))
+    make().map_err(|e: io::Error| format!("mkdir {}: {}", dir.display(), os_error::message(&e)))
 }
 
 /// Creates a log directory that is readable by non-root log agents.
 pub(crate) fn make_log_dir(dir: &Path) -> Result<(), String> {
-    files::create_dir_all_with_mode(dir, 0o755).map_err(|e| format!("mkdir {}: {}", dir.display(), os_error::words(&e)))
+    files::create_dir_all_with_mode(dir, 0o755)
+        .map_err(|e| format!("mkdir {}: {}", dir.display(), os_error::message(&e)))
 }
 
 /// Sets the group of a file or directory to the Pod's `fsGroup`.

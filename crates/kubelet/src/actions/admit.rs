@@ -22,7 +22,7 @@ pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
         let view = NodeView {
             name: &shared.options.node_name,
             node: node.as_ref(),
-            allocatable: &shared.machine.allocatable,
+            allocatable: &shared.node_resources.allocatable,
             others,
             pressures: &pressures,
             shutting_down: shared.shutdown.is_on(),

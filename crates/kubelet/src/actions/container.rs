@@ -279,7 +279,7 @@ pub(super) fn resources(shared: &Shared, pod: &PodSpec, spec: &Spec) -> LinuxRes
         oom_score_adj: oom_score::oom_score_adjust(
             pod,
             spec,
-            shared.machine.capacity.get("memory").copied().unwrap_or_default(),
+            shared.node_resources.capacity.get("memory").copied().unwrap_or_default(),
         ),
         ..LinuxResources::default()
     }

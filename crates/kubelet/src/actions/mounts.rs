@@ -56,12 +56,12 @@ pub(super) fn container_mounts(
         propagation: Propagation::Private,
     };
     let message = termination_message(shared, pod, &container.name, attempt)
-        .map_err(|e| format!("failed to create the file for the termination message: {}", os_error::words(&e)))?;
+        .map_err(|e| format!("failed to create the file for the termination message: {}", os_error::message(&e)))?;
     mounts
         .push(writable_mount(message, container.termination_message_path.as_deref().unwrap_or("/dev/termination-log")));
     if !mounts.iter().any(|m| m.container_path == ETC_HOSTS) {
         let hosts = hosts_file(shared, pod);
-        let hosts = hosts.map_err(|e| format!("failed to create the hosts file: {}", os_error::words(&e)))?;
+        let hosts = hosts.map_err(|e| format!("failed to create the hosts file: {}", os_error::message(&e)))?;
         mounts.push(writable_mount(hosts, ETC_HOSTS));
     }
     Ok(mounts)

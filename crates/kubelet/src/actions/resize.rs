@@ -20,7 +20,7 @@ pub(super) fn decide(shared: &Shared, pod: &Pod, generation: i64) -> Event {
     let verdict = shared.pods.resize(pod.uid(), |others| {
         let mut used = Amounts::new();
         others.iter().for_each(|other| resources::add(&mut used, &requests(other)));
-        lifecycle::decide_resize(&wanted, &used, &shared.machine.allocatable)
+        lifecycle::decide_resize(&wanted, &used, &shared.node_resources.allocatable)
     });
     Event::ResizeDecided { generation, verdict }
 }

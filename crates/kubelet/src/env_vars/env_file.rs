@@ -16,7 +16,7 @@ const MAX_SIZE: usize = 2 << 20;
 /// # Errors
 /// Fails if the file is missing or malformed.
 pub(super) fn value(volume: &Path, file: &str, key: &str) -> Result<String, String> {
-    let text = read(volume, file).map_err(|e| format!("{file}: {}", crate::os_error::words(&e)))?;
+    let text = read(volume, file).map_err(|e| format!("{file}: {}", crate::os_error::message(&e)))?;
     parse(&text, key)
 }
 

@@ -11,7 +11,10 @@ fn now() -> Timestamp {
 
 fn credential(secret: &str, password: &str) -> Credential {
     let id = SecretCoordinates { uid: format!("uid-{secret}"), namespace: "ns".to_owned(), name: secret.to_owned() };
-    Credential { login: DockerConfigEntry { username: "u".to_owned(), password: password.to_owned() }, source: Some(id) }
+    Credential {
+        login: DockerConfigEntry { username: "u".to_owned(), password: password.to_owned() },
+        source: Some(id),
+    }
 }
 
 fn node_credential() -> Credential {
@@ -44,7 +47,7 @@ fn image_pulled_with_a_secret_needs_that_secret() {
         check(&records, NAME, &[node_credential()], false);
         check(&records, NAME, &[credential("other", "q")], false);
         check(&records, NAME, &[credential("other", "q"), credential("s", "p")], true);
-                // A name from another repository was not authorized by its registry.
+        // A name from another repository was not authorized by its registry.
         check(&records, ImageName { image: "r.io/b:1", repository: "r.io/b" }, &[credential("s", "p")], false);
         check(&records, ImageName { image: "r.io/a:2", ..NAME }, &[credential("s", "p")], true);
     }
@@ -55,7 +58,7 @@ fn matching_secret_or_credentials_are_added_to_the_record() {
     let dir = tempfile::tempdir().unwrap();
     let records = PullRecords::new(dir.path());
     pull(&records, NAME, Some(&credential("s", "p")));
-        // The same credentials in another Secret, that Secret with new credentials, a third one with those.
+    // The same credentials in another Secret, that Secret with new credentials, a third one with those.
     for (secret, password) in [("copy", "p"), ("copy", "rotated"), ("third", "rotated")] {
         check(&records, NAME, &[credential(secret, password)], true);
     }
@@ -71,7 +74,7 @@ fn image_pulled_without_a_secret_is_usable_by_all() {
         check(&records, NAME, &[], false);
         pull(&records, NAME, node.as_ref());
         check(&records, NAME, &[], true);
-                // A later pull with credentials does not restrict access.
+        // A later pull with credentials does not restrict access.
         pull(&records, NAME, Some(&credential("s", "p")));
         check(&records, NAME, &[], true);
     }
@@ -112,18 +115,22 @@ fn present_image_stays_usable_during_and_after_a_pull() {
     let dir = tempfile::tempdir().unwrap();
     let begun = PullRecords::new(dir.path());
     begun.record_pull_intent(NAME.image, Some("sha".to_owned())).unwrap();
-        // A second pull does not change the image that was present before the first one.
+    // A second pull does not change the image that was present before the first one.
     begun.record_pull_intent(NAME.image, Some("newer".to_owned())).unwrap();
     check(&begun, NAME, &[], true);
     assert!(!begun.may_use(NAME, "newer", &VerificationPolicy::NotPreloaded, &[], now()).unwrap());
-        // A restarted kubelet finds the same image, or the pulled one.
+    // A restarted kubelet finds the same image, or the pulled one.
     for (image, expected) in [("sha", true), ("newer", false)] {
         let records = PullRecords::new(dir.path());
         records.record_pull_intent(NAME.image, Some("sha".to_owned())).unwrap();
         let records = PullRecords::new(dir.path());
         records.resolve_pull_intents(&[(image.to_owned(), vec![NAME.image.to_owned()])], now()).unwrap();
         assert!(!records.has_pull_intents());
-        assert_eq!(records.may_use(NAME, image, &VerificationPolicy::NotPreloaded, &[], now()).unwrap(), expected, "{image}");
+        assert_eq!(
+            records.may_use(NAME, image, &VerificationPolicy::NotPreloaded, &[], now()).unwrap(),
+            expected,
+            "{image}"
+        );
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) fn read(file: &Path, log: Option<&Path>) -> String {
     match untrusted_file::open(file).and_then(|file| untrusted_file::read_end(&file, MESSAGE_BYTES)) {
         Ok((end, _)) if !end.is_empty() => text(&end),
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            format!("Error on reading termination log {}: {}", file.display(), os_error::words(&error))
+            format!("Error on reading termination log {}: {}", file.display(), os_error::message(&error))
         }
         _ => log.map(last_lines).and_then(Result::ok).unwrap_or_default(),
     }

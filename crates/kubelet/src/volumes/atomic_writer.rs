@@ -23,7 +23,7 @@ const DATA: &str = "..data";
 /// # Errors
 /// Fails with the call, the path within the volume, and the cause.
 pub(super) fn write(dir: &Path, payload: &Payload, group: Option<u32>) -> Result<(), String> {
-    write_files(dir, payload, group).map_err(|error| os_error::words(&error))
+    write_files(dir, payload, group).map_err(|error| os_error::message(&error))
 }
 
 fn write_files(dir: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()> {
@@ -81,12 +81,12 @@ fn write_version(version: &Path, payload: &Payload, group: Option<u32>) -> io::R
                 io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
                 _ => error,
             };
-            made.map_err(|error| os_error::at("mkdir", path.parent().unwrap_or(path), &parent_error(error)))?;
+            made.map_err(|error| os_error::with_path("mkdir", path.parent().unwrap_or(path), &parent_error(error)))?;
         }
         let mut open = fs::OpenOptions::new();
         let out = open.write(true).create_new(true).mode(0o600).open(&target);
-        let mut out = out.map_err(|error| os_error::at("open", path, &error))?;
-        io::Write::write_all(&mut out, &file.content).map_err(|error| os_error::at("write", path, &error))?;
+        let mut out = out.map_err(|error| os_error::with_path("open", path, &error))?;
+        io::Write::write_all(&mut out, &file.content).map_err(|error| os_error::with_path("write", path, &error))?;
         let mode = mode(file, group);
         std::os::unix::fs::chown(&target, file.owner, None)?;
         set_group(&target, group)?;

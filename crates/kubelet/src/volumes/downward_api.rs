@@ -80,7 +80,7 @@ pub(crate) fn resource_field_ref_value(
     };
     let divisor = selector.divisor.as_ref().map(Amount::try_from).transpose().map_err(|e| e.to_string())?;
     let pod_limits = resources::amounts(spec(pod).resources.as_ref().and_then(|r| r.limits.as_ref()));
-    let default_limits = [&pod_limits, &shared.machine.allocatable];
+    let default_limits = [&pod_limits, &shared.node_resources.allocatable];
     resource_value(container, &selector.resource, divisor.filter(|d| !d.is_zero()), default_limits)
 }
 

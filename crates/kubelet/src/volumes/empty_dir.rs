@@ -47,7 +47,7 @@ impl EmptyDir {
     pub(super) fn set_up(&self, dir: &Path, group: Option<u32>) -> Result<(), String> {
         make_dir(dir, 0o777)?;
         let is_mount_point =
-            is_mount_point(dir).map_err(|e| format!("stat {}: {}", dir.display(), os_error::words(&e)))?;
+            is_mount_point(dir).map_err(|e| format!("stat {}: {}", dir.display(), os_error::message(&e)))?;
         if self.memory && !is_mount_point {
             self.mount(dir)
                 .map_err(|e| format!("mounting a tmpfs at {}: {}", dir.display(), e.desc().to_lowercase()))?;
@@ -55,7 +55,7 @@ impl EmptyDir {
         // New files inherit the directory's group.
         set_group(dir, group)
             .and_then(|()| fs::set_permissions(dir, fs::Permissions::from_mode(self.mode(group))))
-            .map_err(|e| format!("chmod {}: {}", dir.display(), os_error::words(&e)))
+            .map_err(|e| format!("chmod {}: {}", dir.display(), os_error::message(&e)))
     }
 
     /// Returns the mode. A tmpfs has the sticky bit, which upstream keeps as the kernel sets it.

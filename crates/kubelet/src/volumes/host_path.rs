@@ -53,7 +53,7 @@ fn create(host: &HostPath, directory: bool) -> Result<(), String> {
         fs::set_permissions(&host.path, fs::Permissions::from_mode(0o644))
     };
     let call = if directory { "mkdir" } else { "open" };
-    make().map_err(|e| format!("{call} {}: {}", host.path.display(), os_error::words(&e)))
+    make().map_err(|e| format!("{call} {}: {}", host.path.display(), os_error::message(&e)))
 }
 
 #[cfg(test)]

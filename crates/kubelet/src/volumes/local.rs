@@ -25,7 +25,7 @@ impl LocalVolume {
         let path = self.path.display().to_string();
         match fs::metadata(&self.path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Err(format!("path {path:?} does not exist")),
-            Err(e) => Err(format!("stat {path}: {}", os_error::words(&e))),
+            Err(e) => Err(format!("stat {path}: {}", os_error::message(&e))),
             Ok(meta) if meta.is_dir() => Ok(()),
             Ok(meta) if meta.file_type().is_block_device() => {
                 Err(format!("path {path:?} is a block device, and local volumes of these are not supported yet"))
@@ -36,7 +36,7 @@ impl LocalVolume {
 
     /// Sets the group and bind-mounts the directory to the Pod's directory. `pods` is the directory of all Pods.
     pub(super) fn set_up(&self, dir: &Path, ownership: Option<VolumeOwnership>, pods: &Path) -> Result<(), String> {
-        let io_error = |e: io::Error| format!("{}: {}", self.path.display(), os_error::words(&e));
+        let io_error = |e: io::Error| format!("{}: {}", self.path.display(), os_error::message(&e));
         // The opened directory is mounted: its path may be replaced meanwhile.
         let root = safe_open::open_path(&self.path).map_err(io_error)?;
         let ownership = ownership.filter(|_| !self.readonly);

@@ -70,9 +70,9 @@ pub(super) fn create_mount_points(
     group: Option<u32>,
 ) -> Result<(), String> {
     let make = |directory: &PathBuf| create_directory(volume, directory, group);
-    directories.iter().try_for_each(|directory| {
-        make(directory).map_err(|error| mount_point_error("mkdir", directory, &error))
-    })
+    directories
+        .iter()
+        .try_for_each(|directory| make(directory).map_err(|error| mount_point_error("mkdir", directory, &error)))
 }
 
 fn create_directory(volume: &Path, directory: &Path, group: Option<u32>) -> io::Result<()> {
@@ -136,7 +136,7 @@ fn create_mount_point(volume: &Path, inner: &Path, source: &Path, group: Option<
 }
 
 fn mount_point_error(call: &str, path: &Path, error: &io::Error) -> String {
-    format!("unable to create nested volume mountpoints: {}", os_error::at(call, path, error))
+    format!("unable to create nested volume mountpoints: {}", os_error::with_path(call, path, error))
 }
 
 #[cfg(test)]
