@@ -2,7 +2,7 @@
 //!
 //! A hanging container blocks its own Pod only (upstream: `pkg/kubelet/pod_workers.go`).
 
-use crate::{Shared, actions, checkpoint, reconcile::Reconcile, status, volumes};
+use crate::{Shared, actions, checkpoint, status, status_reconciler::StatusReconciler, volumes};
 use api::{resources::Amounts, static_pod::is_static};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
@@ -57,7 +57,7 @@ pub(crate) fn spawn(shared: Arc<Shared>, mut pod: Pod) -> Handle {
         saved_revision: None,
         reported_status: None,
         status_write_in_flight: false,
-        reconcile: Reconcile::default(),
+        reconcile: StatusReconciler::default(),
         requested_resources: Amounts::new(),
         relist_needed: false,
     };
@@ -84,7 +84,7 @@ struct Actor {
     reported_status: Option<PodStatus>,
     status_write_in_flight: bool,
     /// Detects status changes in the API that another client made.
-    reconcile: Reconcile,
+    reconcile: StatusReconciler,
     /// Resources of the node that the Pod held at the last comparison.
     requested_resources: Amounts,
     /// Whether a relist was discarded and another one is needed.
@@ -119,7 +119,7 @@ impl Actor {
             tracing::error!(%error, pod = self.pod.name(), "failed to remove a checkpoint");
         }
         self.shared.pods.remove(self.pod.uid());
-        self.shared.probes.forget(self.pod.uid());
+        self.shared.probes.remove_pod(self.pod.uid());
     }
 
     fn handle(&mut self, message: PodMessage) {
@@ -207,7 +207,7 @@ impl Actor {
             self.relist_needed = false;
             self.shared.pods.request_relist();
         }
-        Some([plan.wake, self.reconcile.wake()].into_iter().flatten().min())
+        Some([plan.wake, self.reconcile.wake_at()].into_iter().flatten().min())
     }
 
     /// Whether no action is in flight that may change the runtime's state.
@@ -254,7 +254,7 @@ impl Actor {
         self.reported_status = Some(status.clone());
         if is_static {
             // A static Pod does not depend on the API: its status counts as written at once.
-            self.shared.mirrors.show(self.pod.object(), status.clone());
+            self.shared.mirror_pods.set_status(self.pod.object(), status.clone());
             let _ = self.messages.send(PodMessage::StatusWritten(Box::new(status), true));
             return;
         }
@@ -282,7 +282,7 @@ impl Actor {
         }
         let (shared, pod, messages) = (Arc::clone(&self.shared), self.pod.clone(), self.messages.clone());
         tokio::spawn(async move {
-            let result = Box::pin(actions::carry_out(&shared, &pod, action, &messages)).await;
+            let result = Box::pin(actions::execute(&shared, &pod, action, &messages)).await;
             if result.is_err() {
                 let _ = messages.send(PodMessage::BackedOff(key.clone()));
                 tokio::time::sleep(RETRY).await;

@@ -7,47 +7,47 @@
 
 mod actions;
 mod actor;
-mod beneath;
 mod blocking;
+mod cache_sizes;
 mod cgroup;
 mod checkpoint;
 mod clock;
+mod concurrency_limiter;
 mod config;
+mod container_exits;
 mod csi_node;
 mod deadline;
 mod dns;
-mod environment;
+mod env_vars;
+mod etc_hosts;
 mod eviction;
-mod exits;
-mod figures;
-mod hosts;
+mod host_file;
 mod http;
 mod images;
 mod log_rotation;
 mod logs;
-mod machine;
-mod mirrors;
+mod mirror_pods;
 mod network_readiness;
 mod node;
 mod node_conditions;
-mod node_file;
+mod node_resources;
 mod node_shutdown;
 mod node_status;
-mod objects;
+mod object_cache;
 mod oom;
 mod os_error;
 mod paths;
+mod pod_stats;
 mod pods;
 mod probe;
-mod reconcile;
 mod recorder;
 mod relist;
-mod remembered;
 mod runtime_events;
+mod safe_open;
 mod static_pods;
-mod stats;
 mod status;
-mod turns;
+mod status_reconciler;
+mod system_stats;
 mod untrusted_file;
 mod user_namespaces;
 mod volumes;
@@ -71,15 +71,14 @@ pub use network_readiness::{NetworkReadiness, PodNetwork};
 pub use static_pods::PodRules;
 pub use volumes::remove_data;
 
-use cgroup::Cgroups;
+use cgroup::CgroupManager;
 use eviction::Evictions;
-use figures::Figures;
 use futures::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
 use kube::Client;
 use lifecycle::NodePolicy;
-use machine::Machine;
-use mirrors::Mirrors;
+use mirror_pods::MirrorPods;
+use node_resources::NodeResources;
 use node_shutdown::NodeShutdown;
 use paths::Paths;
 use pods::Pods;
@@ -89,6 +88,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
+use system_stats::SystemStats;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -127,21 +127,21 @@ pub(crate) struct Shared {
     pub(crate) client: Client,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) pods: Pods,
-    pub(crate) mirrors: Mirrors,
+    pub(crate) mirror_pods: MirrorPods,
     pub(crate) recorder: recorder::Recorder,
     pub(crate) paths: Paths,
-    pub(crate) machine: Machine,
-    pub(crate) cgroups: Cgroups,
+    pub(crate) node_resources: NodeResources,
+    pub(crate) cgroups: CgroupManager,
     pub(crate) evictions: Evictions,
     pub(crate) shutdown: NodeShutdown,
-    pub(crate) rates: http::Rates,
+    pub(crate) rates: http::CpuRates,
     pub(crate) log_readers: http::LogReaders,
-    pub(crate) probes: probe::counts::Counts,
+    pub(crate) probes: probe::metrics::ProbeMetrics,
     /// Service account tokens of Pods.
-    pub(crate) tokens: volumes::Tokens,
+    pub(crate) tokens: volumes::TokenCache,
     /// Limit on concurrent sandbox starts: of many Pods, the first are ready sooner and the last no later.
-    pub(crate) sandboxes: turns::Turns,
-    pub(crate) images: images::Images,
+    pub(crate) sandbox_limiter: concurrency_limiter::ConcurrencyLimiter,
+    pub(crate) images: images::ImageManager,
     /// Gate that delays containers until the network of their Pod is ready.
     pub(crate) network_readiness: OnceLock<NetworkReadiness>,
     pub(crate) user_namespaces: user_namespaces::UserNamespaces,
@@ -177,13 +177,13 @@ impl Kubelet {
     pub fn new(options: Options, client: Client, runtime: Arc<dyn Runtime>, stop: CancellationToken) -> Self {
         let recorder = recorder::Recorder::start(client.clone(), &options, stop.clone());
         let paths = Paths::new(options.root_dir.clone());
-        let machine = Machine::measure(&options.root_dir, &options.config);
-        let cgroups = Cgroups::prepare(&options, &machine);
+        let node_resources = NodeResources::measure(&options.root_dir, &options.config);
+        let cgroups = CgroupManager::new(&options, &node_resources);
         // The configuration was validated when it was parsed.
         let policy = options.config.evictions().unwrap_or_default();
-        let evictions = Evictions::new(policy, Figures::of_this_machine(&options.root_dir));
+        let evictions = Evictions::new(policy, SystemStats::new(&options.root_dir));
         let shutdown = NodeShutdown::new(&paths.shutdown_state());
-        let images = images::Images::new(&options, &paths.image_manager());
+        let images = images::ImageManager::new(&options, &paths.image_manager());
         let started = options.clock.now();
         let shared = Shared {
             started,
@@ -192,21 +192,23 @@ impl Kubelet {
             client,
             runtime,
             pods: Pods::default(),
-            mirrors: Mirrors::default(),
+            mirror_pods: MirrorPods::default(),
             recorder,
             paths,
-            machine,
+            node_resources,
             cgroups,
             evictions,
             shutdown,
-            rates: http::Rates::default(),
+            rates: http::CpuRates::default(),
             log_readers: http::LogReaders::default(),
-            probes: probe::counts::Counts::default(),
-            tokens: volumes::Tokens::default(),
+            probes: probe::metrics::ProbeMetrics::default(),
+            tokens: volumes::TokenCache::default(),
             images,
             network_readiness: OnceLock::new(),
             user_namespaces: user_namespaces::UserNamespaces::default(),
-            sandboxes: turns::Turns::new(2 * std::thread::available_parallelism().map_or(1, usize::from)),
+            sandbox_limiter: concurrency_limiter::ConcurrencyLimiter::new(
+                2 * std::thread::available_parallelism().map_or(1, usize::from),
+            ),
             stop,
         };
         Self { shared: Arc::new(shared) }
@@ -227,16 +229,16 @@ impl Kubelet {
 
     async fn run_all(&self) {
         let shared = &self.shared;
-        Box::pin(shared.images.take_over(shared.runtime.as_ref())).await;
+        Box::pin(shared.images.resolve_pull_intents(shared.runtime.as_ref())).await;
         tokio::join!(
             node::run(shared),
             Box::pin(pods::run(shared)),
-            Box::pin(mirrors::run(shared)),
+            Box::pin(mirror_pods::run(shared)),
             log_rotation::run(shared),
             eviction::run(shared),
             Box::pin(node_shutdown::run(shared)),
             volumes::refresh::run(shared),
-            Box::pin(images::collect::run(shared))
+            Box::pin(images::gc::run(shared))
         );
     }
 
@@ -254,7 +256,7 @@ impl Kubelet {
         listener: tokio::net::TcpListener,
         tls: Arc<rustls::ServerConfig>,
     ) -> BoxFuture<'static, ()> {
-        http::secure::serve(self.shared, listener, tls).boxed()
+        http::https::serve(self.shared, listener, tls).boxed()
     }
 
     /// Serves the kubelet's HTTP API (`crate::http`) over HTTP/1.1 on a byte stream.

@@ -197,14 +197,14 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
             for pod in pods {
                 let uid = pod.uid().to_owned();
                 if is_static(pod.object()) {
-                    shared.mirrors.want(pod.object());
+                    shared.mirror_pods.set_static_pod(pod.object());
                 }
                 shared.pods.add(uid, || actor::spawn(Arc::clone(shared), pod));
             }
         }
         Err(error) => tracing::error!(%error, "failed to load checkpoints"),
     }
-    let runtime = async { tokio::join!(runtime_events::follow(shared), relist::when_wanted(shared)) };
+    let runtime = async { tokio::join!(runtime_events::run(shared), relist::run(shared)) };
     tokio::join!(watch_api(shared), Box::pin(static_pods::run(shared)), shared.stop.run_until_cancelled(runtime));
 }
 
@@ -223,7 +223,7 @@ async fn watch_api(shared: &Arc<Shared>) {
             }
             Ok(watcher::Event::InitDone) => {
                 // A Pod that has a checkpoint but is missing in the API was force-deleted.
-                shared.mirrors.listed(&listed);
+                shared.mirror_pods.observe_list(&listed);
                 for handle in shared.pods.all() {
                     let pod = handle.state.borrow().clone();
                     if !listed.contains(pod.uid()) && !is_static(pod.object()) {
@@ -232,7 +232,7 @@ async fn watch_api(shared: &Arc<Shared>) {
                 }
             }
             Ok(watcher::Event::Apply(Lean(pod))) => add_or_update(shared, pod),
-            Ok(watcher::Event::Delete(Lean(pod))) if is_mirror(&pod) => shared.mirrors.gone(&pod),
+            Ok(watcher::Event::Delete(Lean(pod))) if is_mirror(&pod) => shared.mirror_pods.observe_deleted(&pod),
             Ok(watcher::Event::Delete(Lean(pod))) => {
                 if let Some(handle) = shared.pods.by_uid(pod.metadata.uid.as_deref().unwrap_or("")) {
                     let _ = handle.messages.send(PodMessage::Event(Event::Gone));
@@ -246,7 +246,7 @@ async fn watch_api(shared: &Arc<Shared>) {
 /// Passes a Pod from the API to its worker, or starts one.
 fn add_or_update(shared: &Arc<Shared>, object: ApiPod) {
     if is_mirror(&object) {
-        return shared.mirrors.seen(object);
+        return shared.mirror_pods.observe(object);
     }
     let object = mark_as_api_source(object);
     let (uid, object) = (object.metadata.uid.clone().unwrap_or_default(), Arc::new(object));
@@ -272,7 +272,7 @@ fn mark_as_api_source(mut object: ApiPod) -> ApiPod {
 pub(crate) fn start(shared: &Arc<Shared>, object: Arc<ApiPod>) {
     let uid = object.metadata.uid.clone().unwrap_or_default();
     if is_static(&object) {
-        shared.mirrors.want(&object);
+        shared.mirror_pods.set_static_pod(&object);
     }
     let pod = Pod::new(object, shared.now());
     shared.pods.add(uid, || actor::spawn(Arc::clone(shared), pod));

@@ -1,5 +1,4 @@
-//! Upstream's fields (`k8s.io/kubelet/config/v1beta1`, 1.35) that Podium does not act upon: a file that upstream takes
-//! is taken here, and what has no effect is logged.
+//! Fields of upstream (`k8s.io/kubelet/config/v1beta1`, 1.35) that Podium ignores: they are accepted, and logged if set.
 
 use serde_json::Value;
 use std::collections::BTreeMap;

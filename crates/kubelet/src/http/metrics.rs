@@ -226,7 +226,7 @@ pub(super) async fn cadvisor(State(shared): State<Arc<Shared>>) -> Response {
     page.gauge("container_memory_swap", "Container swap usage in bytes.", values(|u| u.swap));
     page.gauge("container_spec_memory_limit_bytes", "Memory limit for the container.", values(|u| u.memory_limit));
     page.gauge("container_processes", "Number of processes running inside the container.", values(|u| u.processes));
-    let amount = |name: &str| shared.machine.capacity.get(name).map_or(0.0, |a| float(a.value().unsigned_abs()));
+    let amount = |name: &str| shared.node_resources.capacity.get(name).map_or(0.0, |a| float(a.value().unsigned_abs()));
     page.gauge("machine_cpu_cores", "Number of logical CPU cores.", [(Labels::new(), amount("cpu"))]);
     page.gauge(
         "machine_memory_bytes",

@@ -5,7 +5,7 @@ use crate::{
     cgroup::CgroupUsage,
     eviction,
     pod_stats::{self, ContainerStats, PodStats},
-    system_stats::{self, FileSystem, Link},
+    system_stats::{self, FileSystem, NetworkInterface},
     volumes,
 };
 use axum::{
@@ -217,8 +217,8 @@ impl View<'_> {
     }
 
     /// Returns the network statistics; the top-level fields are those of the first interface.
-    fn network(&self, links: &[Link]) -> Option<Value> {
-        let shown = |link: &Link| {
+    fn network(&self, links: &[NetworkInterface]) -> Option<Value> {
+        let shown = |link: &NetworkInterface| {
             json!({
                 "name": link.name, "rxBytes": link.received, "rxErrors": link.receive_errors,
                 "txBytes": link.sent, "txErrors": link.send_errors,
@@ -233,8 +233,8 @@ impl View<'_> {
     /// Returns the statistics of a file system; `used` is the usage to report instead of the whole file system's.
     fn disk(&self, disk: FileSystem, used: Option<DiskUsage>) -> Value {
         let all = DiskUsage {
-            bytes: system_stats::number(disk.capacity.saturating_sub(disk.free)),
-            inodes: system_stats::number(disk.inodes.saturating_sub(disk.inodes_free)),
+            bytes: system_stats::saturating_i64(disk.capacity.saturating_sub(disk.free)),
+            inodes: system_stats::saturating_i64(disk.inodes.saturating_sub(disk.inodes_free)),
         };
         let used = used.unwrap_or(all);
         json!({

@@ -68,7 +68,7 @@ fn find(root: &Path, requested: &str) -> io::Result<PathLookup> {
         let name = inner.file_name().map(|name| name.to_string_lossy().into_owned());
         return match name.filter(|_| !requested.ends_with('/')) {
             Some(name) => Ok(PathLookup::RedirectTo(format!("{}/", utf8_percent_encode(&name, IN_LINK)))),
-            None => page(&safe_open::proc_fd_path(&file.into())).map(PathLookup::Directory),
+            None => list_directory(&safe_open::proc_fd_path(&file.into())).map(PathLookup::Directory),
         };
     }
     if !metadata.is_file() || requested.ends_with('/') {

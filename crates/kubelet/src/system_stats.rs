@@ -1,8 +1,8 @@
-//! What the machine has left, as it says itself.
+//! Resource statistics of the node from `/proc` and its file systems.
 
 mod network;
 
-pub(crate) use network::{Link, links};
+pub(crate) use network::{NetworkInterface, interfaces};
 
 use lifecycle::eviction::{DiskUsage, Figure, NodeFigures, Signal};
 use std::{
@@ -12,63 +12,63 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where the figures are read.
+/// Sources of the statistics.
 #[derive(Debug, Clone)]
-pub(crate) struct Figures {
-    /// The kernel's own file system.
+pub(crate) struct SystemStats {
+    /// Mount point of procfs.
     proc: PathBuf,
-    /// A directory on the file system that holds volumes and logs.
+    /// Directory on the file system of volumes and logs.
     node_fs: PathBuf,
 }
 
-/// The memory of the machine, in bytes.
+/// Memory of the node in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Memory {
     pub(crate) total: u64,
-    /// What nobody uses, or only a file cache that nobody uses: what upstream's working set leaves.
+    /// Free memory plus inactive file cache: total minus upstream's working set.
     pub(crate) available: u64,
-    /// What is used, file cache included.
+    /// Used memory, including the file cache.
     pub(crate) used: u64,
-    /// What belongs to no file.
+    /// Anonymous memory.
     pub(crate) anonymous: u64,
     pub(crate) swap_total: u64,
     pub(crate) swap_free: u64,
 }
 
-/// How often memory was not there that was asked for, since the machine was booted.
+/// Page faults since boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Faults {
     pub(crate) all: Option<u64>,
-    /// Those for which a disk was read.
+    /// Page faults that needed I/O.
     pub(crate) major: Option<u64>,
 }
 
-/// A file system.
+/// Statistics of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct FileSystem {
-    /// What may still be written.
+    /// Bytes available to unprivileged users.
     pub(crate) available: u64,
-    /// The same with what is kept for root.
+    /// Free bytes, including those reserved for root.
     pub(crate) free: u64,
     pub(crate) capacity: u64,
     pub(crate) inodes_free: u64,
     pub(crate) inodes: u64,
 }
 
-/// Process ids.
+/// Process IDs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Processes {
     pub(crate) max: u64,
     pub(crate) running: u64,
 }
 
-impl Figures {
-    pub(crate) fn of_this_machine(node_fs: &Path) -> Self {
+impl SystemStats {
+    pub(crate) fn new(node_fs: &Path) -> Self {
         Self { proc: PathBuf::from("/proc"), node_fs: node_fs.to_owned() }
     }
 
     fn text(&self, file: &str) -> String {
-        crate::node_file::read_text(self.proc.join(file)).unwrap_or_default()
+        crate::host_file::read_text(self.proc.join(file)).unwrap_or_default()
     }
 
     pub(crate) fn memory(&self) -> Option<Memory> {
@@ -90,13 +90,14 @@ impl Figures {
 
     pub(crate) fn faults(&self) -> Faults {
         let text = self.text("vmstat");
-        let number = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
-        Faults { all: number("pgfault"), major: number("pgmajfault") }
+        let saturating_i64 =
+            |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        Faults { all: saturating_i64("pgfault"), major: saturating_i64("pgmajfault") }
     }
 
-    /// What went over the machine's links.
-    pub(crate) fn links(&self) -> Vec<Link> {
-        links(&self.proc.join("net"))
+    /// Returns the network interfaces of the node.
+    pub(crate) fn interfaces(&self) -> Vec<NetworkInterface> {
+        interfaces(&self.proc.join("net"))
     }
 
     /// CPU time that all processes together have used, in nanoseconds.
@@ -112,8 +113,11 @@ impl Figures {
     }
 
     pub(crate) fn processes(&self) -> Option<Processes> {
-        let number = |file: &str| self.text(file).trim().parse::<u64>().ok();
-        let max = [number("sys/kernel/pid_max"), number("sys/kernel/threads-max")].into_iter().flatten().min()?;
+        let saturating_i64 = |file: &str| self.text(file).trim().parse::<u64>().ok();
+        let max = [saturating_i64("sys/kernel/pid_max"), saturating_i64("sys/kernel/threads-max")]
+            .into_iter()
+            .flatten()
+            .min()?;
         let running = self.text("loadavg").split(' ').nth(3)?.split_once('/')?.1.parse().ok()?;
         Some(Processes { max, running })
     }
@@ -122,12 +126,12 @@ impl Figures {
         file_system(&self.node_fs)
     }
 
-    /// What is left of all that thresholds can be set for. `image_fs` is where images are, and `pods` the limit of all
-    /// Pods together and what they use of it.
-    pub(crate) fn of_node(&self, image_fs: &Path, pods: Option<(i64, i64)>) -> NodeFigures {
+    /// Returns the observations of all eviction signals. `image_fs` is the directory of images, `pods` the memory limit and
+    /// usage of the cgroup of all Pods.
+    pub(crate) fn signal_observations(&self, image_fs: &Path, pods: Option<(i64, i64)>) -> NodeFigures {
         let mut all = NodeFigures::new();
         let mut add = |signal, available: u64, capacity: u64| {
-            all.insert(signal, Figure { available: number(available), capacity: number(capacity) });
+            all.insert(signal, Figure { available: saturating_i64(available), capacity: saturating_i64(capacity) });
         };
         if let Some(memory) = self.memory() {
             add(Signal::MemoryAvailable, memory.available, memory.total);
@@ -139,7 +143,7 @@ impl Figures {
         for (disk, bytes, inodes) in of_disk {
             let Some(disk) = disk else { continue };
             add(bytes, disk.available, disk.capacity);
-            // Some file systems have as many as they like.
+            // Some file systems have no inode limit.
             if disk.inodes > 0 {
                 add(inodes, disk.inodes_free, disk.inodes);
             }
@@ -154,18 +158,18 @@ impl Figures {
         all
     }
 
-    /// Whether images have a file system of their own.
+    /// Whether images are on another file system than the kubelet's directory.
     pub(crate) fn split_disks(&self, image_fs: &Path) -> bool {
         let device = |path: &Path| fs::metadata(path).map(|m| m.dev()).ok();
         device(image_fs).is_some_and(|d| Some(d) != device(&self.node_fs))
     }
 }
 
-pub(crate) fn number(n: u64) -> i64 {
+pub(crate) fn saturating_i64(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// The file system that a directory is on.
+/// Returns the statistics of the file system of a directory.
 pub(crate) fn file_system(path: &Path) -> Option<FileSystem> {
     let s = nix::sys::statvfs::statvfs(path).ok()?;
     let size = s.fragment_size();
@@ -178,13 +182,13 @@ pub(crate) fn file_system(path: &Path) -> Option<FileSystem> {
     })
 }
 
-/// What a file or a directory with all that is in it takes of the disk that it is on. A file of several names counts once.
+/// Returns the disk usage of a file or a directory tree within its file system. Hard links count once.
 pub(crate) fn disk_usage(path: &Path) -> DiskUsage {
     let Ok(top) = fs::symlink_metadata(path) else { return DiskUsage::default() };
     let (mut sum, mut linked, mut dirs) = (DiskUsage::default(), HashSet::new(), Vec::new());
     let mut count = |meta: &fs::Metadata| {
         if meta.is_dir() || meta.nlink() < 2 || linked.insert(meta.ino()) {
-            sum = sum.plus(DiskUsage { bytes: number(meta.blocks() * 512), inodes: 1 });
+            sum = sum.plus(DiskUsage { bytes: saturating_i64(meta.blocks() * 512), inodes: 1 });
         }
     };
     count(&top);
@@ -192,7 +196,7 @@ pub(crate) fn disk_usage(path: &Path) -> DiskUsage {
         dirs.push(path.to_owned());
     }
     while let Some(dir) = dirs.pop() {
-        // What goes while it is counted is not there any more.
+        // Entries that are deleted during the count are skipped.
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
             let Ok(meta) = entry.metadata() else { continue };
             if meta.dev() != top.dev() {
@@ -211,7 +215,7 @@ pub(crate) fn disk_usage(path: &Path) -> DiskUsage {
 mod tests {
     use super::*;
 
-    fn machine(dir: &Path) -> Figures {
+    fn machine(dir: &Path) -> SystemStats {
         for (file, text) in [
             (
                 "meminfo",
@@ -227,11 +231,11 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        Figures { proc: dir.to_owned(), node_fs: dir.to_owned() }
+        SystemStats { proc: dir.to_owned(), node_fs: dir.to_owned() }
     }
 
     #[test]
-    fn the_kernels_figures_are_read() {
+    fn proc_files_are_parsed() {
         let dir = tempfile::tempdir().unwrap();
         let figures = machine(dir.path());
         let kib = |n: u64| n * 1024;
@@ -247,25 +251,25 @@ mod tests {
         assert_eq!(figures.faults(), Faults { all: Some(77), major: Some(7) });
         assert_eq!(figures.cpu(), Some(660_000_000));
         assert_eq!(figures.processes(), Some(Processes { max: 1150, running: 150 }));
-        let all = figures.of_node(dir.path(), Some((100, 30)));
+        let all = figures.signal_observations(dir.path(), Some((100, 30)));
         assert_eq!(all[&Signal::MemoryAvailable], Figure { available: 500 << 10, capacity: 1000 << 10 });
         assert_eq!(all[&Signal::PidAvailable], Figure { available: 1000, capacity: 1150 });
         assert_eq!(all[&Signal::AllocatableMemoryAvailable], Figure { available: 70, capacity: 100 });
-        // One file system, asked twice: what is free of it changes with whoever else writes to it.
+        // Both are the same file system; its free space may change between the calls.
         assert_eq!(all[&Signal::NodeFsAvailable].capacity, all[&Signal::ImageFsAvailable].capacity);
         assert!(!figures.split_disks(dir.path()));
     }
 
     #[test]
-    fn what_the_kernel_does_not_tell_is_missing() {
+    fn missing_proc_files_give_no_observations() {
         let dir = tempfile::tempdir().unwrap();
-        let figures = Figures { proc: dir.path().join("nothing"), node_fs: dir.path().join("nothing") };
-        assert_eq!(figures.of_node(&dir.path().join("nothing"), None), NodeFigures::new());
+        let figures = SystemStats { proc: dir.path().join("nothing"), node_fs: dir.path().join("nothing") };
+        assert_eq!(figures.signal_observations(&dir.path().join("nothing"), None), NodeFigures::new());
         assert_eq!((figures.cpu(), figures.memory()), (None, None));
     }
 
     #[test]
-    fn a_file_of_two_names_takes_its_place_once() {
+    fn disk_usage_counts_hard_links_once() {
         let dir = tempfile::tempdir().unwrap();
         let empty = disk_usage(dir.path());
         fs::create_dir(dir.path().join("d")).unwrap();

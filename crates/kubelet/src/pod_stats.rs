@@ -1,10 +1,11 @@
-//! What Pods use, read when somebody asks.
+//! Resource usage of Pods and containers, collected on request.
 
 use crate::{
     Shared, blocking,
-    cgroup::Usage,
-    figures::{self, Link},
-    logs, volumes,
+    cgroup::CgroupUsage,
+    logs,
+    system_stats::{self, NetworkInterface},
+    volumes,
 };
 use api::pod::containers;
 use jiff::Timestamp;
@@ -16,40 +17,40 @@ use lifecycle::{
 use runtime::ContainerId;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-/// What a container uses.
+/// Resource usage of a container.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ContainerStats {
     pub(crate) name: String,
-    /// The runtime's id.
+    /// Container ID of the runtime.
     pub(crate) id: String,
-    /// The cgroup, absolute within the hierarchies.
+    /// Absolute path of the cgroup within the hierarchies.
     pub(crate) cgroup: Option<String>,
     pub(crate) started_at: Option<Timestamp>,
-    pub(crate) usage: Usage,
-    /// What it has written to its root file system.
+    pub(crate) usage: CgroupUsage,
+    /// Usage of the writable layer.
     pub(crate) rootfs: Option<DiskUsage>,
     pub(crate) logs: Option<DiskUsage>,
 }
 
-/// What a Pod uses.
+/// Resource usage of a Pod.
 #[derive(Debug, Clone)]
 pub(crate) struct PodStats {
     pub(crate) pod: Arc<ApiPod>,
     pub(crate) cgroup: Option<String>,
-    pub(crate) usage: Usage,
-    /// The Pod's own links; none with the node's network.
-    pub(crate) links: Vec<Link>,
+    pub(crate) usage: CgroupUsage,
+    /// Network interfaces of the Pod; none with `hostNetwork`.
+    pub(crate) links: Vec<NetworkInterface>,
     pub(crate) containers: Vec<ContainerStats>,
-    /// Volumes that are directories of the Pod.
+    /// Disk usage of the Pod's local volumes.
     pub(crate) volumes: BTreeMap<String, DiskUsage>,
-    /// The file of hosts, and what else is the Pod's on the node.
+    /// Disk usage of the Pod's `/etc/hosts` file.
     pub(crate) other: DiskUsage,
 }
 
 impl PodStats {
-    /// What decides who has to go.
+    /// Returns the statistics for the eviction decision.
     pub(crate) fn figures(&self) -> PodFigures {
-        let known = |n: Option<u64>| n.map(figures::number);
+        let known = |n: Option<u64>| n.map(system_stats::saturating_i64);
         let container = |c: &ContainerStats| ContainerFigures {
             name: c.name.clone(),
             memory: known(c.usage.working_set),
@@ -64,12 +65,12 @@ impl PodStats {
         }
     }
 
-    /// Whether all that its containers have written is counted.
+    /// Whether the disk usage of all containers is known.
     pub(crate) fn is_counted(&self) -> bool {
         self.containers.iter().all(|c| c.rootfs.is_some() && c.logs.is_some())
     }
 
-    /// What the Pod takes of the node's disk.
+    /// Returns the ephemeral storage usage of the Pod.
     pub(crate) fn storage(&self) -> DiskUsage {
         let containers = self.containers.iter().flat_map(|c| [c.rootfs, c.logs]).flatten();
         let all = self.pod.spec.as_ref().and_then(|s| s.volumes.as_deref()).unwrap_or_default();
@@ -79,7 +80,7 @@ impl PodStats {
     }
 }
 
-/// What these Pods use; `disks` asks for what they take of the disk, too, which has to be counted file by file.
+/// Collects the usage of Pods; `disks` includes disk usage, which is measured file by file.
 pub(crate) async fn of_pods(shared: &Shared, pods: Vec<Arc<Pod>>, disks: bool) -> Vec<PodStats> {
     let mut all = Vec::new();
     for pod in pods {
@@ -88,18 +89,21 @@ pub(crate) async fn of_pods(shared: &Shared, pods: Vec<Arc<Pod>>, disks: bool) -
     all
 }
 
-/// What a container has written to its root file system, as far as the runtime tells.
+/// Returns the usage of a container's writable layer, if the runtime reports it.
 async fn rootfs(shared: &Shared, id: &str) -> Option<DiskUsage> {
     match shared.runtime.container_disk(&ContainerId(id.to_owned())).await {
-        Ok(disk) => disk.map(|d| DiskUsage { bytes: figures::number(d.bytes), inodes: figures::number(d.inodes) }),
+        Ok(disk) => disk.map(|d| DiskUsage {
+            bytes: system_stats::saturating_i64(d.bytes),
+            inodes: system_stats::saturating_i64(d.inodes),
+        }),
         Err(error) => {
-            tracing::debug!(%error, id, "the runtime does not tell what a container has written");
+            tracing::debug!(%error, id, "failed to get the disk usage of a container");
             None
         }
     }
 }
 
-/// Pods that hold anything of the node.
+/// Returns the admitted Pods that are not terminal.
 pub(crate) fn active(shared: &Shared) -> Vec<Arc<Pod>> {
     let all = shared.pods.all().into_iter().map(|h| h.state.borrow().clone());
     all.filter(|pod| pod.is_admitted() && !api::pod::is_terminal(pod.object())).collect()
@@ -122,7 +126,8 @@ async fn of_pod(shared: &Shared, pod: &Arc<Pod>, disks: bool) -> PodStats {
     if crate::pods::spec(pod).host_network != Some(true) {
         let mut cgroups = stats.containers.iter().filter_map(|c| c.cgroup.as_deref());
         let process = cgroups.find_map(|path| shared.cgroups.process(path));
-        stats.links = process.map(|pid| figures::links(&PathBuf::from(format!("/proc/{pid}/net")))).unwrap_or_default();
+        stats.links =
+            process.map(|pid| system_stats::interfaces(&PathBuf::from(format!("/proc/{pid}/net")))).unwrap_or_default();
     }
     for container in &mut stats.containers {
         container.rootfs = rootfs(shared, &container.id).await;
@@ -137,10 +142,10 @@ async fn of_pod(shared: &Shared, pod: &Arc<Pod>, disks: bool) -> PodStats {
         .collect();
     let hosts = shared.paths.hosts_file(pod.uid());
     let counted = blocking::run(move || {
-        let logs: Vec<DiskUsage> = logs.iter().map(|dir| figures::disk_usage(dir)).collect();
+        let logs: Vec<DiskUsage> = logs.iter().map(|dir| system_stats::disk_usage(dir)).collect();
         let there = volumes.into_iter().filter(|(_, dir)| dir.exists());
-        let volumes: BTreeMap<_, _> = there.map(|(name, dir)| (name, figures::disk_usage(&dir))).collect();
-        Ok((logs, volumes, figures::disk_usage(&hosts)))
+        let volumes: BTreeMap<_, _> = there.map(|(name, dir)| (name, system_stats::disk_usage(&dir))).collect();
+        Ok((logs, volumes, system_stats::disk_usage(&hosts)))
     });
     if let Ok((logs, volumes, other)) = counted.await {
         stats.containers.iter_mut().zip(logs).for_each(|(c, usage)| c.logs = Some(usage));
@@ -150,7 +155,7 @@ async fn of_pod(shared: &Shared, pod: &Arc<Pod>, disks: bool) -> PodStats {
 }
 
 fn log_dir(shared: &Shared, pod: &Pod, container: &str) -> PathBuf {
-    let file = logs::path(shared, pod, container, 0);
+    let file = logs::log_path(shared, pod, container, 0);
     file.parent().map(PathBuf::from).unwrap_or(file)
 }
 

@@ -1,4 +1,4 @@
-//! A kubelet that dies at the worst moment, and the next one.
+//! Kubelet crashes between an action and its checkpoint, and the recovery of the next kubelet.
 
 use super::{Node, path};
 use crate::fake_runtime::{Lost, commands::Command};
@@ -6,7 +6,7 @@ use serde_json::json;
 use std::time::Duration;
 
 #[tokio::test(start_paused = true)]
-async fn what_was_done_for_a_kubelet_that_died_is_found_and_not_done_again() {
+async fn action_of_a_crashed_kubelet_is_adopted() {
     for lost in [Lost::Sandbox, Lost::Create, Lost::Start] {
         for policy in ["Always", "Never"] {
             let mut node = Node::started("");
@@ -20,7 +20,7 @@ async fn what_was_done_for_a_kubelet_that_died_is_found_and_not_done_again() {
                 (node.runtime.sandbox_configs().len(), node.runtime.made("p").len(), node.runtime.starts().len());
             assert_eq!(seen, (1, 1, 1), "{lost:?} {policy}");
             assert_eq!(node.status("p")["containerStatuses"][0]["restartCount"], 0, "{lost:?} {policy}");
-            // A list that comes later tells nothing new.
+            // Later relists change nothing.
             tokio::time::sleep(Duration::from_secs(200)).await;
             assert_eq!((node.runtime.made("p").len(), node.runtime.starts().len()), (1, 1), "{lost:?} {policy}");
         }
@@ -28,7 +28,7 @@ async fn what_was_done_for_a_kubelet_that_died_is_found_and_not_done_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_that_ran_and_ended_while_its_kubelet_died_is_not_started_again() {
+async fn container_that_exited_during_a_crash_is_not_restarted() {
     let mut node = Node::started("");
     node.runtime.lose(Lost::Start);
     node.pod("p", &json!({"restartPolicy": "Never"}));
@@ -44,7 +44,7 @@ async fn a_container_that_ran_and_ended_while_its_kubelet_died_is_not_started_ag
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_repairs_what_events_lost_also_while_something_else_fails_again_and_again() {
+async fn relist_finds_lost_events_while_other_actions_fail() {
     let node = Node::started("");
     node.runtime.keep_all(true);
     node.pod("p", &json!({}));
@@ -52,14 +52,14 @@ async fn a_list_repairs_what_events_lost_also_while_something_else_fails_again_a
         let running = |s: &serde_json::Value| s["containerStatuses"][0]["state"]["running"].is_object();
         let again = |s: &serde_json::Value| s["containerStatuses"][0]["restartCount"] == restarts && running(s);
         node.until_status("p", "runs again", again).await;
-        // The first one of three that ended cannot be removed, and of the last end nobody is told.
+        // The first of three exited containers cannot be removed, and the last exit has no event.
         node.runtime.exit("p", 7, restarts < 3);
     }
     node.until_status("p", "tells its last end", |s| s["containerStatuses"][0]["restartCount"] == 4).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_deleted_while_its_kubelet_is_away_leaves_no_sandbox_that_it_did_not_hear_of() {
+async fn pod_deleted_during_a_crash_leaves_no_sandbox() {
     let mut node = Node::started("");
     node.runtime.lose(Lost::Sandbox);
     node.pod("p", &json!({}));
@@ -71,13 +71,13 @@ async fn a_pod_that_is_deleted_while_its_kubelet_is_away_leaves_no_sandbox_that_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_is_given_up_with_its_kubelet_is_made_again_by_the_next_one() {
+async fn aborted_start_is_retried_by_the_next_kubelet() {
     let mut node = Node::started("");
     node.runtime.lose(Lost::Create);
     node.pod("p", &json!({"restartPolicy": "Never"}));
     node.api.until("it is made", |_| node.runtime.has_lost(Lost::Create)).await;
     node.stop().await;
-    // While a runtime is at a start, it removes nothing.
+    // The runtime does not remove a container that is starting.
     node.runtime.keep_all(true);
     node.start();
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -88,9 +88,9 @@ async fn a_start_that_is_given_up_with_its_kubelet_is_made_again_by_the_next_one
     assert_eq!(node.status("p")["containerStatuses"][0]["restartCount"], 0);
 }
 
-/// Containerd that dies between the start of a process and its note of it shows the container as unknown.
+/// A containerd that crashes between the start of a process and its record reports the container as unknown.
 #[tokio::test(start_paused = true)]
-async fn a_container_that_the_runtime_lost_at_its_start_counts_as_one_that_ran() {
+async fn unknown_container_counts_as_terminated() {
     for (policy, runs) in [("Never", 1), ("Always", 2)] {
         let mut node = Node::started("");
         node.runtime.lose(Lost::Start);
@@ -111,7 +111,7 @@ async fn a_container_that_the_runtime_lost_at_its_start_counts_as_one_that_ran()
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_command_of_a_probe_is_begun_before_that_of_an_earlier_kubelet_is_over() {
+async fn probe_waits_for_the_command_of_an_earlier_kubelet() {
     for (period, timeout) in [(1, 1), (3, 3), (10, 9), (2, 5)] {
         let mut node = Node::started("");
         node.runtime.command("ready?", Command::Hangs);
@@ -122,21 +122,21 @@ async fn no_command_of_a_probe_is_begun_before_that_of_an_earlier_kubelet_is_ove
             let so_far = node.runtime.begun().len();
             node.api.until("the next one begins", |_| node.runtime.begun().len() > so_far).await;
             node.stop().await;
-            // It comes back at once, or while the command might still run.
+            // The kubelet restarts at once, or while the command may still run.
             tokio::time::sleep(Duration::from_millis(300 * (restarts - 1))).await;
             node.start();
         }
         tokio::time::sleep(Duration::from_secs(60)).await;
         let begun = node.runtime.begun();
         let pauses = begun.windows(2).map(|pair| pair[1].duration_since(pair[0]).as_millis());
-        // What is left of an earlier kubelet may end a moment after its time.
+        // The command of an earlier kubelet may end slightly after its timeout.
         let (shortest, over) = (pauses.min().expect("commands"), timeout * 1000);
         assert!(shortest >= over, "{period} {timeout}: {begun:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ended_while_no_kubelet_was_there_does_not_go_for_what_it_took() {
+async fn pod_that_ended_without_a_kubelet_is_not_evicted() {
     let mut node = Node::started("");
     let volumes = json!([{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]);
     let mounts = json!([{"name": "v", "mountPath": "/v"}]);
@@ -155,7 +155,7 @@ async fn what_ended_while_no_kubelet_was_there_does_not_go_for_what_it_took() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ended_while_no_kubelet_was_there_takes_no_room_from_others() {
+async fn pod_that_ended_without_a_kubelet_frees_its_slot() {
     let mut node = Node::started("maxPods: 1");
     node.pod("p", &json!({"restartPolicy": "Never"}));
     node.until_running("p").await;
@@ -168,9 +168,9 @@ async fn what_ended_while_no_kubelet_was_there_takes_no_room_from_others() {
     assert_eq!(node.status("q")["phase"], "Running", "{}", node.status("q"));
 }
 
-/// A node that has another name now ends what it started under the old one, and has no say in it.
+/// A renamed node terminates the Pods of its old name, and cannot write their status.
 #[tokio::test(start_paused = true)]
-async fn a_status_of_another_nodes_pod_is_not_written_again_and_again() {
+async fn status_of_another_nodes_pod_is_not_retried() {
     let mut node = Node::new("");
     node.name = "m";
     let write = format!("PATCH {}/status", path("p"));

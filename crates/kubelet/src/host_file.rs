@@ -1,7 +1,7 @@
-//! Files of the node that no container writes: of the kernel, the administrator, and the kubelet itself.
+//! Bounded reads of files of the node that containers cannot write: of the kernel, the administrator and the kubelet.
 //!
-//! Clippy forbids unbounded reads in this crate (`.clippy.toml`), so that a container's file is never read through here
-//! or by habit: those go through [`crate::untrusted_file`].
+//! Clippy forbids unbounded reads in this crate (`.clippy.toml`). Files that a container can write are read through
+//! [`crate::untrusted_file`].
 
 use std::{
     fs::File,
@@ -9,18 +9,18 @@ use std::{
     path::Path,
 };
 
-/// No file of the node is larger. The largest are `mountinfo` and `cgroup.procs` of a crowded node, and checkpoints.
-const LARGEST: u64 = 32 << 20;
+/// Size limit in bytes. The largest files are `mountinfo` and `cgroup.procs` of a node with many Pods, and checkpoints.
+const MAX_SIZE: u64 = 32 << 20;
 
-/// The content of a file.
+/// Reads a file.
 ///
 /// # Errors
 /// `FileTooLarge` beyond 32 MiB.
 pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-    read_at_most(path.as_ref(), LARGEST)
+    read_at_most(path.as_ref(), MAX_SIZE)
 }
 
-/// The content of a text file.
+/// Reads a text file.
 ///
 /// # Errors
 /// `FileTooLarge` beyond 32 MiB, `InvalidData` when it is not UTF-8.
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_beyond_the_limit_is_refused() {
+    fn oversized_file_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         std::fs::write(&path, "12345").unwrap();
@@ -57,7 +57,7 @@ mod tests {
 
     /// Clippy reads the nearest configuration only, so this crate's must repeat the workspace's.
     #[test]
-    fn the_clippy_configuration_repeats_that_of_the_workspace() {
+    fn clippy_configuration_repeats_the_workspace() {
         let (root, own) = (include_str!("../../../.clippy.toml"), include_str!("../.clippy.toml"));
         for line in root.lines().filter(|line| !line.trim_start().starts_with('#')) {
             assert!(own.lines().any(|l| l == line), "{line}");

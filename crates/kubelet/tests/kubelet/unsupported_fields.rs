@@ -1,10 +1,10 @@
-//! What is accepted and has no effect yet (docs/deviations.md).
+//! Fields that are accepted without an effect (docs/deviations/security.md).
 
 use super::Node;
 use serde_json::json;
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_has_no_cgroup_of_its_own_with_the_driver_systemd() {
+async fn systemd_cgroup_driver_gives_no_pod_cgroup() {
     let mut node = Node::new("cgroupDriver: systemd");
     node.config.cgroups_per_qos = true;
     node.start();
@@ -15,7 +15,7 @@ async fn a_pod_has_no_cgroup_of_its_own_with_the_driver_systemd() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn labels_of_selinux_are_not_passed_on() {
+async fn selinux_options_are_not_passed_to_the_runtime() {
     let node = Node::started("");
     let labels = json!({"seLinuxOptions": {"level": "s0:c123,c456", "type": "spc_t"}});
     node.pod("p", &json!({"securityContext": labels, "container": {"securityContext": labels}}));

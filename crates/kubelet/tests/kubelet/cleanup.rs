@@ -1,13 +1,13 @@
-//! What is left of Pods when they are gone: nothing, in memory and on disk.
+//! Deleted Pods leave nothing behind, in memory and on disk.
 
 use super::{Node, path};
 use crate::fake_runtime::IMAGE;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What is remembered, and what is on disk, of any Pod.
+/// Returns the remaining state of Pods in memory and on disk.
 fn left(node: &Node) -> Vec<String> {
-    let remembered = node.kubelet.as_ref().expect("it runs").remembered();
+    let remembered = node.kubelet.as_ref().expect("it runs").cache_sizes();
     let mut left: Vec<String> =
         remembered.into_iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{n} {what}")).collect();
     for dir in ["pods", "checkpoints", "logs"] {
@@ -18,7 +18,7 @@ fn left(node: &Node) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_left_of_pods_that_are_gone_however_they_went() {
+async fn deleted_pods_leave_no_state() {
     let mut node = Node::new("maxPods: 60");
     let manifests = node.dir.path().join("manifests");
     std::fs::create_dir(&manifests).expect("a directory");
@@ -54,7 +54,7 @@ async fn nothing_is_left_of_pods_that_are_gone_however_they_went() {
     std::fs::remove_file(manifests.join("static.json")).expect("a file");
     for (kind, round) in kinds.iter().flat_map(|(kind, ..)| (0..5).map(move |round| (kind, round))) {
         let path = path(&format!("{kind}-{round}"));
-        // Some are deleted by force.
+        // Some Pods are force-deleted.
         if round % 2 == 0 { node.api.delete(&path) } else { node.api.remove(&path) }
     }
     for _ in 0..300 {

@@ -1,10 +1,10 @@
-//! How containers end, and when the runtime says so.
+//! Container exits, and when the fake runtime reports them.
 
 use super::{FakeRuntime, State};
 use runtime::{ContainerState, ContainerStatus, Exit, RuntimeEvent};
 
 impl State {
-    /// The newest container of this name.
+    /// Returns the newest container of this name.
     fn newest(&mut self, name: &str) -> &mut ContainerStatus {
         let all = self.containers.values_mut().map(|(status, _)| status);
         all.filter(|c| c.name == name).max_by_key(|c| c.attempt).expect("a container of this name")
@@ -12,7 +12,7 @@ impl State {
 }
 
 impl FakeRuntime {
-    /// Ends the newest container of this name. When nobody is to hear of it, only a list tells.
+    /// Ends the newest container of this name. If `heard` is false, no event is sent.
     pub(crate) fn exit(&self, name: &str, code: i32, heard: bool) {
         let mut state = self.state.lock();
         let newest = state.newest(name);
@@ -25,13 +25,13 @@ impl FakeRuntime {
         }
     }
 
-    /// The newest container of this name runs, and the runtime knows nothing of it any more.
+    /// Sets the state of the newest container of this name to unknown.
     pub(crate) fn lose_sight(&self, name: &str) {
         self.state.lock().newest(name).state = ContainerState::Unknown;
     }
 
-    /// The process of the newest container of this name is gone: an event tells how it ended, and only after
-    /// [`FakeRuntime::clear`] the runtime shows it.
+    /// Ends the process of the newest container of this name: an event reports the exit, and the container is listed as exited
+    /// after [`FakeRuntime::clear`].
     pub(crate) fn reap(&self, name: &str, code: i32) {
         let reason = if code == 0 { "Completed" } else { "Error" }.to_owned();
         let exit = Exit { code, reason, message: String::new(), finished_at: self.clock.now() };
@@ -41,7 +41,7 @@ impl FakeRuntime {
         let _ = self.events.send(RuntimeEvent::ContainerExited(id, Some(exit)));
     }
 
-    /// The runtime is done with what was reaped.
+    /// Completes the exit of a reaped container.
     pub(crate) fn clear(&self, name: &str) {
         let mut state = self.state.lock();
         let exit = state.reaped.remove(name).expect("it was reaped");
@@ -49,12 +49,12 @@ impl FakeRuntime {
         (newest.state, newest.exit) = (ContainerState::Exited, Some(exit));
     }
 
-    /// Whether no container can be removed from now on.
+    /// Sets whether containers cannot be removed.
     pub(crate) fn keep_all(&self, keeps: bool) {
         self.state.lock().keeps_all = keeps;
     }
 
-    /// The start of the newest container of this name is given up, for nobody waits for it any more.
+    /// Aborts the start of the newest container of this name.
     pub(crate) fn give_up(&self, name: &str) {
         let mut state = self.state.lock();
         let newest = state.newest(name);
@@ -65,7 +65,7 @@ impl FakeRuntime {
         let _ = self.events.send(RuntimeEvent::ContainerExited(newest.id.clone(), None));
     }
 
-    /// How many sandboxes stand.
+    /// Returns the number of ready sandboxes.
     pub(crate) fn standing(&self) -> usize {
         self.state.lock().sandboxes.values().filter(|(s, _)| s.ready).count()
     }

@@ -1,5 +1,5 @@
-//! Mirror Pods: what the API shows of static Pods. They are made, made again when somebody deletes them, and removed, as
-//! the API comes and goes; the static Pods run on whatever becomes of them (upstream's `pkg/kubelet/pod/mirror_client.go`).
+//! Mirror Pods: the API objects of static Pods. They are created, recreated after deletion, and removed with retries; the
+//! static Pods do not depend on them (upstream's `pkg/kubelet/pod/mirror_client.go`).
 
 use crate::{Shared, deadline::within_deadline, status};
 use api::static_pod::{CONFIG_HASH, CONFIG_MIRROR, annotation};
@@ -19,43 +19,43 @@ use std::{
 };
 use tokio::{sync::Notify, time::Instant};
 
-/// When a request that failed is made again: an API that just starts is there soon, a namespace that is missing may come.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Initial delay before a failed request is retried.
+const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
 /// Namespace and name.
 type Name = (String, String);
 
-/// All mirror Pods of the node.
+/// Mirror Pods of the node.
 #[derive(Default)]
-pub(crate) struct Mirrors {
-    desk: Mutex<BTreeMap<Name, Mirror>>,
-    bell: Notify,
-    /// Rung when it is known which static Pods there are.
-    begin: Notify,
+pub(crate) struct MirrorPods {
+    mirrors: Mutex<BTreeMap<Name, Mirror>>,
+    changed: Notify,
+    /// Notified when the static Pods have been read.
+    started: Notify,
 }
 
-/// A static Pod, a mirror Pod, or both, of one name.
+/// Static Pod and mirror Pod of one name; either may be missing.
 #[derive(Debug, Clone, Default)]
 struct Mirror {
-    /// The static Pod, while there is one.
-    wanted: Option<Arc<ApiPod>>,
-    /// Its newest status.
+    /// Static Pod, if it exists.
+    static_pod: Option<Arc<ApiPod>>,
+    /// Latest status of the static Pod.
     status: Option<PodStatus>,
-    /// What the API has.
-    seen: Option<Arc<ApiPod>>,
-    /// The status that this one was given.
+    /// Mirror Pod in the API.
+    observed: Option<Arc<ApiPod>>,
+    /// UID of the mirror Pod and the status that was written to it last.
     written: Option<(String, PodStatus)>,
-    /// One has just gone. The next one comes after a pause: `kubectl delete` would not see that there was none, and wait.
-    just_gone: bool,
+    /// Whether the mirror Pod was just deleted. It is recreated after a delay, so that `kubectl delete` sees the deletion.
+    just_deleted: bool,
 }
 
-/// What is to be done next about one name.
+/// Next step of the reconciliation of one name.
 #[derive(Debug, PartialEq)]
 enum Step {
     Create(Box<ApiPod>),
     Write(Box<ApiPod>, Box<PodStatus>),
-    /// The UID of what is to go.
+    /// UID of the mirror Pod to delete.
     Delete(String),
     Nothing,
 }
@@ -68,96 +68,99 @@ fn uid_of(pod: &ApiPod) -> String {
     pod.metadata.uid.clone().unwrap_or_default()
 }
 
-impl Mirrors {
-    /// From now on a mirror without its static Pod is an orphan.
-    pub(crate) fn begin(&self) {
-        self.begin.notify_one();
+impl MirrorPods {
+    /// Starts the reconciliation: from now on a mirror Pod without a static Pod is an orphan.
+    pub(crate) fn start(&self) {
+        self.started.notify_one();
     }
 
     fn change(&self, name: Name, change: impl FnOnce(&mut Mirror)) {
-        change(self.desk.lock().entry(name).or_default());
-        self.bell.notify_one();
+        change(self.mirrors.lock().entry(name).or_default());
+        self.changed.notify_one();
     }
 
-    /// A static Pod is there.
-    pub(crate) fn want(&self, pod: &Arc<ApiPod>) {
+    /// Adds or replaces a static Pod.
+    pub(crate) fn set_static_pod(&self, pod: &Arc<ApiPod>) {
         self.change(name_of(pod), |mirror| {
-            if mirror.wanted.as_ref().is_none_or(|known| uid_of(known) != uid_of(pod)) {
+            if mirror.static_pod.as_ref().is_none_or(|known| uid_of(known) != uid_of(pod)) {
                 mirror.status = None;
             }
-            mirror.wanted = Some(Arc::clone(pod));
+            mirror.static_pod = Some(Arc::clone(pod));
         });
     }
 
-    /// What the API is to show of it, for as long as it is there.
-    pub(crate) fn show(&self, pod: &ApiPod, status: PodStatus) {
+    /// Sets the status to report for a static Pod.
+    pub(crate) fn set_status(&self, pod: &ApiPod, status: PodStatus) {
         self.change(name_of(pod), |mirror| {
-            if mirror.wanted.as_ref().is_some_and(|known| uid_of(known) == uid_of(pod)) {
+            if mirror.static_pod.as_ref().is_some_and(|known| uid_of(known) == uid_of(pod)) {
                 mirror.status = Some(status);
             }
         });
     }
 
-    /// How many there are, of both.
+    /// Returns the number of tracked names.
     pub(crate) fn count(&self) -> usize {
-        self.desk.lock().len()
+        self.mirrors.lock().len()
     }
 
-    /// A static Pod is gone; what it was last is still shown.
+    /// Removes a static Pod. Its last status is still written.
     pub(crate) fn remove(&self, pod: &ApiPod) {
         self.change(name_of(pod), |mirror| {
-            if mirror.wanted.as_ref().is_some_and(|known| uid_of(known) == uid_of(pod)) {
-                mirror.wanted = None;
+            if mirror.static_pod.as_ref().is_some_and(|known| uid_of(known) == uid_of(pod)) {
+                mirror.static_pod = None;
             }
         });
     }
 
-    /// The API has this one.
-    pub(crate) fn seen(&self, pod: ApiPod) {
-        self.change(name_of(&pod), |mirror| mirror.seen = Some(Arc::new(pod)));
+    /// Records a mirror Pod from the API.
+    pub(crate) fn observe(&self, pod: ApiPod) {
+        self.change(name_of(&pod), |mirror| mirror.observed = Some(Arc::new(pod)));
     }
 
-    /// The API has it no more.
-    pub(crate) fn gone(&self, pod: &ApiPod) {
+    /// Records the deletion of a mirror Pod from the API.
+    pub(crate) fn observe_deleted(&self, pod: &ApiPod) {
         let uid = uid_of(pod);
-        self.change(name_of(pod), |mirror| forget(mirror, |seen| *seen == uid));
+        self.change(name_of(pod), |mirror| clear_if_deleted(mirror, |observed| *observed == uid));
     }
 
-    /// The API has none but these.
-    pub(crate) fn listed(&self, uids: &HashSet<String>) {
-        self.desk.lock().values_mut().for_each(|mirror| forget(mirror, |seen| !uids.contains(seen)));
-        self.bell.notify_one();
+    /// Records the UIDs of a complete list; other mirror Pods were deleted.
+    pub(crate) fn observe_list(&self, uids: &HashSet<String>) {
+        self.mirrors
+            .lock()
+            .values_mut()
+            .for_each(|mirror| clear_if_deleted(mirror, |observed| !uids.contains(observed)));
+        self.changed.notify_one();
     }
 }
 
-fn forget(mirror: &mut Mirror, gone: impl Fn(&String) -> bool) {
-    if mirror.seen.as_ref().is_some_and(|seen| gone(&uid_of(seen))) {
-        mirror.seen = None;
-        mirror.just_gone = true;
+fn clear_if_deleted(mirror: &mut Mirror, gone: impl Fn(&String) -> bool) {
+    if mirror.observed.as_ref().is_some_and(|observed| gone(&uid_of(observed))) {
+        mirror.observed = None;
+        mirror.just_deleted = true;
     }
 }
 
 impl Mirror {
-    /// What is next. First what is there must be right, then there must be one, then it shows the status.
+    /// Returns the next step: delete an outdated mirror Pod, create a missing one, or write the status.
     fn next(&self, node: impl FnOnce() -> Option<OwnerReference>) -> Step {
-        let Some(seen) = &self.seen else {
-            let object = self.wanted.as_ref().and_then(|pod| Some(reflection(pod, node()?)));
+        let Some(observed) = &self.observed else {
+            let object = self.static_pod.as_ref().and_then(|pod| Some(build_mirror_pod(pod, node()?)));
             return object.map_or(Step::Nothing, |object| Step::Create(Box::new(object)));
         };
-        let hash = annotation(seen, CONFIG_MIRROR);
-        let own = self.wanted.as_ref().is_some_and(|pod| annotation(pod, CONFIG_HASH) == hash);
-        let going = seen.metadata.deletion_timestamp.is_some();
-        if let Some(status) = self.status.as_ref().filter(|_| (own || self.wanted.is_none()) && !going)
-            && self.written.as_ref().is_none_or(|(uid, known)| *uid != uid_of(seen) || known != status)
+        let hash = annotation(observed, CONFIG_MIRROR);
+        let own = self.static_pod.as_ref().is_some_and(|pod| annotation(pod, CONFIG_HASH) == hash);
+        let going = observed.metadata.deletion_timestamp.is_some();
+        if let Some(status) = self.status.as_ref().filter(|_| (own || self.static_pod.is_none()) && !going)
+            && self.written.as_ref().is_none_or(|(uid, known)| *uid != uid_of(observed) || known != status)
         {
-            return Step::Write(Box::new(seen.as_ref().clone()), Box::new(status.clone()));
+            return Step::Write(Box::new(observed.as_ref().clone()), Box::new(status.clone()));
         }
-        if own && !going { Step::Nothing } else { Step::Delete(uid_of(seen)) }
+        if own && !going { Step::Nothing } else { Step::Delete(uid_of(observed)) }
     }
 }
 
-/// The object that shows a static Pod: the same, with its hash, and owned by the node.
-fn reflection(pod: &ApiPod, node: OwnerReference) -> ApiPod {
+/// Builds the mirror Pod of a static Pod, with its hash and the node as owner.
+fn build_mirror_pod(pod: &ApiPod, node: OwnerReference) -> ApiPod {
     let mut mirror = pod.clone();
     let hash = annotation(pod, CONFIG_HASH).unwrap_or_default().to_owned();
     let metadata = &mut mirror.metadata;
@@ -170,105 +173,105 @@ fn reflection(pod: &ApiPod, node: OwnerReference) -> ApiPod {
     mirror
 }
 
-/// Names that are tried again, when, and how long they waited for it. One that cannot be made concerns no other.
+/// Retry times and back-off delays by name.
 #[derive(Default)]
-struct Waiting(BTreeMap<Name, (Instant, Duration)>);
+struct Backoff(BTreeMap<Name, (Instant, Duration)>);
 
-impl Waiting {
+impl Backoff {
     fn is_due(&self, name: &Name, now: Instant) -> bool {
         self.0.get(name).is_none_or(|(at, _)| *at <= now)
     }
 
-    /// It was not as it should be: each time it waits for longer.
+    /// Records a failure and doubles the delay.
     fn fail(&mut self, name: Name, now: Instant) {
-        let pause = self.0.get(&name).map_or(FIRST_PAUSE, |(_, last)| (*last * 2).min(LONGEST_PAUSE));
+        let pause = self.0.get(&name).map_or(INITIAL_BACKOFF, |(_, last)| (*last * 2).min(MAX_BACKOFF));
         self.0.insert(name, (now + pause, pause));
     }
 
-    /// When the next one is due.
+    /// Returns the earliest retry time.
     fn next(&self) -> Option<Instant> {
         self.0.values().map(|(at, _)| *at).min()
     }
 }
 
-/// Keeps the API as it should be, until told to stop.
+/// Reconciles the mirror Pods until cancelled.
 pub(crate) async fn run(shared: &Arc<Shared>) {
-    let mut waiting = Waiting::default();
-    shared.stop.run_until_cancelled(shared.mirrors.begin.notified()).await;
+    let mut backoff = Backoff::default();
+    shared.stop.run_until_cancelled(shared.mirror_pods.started.notified()).await;
     while !shared.stop.is_cancelled() {
-        shared.stop.run_until_cancelled(settle(shared, &mut waiting)).await;
+        shared.stop.run_until_cancelled(reconcile_due(shared, &mut backoff)).await;
         let due = async {
-            match waiting.next() {
+            match backoff.next() {
                 Some(at) => tokio::time::sleep_until(at).await,
                 None => std::future::pending().await,
             }
         };
         let change = async {
-            tokio::select! { () = shared.mirrors.bell.notified() => {}, () = due => {} }
+            tokio::select! { () = shared.mirror_pods.changed.notified() => {}, () = due => {} }
         };
         shared.stop.run_until_cancelled(change).await;
     }
 }
 
-/// Brings those that are due to what they should be.
-async fn settle(shared: &Shared, waiting: &mut Waiting) {
-    let names: BTreeSet<Name> = shared.mirrors.desk.lock().keys().cloned().collect();
-    waiting.0.retain(|name, _| names.contains(name));
+/// Reconciles all names that are due.
+async fn reconcile_due(shared: &Shared, backoff: &mut Backoff) {
+    let names: BTreeSet<Name> = shared.mirror_pods.mirrors.lock().keys().cloned().collect();
+    backoff.0.retain(|name, _| names.contains(name));
     for name in names {
-        if !waiting.is_due(&name, Instant::now()) {
+        if !backoff.is_due(&name, Instant::now()) {
             continue;
         }
-        match one(shared, &name).await {
-            Ok(true) => drop(waiting.0.remove(&name)),
-            Ok(false) => waiting.fail(name, Instant::now()),
+        match reconcile(shared, &name).await {
+            Ok(true) => drop(backoff.0.remove(&name)),
+            Ok(false) => backoff.fail(name, Instant::now()),
             Err(error) => {
-                tracing::debug!(%error, namespace = name.0, pod = name.1, "a mirror Pod is not as it should be");
-                waiting.fail(name, Instant::now());
+                tracing::debug!(%error, namespace = name.0, pod = name.1, "failed to reconcile a mirror Pod, retrying");
+                backoff.fail(name, Instant::now());
             }
         }
     }
 }
 
-/// Gives whether it is as it should be; else it will be after a pause.
-async fn one(shared: &Shared, name: &Name) -> Result<bool, kube::Error> {
+/// Reconciles one name. Returns false if it must be retried after a delay.
+async fn reconcile(shared: &Shared, name: &Name) -> Result<bool, kube::Error> {
     let api: Api<ApiPod> = Api::namespaced(shared.client.clone(), &name.0);
     loop {
-        let Some(mirror) = shared.mirrors.desk.lock().get(name).cloned() else { return Ok(true) };
-        let node = match mirror.seen.is_none() && mirror.wanted.is_some() {
+        let Some(mirror) = shared.mirror_pods.mirrors.lock().get(name).cloned() else { return Ok(true) };
+        let node = match mirror.observed.is_none() && mirror.static_pod.is_some() {
             true => Some(owner(shared).await?),
             false => None,
         };
         match mirror.next(|| node) {
-            Step::Create(_) if mirror.just_gone => {
-                shared.mirrors.desk.lock().entry(name.clone()).or_default().just_gone = false;
+            Step::Create(_) if mirror.just_deleted => {
+                shared.mirror_pods.mirrors.lock().entry(name.clone()).or_default().just_deleted = false;
                 return Ok(false);
             }
             Step::Create(object) => match within_deadline(api.create(&PostParams::default(), &object)).await {
-                Ok(created) => shared.mirrors.seen(created),
-                // One of an earlier kubelet, or of somebody else who made one by hand.
+                Ok(created) => shared.mirror_pods.observe(created),
+                // Created by an earlier kubelet or by another client.
                 Err(kube::Error::Api(e)) if e.code == 409 && e.reason == "AlreadyExists" => {
-                    shared.mirrors.seen(within_deadline(api.get(&name.1)).await?);
+                    shared.mirror_pods.observe(within_deadline(api.get(&name.1)).await?);
                 }
                 Err(error) => return Err(error),
             },
             Step::Write(object, status) => {
                 let there = status::write(shared, &object, &status).await;
                 let uid = uid_of(&object);
-                shared.mirrors.change(name.clone(), |mirror| {
+                shared.mirror_pods.change(name.clone(), |mirror| {
                     mirror.written = Some((uid.clone(), *status));
                     if !there {
-                        forget(mirror, |seen| *seen == uid);
+                        clear_if_deleted(mirror, |observed| *observed == uid);
                     }
                 });
             }
             Step::Delete(uid) => {
                 delete(&api, &name.1, &uid).await?;
-                shared.mirrors.change(name.clone(), |mirror| forget(mirror, |seen| *seen == uid));
+                shared.mirror_pods.change(name.clone(), |mirror| clear_if_deleted(mirror, |observed| *observed == uid));
             }
             Step::Nothing => {
-                let mut desk = shared.mirrors.desk.lock();
-                if desk.get(name).is_some_and(|mirror| mirror.wanted.is_none() && mirror.seen.is_none()) {
-                    desk.remove(name);
+                let mut mirrors = shared.mirror_pods.mirrors.lock();
+                if mirrors.get(name).is_some_and(|mirror| mirror.static_pod.is_none() && mirror.observed.is_none()) {
+                    mirrors.remove(name);
                 }
                 return Ok(true);
             }
@@ -276,7 +279,7 @@ async fn one(shared: &Shared, name: &Name) -> Result<bool, kube::Error> {
     }
 }
 
-/// At once, and this one only.
+/// Deletes a mirror Pod with grace period 0 and a UID precondition.
 async fn delete(api: &Api<ApiPod>, name: &str, uid: &str) -> Result<(), kube::Error> {
     let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
     let params =
@@ -288,7 +291,7 @@ async fn delete(api: &Api<ApiPod>, name: &str, uid: &str) -> Result<(), kube::Er
     }
 }
 
-/// The node, as the owner of what it shows: with the node its mirrors go.
+/// Returns the owner reference to the node, so that mirror Pods are garbage-collected with it.
 async fn owner(shared: &Shared) -> Result<OwnerReference, kube::Error> {
     let api: Api<Node> = Api::all(shared.client.clone());
     let node = within_deadline(api.get(&shared.options.node_name)).await?;
@@ -341,36 +344,36 @@ mod tests {
 
     #[test]
     fn there_is_one_mirror_for_each_static_pod_and_it_shows_the_newest_status() {
-        let mut state = Mirror { wanted: Some(statics("h1")), status: Some(running()), ..Mirror::default() };
+        let mut state = Mirror { static_pod: Some(statics("h1")), status: Some(running()), ..Mirror::default() };
         check(&state, "create h1");
-        state.seen = Some(mirror("h1", "u1", false));
+        state.observed = Some(mirror("h1", "u1", false));
         check(&state, "write u1 Running");
         state.written = Some(("u1".to_owned(), running()));
         check(&state, "nothing");
         // Somebody deletes it, and it is made again.
-        state.seen = Some(mirror("h1", "u1", true));
+        state.observed = Some(mirror("h1", "u1", true));
         check(&state, "delete u1");
-        state.seen = None;
+        state.observed = None;
         check(&state, "create h1");
-        state.seen = Some(mirror("h1", "u2", false));
+        state.observed = Some(mirror("h1", "u2", false));
         check(&state, "write u2 Running");
         // The manifest says something else: the mirror of the old one goes.
-        state.wanted = Some(statics("h2"));
+        state.static_pod = Some(statics("h2"));
         state.status = None;
         check(&state, "delete u2");
         // No manifest at all: its end is shown, and then it goes.
-        state = Mirror { status: Some(running()), seen: Some(mirror("h1", "u1", false)), ..Mirror::default() };
+        state = Mirror { status: Some(running()), observed: Some(mirror("h1", "u1", false)), ..Mirror::default() };
         check(&state, "write u1 Running");
         state.status = None;
         check(&state, "delete u1");
-        state.seen = None;
+        state.observed = None;
         check(&state, "nothing");
     }
 
     #[test]
     fn a_mirror_is_the_nodes_and_has_no_uid_of_its_own() {
         let owner = OwnerReference { kind: "Node".to_owned(), name: "n".to_owned(), ..OwnerReference::default() };
-        let object = reflection(&statics("h"), owner.clone());
+        let object = build_mirror_pod(&statics("h"), owner.clone());
         assert_eq!((object.metadata.uid, object.metadata.owner_references), (None, Some(vec![owner])));
         let annotations = object.metadata.annotations.unwrap();
         assert_eq!((annotations[CONFIG_HASH].as_str(), annotations[CONFIG_MIRROR].as_str()), ("h", "h"));

@@ -1,4 +1,4 @@
-//! What the machine has, and what of it Pods may have.
+//! Capacity and allocatable resources of the node.
 
 use crate::config::KubeletConfiguration;
 use api::{
@@ -10,21 +10,21 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 /// Resources of the node, by name.
 #[derive(Debug, Clone)]
-pub(crate) struct Machine {
-    /// All there is (`status.capacity`).
+pub(crate) struct NodeResources {
+    /// Total resources (`status.capacity`).
     pub(crate) capacity: Amounts,
-    /// Without what is reserved: what all Pods together are held to.
+    /// Capacity without the reservations: the limit of the cgroup of all Pods.
     pub(crate) unreserved: Amounts,
-    /// Without what must be left on top of that, or Pods go (`status.allocatable`).
+    /// Capacity without reservations and hard eviction thresholds (`status.allocatable`).
     pub(crate) allocatable: Amounts,
-    /// What is neither.
+    /// Reservations plus hard eviction thresholds.
     reservation: Amounts,
 }
 
-impl Machine {
-    /// Looks at this machine; `root_dir` is on the file system that Pods write to.
+impl NodeResources {
+    /// Measures this node; `root_dir` is on the file system of Pods.
     pub(crate) fn measure(root_dir: &Path, config: &KubeletConfiguration) -> Self {
-        let memory = crate::node_file::read_text("/proc/meminfo").unwrap_or_default();
+        let memory = crate::host_file::read_text("/proc/meminfo").unwrap_or_default();
         let kib = memory.lines().find_map(|l| l.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok());
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let disk = nix::sys::statvfs::statvfs(root_dir).map(|s| s.blocks() * s.fragment_size()).unwrap_or(0);
@@ -42,7 +42,7 @@ impl Machine {
             .map(|(name, n)| (name.to_owned(), Amount::units(n)))
             .chain(huge_pages.clone())
             .collect();
-        // Memory in huge pages is for those who ask for huge pages.
+        // Memory in huge pages is not available as normal memory.
         let huge = huge_pages.values().copied().fold(Amount::ZERO, Amount::plus);
         let mut reserved = Amounts::from([("memory".to_owned(), huge)]);
         for list in [&config.system_reserved, &config.kube_reserved] {
@@ -55,7 +55,7 @@ impl Machine {
         let unreserved: Amounts = capacity.iter().map(left).collect();
         let mut allocatable = unreserved.clone();
         let mut reservation = reserved;
-        for (name, least) in kept(config, &capacity) {
+        for (name, least) in hard_eviction_reservation(config, &capacity) {
             add(&mut reservation, &Amounts::from([(name.to_owned(), least)]));
             if let Some(amount) = allocatable.get_mut(name) {
                 *amount = amount.minus(least).max(Amount::ZERO);
@@ -64,8 +64,8 @@ impl Machine {
         Self { capacity, unreserved, allocatable, reservation }
     }
 
-    /// Of what more is reserved than there is, in upstream's words.
-    pub(crate) fn overdrawn(&self) -> Vec<String> {
+    /// Returns upstream's message for each resource whose reservation exceeds its capacity.
+    pub(crate) fn overcommitted(&self) -> Vec<String> {
         let lacking = |(name, reserved): (&String, &Amount)| {
             let all = self.capacity.get(name).filter(|all| *all < reserved)?;
             let (reserved, all) = (reserved.to_quantity().0, all.to_quantity().0);
@@ -77,21 +77,21 @@ impl Machine {
     }
 }
 
-/// The machine's huge pages by the name of their size (`hugepages-2Mi`), in bytes.
+/// Returns the node's huge pages in bytes, by resource name (`hugepages-2Mi`).
 fn huge_pages(dir: &Path) -> Amounts {
     let sizes = fs::read_dir(dir).into_iter().flatten().flatten();
     let found = sizes.filter_map(|entry| {
         let name = entry.file_name();
         let kib: i64 = name.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
-        let count: i64 = crate::node_file::read_text(entry.path().join("nr_hugepages")).ok()?.trim().parse().ok()?;
+        let count: i64 = crate::host_file::read_text(entry.path().join("nr_hugepages")).ok()?.trim().parse().ok()?;
         let size = Amount::units(kib * 1024);
         Some((format!("hugepages-{}", size.to_binary_quantity().0), Amount::units(kib * 1024 * count)))
     });
     found.collect()
 }
 
-/// What hard thresholds keep free (`hardEvictionReservation`).
-fn kept(config: &KubeletConfiguration, capacity: &Amounts) -> Vec<(&'static str, Amount)> {
+/// Returns the resources that hard eviction thresholds reserve (upstream's `hardEvictionReservation`).
+fn hard_eviction_reservation(config: &KubeletConfiguration, capacity: &Amounts) -> Vec<(&'static str, Amount)> {
     let thresholds = config.evictions().unwrap_or_default().thresholds;
     let hard = thresholds.into_iter().filter(|t| t.grace.is_zero());
     hard.filter_map(|t| {
@@ -105,7 +105,7 @@ fn kept(config: &KubeletConfiguration, capacity: &Amounts) -> Vec<(&'static str,
     .collect()
 }
 
-/// The configuration was checked when it was read.
+/// Parses a resource list of the validated configuration.
 fn amounts(list: &BTreeMap<String, String>) -> Amounts {
     list.iter().filter_map(|(name, text)| Some((name.clone(), Amount::parse(text).ok()?))).collect()
 }
@@ -122,7 +122,7 @@ mod tests {
     #[track_caller]
     fn check_with(config: &str, pages: &Amounts, name: &str, expected: (&str, &str)) {
         let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{config}");
-        let machine = Machine::new(2, 1 << 30, 1 << 40, pages, &KubeletConfiguration::parse(&text).unwrap());
+        let machine = NodeResources::new(2, 1 << 30, 1 << 40, pages, &KubeletConfiguration::parse(&text).unwrap());
         assert_eq!(
             (machine.capacity[name].to_string().as_str(), machine.allocatable[name].to_string().as_str()),
             expected
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_is_not_for_pods() {
+    fn reservations_reduce_allocatable() {
         check("", "cpu", ("2", "2"));
         check("systemReserved: {cpu: 250m}\nkubeReserved: {cpu: 250m}", "cpu", ("2", "1500m"));
         check("kubeReserved: {memory: 2Gi}", "memory", ("1073741824", "0"));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_a_resource_of_their_own() {
+    fn huge_pages_are_separate_resources() {
         let dir = tempfile::tempdir().unwrap();
         for (size, count) in [("2048kB", "3\n"), ("1048576kB", "0\n")] {
             let of_size = dir.path().join(format!("hugepages-{size}"));
