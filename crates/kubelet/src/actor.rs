@@ -133,7 +133,8 @@ impl Actor {
                     self.observe(Event::Relisted(view), now);
                 }
             }
-            // During the back-off, a relist may show the cause. Persistent failures request relists exponentially less often.
+            // During the back-off, a relist may show the cause. Persistent failures request relists exponentially less
+            // often.
             PodMessage::BackedOff(key) => {
                 let failures = self.failures.entry(key.clone()).or_default();
                 *failures = failures.saturating_add(1);
@@ -172,7 +173,8 @@ impl Actor {
         observe(&mut self.pod, event, policy, now);
     }
 
-    /// Syncs the Pod: plans, checkpoints, publishes the state, reports the status and starts the actions. Returns the next
+    /// Syncs the Pod: plans, checkpoints, publishes the state, reports the status and starts the actions. Returns the
+    /// next
     /// wake-up time, or `None` if the worker must end.
     fn step(&mut self) -> Option<Option<Timestamp>> {
         let now = self.shared.now();

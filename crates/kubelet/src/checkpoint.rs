@@ -31,7 +31,8 @@ pub(crate) fn remove(dir: &Path, uid: &str) -> io::Result<()> {
     }
 }
 
-/// Loads all checkpointed Pods. An unreadable file is renamed and logged: its Pod is restored from the API and the runtime.
+/// Loads all checkpointed Pods. An unreadable file is renamed and logged: its Pod is restored from the API and the
+/// runtime.
 pub(crate) fn load(dir: &Path) -> io::Result<Vec<Pod>> {
     files::create_private_dir_all(dir)?;
     let mut pods = Vec::new();

@@ -6,7 +6,8 @@ use tokio::time::Instant;
 
 /// Wall time that never goes back: the later of the wall clock and the start time plus the monotonic clock.
 ///
-/// A wall clock that is set back does not stop back-offs or move deadlines. One that is set forward is followed, because
+/// A wall clock that is set back does not stop back-offs or move deadlines. One that is set forward is followed,
+/// because
 /// the exit times of the runtime follow it, too.
 #[derive(Clone)]
 pub struct Clock {

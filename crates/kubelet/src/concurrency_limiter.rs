@@ -3,7 +3,8 @@
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Maximum time that a future holds a permit. It continues without one, so that a hanging future does not block the others.
+/// Maximum time that a future holds a permit. It continues without one, so that a hanging future does not block the
+/// others.
 const MAX_PERMIT_DURATION: Duration = Duration::from_secs(2);
 
 /// Runs at most a fixed number of futures at once, in FIFO order.

@@ -211,8 +211,8 @@ impl KubeletConfiguration {
         let used = |(key, _): &(&String, &Value)| {
             matches!(key.as_str(), "apiVersion" | "kind" | "authentication" | "authorization")
         };
-        let said = move |field: &(&String, &Value)| !used(field) && !is_zero(field.1);
-        self.rest.iter().filter(said).map(|(key, _)| key.as_str())
+        let is_set = move |field: &(&String, &Value)| !used(field) && !is_zero(field.1);
+        self.rest.iter().filter(is_set).map(|(key, _)| key.as_str())
     }
 
     /// Parses the feature gates of the file.
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_restart_delay_is_between_1_and_300_seconds_where_it_may_be_set() {
+    fn max_restart_period_is_validated_with_its_feature_gate() {
         check_period("1s", "", Ok(1));
         check_period("5m", "", Ok(300));
         let range = |got| {
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_means_the_default_as_in_files_that_kubeadm_writes() {
+    fn empty_fields_of_kubeadm_files_mean_the_default() {
         let config = parse(
             "nodeStatusUpdateFrequency: 0s\nnodeStatusReportFrequency: 0s\nmaxPods: 0\nfileCheckFrequency: 0s\nlogging: {flushFrequency: 0, options: {json: {infoBufferSize: \"0\"}}}\nclusterDomain: cluster.local",
         );

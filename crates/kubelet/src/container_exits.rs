@@ -1,7 +1,10 @@
-//! Early container exits: an exit is reported when the process ends, some 40 ms before the runtime has finished its cleanup.
+//! Early container exits: an exit is reported when the process ends, some 40 ms before the runtime has finished its
+//! cleanup.
 //!
-//! containerd's event has the exit code. The termination message is complete by then, because the process no longer writes.
-//! The log may be incomplete: log readers wait for the runtime ([`wait_log_complete`]), and so does a status that needs the
+//! containerd's event has the exit code. The termination message is complete by then, because the process no longer
+//! writes.
+//! The log may be incomplete: log readers wait for the runtime ([`wait_log_complete`]), and so does a status that
+//! needs the
 //! log, or facts that only the runtime has.
 
 use crate::{
@@ -40,8 +43,10 @@ pub(crate) async fn early_exit(shared: &Shared, pod: &Pod, id: &str, exit: &Exit
     Some(Event::Container { container, fact: ContainerFact::Reaped { id: id.to_owned(), exit } })
 }
 
-/// Returns whether all processes of a container end with its first one: the kernel ends a PID namespace as a whole. With a
-/// shared PID namespace the runtime kills the others, which may outlive the event. An ephemeral container may have joined
+/// Returns whether all processes of a container end with its first one: the kernel ends a PID namespace as a whole.
+/// With a
+/// shared PID namespace the runtime kills the others, which may outlive the event. An ephemeral container may have
+/// joined
 /// the namespace of another container.
 fn has_own_pid_namespace(pod: &Pod, container: &str) -> bool {
     let spec = crate::pods::spec(pod);
@@ -49,7 +54,8 @@ fn has_own_pid_namespace(pod: &Pod, container: &str) -> bool {
     !shared && api::pod::containers(spec).any(|(_, c)| c.name == container)
 }
 
-/// Returns whether the runtime may report `OOMKilled`: the kernel counted an OOM kill in the container's cgroup (before it
+/// Returns whether the runtime may report `OOMKilled`: the kernel counted an OOM kill in the container's cgroup
+/// (before it
 /// sends SIGKILL), or the cgroup is already removed and the container had a limit or was killed.
 fn may_be_oom_killed(oom_kills: Option<u64>, code: i32, limited: bool) -> bool {
     oom_kills.map_or(limited || code == KILLED, |kills| kills > 0)

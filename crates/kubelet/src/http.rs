@@ -1,4 +1,4 @@
-//! The kubelet's HTTP API: logs, metrics, `explain`, exec, attach and port-forward, with the paths of upstream's kubelet.
+//! The kubelet's HTTP API: logs, metrics, `explain`, exec, attach and port-forward, with upstream's paths.
 
 mod auth;
 mod connection_limit;

@@ -2,7 +2,8 @@
 //!
 //! **Invariant:** decisions about a Pod's lifecycle are made in `lifecycle` only. This crate observes and executes.
 //!
-//! **Invariant:** state that must survive a restart is checkpointed before it is acted on; containers outlive the kubelet.
+//! **Invariant:** state that must survive a restart is checkpointed before it is acted on; containers outlive the
+//! kubelet.
 #![forbid(unsafe_code)]
 
 mod actions;

@@ -1,4 +1,5 @@
-//! Mirror Pods: the API objects of static Pods. They are created, recreated after deletion, and removed with retries; the
+//! Mirror Pods: the API objects of static Pods. They are created, recreated after deletion, and removed with retries;
+//! the
 //! static Pods do not depend on them (upstream's `pkg/kubelet/pod/mirror_client.go`).
 
 use crate::{Shared, deadline::within_deadline, status};
@@ -46,7 +47,8 @@ struct Mirror {
     observed: Option<Arc<ApiPod>>,
     /// UID of the mirror Pod and the status that was written to it last.
     written: Option<(String, PodStatus)>,
-    /// Whether the mirror Pod was just deleted. It is recreated after a delay, so that `kubectl delete` sees the deletion.
+    /// Whether the mirror Pod was just deleted. It is recreated after a delay, so that `kubectl delete` sees the
+    /// deletion.
     just_deleted: bool,
 }
 
@@ -343,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_mirror_for_each_static_pod_and_it_shows_the_newest_status() {
+    fn static_pod_has_one_mirror_pod_with_its_latest_status() {
         let mut state = Mirror { static_pod: Some(statics("h1")), status: Some(running()), ..Mirror::default() };
         check(&state, "create h1");
         state.observed = Some(mirror("h1", "u1", false));
@@ -357,11 +359,11 @@ mod tests {
         check(&state, "create h1");
         state.observed = Some(mirror("h1", "u2", false));
         check(&state, "write u2 Running");
-        // The manifest says something else: the mirror of the old one goes.
+        // The manifest has changed: the outdated mirror Pod is deleted.
         state.static_pod = Some(statics("h2"));
         state.status = None;
         check(&state, "delete u2");
-        // No manifest at all: its end is shown, and then it goes.
+        // The manifest was removed: the final status is written, then the mirror Pod is deleted.
         state = Mirror { status: Some(running()), observed: Some(mirror("h1", "u1", false)), ..Mirror::default() };
         check(&state, "write u1 Running");
         state.status = None;
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_is_the_nodes_and_has_no_uid_of_its_own() {
+    fn mirror_pod_is_owned_by_the_node_without_a_uid() {
         let owner = OwnerReference { kind: "Node".to_owned(), name: "n".to_owned(), ..OwnerReference::default() };
         let object = build_mirror_pod(&statics("h"), owner.clone());
         assert_eq!((object.metadata.uid, object.metadata.owner_references), (None, Some(vec![owner])));

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn each_condition_has_upstreams_words() {
+    fn conditions_have_the_reasons_of_upstream() {
         let memory = ("MemoryPressure", "False", "KubeletHasSufficientMemory");
         let disk = ("DiskPressure", "False", "KubeletHasNoDiskPressure");
         let pid = ("PIDPressure", "False", "KubeletHasSufficientPID");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_keeps_the_time_of_its_transition() {
+    fn unchanged_condition_keeps_its_transition_time() {
         let known = known(&conditions(&[], None));
         let now = json!("2026-01-02T00:00:00Z");
         let time = |not_ready: Option<&str>| {

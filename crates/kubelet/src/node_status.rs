@@ -121,7 +121,8 @@ pub(crate) fn extended(status: &NodeStatus) -> Extended {
     capacity.map(|(name, amount)| (name.clone(), amount.clone())).collect()
 }
 
-/// Returns the allocatable resources: the kubelet's, and the extended resources of the capacity. Extended resources that
+/// Returns the allocatable resources: the kubelet's, and the extended resources of the capacity. Extended resources
+/// that
 /// were removed from the capacity are removed from the allocatable, too.
 fn allocatable(machine: &Amounts, known: &NodeStatus) -> Value {
     let mut all = quantities(machine);

@@ -1,6 +1,7 @@
 //! OOM kills in the kernel log.
 //!
-//! containerd subscribes to OOM notifications after a container has started. An OOM kill right after the start is reported
+//! containerd subscribes to OOM notifications after a container has started. An OOM kill right after the start is
+//! reported
 //! as a plain SIGKILL, without the reason. The kernel log has the cgroup of the victim.
 
 use std::{
@@ -35,7 +36,8 @@ fn log_contains_kill(log: &Path, container: &str) -> bool {
     }
 }
 
-/// Returns whether a record (of `dump_oom_victim`) is about a victim in the cgroup of this container. Both cgroup drivers
+/// Returns whether a record (of `dump_oom_victim`) is about a victim in the cgroup of this container. Both cgroup
+/// drivers
 /// use its id as the cgroup's name.
 fn is_kill_of(record: &str, container: &str) -> bool {
     let Some((_, victim)) = record.split_once("oom-kill:").and_then(|(_, text)| text.split_once("task_memcg=")) else {

@@ -75,7 +75,8 @@ impl Pods {
         }
     }
 
-    /// Admits a Pod by `decide`, which gets the other active Pods. A Pod that preempts others holds their resources from now
+    /// Admits a Pod by `decide`, which gets the other active Pods. A Pod that preempts others holds their resources
+    /// from now
     /// on.
     pub(crate) fn admit(&self, uid: &str, decide: impl FnOnce(&[Arc<ApiPod>]) -> Verdict) -> Verdict {
         let mut decisions = self.decisions.lock();

@@ -20,7 +20,8 @@ pub(crate) async fn run(shared: &Shared) {
     let mut interval = RELIST;
     loop {
         interval = match tokio::time::timeout(interval, shared.pods.relist_requested.notified()).await {
-            // After an interruption of the events the runtime's lists may be behind: the period starts short and doubles.
+            // After an interruption of the events the runtime's lists may be behind: the period starts short and
+            // doubles.
             Ok(()) => FIRST_RELIST,
             Err(_) => (interval * 2).min(RELIST),
         };

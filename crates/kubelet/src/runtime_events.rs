@@ -67,7 +67,8 @@ async fn report_exit(shared: &Shared, id: ContainerId, exit: Option<Exit>) {
                 // An early report already has a reason.
                 let status = if reported_early { status } else { wait_oom_reason(shared, &pod, status).await };
                 let exit = crate::logs::container_exit(shared, &pod, &status).await;
-                // A failed start is reported by the start action. If that belonged to an earlier kubelet, a relist reports it.
+                // A failed start is reported by the start action. If that belonged to an earlier kubelet, a relist
+                // reports it.
                 if exit.never_ran() {
                     return shared.pods.request_relist();
                 }

@@ -1,4 +1,5 @@
-//! Opening of paths below an untrusted directory: the kernel resolves them with `openat2`, including symbolic links, so that
+//! Opening of paths below an untrusted directory: the kernel resolves them with `openat2`, including symbolic links,
+//! so that
 //! no component can be swapped between check and use.
 
 use nix::{

@@ -47,7 +47,8 @@ const OWNED_FIELDS: [&str; 6] =
 /// Returns the strategic merge patch that sets this status.
 ///
 /// Conditions of other writers (readiness gates) are left out unless they changed: the API may have newer ones. Removed
-/// addresses get a `$patch: delete` directive, because the lists are merged. Missing fields of the kubelet are set to null
+/// addresses get a `$patch: delete` directive, because the lists are merged. Missing fields of the kubelet are set to
+/// null
 /// even if `before` lacks them, because the watch may not have delivered the last write yet.
 fn status_patch(before: Option<&PodStatus>, status: &PodStatus) -> Value {
     let mut patch = json!(status);
@@ -84,7 +85,8 @@ fn status_patch(before: Option<&PodStatus>, status: &PodStatus) -> Value {
     patch
 }
 
-/// Deletes a terminated Pod from the API with grace period 0 and a UID precondition. Returns whether the Pod is deleted.
+/// Deletes a terminated Pod from the API with grace period 0 and a UID precondition. Returns whether the Pod is
+/// deleted.
 pub(crate) async fn delete(shared: &Shared, pod: &lifecycle::Pod) -> bool {
     let api: Api<Pod> = Api::namespaced(shared.client.clone(), pod.namespace());
     let preconditions = Preconditions { uid: Some(pod.uid().to_owned()), resource_version: None };

@@ -102,7 +102,7 @@ impl SystemStats {
 
     /// CPU time that all processes together have used, in nanoseconds.
     pub(crate) fn cpu(&self) -> Option<u64> {
-        /// What the kernel counts in, whatever it runs at (`USER_HZ`).
+        /// Duration of a tick of `USER_HZ`, the kernel's unit of CPU time.
         const TICK: u64 = 10_000_000;
         let text = self.text("stat");
         let ticks: Vec<u64> =
@@ -126,7 +126,8 @@ impl SystemStats {
         file_system(&self.node_fs)
     }
 
-    /// Returns the observations of all eviction signals. `image_fs` is the directory of images, `pods` the memory limit and
+    /// Returns the observations of all eviction signals. `image_fs` is the directory of images, `pods` the memory
+    /// limit and
     /// usage of the cgroup of all Pods.
     pub(crate) fn signal_observations(&self, image_fs: &Path, pods: Option<(i64, i64)>) -> NodeFigures {
         let mut all = NodeFigures::new();

@@ -1,7 +1,9 @@
 //! Files that a container, or a tenant through a volume, can write or replace.
 //!
-//! Such a file may be sparse and huge, grow while it is read, or be a symbolic link, a FIFO or a device. It is read through
-//! this module only: it opens only regular files, follows no links, never blocks on open, and limits each read. Callers use
+//! Such a file may be sparse and huge, grow while it is read, or be a symbolic link, a FIFO or a device. It is read
+//! through
+//! this module only: it opens only regular files, follows no links, never blocks on open, and limits each read.
+//! Callers use
 //! the blocking thread pool ([`crate::blocking`]).
 
 use crate::safe_open;

@@ -1,6 +1,7 @@
 //! User namespaces of Pods (`hostUsers: false`, KEP-127; upstream's `pkg/kubelet/userns`).
 //!
-//! Each such Pod has a unique range of host ids. The range is stored in the Pod's directory and is free again when that is
+//! Each such Pod has a unique range of host ids. The range is stored in the Pod's directory and is free again when
+//! that is
 //! removed.
 
 use crate::{Shared, paths::Paths, pods};

@@ -5,7 +5,8 @@ use lifecycle::eviction::{EvictionPolicy, Level, Signal, Threshold};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Default hard thresholds. The disk thresholds are lower than upstream's, because developer machines are often more than
+/// Default hard thresholds. The disk thresholds are lower than upstream's, because developer machines are often more
+/// than
 /// 85 % full (docs/deviations/kubelet.md).
 const DEFAULT_HARD_THRESHOLDS: [(&str, &str); 5] = [
     ("memory.available", "100Mi"),
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_name() {
+    fn invalid_thresholds_are_rejected_by_name() {
         for (settings, part) in [
             (json!({"evictionHard": {"disk.free": "1%"}}), "unsupported eviction signal disk.free"),
             (json!({"evictionHard": {"memory.available": "101%"}}), "memory.available must be <= 100%: 101%"),

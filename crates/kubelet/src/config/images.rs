@@ -54,7 +54,8 @@ impl Default for ImagesConfiguration {
 }
 
 impl ImagesConfiguration {
-    /// Returns the maximum number of parallel pulls; `None` for no limit (upstream's defaulting of `serializeImagePulls`).
+    /// Returns the maximum number of parallel pulls; `None` for no limit (upstream's defaulting of
+    /// `serializeImagePulls`).
     #[must_use]
     pub fn parallel_pulls(&self) -> Option<i32> {
         let serialize = self.serialize_image_pulls.unwrap_or(self.max_parallel_image_pulls.is_none_or(|max| max < 2));

@@ -1,4 +1,5 @@
-//! Fields of upstream (`k8s.io/kubelet/config/v1beta1`, 1.35) that Podium ignores: they are accepted, and logged if set.
+//! Fields of upstream (`k8s.io/kubelet/config/v1beta1`, 1.35) that Podium ignores: they are accepted, and logged if
+//! set.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -88,7 +89,8 @@ const NESTED: &[(&str, &[&str])] = &[
     ("userNamespaces", &["idsPerPod"]),
 ];
 
-/// Fields in use that are no pointers upstream: their zero value is the same as none (`SetDefaults_KubeletConfiguration`).
+/// Fields in use that are no pointers upstream: their zero value is the same as none
+/// (`SetDefaults_KubeletConfiguration`).
 pub(super) const ZERO_IS_DEFAULT: &[&str] = &[
     "address",
     "cgroupDriver",

@@ -35,7 +35,8 @@ impl KubeletConfiguration {
     /// Returns the shutdown policy; empty if graceful shutdown is disabled.
     ///
     /// # Errors
-    /// Upstream's message for invalid settings, or settings whose feature gate is disabled (`ValidateKubeletConfiguration`).
+    /// Upstream's message for invalid settings, or settings whose feature gate is disabled
+    /// (`ValidateKubeletConfiguration`).
     pub fn shutdown_policy(&self, gates: &FeatureGates) -> Result<ShutdownPolicy, ConfigError> {
         self.shutdown.check(gates).map_err(|why| ConfigError::Invalid(format!("invalid configuration: {why}")))?;
         if !gates.enabled(Gate::GracefulNodeShutdown) {

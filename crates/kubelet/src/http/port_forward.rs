@@ -172,7 +172,8 @@ fn tunnel(socket: Socket) -> impl AsyncRead + AsyncWrite + Send {
     tokio::io::join(StreamReader::new(Box::pin(bytes)), SinkWriter::new(CopyToBytes::new(Box::pin(sink))))
 }
 
-/// Serves WebSocket channels: channel 2i has the data of the i-th port, 2i + 1 its error; both start with the port number.
+/// Serves WebSocket channels: channel 2i has the data of the i-th port, 2i + 1 its error; both start with the port
+/// number.
 async fn serve_websocket_channels(socket: Socket, protocol: &str, ports: &[u16], target: &Target) {
     let (sender, mut receiver, writer) = websocket_channels::open(socket, protocol);
     let mut inputs = Vec::new();

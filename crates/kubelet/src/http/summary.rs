@@ -109,7 +109,7 @@ impl View<'_> {
             let (images, containers) = (self.disk(disk, None), self.disk(disk, Some(containers)));
             node.insert("runtime".to_owned(), json!({"imageFs": images, "containerFs": containers}));
         }
-        if let Some(network) = self.network(&figures.links()) {
+        if let Some(network) = self.network(&figures.interfaces()) {
             node.insert("network".to_owned(), network);
         }
         if let Some(processes) = figures.processes() {

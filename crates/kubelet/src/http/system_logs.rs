@@ -1,4 +1,5 @@
-//! `/logs/`: serves the files below `/var/log` of the node like upstream's file server. Symbolic links that lead outside
+//! `/logs/`: serves the files below `/var/log` of the node like upstream's file server. Symbolic links that lead
+//! outside
 //! are not followed (docs/deviations/kubelet.md).
 
 use super::HttpError;

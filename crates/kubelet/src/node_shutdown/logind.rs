@@ -1,4 +1,4 @@
-//! systemd-logind over D-Bus: it tells that the machine goes down, and waits for whoever holds a delay lock
+//! D-Bus client of systemd-logind, which announces shutdowns and waits for the holders of delay inhibitor locks
 //! (`org.freedesktop.login1`, "Delay locks").
 
 use futures::StreamExt;
@@ -10,37 +10,37 @@ use std::{
 };
 use zbus::{Connection, OwnedFd, connection::Builder, proxy};
 
-/// Where logind is told to wait longer than it would; upstream's kubelet has its file there, too.
+/// Drop-in file that raises logind's maximum delay, in the directory that upstream's kubelet uses.
 const DROP_IN: &str = "/etc/systemd/logind.conf.d/99-podium.conf";
-/// How long an answer is waited for.
+/// Timeout of a D-Bus method call.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How often logind is asked whether it has read the file, with a pause that doubles.
+/// Number of checks whether logind has reloaded its configuration, with a doubling delay.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Why logind cannot be listened to.
+/// Error of the connection to logind.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LogindError {
-    /// No system bus, no logind, or it does not answer.
+    /// The system bus or logind is missing or does not respond.
     #[error("{0}")]
     Bus(#[from] zbus::Error),
     /// The connection was closed.
     #[error("the connection was closed")]
     Closed,
-    /// The time that logind waits could not be set.
+    /// The drop-in file could not be written.
     #[error("cannot write {path}: {source}")]
     DropIn {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: std::io::Error,
     },
-    /// logind waits less than Pods may take.
+    /// logind's maximum delay is shorter than the grace period.
     #[error("logind waits {found:?} (InhibitDelayMaxSec), which is less than the {wanted:?} of shutdownGracePeriod")]
     TooShort {
-        /// What it waits.
+        /// logind's maximum delay.
         found: Duration,
-        /// What all groups of Pods may take together.
+        /// Total grace period of all groups.
         wanted: Duration,
     },
 }
@@ -59,7 +59,7 @@ trait Manager {
     /// Whether a shutdown is in progress.
     #[zbus(property(emits_changed_signal = "false"))]
     fn preparing_for_shutdown(&self) -> zbus::Result<bool>;
-    /// The machine goes down, or does not after all.
+    /// Signal: a shutdown starts or was cancelled.
     #[zbus(signal)]
     fn prepare_for_shutdown(&self, start: bool) -> zbus::Result<()>;
 }

@@ -22,7 +22,8 @@ use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus,
 /// Delay between connection attempts: the initial back-off of gRPC clients.
 const CONNECT_BACKOFF: Duration = Duration::from_secs(1);
 
-/// Executes a `grpc` probe. `SERVING` is a success; everything else is a failure, as in upstream and `grpc_health_probe`.
+/// Executes a `grpc` probe. `SERVING` is a success; everything else is a failure, as in upstream and
+/// `grpc_health_probe`.
 pub(crate) async fn probe(host: &str, port: u16, service: &str, limit: Duration) -> ProbeOutcome {
     let (address, deadline) = (join_host_port(host, port), Instant::now() + limit);
     let timeout_error =

@@ -1,4 +1,5 @@
-//! Event correlation like client-go's `EventCorrelator`: equal events are counted, similar ones aggregated, and the rate
+//! Event correlation like client-go's `EventCorrelator`: equal events are counted, similar ones aggregated, and the
+//! rate
 //! per object is limited. Pure: the time is an argument.
 
 use jiff::{SignedDuration, Timestamp};
@@ -79,7 +80,8 @@ pub(super) struct Correlator {
 }
 
 impl Correlator {
-    /// Correlates an event. Returns the Event to write; `None` if the rate of the object is exceeded, in which case it is
+    /// Correlates an event. Returns the Event to write; `None` if the rate of the object is exceeded, in which case it
+    /// is
     /// still counted.
     pub(super) fn correlate(&mut self, event: Occurrence<'_>, now: Timestamp) -> Option<CorrelatedEvent> {
         let (key, message) = self.aggregate(event, now);

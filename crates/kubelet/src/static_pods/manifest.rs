@@ -48,7 +48,8 @@ pub(super) struct Manifests {
 }
 
 impl Manifests {
-    /// Reads the Pods of a directory or file. A missing directory has none. An invalid file is logged, and its last valid Pod
+    /// Reads the Pods of a directory or file. A missing directory has none. An invalid file is logged, and its last
+    /// valid Pod
     /// is kept.
     ///
     /// # Errors
@@ -70,7 +71,8 @@ impl Manifests {
         Ok(self.deduplicate_names(&rules.existing))
     }
 
-    /// Selects one manifest of each Pod name: that of the existing Pod (upstream delays the second), else the first file.
+    /// Selects one manifest of each Pod name: that of the existing Pod (upstream delays the second), else the first
+    /// file.
     fn deduplicate_names(&mut self, existing: &BTreeSet<String>) -> Vec<Arc<ApiPod>> {
         let mut all: Vec<(PathBuf, Arc<ApiPod>)> =
             self.good.iter().map(|(f, pod)| (f.clone(), Arc::clone(pod))).collect();

@@ -30,7 +30,8 @@ impl FakeRuntime {
         self.state.lock().newest(name).state = ContainerState::Unknown;
     }
 
-    /// Ends the process of the newest container of this name: an event reports the exit, and the container is listed as exited
+    /// Ends the process of the newest container of this name: an event reports the exit, and the container is listed
+    /// as exited
     /// after [`FakeRuntime::clear`].
     pub(crate) fn reap(&self, name: &str, code: i32) {
         let reason = if code == 0 { "Completed" } else { "Error" }.to_owned();

@@ -1,4 +1,4 @@
-//! Fields that are accepted without an effect (docs/deviations/security.md).
+//! Fields that are accepted without an effect (docs/deviations/kubelet.md, docs/deviations/pod-lifecycle.md).
 
 use super::Node;
 use serde_json::json;

@@ -12,7 +12,8 @@ use tokio::{
 };
 use tokio_util::codec::{FramedRead, LinesCodec};
 
-/// Supported protocols. Version 3 adds the terminal size, version 4 the exit code as a Status. The first clients sent none.
+/// Supported protocols. Version 3 adds the terminal size, version 4 the exit code as a Status. The first clients sent
+/// none.
 pub(super) const PROTOCOLS: [&str; 5] =
     ["v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io", ""];
 /// How long a client may take to open its streams.
