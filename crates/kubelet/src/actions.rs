@@ -14,7 +14,7 @@ mod sub_path;
 
 pub(crate) use container::runtime_image;
 
-use crate::{Shared, actor::PodMessage, status, volumes};
+use crate::{Shared, pod_worker::PodMessage, status, volumes};
 use api::static_pod::is_static;
 use k8s_openapi::api::core::v1::Container;
 use lifecycle::{Action, ContainerFact, Event, Pod, SandboxFact, VolumesFact};

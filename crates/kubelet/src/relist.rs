@@ -1,6 +1,6 @@
 //! Relist: lists all sandboxes and containers of the runtime, to recover from lost events (PLEG).
 
-use crate::{Shared, actor::PodMessage};
+use crate::{Shared, pod_worker::PodMessage};
 use lifecycle::{ContainerExit, ContainerView, ContainerViewState, RuntimeView, SandboxView};
 use runtime::{ContainerState, ContainerStatus, RuntimeError, SandboxId};
 use std::{collections::HashMap, time::Duration};

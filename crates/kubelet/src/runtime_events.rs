@@ -1,10 +1,9 @@
 //! Runtime events: forwards exits of containers and sandboxes to their Pod workers.
 
 use crate::{
-    Shared,
-    actor::{Handle, PodMessage},
-    container_exits,
+    Shared, container_exits,
     logs::{KILLED, OOM_KILLED},
+    pod_worker::{Handle, PodMessage},
 };
 use futures::StreamExt;
 use lifecycle::{Event, Pod, SandboxFact};

@@ -1,6 +1,6 @@
 //! Pod admission: decided once and checkpointed.
 
-use crate::{Shared, actor::PodMessage, deadline::within_deadline, pods};
+use crate::{Shared, deadline::within_deadline, pod_worker::PodMessage, pods};
 use api::pod::DEFAULT_GRACE_PERIOD_SECONDS;
 use k8s_openapi::api::core::v1::{Node, Pod as ApiPod};
 use kube::Api;

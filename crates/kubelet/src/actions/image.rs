@@ -3,8 +3,8 @@
 use super::sandbox;
 use crate::{
     Shared,
-    actor::PodMessage,
     images::{pull_secrets, reference::Reference},
+    pod_worker::PodMessage,
     pods,
 };
 use api::feature_gates::Gate;
