@@ -1,6 +1,6 @@
 //! Node-pressure eviction: observes the eviction signals and evicts the Pods that `lifecycle::eviction` selects.
 
-use crate::{Shared, actor::PodMessage, blocking, images::gc, pod_stats, pods, system_stats::SystemStats};
+use crate::{Shared, blocking, images::gc, pod_stats, pod_worker::PodMessage, pods, system_stats::SystemStats};
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use lifecycle::{
     Event, EventKind, Eviction, Pod, Pressure,
@@ -78,12 +78,12 @@ impl Evictions {
 
 pub(crate) async fn run(shared: &Shared) {
     while !shared.stop.is_cancelled() {
-        let gone = synchronize(shared).await;
+        let evicted = synchronize(shared).await;
         let pause = async {
-            if gone.is_empty() {
+            if evicted.is_empty() {
                 tokio::time::sleep(MONITORING_PERIOD).await;
             } else {
-                let all = futures::future::join_all(gone.iter().map(|uid| wait_for_cleanup(shared, uid)));
+                let all = futures::future::join_all(evicted.iter().map(|uid| wait_for_cleanup(shared, uid)));
                 let _ = tokio::time::timeout(POD_CLEANUP_TIMEOUT, all).await;
             }
         };
@@ -94,9 +94,9 @@ pub(crate) async fn run(shared: &Shared) {
 /// Waits until an evicted Pod has terminated and its resources are released; otherwise another Pod would be evicted for
 /// the same shortage.
 async fn wait_for_cleanup(shared: &Shared, uid: &str) {
-    let Some(mut known) = shared.pods.by_uid(uid).map(|h| h.state) else { return };
+    let Some(mut state) = shared.pods.by_uid(uid).map(|h| h.state) else { return };
     // An error means that the worker has ended.
-    let _ = known.wait_for(|pod| pod.has_made_room(shared.now())).await;
+    let _ = state.wait_for(|pod| pod.has_made_room(shared.now())).await;
 }
 
 /// Observes the signals once and evicts Pods (upstream's `synchronize`). Returns the UIDs of the evicted Pods.
@@ -118,21 +118,21 @@ async fn synchronize(shared: &Shared) -> Vec<String> {
     };
     let split = evictions.figures.split_disks(&image_fs);
     // Pods over their local storage limits are evicted first, which may suffice.
-    let gone = evict_over_local_storage_limits(shared, split).await;
+    let evicted = evict_over_local_storage_limits(shared, split).await;
     match starved {
-        Some(starved) if gone.is_empty() => evict_one(shared, &starved, split, image_fs).await,
-        _ => gone,
+        Some(starved) if evicted.is_empty() => evict_one(shared, &starved, split, image_fs).await,
+        _ => evicted,
     }
 }
 
 /// Returns the directory of images, as reported by the runtime; else the root directory.
 pub(crate) async fn image_fs(shared: &Shared) -> PathBuf {
-    let known = &shared.evictions.image_fs;
-    if let Some(path) = known.get() {
+    let cached_path = &shared.evictions.image_fs;
+    if let Some(path) = cached_path.get() {
         return path.clone();
     }
     match shared.runtime.image_fs().await {
-        Ok(path) => known.get_or_init(|| path.unwrap_or_else(|| shared.options.root_dir.clone())).clone(),
+        Ok(path) => cached_path.get_or_init(|| path.unwrap_or_else(|| shared.options.root_dir.clone())).clone(),
         Err(_) => shared.options.root_dir.clone(),
     }
 }
@@ -157,16 +157,16 @@ async fn evict_over_local_storage_limits(shared: &Shared, split: bool) -> Vec<St
     }
     let mut pods = candidates(shared);
     pods.retain(|pod| has_limits(pods::spec(pod)));
-    let (mut gone, mut counted) = (Vec::new(), !shared.pods.awaits_relist());
-    for stats in pod_stats::of_pods(shared, pods, true).await {
+    let (mut evicted, mut counted) = (Vec::new(), !shared.pods.awaits_relist());
+    for stats in pod_stats::collect(shared, pods, true).await {
         counted &= stats.is_counted();
         if let Some(eviction) = over_limits(&stats.pod, &stats.figures(), split) {
-            gone.extend(evict(shared, &stats.pod, eviction, "ephemeralstorage.limit"));
+            evicted.extend(evict(shared, &stats.pod, eviction, "ephemeralstorage.limit"));
         }
     }
     // New Pods are measured by the runtime with a delay; an incomplete measurement is repeated soon.
     *rest_until.lock() = counted.then(|| Instant::now() + (began.elapsed() * SHARE).min(LONGEST_REST));
-    gone
+    evicted
 }
 
 async fn evict_one(shared: &Shared, starved: &Starved, split: bool, image_fs: PathBuf) -> Vec<String> {
@@ -176,25 +176,26 @@ async fn evict_one(shared: &Shared, starved: &Starved, split: bool, image_fs: Pa
         tracing::info!(resource = starved.resource(), "reclaimed enough unused resources, no Pod is evicted");
         return Vec::new();
     }
-    let stats = pod_stats::of_pods(shared, candidates(shared), true).await;
+    let stats = pod_stats::collect(shared, candidates(shared), true).await;
     let candidates: Vec<Candidate> =
         stats.iter().map(|s| Candidate { pod: Arc::clone(&s.pod), figures: Some(s.figures()) }).collect();
     let chosen = victim(starved, &candidates, split);
-    let gone = chosen.and_then(|(who, eviction)| evict(shared, &who.pod, eviction, starved.signal().as_str()));
-    gone.into_iter().collect()
+    let evicted = chosen.and_then(|(who, eviction)| evict(shared, &who.pod, eviction, starved.signal().as_str()));
+    evicted.into_iter().collect()
 }
 
 /// Removes dead containers and unused images. Returns whether all thresholds are met then (upstream's
 /// `reclaimNodeLevelResources`).
 async fn reclaim_node_level_resources(shared: &Shared, image_fs: PathBuf) -> bool {
-    let gone = shared.pods.all().into_iter().filter(|handle| handle.state.borrow().keeps_dead_containers());
-    let emptied = gone.map(|handle| async move {
+    let with_dead_containers =
+        shared.pods.all().into_iter().filter(|handle| handle.state.borrow().keeps_dead_containers());
+    let removals = with_dead_containers.map(|handle| async move {
         let _ = handle.messages.send(PodMessage::Event(Event::DiskFull));
-        let mut known = handle.state;
-        let _ = known.wait_for(|pod| !pod.keeps_dead_containers()).await;
+        let mut state = handle.state;
+        let _ = state.wait_for(|pod| !pod.keeps_dead_containers()).await;
     });
     let all = async {
-        futures::future::join_all(emptied).await;
+        futures::future::join_all(removals).await;
         gc::delete_unused(shared).await;
     };
     // A hanging runtime must not block the eviction.

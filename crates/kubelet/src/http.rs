@@ -19,7 +19,7 @@ pub(crate) use summary::CpuRates;
 
 use crate::{
     Shared,
-    actor::{Handle, PodMessage},
+    pod_worker::{Handle, PodMessage},
 };
 use axum::{
     Json, Router,

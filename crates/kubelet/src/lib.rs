@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod actions;
-mod actor;
 mod blocking;
 mod cache_sizes;
 mod cgroup;
@@ -39,6 +38,7 @@ mod oom;
 mod os_error;
 mod paths;
 mod pod_stats;
+mod pod_worker;
 mod pods;
 mod probe;
 mod recorder;

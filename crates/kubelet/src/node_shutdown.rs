@@ -5,7 +5,7 @@
 
 mod logind;
 
-use crate::{Shared, actor::PodMessage};
+use crate::{Shared, pod_worker::PodMessage};
 use jiff::Timestamp;
 use lifecycle::{Event, EventKind, ShutdownGroup, ShutdownPod, ShutdownPolicy};
 use logind::{Logind, LogindError};
@@ -92,11 +92,11 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         shared.shutdown.set(shared, false);
         return;
     }
-    let mut followed = false;
+    let mut has_connected = false;
     loop {
-        let ended = shared.stop.run_until_cancelled(follow(shared, &policy, &mut followed)).await;
+        let ended = shared.stop.run_until_cancelled(follow(shared, &policy, &mut has_connected)).await;
         let Some(error) = ended else { return };
-        if !followed {
+        if !has_connected {
             tracing::error!(%error, "failed to connect to systemd-logind, graceful node shutdown is disabled");
             shared.shutdown.set(shared, false);
             return;
@@ -109,12 +109,12 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
 }
 
 /// Watches one connection until it fails. Returns the error.
-async fn follow(shared: &Shared, policy: &ShutdownPolicy, followed: &mut bool) -> LogindError {
+async fn follow(shared: &Shared, policy: &ShutdownPolicy, has_connected: &mut bool) -> LogindError {
     let mut logind = match Logind::connect(policy.total()).await {
         Ok(logind) => logind,
         Err(error) => return error,
     };
-    *followed = true;
+    *has_connected = true;
     tracing::info!(total = ?policy.total(), "acquired the shutdown inhibitor lock");
     let mut on = logind.preparing();
     loop {
@@ -151,26 +151,26 @@ async fn handle_shutdown_event(shared: &Shared, policy: &ShutdownPolicy, on: boo
 
 /// Terminates all Pods, group by group.
 async fn terminate_pods(shared: &Shared, policy: &ShutdownPolicy) {
-    let taken = shared.pods.admitted();
-    let known = taken.iter().map(|handle| handle.state.borrow().clone());
-    let active: Vec<ShutdownPod> = known.filter(|pod| !pod.has_left()).map(|pod| ShutdownPod::of(&pod)).collect();
+    let admitted = shared.pods.admitted();
+    let pod_state = admitted.iter().map(|handle| handle.state.borrow().clone());
+    let active: Vec<ShutdownPod> = pod_state.filter(|pod| !pod.has_left()).map(|pod| ShutdownPod::of(&pod)).collect();
     for group in policy.groups(&active) {
         let limit = group.limit;
-        if tokio::time::timeout(limit, end_group(shared, group)).await.is_err() {
-            tracing::warn!(?limit, "not all Pods of a group have ended in time; the next group's turn comes");
+        if tokio::time::timeout(limit, terminate_group(shared, group)).await.is_err() {
+            tracing::warn!(?limit, "Pods did not terminate within the grace period of their group");
         }
     }
 }
 
-/// Ends the Pods of a group, and waits until nothing of them runs or is mounted.
-async fn end_group(shared: &Shared, group: ShutdownGroup) {
-    let mut leaving = Vec::new();
+/// Terminates the Pods of a group, and waits until their containers are stopped and their volumes unmounted.
+async fn terminate_group(shared: &Shared, group: ShutdownGroup) {
+    let mut terminating = Vec::new();
     for (uid, eviction) in group.pods {
         let Some(handle) = shared.pods.by_uid(&uid) else { continue };
         let _ = handle.messages.send(PodMessage::Event(Event::Evicted(eviction)));
-        let mut known = handle.state;
-        // A Pod that is forgotten has left, too.
-        leaving.push(async move { drop(known.wait_for(|pod| pod.has_left()).await) });
+        let mut pod_state = handle.state;
+        // An error means that the worker has ended: the Pod has terminated, too.
+        terminating.push(async move { drop(pod_state.wait_for(|pod| pod.has_left()).await) });
     }
-    futures::future::join_all(leaving).await;
+    futures::future::join_all(terminating).await;
 }

@@ -83,11 +83,11 @@ impl NodeState {
         let (now, name) = (shared.now(), &shared.options.node_name);
         let before = within_deadline(api.get_opt(name)).await?.and_then(|n| n.status).unwrap_or_default();
         let allocatable = allocatable(&shared.node_resources.allocatable, &before);
-        let booted = before.node_info.map(|info| info.boot_id).filter(|id| !id.is_empty());
-        let known = before.conditions.unwrap_or_default();
+        let previous_boot_id = before.node_info.map(|info| info.boot_id).filter(|id| !id.is_empty());
+        let previous = before.conditions.unwrap_or_default();
         let conditions = node_conditions::conditions(&self.pressures, self.why_not_ready().as_deref());
-        let news = node_conditions::events(&conditions, &known);
-        let stamped = conditions.into_iter().map(|c| node_conditions::set_timestamps(c, &known, &json!(now)));
+        let event_reasons = node_conditions::events(&conditions, &previous);
+        let stamped = conditions.into_iter().map(|c| node_conditions::set_timestamps(c, &previous, &json!(now)));
         let conditions: Vec<Value> = stamped.collect();
         let swap = shared.evictions.figures().memory().map_or(0, |memory| memory.swap_total);
         let status = json!({"status": {
@@ -99,12 +99,12 @@ impl NodeState {
         }});
         tracing::debug!(not_ready = ?self.why_not_ready(), "node status");
         within_deadline(api.patch_status(name, &PatchParams::default(), &Patch::Merge(status))).await?;
-        for reason in news {
+        for reason in event_reasons {
             let message = format!("Node {name} status is now: {reason}");
             shared.recorder.record_node(EventKind::Normal, reason, message);
         }
         let boot_id = read(BOOT_ID);
-        if booted.is_some_and(|known| known != boot_id) {
+        if previous_boot_id.is_some_and(|previous| previous != boot_id) {
             let message = format!("Node {name} has been rebooted, boot id: {boot_id}");
             shared.recorder.record_node(EventKind::Warning, "Rebooted", message);
         }
@@ -124,12 +124,12 @@ pub(crate) fn extended(status: &NodeStatus) -> Extended {
 /// Returns the allocatable resources: the kubelet's, and the extended resources of the capacity. Extended resources
 /// that
 /// were removed from the capacity are removed from the allocatable, too.
-fn allocatable(machine: &Amounts, known: &NodeStatus) -> Value {
+fn allocatable(machine: &Amounts, previous: &NodeStatus) -> Value {
     let mut all = quantities(machine);
-    for name in known.allocatable.iter().flatten().map(|(name, _)| name).filter(|name| is_extended(name)) {
+    for name in previous.allocatable.iter().flatten().map(|(name, _)| name).filter(|name| is_extended(name)) {
         all[name.as_str()] = Value::Null;
     }
-    for (name, amount) in extended(known) {
+    for (name, amount) in extended(previous) {
         all[name] = json!(amount);
     }
     all
@@ -211,13 +211,13 @@ mod tests {
 
     #[test]
     fn extended_resources_follow_the_capacity() {
-        let known = json!({
+        let previous = json!({
             "capacity": {"cpu": "64", "example.com/dongle": "2", "kubernetes.io/batch-cpu": "1"},
             "allocatable": {"cpu": "64", "example.com/gone": "1"},
         });
         let machine = Amounts::from([("cpu".to_owned(), api::quantity::Amount::units(2))]);
         let expected = json!({"cpu": "2", "example.com/dongle": "2", "example.com/gone": null});
-        assert_eq!(allocatable(&machine, &serde_json::from_value(known).unwrap()), expected);
+        assert_eq!(allocatable(&machine, &serde_json::from_value(previous).unwrap()), expected);
     }
 
     #[test]

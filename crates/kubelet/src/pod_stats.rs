@@ -50,16 +50,16 @@ pub(crate) struct PodStats {
 impl PodStats {
     /// Returns the statistics for the eviction decision.
     pub(crate) fn figures(&self) -> PodFigures {
-        let known = |n: Option<u64>| n.map(system_stats::saturating_i64);
+        let to_i64 = |n: Option<u64>| n.map(system_stats::saturating_i64);
         let container = |c: &ContainerStats| ContainerFigures {
             name: c.name.clone(),
-            memory: known(c.usage.working_set),
+            memory: to_i64(c.usage.working_set),
             rootfs: c.rootfs,
             logs: c.logs,
         };
         PodFigures {
-            memory: known(self.usage.working_set),
-            processes: known(self.usage.processes),
+            memory: to_i64(self.usage.working_set),
+            processes: to_i64(self.usage.processes),
             containers: self.containers.iter().map(container).collect(),
             volumes: self.volumes.clone(),
         }
@@ -81,10 +81,10 @@ impl PodStats {
 }
 
 /// Collects the usage of Pods; `disks` includes disk usage, which is measured file by file.
-pub(crate) async fn of_pods(shared: &Shared, pods: Vec<Arc<Pod>>, disks: bool) -> Vec<PodStats> {
+pub(crate) async fn collect(shared: &Shared, pods: Vec<Arc<Pod>>, disks: bool) -> Vec<PodStats> {
     let mut all = Vec::new();
     for pod in pods {
-        all.push(of_pod(shared, &pod, disks).await);
+        all.push(collect_pod(shared, &pod, disks).await);
     }
     all
 }
@@ -109,12 +109,12 @@ pub(crate) fn active(shared: &Shared) -> Vec<Arc<Pod>> {
     all.filter(|pod| pod.is_admitted() && !api::pod::is_terminal(pod.object())).collect()
 }
 
-async fn of_pod(shared: &Shared, pod: &Arc<Pod>, disks: bool) -> PodStats {
+async fn collect_pod(shared: &Shared, pod: &Arc<Pod>, disks: bool) -> PodStats {
     let cgroup = shared.cgroups.path(pod.object());
     let mut stats = PodStats {
         pod: Arc::clone(pod.object()),
         usage: cgroup.as_deref().and_then(|path| shared.cgroups.usage(path)).unwrap_or_default(),
-        containers: running(shared, pod, cgroup.as_deref()),
+        containers: running_containers(shared, pod, cgroup.as_deref()),
         links: Vec::new(),
         volumes: BTreeMap::new(),
         other: DiskUsage::default(),
@@ -143,8 +143,8 @@ async fn of_pod(shared: &Shared, pod: &Arc<Pod>, disks: bool) -> PodStats {
     let hosts = shared.paths.hosts_file(pod.uid());
     let counted = blocking::run(move || {
         let logs: Vec<DiskUsage> = logs.iter().map(|dir| system_stats::disk_usage(dir)).collect();
-        let there = volumes.into_iter().filter(|(_, dir)| dir.exists());
-        let volumes: BTreeMap<_, _> = there.map(|(name, dir)| (name, system_stats::disk_usage(&dir))).collect();
+        let existing = volumes.into_iter().filter(|(_, dir)| dir.exists());
+        let volumes: BTreeMap<_, _> = existing.map(|(name, dir)| (name, system_stats::disk_usage(&dir))).collect();
         Ok((logs, volumes, system_stats::disk_usage(&hosts)))
     });
     if let Ok((logs, volumes, other)) = counted.await {
@@ -159,7 +159,7 @@ fn log_dir(shared: &Shared, pod: &Pod, container: &str) -> PathBuf {
     file.parent().map(PathBuf::from).unwrap_or(file)
 }
 
-fn running(shared: &Shared, pod: &Pod, cgroup: Option<&str>) -> Vec<ContainerStats> {
+fn running_containers(shared: &Shared, pod: &Pod, cgroup: Option<&str>) -> Vec<ContainerStats> {
     let status = lifecycle::status(pod, &shared.options.policy, shared.now());
     let lists = [&status.init_container_statuses, &status.container_statuses];
     let statuses: Vec<&ContainerStatus> = lists.into_iter().flatten().flatten().collect();

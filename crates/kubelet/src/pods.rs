@@ -1,9 +1,9 @@
 //! Pod manager: the workers of all Pods of the node, and the watch of the API that starts them.
 
 use crate::{
-    Shared,
-    actor::{self, Handle, PodMessage},
-    checkpoint, relist, runtime_events, static_pods,
+    Shared, checkpoint,
+    pod_worker::{self, Handle, PodMessage},
+    relist, runtime_events, static_pods,
 };
 use api::{
     lean::Lean,
@@ -200,7 +200,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
                 if is_static(pod.object()) {
                     shared.mirror_pods.set_static_pod(pod.object());
                 }
-                shared.pods.add(uid, || actor::spawn(Arc::clone(shared), pod));
+                shared.pods.add(uid, || pod_worker::spawn(Arc::clone(shared), pod));
             }
         }
         Err(error) => tracing::error!(%error, "failed to load checkpoints"),
@@ -276,5 +276,5 @@ pub(crate) fn start(shared: &Arc<Shared>, object: Arc<ApiPod>) {
         shared.mirror_pods.set_static_pod(&object);
     }
     let pod = Pod::new(object, shared.now());
-    shared.pods.add(uid, || actor::spawn(Arc::clone(shared), pod));
+    shared.pods.add(uid, || pod_worker::spawn(Arc::clone(shared), pod));
 }

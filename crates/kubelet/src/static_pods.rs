@@ -9,7 +9,7 @@ mod watch;
 
 pub use manifest::PodRules;
 
-use crate::{Shared, actor::PodMessage, blocking, pods};
+use crate::{Shared, blocking, pod_worker::PodMessage, pods};
 use api::static_pod::is_static;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::Pod as ApiPod, apimachinery::pkg::apis::meta::v1::Time};
@@ -26,11 +26,11 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         return shared.mirror_pods.start();
     };
     let (mut manifests, mut watch) = (Manifests::default(), watch::Watch::new(&path));
-    let (mut desired, mut known) = (Vec::new(), false);
+    let (mut desired, mut manifests_read) = (Vec::new(), false);
     loop {
         match read(shared, &path, manifests).await {
             Ok((now, pods)) => {
-                (manifests, desired, known) = (now, pods, true);
+                (manifests, desired, manifests_read) = (now, pods, true);
             }
             Err(error) => {
                 tracing::warn!(%error, path = %path.display(), "failed to read static Pod manifests");
@@ -38,7 +38,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
             }
         }
         // A failed read changes nothing.
-        if known {
+        if manifests_read {
             reconcile(shared, &desired);
             shared.mirror_pods.start();
         }
@@ -79,8 +79,8 @@ fn reconcile(shared: &Arc<Shared>, desired: &[Arc<ApiPod>]) {
         let name = (pod.metadata.namespace.as_deref().unwrap_or(""), pod.metadata.name.as_deref().unwrap_or(""));
         // A terminating Pod keeps its name; its successor starts when it has been removed.
         let name_in_use = shared.pods.all().iter().any(|handle| {
-            let known = handle.state.borrow();
-            is_static(known.object()) && (known.namespace(), known.name()) == name
+            let pod_state = handle.state.borrow();
+            is_static(pod_state.object()) && (pod_state.namespace(), pod_state.name()) == name
         });
         if !name_in_use {
             pods::start(shared, Arc::clone(pod));

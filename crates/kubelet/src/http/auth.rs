@@ -22,17 +22,17 @@ struct ExpiringCache<K, V>(Mutex<HashMap<K, (V, Instant)>>);
 
 impl<K: Hash + Eq, V: Clone> ExpiringCache<K, V> {
     fn get(&self, key: &K) -> Option<V> {
-        let known = self.0.lock();
-        known.get(key).filter(|(_, until)| *until > Instant::now()).map(|(value, _)| value.clone())
+        let cached = self.0.lock();
+        cached.get(key).filter(|(_, until)| *until > Instant::now()).map(|(value, _)| value.clone())
     }
 
     fn put(&self, key: K, value: V, ttl: Duration) {
-        let (mut known, now) = (self.0.lock(), Instant::now());
-        if known.len() >= MAX_ENTRIES {
-            known.retain(|_, (_, until)| *until > now);
+        let (mut cached, now) = (self.0.lock(), Instant::now());
+        if cached.len() >= MAX_ENTRIES {
+            cached.retain(|_, (_, until)| *until > now);
         }
-        if known.len() < MAX_ENTRIES {
-            known.insert(key, (value, now + ttl));
+        if cached.len() < MAX_ENTRIES {
+            cached.insert(key, (value, now + ttl));
         }
     }
 }
@@ -89,8 +89,8 @@ impl RequestAuth {
 
     async fn review_token(&self, token: &str) -> Option<UserInfo> {
         let hash: [u8; 32] = Sha256::digest(token).into();
-        if let Some(known) = self.users.get(&hash) {
-            return known;
+        if let Some(cached) = self.users.get(&hash) {
+            return cached;
         }
         let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
         let review = TokenReview { spec, ..TokenReview::default() };
@@ -131,8 +131,8 @@ impl RequestAuth {
 
     async fn is_allowed(&self, user: &UserInfo, verb: &str, subresource: &str) -> Result<bool, kube::Error> {
         let key = format!("{verb} {subresource} {user:?}");
-        if let Some(known) = self.decisions.get(&key) {
-            return Ok(known);
+        if let Some(cached) = self.decisions.get(&key) {
+            return Ok(cached);
         }
         let attributes = ResourceAttributes {
             verb: Some(verb.to_owned()),
@@ -220,14 +220,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn cache_entries_expire_and_are_limited() {
-        let known = ExpiringCache(Mutex::default());
-        known.put(0, "a", Duration::from_secs(10));
-        assert_eq!(known.get(&0), Some("a"));
-        (1..=2 * MAX_ENTRIES).for_each(|i| known.put(i, "b", Duration::from_secs(20)));
-        assert_eq!(known.0.lock().len(), MAX_ENTRIES);
+        let cached = ExpiringCache(Mutex::default());
+        cached.put(0, "a", Duration::from_secs(10));
+        assert_eq!(cached.get(&0), Some("a"));
+        (1..=2 * MAX_ENTRIES).for_each(|i| cached.put(i, "b", Duration::from_secs(20)));
+        assert_eq!(cached.0.lock().len(), MAX_ENTRIES);
         tokio::time::advance(Duration::from_secs(11)).await;
-        assert_eq!((known.get(&0), known.get(&1)), (None, Some("b")));
-        known.put(0, "c", Duration::from_secs(10));
-        assert_eq!(known.get(&0), Some("c"));
+        assert_eq!((cached.get(&0), cached.get(&1)), (None, Some("b")));
+        cached.put(0, "c", Duration::from_secs(10));
+        assert_eq!(cached.get(&0), Some("c"));
     }
 }

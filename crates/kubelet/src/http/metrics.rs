@@ -136,7 +136,7 @@ pub(super) async fn probes(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 pub(super) async fn resource(State(shared): State<Arc<Shared>>) -> Response {
-    let pods = pod_stats::of_pods(&shared, pod_stats::active(&shared), false).await;
+    let pods = pod_stats::collect(&shared, pod_stats::active(&shared), false).await;
     let figures = shared.evictions.figures();
     let memory = figures.memory();
     let now = shared.now();
@@ -201,7 +201,7 @@ pub(super) async fn resource(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 pub(super) async fn cadvisor(State(shared): State<Arc<Shared>>) -> Response {
-    let pods = pod_stats::of_pods(&shared, pod_stats::active(&shared), false).await;
+    let pods = pod_stats::collect(&shared, pod_stats::active(&shared), false).await;
     let mut page = Page::default();
     let cgroup = |mut labels: Labels, path: &Option<String>| {
         labels.insert(1, ("id", path.clone().unwrap_or_default()));

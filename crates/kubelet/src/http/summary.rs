@@ -29,11 +29,11 @@ pub(crate) struct CpuRates(Mutex<HashMap<String, (Timestamp, u64)>>);
 impl CpuRates {
     /// Returns the CPU rate since the last sample in nanocores; `None` for the first sample, or if no time has passed.
     fn since(&self, of: &str, now: Timestamp, cpu: u64) -> Option<u64> {
-        let mut known = self.0.lock();
-        let (at, before) = known.get(of).copied().unwrap_or((now, cpu));
+        let mut samples = self.0.lock();
+        let (at, before) = samples.get(of).copied().unwrap_or((now, cpu));
         let elapsed = u64::try_from(now.duration_since(at).as_nanos()).ok()?;
         if elapsed == 0 || elapsed >= 1_000_000_000 {
-            known.insert(of.to_owned(), (now, cpu));
+            samples.insert(of.to_owned(), (now, cpu));
         }
         let used = u128::from(cpu.saturating_sub(before)) * 1_000_000_000;
         u64::try_from(used.checked_div(u128::from(elapsed))?).ok()
@@ -55,15 +55,15 @@ pub(super) async fn summary(
     Query(query): Query<HashMap<String, String>>,
 ) -> Json<Value> {
     let brief = query.get("only_cpu_and_memory").is_some_and(|v| v == "true" || v == "1");
-    let pods = pod_stats::of_pods(&shared, pod_stats::active(&shared), !brief).await;
+    let pods = pod_stats::collect(&shared, pod_stats::active(&shared), !brief).await;
     let view = View { shared: &shared, now: shared.now(), brief, disk: shared.evictions.figures().node_fs() };
-    let shown: Vec<Value> = pods.iter().map(|p| view.pod(p)).collect();
+    let rendered: Vec<Value> = pods.iter().map(|p| view.pod(p)).collect();
     let node = view.node(eviction::image_fs(&shared).await.as_path(), &pods);
-    let known: Vec<&String> =
+    let cgroups_in_use: Vec<&String> =
         pods.iter().flat_map(|p| p.containers.iter().map(|c| &c.cgroup).chain([&p.cgroup])).flatten().collect();
     let root = shared.cgroups.root();
-    shared.rates.retain(|of| of == "/" || of == root || known.iter().any(|k| *k == of));
-    Json(json!({"node": node, "pods": shown}))
+    shared.rates.retain(|of| of == "/" || of == root || cgroups_in_use.iter().any(|k| *k == of));
+    Json(json!({"node": node, "pods": rendered}))
 }
 
 struct View<'a> {
@@ -167,7 +167,7 @@ impl View<'_> {
     fn claim_volumes(&self, pod: &Pod) -> Vec<Value> {
         let meta = &pod.metadata;
         let (uid, name) = (meta.uid.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
-        let shown = |of: &Volume| {
+        let rendered = |of: &Volume| {
             let claim = api::claim::name_of(name, of)?;
             let dir = self.shared.paths.volume(uid, &of.name);
             let disk = volumes::is_bind_mounted(&dir).then(|| system_stats::file_system(&dir))??;
@@ -176,7 +176,7 @@ impl View<'_> {
             volume["pvcRef"] = json!({"name": claim, "namespace": meta.namespace});
             Some(volume)
         };
-        pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()).filter_map(shown).collect()
+        pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()).filter_map(rendered).collect()
     }
 
     fn container(&self, stats: &ContainerStats) -> Value {
@@ -218,15 +218,15 @@ impl View<'_> {
 
     /// Returns the network statistics; the top-level fields are those of the first interface.
     fn network(&self, links: &[NetworkInterface]) -> Option<Value> {
-        let shown = |link: &NetworkInterface| {
+        let rendered = |link: &NetworkInterface| {
             json!({
                 "name": link.name, "rxBytes": link.received, "rxErrors": link.receive_errors,
                 "txBytes": link.sent, "txErrors": link.send_errors,
             })
         };
-        let mut network = shown(links.first()?);
+        let mut network = rendered(links.first()?);
         network["time"] = json!(Time(self.now));
-        network["interfaces"] = links.iter().map(shown).collect();
+        network["interfaces"] = links.iter().map(rendered).collect();
         Some(network)
     }
 

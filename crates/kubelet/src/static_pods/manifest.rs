@@ -263,12 +263,12 @@ mod tests {
     #[track_caller]
     fn refused(text: &str, gates: &str, expected: Option<&str>) {
         let got = parse(text, Path::new("/m/f"), &rules(gates)).err();
-        let told = match (&got, expected) {
+        let matches = match (&got, expected) {
             (Some(got), Some(expected)) => got.contains(expected),
             (None, None) => true,
             _ => false,
         };
-        assert!(told, "{text}: {got:?}, not {expected:?}");
+        assert!(matches, "{text}: {got:?}, not {expected:?}");
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub(crate) fn spawn(shared: Arc<Shared>, mut pod: Pod) -> Handle {
     observe(&mut pod, kubelet_started, &shared.options.policy, shared.now());
     let (messages, inbox) = mpsc::unbounded_channel();
     let (publish, state) = watch::channel(Arc::new(pod.clone()));
-    let actor = Actor {
+    let worker = PodWorker {
         shared,
         history: History::new(&pod),
         pod,
@@ -61,12 +61,12 @@ pub(crate) fn spawn(shared: Arc<Shared>, mut pod: Pod) -> Handle {
         requested_resources: Amounts::new(),
         relist_needed: false,
     };
-    tokio::spawn(actor.run(inbox));
+    tokio::spawn(worker.run(inbox));
     Handle { messages, state, volumes: Arc::default() }
 }
 
 /// State of a Pod worker.
-struct Actor {
+struct PodWorker {
     shared: Arc<Shared>,
     pod: Pod,
     history: History,
@@ -91,7 +91,7 @@ struct Actor {
     relist_needed: bool,
 }
 
-impl Actor {
+impl PodWorker {
     async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<PodMessage>) {
         let stop = self.shared.stop.clone();
         while let Some(wake) = self.step() {
