@@ -1,11 +1,11 @@
-//! Work on the disk, away from the threads that run tasks: a file system that hangs then blocks its own Pod only.
+//! Blocking file system work on separate threads: a hanging file system blocks its own Pod only.
 
-/// Runs this on a thread that may block.
+/// Runs a closure on a thread for blocking work.
 pub(crate) async fn run<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(error) => Err(format!("a task on the disk ended without a result: {error}")),
+        Err(error) => Err(format!("failed to complete a blocking task: {error}")),
     }
 }

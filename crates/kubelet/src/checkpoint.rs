@@ -1,4 +1,4 @@
-//! What a kubelet must not forget: one file per Pod, whole or not at all, on disk before it is acted upon.
+//! Checkpoints: one file per Pod with its durable state, written atomically before the state is acted on.
 
 use lifecycle::Pod;
 use serde::{Deserialize, Serialize};
@@ -31,8 +31,8 @@ pub(crate) fn remove(dir: &Path, uid: &str) -> io::Result<()> {
     }
 }
 
-/// All Pods that an earlier kubelet knew. A file that cannot be read is set aside and reported: its Pod is known again
-/// from the API and the runtime.
+/// Loads all checkpointed Pods. An unreadable file is renamed and logged: its Pod is restored from the API and the
+/// runtime.
 pub(crate) fn load(dir: &Path) -> io::Result<Vec<Pod>> {
     files::create_private_dir_all(dir)?;
     let mut pods = Vec::new();
@@ -41,16 +41,20 @@ pub(crate) fn load(dir: &Path) -> io::Result<Vec<Pod>> {
         if path.extension().is_none_or(|e| e != "json") {
             continue;
         }
-        let read = crate::node_file::read(&path)
+        let read = crate::host_file::read(&path)
             .and_then(|text| serde_json::from_slice::<Checkpoint>(&text).map_err(io::Error::from));
         match read {
             Ok(checkpoint) if checkpoint.format == FORMAT => pods.push(checkpoint.pod),
             Ok(checkpoint) => {
-                let text = format!("{} has format {}, this Podium knows {FORMAT}", path.display(), checkpoint.format);
+                let text = format!(
+                    "{}: unsupported checkpoint format {}, expected {FORMAT}",
+                    path.display(),
+                    checkpoint.format
+                );
                 return Err(io::Error::new(io::ErrorKind::InvalidData, text));
             }
             Err(error) => {
-                tracing::error!(path = %path.display(), %error, "a checkpoint is damaged and set aside");
+                tracing::error!(path = %path.display(), %error, "renaming damaged checkpoint");
                 fs::rename(&path, path.with_extension("damaged"))?;
             }
         }
@@ -64,7 +68,7 @@ mod tests {
     use std::{os::unix::fs::MetadataExt, sync::Arc};
 
     #[test]
-    fn a_checkpoint_gives_the_same_pod_and_a_damaged_one_is_set_aside() {
+    fn checkpoint_round_trips_and_a_damaged_one_is_renamed() {
         let dir = tempfile::tempdir().unwrap();
         let mut object = api::k8s_openapi::api::core::v1::Pod::default();
         object.metadata.uid = Some("u".to_owned());

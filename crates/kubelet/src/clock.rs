@@ -1,13 +1,14 @@
-//! The time, as the kubelet sees it.
+//! Clock of the kubelet.
 
 use jiff::Timestamp;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Wall time that never goes back: the wall clock when it leads, else the monotonic clock since the start.
+/// Wall time that never goes back: the later of the wall clock and the start time plus the monotonic clock.
 ///
-/// A wall clock that is set back stops no back-off and moves no deadline; one that is set forward is followed, because
-/// the runtime's times of exits follow it too.
+/// A wall clock that is set back does not stop back-offs or move deadlines. One that is set forward is followed,
+/// because
+/// the exit times of the runtime follow it, too.
 #[derive(Clone)]
 pub struct Clock {
     start: Timestamp,
@@ -22,26 +23,26 @@ impl std::fmt::Debug for Clock {
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// Returns the system clock.
     #[must_use]
     pub fn system() -> Self {
         Self { start: Timestamp::now(), monotonic: Instant::now(), wall: Arc::new(Timestamp::now) }
     }
 
-    /// A clock that starts at this moment and follows tokio's clock, which a test can pause.
+    /// Returns a clock that starts at `start` and follows tokio's clock, which a test can pause.
     #[must_use]
     pub fn starting_at(start: Timestamp) -> Self {
         Self { start, monotonic: Instant::now(), wall: Arc::new(move || start) }
     }
 
-    /// Now.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         let counted = self.start.checked_add(self.monotonic.elapsed()).unwrap_or(self.start);
         counted.max((self.wall)())
     }
 
-    /// How long it is until then; zero when that is past.
+    /// Returns the duration until `at`; zero if it has passed.
     #[must_use]
     pub fn until(&self, at: Timestamp) -> Duration {
         Duration::try_from(at.duration_since(self.now())).unwrap_or_default()
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_wall_clock_that_is_set_back_does_not_turn_back_time() {
+    async fn clock_does_not_go_back_with_the_wall_clock() {
         let mut clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
         tokio::time::advance(Duration::from_secs(5)).await;
         assert_eq!(clock.now().as_second(), 5);

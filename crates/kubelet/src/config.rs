@@ -1,4 +1,4 @@
-//! The KubeletConfiguration (`kubelet.config.k8s.io/v1beta1`): the part of it that Podium acts upon.
+//! The KubeletConfiguration (`kubelet.config.k8s.io/v1beta1`): the fields that Podium supports.
 
 mod access;
 pub(crate) mod duration;
@@ -22,13 +22,13 @@ pub use serving::ServingSettings;
 pub use shutdown::ShutdownSettings;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-/// Why a KubeletConfiguration cannot be used.
+/// Error in a KubeletConfiguration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// Neither YAML nor JSON, or a field has the wrong type.
+    /// Invalid YAML or JSON, or a field of a wrong type.
     #[error("the KubeletConfiguration cannot be read: {0}")]
     Parse(String),
-    /// Another kind of object, or a version that Podium does not know.
+    /// Wrong kind, or unsupported version.
     #[error("expected kind KubeletConfiguration of kubelet.config.k8s.io/v1beta1, found {kind:?} of {api_version:?}")]
     WrongKind {
         /// `apiVersion` of the file.
@@ -36,61 +36,61 @@ pub enum ConfigError {
         /// `kind` of the file.
         kind: String,
     },
-    /// Fields that no KubeletConfiguration has.
+    /// Unknown fields.
     #[error("the KubeletConfiguration has unknown fields: {}", .0.join(", "))]
     UnknownFields(Vec<String>),
-    /// A value that makes no sense.
+    /// Invalid value.
     #[error("the KubeletConfiguration is invalid: {0}")]
     Invalid(String),
 }
 
-/// What of a KubeletConfiguration the kubelet acts upon; upstream's defaults.
+/// Supported fields of the KubeletConfiguration, with upstream's defaults.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeletConfiguration {
-    /// How many Pods the node takes.
+    /// Maximum number of Pods.
     pub max_pods: u32,
-    /// How many Pods the node takes for each of its CPUs; 0 for any number. Never more than `max_pods`.
+    /// Maximum number of Pods per CPU; 0 for no limit. `max_pods` is still the limit.
     pub pods_per_core: u32,
-    /// A container's log is rotated when it is larger, in bytes (`10Mi`).
+    /// Size in bytes at which a container's log is rotated (`10Mi`).
     #[serde(deserialize_with = "bytes", serialize_with = "quantity")]
     pub container_log_max_size: u64,
-    /// Log files kept for a container, the current one included.
+    /// Maximum number of log files of a container, including the current one.
     pub container_log_max_files: u32,
-    /// How often log sizes are looked at.
+    /// Interval at which log sizes are checked.
     #[serde(with = "duration")]
     pub container_log_monitor_interval: Duration,
-    /// How long the node's Lease holds; it is renewed after a quarter of that.
+    /// Duration of the node's Lease, which is renewed after a quarter of it.
     pub node_lease_duration_seconds: u32,
-    /// How often the node is looked at.
+    /// Interval at which the node's status is computed.
     #[serde(with = "duration")]
     pub node_status_update_frequency: Duration,
-    /// How often an unchanged node status is written.
+    /// Interval at which an unchanged node status is reported.
     #[serde(with = "duration")]
     pub node_status_report_frequency: Duration,
-    /// Restart delays.
+    /// Restart back-off of containers.
     pub crash_loop_back_off: CrashLoopBackOff,
     /// The node's `resolv.conf`, for Pods with `dnsPolicy: Default`.
     #[serde(rename = "resolvConf")]
     pub resolv_conf: String,
-    /// Addresses of the cluster's DNS.
+    /// IP addresses of the cluster DNS servers.
     #[serde(rename = "clusterDNS")]
     pub cluster_dns: Vec<String>,
     /// The cluster's domain.
     pub cluster_domain: String,
-    /// How many images the node's status names; -1 for all.
+    /// Maximum number of images in the node's status; -1 for all.
     pub node_status_max_images: i64,
     /// Whether the node registers itself.
     pub register_node: bool,
     /// Taints of a node that registers for the first time.
     pub register_with_taints: Vec<Taint>,
-    /// Kept from Pods for the system.
+    /// Resources reserved for system daemons.
     pub system_reserved: BTreeMap<String, String>,
-    /// Kept from Pods for Kubernetes.
+    /// Resources reserved for Kubernetes daemons.
     pub kube_reserved: BTreeMap<String, String>,
-    /// Which limits are enforced on what: `pods` limits all Pods together to what the node has for them.
+    /// Enforcement of node allocatable: `pods` limits the cgroup of all Pods.
     pub enforce_node_allocatable: Vec<String>,
-    /// Whether Pods get cgroups of their own.
+    /// Whether Pods have their own cgroups.
     #[serde(rename = "cgroupsPerQOS")]
     pub cgroups_per_qos: bool,
     /// Whether CPU limits are enforced.
@@ -99,44 +99,44 @@ pub struct KubeletConfiguration {
     /// The period of CPU limits.
     #[serde(rename = "cpuCFSQuotaPeriod", with = "duration")]
     pub cpu_cfs_quota_period: Duration,
-    /// How many processes a Pod may have; -1 for any number.
+    /// Maximum number of processes of a Pod; -1 for no limit.
     pub pod_pids_limit: i64,
-    /// Whether containers without a seccomp profile get the runtime's.
+    /// Whether `RuntimeDefault` is the default seccomp profile.
     pub seccomp_default: bool,
-    /// Kernel parameters beside the safe ones that Pods may set: names, or prefixes followed by `*`.
+    /// Allowed unsafe sysctls: names, or prefixes followed by `*`.
     pub allowed_unsafe_sysctls: Vec<String>,
-    /// The cgroup under which all Pods live; `None` for one of the data directory's own.
+    /// Parent cgroup of all Pods; `None` for one that is derived from the data directory.
     pub cgroup_root: Option<String>,
     /// `cgroupfs` or `systemd`; the runtime must use the same.
     pub cgroup_driver: String,
-    /// A directory of manifests of static Pods, or one such file; empty for none.
+    /// Directory or file of static Pod manifests; empty for none.
     pub static_pod_path: Option<PathBuf>,
-    /// How often it is read, beside changes that the kernel tells of.
+    /// Interval at which static Pod manifests are read, in addition to inotify events.
     #[serde(with = "duration")]
     pub file_check_frequency: Duration,
     /// Feature gates, as `--feature-gates` sets them.
     pub feature_gates: BTreeMap<String, bool>,
-    /// When Pods have to go because the node lacks something.
+    /// Eviction thresholds.
     #[serde(flatten)]
     pub eviction: EvictionSettings,
-    /// Images.
+    /// Image pulls and image garbage collection.
     #[serde(flatten)]
     pub images: ImagesConfiguration,
-    /// How much time Pods get when the machine goes down.
+    /// Graceful node shutdown.
     #[serde(flatten)]
     pub shutdown: ShutdownSettings,
-    /// Where the node itself answers HTTPS.
+    /// HTTPS server of the kubelet.
     #[serde(flatten)]
     pub serving: ServingSettings,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
 }
 
-/// Restart delays of the node.
+/// Restart back-off of the node's containers.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct CrashLoopBackOff {
-    /// The longest delay between restarts, 1 s to 300 s.
+    /// Maximum delay between restarts, 1 s to 300 s.
     #[serde(deserialize_with = "duration::deserialize_some", serialize_with = "duration::serialize_some")]
     pub max_container_restart_period: Option<Duration>,
 }
@@ -183,10 +183,10 @@ impl Default for KubeletConfiguration {
 }
 
 impl KubeletConfiguration {
-    /// Reads a KubeletConfiguration, YAML or JSON.
+    /// Parses a KubeletConfiguration from YAML or JSON.
     ///
     /// # Errors
-    /// For another kind, a field that no KubeletConfiguration has (all of them are named), or a value out of range.
+    /// For another kind, unknown fields (all are listed), or a value out of range.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let mut value: Value = serde_saphyr::from_str(text).map_err(|e| ConfigError::Parse(e.to_string()))?;
         let word = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -206,16 +206,16 @@ impl KubeletConfiguration {
         config.validate()
     }
 
-    /// Fields of the file that upstream knows and Podium does not act upon; those with empty values are left out.
+    /// Returns the non-empty fields of the file that upstream has and Podium ignores.
     pub fn unused(&self) -> impl Iterator<Item = &str> {
         let used = |(key, _): &(&String, &Value)| {
             matches!(key.as_str(), "apiVersion" | "kind" | "authentication" | "authorization")
         };
-        let said = move |field: &(&String, &Value)| !used(field) && !is_zero(field.1);
-        self.rest.iter().filter(said).map(|(key, _)| key.as_str())
+        let is_set = move |field: &(&String, &Value)| !used(field) && !is_zero(field.1);
+        self.rest.iter().filter(is_set).map(|(key, _)| key.as_str())
     }
 
-    /// The feature gates of the file.
+    /// Parses the feature gates of the file.
     ///
     /// # Errors
     /// For a gate that does not exist, or that is locked to another value.
@@ -227,10 +227,10 @@ impl KubeletConfiguration {
         Ok(gates)
     }
 
-    /// The longest delay between restarts, if the node has one of its own (`ValidateKubeletConfiguration`, upstream's words).
+    /// Returns the node's maximum restart delay, if set (upstream's `ValidateKubeletConfiguration`).
     ///
     /// # Errors
-    /// For one that is out of range, or that was set though these gates say that it cannot be.
+    /// If it is out of range, or set while its feature gate is disabled.
     pub fn max_restart_period(&self, gates: &FeatureGates) -> Result<Option<Duration>, ConfigError> {
         let period = self.crash_loop_back_off.max_container_restart_period;
         let why = match period {
@@ -246,7 +246,7 @@ impl KubeletConfiguration {
         Err(ConfigError::Invalid(format!("invalid configuration: {why}")))
     }
 
-    /// When Pods have to go because the node lacks something.
+    /// Returns the eviction policy.
     pub(crate) fn evictions(&self) -> Result<EvictionPolicy, String> {
         self.eviction.policy(self.enforce_node_allocatable.iter().any(|what| what == "pods"))
     }
@@ -280,7 +280,7 @@ impl KubeletConfiguration {
     }
 }
 
-/// What Go takes for a value that was not set.
+/// Whether a value is Go's zero value, which counts as unset.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_in_use_are_read() {
+    fn supported_fields_are_parsed() {
         let config = parse(
             "maxPods: 7\ncontainerLogMaxSize: 1Mi\nnodeStatusUpdateFrequency: 1m30s\ncrashLoopBackOff:\n  maxContainerRestartPeriod: 2s\nresolvConf: /x\nclusterDNS: [10.0.0.10]\nevictionHard: {memory.available: 5%}\noomScoreAdj: -1",
         )
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_name() {
+    fn invalid_configuration_is_rejected_with_the_field() {
         refuses("maxPod: 7\nfoo: 1", "unknown fields: foo, maxPod");
         refuses("maxPods: x", "cannot be read");
         refuses("authentication: {x509: {}, basic: {}}", "unknown fields: authentication.basic");
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_restart_delay_is_between_1_and_300_seconds_where_it_may_be_set() {
+    fn max_restart_period_is_validated_with_its_feature_gate() {
         check_period("1s", "", Ok(1));
         check_period("5m", "", Ok(300));
         let range = |got| {
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_means_the_default_as_in_files_that_kubeadm_writes() {
+    fn empty_fields_of_kubeadm_files_mean_the_default() {
         let config = parse(
             "nodeStatusUpdateFrequency: 0s\nnodeStatusReportFrequency: 0s\nmaxPods: 0\nfileCheckFrequency: 0s\nlogging: {flushFrequency: 0, options: {json: {infoBufferSize: \"0\"}}}\nclusterDomain: cluster.local",
         );

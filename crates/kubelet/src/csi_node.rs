@@ -1,5 +1,4 @@
-//! The node's CSINode, where drivers of storage are looked for: there are none here, which is said by an empty list
-//! (`pkg/volume/csi/nodeinfomanager`).
+//! The node's CSINode. It has no drivers, because CSI is not supported (`pkg/volume/csi/nodeinfomanager`).
 
 use crate::{Shared, deadline::within_deadline};
 use k8s_openapi::api::{core::v1::Node, storage::v1::CSINode};
@@ -11,26 +10,28 @@ use serde_json::json;
 use std::time::Duration;
 
 const RETRY: Duration = Duration::from_secs(5);
-/// Volumes of these plugins of old are drivers' by now.
-const MIGRATED: &str = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file,kubernetes.io/cinder,kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume";
-const ANNOTATION: &str = "storage.alpha.kubernetes.io/migrated-plugins";
+/// In-tree plugins that were migrated to CSI.
+const MIGRATED_PLUGINS: &str = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file,kubernetes.io/cinder,kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume";
+const MIGRATED_PLUGINS_ANNOTATION: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 
-/// Makes it once its node is there.
-pub(crate) async fn make(shared: &Shared) {
-    while let Err(error) = try_make(shared).await {
-        tracing::warn!(%error, "the node's CSINode was not made; trying again");
+/// Creates the CSINode when the Node exists.
+pub(crate) async fn create(shared: &Shared) {
+    while let Err(error) = try_create(shared).await {
+        tracing::warn!(%error, "failed to create CSINode, retrying");
         if shared.stop.run_until_cancelled(tokio::time::sleep(RETRY)).await.is_none() {
             return;
         }
     }
 }
 
-async fn try_make(shared: &Shared) -> Result<(), kube::Error> {
+async fn try_create(shared: &Shared) -> Result<(), kube::Error> {
     let name = &shared.options.node_name;
     let api: Api<CSINode> = Api::all(shared.client.clone());
-    let annotations = json!({ ANNOTATION: MIGRATED });
-    if let Some(there) = within_deadline(api.get_opt(name)).await? {
-        if there.metadata.annotations.and_then(|mut all| all.remove(ANNOTATION)).as_deref() == Some(MIGRATED) {
+    let annotations = json!({ MIGRATED_PLUGINS_ANNOTATION: MIGRATED_PLUGINS });
+    if let Some(existing) = within_deadline(api.get_opt(name)).await? {
+        if existing.metadata.annotations.and_then(|mut all| all.remove(MIGRATED_PLUGINS_ANNOTATION)).as_deref()
+            == Some(MIGRATED_PLUGINS)
+        {
             return Ok(());
         }
         let patch = json!({"metadata": {"annotations": annotations}});

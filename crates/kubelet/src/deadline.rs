@@ -1,11 +1,11 @@
-//! Every request to the API has a deadline: a connection that hangs is given up and the request made again.
+//! Deadline of API requests, so that a hanging connection does not block the kubelet.
 
 use std::time::Duration;
 
-/// Longer than the API server takes for anything but a watch.
+/// Request timeout, longer than the API server's own limit for requests other than watches.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The answer, or an error when none came in time.
+/// Returns the response, or an error after the deadline.
 pub(crate) async fn within_deadline<T>(
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, kube::Error> {

@@ -1,19 +1,19 @@
-//! Name resolution of a Pod: its `resolv.conf`, by `dnsPolicy` and `dnsConfig` (upstream's `pkg/kubelet/network/dns`).
+//! DNS configuration of Pods: `resolv.conf` by `dnsPolicy` and `dnsConfig` (upstream's `pkg/kubelet/network/dns`).
 
 use crate::config::KubeletConfiguration;
 use k8s_openapi::api::core::v1::{PodDNSConfig, PodSpec};
 use runtime::Dns;
 
-/// What resolvers take.
+/// Limits of resolvers.
 const MAX_SERVERS: usize = 3;
 const MAX_SEARCHES: usize = 32;
 const MAX_SEARCH_CHARS: usize = 2048;
 
-/// The Pod's resolver configuration, and what had to be left out of it, in upstream's words.
+/// Returns the Pod's DNS configuration, and upstream's messages about exceeded limits.
 ///
 /// # Errors
-/// When the node's own `resolv.conf` is needed and cannot be read.
-pub(crate) fn of_pod(
+/// Fails if the node's `resolv.conf` is needed but cannot be read.
+pub(crate) fn pod_dns(
     spec: &PodSpec,
     namespace: &str,
     config: &KubeletConfiguration,
@@ -28,39 +28,39 @@ pub(crate) fn of_pod(
     };
     let mut dns = match cluster {
         None => Dns::default(),
-        // A cluster without a DNS of its own resolves as its node does.
-        Some(true) if !config.cluster_dns.is_empty() => of_cluster(host(config)?, namespace, config),
+        // Without a cluster DNS, ClusterFirst is Default.
+        Some(true) if !config.cluster_dns.is_empty() => cluster_dns(host_dns(config)?, namespace, config),
         Some(_) if config.resolv_conf.is_empty() => {
             Dns { servers: vec!["127.0.0.1".to_owned()], searches: vec![".".to_owned()], options: Vec::new() }
         }
-        Some(_) => host(config)?,
+        Some(_) => host_dns(config)?,
     };
-    if let Some(own) = &spec.dns_config {
-        add(&mut dns, own);
+    if let Some(pod_config) = &spec.dns_config {
+        append_dns_config(&mut dns, pod_config);
     }
-    let complaints = fit(&mut dns);
-    Ok((dns, complaints))
+    let warnings = apply_limits(&mut dns);
+    Ok((dns, warnings))
 }
 
-fn host(config: &KubeletConfiguration) -> Result<Dns, String> {
+fn host_dns(config: &KubeletConfiguration) -> Result<Dns, String> {
     if config.resolv_conf.is_empty() {
         return Ok(Dns::default());
     }
-    let text = crate::node_file::read_text(&config.resolv_conf).map_err(|e| format!("{}: {e}", config.resolv_conf))?;
+    let text = crate::host_file::read_text(&config.resolv_conf).map_err(|e| format!("{}: {e}", config.resolv_conf))?;
     Ok(parse(&text))
 }
 
-fn of_cluster(host: Dns, namespace: &str, config: &KubeletConfiguration) -> Dns {
+fn cluster_dns(host_dns: Dns, namespace: &str, config: &KubeletConfiguration) -> Dns {
     let domain = &config.cluster_domain;
     let mut searches = Vec::new();
     if !domain.is_empty() {
         searches.extend([format!("{namespace}.svc.{domain}"), format!("svc.{domain}"), domain.clone()]);
     }
-    searches.extend(host.searches);
+    searches.extend(host_dns.searches);
     Dns { servers: config.cluster_dns.clone(), searches: unique(searches), options: vec!["ndots:5".to_owned()] }
 }
 
-/// Reads a `resolv.conf`; the last `search` line counts.
+/// Parses a `resolv.conf`; the last `search` line counts.
 fn parse(text: &str) -> Dns {
     let mut dns = Dns::default();
     for line in text.lines().filter(|l| !l.starts_with(['#', ';'])) {
@@ -79,10 +79,10 @@ fn parse(text: &str) -> Dns {
     dns
 }
 
-fn add(dns: &mut Dns, own: &PodDNSConfig) {
-    dns.servers = unique(dns.servers.drain(..).chain(own.nameservers.iter().flatten().cloned()));
-    dns.searches = unique(dns.searches.drain(..).chain(own.searches.iter().flatten().cloned()));
-    for option in own.options.iter().flatten() {
+fn append_dns_config(dns: &mut Dns, pod_config: &PodDNSConfig) {
+    dns.servers = unique(dns.servers.drain(..).chain(pod_config.nameservers.iter().flatten().cloned()));
+    dns.searches = unique(dns.searches.drain(..).chain(pod_config.searches.iter().flatten().cloned()));
+    for option in pod_config.options.iter().flatten() {
         let name = option.name.as_deref().unwrap_or_default();
         dns.options.retain(|known| known.split(':').next() != Some(name));
         dns.options.push(match option.value.as_deref().filter(|v| !v.is_empty()) {
@@ -102,12 +102,12 @@ fn unique(list: impl IntoIterator<Item = String>) -> Vec<String> {
     seen
 }
 
-/// Leaves out what resolvers would not take.
-fn fit(dns: &mut Dns) -> Vec<String> {
-    let mut complaints = Vec::new();
+/// Truncates to the limits of resolvers; returns a message for each exceeded limit.
+fn apply_limits(dns: &mut Dns) -> Vec<String> {
+    let mut warnings = Vec::new();
     if dns.servers.len() > MAX_SERVERS {
         dns.servers.truncate(MAX_SERVERS);
-        complaints.push(format!(
+        warnings.push(format!(
             "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: {}",
             dns.servers.join(" ")
         ));
@@ -118,12 +118,12 @@ fn fit(dns: &mut Dns) -> Vec<String> {
         dns.searches.pop();
     }
     if dns.searches.len() < all {
-        complaints.push(format!(
+        warnings.push(format!(
             "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: {}",
             dns.searches.join(" ")
         ));
     }
-    complaints
+    warnings
 }
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::fs;
 
-    fn form(spec: Value, cluster_dns: &[&str]) -> (Dns, Vec<String>) {
+    fn pod_dns_with(spec: Value, cluster_dns: &[&str]) -> (Dns, Vec<String>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("resolv.conf");
         let text = "# comment\nnameserver 192.0.2.53\nsearch old.example\nsearch example.com. lan\noptions rotate\n";
@@ -143,14 +143,14 @@ mod tests {
         config.cluster_domain = "cluster.local".to_owned();
         let mut full = json!({"containers": []});
         spec.as_object().unwrap().iter().for_each(|(k, v)| full[k] = v.clone());
-        of_pod(&serde_json::from_value(full).unwrap(), "ns", &config).unwrap()
+        pod_dns(&serde_json::from_value(full).unwrap(), "ns", &config).unwrap()
     }
 
     #[track_caller]
     fn check(spec: Value, servers: &str, searches: &str, options: &str) {
-        let (dns, complaints) = form(spec, &["10.96.0.10"]);
+        let (dns, warnings) = pod_dns_with(spec, &["10.96.0.10"]);
         assert_eq!((dns.servers.join(" "), dns.searches.join(" ")), (servers.to_owned(), searches.to_owned()));
-        assert_eq!((dns.options.join(" "), complaints.len()), (options.to_owned(), 0));
+        assert_eq!((dns.options.join(" "), warnings.len()), (options.to_owned(), 0));
     }
 
     const HOST: (&str, &str, &str) = ("192.0.2.53", "example.com lan", "rotate");
@@ -158,7 +158,7 @@ mod tests {
         ("10.96.0.10", "ns.svc.cluster.local svc.cluster.local cluster.local example.com lan", "ndots:5");
 
     #[test]
-    fn the_policy_decides_where_names_are_looked_up() {
+    fn dns_policy_selects_the_resolver() {
         for (spec, (servers, searches, options)) in [
             (json!({}), CLUSTER),
             (json!({"dnsPolicy": "Default"}), HOST),
@@ -171,27 +171,27 @@ mod tests {
     }
 
     #[test]
-    fn a_pods_own_configuration_comes_on_top() {
-        let own = json!({"nameservers": ["192.0.2.53", "192.0.2.54"], "searches": ["lan", "own"],
+    fn dns_config_is_merged_with_the_policy() {
+        let pod_config = json!({"nameservers": ["192.0.2.53", "192.0.2.54"], "searches": ["lan", "own"],
             "options": [{"name": "rotate"}, {"name": "ndots", "value": "2"}]});
-        let spec = |policy: &str| json!({"dnsPolicy": policy, "dnsConfig": own});
+        let spec = |policy: &str| json!({"dnsPolicy": policy, "dnsConfig": pod_config});
         check(spec("Default"), "192.0.2.53 192.0.2.54", "example.com lan own", "rotate ndots:2");
         check(spec("None"), "192.0.2.53 192.0.2.54", "lan own", "rotate ndots:2");
     }
 
     #[test]
-    fn without_a_cluster_dns_pods_resolve_as_their_node_does() {
-        let (dns, _) = form(json!({}), &[]);
+    fn pods_use_the_node_resolver_without_cluster_dns() {
+        let (dns, _) = pod_dns_with(json!({}), &[]);
         assert_eq!(dns.servers, ["192.0.2.53"]);
     }
 
     #[test]
-    fn what_resolvers_do_not_take_is_left_out_and_said() {
+    fn exceeded_resolver_limits_are_truncated_and_reported() {
         let servers: Vec<String> = (1..6).map(|n| format!("192.0.2.{n}")).collect();
         let searches: Vec<String> = (0..40).map(|n| format!("d{n}")).collect();
         let spec = json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": servers, "searches": searches}});
-        let (dns, complaints) = form(spec, &[]);
-        assert_eq!((dns.servers.len(), dns.searches.len(), complaints.len()), (3, 32, 2));
-        assert!(complaints[0].ends_with("192.0.2.1 192.0.2.2 192.0.2.3"), "{complaints:?}");
+        let (dns, warnings) = pod_dns_with(spec, &[]);
+        assert_eq!((dns.servers.len(), dns.searches.len(), warnings.len()), (3, 32, 2));
+        assert!(warnings[0].ends_with("192.0.2.1 192.0.2.2 192.0.2.3"), "{warnings:?}");
     }
 }

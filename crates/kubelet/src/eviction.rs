@@ -1,6 +1,6 @@
-//! Pods go when the node lacks something: what there is to see is looked at, and `lifecycle::eviction` decides.
+//! Node-pressure eviction: observes the eviction signals and evicts the Pods that `lifecycle::eviction` selects.
 
-use crate::{Shared, actor::Mail, blocking, figures::Figures, images::collect, pods, stats};
+use crate::{Shared, blocking, images::gc, pod_stats, pod_worker::PodMessage, pods, system_stats::SystemStats};
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use lifecycle::{
     Event, EventKind, Eviction, Pod, Pressure,
@@ -15,54 +15,54 @@ use std::{
 };
 use tokio::{sync::Notify, time::Instant};
 
-/// How often the node is looked at (LIFECYCLE.md 3.2, "eviction monitor").
-const INTERVAL: Duration = Duration::from_secs(10);
-/// Counting files takes at most one part in so many of the time, and is done once in `LONGEST_REST` at least (upstream's
+/// Interval of the eviction monitor (upstream's `evictionMonitoringPeriod`).
+const MONITORING_PERIOD: Duration = Duration::from_secs(10);
+/// Disk usage is measured at most 1/`SHARE` of the time, and at least every `LONGEST_REST` (upstream's
 /// `volumeStatsAggPeriod`).
 const SHARE: u32 = 100;
 const LONGEST_REST: Duration = Duration::from_secs(60);
-/// How long a Pod that goes is waited for before the node is looked at again (`podCleanupTimeout`).
-const CLEANUP: Duration = Duration::from_secs(30);
+/// Time limit to wait for an evicted Pod before the next observation (upstream's `podCleanupTimeout`).
+const POD_CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the node lacks, and what came of it.
+/// State of the eviction manager.
 pub(crate) struct Evictions {
     policy: EvictionPolicy,
-    figures: Figures,
+    figures: SystemStats,
     watch: Mutex<Watch>,
-    /// When what Pods have promised is looked at again.
+    /// Next check of local storage limits.
     rest_until: Mutex<Option<Instant>>,
-    /// How many Pods went, by what for.
+    /// Evictions by signal.
     counts: Mutex<BTreeMap<&'static str, u64>>,
-    /// How many Pods went for critical ones, by the resource.
+    /// Preemptions for critical Pods by resource.
     preemptions: Mutex<BTreeMap<String, u64>>,
-    /// Where images are, once the runtime has said.
+    /// Image directory as reported by the runtime.
     image_fs: OnceLock<PathBuf>,
-    /// Rung when the conditions of the node have changed.
+    /// Notified when the pressure conditions of the node have changed.
     pub(crate) changed: Notify,
 }
 
 impl Evictions {
-    pub(crate) fn new(policy: EvictionPolicy, figures: Figures) -> Self {
+    pub(crate) fn new(policy: EvictionPolicy, figures: SystemStats) -> Self {
         let (watch, rest_until, counts) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (image_fs, preemptions, changed) = (OnceLock::new(), Mutex::default(), Notify::new());
         Self { policy, figures, watch, rest_until, counts, preemptions, image_fs, changed }
     }
 
-    pub(crate) fn figures(&self) -> &Figures {
+    pub(crate) fn figures(&self) -> &SystemStats {
         &self.figures
     }
 
-    /// What the node lacks now.
+    /// Returns the current pressure conditions.
     pub(crate) fn pressures(&self) -> Vec<Pressure> {
         self.watch.lock().pressures().to_vec()
     }
 
-    /// How many Pods went since the start, by what for.
+    /// Returns the evictions since the start, by signal.
     pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.counts.lock().clone()
     }
 
-    /// How many Pods went for critical ones since the start, by the resource.
+    /// Returns the preemptions for critical Pods since the start, by resource.
     pub(crate) fn preemptions(&self) -> BTreeMap<String, u64> {
         self.preemptions.lock().clone()
     }
@@ -78,29 +78,29 @@ impl Evictions {
 
 pub(crate) async fn run(shared: &Shared) {
     while !shared.stop.is_cancelled() {
-        let gone = look(shared).await;
+        let evicted = synchronize(shared).await;
         let pause = async {
-            if gone.is_empty() {
-                tokio::time::sleep(INTERVAL).await;
+            if evicted.is_empty() {
+                tokio::time::sleep(MONITORING_PERIOD).await;
             } else {
-                let all = futures::future::join_all(gone.iter().map(|uid| stopped(shared, uid)));
-                let _ = tokio::time::timeout(CLEANUP, all).await;
+                let all = futures::future::join_all(evicted.iter().map(|uid| wait_for_cleanup(shared, uid)));
+                let _ = tokio::time::timeout(POD_CLEANUP_TIMEOUT, all).await;
             }
         };
         shared.stop.run_until_cancelled(pause).await;
     }
 }
 
-/// Waits until a Pod that has to go has heard of it, nothing of it runs any more, and what it had is free: else another would
-/// have to go for the same.
-async fn stopped(shared: &Shared, uid: &str) {
-    let Some(mut known) = shared.pods.by_uid(uid).map(|h| h.known) else { return };
-    // Nobody who might tell is there any more: it is gone.
-    let _ = known.wait_for(|pod| pod.has_made_room(shared.now())).await;
+/// Waits until an evicted Pod has terminated and its resources are released; otherwise another Pod would be evicted for
+/// the same shortage.
+async fn wait_for_cleanup(shared: &Shared, uid: &str) {
+    let Some(mut state) = shared.pods.by_uid(uid).map(|h| h.state) else { return };
+    // An error means that the worker has ended.
+    let _ = state.wait_for(|pod| pod.has_made_room(shared.now())).await;
 }
 
-/// Looks at the node once; gives the Pods that have to go.
-async fn look(shared: &Shared) -> Vec<String> {
+/// Observes the signals once and evicts Pods (upstream's `synchronize`). Returns the UIDs of the evicted Pods.
+async fn synchronize(shared: &Shared) -> Vec<String> {
     let evictions = &shared.evictions;
     let image_fs = image_fs(shared).await;
     let starved = if evictions.policy.thresholds.is_empty() {
@@ -111,102 +111,104 @@ async fn look(shared: &Shared) -> Vec<String> {
         let before = watch.pressures().to_vec();
         let starved = watch.observe(&evictions.policy, &figures, shared.now());
         if before != watch.pressures() {
-            tracing::info!(pressures = ?watch.pressures(), "what the node lacks has changed");
+            tracing::info!(pressures = ?watch.pressures(), "node pressure conditions changed");
             evictions.changed.notify_one();
         }
         starved
     };
     let split = evictions.figures.split_disks(&image_fs);
-    // Who took more than promised goes first; that may be enough.
-    let gone = over_their_limits(shared, split).await;
+    // Pods over their local storage limits are evicted first, which may suffice.
+    let evicted = evict_over_local_storage_limits(shared, split).await;
     match starved {
-        Some(starved) if gone.is_empty() => one_goes(shared, &starved, split, image_fs).await,
-        _ => gone,
+        Some(starved) if evicted.is_empty() => evict_one(shared, &starved, split, image_fs).await,
+        _ => evicted,
     }
 }
 
-/// Where images are: where the runtime says, or where our own puts them.
+/// Returns the directory of images, as reported by the runtime; else the root directory.
 pub(crate) async fn image_fs(shared: &Shared) -> PathBuf {
-    let known = &shared.evictions.image_fs;
-    if let Some(path) = known.get() {
+    let cached_path = &shared.evictions.image_fs;
+    if let Some(path) = cached_path.get() {
         return path.clone();
     }
     match shared.runtime.image_fs().await {
-        Ok(path) => known.get_or_init(|| path.unwrap_or_else(|| shared.options.root_dir.clone())).clone(),
+        Ok(path) => cached_path.get_or_init(|| path.unwrap_or_else(|| shared.options.root_dir.clone())).clone(),
         Err(_) => shared.options.root_dir.clone(),
     }
 }
 
 async fn node_figures(shared: &Shared, image_fs: PathBuf) -> NodeFigures {
     let figures = shared.evictions.figures.clone();
-    let pods = shared.cgroups.all_pods();
-    let read = blocking::run(move || Ok(figures.of_node(&image_fs, pods)));
+    let pods = shared.cgroups.pods_memory();
+    let read = blocking::run(move || Ok(figures.signal_observations(&image_fs, pods)));
     read.await.unwrap_or_default()
 }
 
 fn candidates(shared: &Shared) -> Vec<Arc<Pod>> {
-    let mut all = stats::active(shared);
+    let mut all = pod_stats::active(shared);
     all.retain(|pod| !pod.is_ending(shared.now()) && !pod.awaits_list());
     all
 }
 
-async fn over_their_limits(shared: &Shared, split: bool) -> Vec<String> {
+async fn evict_over_local_storage_limits(shared: &Shared, split: bool) -> Vec<String> {
     let (rest_until, began) = (&shared.evictions.rest_until, Instant::now());
     if rest_until.lock().is_some_and(|until| began < until) {
         return Vec::new();
     }
     let mut pods = candidates(shared);
     pods.retain(|pod| has_limits(pods::spec(pod)));
-    let (mut gone, mut counted) = (Vec::new(), !shared.pods.await_list());
-    for stats in stats::of_pods(shared, pods, true).await {
+    let (mut evicted, mut counted) = (Vec::new(), !shared.pods.awaits_relist());
+    for stats in pod_stats::collect(shared, pods, true).await {
         counted &= stats.is_counted();
         if let Some(eviction) = over_limits(&stats.pod, &stats.figures(), split) {
-            gone.extend(evict(shared, &stats.pod, eviction, "ephemeralstorage.limit"));
+            evicted.extend(evict(shared, &stats.pod, eviction, "ephemeralstorage.limit"));
         }
     }
-    // The runtime counts what is new to it after a while, and tells of its Pods: that is not to wait for a whole rest.
+    // New Pods are measured by the runtime with a delay; an incomplete measurement is repeated soon.
     *rest_until.lock() = counted.then(|| Instant::now() + (began.elapsed() * SHARE).min(LONGEST_REST));
-    gone
+    evicted
 }
 
-async fn one_goes(shared: &Shared, starved: &Starved, split: bool, image_fs: PathBuf) -> Vec<String> {
+async fn evict_one(shared: &Shared, starved: &Starved, split: bool, image_fs: PathBuf) -> Vec<String> {
     let message = format!("Attempting to reclaim {}", starved.resource());
     shared.recorder.record_node(EventKind::Warning, "EvictionThresholdMet", message);
-    if starved.takes_unused_first(split) && unused_is_enough(shared, image_fs).await {
-        tracing::info!(resource = starved.resource(), "there is enough again without what nobody uses: no Pod goes");
+    if starved.takes_unused_first(split) && reclaim_node_level_resources(shared, image_fs).await {
+        tracing::info!(resource = starved.resource(), "reclaimed enough unused resources, no Pod is evicted");
         return Vec::new();
     }
-    let stats = stats::of_pods(shared, candidates(shared), true).await;
+    let stats = pod_stats::collect(shared, candidates(shared), true).await;
     let candidates: Vec<Candidate> =
         stats.iter().map(|s| Candidate { pod: Arc::clone(&s.pod), figures: Some(s.figures()) }).collect();
     let chosen = victim(starved, &candidates, split);
-    let gone = chosen.and_then(|(who, eviction)| evict(shared, &who.pod, eviction, starved.signal().as_str()));
-    gone.into_iter().collect()
+    let evicted = chosen.and_then(|(who, eviction)| evict(shared, &who.pod, eviction, starved.signal().as_str()));
+    evicted.into_iter().collect()
 }
 
-/// Removes dead containers and unused images; says whether there is enough of everything then.
-async fn unused_is_enough(shared: &Shared, image_fs: PathBuf) -> bool {
-    let gone = shared.pods.all().into_iter().filter(|handle| handle.known.borrow().keeps_dead_containers());
-    let emptied = gone.map(|handle| async move {
-        let _ = handle.mail.send(Mail::Fact(Event::DiskFull));
-        let mut known = handle.known;
-        let _ = known.wait_for(|pod| !pod.keeps_dead_containers()).await;
+/// Removes dead containers and unused images. Returns whether all thresholds are met then (upstream's
+/// `reclaimNodeLevelResources`).
+async fn reclaim_node_level_resources(shared: &Shared, image_fs: PathBuf) -> bool {
+    let with_dead_containers =
+        shared.pods.all().into_iter().filter(|handle| handle.state.borrow().keeps_dead_containers());
+    let removals = with_dead_containers.map(|handle| async move {
+        let _ = handle.messages.send(PodMessage::Event(Event::DiskFull));
+        let mut state = handle.state;
+        let _ = state.wait_for(|pod| !pod.keeps_dead_containers()).await;
     });
     let all = async {
-        futures::future::join_all(emptied).await;
-        collect::delete_unused(shared).await;
+        futures::future::join_all(removals).await;
+        gc::delete_unused(shared).await;
     };
-    // A runtime that does not answer frees nothing.
-    let _ = tokio::time::timeout(CLEANUP, all).await;
+    // A hanging runtime must not block the eviction.
+    let _ = tokio::time::timeout(POD_CLEANUP_TIMEOUT, all).await;
     is_enough(&shared.evictions.policy, &node_figures(shared, image_fs).await)
 }
 
-/// Tells a Pod's task; gives the Pod's UID.
+/// Evicts a Pod by a message to its worker. Returns the Pod's UID.
 fn evict(shared: &Shared, pod: &ApiPod, eviction: Eviction, signal: &'static str) -> Option<String> {
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     let handle = shared.pods.by_uid(&uid)?;
-    tracing::info!(pod = pod.metadata.name, why = eviction.message, "a Pod has to go");
-    handle.mail.send(Mail::Fact(Event::Evicted(eviction))).ok()?;
+    tracing::info!(pod = pod.metadata.name, why = eviction.message, "evicting a Pod");
+    handle.messages.send(PodMessage::Event(Event::Evicted(eviction))).ok()?;
     shared.evictions.count(signal);
     Some(uid)
 }

@@ -1,25 +1,25 @@
-//! The node's HTTP API: logs, explanations, figures, and streams into containers. Paths and parameters are upstream's kubelet's.
+//! The kubelet's HTTP API: logs, metrics, `explain`, exec, attach and port-forward, with upstream's paths.
 
-mod access;
-mod channels;
-mod held;
-mod lists;
+mod auth;
+mod connection_limit;
+pub(crate) mod https;
 mod log_readers;
 mod logs;
 mod metrics;
+mod pod_lists;
 mod port_forward;
 mod remote_command;
-pub(crate) mod secure;
 mod summary;
 mod system_logs;
 mod upgrade;
+mod websocket_channels;
 
 pub(crate) use log_readers::LogReaders;
-pub(crate) use summary::Rates;
+pub(crate) use summary::CpuRates;
 
 use crate::{
     Shared,
-    actor::{Handle, Mail},
+    pod_worker::{Handle, PodMessage},
 };
 use axum::{
     Json, Router,
@@ -36,10 +36,10 @@ use tokio::{
     sync::oneshot,
 };
 
-/// Why a request is not answered, in words for people.
-type Refused = (StatusCode, String);
+/// Status code and message of a failed request.
+type HttpError = (StatusCode, String);
 
-/// Answers whoever is at the other end: the API server, which has asked who it is.
+/// Serves the API on a stream without authentication: the peer is the API server, which has authorized the request.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
     serve_service(TowerToHyperService::new(router(shared)), stream).await;
 }
@@ -49,7 +49,7 @@ where
     S: hyper::service::HttpService<hyper::body::Incoming, ResBody = axum::body::Body, Future: Send> + Send,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    // How a connection ends is its client's affair.
+    // Connection errors are the client's.
     let _ = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades()
@@ -65,11 +65,11 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/logs", get(|| async { (StatusCode::MOVED_PERMANENTLY, [(header::LOCATION, "/logs/")]) }))
         .route("/logs/", get(system_logs::root))
         .route("/logs/{*path}", get(system_logs::below))
-        .route("/pods", get(lists::pods))
-        .route("/pods/", get(lists::pods))
-        .route("/runningpods", get(lists::running_pods))
-        .route("/runningpods/", get(lists::running_pods))
-        .route("/configz", get(lists::configz))
+        .route("/pods", get(pod_lists::pods))
+        .route("/pods/", get(pod_lists::pods))
+        .route("/runningpods", get(pod_lists::running_pods))
+        .route("/runningpods/", get(pod_lists::running_pods))
+        .route("/configz", get(pod_lists::configz))
         .route("/metrics", get(metrics::kubelet))
         .route("/metrics/resource", get(metrics::resource))
         .route("/metrics/cadvisor", get(metrics::cadvisor))
@@ -85,34 +85,34 @@ fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-fn handle(shared: &Shared, namespace: &str, name: &str) -> Result<Handle, Refused> {
+fn handle(shared: &Shared, namespace: &str, name: &str) -> Result<Handle, HttpError> {
     let handle = shared.pods.by_name(namespace, name);
     handle.ok_or_else(|| (StatusCode::NOT_FOUND, format!("pod {name:?} is not known to this node")))
 }
 
-fn known(shared: &Shared, namespace: &str, name: &str) -> Result<Arc<Pod>, Refused> {
+fn find_pod(shared: &Shared, namespace: &str, name: &str) -> Result<Arc<Pod>, HttpError> {
     let handle = handle(shared, namespace, name)?;
-    let pod = handle.known.borrow().clone();
+    let pod = handle.state.borrow().clone();
     Ok(pod)
 }
 
 async fn explain(
     State(shared): State<Arc<Shared>>,
     Path((namespace, name)): Path<(String, String)>,
-) -> Result<Response, Refused> {
-    let pod = known(&shared, &namespace, &name)?;
+) -> Result<Response, HttpError> {
+    let pod = find_pod(&shared, &namespace, &name)?;
     Ok(Json(lifecycle::explain(&pod, &shared.options.policy, shared.now())).into_response())
 }
 
-/// What happened to a Pod lately, as lines of JSON.
+/// `/history/{namespace}/{pod}`: the recent history of a Pod as JSON lines.
 async fn history(
     State(shared): State<Arc<Shared>>,
     Path((namespace, name)): Path<(String, String)>,
-) -> Result<Response, Refused> {
-    let (asked, told) = oneshot::channel();
-    let _ = handle(&shared, &namespace, &name)?.mail.send(Mail::Tell(asked));
-    // A task that has ended drops the question.
-    let lines = told.await.map_err(|_| (StatusCode::NOT_FOUND, format!("pod {name:?} has just gone")))?;
+) -> Result<Response, HttpError> {
+    let (reply, response) = oneshot::channel();
+    let _ = handle(&shared, &namespace, &name)?.messages.send(PodMessage::GetHistory(reply));
+    // A worker that has ended drops the request.
+    let lines = response.await.map_err(|_| (StatusCode::NOT_FOUND, format!("pod {name:?} has just gone")))?;
     let mut text = String::new();
     for line in lines {
         text += &serde_json::to_string(&line).map_err(|e| (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;

@@ -1,77 +1,77 @@
-//! Images: who may use them, whose credentials pull them, how many at a time, and when they go.
+//! Image manager: pulls, credentials, verification of access, and garbage collection.
 
-pub(crate) mod collect;
-mod gc;
+pub(crate) mod gc;
+mod gc_plan;
 pub(crate) mod keyring;
-mod node_config;
+mod node_docker_config;
 pub(crate) mod provider;
+mod pull_records;
 pub(crate) mod pull_secrets;
 pub(crate) mod puller;
-mod records;
 pub(crate) mod reference;
 pub(crate) mod verification;
 
 use crate::{Options, blocking, clock::Clock};
 use api::feature_gates::Gate;
-use collect::Wishes;
+use gc::DeleteUnusedRequests;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use keyring::Keyring;
-use node_config::NodeConfig;
+use node_docker_config::NodeDockerConfig;
 use provider::CredentialProviders;
-use puller::{Pulled, Puller};
-use records::{Name, Records};
+use pull_records::{ImageName, PullRecords};
+use puller::{PullResult, Puller};
 use reference::Reference;
 use runtime::{ImageSpec, Runtime};
 use std::{collections::HashSet, path::Path, sync::Arc};
 use tokio::sync::Notify;
-use verification::Verification;
+use verification::VerificationPolicy;
 
-/// What all Pods' images share.
-pub(crate) struct Images {
+/// Image manager.
+pub(crate) struct ImageManager {
     puller: Puller,
     providers: Arc<CredentialProviders>,
-    node_config: Arc<NodeConfig>,
-    records: Arc<Records>,
-    /// `None` when whatever is there is for every Pod.
-    verification: Option<Arc<Verification>>,
+    node_docker_config: Arc<NodeDockerConfig>,
+    records: Arc<PullRecords>,
+    /// Image pull credentials verification; `None` if disabled.
+    verification: Option<Arc<VerificationPolicy>>,
     clock: Clock,
-    /// Rung when an image may have become unused.
-    pub(crate) unused: Notify,
-    /// Who waits for all unused images to go.
-    pub(crate) wishes: Wishes,
+    /// Notified when an image may have become unused.
+    pub(crate) image_released: Notify,
+    /// Requests to delete all unused images.
+    pub(crate) delete_unused_requests: DeleteUnusedRequests,
 }
 
-impl Images {
+impl ImageManager {
     pub(crate) fn new(options: &Options, records: &Path) -> Self {
         let config = &options.config.images;
         let verified = options.policy.gates.enabled(Gate::KubeletEnsureSecretPulledImages);
-        // A configuration that was read has been checked; of any other the strictest is taken.
-        let verification = config.verification().unwrap_or(Verification::Always);
+        // The configuration was validated when it was read; the default is the strictest policy.
+        let verification = config.verification().unwrap_or(VerificationPolicy::Always);
         Self {
             puller: Puller::new(config, options.clock.clone()),
             providers: Arc::clone(&options.credential_providers),
-            node_config: Arc::new(NodeConfig::new(&options.root_dir, options.home.as_deref())),
-            records: Arc::new(Records::new(records)),
+            node_docker_config: Arc::new(NodeDockerConfig::new(&options.root_dir, options.home.as_deref())),
+            records: Arc::new(PullRecords::new(records)),
             verification: verified.then(|| Arc::new(verification)),
             clock: options.clock.clone(),
-            unused: Notify::new(),
-            wishes: Wishes::default(),
+            image_released: Notify::new(),
+            delete_unused_requests: DeleteUnusedRequests::default(),
         }
     }
 
-    /// Whether a Pod with these Secrets may use an image that is there. What cannot be found out means no.
+    /// Returns whether a Pod with these pull Secrets may use a present image. False if that cannot be determined.
     pub(crate) async fn may_use(&self, reference: &Reference, image_ref: &str, secrets: &[Arc<Secret>]) -> bool {
         let Some(verification) = self.verification.clone() else { return true };
         let mut keyring = Keyring::default();
         if let Err(error) = pull_secrets::add(&mut keyring, secrets) {
-            tracing::warn!(%error, "credentials for an image cannot be checked");
+            tracing::warn!(%error, "failed to read image pull secrets");
         }
         let credentials = keyring.lookup(&reference.repository);
         let (records, now) = (Arc::clone(&self.records), self.clock.now());
         let (reference, image_ref) = (reference.clone(), image_ref.to_owned());
         let usable = blocking::run(move || {
-            let usable = records.may_use(name(&reference), &image_ref, &verification, &credentials, now);
+            let usable = records.may_use(image_name(&reference), &image_ref, &verification, &credentials, now);
             usable.map_err(|e| e.to_string())
         });
         usable.await.unwrap_or_else(|error| {
@@ -80,10 +80,10 @@ impl Images {
         })
     }
 
-    /// Pulls an image with the credentials of these Secrets, and then with the node's.
+    /// Pulls an image with the credentials of these Secrets, then with those of the node.
     ///
     /// # Errors
-    /// Why it did not come.
+    /// Fails with the error of the last attempt.
     pub(crate) async fn pull(
         &self,
         runtime: &dyn Runtime,
@@ -91,68 +91,74 @@ impl Images {
         reference: &Reference,
         handler: &str,
         secrets: &[Arc<Secret>],
-    ) -> Result<Pulled, String> {
+    ) -> Result<PullResult, String> {
         let mut keyring = Keyring::default();
         pull_secrets::add(&mut keyring, secrets)?;
         let mut credentials = keyring.lookup(&reference.repository);
-        let config = Arc::clone(&self.node_config);
-        let has = blocking::run(move || Ok(config.read())).await.unwrap_or_default();
-        credentials.extend(self.providers.lookup(&reference.repository, has, || self.clock.now()).await);
+        let config = Arc::clone(&self.node_docker_config);
+        let node_config = blocking::run(move || Ok(config.read())).await.unwrap_or_default();
+        credentials.extend(self.providers.lookup(&reference.repository, node_config, || self.clock.now()).await);
         let spec = ImageSpec { image: &reference.image, runtime_handler: handler };
         if self.verification.is_none() {
             return self.puller.pull(runtime, spec, &credentials).await;
         }
         let present = runtime.image(spec).await.ok().flatten().map(|image| image.id);
         let canonical = reference.canonical.clone();
-        let begun = self.record(move |records| records.begin(&canonical, present)).await;
-        begun.map_err(|e| format!("Failed to record image pull intent for container image {image:?}: {e}"))?;
+        let started = self.record(move |records| records.record_pull_intent(&canonical, present)).await;
+        started.map_err(|e| format!("Failed to record image pull intent for container image {image:?}: {e}"))?;
         let result = self.puller.pull(runtime, spec, &credentials).await;
         let (reference, now) = (reference.clone(), self.clock.now());
-        let noted = match &result {
+        let recorded = match &result {
             Ok(pulled) => {
-                let (image_ref, with) = (pulled.image_ref.clone(), pulled.with.clone());
-                self.record(move |records| records.pulled(name(&reference), &image_ref, with.as_ref(), now)).await
+                let (image_ref, credential) = (pulled.image_ref.clone(), pulled.credential.clone());
+                self.record(move |records| {
+                    records.record_pulled(image_name(&reference), &image_ref, credential.as_ref(), now)
+                })
+                .await
             }
-            Err(_) => self.record(move |records| records.failed(&reference.canonical)).await,
+            Err(_) => self.record(move |records| records.record_pull_failed(&reference.canonical)).await,
         };
-        if let Err(error) = noted {
-            tracing::error!(%error, image, "the end of a pull could not be recorded");
+        if let Err(error) = recorded {
+            tracing::error!(%error, image, "failed to record the result of an image pull");
         }
         result
     }
 
-    /// Takes over what an earlier kubelet was pulling.
-    pub(crate) async fn take_over(&self, runtime: &dyn Runtime) {
-        // Mostly there is nothing, and the runtime need not be asked.
-        if self.verification.is_none() || !self.records.any_under_way() {
+    /// Resolves pull intents of an earlier kubelet.
+    pub(crate) async fn resolve_pull_intents(&self, runtime: &dyn Runtime) {
+        // Without intents the runtime is not queried.
+        if self.verification.is_none() || !self.records.has_pull_intents() {
             return;
         }
         let images = match runtime.images().await {
             Ok(images) => images,
-            Err(error) => return tracing::error!(%error, "images cannot be listed"),
+            Err(error) => return tracing::error!(%error, "failed to list images"),
         };
         let names = |i: runtime::Image| (i.id, i.tags.into_iter().chain(i.digests).collect());
         let (images, now): (Vec<_>, _) = (images.into_iter().map(names).collect(), self.clock.now());
-        if let Err(error) = self.record(move |records| records.adopt(&images, now)).await {
-            tracing::error!(%error, "records of pulls cannot be read");
+        if let Err(error) = self.record(move |records| records.resolve_pull_intents(&images, now)).await {
+            tracing::error!(%error, "failed to read image pull records");
         }
     }
 
-    /// Forgets who pulled images that are gone, unless that was after `until`.
-    async fn forget_all_but(&self, present: HashSet<String>, until: Timestamp) {
-        if let Err(error) = self.record(move |records| records.prune(&present, until)).await {
-            tracing::warn!(%error, "records of images that are gone could not be removed");
+    /// Removes pull records of missing images, unless they were pulled after `until`.
+    async fn prune_records(&self, present: HashSet<String>, until: Timestamp) {
+        if let Err(error) = self.record(move |records| records.prune_unknown_records(&present, until)).await {
+            tracing::warn!(%error, "failed to remove pull records of missing images");
         }
     }
 
-    async fn record(&self, work: impl FnOnce(&Records) -> std::io::Result<()> + Send + 'static) -> Result<(), String> {
+    async fn record(
+        &self,
+        work: impl FnOnce(&PullRecords) -> std::io::Result<()> + Send + 'static,
+    ) -> Result<(), String> {
         let records = Arc::clone(&self.records);
         blocking::run(move || work(&records).map_err(|e| e.to_string())).await
     }
 }
 
-fn name(reference: &Reference) -> Name<'_> {
-    Name { image: &reference.canonical, repository: &reference.repository }
+fn image_name(reference: &Reference) -> ImageName<'_> {
+    ImageName { image: &reference.canonical, repository: &reference.repository }
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

@@ -1,58 +1,59 @@
-//! The node agent: carries out what `lifecycle` decides, and reports what happened.
+//! Node agent: executes the actions that `lifecycle` plans, and reports observed events to it.
 //!
-//! **Invariant:** it decides nothing about a Pod's life. It turns what it sees into facts and carries actions out.
+//! **Invariant:** decisions about a Pod's lifecycle are made in `lifecycle` only. This crate observes and executes.
 //!
-//! **Invariant:** what must not be forgotten is on disk before it is acted upon; containers outlive the kubelet.
+//! **Invariant:** state that must survive a restart is checkpointed before it is acted on; containers outlive the
+//! kubelet.
 #![forbid(unsafe_code)]
 
 mod actions;
-mod actor;
-mod beneath;
 mod blocking;
+mod cache_sizes;
 mod cgroup;
 mod checkpoint;
 mod clock;
+mod concurrency_limiter;
 mod config;
+mod container_exits;
 mod csi_node;
 mod deadline;
 mod dns;
-mod environment;
+mod env_vars;
+mod etc_hosts;
 mod eviction;
-mod exits;
-mod figures;
-mod hosts;
+mod host_file;
 mod http;
 mod images;
 mod log_rotation;
 mod logs;
-mod machine;
-mod mirrors;
+mod mirror_pods;
 mod network_readiness;
 mod node;
 mod node_conditions;
-mod node_file;
+mod node_resources;
 mod node_shutdown;
 mod node_status;
-mod objects;
+mod object_cache;
 mod oom;
 mod os_error;
 mod paths;
+mod pod_stats;
+mod pod_worker;
 mod pods;
 mod probe;
-mod reconcile;
 mod recorder;
 mod relist;
-mod remembered;
 mod runtime_events;
+mod safe_open;
 mod static_pods;
-mod stats;
 mod status;
-mod turns;
+mod status_reconciler;
+mod system_stats;
 mod untrusted_file;
 mod user_namespaces;
 mod volumes;
 
-// The runtime in memory that the tests of the whole kubelet use serves those of its parts, too.
+// Unit tests share the in-memory runtime of the integration tests.
 #[cfg(test)]
 extern crate self as kubelet;
 #[cfg(test)]
@@ -71,15 +72,14 @@ pub use network_readiness::{NetworkReadiness, PodNetwork};
 pub use static_pods::PodRules;
 pub use volumes::remove_data;
 
-use cgroup::Cgroups;
+use cgroup::CgroupManager;
 use eviction::Evictions;
-use figures::Figures;
 use futures::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
 use kube::Client;
 use lifecycle::NodePolicy;
-use machine::Machine;
-use mirrors::Mirrors;
+use mirror_pods::MirrorPods;
+use node_resources::NodeResources;
 use node_shutdown::NodeShutdown;
 use paths::Paths;
 use pods::Pods;
@@ -89,10 +89,11 @@ use std::{
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
+use system_stats::SystemStats;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// What a kubelet needs to know.
+/// Options of a kubelet.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Name of the node.
@@ -101,163 +102,165 @@ pub struct Options {
     pub root_dir: PathBuf,
     /// The node's address.
     pub node_ip: IpAddr,
-    /// Addresses of Pods on this node.
+    /// Address range of the Pods on this node.
     pub pod_cidr: Option<String>,
-    /// Delays and features.
+    /// Delays and feature switches of the Pod lifecycle.
     pub policy: NodePolicy,
-    /// What the administrator has set.
+    /// Configuration file of the kubelet.
     pub config: KubeletConfiguration,
-    /// What holds for Pods of manifests as for those of the API.
+    /// Defaults and validation, which apply to static Pods as to Pods of the API.
     pub pod_rules: PodRules,
-    /// The time.
+    /// Clock, replaceable in tests.
     pub clock: Clock,
-    /// A random number: what is due at once after a start is spread by it.
+    /// Random seed that spreads work that is due at start.
     pub random: u64,
-    /// Where the node itself answers HTTPS; 0 when it does not.
+    /// HTTPS port of the kubelet's API; 0 if it does not listen.
     pub port: u16,
-    /// The home of who runs the node, whose Docker credentials are the node's.
+    /// Home directory whose Docker credentials the node uses.
     pub home: Option<PathBuf>,
-    /// Programs that know credentials for images.
+    /// Credential provider plugins for image pulls.
     pub credential_providers: Arc<CredentialProviders>,
 }
 
-/// What all parts of a kubelet share.
+/// State that all components of a kubelet share.
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) client: Client,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) pods: Pods,
-    pub(crate) mirrors: Mirrors,
+    pub(crate) mirror_pods: MirrorPods,
     pub(crate) recorder: recorder::Recorder,
     pub(crate) paths: Paths,
-    pub(crate) machine: Machine,
-    pub(crate) cgroups: Cgroups,
+    pub(crate) node_resources: NodeResources,
+    pub(crate) cgroups: CgroupManager,
     pub(crate) evictions: Evictions,
     pub(crate) shutdown: NodeShutdown,
-    pub(crate) rates: http::Rates,
+    pub(crate) rates: http::CpuRates,
     pub(crate) log_readers: http::LogReaders,
-    pub(crate) probes: probe::counts::Counts,
+    pub(crate) probes: probe::metrics::ProbeMetrics,
     /// Service account tokens of Pods.
-    pub(crate) tokens: volumes::Tokens,
-    /// New sandboxes take turns: the first Pods of many are ready sooner, and the last one no later.
-    pub(crate) sandboxes: turns::Turns,
-    pub(crate) images: images::Images,
-    /// What holds containers back until the network of their Pod is ready.
+    pub(crate) tokens: volumes::TokenCache,
+    /// Limit on concurrent sandbox starts: of many Pods, the first are ready sooner and the last no later.
+    pub(crate) sandbox_limiter: concurrency_limiter::ConcurrencyLimiter,
+    pub(crate) images: images::ImageManager,
+    /// Gate that delays containers until the network of their Pod is ready.
     pub(crate) network_readiness: OnceLock<NetworkReadiness>,
     pub(crate) user_namespaces: user_namespaces::UserNamespaces,
-    /// When this kubelet was started.
+    /// Start time of this kubelet.
     pub(crate) started: Timestamp,
-    /// Whether it has told the API that its node is Ready.
-    pub(crate) told_ready: watch::Sender<bool>,
+    /// Whether this kubelet has reported its node as Ready to the API.
+    pub(crate) ready_reported: watch::Sender<bool>,
     pub(crate) stop: CancellationToken,
 }
 
 impl Shared {
-    /// The time.
+    /// Returns the current time.
     pub(crate) fn now(&self) -> Timestamp {
         self.options.clock.now()
     }
 
-    /// The node's addresses, the primary one first.
+    /// Returns the node's addresses, the primary one first.
     pub(crate) fn host_ips(&self) -> Vec<IpAddr> {
         let all = &self.options.policy.host_ips;
         if all.is_empty() { vec![self.options.node_ip] } else { all.clone() }
     }
 }
 
-/// A node agent. Cheap to clone.
+/// Kubelet. Cheap to clone.
 #[derive(Clone)]
 pub struct Kubelet {
     shared: Arc<Shared>,
 }
 
 impl Kubelet {
-    /// A kubelet that talks to this API server and this runtime. Nothing runs before [`Kubelet::run`].
+    /// Returns a kubelet for this API server and this runtime. Nothing runs before [`Kubelet::run`].
     #[must_use]
     pub fn new(options: Options, client: Client, runtime: Arc<dyn Runtime>, stop: CancellationToken) -> Self {
         let recorder = recorder::Recorder::start(client.clone(), &options, stop.clone());
         let paths = Paths::new(options.root_dir.clone());
-        let machine = Machine::measure(&options.root_dir, &options.config);
-        let cgroups = Cgroups::prepare(&options, &machine);
-        // The configuration was checked when it was read.
+        let node_resources = NodeResources::measure(&options.root_dir, &options.config);
+        let cgroups = CgroupManager::new(&options, &node_resources);
+        // The configuration was validated when it was parsed.
         let policy = options.config.evictions().unwrap_or_default();
-        let evictions = Evictions::new(policy, Figures::of_this_machine(&options.root_dir));
+        let evictions = Evictions::new(policy, SystemStats::new(&options.root_dir));
         let shutdown = NodeShutdown::new(&paths.shutdown_state());
-        let images = images::Images::new(&options, &paths.image_manager());
+        let images = images::ImageManager::new(&options, &paths.image_manager());
         let started = options.clock.now();
         let shared = Shared {
             started,
-            told_ready: watch::Sender::new(false),
+            ready_reported: watch::Sender::new(false),
             options,
             client,
             runtime,
             pods: Pods::default(),
-            mirrors: Mirrors::default(),
+            mirror_pods: MirrorPods::default(),
             recorder,
             paths,
-            machine,
+            node_resources,
             cgroups,
             evictions,
             shutdown,
-            rates: http::Rates::default(),
+            rates: http::CpuRates::default(),
             log_readers: http::LogReaders::default(),
-            probes: probe::counts::Counts::default(),
-            tokens: volumes::Tokens::default(),
+            probes: probe::metrics::ProbeMetrics::default(),
+            tokens: volumes::TokenCache::default(),
             images,
             network_readiness: OnceLock::new(),
             user_namespaces: user_namespaces::UserNamespaces::default(),
-            sandboxes: turns::Turns::new(2 * std::thread::available_parallelism().map_or(1, usize::from)),
+            sandbox_limiter: concurrency_limiter::ConcurrencyLimiter::new(
+                2 * std::thread::available_parallelism().map_or(1, usize::from),
+            ),
             stop,
         };
         Self { shared: Arc::new(shared) }
     }
 
-    /// Holds containers back until the network of their Pod is ready. Only the first one counts.
+    /// Delays containers until the network of their Pod is ready. Only the first call has an effect.
     #[must_use]
     pub fn with_network_readiness(self, readiness: NetworkReadiness) -> Self {
         let _ = self.shared.network_readiness.set(readiness);
         self
     }
 
-    /// Registers the node and runs its Pods until told to stop; no container is stopped then.
+    /// Registers the node and runs its Pods until cancelled. Containers keep running afterwards.
     pub fn run(&self) -> BoxFuture<'_, ()> {
-        // A box, so that it is compiled here and not once more in each crate that runs it.
+        // Boxed, so that the future is compiled in this crate and not again in each caller's.
         self.run_all().boxed()
     }
 
     async fn run_all(&self) {
         let shared = &self.shared;
-        Box::pin(shared.images.take_over(shared.runtime.as_ref())).await;
+        Box::pin(shared.images.resolve_pull_intents(shared.runtime.as_ref())).await;
         tokio::join!(
             node::run(shared),
             Box::pin(pods::run(shared)),
-            Box::pin(mirrors::run(shared)),
+            Box::pin(mirror_pods::run(shared)),
             log_rotation::run(shared),
             eviction::run(shared),
             Box::pin(node_shutdown::run(shared)),
             volumes::refresh::run(shared),
-            Box::pin(images::collect::run(shared))
+            Box::pin(images::gc::run(shared))
         );
     }
 
-    /// Waits until it has told the API that its node is Ready: what the API says may be the word of the one before it.
+    /// Waits until this kubelet has reported its node as Ready. The condition in the API may be an earlier kubelet's.
     pub async fn wait_ready(&self) {
-        let mut told = self.shared.told_ready.subscribe();
+        let mut ready = self.shared.ready_reported.subscribe();
         // The sender lives as long as the kubelet.
-        let _ = told.wait_for(|told| *told).await;
+        let _ = ready.wait_for(|ready| *ready).await;
     }
 
-    /// Answers the node's HTTP API (`crate::http`) over HTTPS until told to stop. `tls` asks clients for a certificate, and
-    /// checks those that come; who shows none is told 401.
+    /// Serves the kubelet's HTTP API (`crate::http`) over HTTPS until cancelled. `tls` requests client certificates and
+    /// verifies them; a request without a certificate gets 401.
     pub fn serve_https(
         self,
         listener: tokio::net::TcpListener,
         tls: Arc<rustls::ServerConfig>,
     ) -> BoxFuture<'static, ()> {
-        http::secure::serve(self.shared, listener, tls).boxed()
+        http::https::serve(self.shared, listener, tls).boxed()
     }
 
-    /// Answers the node's HTTP API (`crate::http`) on a byte stream, HTTP/1.1.
+    /// Serves the kubelet's HTTP API (`crate::http`) over HTTP/1.1 on a byte stream.
     pub fn serve_stream(&self, stream: tokio::io::DuplexStream) -> BoxFuture<'static, ()> {
         http::serve(Arc::clone(&self.shared), stream).boxed()
     }

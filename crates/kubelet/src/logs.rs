@@ -1,4 +1,4 @@
-//! What containers leave behind: log lines in the CRI's format, and their last words.
+//! Container logs in CRI format, exits and termination messages.
 
 mod file;
 mod termination_message;
@@ -11,23 +11,23 @@ use lifecycle::{ContainerExit, Pod};
 use runtime::ContainerStatus;
 use std::path::PathBuf;
 
-/// The exit code after SIGKILL.
+/// Exit code after SIGKILL.
 pub(crate) const KILLED: i32 = 137;
-/// The reason of one whom the kernel killed for lack of memory.
+/// Reason of a container that was killed by the kernel's OOM killer.
 pub(crate) const OOM_KILLED: &str = "OOMKilled";
 
-/// How a container ended, with its termination message.
-pub(crate) async fn exit(shared: &Shared, pod: &Pod, status: &ContainerStatus) -> ContainerExit {
+/// Returns the exit of a container, with its termination message.
+pub(crate) async fn container_exit(shared: &Shared, pod: &Pod, status: &ContainerStatus) -> ContainerExit {
     let exit = status.exit.clone();
     let (code, mut reason) = exit.as_ref().map_or((KILLED, "Unknown".to_owned()), |e| (e.code, e.reason.clone()));
-    // Who is being deleted was killed by us.
-    let ours = pod.object().metadata.deletion_timestamp.is_some();
-    let may_be_oom = code == KILLED && reason != OOM_KILLED && !ours;
+    // Containers of a deleted Pod are killed by the kubelet.
+    let is_deleted = pod.object().metadata.deletion_timestamp.is_some();
+    let may_be_oom = code == KILLED && reason != OOM_KILLED && !is_deleted;
     let file = shared.paths.termination_message(pod.uid(), &status.name, status.attempt);
-    let log = falls_back(pod, &status.name, code).then(|| path(shared, pod, &status.name, status.attempt));
+    let log = falls_back_to_logs(pod, &status.name, code).then(|| log_path(shared, pod, &status.name, status.attempt));
     let id = status.id.0.clone();
     let read = blocking::run(move || {
-        Ok((may_be_oom && crate::oom::killed(&id), termination_message::read(&file, log.as_deref())))
+        Ok((may_be_oom && crate::oom::was_oom_killed(&id), termination_message::read(&file, log.as_deref())))
     });
     let (is_oom, mut message) = read.await.unwrap_or_default();
     if is_oom {
@@ -45,31 +45,31 @@ pub(crate) async fn exit(shared: &Shared, pod: &Pod, status: &ContainerStatus) -
     }
 }
 
-/// What a container has written into the file of its termination message.
-pub(crate) async fn message(shared: &Shared, pod: &Pod, container: &str, attempt: u32) -> String {
+/// Returns the content of a container's termination message file.
+pub(crate) async fn read_termination_message(shared: &Shared, pod: &Pod, container: &str, attempt: u32) -> String {
     let file = shared.paths.termination_message(pod.uid(), container, attempt);
     blocking::run(move || Ok(termination_message::read(&file, None))).await.unwrap_or_default()
 }
 
-/// Whether the end of the log stands for a message that a container did not write, if it ended with this code.
-pub(crate) fn falls_back(pod: &Pod, container: &str, code: i32) -> bool {
+/// Returns whether the end of the log replaces a missing termination message for this exit code.
+pub(crate) fn falls_back_to_logs(pod: &Pod, container: &str, code: i32) -> bool {
     let policy = pod.spec_of(container).and_then(|c| c.termination_message_policy.as_deref());
     code != 0 && policy == Some("FallbackToLogsOnError")
 }
 
-/// The log file of a container.
-pub(crate) fn path(shared: &Shared, pod: &Pod, container: &str, attempt: u32) -> PathBuf {
+/// Returns the path of a container's log.
+pub(crate) fn log_path(shared: &Shared, pod: &Pod, container: &str, attempt: u32) -> PathBuf {
     shared.paths.log(pod.object(), container, attempt)
 }
 
-/// One line of a log: `TIME STREAM TAG CONTENT`.
+/// Log line in CRI format: `TIME STREAM TAG CONTENT`.
 pub(crate) struct Line<'a> {
     pub(crate) time: &'a [u8],
-    /// With its end of line, unless the line goes on in the next one.
+    /// Content with its newline, unless the line is partial.
     pub(crate) content: &'a [u8],
 }
 
-/// What cannot be read is skipped, as upstream does.
+/// Parses a log line. Malformed lines are skipped, as upstream does.
 pub(crate) fn parse(line: &[u8]) -> Option<Line<'_>> {
     let mut parts = line.splitn(4, |b| *b == b' ');
     let (time, _stream, tag, content) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -77,7 +77,7 @@ pub(crate) fn parse(line: &[u8]) -> Option<Line<'_>> {
     Some(Line { time, content })
 }
 
-/// What a reader wants of a log.
+/// Options for reading a log (`PodLogOptions`).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LogOptions {
     pub(crate) since: Option<Timestamp>,
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_rendered_as_asked() {
+    fn log_lines_are_rendered_with_options() {
         check(&LogOptions::default(), "one\ntwo\n");
         check(&LogOptions { since: "2026-01-01T00:00:01Z".parse().ok(), ..LogOptions::default() }, "two\n");
         let timestamps = LogOptions { timestamps: true, ..LogOptions::default() };

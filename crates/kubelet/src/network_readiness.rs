@@ -1,4 +1,4 @@
-//! Holds the containers of a Pod back until its network is ready.
+//! Gate that delays the containers of a Pod until its network is ready.
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
@@ -22,7 +22,7 @@ type Check = dyn Fn(PodNetwork) -> BoxFuture<'static, Result<(), String>> + Send
 pub struct NetworkReadiness(Arc<Check>);
 
 impl NetworkReadiness {
-    /// A check that waits until the network of a Pod is ready, or returns why it is not.
+    /// Returns a gate with a check that waits until the network of a Pod is ready, or returns why it is not.
     #[must_use]
     pub fn new(check: impl Fn(PodNetwork) -> BoxFuture<'static, Result<(), String>> + Send + Sync + 'static) -> Self {
         Self(Arc::new(check))

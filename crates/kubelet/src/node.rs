@@ -1,4 +1,4 @@
-//! The node: registered once, kept alive by its Lease, its status written when it changes.
+//! Node registration, Lease renewal and status updates.
 
 use crate::{Shared, csi_node, deadline::within_deadline, node_status};
 use futures::stream::{BoxStream, StreamExt};
@@ -17,24 +17,24 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A node that is not ready looks again soon: its runtime may come up any moment.
+/// Delay before a failed registration is retried, and between status checks of a node that is not ready.
 const RETRY: Duration = Duration::from_millis(200);
 
 pub(crate) async fn run(shared: &Shared) {
     while shared.options.config.register_node && !shared.stop.is_cancelled() {
         match register(shared).await {
             Ok(()) => break,
-            Err(error) => tracing::warn!(%error, "the node could not be registered; trying again"),
+            Err(error) => tracing::warn!(%error, "failed to register the node, retrying"),
         }
         tokio::time::sleep(RETRY).await;
     }
     shared.recorder.record_node(EventKind::Normal, "Starting", "Starting kubelet.".to_owned());
-    if shared.cgroups.limit_all_pods() {
+    if shared.cgroups.enforces_node_allocatable() {
         let message = "Updated Node Allocatable limit across pods".to_owned();
         shared.recorder.record_node(EventKind::Normal, "NodeAllocatableEnforced", message);
     }
-    // What is done once does not make what is done for ever larger.
-    tokio::join!(keep_alive(shared), report(shared), Box::pin(csi_node::make(shared)));
+    // Boxed: the one-time future must not enlarge the long-lived ones.
+    tokio::join!(keep_alive(shared), report(shared), Box::pin(csi_node::create(shared)));
 }
 
 async fn register(shared: &Shared) -> Result<(), kube::Error> {
@@ -62,15 +62,15 @@ async fn register(shared: &Shared) -> Result<(), kube::Error> {
     }
 }
 
-/// Looks at the node and writes what has changed; what has not is written once in a while, too.
+/// Writes the node's status when it changes, and unchanged every `nodeStatusReportFrequency`.
 async fn report(shared: &Shared) {
     let config = &shared.options.config;
     let mut shown: Option<(NodeState, Instant)> = None;
     let mut shutdown = shared.shutdown.changes();
-    let mut nodes = own(shared);
+    let mut nodes = watch_node(shared);
     let (mut extended, mut cordoned) = (Extended::new(), false);
     loop {
-        let state = NodeState::look(shared, extended.clone()).await;
+        let state = NodeState::observe(shared, extended.clone()).await;
         let fresh = shown
             .as_ref()
             .is_some_and(|(known, at)| *known == state && at.elapsed() < config.node_status_report_frequency);
@@ -78,13 +78,13 @@ async fn report(shared: &Shared) {
         if !fresh {
             match state.write(shared).await {
                 Ok(()) => {
-                    shared.told_ready.send_replace(state.is_ready());
+                    shared.ready_reported.send_replace(state.is_ready());
                     shown = Some((state, Instant::now()));
                 }
-                Err(error) => tracing::warn!(%error, "the node's status was not taken"),
+                Err(error) => tracing::warn!(%error, "failed to update the node's status"),
             }
         }
-        // What the node lacks, what others say it has, and that it goes down, is told at once.
+        // Pressure conditions, extended resources and a shutdown are reported at once.
         let news = async {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -99,15 +99,15 @@ async fn report(shared: &Shared) {
     }
 }
 
-/// The node's object, whenever it changes.
-fn own(shared: &Shared) -> BoxStream<'static, Node> {
+/// Watches the node's object.
+fn watch_node(shared: &Shared) -> BoxStream<'static, Node> {
     let api: Api<Node> = Api::all(shared.client.clone());
     let config = watcher::Config::default().fields(&format!("metadata.name={}", shared.options.node_name));
     let nodes = watcher(api, config).default_backoff().applied_objects();
     nodes.filter_map(|node| std::future::ready(node.ok())).boxed()
 }
 
-/// Waits until the node has other extended resources than these. Tells when it is cordoned, and when it is no more.
+/// Waits until the node's extended resources differ from these. Records Events when it is cordoned or uncordoned.
 async fn changed(
     shared: &Shared,
     nodes: &mut BoxStream<'static, Node>,
@@ -129,12 +129,12 @@ async fn changed(
     std::future::pending().await
 }
 
-/// Renews the Lease after a quarter of its time, as upstream does.
+/// Renews the Lease after a quarter of its duration, as upstream does.
 async fn keep_alive(shared: &Shared) {
     let pause = Duration::from_secs(shared.options.config.node_lease_duration_seconds.into()) / 4;
     loop {
         if let Err(error) = renew(shared).await {
-            tracing::warn!(%error, "the node's Lease was not renewed");
+            tracing::warn!(%error, "failed to renew the node's Lease");
         }
         if shared.stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
             return;
@@ -149,7 +149,7 @@ async fn renew(shared: &Shared) -> Result<(), kube::Error> {
         "holderIdentity": name, "leaseDurationSeconds": seconds, "renewTime": MicroTime(shared.now()),
     });
     let patch = json!({"spec": spec});
-    // A node that is gone takes its Lease with it, as upstream's does.
+    // The Lease is owned by the node, so that it is garbage-collected with it, as upstream's.
     let owner = async || {
         let node = within_deadline(Api::<Node>::all(shared.client.clone()).get(name)).await?;
         Ok::<_, kube::Error>(json!([{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.metadata.uid}]))

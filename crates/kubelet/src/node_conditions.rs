@@ -1,31 +1,31 @@
-//! The node's conditions in upstream's words (`pkg/kubelet/nodestatus/setters.go`).
+//! Conditions of the Node object, with upstream's reasons and messages (`pkg/kubelet/nodestatus/setters.go`).
 
 use k8s_openapi::api::core::v1::NodeCondition;
 use lifecycle::Pressure;
 use serde_json::{Value, json};
 
-/// What a pressure is called, while the node has it and while it does not.
-struct Words {
+/// Reasons, messages and Event reasons of a pressure condition: true and false.
+struct PressureTexts {
     pressure: Pressure,
     reasons: [&'static str; 2],
     messages: [&'static str; 2],
     events: [&'static str; 2],
 }
 
-const PRESSURES: [Words; 3] = [
-    Words {
+const PRESSURES: [PressureTexts; 3] = [
+    PressureTexts {
         pressure: Pressure::Memory,
         reasons: ["KubeletHasInsufficientMemory", "KubeletHasSufficientMemory"],
         messages: ["kubelet has insufficient memory available", "kubelet has sufficient memory available"],
         events: ["NodeHasInsufficientMemory", "NodeHasSufficientMemory"],
     },
-    Words {
+    PressureTexts {
         pressure: Pressure::Disk,
         reasons: ["KubeletHasDiskPressure", "KubeletHasNoDiskPressure"],
         messages: ["kubelet has disk pressure", "kubelet has no disk pressure"],
         events: ["NodeHasDiskPressure", "NodeHasNoDiskPressure"],
     },
-    Words {
+    PressureTexts {
         pressure: Pressure::Pid,
         reasons: ["KubeletHasInsufficientPID", "KubeletHasSufficientPID"],
         messages: ["kubelet has insufficient PID available", "kubelet has sufficient PID available"],
@@ -33,7 +33,7 @@ const PRESSURES: [Words; 3] = [
     },
 ];
 
-/// The conditions, without their times, `Ready` last.
+/// Returns the conditions without timestamps, `Ready` last.
 pub(crate) fn conditions(pressures: &[Pressure], not_ready: Option<&str>) -> Vec<Value> {
     let condition = |kind: &str, holds: bool, reason: &str, message: &str| {
         let status = if holds { "True" } else { "False" };
@@ -54,25 +54,25 @@ pub(crate) fn conditions(pressures: &[Pressure], not_ready: Option<&str>) -> Vec
     all
 }
 
-/// The reasons of the events that tell of what has changed.
+/// Returns the reasons of the Events for changed conditions.
 pub(crate) fn events(conditions: &[Value], known: &[NodeCondition]) -> Vec<&'static str> {
-    let changed = conditions.iter().filter(|c| same(c, known).is_none());
+    let changed = conditions.iter().filter(|c| unchanged(c, known).is_none());
     let reason = |condition: &Value| {
         let n = usize::from(condition["status"] != "True");
-        let of = |words: &&Words| condition["type"] == words.pressure.condition();
+        let of = |words: &&PressureTexts| condition["type"] == words.pressure.condition();
         PRESSURES.iter().find(of).map_or(["NodeReady", "NodeNotReady"][n], |words| words.events[n])
     };
     changed.map(reason).collect()
 }
 
-/// The condition as it was, if its status is the same.
-fn same<'a>(condition: &Value, known: &'a [NodeCondition]) -> Option<&'a NodeCondition> {
+/// Returns the previous condition, if its status is the same.
+fn unchanged<'a>(condition: &Value, known: &'a [NodeCondition]) -> Option<&'a NodeCondition> {
     known.iter().find(|k| condition["type"] == k.type_ && condition["status"] == k.status)
 }
 
-/// Gives a condition its times; that of its transition stays while its status does.
-pub(crate) fn stamp(mut condition: Value, known: &[NodeCondition], now: &Value) -> Value {
-    let since = same(&condition, known).and_then(|k| k.last_transition_time.as_ref());
+/// Sets the timestamps of a condition; the transition time is kept while the status is unchanged.
+pub(crate) fn set_timestamps(mut condition: Value, known: &[NodeCondition], now: &Value) -> Value {
+    let since = unchanged(&condition, known).and_then(|k| k.last_transition_time.as_ref());
     condition["lastTransitionTime"] = since.map_or_else(|| now.clone(), |t| json!(t));
     condition["lastHeartbeatTime"] = now.clone();
     condition
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     fn known(conditions: &[Value]) -> Vec<NodeCondition> {
-        let stamped = conditions.iter().map(|c| stamp(c.clone(), &[], &json!("2026-01-01T00:00:00Z")));
+        let stamped = conditions.iter().map(|c| set_timestamps(c.clone(), &[], &json!("2026-01-01T00:00:00Z")));
         serde_json::from_value(stamped.collect()).unwrap()
     }
 
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn each_condition_has_upstreams_words() {
+    fn conditions_have_the_reasons_of_upstream() {
         let memory = ("MemoryPressure", "False", "KubeletHasSufficientMemory");
         let disk = ("DiskPressure", "False", "KubeletHasNoDiskPressure");
         let pid = ("PIDPressure", "False", "KubeletHasSufficientPID");
@@ -124,12 +124,12 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_keeps_the_time_of_its_transition() {
+    fn unchanged_condition_keeps_its_transition_time() {
         let known = known(&conditions(&[], None));
         let now = json!("2026-01-02T00:00:00Z");
         let time = |not_ready: Option<&str>| {
             let ready = conditions(&[], not_ready).pop().unwrap();
-            stamp(ready, &known, &now)["lastTransitionTime"].clone()
+            set_timestamps(ready, &known, &now)["lastTransitionTime"].clone()
         };
         assert_eq!(time(None), json!("2026-01-01T00:00:00Z"));
         assert_eq!(time(Some("why")), now);

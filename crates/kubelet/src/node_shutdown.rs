@@ -1,11 +1,11 @@
-//! Graceful shutdown of the node: when the machine is told to go down, Pods end first, group by group (KEP-2000).
+//! Graceful node shutdown: Pods terminate by priority groups before the machine shuts down (KEP-2000).
 //!
-//! Who goes when is decided by [`lifecycle::ShutdownPolicy`]. That the machine goes down is told by systemd-logind, which
-//! waits for whoever holds a delay lock (upstream's `pkg/kubelet/nodeshutdown`).
+//! [`lifecycle::ShutdownPolicy`] decides the groups. systemd-logind announces the shutdown, and waits for holders of a
+//! delay inhibitor lock (upstream's `pkg/kubelet/nodeshutdown`).
 
 mod logind;
 
-use crate::{Shared, actor::Mail};
+use crate::{Shared, pod_worker::PodMessage};
 use jiff::Timestamp;
 use lifecycle::{Event, EventKind, ShutdownGroup, ShutdownPod, ShutdownPolicy};
 use logind::{Logind, LogindError};
@@ -18,20 +18,20 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Why the node is not Ready then.
+/// Message of the Ready condition during a shutdown.
 pub(crate) const NOT_READY: &str = "node is shutting down";
-/// When a connection that broke is tried again.
+/// Delay before a broken connection is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Whether the node is shutting down, and when it did.
+/// State of the node shutdown manager.
 pub(crate) struct NodeShutdown {
-    /// `None` until logind was asked.
+    /// Whether the node is shutting down; `None` until logind has responded.
     on: watch::Sender<Option<bool>>,
     file: PathBuf,
     last: Mutex<Times>,
 }
 
-/// The last shutdown, as upstream's kubelet keeps it on disk: for `/metrics` only.
+/// Times of the last shutdown, stored on disk like upstream's for `/metrics`.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Times {
@@ -40,29 +40,29 @@ struct Times {
 }
 
 impl NodeShutdown {
-    /// `file` may be there from the time before.
+    /// Loads the times of the last shutdown from `file`, if it exists.
     pub(crate) fn new(file: &Path) -> Self {
         let last =
-            crate::node_file::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+            crate::host_file::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
         Self { on: watch::Sender::new(None), file: file.to_owned(), last: Mutex::new(last) }
     }
 
-    /// Whether the node is shutting down: it takes no Pods then, and is not Ready.
+    /// Whether the node is shutting down: it rejects Pods and is not Ready.
     pub(crate) fn is_on(&self) -> bool {
         *self.on.borrow() == Some(true)
     }
 
-    /// Whether it is known that the node is not shutting down.
+    /// Whether logind has reported that the node is not shutting down.
     pub(crate) fn is_over(&self) -> bool {
         *self.on.borrow() == Some(false)
     }
 
-    /// Tells when that changes.
+    /// Returns a receiver of changes.
     pub(crate) fn changes(&self) -> watch::Receiver<Option<bool>> {
         self.on.subscribe()
     }
 
-    /// When Pods were told to end, and when they had ended, the last time.
+    /// Returns start and end of the last graceful termination of Pods.
     pub(crate) fn last(&self) -> (Option<Timestamp>, Option<Timestamp>) {
         let last = *self.last.lock();
         (last.start_time, last.end_time)
@@ -71,7 +71,7 @@ impl NodeShutdown {
     fn set(&self, shared: &Shared, on: bool) {
         self.on.send_replace(Some(on));
         // Static Pods may run again.
-        shared.pods.forgotten.notify_one();
+        shared.pods.removed.notify_one();
     }
 
     fn note(&self, start_time: Timestamp, end_time: Option<Timestamp>) {
@@ -79,48 +79,51 @@ impl NodeShutdown {
         *self.last.lock() = times;
         let written = serde_json::to_vec(&times).map_err(std::io::Error::from);
         if let Err(error) = written.and_then(|text| files::replace_private(&self.file, &text)) {
-            tracing::error!(%error, "when the node was shut down could not be written");
+            tracing::error!(%error, "failed to save the times of the node shutdown");
         }
     }
 }
 
-/// Follows what logind says, until told to stop. A machine that has none when the kubelet starts goes down as it likes.
+/// Watches logind until cancelled. Without logind at the start, graceful shutdown is disabled.
 pub(crate) async fn run(shared: &Arc<Shared>) {
-    // It was checked when it was read.
+    // The configuration was validated when it was parsed.
     let policy = shared.options.config.shutdown_policy(&shared.options.policy.gates).unwrap_or_default();
     if policy.is_empty() {
         shared.shutdown.set(shared, false);
         return;
     }
-    let mut followed = false;
+    let mut has_connected = false;
     loop {
-        let ended = shared.stop.run_until_cancelled(follow(shared, &policy, &mut followed)).await;
+        let ended = shared.stop.run_until_cancelled(follow(shared, &policy, &mut has_connected)).await;
         let Some(error) = ended else { return };
-        if !followed {
-            tracing::error!(%error, "Pods will not end before the machine does: systemd-logind is not to be had");
+        if !has_connected {
+            tracing::error!(%error, "failed to connect to systemd-logind, graceful node shutdown is disabled");
             shared.shutdown.set(shared, false);
             return;
         }
-        tracing::error!(%error, "the connection to systemd-logind broke; it is made again");
+        tracing::error!(%error, "lost the connection to systemd-logind, reconnecting");
         if shared.stop.run_until_cancelled(tokio::time::sleep(RETRY)).await.is_none() {
             return;
         }
     }
 }
 
-/// Follows one connection until it breaks, and says why it did.
-async fn follow(shared: &Shared, policy: &ShutdownPolicy, followed: &mut bool) -> LogindError {
+/// Watches one connection until it fails. Returns the error.
+async fn follow(shared: &Shared, policy: &ShutdownPolicy, has_connected: &mut bool) -> LogindError {
     let mut logind = match Logind::connect(policy.total()).await {
         Ok(logind) => logind,
         Err(error) => return error,
     };
-    *followed = true;
-    tracing::info!(total = ?policy.total(), "the machine will wait for Pods when it is told to shut down");
+    *has_connected = true;
+    tracing::info!(total = ?policy.total(), "acquired the shutdown inhibitor lock");
     let mut on = logind.preparing();
     loop {
         if on || shared.shutdown.is_on() {
-            turned(shared, policy, on).await;
-            logind.hold(!on).await.unwrap_or_else(|error| tracing::error!(%error, "no lock against shutdowns"));
+            handle_shutdown_event(shared, policy, on).await;
+            logind
+                .hold(!on)
+                .await
+                .unwrap_or_else(|error| tracing::error!(%error, "failed to update the shutdown inhibitor lock"));
         } else {
             shared.shutdown.set(shared, false);
         }
@@ -131,43 +134,43 @@ async fn follow(shared: &Shared, policy: &ShutdownPolicy, followed: &mut bool) -
     }
 }
 
-/// The machine goes down, or does not after all.
-async fn turned(shared: &Shared, policy: &ShutdownPolicy, on: bool) {
+/// Handles the start or the cancellation of a shutdown.
+async fn handle_shutdown_event(shared: &Shared, policy: &ShutdownPolicy, on: bool) {
     let what = if on { "event" } else { "cancellation" };
-    tracing::info!(on, "the machine is told to shut down, or that was called off");
+    tracing::info!(on, "shutdown state changed");
     let message = format!("Shutdown manager detected shutdown {what}");
     shared.recorder.record_node(EventKind::Normal, "NodeShutdown", message);
     shared.shutdown.set(shared, on);
     if on {
         let start = shared.now();
         shared.shutdown.note(start, None);
-        end_all(shared, policy).await;
+        terminate_pods(shared, policy).await;
         shared.shutdown.note(start, Some(shared.now()));
     }
 }
 
-/// Ends all Pods, group by group.
-async fn end_all(shared: &Shared, policy: &ShutdownPolicy) {
-    let taken = shared.pods.taken();
-    let known = taken.iter().map(|handle| handle.known.borrow().clone());
-    let active: Vec<ShutdownPod> = known.filter(|pod| !pod.has_left()).map(|pod| ShutdownPod::of(&pod)).collect();
+/// Terminates all Pods, group by group.
+async fn terminate_pods(shared: &Shared, policy: &ShutdownPolicy) {
+    let admitted = shared.pods.admitted();
+    let pod_state = admitted.iter().map(|handle| handle.state.borrow().clone());
+    let active: Vec<ShutdownPod> = pod_state.filter(|pod| !pod.has_left()).map(|pod| ShutdownPod::of(&pod)).collect();
     for group in policy.groups(&active) {
         let limit = group.limit;
-        if tokio::time::timeout(limit, end_group(shared, group)).await.is_err() {
-            tracing::warn!(?limit, "not all Pods of a group have ended in time; the next group's turn comes");
+        if tokio::time::timeout(limit, terminate_group(shared, group)).await.is_err() {
+            tracing::warn!(?limit, "Pods did not terminate within the grace period of their group");
         }
     }
 }
 
-/// Ends the Pods of a group, and waits until nothing of them runs or is mounted.
-async fn end_group(shared: &Shared, group: ShutdownGroup) {
-    let mut leaving = Vec::new();
+/// Terminates the Pods of a group, and waits until their containers are stopped and their volumes unmounted.
+async fn terminate_group(shared: &Shared, group: ShutdownGroup) {
+    let mut terminating = Vec::new();
     for (uid, eviction) in group.pods {
         let Some(handle) = shared.pods.by_uid(&uid) else { continue };
-        let _ = handle.mail.send(Mail::Fact(Event::Evicted(eviction)));
-        let mut known = handle.known;
-        // A Pod that is forgotten has left, too.
-        leaving.push(async move { drop(known.wait_for(|pod| pod.has_left()).await) });
+        let _ = handle.messages.send(PodMessage::Event(Event::Evicted(eviction)));
+        let mut pod_state = handle.state;
+        // An error means that the worker has ended: the Pod has terminated, too.
+        terminating.push(async move { drop(pod_state.wait_for(|pod| pod.has_left()).await) });
     }
-    futures::future::join_all(leaving).await;
+    futures::future::join_all(terminating).await;
 }

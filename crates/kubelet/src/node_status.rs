@@ -1,4 +1,4 @@
-//! What the node's status says.
+//! Status of the Node object.
 
 use crate::{Shared, deadline::within_deadline, node_conditions, node_shutdown};
 use api::resources::{Amounts, is_extended};
@@ -17,33 +17,33 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 /// Upstream's `maxNamesPerImageInNodeStatus`.
 const NAMES_PER_IMAGE: usize = 5;
-/// Another one after each boot of the machine.
+/// File of the boot ID, which changes with each boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What of the node's status changes while it runs.
+/// The variable part of the node's status.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NodeState {
-    /// Why the node takes no Pods, if it takes none.
+    /// Reason why the runtime or its network is not ready.
     not_ready: Option<String>,
     shutting_down: bool,
-    /// What it lacks.
+    /// Pressure conditions.
     pressures: Vec<Pressure>,
     runtime_version: String,
     images: Value,
-    /// What others have put into the node's capacity.
+    /// Extended resources that other clients added to the node's capacity.
     extended: Extended,
 }
 
 impl NodeState {
-    /// Asks the runtime.
-    pub(crate) async fn look(shared: &Shared, extended: Extended) -> Self {
+    /// Observes the node and its runtime.
+    pub(crate) async fn observe(shared: &Shared, extended: Extended) -> Self {
         let not_ready = match shared.runtime.status().await {
             Ok(status) => status
                 .runtime_not_ready
                 .or(status.network_not_ready.map(|m| format!("container runtime network not ready: {m}"))),
             Err(error) => Some(error.to_string()),
         };
-        // A runtime that does not answer has been asked once.
+        // A runtime that is not ready is not queried further.
         let (version, images) = if not_ready.is_none() {
             (shared.runtime.version().await.ok(), shared.runtime.images().await.unwrap_or_default())
         } else {
@@ -54,22 +54,22 @@ impl NodeState {
             shutting_down: shared.shutdown.is_on(),
             pressures: shared.evictions.pressures(),
             runtime_version: version.map(|v| format!("{}://{}", v.name, v.version)).unwrap_or_default(),
-            images: list(images, shared.options.config.node_status_max_images),
+            images: image_list(images, shared.options.config.node_status_max_images),
             extended,
         }
     }
 
-    /// Whether its runtime and its network are ready.
+    /// Whether the runtime and its network are ready.
     pub(crate) fn runs(&self) -> bool {
         self.not_ready.is_none()
     }
 
-    /// Whether the node can take Pods and run them.
+    /// Whether the node is Ready.
     pub(crate) fn is_ready(&self) -> bool {
         self.why_not_ready().is_none()
     }
 
-    /// Why the node is not Ready; several reasons as Go shows a list of errors.
+    /// Returns the reasons why the node is not Ready, formatted like Go's aggregated errors.
     fn why_not_ready(&self) -> Option<String> {
         match (&self.not_ready, self.shutting_down) {
             (None, true) => Some(node_shutdown::NOT_READY.to_owned()),
@@ -82,16 +82,16 @@ impl NodeState {
         let api: Api<Node> = Api::all(shared.client.clone());
         let (now, name) = (shared.now(), &shared.options.node_name);
         let before = within_deadline(api.get_opt(name)).await?.and_then(|n| n.status).unwrap_or_default();
-        let allocatable = allocatable(&shared.machine.allocatable, &before);
-        let booted = before.node_info.map(|info| info.boot_id).filter(|id| !id.is_empty());
-        let known = before.conditions.unwrap_or_default();
+        let allocatable = allocatable(&shared.node_resources.allocatable, &before);
+        let previous_boot_id = before.node_info.map(|info| info.boot_id).filter(|id| !id.is_empty());
+        let previous = before.conditions.unwrap_or_default();
         let conditions = node_conditions::conditions(&self.pressures, self.why_not_ready().as_deref());
-        let news = node_conditions::events(&conditions, &known);
-        let stamped = conditions.into_iter().map(|c| node_conditions::stamp(c, &known, &json!(now)));
+        let event_reasons = node_conditions::events(&conditions, &previous);
+        let stamped = conditions.into_iter().map(|c| node_conditions::set_timestamps(c, &previous, &json!(now)));
         let conditions: Vec<Value> = stamped.collect();
         let swap = shared.evictions.figures().memory().map_or(0, |memory| memory.swap_total);
         let status = json!({"status": {
-            "capacity": quantities(&shared.machine.capacity), "allocatable": allocatable,
+            "capacity": quantities(&shared.node_resources.capacity), "allocatable": allocatable,
             "conditions": conditions, "images": self.images,
             "addresses": [{"type": "InternalIP", "address": shared.options.node_ip}, {"type": "Hostname", "address": name}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": shared.options.port}},
@@ -99,12 +99,12 @@ impl NodeState {
         }});
         tracing::debug!(not_ready = ?self.why_not_ready(), "node status");
         within_deadline(api.patch_status(name, &PatchParams::default(), &Patch::Merge(status))).await?;
-        for reason in news {
+        for reason in event_reasons {
             let message = format!("Node {name} status is now: {reason}");
             shared.recorder.record_node(EventKind::Normal, reason, message);
         }
         let boot_id = read(BOOT_ID);
-        if booted.is_some_and(|known| known != boot_id) {
+        if previous_boot_id.is_some_and(|previous| previous != boot_id) {
             let message = format!("Node {name} has been rebooted, boot id: {boot_id}");
             shared.recorder.record_node(EventKind::Warning, "Rebooted", message);
         }
@@ -112,23 +112,24 @@ impl NodeState {
     }
 }
 
-/// What of a node's capacity the kubelet knows nothing about.
+/// Extended resources by name.
 pub(crate) type Extended = BTreeMap<String, Quantity>;
 
-/// The extended resources of a node's capacity.
+/// Returns the extended resources of a node's capacity.
 pub(crate) fn extended(status: &NodeStatus) -> Extended {
     let capacity = status.capacity.iter().flatten().filter(|(name, _)| is_extended(name));
     capacity.map(|(name, amount)| (name.clone(), amount.clone())).collect()
 }
 
-/// What Pods may have: of what the machine has, and of what others have put into the node's capacity. What they took out
-/// of that is taken out here, too.
-fn allocatable(machine: &Amounts, known: &NodeStatus) -> Value {
+/// Returns the allocatable resources: the kubelet's, and the extended resources of the capacity. Extended resources
+/// that
+/// were removed from the capacity are removed from the allocatable, too.
+fn allocatable(machine: &Amounts, previous: &NodeStatus) -> Value {
     let mut all = quantities(machine);
-    for name in known.allocatable.iter().flatten().map(|(name, _)| name).filter(|name| is_extended(name)) {
+    for name in previous.allocatable.iter().flatten().map(|(name, _)| name).filter(|name| is_extended(name)) {
         all[name.as_str()] = Value::Null;
     }
-    for (name, amount) in extended(known) {
+    for (name, amount) in extended(previous) {
         all[name] = json!(amount);
     }
     all
@@ -147,8 +148,8 @@ fn quantities(amounts: &Amounts) -> Value {
         .into()
 }
 
-/// The largest images first, as many as fit (`nodeStatusMaxImages`; a negative number for all).
-fn list(mut images: Vec<Image>, max: i64) -> Value {
+/// Returns the largest images, limited by `nodeStatusMaxImages`; a negative number means all.
+fn image_list(mut images: Vec<Image>, max: i64) -> Value {
     images.sort_by(|a, b| Reverse(a.size).cmp(&Reverse(b.size)).then_with(|| a.id.cmp(&b.id)));
     images.truncate(usize::try_from(max).unwrap_or(usize::MAX));
     let entry = |image: &Image| {
@@ -163,7 +164,7 @@ pub(crate) fn architecture() -> &'static str {
 }
 
 fn read(path: &str) -> String {
-    crate::node_file::read_text(path).unwrap_or_default().trim().to_owned()
+    crate::host_file::read_text(path).unwrap_or_default().trim().to_owned()
 }
 
 fn info(runtime_version: &str, swap: u64) -> Value {
@@ -171,7 +172,7 @@ fn info(runtime_version: &str, swap: u64) -> Value {
     let pretty =
         os.lines().find_map(|l| l.strip_prefix("PRETTY_NAME=")).unwrap_or("Linux").trim_matches('"').to_owned();
     let machine = read("/etc/machine-id");
-    // Some machines have none of their own.
+    // Some machines have no product UUID.
     let system = Some(read("/sys/class/dmi/id/product_uuid")).filter(|id| !id.is_empty());
     let mut info = json!({
         "machineID": machine, "systemUUID": system.unwrap_or_else(|| machine.clone()),
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reasons_why_a_node_is_not_ready_are_one_message() {
+    fn not_ready_reasons_are_combined() {
         let why = |runtime: Option<&str>, shutting_down| {
             let not_ready = runtime.map(str::to_owned);
             let (pressures, runtime_version, images) = (Vec::new(), String::new(), json!([]));
@@ -209,23 +210,23 @@ mod tests {
     }
 
     #[test]
-    fn what_others_put_into_the_capacity_can_be_had_until_they_take_it_out() {
-        let known = json!({
+    fn extended_resources_follow_the_capacity() {
+        let previous = json!({
             "capacity": {"cpu": "64", "example.com/dongle": "2", "kubernetes.io/batch-cpu": "1"},
             "allocatable": {"cpu": "64", "example.com/gone": "1"},
         });
         let machine = Amounts::from([("cpu".to_owned(), api::quantity::Amount::units(2))]);
         let expected = json!({"cpu": "2", "example.com/dongle": "2", "example.com/gone": null});
-        assert_eq!(allocatable(&machine, &serde_json::from_value(known).unwrap()), expected);
+        assert_eq!(allocatable(&machine, &serde_json::from_value(previous).unwrap()), expected);
     }
 
     #[test]
-    fn the_largest_images_are_shown_with_their_names() {
+    fn largest_images_are_listed_with_names() {
         let images = || vec![image("a", 1), image("b", 3), image("c", 2)];
         let b = json!({"names": ["b@sha256:0", "b:1"], "sizeBytes": 3});
         let c = json!({"names": ["c@sha256:0", "c:1"], "sizeBytes": 2});
-        assert_eq!(list(images(), 2), json!([b, c]));
-        assert_eq!(list(images(), 0), json!([]));
-        assert_eq!(list(images(), -1).as_array().map(Vec::len), Some(3));
+        assert_eq!(image_list(images(), 2), json!([b, c]));
+        assert_eq!(image_list(images(), 0), json!([]));
+        assert_eq!(image_list(images(), -1).as_array().map(Vec::len), Some(3));
     }
 }

@@ -1,9 +1,9 @@
-//! Where things are on disk.
+//! Paths of the kubelet's files.
 
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use std::path::PathBuf;
 
-/// Where things are on disk, all below one directory.
+/// Paths of the kubelet's files, below its root directory.
 #[derive(Debug, Clone)]
 pub(crate) struct Paths {
     root: PathBuf,
@@ -14,22 +14,22 @@ impl Paths {
         Self { root }
     }
 
-    /// One file per Pod that must not be forgotten.
+    /// Directory of checkpoints, one file per Pod.
     pub(crate) fn checkpoints(&self) -> PathBuf {
         self.root.join("checkpoints")
     }
 
-    /// When the node was shut down last; upstream's name.
+    /// State file of node shutdown; upstream's name.
     pub(crate) fn shutdown_state(&self) -> PathBuf {
         self.root.join("graceful_node_shutdown_state")
     }
 
-    /// Which images were pulled, and with whose credentials.
+    /// Directory of image pull records.
     pub(crate) fn image_manager(&self) -> PathBuf {
         self.root.join("image_manager")
     }
 
-    /// One directory per Pod, named by UID.
+    /// Directory with one directory per Pod, named by UID.
     pub(crate) fn pods(&self) -> PathBuf {
         self.root.join("pods")
     }
@@ -46,12 +46,12 @@ impl Paths {
         self.volumes(uid).join(volume)
     }
 
-    /// The file in which one attempt of a container leaves its last words: what an earlier one wrote stays its own.
+    /// Termination message file of one attempt: each attempt has its own.
     pub(crate) fn termination_message(&self, uid: &str, container: &str, attempt: u32) -> PathBuf {
         self.pod(uid).join("containers").join(container).join(format!("{attempt}.termination"))
     }
 
-    /// What `subPath` mounts are bound to.
+    /// Mount points of `subPath` mounts.
     pub(crate) fn sub_paths(&self, uid: &str) -> PathBuf {
         self.pod(uid).join("volume-subpaths")
     }
@@ -60,7 +60,7 @@ impl Paths {
         self.sub_paths(uid).join(volume).join(container).join(index.to_string())
     }
 
-    /// Seccomp profiles of the node.
+    /// Directory of seccomp profiles.
     pub(crate) fn seccomp(&self) -> PathBuf {
         self.root.join("seccomp")
     }
@@ -69,15 +69,15 @@ impl Paths {
         self.pod(uid).join("etc-hosts")
     }
 
-    /// One directory per Pod, with one per container in it (upstream's `/var/log/pods`).
+    /// Directory of logs: one directory per Pod, one per container in it (upstream's `/var/log/pods`).
     pub(crate) fn logs(&self) -> PathBuf {
         self.root.join("logs")
     }
 
     pub(crate) fn pod_logs(&self, pod: &ApiPod) -> PathBuf {
-        let word = |w: &Option<String>| w.clone().unwrap_or_default();
+        let text = |w: &Option<String>| w.clone().unwrap_or_default();
         let meta = &pod.metadata;
-        self.logs().join(format!("{}_{}_{}", word(&meta.namespace), word(&meta.name), word(&meta.uid)))
+        self.logs().join(format!("{}_{}_{}", text(&meta.namespace), text(&meta.name), text(&meta.uid)))
     }
 
     pub(crate) fn log(&self, pod: &ApiPod, container: &str, attempt: u32) -> PathBuf {

@@ -1,9 +1,9 @@
-//! All Pods of the node, and where they come from.
+//! Pod manager: the workers of all Pods of the node, and the watch of the API that starts them.
 
 use crate::{
-    Shared,
-    actor::{self, Handle, Mail},
-    checkpoint, relist, runtime_events, static_pods,
+    Shared, checkpoint,
+    pod_worker::{self, Handle, PodMessage},
+    relist, runtime_events, static_pods,
 };
 use api::{
     lean::Lean,
@@ -20,172 +20,177 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// The tasks of all Pods, by UID.
+/// Workers of all Pods, by UID.
 #[derive(Default)]
 pub(crate) struct Pods {
-    tasks: Mutex<HashMap<String, Handle>>,
-    /// The lock makes decisions one at a time: what was given to one Pod is not given to another.
-    granted: Mutex<Granted>,
-    /// Pods that came, changed or went since somebody asked.
-    touched: Mutex<HashSet<String>>,
-    bell: Notify,
-    /// Rung when the runtime is to be listed.
-    pub(crate) lists: Notify,
-    /// Rung when a Pod was forgotten: its name is free.
-    pub(crate) forgotten: Notify,
+    workers: Mutex<HashMap<String, Handle>>,
+    /// Admission and resize decisions. The lock serializes them, so that resources are granted once.
+    decisions: Mutex<Decisions>,
+    /// UIDs of Pods that were added, changed or removed since the last [`Pods::changed`].
+    changed: Mutex<HashSet<String>>,
+    changed_notify: Notify,
+    /// Notified when a relist of the runtime is requested.
+    pub(crate) relist_requested: Notify,
+    /// Notified when a Pod was removed and its name is free.
+    pub(crate) removed: Notify,
 }
 
-/// What Pods were given, by UID; their tasks may not know of it yet.
+/// Positive decisions by Pod UID; the published state of the Pods may not have them yet.
 #[derive(Default)]
-struct Granted {
-    /// Pods that the node has taken since it started.
+struct Decisions {
+    /// Pods that were admitted since the kubelet started.
     admitted: HashSet<String>,
-    /// Pods that get the resources that they ask for.
+    /// Pods whose resize was accepted.
     resized: HashSet<String>,
 }
 
-/// The spec of a Pod; validation refuses Pods without one.
+/// Returns the spec of a Pod. Validation rejects Pods without one.
 pub(crate) fn spec(pod: &Pod) -> &PodSpec {
     static EMPTY: std::sync::LazyLock<PodSpec> = std::sync::LazyLock::new(PodSpec::default);
     pod.object().spec.as_ref().unwrap_or(&EMPTY)
 }
 
 impl Pods {
-    /// Asks for a list of all that the runtime has.
-    pub(crate) fn want_list(&self) {
-        self.lists.notify_one();
+    /// Requests a relist of the runtime.
+    pub(crate) fn request_relist(&self) {
+        self.relist_requested.notify_one();
     }
 
-    fn add(&self, uid: String, make: impl FnOnce() -> Handle) {
-        // Its task finds it here: the lock is held until it is.
-        self.tasks.lock().insert(uid, make());
+    /// Adds the worker that `spawn` starts.
+    fn add(&self, uid: String, spawn: impl FnOnce() -> Handle) {
+        // The lock is held until the handle is inserted: the new worker looks itself up here.
+        self.workers.lock().insert(uid, spawn());
     }
 
-    /// Whether there are Pods of which the runtime has not told yet.
-    pub(crate) fn await_list(&self) -> bool {
-        self.all().iter().any(|handle| handle.known.borrow().awaits_list())
+    /// Whether any Pod has not been in a relist yet.
+    pub(crate) fn awaits_relist(&self) -> bool {
+        self.all().iter().any(|handle| handle.state.borrow().awaits_list())
     }
 
-    /// Waits until the runtime has told of all Pods that there are: what ended while no kubelet was there takes nothing.
-    pub(crate) async fn listed(&self) {
+    /// Waits until all Pods have been in a relist. Pods that ended while no kubelet ran must not count as active.
+    pub(crate) async fn wait_relisted(&self) {
         for mut handle in self.all() {
-            // Nobody who might tell is there any more: it takes nothing, either.
-            let _ = handle.known.wait_for(|pod| !pod.awaits_list()).await;
+            // An error means that the worker has ended: that Pod is not active either.
+            let _ = handle.state.wait_for(|pod| !pod.awaits_list()).await;
         }
     }
 
-    /// Decides whether the node takes a Pod, seeing the others that it has taken and that have not ended. One that others
-    /// go for has their room from now on.
+    /// Admits a Pod by `decide`, which gets the other active Pods. A Pod that preempts others holds their resources
+    /// from now
+    /// on.
     pub(crate) fn admit(&self, uid: &str, decide: impl FnOnce(&[Arc<ApiPod>]) -> Verdict) -> Verdict {
-        let mut granted = self.granted.lock();
-        let verdict = decide(&self.others(uid, &granted));
+        let mut decisions = self.decisions.lock();
+        let verdict = decide(&self.other_active_pods(uid, &decisions));
         if !matches!(verdict, Verdict::Settled(Admission::Rejected { .. })) {
-            granted.admitted.insert(uid.to_owned());
+            decisions.admitted.insert(uid.to_owned());
         }
         verdict
     }
 
-    /// Decides whether the node takes a Pod with the resources that it asks for.
+    /// Accepts or defers a resize by `decide`, which gets the other active Pods.
     pub(crate) fn resize(&self, uid: &str, decide: impl FnOnce(&[Arc<ApiPod>]) -> ResizeVerdict) -> ResizeVerdict {
-        let mut granted = self.granted.lock();
-        let verdict = decide(&self.others(uid, &granted));
+        let mut decisions = self.decisions.lock();
+        let verdict = decide(&self.other_active_pods(uid, &decisions));
         if verdict == ResizeVerdict::Fits {
-            granted.resized.insert(uid.to_owned());
+            decisions.resized.insert(uid.to_owned());
         }
         verdict
     }
 
-    /// The Pods that the node has taken; those that it is deciding about are decided first.
-    pub(crate) fn taken(&self) -> Vec<Handle> {
-        let granted = self.granted.lock();
-        let taken = |known: &Pod| known.is_admitted() || granted.admitted.contains(known.uid());
-        self.all().into_iter().filter(|handle| taken(&handle.known.borrow())).collect()
+    /// Returns the admitted Pods. Decisions in progress complete first.
+    pub(crate) fn admitted(&self) -> Vec<Handle> {
+        let decisions = self.decisions.lock();
+        let admitted = |pod: &Pod| pod.is_admitted() || decisions.admitted.contains(pod.uid());
+        self.all().into_iter().filter(|handle| admitted(&handle.state.borrow())).collect()
     }
 
-    /// The other Pods of the node that have not ended and that the API still has, as upstream counts them, with the most
-    /// that each may take of it.
-    fn others(&self, uid: &str, granted: &Granted) -> Vec<Arc<ApiPod>> {
-        let pods = self.all().into_iter().map(|h| h.known.borrow().clone());
+    /// Returns the other active Pods (upstream's `GetActivePods`), each with the maximum of its allocated and actual
+    /// resources.
+    fn other_active_pods(&self, uid: &str, decisions: &Decisions) -> Vec<Arc<ApiPod>> {
+        let pods = self.all().into_iter().map(|h| h.state.borrow().clone());
         let active = pods.filter(|p| p.uid() != uid && !p.is_gone() && !p.has_ended());
-        let here = active.filter(|p| p.is_admitted() || granted.admitted.contains(p.uid()));
-        let taking = here.map(|p| p.in_use(granted.resized.contains(p.uid())));
-        taking.filter(|object| !api::pod::is_terminal(object)).collect()
+        let admitted = active.filter(|p| p.is_admitted() || decisions.admitted.contains(p.uid()));
+        let objects = admitted.map(|p| p.in_use(decisions.resized.contains(p.uid())));
+        objects.filter(|object| !api::pod::is_terminal(object)).collect()
     }
 
-    /// What a Pod was granted by a resize shows in what is known of it.
-    pub(crate) fn shows_resize(&self, uid: &str) {
-        self.granted.lock().resized.remove(uid);
+    /// Drops an accepted resize that the Pod's published state includes.
+    pub(crate) fn clear_accepted_resize(&self, uid: &str) {
+        self.decisions.lock().resized.remove(uid);
     }
 
-    pub(crate) fn forget(&self, uid: &str) {
-        self.tasks.lock().remove(uid);
-        let mut granted = self.granted.lock();
-        granted.admitted.remove(uid);
-        granted.resized.remove(uid);
-        drop(granted);
-        self.forgotten.notify_one();
-        self.touch(uid.to_owned());
+    /// Removes a Pod whose worker has ended.
+    pub(crate) fn remove(&self, uid: &str) {
+        self.workers.lock().remove(uid);
+        let mut decisions = self.decisions.lock();
+        decisions.admitted.remove(uid);
+        decisions.resized.remove(uid);
+        drop(decisions);
+        self.removed.notify_one();
+        self.mark_changed(uid.to_owned());
     }
 
-    /// Tells those that wait for room that there may be some, the most important ones first.
-    pub(crate) fn room_was_made(&self) {
-        let mut waiting: Vec<_> = self.all().into_iter().filter(|h| h.known.borrow().waits_for_room()).collect();
-        waiting.sort_by_key(|h| std::cmp::Reverse(spec(&h.known.borrow()).priority.unwrap_or(0)));
-        for handle in waiting {
-            let _ = handle.mail.send(Mail::Fact(Event::RoomMade));
+    /// Retries deferred resizes, in order of Pod priority.
+    pub(crate) fn retry_deferred_resizes(&self) {
+        let mut deferred: Vec<_> = self.all().into_iter().filter(|h| h.state.borrow().waits_for_room()).collect();
+        deferred.sort_by_key(|h| std::cmp::Reverse(spec(&h.state.borrow()).priority.unwrap_or(0)));
+        for handle in deferred {
+            let _ = handle.messages.send(PodMessage::Event(Event::RoomMade));
         }
     }
 
-    /// Says that a Pod came, changed or went.
-    pub(crate) fn touch(&self, uid: String) {
-        self.touched.lock().insert(uid);
-        self.bell.notify_one();
+    /// Marks a Pod as added, changed or removed.
+    pub(crate) fn mark_changed(&self, uid: String) {
+        self.changed.lock().insert(uid);
+        self.changed_notify.notify_one();
     }
 
-    /// Waits until Pods came, changed or went, and names them. For one listener.
-    pub(crate) async fn touched(&self) -> HashSet<String> {
+    /// Waits for added, changed or removed Pods and returns their UIDs. Supports one caller.
+    pub(crate) async fn changed(&self) -> HashSet<String> {
         loop {
-            let touched = std::mem::take(&mut *self.touched.lock());
-            if !touched.is_empty() {
-                return touched;
+            let changed = std::mem::take(&mut *self.changed.lock());
+            if !changed.is_empty() {
+                return changed;
             }
-            self.bell.notified().await;
+            self.changed_notify.notified().await;
         }
     }
 
-    /// How many entries there are, by what they are.
+    /// Returns the sizes of the internal maps, by name.
     pub(crate) fn counts(&self) -> BTreeMap<&'static str, usize> {
-        let granted = self.granted.lock();
+        let decisions = self.decisions.lock();
         BTreeMap::from([
-            ("pods", self.tasks.lock().len()),
-            ("admitted pods", granted.admitted.len()),
-            ("resized pods", granted.resized.len()),
-            ("changed pods", self.touched.lock().len()),
+            ("pods", self.workers.lock().len()),
+            ("admitted pods", decisions.admitted.len()),
+            ("resized pods", decisions.resized.len()),
+            ("changed pods", self.changed.lock().len()),
         ])
     }
 
     pub(crate) fn by_uid(&self, uid: &str) -> Option<Handle> {
-        self.tasks.lock().get(uid).cloned()
+        self.workers.lock().get(uid).cloned()
     }
 
     pub(crate) fn all(&self) -> Vec<Handle> {
-        self.tasks.lock().values().cloned().collect()
+        self.workers.lock().values().cloned().collect()
     }
 
     pub(crate) fn by_name(&self, namespace: &str, name: &str) -> Option<Handle> {
-        let found = |h: &&Handle| {
-            let pod = h.known.borrow();
+        let matches = |h: &&Handle| {
+            let pod = h.state.borrow();
             pod.namespace() == namespace && pod.name() == name
         };
-        // One that was deleted by force may still be ending beside its namesake.
-        self.tasks.lock().values().filter(found).min_by_key(|h| h.known.borrow().is_gone()).cloned()
+        // A force-deleted Pod may still be terminating when a new Pod has its name.
+        self.workers.lock().values().filter(matches).min_by_key(|h| h.state.borrow().is_gone()).cloned()
     }
 
-    pub(crate) fn owner(&self, id: &str) -> Option<Handle> {
-        self.tasks.lock().values().find(|h| h.known.borrow().owns(id)).cloned()
+    /// Returns the Pod that owns a container or sandbox.
+    pub(crate) fn by_container_or_sandbox_id(&self, id: &str) -> Option<Handle> {
+        self.workers.lock().values().find(|h| h.state.borrow().owns(id)).cloned()
     }
 }
 
+/// Restores the Pods from checkpoints, then watches the API, static Pod manifests and the runtime until cancelled.
 pub(crate) async fn run(shared: &Arc<Shared>) {
     let dir = shared.paths.checkpoints();
     match checkpoint::load(&dir) {
@@ -193,18 +198,19 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
             for pod in pods {
                 let uid = pod.uid().to_owned();
                 if is_static(pod.object()) {
-                    shared.mirrors.want(pod.object());
+                    shared.mirror_pods.set_static_pod(pod.object());
                 }
-                shared.pods.add(uid, || actor::spawn(Arc::clone(shared), pod));
+                shared.pods.add(uid, || pod_worker::spawn(Arc::clone(shared), pod));
             }
         }
-        Err(error) => tracing::error!(%error, "checkpoints cannot be read"),
+        Err(error) => tracing::error!(%error, "failed to load checkpoints"),
     }
-    let runtime = async { tokio::join!(runtime_events::follow(shared), relist::when_wanted(shared)) };
-    tokio::join!(follow_api(shared), Box::pin(static_pods::run(shared)), shared.stop.run_until_cancelled(runtime));
+    let runtime = async { tokio::join!(runtime_events::run(shared), relist::run(shared)) };
+    tokio::join!(watch_api(shared), Box::pin(static_pods::run(shared)), shared.stop.run_until_cancelled(runtime));
 }
 
-async fn follow_api(shared: &Arc<Shared>) {
+/// Watches the Pods that are bound to this node.
+async fn watch_api(shared: &Arc<Shared>) {
     let api: Api<Lean<ApiPod>> = Api::all(shared.client.clone());
     let config = watcher::Config::default().fields(&format!("spec.nodeName={}", shared.options.node_name));
     let mut events = watcher(api, config).boxed();
@@ -214,47 +220,48 @@ async fn follow_api(shared: &Arc<Shared>) {
             Ok(watcher::Event::Init) => listed.clear(),
             Ok(watcher::Event::InitApply(Lean(pod))) => {
                 listed.insert(pod.metadata.uid.clone().unwrap_or_default());
-                updated(shared, pod);
+                add_or_update(shared, pod);
             }
             Ok(watcher::Event::InitDone) => {
-                // What an earlier kubelet knew and the API no longer has was deleted by force.
-                shared.mirrors.listed(&listed);
+                // A Pod that has a checkpoint but is missing in the API was force-deleted.
+                shared.mirror_pods.observe_list(&listed);
                 for handle in shared.pods.all() {
-                    let known = handle.known.borrow().clone();
-                    if !listed.contains(known.uid()) && !is_static(known.object()) {
-                        let _ = handle.mail.send(Mail::Fact(Event::Gone));
+                    let pod = handle.state.borrow().clone();
+                    if !listed.contains(pod.uid()) && !is_static(pod.object()) {
+                        let _ = handle.messages.send(PodMessage::Event(Event::Gone));
                     }
                 }
             }
-            Ok(watcher::Event::Apply(Lean(pod))) => updated(shared, pod),
-            Ok(watcher::Event::Delete(Lean(pod))) if is_mirror(&pod) => shared.mirrors.gone(&pod),
+            Ok(watcher::Event::Apply(Lean(pod))) => add_or_update(shared, pod),
+            Ok(watcher::Event::Delete(Lean(pod))) if is_mirror(&pod) => shared.mirror_pods.observe_deleted(&pod),
             Ok(watcher::Event::Delete(Lean(pod))) => {
                 if let Some(handle) = shared.pods.by_uid(pod.metadata.uid.as_deref().unwrap_or("")) {
-                    let _ = handle.mail.send(Mail::Fact(Event::Gone));
+                    let _ = handle.messages.send(PodMessage::Event(Event::Gone));
                 }
             }
-            Err(error) => tracing::warn!(%error, "the watch of Pods broke; it starts again"),
+            Err(error) => tracing::warn!(%error, "failed to watch Pods, retrying"),
         }
     }
 }
 
-fn updated(shared: &Arc<Shared>, object: ApiPod) {
+/// Passes a Pod from the API to its worker, or starts one.
+fn add_or_update(shared: &Arc<Shared>, object: ApiPod) {
     if is_mirror(&object) {
-        return shared.mirrors.seen(object);
+        return shared.mirror_pods.observe(object);
     }
-    let object = of_the_api(object);
+    let object = mark_as_api_source(object);
     let (uid, object) = (object.metadata.uid.clone().unwrap_or_default(), Arc::new(object));
-    let known = shared.pods.by_uid(&uid);
-    match known {
+    let existing = shared.pods.by_uid(&uid);
+    match existing {
         Some(handle) => {
-            let _ = handle.mail.send(Mail::Fact(Event::Updated(object)));
+            let _ = handle.messages.send(PodMessage::Event(Event::Updated(object)));
         }
         None => start(shared, object),
     }
 }
 
-/// What comes from the API is no static Pod, whatever its annotations say.
-fn of_the_api(mut object: ApiPod) -> ApiPod {
+/// Overwrites the config source annotation: a Pod from the API must not pass as a static Pod.
+fn mark_as_api_source(mut object: ApiPod) -> ApiPod {
     if is_static(&object) {
         let annotations = object.metadata.annotations.get_or_insert_default();
         annotations.insert(CONFIG_SOURCE.to_owned(), "api".to_owned());
@@ -262,12 +269,12 @@ fn of_the_api(mut object: ApiPod) -> ApiPod {
     object
 }
 
-/// A Pod comes to the node.
+/// Starts the worker of a new Pod.
 pub(crate) fn start(shared: &Arc<Shared>, object: Arc<ApiPod>) {
     let uid = object.metadata.uid.clone().unwrap_or_default();
     if is_static(&object) {
-        shared.mirrors.want(&object);
+        shared.mirror_pods.set_static_pod(&object);
     }
     let pod = Pod::new(object, shared.now());
-    shared.pods.add(uid, || actor::spawn(Arc::clone(shared), pod));
+    shared.pods.add(uid, || pod_worker::spawn(Arc::clone(shared), pod));
 }

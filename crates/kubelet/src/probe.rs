@@ -1,47 +1,47 @@
-//! Probes: one question to one container, and the verdict in Kubernetes' words (upstream's `pkg/probe`).
+//! Probe handlers: `exec`, `httpGet`, `tcpSocket` and `grpc`, with upstream's outcomes and messages (`pkg/probe`).
 //!
-//! Nothing here knows a Pod's life: `actions` says whom to ask, and `lifecycle` what an answer means.
+//! A handler executes one probe. `lifecycle` schedules probes and interprets their outcomes.
 
-pub(crate) mod counts;
 pub(crate) mod exec;
-mod greeting;
+mod go_http_errors;
 pub(crate) mod grpc;
 pub(crate) mod http;
-mod malformed;
+mod http2_settings;
+pub(crate) mod metrics;
 pub(crate) mod tcp;
 mod tls;
-mod uri;
+mod url;
 mod write_first;
 
 use k8s_openapi::{api::core::v1::Container, apimachinery::pkg::util::intstr::IntOrString};
 use std::num::IntErrorKind;
 use tokio::time::{Instant, error::Elapsed, timeout_at};
 
-/// How much of an output or a body is kept, in bytes (upstream's `maxReadLength` and `maxRespBodyLength`).
-const KEPT: usize = 10 << 10;
+/// Limit of kept output and response bodies in bytes (upstream's `maxReadLength` and `maxRespBodyLength`).
+const MAX_OUTPUT: usize = 10 << 10;
 
-/// The version that the requests of probes and hooks name.
-pub(crate) const VERSION: &str = "1.35";
+/// Kubernetes version in the `User-Agent` of probes and hooks.
+pub(crate) const USER_AGENT_VERSION: &str = "1.35";
 
-/// The port that a number or a name means to this container (upstream's `ResolveContainerPort`).
+/// Resolves a port number or the name of a container port (upstream's `ResolveContainerPort`).
 ///
 /// # Errors
-/// In upstream's words, when the container has no port of this name, or the number is none of a port.
+/// Upstream's message if the container has no port of this name, or the number is not a valid port.
 pub(crate) fn resolve_port(port: &IntOrString, container: &Container) -> Result<u16, String> {
     let number = match port {
         IntOrString::Int(number) => i64::from(*number),
         IntOrString::String(name) => {
             let mut ports = container.ports.iter().flatten();
             let named = ports.find(|p| p.name.as_deref() == Some(name));
-            // Upstream's last hope is that the name is a number, and what it says is that it is none.
-            named.map_or_else(|| number(name), |port| Ok(i64::from(port.container_port)))?
+            // Upstream falls back to parsing the name as a number, and returns that error.
+            named.map_or_else(|| parse_int(name), |port| Ok(i64::from(port.container_port)))?
         }
     };
     u16::try_from(number).ok().filter(|n| *n > 0).ok_or_else(|| format!("invalid port number: {number}"))
 }
 
-/// A number in words, as Go reads one.
-fn number(text: &str) -> Result<i64, String> {
+/// Parses an integer with the errors of Go's `strconv.Atoi`.
+fn parse_int(text: &str) -> Result<i64, String> {
     text.parse::<i64>().map_err(|e| {
         let out_of_range = matches!(e.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow);
         let why = if out_of_range { "value out of range" } else { "invalid syntax" };
@@ -49,21 +49,21 @@ fn number(text: &str) -> Result<i64, String> {
     })
 }
 
-/// `host:port`, an IPv6 address in brackets.
-fn address(host: &str, port: u16) -> String {
+/// Formats `host:port`, an IPv6 address in brackets (Go's `net.JoinHostPort`).
+fn join_host_port(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// The beginning of an output, as text.
-fn kept(output: &[u8]) -> String {
-    String::from_utf8_lossy(output.get(..KEPT).unwrap_or(output)).into_owned()
+/// Returns the first [`MAX_OUTPUT`] bytes of an output as text.
+fn truncated_output(output: &[u8]) -> String {
+    String::from_utf8_lossy(output.get(..MAX_OUTPUT).unwrap_or(output)).into_owned()
 }
 
-/// What comes of `work` before the deadline; without one, whenever it comes.
-async fn before<F: Future>(deadline: Option<Instant>, work: F) -> Result<F::Output, Elapsed> {
+/// Awaits a future until the deadline, if there is one.
+async fn with_deadline<F: Future>(deadline: Option<Instant>, future: F) -> Result<F::Output, Elapsed> {
     match deadline {
-        Some(deadline) => timeout_at(deadline, work).await,
-        None => Ok(work.await),
+        Some(deadline) => timeout_at(deadline, future).await,
+        None => Ok(future.await),
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_a_number_or_a_name_of_the_container() {
+    fn port_number_or_container_port_name_is_resolved() {
         check(&json!(80), Ok(80));
         check(&json!("web"), Ok(8080));
         check(&json!("80"), Ok(80));
@@ -94,7 +94,8 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_address_has_brackets() {
-        assert_eq!((address("::1", 80), address("10.0.0.7", 80)), ("[::1]:80".to_owned(), "10.0.0.7:80".to_owned()));
+    fn ipv6_address_is_joined_with_brackets() {
+        let joined = (join_host_port("::1", 80), join_host_port("10.0.0.7", 80));
+        assert_eq!(joined, ("[::1]:80".to_owned(), "10.0.0.7:80".to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! Kubernetes Events about Pods and the node: recorded by one task, so that a slow API harms no Pod.
+//! Event recorder: a task writes Events about Pods and the node, so that a slow API does not delay Pods.
 
 mod correlator;
 
@@ -18,10 +18,10 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Events that wait at most; more than that is a flood, and is dropped with a word in the log.
-const QUEUE: usize = 4096;
-/// In characters: the API takes no longer one.
-const LONGEST_MESSAGE: usize = 1024;
+/// Capacity of the queue; further Events are dropped and logged.
+const QUEUE_CAPACITY: usize = 4096;
+/// Limit of the API for a message in characters.
+const MAX_MESSAGE_LENGTH: usize = 1024;
 
 pub(crate) struct Recorder {
     queue: mpsc::Sender<(ObjectReference, PodEvent)>,
@@ -31,17 +31,17 @@ pub(crate) struct Recorder {
 impl Recorder {
     pub(crate) fn start(client: Client, options: &Options, stop: CancellationToken) -> Self {
         let (host, clock) = (options.node_name.clone(), options.clock.clone());
-        let (queue, mut events) = mpsc::channel::<(ObjectReference, PodEvent)>(QUEUE);
+        let (queue, mut events) = mpsc::channel::<(ObjectReference, PodEvent)>(QUEUE_CAPACITY);
         tokio::spawn(async move {
             let mut correlator = Correlator::default();
             while let Some(Some((about, event))) = stop.run_until_cancelled(events.recv()).await {
                 if let Err(error) = write(&client, &host, clock.now(), &about, &event, &mut correlator).await {
-                    tracing::debug!(%error, reason = event.reason, "an event was not recorded");
+                    tracing::debug!(%error, reason = event.reason, "failed to record an event");
                 }
             }
         });
         let name = Some(options.node_name.clone());
-        // Upstream's kubelet has the node's name where its UID would be, and `kubectl describe` looks for both.
+        // Upstream's kubelet uses the node's name as UID, and `kubectl describe` searches for both.
         let node = ObjectReference { kind: Some("Node".to_owned()), uid: name.clone(), name, ..Default::default() };
         Self { queue, node }
     }
@@ -67,7 +67,7 @@ impl Recorder {
 
     fn send(&self, about: ObjectReference, event: PodEvent) {
         if self.queue.try_send((about, event)).is_err() {
-            tracing::warn!("too many events wait to be recorded; one was dropped");
+            tracing::warn!("event queue is full, dropping an event");
         }
     }
 }
@@ -89,21 +89,21 @@ async fn write(
         reason: &event.reason,
         message: &event.message,
     };
-    let Some(told) = correlator.correlate(occurrence, now) else {
-        tracing::debug!(object, reason = event.reason, "too much is told about an object; an event was dropped");
+    let Some(correlated) = correlator.correlate(occurrence, now) else {
+        tracing::debug!(object, reason = event.reason, "dropping an event, rate limit of the object exceeded");
         return Ok(());
     };
-    let message: String = told.message.chars().take(LONGEST_MESSAGE).collect();
+    let message: String = correlated.message.chars().take(MAX_MESSAGE_LENGTH).collect();
     let namespace = about.namespace.as_deref().unwrap_or("default");
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
-    if let Some(known) = told.known.clone() {
-        let patch = json!({"count": told.count, "lastTimestamp": Time(now), "message": message});
+    if let Some(known) = correlated.known.clone() {
+        let patch = json!({"count": correlated.count, "lastTimestamp": Time(now), "message": message});
         match within_deadline(api.patch(&known, &PatchParams::default(), &Patch::Merge(patch))).await {
             Ok(_) => {
-                correlator.written(&told, known);
+                correlator.written(&correlated, known);
                 return Ok(());
             }
-            // Events are forgotten after a while: it is told anew.
+            // The Event has expired: a new one is created.
             Err(kube::Error::Api(e)) if e.code == 404 => {}
             Err(error) => return Err(error),
         }
@@ -123,12 +123,12 @@ async fn write(
         source: Some(EventSource { component: Some("kubelet".to_owned()), host: Some(host.to_owned()) }),
         reporting_component: Some("kubelet".to_owned()),
         reporting_instance: Some(host.to_owned()),
-        first_timestamp: Some(Time(told.first)),
+        first_timestamp: Some(Time(correlated.first)),
         last_timestamp: Some(Time(now)),
-        count: Some(told.count),
+        count: Some(correlated.count),
         ..Event::default()
     };
     within_deadline(api.create(&PostParams::default(), &object)).await?;
-    correlator.written(&told, event_name);
+    correlator.written(&correlated, event_name);
     Ok(())
 }

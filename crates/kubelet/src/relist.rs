@@ -1,42 +1,43 @@
-//! Lists of all that the runtime has: they repair what events lost.
+//! Relist: lists all sandboxes and containers of the runtime, to recover from lost events (PLEG).
 
-use crate::{Shared, actor::Mail};
+use crate::{Shared, pod_worker::PodMessage};
 use lifecycle::{ContainerExit, ContainerView, ContainerViewState, RuntimeView, SandboxView};
 use runtime::{ContainerState, ContainerStatus, RuntimeError, SandboxId};
 use std::{collections::HashMap, time::Duration};
 
-/// How often everything is listed again, to repair what events lost.
+/// Relist period.
 const RELIST: Duration = Duration::from_secs(60);
 
-/// The least time between two lists.
-const SPACING: Duration = Duration::from_millis(100);
-/// When everything is listed again after events may have been lost.
-const SOON: Duration = Duration::from_millis(500);
-/// The longest pause between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// Minimum time between two relists.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+/// First relist period after events may have been lost.
+const FIRST_RELIST: Duration = Duration::from_millis(500);
+/// Maximum backoff after a failed relist.
+const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
-/// Lists when somebody wants it, and now and then. The runtime may be starting: a list that fails is tried again.
-pub(crate) async fn when_wanted(shared: &Shared) {
+/// Relists on request and periodically. A failed list is retried: the runtime may be starting.
+pub(crate) async fn run(shared: &Shared) {
     let mut interval = RELIST;
     loop {
-        interval = match tokio::time::timeout(interval, shared.pods.lists.notified()).await {
-            // After a break in the events the runtime's own lists may be behind: look again soon, then less and less.
-            Ok(()) => SOON,
+        interval = match tokio::time::timeout(interval, shared.pods.relist_requested.notified()).await {
+            // After an interruption of the events the runtime's lists may be behind: the period starts short and
+            // doubles.
+            Ok(()) => FIRST_RELIST,
             Err(_) => (interval * 2).min(RELIST),
         };
-        let mut pause = Duration::from_millis(25);
+        let mut backoff = Duration::from_millis(25);
         while let Err(error) = relist(shared).await {
-            tracing::debug!(%error, "the runtime could not be listed; it is tried again");
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            tracing::debug!(%error, "failed to list the runtime's containers, retrying");
+            tokio::time::sleep(backoff).await;
+            backoff = (backoff * 2).min(MAX_BACKOFF);
         }
-        // Who wants lists all the time gets them now and then.
-        tokio::time::sleep(SPACING).await;
+        // Limits the rate of requested relists.
+        tokio::time::sleep(MIN_INTERVAL).await;
     }
 }
 
-/// What is gone since the list is none; what could not be asked for is not gone.
-fn found<T>(answer: Result<T, RuntimeError>) -> Result<Option<T>, RuntimeError> {
+/// Maps "not found" to `None`: the object was removed since the list. Other errors are kept.
+fn optional<T>(answer: Result<T, RuntimeError>) -> Result<Option<T>, RuntimeError> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(RuntimeError::NotFound(_)) => Ok(None),
@@ -44,51 +45,52 @@ fn found<T>(answer: Result<T, RuntimeError>) -> Result<Option<T>, RuntimeError> 
     }
 }
 
-/// Lists everything and tells each Pod what the runtime has of it. What belongs to no Pod is removed.
+/// Lists everything and sends each Pod its state in the runtime. Sandboxes of unknown Pods are removed.
 async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
-    let before: HashMap<String, u64> = shared
+    let revisions: HashMap<String, u64> = shared
         .pods
         .all()
         .iter()
         .map(|h| {
-            let pod = h.known.borrow();
+            let pod = h.state.borrow();
             (pod.uid().to_owned(), pod.durable_revision())
         })
         .collect();
     let (sandboxes, containers) = tokio::try_join!(shared.runtime.sandboxes(), shared.runtime.containers())?;
-    let mut views: HashMap<String, RuntimeView> = HashMap::new();
+    let mut pod_states: HashMap<String, RuntimeView> = HashMap::new();
     for s in sandboxes {
         let ips = match s.ready {
-            true => found(shared.runtime.sandbox(&s.id).await)?.map(|s| s.ips).unwrap_or_default(),
+            true => optional(shared.runtime.sandbox(&s.id).await)?.map(|s| s.ips).unwrap_or_default(),
             false => Vec::new(),
         };
         let view = SandboxView { id: s.id.0, attempt: s.attempt, ready: s.ready, ips };
-        views.entry(s.uid).or_default().sandboxes.push(view);
+        pod_states.entry(s.uid).or_default().sandboxes.push(view);
     }
     for c in containers {
-        let Some(status) = found(shared.runtime.container(&c.id).await)? else { continue };
+        let Some(status) = optional(shared.runtime.container(&c.id).await)? else { continue };
         let uid = c.uid.clone();
         let sandbox = c.sandbox.map(|s| s.0).unwrap_or_default();
         let view = container_view(shared, status, sandbox).await;
-        views.entry(uid).or_default().containers.push(view);
+        pod_states.entry(uid).or_default().containers.push(view);
     }
     for handle in shared.pods.all() {
-        let pod = handle.known.borrow().clone();
-        let view = views.remove(pod.uid()).unwrap_or_default();
-        // A Pod of which nothing was made yet has nothing to learn.
-        if let Some(revision) = before.get(pod.uid()).filter(|_| pod.is_admitted()) {
-            let _ = handle.mail.send(Mail::Relisted(view, *revision));
+        let pod = handle.state.borrow().clone();
+        let view = pod_states.remove(pod.uid()).unwrap_or_default();
+        // Nothing exists in the runtime before admission.
+        if let Some(revision) = revisions.get(pod.uid()).filter(|_| pod.is_admitted()) {
+            let _ = handle.messages.send(PodMessage::Relisted(view, *revision));
         }
     }
     shared.cgroups.remove_orphans(|uid| shared.pods.by_uid(uid).is_some());
-    // The sandbox of a Pod that has left since was that Pod's to remove; the next list shows whether it did.
-    let strays = views.into_iter().filter(|(uid, _)| !before.contains_key(uid)).flat_map(|(_, view)| view.sandboxes);
-    for sandbox in strays {
+    // The sandbox of a Pod that was removed since the list is skipped; the next relist shows whether it is left.
+    let orphans =
+        pod_states.into_iter().filter(|(uid, _)| !revisions.contains_key(uid)).flat_map(|(_, view)| view.sandboxes);
+    for sandbox in orphans {
         let id = SandboxId(sandbox.id);
-        if found(shared.runtime.sandbox(&id).await)?.is_none() {
+        if optional(shared.runtime.sandbox(&id).await)?.is_none() {
             continue;
         }
-        tracing::warn!(sandbox = id.0, "a sandbox belongs to no Pod and is removed");
+        tracing::warn!(sandbox = id.0, "removing sandbox of an unknown Pod");
         let _ = shared.runtime.stop_sandbox(&id).await;
         let _ = shared.runtime.remove_sandbox(&id).await;
     }
@@ -96,14 +98,14 @@ async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
 }
 
 async fn container_view(shared: &Shared, status: ContainerStatus, sandbox: String) -> ContainerView {
-    let pod = shared.pods.by_uid(&status.uid).map(|h| h.known.borrow().clone());
+    let pod = shared.pods.by_uid(&status.uid).map(|h| h.state.borrow().clone());
     let state = match status.state {
         ContainerState::Created => ContainerViewState::Created,
         ContainerState::Running => {
             ContainerViewState::Running { started_at: status.started_at.unwrap_or(status.created_at) }
         }
         ContainerState::Exited => ContainerViewState::Exited(match pod {
-            Some(pod) => crate::logs::exit(shared, &pod, &status).await,
+            Some(pod) => crate::logs::container_exit(shared, &pod, &status).await,
             None => ContainerExit {
                 code: status.exit.as_ref().map_or(137, |e| e.code),
                 reason: String::new(),
@@ -119,7 +121,7 @@ async fn container_view(shared: &Shared, status: ContainerStatus, sandbox: Strin
         name: status.name.clone(),
         attempt: status.attempt,
         sandbox,
-        image: crate::actions::made_of(status),
+        image: crate::actions::runtime_image(status),
         state,
     }
 }

@@ -1,15 +1,15 @@
-//! Static Pods: Pods of this node that come from manifests on its disk (`staticPodPath`), with or without an API.
+//! Static Pods: Pods from manifests on the node's disk (`staticPodPath`), with or without an API.
 //!
-//! They live and end as all Pods do: only where they come from, and where they are shown, is particular about them.
-//! A manifest that goes is a deletion, with the Pod's own grace period; one that changes is another Pod, which starts when
-//! the one before has left nothing (LIFECYCLE.md 3.3).
+//! Their lifecycle is that of all Pods; only their source and their mirror Pods differ. Removing a manifest deletes the
+//! Pod with its own grace period. A changed manifest is a new Pod, which starts when the old one has been cleaned up
+//! (upstream's `podWorkers.allowStaticPodStart`).
 
 mod manifest;
 mod watch;
 
 pub use manifest::PodRules;
 
-use crate::{Shared, actor::Mail, blocking, pods};
+use crate::{Shared, blocking, pod_worker::PodMessage, pods};
 use api::static_pod::is_static;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::Pod as ApiPod, apimachinery::pkg::apis::meta::v1::Time};
@@ -17,35 +17,35 @@ use lifecycle::Event;
 use manifest::{Manifests, Rules};
 use std::{path::Path, sync::Arc};
 
-/// What the directory says is what runs, until told to stop.
+/// Runs the static Pods of the manifest directory until cancelled.
 pub(crate) async fn run(shared: &Arc<Shared>) {
     let config = &shared.options.config;
     let Some(path) = config.static_pod_path.clone().filter(|path| !path.as_os_str().is_empty()) else {
-        // There may be some of the time when there was one.
+        // Static Pods of an earlier configuration may remain.
         reconcile(shared, &[]);
-        return shared.mirrors.begin();
+        return shared.mirror_pods.start();
     };
     let (mut manifests, mut watch) = (Manifests::default(), watch::Watch::new(&path));
-    let (mut desired, mut known) = (Vec::new(), false);
+    let (mut desired, mut manifests_read) = (Vec::new(), false);
     loop {
         match read(shared, &path, manifests).await {
             Ok((now, pods)) => {
-                (manifests, desired, known) = (now, pods, true);
+                (manifests, desired, manifests_read) = (now, pods, true);
             }
             Err(error) => {
-                tracing::warn!(%error, path = %path.display(), "the manifests of static Pods cannot be read");
+                tracing::warn!(%error, path = %path.display(), "failed to read static Pod manifests");
                 manifests = Manifests::default();
             }
         }
-        // What cannot be read says nothing: all goes on as it was.
-        if known {
+        // A failed read changes nothing.
+        if manifests_read {
             reconcile(shared, &desired);
-            shared.mirrors.begin();
+            shared.mirror_pods.start();
         }
         tokio::select! {
             () = shared.stop.cancelled() => return,
             () = watch.changed() => {}
-            () = shared.pods.forgotten.notified() => {}
+            () = shared.pods.removed.notified() => {}
             () = tokio::time::sleep(config.file_check_frequency) => {}
         }
     }
@@ -60,34 +60,36 @@ async fn read(shared: &Shared, path: &Path, mut manifests: Manifests) -> Result<
     .await
 }
 
-/// Starts what is to run and does not, and ends what runs and is not to.
+/// Starts missing static Pods, and terminates those without a manifest.
 fn reconcile(shared: &Arc<Shared>, desired: &[Arc<ApiPod>]) {
     let uid = |pod: &ApiPod| pod.metadata.uid.clone().unwrap_or_default();
     for handle in shared.pods.all() {
-        let pod = handle.known.borrow().clone();
-        let wanted = desired.iter().any(|d| uid(d) == pod.uid());
-        // What only the shutdown of the node ended makes room for itself: it runs again after that.
+        let pod = handle.state.borrow().clone();
+        let is_desired = desired.iter().any(|d| uid(d) == pod.uid());
+        // A Pod that a cancelled node shutdown terminated is restarted.
         let again = pod.is_shut_down() && shared.shutdown.is_over();
-        if is_static(pod.object()) && (!wanted || again) && pod.object().metadata.deletion_timestamp.is_none() {
-            tracing::info!(pod = pod.name(), again, "the static Pod goes: its manifest is gone, or it is to run again");
-            let _ = handle.mail.send(Mail::Fact(Event::Updated(Arc::new(ended(pod.object(), shared.now())))));
+        if is_static(pod.object()) && (!is_desired || again) && pod.object().metadata.deletion_timestamp.is_none() {
+            tracing::info!(pod = pod.name(), again, "terminating a static Pod");
+            let _ = handle
+                .messages
+                .send(PodMessage::Event(Event::Updated(Arc::new(mark_deleted(pod.object(), shared.now())))));
         }
     }
     for pod in desired {
         let name = (pod.metadata.namespace.as_deref().unwrap_or(""), pod.metadata.name.as_deref().unwrap_or(""));
-        // One that ends still has the name: when it is forgotten, its successor's turn comes.
-        let taken = shared.pods.all().iter().any(|handle| {
-            let known = handle.known.borrow();
-            is_static(known.object()) && (known.namespace(), known.name()) == name
+        // A terminating Pod keeps its name; its successor starts when it has been removed.
+        let name_in_use = shared.pods.all().iter().any(|handle| {
+            let pod_state = handle.state.borrow();
+            is_static(pod_state.object()) && (pod_state.namespace(), pod_state.name()) == name
         });
-        if !taken {
+        if !name_in_use {
             pods::start(shared, Arc::clone(pod));
         }
     }
 }
 
-/// The same Pod, deleted at this moment with its own grace period.
-fn ended(pod: &ApiPod, now: Timestamp) -> ApiPod {
+/// Returns the Pod as deleted now with its own grace period.
+fn mark_deleted(pod: &ApiPod, now: Timestamp) -> ApiPod {
     let mut pod = pod.clone();
     let own = pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds);
     let grace = own.unwrap_or(api::pod::DEFAULT_GRACE_PERIOD_SECONDS).max(0);

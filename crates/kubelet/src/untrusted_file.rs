@@ -1,10 +1,12 @@
 //! Files that a container, or a tenant through a volume, can write or replace.
 //!
-//! Such a file may be sparse and enormous, grow while it is read, or be a link, a FIFO or a device. All reads go through
-//! here: only regular files are opened, links are not followed, no open blocks, and each read has a limit. Callers read on
-//! a thread that may block ([`crate::blocking`]).
+//! Such a file may be sparse and huge, grow while it is read, or be a symbolic link, a FIFO or a device. It is read
+//! through
+//! this module only: it opens only regular files, follows no links, never blocks on open, and limits each read.
+//! Callers use
+//! the blocking thread pool ([`crate::blocking`]).
 
-use crate::beneath;
+use crate::safe_open;
 use nix::{
     fcntl::{OFlag, open as open_at},
     sys::stat::Mode,
@@ -16,37 +18,37 @@ use std::{
     path::Path,
 };
 
-/// Opens a regular file for reading. The last part of the path must not be a symbolic link.
+/// Opens a regular file for reading. The last component of the path must not be a symbolic link.
 ///
 /// # Errors
-/// When there is no such file, or it is not a regular one.
+/// Fails if the file is missing or not a regular file.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    // Without access first: to open a device for reading may have effects.
+    // O_PATH first: opening a device for reading may have side effects.
     let found: OwnedFd = open_at(path, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())?;
     let found = require_regular(found.into())?;
     let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    Ok(open_at(&beneath::through(&found.into()), flags, Mode::empty())?.into())
+    Ok(open_at(&safe_open::proc_fd_path(&found.into()), flags, Mode::empty())?.into())
 }
 
-/// Refuses everything that is not a regular file.
+/// Fails for everything that is not a regular file.
 pub(crate) fn require_regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
 }
 
-/// The beginning of a file, at most `limit` bytes.
+/// Reads the start of a file, at most `limit` bytes.
 pub(crate) fn read_beginning(file: &File, limit: usize) -> io::Result<Vec<u8>> {
     read_at(file, 0, limit)
 }
 
-/// The end of a file, at most `limit` bytes, and whether that is the whole file.
+/// Reads the end of a file, at most `limit` bytes. Returns whether that is the whole file.
 pub(crate) fn read_end(file: &File, limit: usize) -> io::Result<(Vec<u8>, bool)> {
     let start = file.metadata()?.len().saturating_sub(limit as u64);
     Ok((read_at(file, start, limit)?, start == 0))
 }
 
-/// The bytes from `offset` on, at most `limit`. Fewer only at the end of the file.
+/// Reads from `offset`, at most `limit` bytes; fewer only at the end of the file.
 pub(crate) fn read_at(file: &impl ReadAt, offset: u64, limit: usize) -> io::Result<Vec<u8>> {
-    // Grows with what is there, not with what is allowed.
+    // The buffer grows with the file's content, not with the limit.
     let mut bytes = Vec::new();
     while bytes.len() < limit {
         let filled = bytes.len();
@@ -62,10 +64,10 @@ pub(crate) fn read_at(file: &impl ReadAt, offset: u64, limit: usize) -> io::Resu
     Ok(bytes)
 }
 
-/// The size of one read, in bytes.
+/// Size of one read in bytes.
 pub(crate) const BLOCK: usize = 64 << 10;
 
-/// Reads at an offset; a test counts the reads.
+/// Positional reads; tests count them.
 pub(crate) trait ReadAt {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 }
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_are_bounded_whatever_the_size_of_the_file() {
+    fn reads_of_a_huge_file_are_bounded() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sparse");
         fs::write(&path, "begin").unwrap();
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_file_is_read_whole() {
+    fn small_file_is_read_completely() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         fs::write(&path, "text").unwrap();

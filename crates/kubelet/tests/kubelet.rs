@@ -1,24 +1,24 @@
-//! The kubelet between an API server and a container runtime that are both in memory, on a paused clock.
+//! Tests of the kubelet with an in-memory API server and an in-memory container runtime, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
-#[path = "kubelet/bad_days.rs"]
-mod bad_days;
 #[path = "kubelet/claims.rs"]
 mod claims;
+#[path = "kubelet/cleanup.rs"]
+mod cleanup;
 #[path = "kubelet/exits.rs"]
 mod exits;
 #[allow(dead_code, reason = "the unit tests use the rest of it")]
 mod fake_runtime;
 #[path = "kubelet/images.rs"]
 mod images;
-#[path = "kubelet/leaks.rs"]
-mod leaks;
+#[path = "kubelet/kubelet_crashes.rs"]
+mod kubelet_crashes;
 #[path = "kubelet/static_pods.rs"]
 mod static_pods;
+#[path = "kubelet/unsupported_fields.rs"]
+mod unsupported_fields;
 #[path = "kubelet/user_namespaces.rs"]
 mod user_namespaces;
-#[path = "kubelet/without_effect.rs"]
-mod without_effect;
 
 use fake_api::FakeApi;
 use fake_runtime::{FakeRuntime, IMAGE, commands::Command};
@@ -34,9 +34,9 @@ use std::{
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-/// A node whose kubelet may come and go.
+/// Node whose kubelet can be restarted.
 struct Node {
-    /// What it calls itself, whatever its Pods say.
+    /// Node name of the kubelet.
     name: &'static str,
     api: FakeApi,
     runtime: FakeRuntime,
@@ -44,7 +44,7 @@ struct Node {
     dir: tempfile::TempDir,
     config: KubeletConfiguration,
     running: Option<(CancellationToken, JoinHandle<()>)>,
-    /// The newest one.
+    /// Latest kubelet.
     kubelet: Option<Kubelet>,
 }
 
@@ -52,9 +52,9 @@ impl Node {
     fn new(config: &str) -> Self {
         let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{config}");
         let mut config = KubeletConfiguration::parse(&text).expect("a configuration");
-        // No cgroup of the machine is touched.
+        // The cgroups of the machine must not be changed.
         config.cgroups_per_qos = false;
-        // Nobody goes because this machine happens to lack something.
+        // The state of the test machine must not cause evictions.
         config.eviction.eviction_hard.get_or_insert_default();
         let clock = Clock::starting_at(Timestamp::from_second(1_800_000_000).expect("a time"));
         let dir = tempfile::tempdir().expect("a directory");
@@ -135,7 +135,7 @@ fn path(name: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_runs_and_ends_and_its_status_says_so() {
+async fn pod_runs_and_its_exit_is_reported_in_the_status() {
     let node = Node::started("");
     node.pod("p", &json!({"restartPolicy": "Never"}));
     node.until_running("p").await;
@@ -151,7 +151,7 @@ async fn a_pod_runs_and_ends_and_its_status_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_pod_is_stopped_and_leaves_nothing() {
+async fn deleted_pod_is_stopped_and_cleaned_up() {
     let node = Node::started("");
     node.pod("p", &json!({}));
     node.until_running("p").await;
@@ -163,7 +163,7 @@ async fn a_deleted_pod_is_stopped_and_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_that_hangs_holds_up_its_own_pod_only() {
+async fn hanging_container_blocks_its_own_pod_only() {
     let node = Node::started("");
     node.runtime.hang("stuck");
     node.pod("stuck", &json!({}));
@@ -181,7 +181,7 @@ async fn a_container_that_hangs_holds_up_its_own_pod_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exit_while_no_kubelet_was_there_keeps_its_code_and_counts_once() {
+async fn exit_without_a_kubelet_is_reported_once_with_its_code() {
     let mut node = Node::started("");
     node.pod("p", &json!({"restartPolicy": "Always"}));
     node.until_running("p").await;
@@ -195,14 +195,14 @@ async fn an_exit_while_no_kubelet_was_there_keeps_its_code_and_counts_once() {
     .await;
     let last = node.status("p")["containerStatuses"][0]["lastState"]["terminated"].clone();
     assert_eq!((&last["exitCode"], &last["reason"]), (&json!(7), &json!("Error")));
-    // Two relists later it is still one restart.
+    // After two relists, it is still one restart.
     tokio::time::sleep(Duration::from_secs(150)).await;
     assert_eq!(node.status("p")["containerStatuses"][0]["restartCount"], 1);
     assert_eq!(node.runtime.made("p").len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kubelet_that_comes_back_touches_nothing_that_runs() {
+async fn restarted_kubelet_keeps_running_containers() {
     let mut node = Node::started("");
     node.pod("p", &json!({}));
     node.until_running("p").await;
@@ -215,7 +215,7 @@ async fn a_kubelet_that_comes_back_touches_nothing_that_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exit_that_no_event_told_of_is_found() {
+async fn exit_without_an_event_is_found_by_relist() {
     let node = Node::started("");
     node.pod("p", &json!({"restartPolicy": "Never"}));
     node.until_running("p").await;
@@ -226,7 +226,7 @@ async fn an_exit_that_no_event_told_of_is_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_the_api_refuses_is_written_again() {
+async fn rejected_status_write_is_retried() {
     let node = Node::started("");
     let write = format!("PATCH {}/status", path("p"));
     for _ in 0..5 {
@@ -234,7 +234,7 @@ async fn a_status_that_the_api_refuses_is_written_again() {
     }
     node.pod("p", &json!({"restartPolicy": "Never"}));
     node.until_running("p").await;
-    // Whoever reads the newest status reads the truth, however many writes got lost on the way.
+    // The latest status is correct even if earlier writes were lost.
     for _ in 0..5 {
         node.api.refuse(&write, 503);
     }
@@ -244,7 +244,7 @@ async fn a_status_that_the_api_refuses_is_written_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_the_api_never_answers_is_made_again() {
+async fn unanswered_api_request_is_retried() {
     let node = Node::started("");
     for request in [format!("PATCH {}/status", path("p")), format!("GET {}", "api/v1/nodes/n")] {
         node.api.hang(&request);
@@ -259,7 +259,7 @@ async fn a_request_that_the_api_never_answers_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_takes_as_many_pods_as_it_was_told() {
+async fn pods_beyond_max_pods_are_rejected() {
     let node = Node::started("maxPods: 1");
     node.pod("a", &json!({}));
     node.until_running("a").await;
@@ -267,13 +267,13 @@ async fn a_node_takes_as_many_pods_as_it_was_told() {
     let write = format!("PATCH {}/status", path("b"));
     let told = || node.api.writes().iter().filter(|w| **w == write).count();
     node.until_status("b", "was told of", |s| !s.is_null()).await;
-    // It is Failed from the first word on (upstream's `rejectPod`).
+    // The first status is already Failed (upstream's `rejectPod`).
     assert_eq!((&node.status("b")["phase"], &node.status("b")["reason"]), (&json!("Failed"), &json!("OutOfpods")));
     assert_eq!(told(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_containers_environment_is_put_together_in_order() {
+async fn container_environment_is_assembled_in_order() {
     let node = Node::started("");
     node.api.put("api/v1/namespaces/x/configmaps/cm", json!({"data": {"k": "v", "l": "$(HOST)"}}));
     node.api.put("api/v1/namespaces/x/secrets/s", json!({"data": {"p": "c2VjcmV0"}}));
@@ -305,7 +305,7 @@ async fn a_containers_environment_is_put_together_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_container_lacks_is_named_until_it_is_there() {
+async fn missing_references_are_reported_until_they_exist() {
     let node = Node::started("");
     for (name, source, words) in [
         ("a", json!({"configMapKeyRef": {"name": "none", "key": "k"}}), "configmap \"none\" not found"),
@@ -325,7 +325,7 @@ async fn what_a_container_lacks_is_named_until_it_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn volumes_show_what_the_api_knows_and_follow_its_changes() {
+async fn volumes_have_the_api_content_and_are_refreshed() {
     let node = Node::started("");
     let config_map = |text: &str| node.api.put("api/v1/namespaces/x/configmaps/cm", json!({"data": {"k": text}}));
     let secret = |text: &str| node.api.put("api/v1/namespaces/x/secrets/s", json!({"data": {"p": text}}));
@@ -369,7 +369,7 @@ async fn volumes_show_what_the_api_knows_and_follow_its_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_gets_the_names_and_resolvers_that_its_spec_asks_for() {
+async fn pod_has_the_hosts_and_dns_config_of_its_spec() {
     let node = Node::started("clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n");
     let aliases = json!([{"ip": "192.0.2.9", "hostnames": ["a"]}]);
     let dns = json!({"options": [{"name": "ndots", "value": "1"}]});
@@ -389,7 +389,7 @@ async fn a_pod_gets_the_names_and_resolvers_that_its_spec_asks_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_log_is_rotated_and_a_dead_containers_log_goes_with_it() {
+async fn large_log_is_rotated_and_dead_container_log_removed() {
     let node = Node::started("containerLogMaxSize: 1Ki");
     node.pod("p", &json!({}));
     node.until_running("p").await;
@@ -412,7 +412,7 @@ async fn a_large_log_is_rotated_and_a_dead_containers_log_goes_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exec_probe_decides_whether_a_container_is_ready_and_whether_it_lives() {
+async fn exec_probes_control_readiness_and_restarts() {
     let node = Node::started("");
     node.runtime.command("ready?", Command::Ends(1, "no".to_owned()));
     node.runtime.command("alive?", Command::Ends(0, String::new()));
@@ -429,7 +429,7 @@ async fn an_exec_probe_decides_whether_a_container_is_ready_and_whether_it_lives
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_hangs_ends_with_its_container_even_if_no_event_tells_of_the_end() {
+async fn hanging_hook_ends_with_its_container() {
     for heard in [true, false] {
         let node = Node::started("");
         node.runtime.command("bye", Command::Hangs);

@@ -1,4 +1,4 @@
-//! Service account tokens in volumes: asked for, kept, and exchanged in good time, on a paused clock.
+//! Service account tokens in volumes: requests, caching and refresh, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 #[allow(dead_code, reason = "the other tests use the rest of it")]
@@ -28,7 +28,7 @@ struct Node {
     dir: tempfile::TempDir,
 }
 
-/// A directory cannot be removed as long as something is mounted in it.
+/// Unmounts volumes, because a directory with mounts cannot be removed.
 impl Drop for Node {
     #[expect(clippy::disallowed_methods, reason = "a test reads what it has made")]
     fn drop(&mut self) {
@@ -50,7 +50,7 @@ impl Node {
         Self { api: FakeApi::new(), runtime, clock, dir: tempfile::tempdir().expect("a directory") }
     }
 
-    /// A kubelet that runs until it is told to stop.
+    /// Starts a kubelet.
     fn start(&self) -> (CancellationToken, tokio::task::JoinHandle<()>) {
         let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupsPerQOS: false\nenforceNodeAllocatable: []\nevictionHard: {}\n";
         let options = Options {
@@ -72,7 +72,7 @@ impl Node {
         (stop, tokio::spawn(async move { kubelet.run().await }))
     }
 
-    /// Runs a Pod with a token, and gives the token's file.
+    /// Runs a Pod with a token volume, and returns the path of the token.
     async fn pod(&self, spec: &Value) -> PathBuf {
         let token = json!({"serviceAccountToken": {"path": "token", "expirationSeconds": 600, "audience": "a"}});
         let container = json!({"name": "c", "image": IMAGE, "volumeMounts": [{"name": "t", "mountPath": "/t"}]});
@@ -92,7 +92,7 @@ fn read(file: &PathBuf) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_exchanged_before_it_expires_and_not_for_a_pod_that_is_gone() {
+async fn token_is_refreshed_before_expiry_until_the_pod_is_deleted() {
     let node = Node::new();
     let _kubelet = node.start();
     let file = node.pod(&json!({})).await;
@@ -108,7 +108,7 @@ async fn a_token_is_exchanged_before_it_expires_and_not_for_a_pod_that_is_gone()
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_account_of_a_new_namespace_may_come_in_a_moment() {
+async fn missing_service_account_is_awaited_without_an_event() {
     const ASK: &str = "POST api/v1/namespaces/x/serviceaccounts/default/token";
     let node = Node::new();
     (0..5).for_each(|_| node.api.refuse(ASK, 404));
@@ -120,7 +120,7 @@ async fn the_account_of_a_new_namespace_may_come_in_a_moment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_earlier_kubelet_wrote_is_exchanged_at_once() {
+async fn token_of_an_earlier_kubelet_is_refreshed_at_once() {
     let node = Node::new();
     let (stop, task) = node.start();
     let file = node.pod(&json!({})).await;
@@ -131,7 +131,7 @@ async fn what_an_earlier_kubelet_wrote_is_exchanged_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_that_gives_none_is_asked_until_it_does() {
+async fn failed_token_request_is_retried() {
     let node = Node::new();
     let _kubelet = node.start();
     let file = node.pod(&json!({})).await;
@@ -142,7 +142,7 @@ async fn an_api_that_gives_none_is_asked_until_it_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_for_the_eyes_of_the_user_of_all_containers() {
+async fn token_file_is_readable_by_the_container_user_only() {
     let node = Node::new();
     let _kubelet = node.start();
     let file = node.pod(&json!({"securityContext": {"runAsUser": 1234, "fsGroup": 2345}})).await;

@@ -1,28 +1,28 @@
-//! Whether the node takes a Pod: decided once, kept in its checkpoint, never asked again.
+//! Pod admission: decided once and checkpointed.
 
-use crate::{Shared, actor::Mail, deadline::within_deadline, pods};
+use crate::{Shared, deadline::within_deadline, pod_worker::PodMessage, pods};
 use api::pod::DEFAULT_GRACE_PERIOD_SECONDS;
 use k8s_openapi::api::core::v1::{Node, Pod as ApiPod};
 use kube::Api;
 use lifecycle::{Admission, Event, NodeView, Pod, Preemption, Verdict};
 use std::{sync::Arc, time::Duration};
 
-/// How long is waited for what the runtime has of others: one that hangs holds up nobody for ever.
-const LISTED: Duration = Duration::from_secs(10);
-/// How long a Pod that goes for another one is waited for at least (upstream's `minTerminationGrace` of `killPodNow`).
-const LEAST_WAIT: Duration = Duration::from_secs(10);
+/// Maximum wait until all Pods are listed, in case the runtime hangs.
+const RELIST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Minimum wait for a preempted Pod (upstream's `minTerminationGrace` of `killPodNow`).
+const MIN_TERMINATION_GRACE: Duration = Duration::from_secs(10);
 
 pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
     let api: Api<Node> = Api::all(shared.client.clone());
-    // A node that cannot be asked for takes nothing from a Pod that was bound to it.
+    // Without the Node object, checks of labels and taints are skipped: the Pod is already bound.
     let node = within_deadline(api.get(&shared.options.node_name)).await.ok();
-    let _ = tokio::time::timeout(LISTED, shared.pods.listed()).await;
+    let _ = tokio::time::timeout(RELIST_TIMEOUT, shared.pods.wait_relisted()).await;
     let pressures = shared.evictions.pressures();
-    let verdict = shared.pods.admit(pod.uid(), |others| {
+    let decision = shared.pods.admit(pod.uid(), |others| {
         let view = NodeView {
             name: &shared.options.node_name,
             node: node.as_ref(),
-            allocatable: &shared.machine.allocatable,
+            allocatable: &shared.node_resources.allocatable,
             others,
             pressures: &pressures,
             shutting_down: shared.shutdown.is_on(),
@@ -31,46 +31,46 @@ pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
         };
         lifecycle::admit(pod.object(), &view)
     });
-    match verdict {
+    match decision {
         Verdict::Settled(admission) => admission,
         Verdict::Preempts(preemption) => {
-            make_room(shared, pod, preemption).await;
+            preempt(shared, pod, preemption).await;
             Admission::Admitted
         }
     }
 }
 
-/// Whether the kernel has AppArmor, and it is on.
+/// Returns whether AppArmor is enabled.
 fn has_apparmor() -> bool {
-    let on = crate::node_file::read_text("/sys/module/apparmor/parameters/enabled");
+    let on = crate::host_file::read_text("/sys/module/apparmor/parameters/enabled");
     on.is_ok_and(|on| on.starts_with('Y')) && std::path::Path::new("/sys/kernel/security/apparmor").exists()
 }
 
-/// Tells others to go, and waits until nothing of them runs any more. One that does not end is not waited for for ever.
-async fn make_room(shared: &Shared, pod: &Pod, preemption: Preemption) {
-    let mut leaving = Vec::new();
+/// Evicts the victims, and waits until their containers have stopped or the timeout has passed.
+async fn preempt(shared: &Shared, pod: &Pod, preemption: Preemption) {
+    let mut terminations = Vec::new();
     for other in preemption.pods {
         let Some(handle) = other.metadata.uid.as_deref().and_then(|uid| shared.pods.by_uid(uid)) else { continue };
-        tracing::info!(pod = other.metadata.name, r#for = pod.name(), "a Pod goes so that a critical one has room");
-        let _ = handle.mail.send(Mail::Fact(Event::Evicted(preemption.eviction.clone())));
+        tracing::info!(pod = other.metadata.name, r#for = pod.name(), "preempting Pod for a critical Pod");
+        let _ = handle.messages.send(PodMessage::Event(Event::Evicted(preemption.eviction.clone())));
         shared.evictions.count_preemption(&preemption.resource);
-        leaving.push(left(handle.known, patience(&other)));
+        terminations.push(wait_terminated(handle.state, termination_timeout(&other)));
     }
-    futures::future::join_all(leaving).await;
+    futures::future::join_all(terminations).await;
 }
 
-async fn left(mut known: tokio::sync::watch::Receiver<Arc<Pod>>, patience: Duration) {
-    // Nobody who might tell is there any more: it has left, too.
-    let gone = known.wait_for(|pod| {
+async fn wait_terminated(mut state: tokio::sync::watch::Receiver<Arc<Pod>>, termination_timeout: Duration) {
+    // The sender is dropped when the Pod is removed.
+    let terminated = state.wait_for(|pod| {
         let runs = api::pod::containers(pods::spec(pod)).any(|(_, c)| pod.is_running(&c.name));
         pod.has_ended() && !runs
     });
-    let _ = tokio::time::timeout(patience, gone).await;
+    let _ = tokio::time::timeout(termination_timeout, terminated).await;
 }
 
-/// As long as upstream: half as much again as its grace.
-fn patience(pod: &ApiPod) -> Duration {
+/// Returns how long to wait for termination: 1.5 times the grace period, as upstream.
+fn termination_timeout(pod: &ApiPod) -> Duration {
     let own = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
     let grace = Duration::from_secs(u64::try_from(own.unwrap_or(DEFAULT_GRACE_PERIOD_SECONDS)).unwrap_or(0));
-    grace.saturating_mul(3).max(LEAST_WAIT * 2) / 2
+    grace.saturating_mul(3).max(MIN_TERMINATION_GRACE * 2) / 2
 }

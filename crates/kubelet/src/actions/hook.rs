@@ -1,6 +1,6 @@
-//! Carrying out a lifecycle hook of a container (upstream's `pkg/kubelet/lifecycle/handlers.go`).
+//! Lifecycle hooks (upstream's `pkg/kubelet/lifecycle/handlers.go`).
 
-use super::{spec_of, while_running};
+use super::{container_spec, while_running};
 use crate::{
     Shared,
     probe::http::{Get, GetError},
@@ -12,8 +12,8 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Longer than any container lives: the runtime wants a limit, and a hook may have none.
-const WITHOUT_LIMIT: Duration = Duration::from_secs(10 * 365 * 86_400);
+/// Timeout of hooks without limit: the CRI requires one.
+const NO_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 pub(super) async fn run(
     shared: &Shared,
@@ -23,55 +23,55 @@ pub(super) async fn run(
     hook: Hook,
     limit: Option<Duration>,
 ) -> Result<Vec<Event>, String> {
-    let container = spec_of(pod, name)?;
+    let container = container_spec(pod, name)?;
     let handler = container.lifecycle.as_ref().and_then(|l| match hook {
         Hook::PostStart => l.post_start.as_ref(),
         Hook::PreStop => l.pre_stop.as_ref(),
     });
     let handler = handler.ok_or_else(|| format!("{name} has no {hook:?} hook"))?;
     let runtime_id = ContainerId(id.clone());
-    let tell = |message: String| {
+    let record_message = |message: String| {
         let event = PodEvent::new(EventKind::Warning, "LifecycleHTTPFallback", message);
         shared.recorder.record(pod.object(), event);
     };
     let ip = pod.ips().first().copied();
-    let work = outcome(&shared.runtime, &runtime_id, container, handler, ip, limit, &tell);
+    let work = run_handler(&shared.runtime, &runtime_id, container, handler, ip, limit, &record_message);
     let ended = || HookOutcome::Failed("the container ended before its hook".to_owned());
     let outcome = while_running(shared, pod, name, &id, work).await.unwrap_or_else(ended);
     if let HookOutcome::Failed(why) = &outcome {
-        tracing::warn!(pod = pod.name(), container = name, ?hook, why, "a lifecycle hook failed");
+        tracing::warn!(pod = pod.name(), container = name, ?hook, why, "lifecycle hook failed");
     }
     Ok(vec![Event::HookDone { id, hook, outcome }])
 }
 
-/// What comes of a hook; `tell` records a word for the user.
-async fn outcome(
+/// Runs a handler; `record_message` records an Event message.
+async fn run_handler(
     runtime: &Arc<dyn Runtime>,
     id: &ContainerId,
     container: &Container,
     handler: &LifecycleHandler,
     ip: Option<IpAddr>,
     limit: Option<Duration>,
-    tell: &(dyn Fn(String) + Sync),
+    record_message: &(dyn Fn(String) + Sync),
 ) -> HookOutcome {
     if let Some(action) = &handler.exec {
         return run_command(runtime, id, action.command.as_deref().unwrap_or_default(), limit).await;
     }
-    let work = handle(container, handler, ip, tell);
+    let work = run_other_handler(container, handler, ip, record_message);
     match limit {
         None => work.await,
         Some(limit) => timeout(limit, work).await.unwrap_or(HookOutcome::TimedOut),
     }
 }
 
-async fn handle(
+async fn run_other_handler(
     container: &Container,
     handler: &LifecycleHandler,
     ip: Option<IpAddr>,
-    tell: &(dyn Fn(String) + Sync),
+    record_message: &(dyn Fn(String) + Sync),
 ) -> HookOutcome {
     if let Some(action) = &handler.http_get {
-        return match request(action, container, ip, tell).await {
+        return match request(action, container, ip, record_message).await {
             Ok(()) => HookOutcome::Done,
             Err(why) => HookOutcome::Failed(why),
         };
@@ -80,12 +80,11 @@ async fn handle(
         sleep(Duration::from_secs(u64::try_from(action.seconds).unwrap_or_default())).await;
         return HookOutcome::Done;
     }
-    // `tcpSocket` is only there for old objects; it fails, as it does upstream.
+    // `tcpSocket` is deprecated and fails, as upstream.
     HookOutcome::Failed("invalid handler: neither exec, httpGet nor sleep".to_owned())
 }
 
-/// One that takes too long is not waited for any more, and lives on as long as its container: until SIGKILL comes at the latest
-/// (`executePreStopHook`).
+/// Runs a command. After a timeout the command is left running, until the container is killed (`executePreStopHook`).
 async fn run_command(
     runtime: &Arc<dyn Runtime>,
     id: &ContainerId,
@@ -93,7 +92,7 @@ async fn run_command(
     limit: Option<Duration>,
 ) -> HookOutcome {
     let (runtime, id, command) = (Arc::clone(runtime), id.clone(), command.to_vec());
-    let work = async move { runtime.exec_sync(&id, &command, WITHOUT_LIMIT).await };
+    let work = async move { runtime.exec_sync(&id, &command, NO_TIMEOUT).await };
     let mut task = AbortOnDropHandle::new(tokio::spawn(work));
     let ended = match limit {
         None => (&mut task).await,
@@ -108,27 +107,27 @@ async fn run_command(
     match ended {
         Ok(Ok(output)) if output.code == 0 => HookOutcome::Done,
         Ok(Ok(output)) => {
-            let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-            HookOutcome::Failed(format!("command exited with {}: {said}", output.code))
+            let output_text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+            HookOutcome::Failed(format!("command exited with {}: {output_text}", output.code))
         }
         Ok(Err(error)) => HookOutcome::Failed(error.to_string()),
         Err(error) => HookOutcome::Failed(error.to_string()),
     }
 }
 
-/// Whatever a server answers is good, even an error. One that was asked for HTTPS and does not speak it is asked again
-/// in plain HTTP.
+/// Sends an HTTP request. Every response is a success, even an error. If a server does not speak TLS, the request is retried
+/// over plain HTTP.
 async fn request(
     action: &HTTPGetAction,
     container: &Container,
     ip: Option<IpAddr>,
-    tell: &(dyn Fn(String) + Sync),
+    record_message: &(dyn Fn(String) + Sync),
 ) -> Result<(), String> {
     let get = Get::new(action, container, ip, "kube-lifecycle")?;
     let Err(error) = get.send(None).await else { return Ok(()) };
     if matches!(error, GetError::PlainHttp { .. }) && get.over_plain_http().send(None).await.is_ok() {
         let host = get.authority();
-        tell(format!("request to HTTPS lifecycle hook {host} got HTTP response, retry with HTTP succeeded"));
+        record_message(format!("request to HTTPS lifecycle hook {host} got HTTP response, retry with HTTP succeeded"));
         return Ok(());
     }
     Err(error.to_string())
@@ -151,28 +150,29 @@ mod tests {
         time::Instant,
     };
 
-    /// What comes of a hook, after how many seconds, and what the user is told.
+    /// Checks result and duration in seconds of a hook; returns the recorded messages.
     async fn check(hook: &Value, command: Command, limit: Option<u64>, expected: (HookOutcome, u64)) -> Vec<String> {
         let runtime = FakeRuntime::new(Clock::starting_at(Timestamp::UNIX_EPOCH));
         runtime.command("tidy $(UP)", command);
         let runtime: Arc<dyn Runtime> = Arc::new(runtime);
         let container = serde_json::from_value(json!({"name": "c", "env": [{"name": "UP", "value": "x"}]}));
         let handler = serde_json::from_value(hook.clone()).expect("a hook");
-        let (began, told) = (Instant::now(), Mutex::new(Vec::new()));
+        let (began, messages) = (Instant::now(), Mutex::new(Vec::new()));
         let (id, ip) = (ContainerId("1".to_owned()), Some(IpAddr::V4(Ipv4Addr::LOCALHOST)));
-        let tell = |words| told.lock().push(words);
+        let record_message = |message| messages.lock().push(message);
         let limit = limit.map(Duration::from_secs);
-        let found = outcome(&runtime, &id, &container.expect("a container"), &handler, ip, limit, &tell).await;
+        let found =
+            run_handler(&runtime, &id, &container.expect("a container"), &handler, ip, limit, &record_message).await;
         assert_eq!((found, began.elapsed().as_secs()), expected, "{hook}");
-        told.into_inner()
+        messages.into_inner()
     }
 
-    fn failed(words: &str) -> HookOutcome {
-        HookOutcome::Failed(words.to_owned())
+    fn failed(message: &str) -> HookOutcome {
+        HookOutcome::Failed(message.to_owned())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_command_is_done_when_it_ends_well_and_in_time() {
+    async fn exec_hook_succeeds_with_exit_code_0_in_time() {
         let exec = json!({"exec": {"command": ["tidy", "$(UP)"]}});
         for (command, limit, expected) in [
             (Command::Ends(0, String::new()), None, (HookOutcome::Done, 0)),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_command_that_nobody_waits_for_any_more_lives_on_with_its_container() {
+    async fn timed_out_exec_hook_keeps_running() {
         let fake = FakeRuntime::new(Clock::starting_at(Timestamp::UNIX_EPOCH));
         fake.command("tidy", Command::Takes(40));
         let (runtime, id): (Arc<dyn Runtime>, _) = (Arc::new(fake.clone()), ContainerId("1".to_owned()));
@@ -198,14 +198,14 @@ mod tests {
         assert_eq!(fake.ended_commands(), 0);
         sleep(Duration::from_secs(11)).await;
         assert_eq!(fake.ended_commands(), 1);
-        // Whoever ends the hook ends its command.
+        // An aborted hook aborts its command.
         let _ = timeout(Duration::from_secs(5), run_command(&runtime, &id, &command, limit)).await;
         sleep(Duration::from_secs(60)).await;
         assert_eq!(fake.ended_commands(), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_sleep_sleeps_and_no_longer_than_it_may() {
+    async fn sleep_hook_is_limited_by_the_timeout() {
         let sleep = |seconds: u64| json!({"sleep": {"seconds": seconds}});
         check(&sleep(7), Command::Hangs, None, (HookOutcome::Done, 7)).await;
         check(&sleep(0), Command::Hangs, Some(5), (HookOutcome::Done, 0)).await;
@@ -213,15 +213,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_tcp_socket_or_nothing_at_all_fails() {
-        let words = "invalid handler: neither exec, httpGet nor sleep";
+    async fn tcp_socket_and_empty_hooks_fail() {
+        let message = "invalid handler: neither exec, httpGet nor sleep";
         for hook in [json!({"tcpSocket": {"port": 80}}), json!({})] {
-            check(&hook, Command::Hangs, None, (failed(words), 0)).await;
+            check(&hook, Command::Hangs, None, (failed(message), 0)).await;
         }
     }
 
-    /// A server that says this to everybody, and what it has read.
-    async fn serve(words: &'static str) -> (u16, Arc<Mutex<Vec<String>>>, AbortOnDropHandle<()>) {
+    /// Starts a server that sends the same response to every request; returns the requests.
+    async fn serve(message: &'static str) -> (u16, Arc<Mutex<Vec<String>>>, AbortOnDropHandle<()>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a listener");
         let port = listener.local_addr().expect("an address").port();
         let heads: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -231,36 +231,36 @@ mod tests {
                 let mut head = vec![0; 4096];
                 let length = tcp.read(&mut head).await.unwrap_or_default();
                 read.lock().push(String::from_utf8_lossy(&head[..length]).into_owned());
-                let _ = tcp.write_all(words.as_bytes()).await;
+                let _ = tcp.write_all(message.as_bytes()).await;
             }
         }));
         (port, heads, task)
     }
 
     #[tokio::test]
-    async fn a_request_is_done_whatever_the_server_answers() {
+    async fn http_hook_succeeds_with_any_response() {
         let (port, heads, task) = serve("HTTP/1.1 500 No\r\nContent-Length: 9\r\n\r\n").await;
         let hook = json!({"httpGet": {"port": port, "path": "/bye"}});
-        let told = check(&hook, Command::Hangs, Some(20), (HookOutcome::Done, 0)).await;
-        assert!(told.is_empty(), "{told:?}");
+        let messages = check(&hook, Command::Hangs, Some(20), (HookOutcome::Done, 0)).await;
+        assert!(messages.is_empty(), "{messages:?}");
         let head = heads.lock().remove(0);
         assert!(head.starts_with("GET /bye HTTP/1.1\r\nUser-Agent: kube-lifecycle/1.35\r\n"), "{head}");
         task.abort();
         let _ = task.await;
-        let words =
+        let message =
             format!("Get \"http://127.0.0.1:{port}/bye\": dial tcp 127.0.0.1:{port}: connect: connection refused");
-        check(&hook, Command::Hangs, None, (failed(&words), 0)).await;
+        check(&hook, Command::Hangs, None, (failed(&message), 0)).await;
     }
 
     #[tokio::test]
-    async fn https_falls_back_to_http_without_its_secrets() {
+    async fn https_hook_falls_back_to_http_without_credentials() {
         let (port, heads, _task) = serve("HTTP/1.1 400 Bad Request\r\n\r\n").await;
         let headers = json!([{"name": "Authorization", "value": "secret"}, {"name": "X", "value": "kept"}]);
         let hook = json!({"httpGet": {"port": port, "path": "/bye", "scheme": "HTTPS", "httpHeaders": headers}});
-        let told = check(&hook, Command::Hangs, Some(20), (HookOutcome::Done, 0)).await;
-        let words =
+        let messages = check(&hook, Command::Hangs, Some(20), (HookOutcome::Done, 0)).await;
+        let message =
             format!("request to HTTPS lifecycle hook 127.0.0.1:{port} got HTTP response, retry with HTTP succeeded");
-        assert_eq!(told, [words]);
+        assert_eq!(messages, [message]);
         let head = heads.lock().pop().unwrap_or_default();
         assert!(head.starts_with("GET /bye HTTP/1.1\r\n") && head.contains("\r\nX: kept\r\n"), "{head}");
         assert!(!head.contains("secret"), "{head}");

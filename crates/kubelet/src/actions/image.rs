@@ -1,10 +1,10 @@
-//! An image for a container: found, or pulled by policy (upstream's `EnsureImageExists`).
+//! Images of containers: present, or pulled by policy (upstream's `EnsureImageExists`).
 
 use super::sandbox;
 use crate::{
     Shared,
-    actor::Mail,
     images::{pull_secrets, reference::Reference},
+    pod_worker::PodMessage,
     pods,
 };
 use api::feature_gates::Gate;
@@ -14,49 +14,53 @@ use runtime::{ImageMount, ImageSpec};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// What is to be done about an image.
+/// Decision about an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    /// It is there, and this Pod may use it.
+enum PullDecision {
+    /// Present, and the Pod may use it.
     Use,
-    /// It is to be pulled.
+    /// Must be pulled.
     Pull,
-    /// It may not be pulled, and it is not there; or this Pod may not use it, which looks the same.
+    /// Missing and must not be pulled. An image that the Pod may not use counts as missing.
     Refuse,
 }
 
-/// `imagePullPolicy`, for an image that is there for this Pod to use, or not.
-fn verdict(policy: &str, usable: bool) -> Verdict {
+/// Decides by `imagePullPolicy`, and whether the image is present and usable by this Pod.
+fn pull_decision(policy: &str, usable: bool) -> PullDecision {
     match (policy, usable) {
-        ("Always", _) => Verdict::Pull,
-        (_, true) => Verdict::Use,
-        ("Never", false) => Verdict::Refuse,
-        (_, false) => Verdict::Pull,
+        ("Always", _) => PullDecision::Pull,
+        (_, true) => PullDecision::Use,
+        ("Never", false) => PullDecision::Refuse,
+        (_, false) => PullDecision::Pull,
     }
 }
 
-/// An image that a container needs.
-struct Wanted<'a> {
-    /// As the spec names it.
+/// Image that a container requires.
+struct RequiredImage<'a> {
+    /// Name in the spec.
     name: &'a str,
-    /// When it is pulled.
+    /// Pull policy.
     policy: &'a str,
-    /// What of the runtime it is for; empty for all.
+    /// Runtime handler; empty for the default.
     handler: &'a str,
 }
 
-/// Sees to it that the images of a container's volumes and its own are there, in this order; none is pulled unless `pull`
-/// says so. Gives what came of the last one that was looked for: the first that is not to be had, or the container's own.
-pub(super) async fn ensure(
+/// Ensures the images of a container's volumes and its own image, in this order; without `pull` none is pulled. Returns the
+/// event of the first failure, or of the container's own image.
+pub(super) async fn ensure_image_exists(
     shared: &Shared,
     pod: &Pod,
     container: &str,
     pull: bool,
-    mail: &UnboundedSender<Mail>,
+    sender: &UnboundedSender<PodMessage>,
 ) -> (String, ImageFact) {
     let spec = pod.spec_of(container).cloned().unwrap_or_default();
-    let tell = |name: &str, fact| {
-        let _ = mail.send(Mail::Fact(Event::Image { container: container.to_owned(), image: name.to_owned(), fact }));
+    let send_event = |name: &str, fact| {
+        let _ = sender.send(PodMessage::Event(Event::Image {
+            container: container.to_owned(),
+            image: name.to_owned(),
+            fact,
+        }));
     };
     let handler = match handler(shared, pod).await {
         Ok(handler) => handler,
@@ -65,31 +69,32 @@ pub(super) async fn ensure(
             return (spec.image.unwrap_or_default(), ImageFact::Failed { reason, message });
         }
     };
-    let own = Wanted {
+    let own_image = RequiredImage {
         name: spec.image.as_deref().unwrap_or(""),
         policy: spec.image_pull_policy.as_deref().unwrap_or("IfNotPresent"),
         handler: &handler,
     };
     let (secrets, missing) = pull_secrets::fetch(shared, pod).await;
     if !missing.is_empty() {
-        tell(own.name, ImageFact::SecretsMissing { names: missing });
+        send_event(own_image.name, ImageFact::SecretsMissing { names: missing });
     }
     for (_, volume) in api::pod::image_volumes(pods::spec(pod), &spec) {
-        let wanted = Wanted {
+        let required = RequiredImage {
             name: volume.reference.as_deref().unwrap_or(""),
             policy: volume.pull_policy.as_deref().unwrap_or("IfNotPresent"),
             handler: &handler,
         };
-        match find_or_pull(shared, &wanted, &secrets, pull, || tell(wanted.name, ImageFact::Pulling)).await {
-            fact @ (ImageFact::Present { .. } | ImageFact::Pulled { .. }) => tell(wanted.name, fact),
-            fact => return (wanted.name.to_owned(), fact),
+        match find_or_pull(shared, &required, &secrets, pull, || send_event(required.name, ImageFact::Pulling)).await {
+            fact @ (ImageFact::Present { .. } | ImageFact::Pulled { .. }) => send_event(required.name, fact),
+            fact => return (required.name.to_owned(), fact),
         }
     }
-    let fact = find_or_pull(shared, &own, &secrets, pull, || tell(own.name, ImageFact::Pulling)).await;
-    (own.name.to_owned(), fact)
+    let fact =
+        find_or_pull(shared, &own_image, &secrets, pull, || send_event(own_image.name, ImageFact::Pulling)).await;
+    (own_image.name.to_owned(), fact)
 }
 
-/// For what of the runtime the Pod's images are, where that matters.
+/// Returns the runtime handler that the Pod's images are for, if images depend on it.
 async fn handler(shared: &Shared, pod: &Pod) -> Result<String, String> {
     if !shared.options.policy.gates.enabled(Gate::RuntimeClassInImageCriApi) {
         return Ok(String::new());
@@ -99,13 +104,13 @@ async fn handler(shared: &Shared, pod: &Pod) -> Result<String, String> {
 
 async fn find_or_pull(
     shared: &Shared,
-    wanted: &Wanted<'_>,
+    required: &RequiredImage<'_>,
     secrets: &[Arc<Secret>],
     pull: bool,
     pulling: impl FnOnce(),
 ) -> ImageFact {
     let failed = |reason: &str, message: String| ImageFact::Failed { reason: reason.to_owned(), message };
-    let Wanted { name, policy, handler } = *wanted;
+    let RequiredImage { name, policy, handler } = *required;
     let spec = |image| ImageSpec { image, runtime_handler: handler };
     let reference = match Reference::parse(name) {
         Ok(reference) => reference,
@@ -115,7 +120,7 @@ async fn find_or_pull(
         }
     };
     let present = match policy {
-        // What is there does not matter.
+        // `Always` pulls even a present image.
         "Always" => Ok(None),
         _ => shared.runtime.image(spec(&reference.image)).await,
     };
@@ -127,9 +132,9 @@ async fn find_or_pull(
         Some(image) => shared.images.may_use(&reference, &image.id, secrets).await,
         None => false,
     };
-    match (verdict(policy, usable), present) {
-        (Verdict::Use, Some(image)) => ImageFact::Present { image_ref: image.id },
-        (Verdict::Refuse, _) => {
+    match (pull_decision(policy, usable), present) {
+        (PullDecision::Use, Some(image)) => ImageFact::Present { image_ref: image.id },
+        (PullDecision::Refuse, _) => {
             failed("ErrImageNeverPull", format!("Container image {name:?} is not present with pull policy of Never"))
         }
         _ if !pull => ImageFact::MustPull,
@@ -147,8 +152,8 @@ async fn find_or_pull(
     }
 }
 
-/// The images of the container's volumes as the runtime knows them, by volume.
-pub(super) async fn of_volumes(
+/// Returns the images of the container's image volumes, by volume.
+pub(super) async fn image_volume_mounts(
     shared: &Shared,
     pod: &Pod,
     container: &Container,
@@ -170,10 +175,10 @@ pub(super) async fn of_volumes(
 
 #[cfg(test)]
 mod tests {
-    use super::{Verdict::*, verdict};
+    use super::{PullDecision::*, pull_decision};
 
     #[test]
-    fn the_pull_policy_decides() {
+    fn pull_policy_decides_about_the_image() {
         for (policy, usable, expected) in [
             ("Always", true, Pull),
             ("Always", false, Pull),
@@ -182,7 +187,7 @@ mod tests {
             ("Never", true, Use),
             ("Never", false, Refuse),
         ] {
-            assert_eq!(verdict(policy, usable), expected, "{policy} {usable}");
+            assert_eq!(pull_decision(policy, usable), expected, "{policy} {usable}");
         }
     }
 }

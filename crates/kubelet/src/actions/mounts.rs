@@ -1,35 +1,35 @@
-//! What is mounted into a container.
+//! Mounts of containers.
 
-use super::sub_path::{self, MountOf};
-use crate::{Shared, environment::Environment, hosts, os_error, pods::spec, volumes};
+use super::sub_path::{self, MountOwner};
+use crate::{Shared, env_vars::EnvVars, etc_hosts, os_error, pods::spec, volumes};
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
 use lifecycle::Pod;
 use runtime::{ImageMount, Mount, Propagation};
 use std::{collections::BTreeMap, fs, io, os::unix::fs::PermissionsExt, path::PathBuf};
 
-const HOSTS: &str = "/etc/hosts";
+const ETC_HOSTS: &str = "/etc/hosts";
 
-/// The volumes that the container asks for, the file for its last words, and its hosts file.
-pub(super) fn of_container(
+/// Returns the container's volume mounts, its termination message file, and its hosts file.
+pub(super) fn container_mounts(
     shared: &Shared,
     pod: &Pod,
     container: &Container,
     attempt: u32,
-    env: &Environment,
+    env: &EnvVars,
     images: &BTreeMap<String, ImageMount>,
 ) -> Result<Vec<Mount>, String> {
     let mut mounts = Vec::new();
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
-        check_recursive(mount)?;
+        check_recursive_read_only(mount)?;
         if let Some(image) = images.get(&mount.name) {
-            mounts.push(of_image(image, mount, env)?);
+            mounts.push(image_volume_mount(image, mount, env)?);
             continue;
         }
-        let volume = volumes::source(shared, pod, &mount.name)?;
-        let host_path = match sub_path_of(mount, env)? {
+        let volume = volumes::volume_path(shared, pod, &mount.name)?;
+        let host_path = match resolve_sub_path(mount, env)? {
             Some(sub) => {
                 let target = shared.paths.sub_path(pod.uid(), &mount.name, &container.name, index);
-                let of = MountOf { volume: &mount.name, container: &container.name };
+                let of = MountOwner { volume: &mount.name, container: &container.name };
                 sub_path::bind(&volume, &sub, &target, &of)?;
                 target
             }
@@ -47,8 +47,8 @@ pub(super) fn of_container(
             },
         });
     }
-    volumes::make_nested_sub_paths(shared, pod, container, &mounts)?;
-    let own = |host_path, container_path: &str| Mount {
+    volumes::create_nested_sub_paths(shared, pod, container, &mounts)?;
+    let writable_mount = |host_path, container_path: &str| Mount {
         host_path,
         image: None,
         container_path: container_path.to_owned(),
@@ -56,19 +56,20 @@ pub(super) fn of_container(
         propagation: Propagation::Private,
     };
     let message = termination_message(shared, pod, &container.name, attempt)
-        .map_err(|e| format!("failed to create the file for the termination message: {}", os_error::words(&e)))?;
-    mounts.push(own(message, container.termination_message_path.as_deref().unwrap_or("/dev/termination-log")));
-    if !mounts.iter().any(|m| m.container_path == HOSTS) {
+        .map_err(|e| format!("failed to create the file for the termination message: {}", os_error::message(&e)))?;
+    mounts
+        .push(writable_mount(message, container.termination_message_path.as_deref().unwrap_or("/dev/termination-log")));
+    if !mounts.iter().any(|m| m.container_path == ETC_HOSTS) {
         let hosts = hosts_file(shared, pod);
-        let hosts = hosts.map_err(|e| format!("failed to create the hosts file: {}", os_error::words(&e)))?;
-        mounts.push(own(hosts, HOSTS));
+        let hosts = hosts.map_err(|e| format!("failed to create the hosts file: {}", os_error::message(&e)))?;
+        mounts.push(writable_mount(hosts, ETC_HOSTS));
     }
     Ok(mounts)
 }
 
-/// An image is the runtime's to mount, and nobody writes to it (KEP-4639).
-fn of_image(image: &ImageMount, mount: &VolumeMount, env: &Environment) -> Result<Mount, String> {
-    let sub_path = sub_path_of(mount, env)?.unwrap_or_default();
+/// Returns the mount of an image volume: the runtime mounts it read-only (KEP-4639).
+fn image_volume_mount(image: &ImageMount, mount: &VolumeMount, env: &EnvVars) -> Result<Mount, String> {
+    let sub_path = resolve_sub_path(mount, env)?.unwrap_or_default();
     Ok(Mount {
         host_path: PathBuf::new(),
         image: Some(ImageMount { sub_path, ..image.clone() }),
@@ -78,9 +79,9 @@ fn of_image(image: &ImageMount, mount: &VolumeMount, env: &Environment) -> Resul
     })
 }
 
-/// Whether the mount can be had as it is asked for, in upstream's words (`resolveRecursiveReadOnly`).
-fn check_recursive(mount: &VolumeMount) -> Result<(), String> {
-    // The CRI of the runtimes that Podium knows has no such mounts; `IfPossible` takes what there is.
+/// Rejects mounts that need recursive read-only mode, with upstream's message (`resolveRecursiveReadOnly`).
+fn check_recursive_read_only(mount: &VolumeMount) -> Result<(), String> {
+    // The CRI API of the supported runtimes has no recursive read-only mounts; `IfPossible` falls back to read-only.
     if mount.recursive_read_only.as_deref() == Some("Enabled") {
         let name = &mount.name;
         return Err(format!(
@@ -90,8 +91,8 @@ fn check_recursive(mount: &VolumeMount) -> Result<(), String> {
     Ok(())
 }
 
-/// `subPath`, or `subPathExpr` with its variables replaced.
-fn sub_path_of(mount: &VolumeMount, env: &Environment) -> Result<Option<String>, String> {
+/// Returns `subPath`, or the expanded `subPathExpr`.
+fn resolve_sub_path(mount: &VolumeMount, env: &EnvVars) -> Result<Option<String>, String> {
     let path = match mount.sub_path_expr.as_deref().filter(|e| !e.is_empty()) {
         Some(expression) => env.expand_path(expression)?,
         None => mount.sub_path.clone().unwrap_or_default(),
@@ -105,7 +106,7 @@ fn sub_path_of(mount: &VolumeMount, env: &Environment) -> Result<Option<String>,
     Ok(Some(path).filter(|p| !p.is_empty()))
 }
 
-/// A file of its own for each attempt: what an earlier one wrote stays its own.
+/// Creates the termination message file; each attempt has its own.
 fn termination_message(shared: &Shared, pod: &Pod, container: &str, attempt: u32) -> io::Result<PathBuf> {
     let path = shared.paths.termination_message(pod.uid(), container, attempt);
     path.parent().map_or(Ok(()), fs::create_dir_all)?;
@@ -118,10 +119,10 @@ fn hosts_file(shared: &Shared, pod: &Pod) -> io::Result<PathBuf> {
     let (spec, path) = (spec(pod), shared.paths.hosts_file(pod.uid()));
     let aliases = spec.host_aliases.as_deref().unwrap_or_default();
     let text = if spec.host_network == Some(true) {
-        hosts::of_node(&crate::node_file::read_text(HOSTS)?, aliases)
+        etc_hosts::node_hosts_file(&crate::host_file::read_text(ETC_HOSTS)?, aliases)
     } else {
-        let name = hosts::PodHostname::of(spec, pod.name(), pod.namespace(), &shared.options.config);
-        hosts::own(pod.ips(), &name, aliases)
+        let name = etc_hosts::PodHostname::new(spec, pod.name(), pod.namespace(), &shared.options.config);
+        etc_hosts::managed_hosts_file(pod.ips(), &name, aliases)
     };
     fs::write(&path, text)?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;

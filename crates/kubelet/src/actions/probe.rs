@@ -1,9 +1,9 @@
-//! Carrying out one probe of a container.
+//! Execution of probes (upstream's `pkg/kubelet/prober/prober.go`).
 
-use super::{spec_of, while_running};
+use super::{container_spec, while_running};
 use crate::{
     Shared,
-    environment::expand,
+    env_vars::expand,
     probe::{exec, grpc, http, resolve_port, tcp},
 };
 use k8s_openapi::api::core::v1::{Container, Probe};
@@ -12,10 +12,10 @@ use runtime::{ContainerId, Runtime};
 use std::{collections::HashMap, net::IpAddr, time::Duration};
 use tokio::time::Instant;
 
-/// How often is asked before there is no verdict (upstream's `maxProbeRetries`).
-const TRIES: usize = 3;
+/// Maximum number of attempts while a probe has no result (upstream's `maxProbeRetries`).
+const MAX_PROBE_RETRIES: usize = 3;
 
-/// Asks once. A container that ends meanwhile has no verdict, and needs none.
+/// Runs a probe once. There is no result if the container ends meanwhile.
 pub(super) async fn run(
     shared: &Shared,
     pod: &Pod,
@@ -23,7 +23,7 @@ pub(super) async fn run(
     id: String,
     kind: ProbeKind,
 ) -> Result<Vec<Event>, String> {
-    let container = spec_of(pod, name)?;
+    let container = container_spec(pod, name)?;
     let probe = match kind {
         ProbeKind::Startup => &container.startup_probe,
         ProbeKind::Liveness => &container.liveness_probe,
@@ -31,34 +31,35 @@ pub(super) async fn run(
     };
     let probe = probe.as_ref().ok_or_else(|| format!("{name} has no such probe"))?;
     let runtime_id = ContainerId(id.clone());
-    let asked = verdict(shared.runtime.as_ref(), &runtime_id, container, probe, pod.ips().first().copied());
-    let began = Instant::now();
-    let outcome = while_running(shared, pod, name, &id, asked).await;
+    let result =
+        run_probe_with_retries(shared.runtime.as_ref(), &runtime_id, container, probe, pod.ips().first().copied());
+    let started = Instant::now();
+    let outcome = while_running(shared, pod, name, &id, result).await;
     if let Some(outcome) = &outcome {
-        shared.probes.count(&pod.object().metadata, name, kind, outcome, began.elapsed());
+        shared.probes.record(&pod.object().metadata, name, kind, outcome, started.elapsed());
     }
     Ok(outcome.map(|outcome| Event::Probed { id, probe: kind, outcome }).into_iter().collect())
 }
 
-/// What a probe says. One that itself fails is made again at once.
-async fn verdict(
+/// Runs a probe, and retries it at once if it gives no result (`runProbeWithRetries`).
+async fn run_probe_with_retries(
     runtime: &dyn Runtime,
     id: &ContainerId,
     container: &Container,
     probe: &Probe,
     ip: Option<IpAddr>,
 ) -> ProbeOutcome {
-    let mut outcome = once(runtime, id, container, probe, ip).await;
-    for _ in 1..TRIES {
+    let mut outcome = run_probe(runtime, id, container, probe, ip).await;
+    for _ in 1..MAX_PROBE_RETRIES {
         if !matches!(outcome, ProbeOutcome::Unknown(_)) {
             break;
         }
-        outcome = once(runtime, id, container, probe, ip).await;
+        outcome = run_probe(runtime, id, container, probe, ip).await;
     }
     outcome
 }
 
-async fn once(
+async fn run_probe(
     runtime: &dyn Runtime,
     id: &ContainerId,
     container: &Container,
@@ -68,7 +69,7 @@ async fn once(
     let seconds = probe.timeout_seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or(1).max(1);
     let limit = Duration::from_secs(seconds);
     if let Some(action) = &probe.exec {
-        return exec::probe(runtime, id, &command(action.command.as_deref(), container), limit).await;
+        return exec::probe(runtime, id, &expand_command(action.command.as_deref(), container), limit).await;
     }
     if let Some(action) = &probe.http_get {
         return http::probe(action, container, ip, limit).await;
@@ -93,9 +94,8 @@ async fn once(
     }
 }
 
-/// The command with `$(NAME)` replaced by what the spec itself gives: a variable that comes from elsewhere is empty, as
-/// it is upstream.
-fn command(words: Option<&[String]>, container: &Container) -> Vec<String> {
+/// Expands `$(NAME)` with values in the spec. Variables with `valueFrom` are empty, as upstream.
+fn expand_command(words: Option<&[String]>, container: &Container) -> Vec<String> {
     let env = container.env.iter().flatten();
     let values: HashMap<_, _> = env.map(|e| (e.name.as_str(), e.value.as_deref().unwrap_or_default())).collect();
     words.unwrap_or_default().iter().map(|word| expand(word, |name| values.get(name).copied())).collect()
@@ -112,7 +112,7 @@ mod tests {
     use serde_json::{Value, json};
     use tokio::time::Instant;
 
-    /// What comes of a probe of a container whose commands behave like this, how many were run, and how long it takes.
+    /// Checks the result of a probe, the number of executed commands, and the duration in seconds.
     async fn check(probe: Value, behaviour: Command, expected: (ProbeOutcome, usize, u64)) {
         let runtime = FakeRuntime::new(Clock::starting_at(Timestamp::UNIX_EPOCH));
         runtime.command("check it", behaviour);
@@ -120,9 +120,9 @@ mod tests {
             json!([{"name": "WHAT", "value": "it"}, {"name": "F", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}]);
         let container = serde_json::from_value(json!({"name": "c", "env": env})).expect("a container");
         let spec = serde_json::from_value(probe.clone()).expect("a probe");
-        let began = Instant::now();
-        let outcome = verdict(&runtime, &ContainerId("1".to_owned()), &container, &spec, None).await;
-        assert_eq!((outcome, runtime.commands().len(), began.elapsed().as_secs()), expected, "{probe}");
+        let started = Instant::now();
+        let outcome = run_probe_with_retries(&runtime, &ContainerId("1".to_owned()), &container, &spec, None).await;
+        assert_eq!((outcome, runtime.commands().len(), started.elapsed().as_secs()), expected, "{probe}");
     }
 
     fn exec() -> Value {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_exit_code_of_a_command_decides() {
+    async fn exec_probe_result_follows_the_exit_code() {
         let long = "x".repeat(20_000);
         check(exec(), Command::Ends(0, "fine".to_owned()), (ProbeOutcome::Success, 1, 0)).await;
         let failed = ProbeOutcome::Failure("no luck".to_owned());
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_command_that_takes_too_long_fails_when_its_time_is_over() {
+    async fn exec_probe_fails_after_its_timeout() {
         let late = || ProbeOutcome::Failure("command \"check it\" timed out".to_owned());
         check(exec(), Command::Hangs, (late(), 1, 3)).await;
         let short = json!({"exec": {"command": ["check", "it"]}});
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_probe_that_cannot_be_made_is_tried_three_times_and_gives_no_verdict() {
+    async fn probe_error_is_retried_and_then_unknown() {
         let unknown = |words: &str| ProbeOutcome::Unknown(words.to_owned());
         check(
             exec(),

@@ -1,4 +1,4 @@
-//! In-place resize (KEP-1287): what the node is asked, and how what is allocated gets to cgroups and containers.
+//! In-place resize (KEP-1287): decision of the node, and application of allocated resources to cgroups and containers.
 
 use super::container;
 use crate::{Shared, pods};
@@ -14,28 +14,28 @@ fn requests(pod: &ApiPod) -> Amounts {
     pod.spec.as_ref().map(|spec| resources::pod(spec, Side::Requests)).unwrap_or_default()
 }
 
-/// Whether the node takes the Pod with what it asks for. What is granted counts from this moment on.
+/// Decides whether the node has the requested resources; if granted, they are reserved from now on.
 pub(super) fn decide(shared: &Shared, pod: &Pod, generation: i64) -> Event {
     let wanted = requests(&pod.desired());
     let verdict = shared.pods.resize(pod.uid(), |others| {
         let mut used = Amounts::new();
         others.iter().for_each(|other| resources::add(&mut used, &requests(other)));
-        lifecycle::decide_resize(&wanted, &used, &shared.machine.allocatable)
+        lifecycle::decide_resize(&wanted, &used, &shared.node_resources.allocatable)
     });
     Event::ResizeDecided { generation, verdict }
 }
 
-/// Gives the Pod's cgroup and its containers what is allocated. The cgroup is never smaller than what is in it: it grows
-/// first and shrinks last. Memory is not taken away that is in use (upstream's `doPodResizeAction`).
+/// Applies the allocated resources to the Pod's cgroup and its containers. The Pod's cgroup grows before its containers and
+/// shrinks after them. A memory limit is not set below the current usage (upstream's `doPodResizeAction`).
 pub(super) async fn actuate(shared: &Shared, pod: &Pod) -> Event {
-    let applied = async {
+    let result = async {
         let before = pod.with_allocation(&pod.cgroup_allocation());
         shared.cgroups.grow(&before, pod.object())?;
-        super::weigh_burstable(shared, None);
-        refuse_memory_in_use(shared, pod, &before)?;
+        super::update_burstable_shares(shared, None);
+        validate_memory_limits(shared, pod, &before)?;
         let mut ids = Vec::new();
         for (name, id) in pod.to_update() {
-            let spec = super::spec_of(pod, &name)?;
+            let spec = super::container_spec(pod, &name)?;
             let changed = container::resources(shared, pods::spec(pod), spec);
             let id = ContainerId(id);
             shared.runtime.update_resources(&id, &changed).await.map_err(|e| e.to_string())?;
@@ -44,33 +44,34 @@ pub(super) async fn actuate(shared: &Shared, pod: &Pod) -> Event {
         shared.cgroups.create(pod.object())?;
         Ok::<_, String>(ids)
     };
-    match applied.await {
+    match result.await {
         Ok(ids) => Event::ResourcesActuated { ids, allocation: pod.allocation() },
         Err(message) => Event::ResourcesFailed { message },
     }
 }
 
-/// Bytes that a container may use.
+/// Returns the memory limit in bytes.
 fn memory_limit(resources: Option<&ResourceRequirements>) -> Option<i64> {
     let limits = resources::amounts(resources.and_then(|r| r.limits.as_ref()));
     limits.get("memory").copied().map(Amount::value).filter(|bytes| *bytes > 0)
 }
 
-fn refuse_memory_in_use(shared: &Shared, pod: &Pod, before: &ApiPod) -> Result<(), String> {
+fn validate_memory_limits(shared: &Shared, pod: &Pod, before: &ApiPod) -> Result<(), String> {
     let mut reasons = Vec::new();
-    let below = |limit: Option<i64>, had: Option<i64>, usage: Option<i64>| {
+    let below_usage = |limit: Option<i64>, had: Option<i64>, usage: Option<i64>| {
         let shrinks = limit.is_some_and(|new| had.is_none_or(|old| new < old));
         limit.zip(usage).filter(|(limit, usage)| shrinks && limit < usage)
     };
-    let whole = |pod: &ApiPod| pod.spec.as_ref().and_then(|spec: &PodSpec| shared.cgroups.memory_limit(spec));
-    let (new, old) = (whole(pod.object()), whole(before));
-    if let Some((limit, usage)) = below(new, old, shared.cgroups.memory_usage(pod.object(), None)) {
+    let pod_memory_limit =
+        |pod: &ApiPod| pod.spec.as_ref().and_then(|spec: &PodSpec| shared.cgroups.memory_limit(spec));
+    let (new, old) = (pod_memory_limit(pod.object()), pod_memory_limit(before));
+    if let Some((limit, usage)) = below_usage(new, old, shared.cgroups.memory_usage(pod.object(), None)) {
         reasons.push(format!("attempting to set pod memory limit ({limit}) below current usage ({usage})"));
     }
     for (name, id) in pod.to_update() {
-        let new = memory_limit(super::spec_of(pod, &name)?.resources.as_ref());
+        let new = memory_limit(super::container_spec(pod, &name)?.resources.as_ref());
         let old = memory_limit(Some(&pod.actual_resources(&name)));
-        if let Some((limit, usage)) = below(new, old, shared.cgroups.memory_usage(pod.object(), Some(&id))) {
+        if let Some((limit, usage)) = below_usage(new, old, shared.cgroups.memory_usage(pod.object(), Some(&id))) {
             let text =
                 format!("attempting to set container {name:?} memory limit ({limit}) below current usage ({usage})");
             reasons.push(text);

@@ -1,6 +1,6 @@
-//! The sandbox of a Pod.
+//! Pod sandboxes.
 
-use crate::{Shared, deadline::within_deadline, dns, hosts::PodHostname, pods, user_namespaces, volumes};
+use crate::{Shared, deadline::within_deadline, dns, etc_hosts::PodHostname, pods, user_namespaces, volumes};
 use api::pod::ContainerKind;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::Api;
@@ -15,21 +15,21 @@ pub(super) fn namespaces(shared: &Shared, pod: &Pod) -> Result<Namespaces, Strin
         network: node(spec.host_network, NamespaceMode::Pod),
         pid: node(spec.host_pid, pid),
         ipc: node(spec.host_ipc, NamespaceMode::Pod),
-        users: user_namespaces::of(shared, pod)?,
+        users: user_namespaces::id_mapping(shared, pod)?,
     })
 }
 
-/// The sandbox of a Pod, and what of its name resolution had to be left out.
+/// Returns the sandbox configuration, and messages about exceeded DNS limits.
 pub(super) fn config(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(SandboxConfig, Vec<String>), String> {
     let (spec, options) = (pods::spec(pod), &shared.options);
     let host_network = spec.host_network == Some(true);
-    let hostname = PodHostname::of(spec, pod.name(), pod.namespace(), &options.config);
-    let (dns, complaints) = dns::of_pod(spec, pod.namespace(), &options.config)?;
+    let hostname = PodHostname::new(spec, pod.name(), pod.namespace(), &options.config);
+    let (dns, dns_warnings) = dns::pod_dns(spec, pod.namespace(), &options.config)?;
     let context = spec.security_context.clone().unwrap_or_default();
     let groups = context.fs_group.into_iter().chain(context.supplemental_groups.into_iter().flatten());
     let sysctls = context.sysctls.into_iter().flatten();
-    let lasting = api::pod::containers(spec).filter(|(kind, _)| *kind != ContainerKind::Init).map(|(_, c)| c);
-    let ports = lasting.flat_map(|c| c.ports.iter().flatten()).filter_map(|p| {
+    let containers = api::pod::containers(spec).filter(|(kind, _)| *kind != ContainerKind::Init).map(|(_, c)| c);
+    let ports = containers.flat_map(|c| c.ports.iter().flatten()).filter_map(|p| {
         Some(PortMapping {
             protocol: p.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
             container_port: p.container_port.try_into().ok()?,
@@ -42,7 +42,7 @@ pub(super) fn config(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(Sandbo
         namespace: pod.namespace().to_owned(),
         uid: pod.uid().to_owned(),
         attempt,
-        hostname: if host_network { String::new() } else { hostname.shown(spec)? },
+        hostname: if host_network { String::new() } else { hostname.hostname_in_pod(spec)? },
         log_directory: shared.paths.pod_logs(pod.object()),
         dns: Some(dns),
         port_mappings: if host_network { Vec::new() } else { ports.collect() },
@@ -51,24 +51,24 @@ pub(super) fn config(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(Sandbo
         namespaces: namespaces(shared, pod)?,
         sysctls: sysctls.map(|s| (sysctls::normalized(&s.name), s.value)).collect(),
         run_as_user: context.run_as_user,
-        // A group needs a user beside it, and the sandbox has no image that names one.
+        // The CRI requires a user with a group, and the sandbox image has no user.
         run_as_group: context.run_as_group.filter(|_| context.run_as_user.is_some()),
         supplemental_groups: groups.collect(),
         privileged: is_privileged(pod),
         ..SandboxConfig::default()
     };
-    Ok((config, complaints))
+    Ok((config, dns_warnings))
 }
 
-/// Whether a container of the Pod may do all that the node may, one that came later included: the runtime asks the sandbox's
-/// configuration, as it is when a container is made.
+/// Returns whether a container of the Pod is privileged, ephemeral ones included: the runtime compares with the sandbox's
+/// configuration when it creates a container.
 fn is_privileged(pod: &Pod) -> bool {
-    let lasting = api::pod::containers(pods::spec(pod)).map(|(_, c)| c.security_context.as_ref());
+    let containers = api::pod::containers(pods::spec(pod)).map(|(_, c)| c.security_context.as_ref());
     let ephemeral = pods::spec(pod).ephemeral_containers.iter().flatten().map(|c| c.security_context.as_ref());
-    lasting.chain(ephemeral).flatten().any(|context| context.privileged == Some(true))
+    containers.chain(ephemeral).flatten().any(|context| context.privileged == Some(true))
 }
 
-/// What of the runtime is to run the Pod; empty for its default (upstream's `LookupRuntimeHandler`).
+/// Returns the runtime handler of the Pod; empty for the default (upstream's `LookupRuntimeHandler`).
 pub(super) async fn runtime_handler(shared: &Shared, pod: &Pod) -> Result<String, String> {
     let Some(name) = pods::spec(pod).runtime_class_name.as_deref().filter(|name| !name.is_empty()) else {
         return Ok(String::new());
@@ -81,49 +81,49 @@ pub(super) async fn runtime_handler(shared: &Shared, pod: &Pod) -> Result<String
     }
 }
 
-/// Nothing on this node gives out devices: a Pod that was put here past the scheduler waits for its claims.
-fn no_claims(pod: &Pod) -> Result<(), String> {
+/// Rejects resource claims: dynamic resource allocation is not supported.
+fn reject_resource_claims(pod: &Pod) -> Result<(), String> {
     match pods::spec(pod).resource_claims.iter().flatten().next() {
         Some(claim) => Err(format!("Failed to prepare dynamic resources: {}", api::pod::missing_claim(claim))),
         None => Ok(()),
     }
 }
 
-/// What a sandbox is made with, once it is known what of the runtime runs it.
-async fn prepared(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(SandboxConfig, Vec<String>), String> {
-    no_claims(pod)?;
+/// Returns the sandbox configuration with the runtime handler and the user namespace.
+async fn prepare_config(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(SandboxConfig, Vec<String>), String> {
+    reject_resource_claims(pod)?;
     let runtime_handler = runtime_handler(shared, pod).await?;
     user_namespaces::prepare(shared, pod, &runtime_handler).await?;
-    let (config, complaints) = config(shared, pod, attempt)?;
-    Ok((SandboxConfig { runtime_handler, ..config }, complaints))
+    let (config, dns_warnings) = config(shared, pod, attempt)?;
+    Ok((SandboxConfig { runtime_handler, ..config }, dns_warnings))
 }
 
 pub(super) async fn create(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxFact {
     let failed = |message: String| SandboxFact::Failed { message };
-    let (config, complaints) = match prepared(shared, pod, attempt).await {
+    let (config, dns_warnings) = match prepare_config(shared, pod, attempt).await {
         Ok(config) => config,
         Err(message) => return failed(message),
     };
-    for message in complaints {
+    for message in dns_warnings {
         shared.recorder.record(pod.object(), PodEvent::new(EventKind::Warning, "DNSConfigForming", message));
     }
-    // A restart of the machine unmounts what is in memory.
+    // A reboot unmounts tmpfs volumes.
     if attempt > 0
         && let Err(messages) = volumes::set_up(shared, pod).await
     {
         return failed(messages.join("; "));
     }
-    // Whoever restarted the machine took the cgroups away: a new sandbox makes sure of them.
+    // A reboot removes the cgroups.
     if let Err(message) = shared.cgroups.create(pod.object()) {
         return failed(message);
     }
-    super::weigh_burstable(shared, None);
-    let id = match shared.sandboxes.take(shared.runtime.run_sandbox(&config)).await {
+    super::update_burstable_shares(shared, None);
+    let id = match shared.sandbox_limiter.run(shared.runtime.run_sandbox(&config)).await {
         Ok(id) => id,
         Err(error) => {
-            // One that was made, and of which nobody heard, is found in a list.
+            // A sandbox whose creation was not reported is found by a relist.
             if matches!(error, RuntimeError::AlreadyExists(_)) {
-                shared.pods.want_list();
+                shared.pods.request_relist();
             }
             return failed(error.to_string());
         }

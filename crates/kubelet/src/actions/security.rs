@@ -1,40 +1,45 @@
-//! Who a container's process is and what it may do (upstream's `pkg/kubelet/kuberuntime/security_context.go`).
+//! Security contexts of containers (upstream's `pkg/kubelet/kuberuntime/security_context.go`).
 
 use super::sandbox;
 use crate::{Shared, pods};
 use k8s_openapi::api::core::v1::{
-    AppArmorProfile, Container as Spec, PodSecurityContext, SeccompProfile, SecurityContext as Own,
+    AppArmorProfile, Container as Spec, PodSecurityContext, SeccompProfile, SecurityContext as ContainerSecurityContext,
 };
 use lifecycle::Pod;
 use runtime::{ContainerId, Image, NamespaceMode, SecurityContext};
 use std::path::{Path, PathBuf};
 
-/// The security context of a container: its own fields, else those of its Pod.
+/// Returns the effective security context of a container: its own fields, else those of its Pod.
 ///
 /// # Errors
-/// In upstream's words for a user that may not be, or a profile or target that is not there.
-pub(super) async fn of_container(shared: &Shared, pod: &Pod, spec: &Spec) -> Result<SecurityContext, String> {
+/// Fails with upstream's message for a forbidden user, or a missing profile or target container.
+pub(super) async fn effective_security_context(
+    shared: &Shared,
+    pod: &Pod,
+    spec: &Spec,
+) -> Result<SecurityContext, String> {
     let all = pods::spec(pod).security_context.clone().unwrap_or_default();
     let own = spec.security_context.clone().unwrap_or_default();
     let mut user = own.run_as_user.or(all.run_as_user);
     let group = own.run_as_group.or(all.run_as_group);
     let non_root = own.run_as_non_root.or(all.run_as_non_root) == Some(true);
     let mut username = String::new();
-    // The image's own user matters only here: without a user the runtime takes that one by itself.
+    // The image's user is needed only here: without a user the runtime uses it by default.
     if non_root || (group.is_some() && user.is_none()) {
         let image = match user {
             Some(_) => None,
             None => image(shared, spec).await?,
         };
         if non_root {
-            check_non_root(user, image.as_ref()).map_err(|why| format!("{why} ({})", place(pod, &spec.name)))?;
+            check_non_root(user, image.as_ref())
+                .map_err(|why| format!("{why} ({})", container_location(pod, &spec.name)))?;
         }
         if user.is_none() {
-            // An image that names nobody runs as root; a group needs a user beside it.
+            // An image without a user runs as root; the CRI requires a user with a group.
             (user, username) = image.map(|i| image_user(&i)).unwrap_or((Some(0), String::new()));
         }
     }
-    let mut security = plain(&own, &all);
+    let mut security = convert(&own, &all);
     security.run_as_user = user;
     security.run_as_group = group;
     security.username = username;
@@ -42,12 +47,13 @@ pub(super) async fn of_container(shared: &Shared, pod: &Pod, spec: &Spec) -> Res
     let profile = own.seccomp_profile.as_ref().or(all.seccomp_profile.as_ref());
     security.seccomp = seccomp(profile, &shared.paths.seccomp(), shared.options.config.seccomp_default)?;
     security.apparmor = lifecycle::apparmor_profile(pods::spec(pod), spec).map(apparmor);
-    security.target_container = target(pod, spec)?.filter(|_| security.namespaces.pid == NamespaceMode::Container);
+    security.target_container =
+        target_container(pod, spec)?.filter(|_| security.namespaces.pid == NamespaceMode::Container);
     Ok(security)
 }
 
-/// What needs nobody's word but the spec's.
-fn plain(own: &Own, all: &PodSecurityContext) -> SecurityContext {
+/// Converts the fields that depend on the spec only.
+fn convert(own: &ContainerSecurityContext, all: &PodSecurityContext) -> SecurityContext {
     let capabilities = own.capabilities.clone().unwrap_or_default();
     let unmasked = own.proc_mount.as_deref() == Some("Unmasked");
     SecurityContext {
@@ -67,7 +73,7 @@ fn plain(own: &Own, all: &PodSecurityContext) -> SecurityContext {
     }
 }
 
-fn place(pod: &Pod, container: &str) -> String {
+fn container_location(pod: &Pod, container: &str) -> String {
     format!("pod: \"{}_{}({})\", container: {container}", pod.name(), pod.namespace(), pod.uid())
 }
 
@@ -75,7 +81,7 @@ async fn image(shared: &Shared, spec: &Spec) -> Result<Option<Image>, String> {
     shared.runtime.image(spec.image.as_deref().unwrap_or_default().into()).await.map_err(|e| e.to_string())
 }
 
-/// The numeric user of an image, or its name; root when it says nothing (`getImageUser`).
+/// Returns the numeric user of an image, or its name; root by default (`getImageUser`).
 fn image_user(image: &Image) -> (Option<i64>, String) {
     match (image.uid, image.username.as_str()) {
         (Some(uid), _) => (Some(uid), String::new()),
@@ -84,7 +90,7 @@ fn image_user(image: &Image) -> (Option<i64>, String) {
     }
 }
 
-/// `runAsNonRoot`, in upstream's words (`verifyRunAsNonRoot`).
+/// Checks `runAsNonRoot` (`verifyRunAsNonRoot`).
 fn check_non_root(user: Option<i64>, image: Option<&Image>) -> Result<(), String> {
     match user {
         Some(0) => return Err("container's runAsUser breaks non-root policy".to_owned()),
@@ -100,7 +106,7 @@ fn check_non_root(user: Option<i64>, image: Option<&Image>) -> Result<(), String
     }
 }
 
-/// Profiles of the node are below `seccomp` in the kubelet's directory.
+/// Returns the seccomp profile. Localhost profiles are in `seccomp` of the kubelet's root directory.
 fn seccomp(profile: Option<&SeccompProfile>, root: &Path, by_default: bool) -> Result<runtime::SeccompProfile, String> {
     Ok(match profile.map(|p| (p.type_.as_str(), p.localhost_profile.as_deref().unwrap_or_default())) {
         Some(("RuntimeDefault", _)) => runtime::SeccompProfile::RuntimeDefault,
@@ -121,8 +127,8 @@ fn apparmor(profile: &AppArmorProfile) -> runtime::AppArmorProfile {
     }
 }
 
-/// The container whose processes an ephemeral one wants to see.
-fn target(pod: &Pod, spec: &Spec) -> Result<Option<ContainerId>, String> {
+/// Returns the container whose PID namespace an ephemeral container joins.
+fn target_container(pod: &Pod, spec: &Spec) -> Result<Option<ContainerId>, String> {
     let list = pods::spec(pod).ephemeral_containers.iter().flatten();
     let wanted = list.filter(|e| e.name == spec.name).find_map(|e| e.target_container_name.clone());
     let Some(name) = wanted.filter(|name| !name.is_empty()) else { return Ok(None) };
@@ -149,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn root_is_refused_where_the_spec_wants_somebody_else() {
+    fn run_as_non_root_rejects_root() {
         check_user(Some(1000), None, Ok(()));
         check_user(Some(0), Some(image(Some(7), "")), Err("container's runAsUser breaks non-root policy"));
         check_user(None, Some(image(Some(7), "")), Ok(()));
@@ -168,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_is_the_specs_or_the_nodes_default() {
+    fn seccomp_profile_is_the_specs_or_the_nodes_default() {
         use runtime::SeccompProfile::{Localhost, RuntimeDefault, Unconfined};
         check_profile(Value::Null, false, Ok(Unconfined));
         check_profile(Value::Null, true, Ok(RuntimeDefault));
@@ -181,16 +187,16 @@ mod tests {
     }
 
     #[test]
-    fn groups_privileges_and_masks_are_those_of_the_spec() {
+    fn security_context_is_converted_from_the_spec() {
         let own = json!({"capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}, "allowPrivilegeEscalation": false,
             "readOnlyRootFilesystem": true, "procMount": "Unmasked"});
         let all = json!({"fsGroup": 5, "supplementalGroups": [6, 7]});
-        let found = plain(&serde_json::from_value(own).unwrap(), &serde_json::from_value(all).unwrap());
+        let found = convert(&serde_json::from_value(own).unwrap(), &serde_json::from_value(all).unwrap());
         assert_eq!(found.supplemental_groups, [5, 6, 7]);
         assert_eq!((found.add_capabilities, found.drop_capabilities), (vec!["NET_ADMIN".into()], vec!["ALL".into()]));
         assert_eq!((found.no_new_privs, found.readonly_rootfs, found.privileged), (true, true, false));
         assert_eq!((found.masked_paths, found.readonly_paths), (Some(Vec::new()), Some(Vec::new())));
-        let nothing = plain(&Own::default(), &PodSecurityContext::default());
+        let nothing = convert(&ContainerSecurityContext::default(), &PodSecurityContext::default());
         assert_eq!((nothing.masked_paths, nothing.no_new_privs), (None, false));
     }
 }

@@ -1,10 +1,10 @@
-//! `subPath`: a directory or file of a volume, bound to a path of its own before a container gets it.
+//! `subPath` mounts: a directory or file of a volume is bind-mounted to a separate path before a container uses it.
 //!
-//! Containers write to their volumes. A link that one puts there, or exchanges at the right moment, must not lead the
-//! next one out of the volume: the kernel itself resolves the path below the volume, and what it has found is bound.
+//! Containers write to their volumes. A symbolic link that one creates, even concurrently, must not make the kubelet mount
+//! a path outside the volume: the kernel resolves the path below the volume, and the opened file is mounted.
 
 use crate::{
-    beneath::{self, leads_out, through},
+    safe_open::{self, escape_error, proc_fd_path},
     volumes::{make_dir, unmount_below},
 };
 use nix::{
@@ -18,30 +18,30 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// Binds a path of a volume, which is made if need be, to `target`. An earlier attempt's binding is exchanged; its
-/// container keeps what it has.
+/// Bind-mounts a path of a volume to `target`, and creates it if it is missing. An existing mount of an earlier attempt is
+/// replaced.
 ///
 /// # Errors
-/// In upstream's words (`makeMounts`), which tell a Pod's owner nothing of the node's files; the log has the rest.
-pub(super) fn bind(volume: &Path, sub: &str, target: &Path, of: &MountOf<'_>) -> Result<(), String> {
-    let there = fs::metadata(volume.join(sub)).is_ok();
-    bind_found(volume, sub, target).map_err(|error| {
-        tracing::warn!(volume = of.volume, container = of.container, sub, %error, "a subPath cannot be used");
-        let what = if there { "prepare subPath" } else { "create subPath directory" };
+/// Fails with upstream's message (`makeMounts`), which does not reveal paths of the node; the cause is logged.
+pub(super) fn bind(volume: &Path, sub: &str, target: &Path, of: &MountOwner<'_>) -> Result<(), String> {
+    let exists = fs::metadata(volume.join(sub)).is_ok();
+    open_and_bind(volume, sub, target).map_err(|error| {
+        tracing::warn!(volume = of.volume, container = of.container, sub, %error, "failed to prepare subPath");
+        let what = if exists { "prepare subPath" } else { "create subPath directory" };
         format!("failed to {what} for volumeMount {:?} of container {:?}", of.volume, of.container)
     })
 }
 
-/// Who mounts what.
-pub(super) struct MountOf<'a> {
+/// Volume and container of a mount.
+pub(super) struct MountOwner<'a> {
     pub(super) volume: &'a str,
     pub(super) container: &'a str,
 }
 
-fn bind_found(volume: &Path, sub: &str, target: &Path) -> Result<(), String> {
+fn open_and_bind(volume: &Path, sub: &str, target: &Path) -> Result<(), String> {
     let failed = |e: io::Error| e.to_string();
-    let found = open_beneath(volume, sub).map_err(failed)?;
-    let source = through(&found);
+    let found = open_or_create(volume, sub).map_err(failed)?;
+    let source = proc_fd_path(&found);
     unmount_below(target)?;
     if fs::metadata(&source).map_err(failed)?.is_dir() {
         make_dir(target, 0o750)?;
@@ -52,30 +52,30 @@ fn bind_found(volume: &Path, sub: &str, target: &Path) -> Result<(), String> {
     mount(Some(&source), target, None::<&str>, flags, None::<&str>).map_err(|e| failed(e.into()))
 }
 
-/// Opens a path below a volume; directories that are not there are made with the volume's own permissions.
-fn open_beneath(volume: &Path, sub: &str) -> io::Result<OwnedFd> {
-    let root = beneath::root(volume)?;
-    let permissions = fs::metadata(through(&root))?.permissions();
-    let at = |path: &Path| beneath::find(&root, path, OFlag::O_PATH);
-    let (mut reached, mut here) = (PathBuf::new(), at(Path::new("."))?);
+/// Opens a path below a volume. Missing directories are created with the volume's permissions.
+fn open_or_create(volume: &Path, sub: &str) -> io::Result<OwnedFd> {
+    let root = safe_open::open_path(volume)?;
+    let permissions = fs::metadata(proc_fd_path(&root))?.permissions();
+    let at = |path: &Path| safe_open::open_beneath(&root, path, OFlag::O_PATH);
+    let (mut reached, mut current) = (PathBuf::new(), at(Path::new("."))?);
     for part in Path::new(sub).components() {
         let name = match part {
             Component::Normal(name) => name,
             Component::CurDir => continue,
-            _ => return Err(leads_out()),
+            _ => return Err(escape_error()),
         };
         reached.push(name);
-        here = match at(&reached) {
+        current = match at(&reached) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                mkdirat(&here, name, Mode::from_bits_truncate(permissions.mode()))?;
+                mkdirat(&current, name, Mode::from_bits_truncate(permissions.mode()))?;
                 let made = at(&reached)?;
-                fs::set_permissions(through(&made), permissions.clone())?;
+                fs::set_permissions(proc_fd_path(&made), permissions.clone())?;
                 made
             }
             found => found?,
         };
     }
-    Ok(here)
+    Ok(current)
 }
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_sub_path_stays_in_its_volume() {
+    fn sub_path_stays_within_its_volume() {
         let dir = tempfile::tempdir().unwrap();
         let (volume, outside) = (dir.path().join("volume"), dir.path().join("outside"));
         fs::create_dir_all(volume.join("..data")).unwrap();
@@ -105,9 +105,9 @@ mod tests {
             ("../outside", None),
             ("/etc", None),
         ] {
-            let found = open_beneath(&volume, sub).and_then(|f| fs::read_link(through(&f))).ok();
+            let found = open_or_create(&volume, sub).and_then(|f| fs::read_link(proc_fd_path(&f))).ok();
             assert_eq!(found, expected.map(|e| volume.canonicalize().unwrap().join(e)), "{sub}");
         }
-        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "nothing was made outside");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "nothing is created outside");
     }
 }

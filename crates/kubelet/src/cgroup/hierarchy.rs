@@ -1,6 +1,6 @@
-//! The cgroup file systems of this machine.
+//! Cgroup hierarchies of this machine.
 
-use super::{limits::Limits, values::weight};
+use super::{cpu_conversion::weight, resource_config::ResourceConfig};
 use crate::os_error;
 use nix::{
     sys::signal::{self, Signal},
@@ -12,25 +12,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The cgroup file systems of this machine.
+/// Mounted cgroup hierarchies.
 pub(super) enum Hierarchy {
-    /// One for each controller; some machines have an empty v2 beside them.
+    /// One for each controller; there may be an unused v2 hierarchy, too.
     V1 {
         cpu: PathBuf,
         memory: PathBuf,
         pids: Option<PathBuf>,
-        /// Every hierarchy in which the runtime may have made something.
+        /// All hierarchies, in any of which the runtime may create cgroups.
         all: Vec<PathBuf>,
     },
-    /// One for all.
+    /// Unified hierarchy.
     V2(PathBuf),
 }
 
 impl Hierarchy {
+    /// Detects the mounted hierarchies.
+    ///
     /// # Errors
-    /// Where there is none that can be written.
+    /// Fails if none is writable.
     pub(super) fn detect() -> io::Result<Self> {
-        let found = Self::parse(&crate::node_file::read_text("/proc/self/mountinfo")?);
+        let found = Self::parse(&crate::host_file::read_text("/proc/self/mountinfo")?);
         let found = found.ok_or_else(|| io::Error::other("no cgroup file system is mounted"))?;
         let probe = match &found {
             Self::V1 { memory, .. } => memory,
@@ -75,50 +77,50 @@ impl Hierarchy {
         }
     }
 
-    /// Makes a cgroup if need be, and limits it. The path is absolute within the hierarchies.
-    pub(super) fn set(&self, path: &str, limits: &Limits) -> io::Result<()> {
+    /// Creates a cgroup if it is missing, and sets its limits. The path is absolute within the hierarchies.
+    pub(super) fn set(&self, path: &str, limits: &ResourceConfig) -> io::Result<()> {
         let path = path.trim_start_matches('/');
         match self {
             Self::V1 { cpu, memory, pids, .. } => {
-                let (cpu, memory) = (make(cpu, path)?, make(memory, path)?);
-                set(&cpu, "cpu.shares", limits.shares)?;
+                let (cpu, memory) = (create_cgroup(cpu, path)?, create_cgroup(memory, path)?);
+                write_value(&cpu, "cpu.shares", limits.shares)?;
                 if let Some((quota, period)) = limits.quota {
-                    set(&cpu, "cpu.cfs_period_us", period)?;
-                    set(&cpu, "cpu.cfs_quota_us", quota)?;
+                    write_value(&cpu, "cpu.cfs_period_us", period)?;
+                    write_value(&cpu, "cpu.cfs_quota_us", quota)?;
                 }
                 if let Some(bytes) = limits.memory {
-                    set(&memory, "memory.limit_in_bytes", bytes)?;
+                    write_value(&memory, "memory.limit_in_bytes", bytes)?;
                 }
                 match (limits.pids, pids) {
-                    (Some(max), Some(pids)) => set(&make(pids, path)?, "pids.max", max),
+                    (Some(max), Some(pids)) => write_value(&create_cgroup(pids, path)?, "pids.max", max),
                     _ => Ok(()),
                 }
             }
             Self::V2(root) => {
-                let group = make_v2(root, path)?;
-                set(&group, "cpu.weight", weight(limits.shares))?;
+                let group = create_cgroup_v2(root, path)?;
+                write_value(&group, "cpu.weight", weight(limits.shares))?;
                 if let Some((quota, period)) = limits.quota {
-                    set(&group, "cpu.max", format!("{quota} {period}"))?;
+                    write_value(&group, "cpu.max", format!("{quota} {period}"))?;
                 }
                 if let Some(bytes) = limits.memory {
-                    set(&group, "memory.max", bytes)?;
+                    write_value(&group, "memory.max", bytes)?;
                 }
-                limits.pids.map_or(Ok(()), |max| set(&group, "pids.max", max))
+                limits.pids.map_or(Ok(()), |max| write_value(&group, "pids.max", max))
             }
         }
     }
 
-    /// What is used in a cgroup, in bytes; `None` where there is no such cgroup.
+    /// Returns the memory usage in bytes; `None` if the cgroup is missing.
     pub(super) fn memory_usage(&self, path: &str) -> Option<i64> {
         let path = path.trim_start_matches('/');
         let file = match self {
             Self::V1 { memory, .. } => memory.join(path).join("memory.usage_in_bytes"),
             Self::V2(root) => root.join(path).join("memory.current"),
         };
-        crate::node_file::read_text(file).ok()?.trim().parse().ok()
+        crate::host_file::read_text(file).ok()?.trim().parse().ok()
     }
 
-    /// Names of the cgroups directly below one, whichever controllers they have.
+    /// Returns the names of child cgroups in all hierarchies.
     pub(super) fn children(&self, path: &str) -> BTreeSet<String> {
         let dirs = self.roots().iter().map(|root| root.join(path.trim_start_matches('/')));
         let entries = dirs.filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten();
@@ -133,33 +135,33 @@ impl Hierarchy {
         }
     }
 
-    /// Removes a cgroup and everything below it, in every hierarchy.
+    /// Removes a cgroup and its descendants in all hierarchies.
     pub(super) fn remove(&self, path: &str) -> io::Result<()> {
         let path = path.trim_start_matches('/');
         self.roots().iter().try_for_each(|root| remove_tree(&root.join(path)))
     }
 
-    /// Kills every process in a cgroup and below it; gives how many there were.
+    /// Kills all processes of a cgroup and its descendants; returns their number.
     pub(super) fn kill(&self, path: &str) -> usize {
         let mut found = BTreeSet::new();
-        self.roots().iter().for_each(|root| processes(&root.join(path.trim_start_matches('/')), &mut found));
+        self.roots().iter().for_each(|root| collect_pids(&root.join(path.trim_start_matches('/')), &mut found));
         found.iter().filter(|pid| signal::kill(Pid::from_raw(**pid), Signal::SIGKILL).is_ok()).count()
     }
 }
 
-fn make(root: &Path, path: &str) -> io::Result<PathBuf> {
+fn create_cgroup(root: &Path, path: &str) -> io::Result<PathBuf> {
     let dir = root.join(path);
     files::create_dir_all_with_mode(&dir, 0o755)?;
     Ok(dir)
 }
 
-/// On v2 each level hands the controllers on to the next one.
-fn make_v2(root: &Path, path: &str) -> io::Result<PathBuf> {
+/// Creates a cgroup on v2, and enables the controllers on each level.
+fn create_cgroup_v2(root: &Path, path: &str) -> io::Result<PathBuf> {
     let mut dir = root.to_owned();
     for part in path.split('/') {
         let control = dir.join("cgroup.subtree_control");
         for controller in ["+cpu", "+memory", "+pids"] {
-            // What the machine does not have, the limits below will tell.
+            // A missing controller is reported when a limit is set.
             let _ = fs::write(&control, controller);
         }
         dir.push(part);
@@ -170,12 +172,12 @@ fn make_v2(root: &Path, path: &str) -> io::Result<PathBuf> {
     Ok(dir)
 }
 
-fn set(dir: &Path, file: &str, value: impl ToString) -> io::Result<()> {
+fn write_value(dir: &Path, file: &str, value: impl ToString) -> io::Result<()> {
     let path = dir.join(file);
-    fs::write(&path, value.to_string()).map_err(|error| os_error::at("write", &path, &error))
+    fs::write(&path, value.to_string()).map_err(|error| os_error::with_path("write", &path, &error))
 }
 
-/// cgroups are removed directory by directory, the innermost first; their files go with them.
+/// Removes cgroup directories from the innermost; their files are removed by the kernel.
 fn remove_tree(dir: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(dir) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -193,20 +195,20 @@ fn remove_tree(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// The processes in a cgroup and below it. Those of other namespaces are shown as 0.
-fn processes(dir: &Path, found: &mut BTreeSet<i32>) {
-    let listed = crate::node_file::read_text(dir.join("cgroup.procs")).unwrap_or_default();
+/// Collects the processes of a cgroup and its descendants. Those of other PID namespaces are listed as 0.
+fn collect_pids(dir: &Path, found: &mut BTreeSet<i32>) {
+    let listed = crate::host_file::read_text(dir.join("cgroup.procs")).unwrap_or_default();
     found.extend(listed.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 1));
     let below = fs::read_dir(dir).into_iter().flatten().flatten();
-    below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).for_each(|e| processes(&e.path(), found));
+    below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).for_each(|e| collect_pids(&e.path(), found));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LIMITS: Limits =
-        Limits { shares: 1024, quota: Some((50_000, 100_000)), memory: Some(1 << 20), pids: Some(9) };
+    const LIMITS: ResourceConfig =
+        ResourceConfig { shares: 1024, quota: Some((50_000, 100_000)), memory: Some(1 << 20), pids: Some(9) };
 
     fn v1(dir: &Path) -> Hierarchy {
         let [cpu, memory, pids] = ["cpu", "memory", "pids"].map(|name| dir.join(name));
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mounted_hierarchies_are_found() {
+    fn mounted_hierarchies_are_detected() {
         let mounts = "1 2 0:1 / /cg/cpu rw - cgroup cgroup rw,cpu,cpuacct\n1 2 0:1 / /cg/memory rw - cgroup cgroup rw,memory\n1 2 0:1 / /cg/unified rw - cgroup2 cgroup2 rw\n";
         match Hierarchy::parse(mounts).unwrap() {
             Hierarchy::V1 { cpu, memory, pids, all } => {
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_written_where_each_version_expects_them() {
+    fn limits_are_written_to_the_files_of_each_cgroup_version() {
         let dir = tempfile::tempdir().unwrap();
         let v2 = dir.path().join("v2");
         fs::create_dir(&v2).unwrap();
@@ -244,12 +246,12 @@ mod tests {
             (Hierarchy::V2(v2.clone()), "v2/r/cgroup.subtree_control", "+pids"),
         ] {
             hierarchy.set("/r/p", &LIMITS).unwrap();
-            assert_eq!(crate::node_file::read_text(dir.path().join(file)).unwrap(), expected, "{file}");
+            assert_eq!(crate::host_file::read_text(dir.path().join(file)).unwrap(), expected, "{file}");
         }
     }
 
     #[test]
-    fn a_cgroup_goes_with_what_is_below_it() {
+    fn cgroup_is_removed_with_its_descendants() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("cpu/r/podu/container")).unwrap();
         fs::create_dir_all(dir.path().join("pids/r/podv")).unwrap();

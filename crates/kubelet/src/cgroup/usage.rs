@@ -1,94 +1,94 @@
-//! What the processes in a cgroup use.
+//! Resource usage of cgroups.
 
 use super::hierarchy::Hierarchy;
 use std::path::Path;
 
-/// What the processes in a cgroup, and in those below it, use. What the machine does not tell is missing.
+/// Resource usage of a cgroup with its descendants; `None` for values that the kernel does not report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Usage {
-    /// CPU time, in nanoseconds.
+pub(crate) struct CgroupUsage {
+    /// CPU time in nanoseconds.
     pub(crate) cpu: Option<u64>,
-    /// Bytes, file cache included.
+    /// Memory in bytes, including file cache.
     pub(crate) memory: Option<u64>,
-    /// Bytes that cannot be dropped without harm: all but the file cache that nobody uses.
+    /// Working set in bytes: memory without inactive file cache.
     pub(crate) working_set: Option<u64>,
-    /// Bytes of no file.
+    /// Anonymous memory in bytes.
     pub(crate) rss: Option<u64>,
-    /// Bytes at most.
+    /// Memory limit in bytes.
     pub(crate) memory_limit: Option<u64>,
     pub(crate) page_faults: Option<u64>,
     pub(crate) major_page_faults: Option<u64>,
-    /// Bytes.
+    /// Swap in bytes.
     pub(crate) swap: Option<u64>,
     pub(crate) processes: Option<u64>,
 }
 
-/// cgroup v1 writes a number near 2^63 for no limit.
+/// In cgroup v1 a value near 2^63 means no limit.
 const UNLIMITED: u64 = 1 << 62;
 
 impl Hierarchy {
-    /// What the processes below this path use; `None` when there is no such cgroup.
-    pub(super) fn usage(&self, path: &str) -> Option<Usage> {
+    /// Returns the usage of a cgroup; `None` if it is missing.
+    pub(super) fn usage(&self, path: &str) -> Option<CgroupUsage> {
         let path = path.trim_start_matches('/');
         match self {
             Self::V1 { memory, pids, all, .. } => {
                 let dir = Some(memory.join(path)).filter(|dir| dir.is_dir())?;
-                // CPU time is told by `cpuacct`, which may be a hierarchy of its own.
-                let cpu = all.iter().find_map(|root| number(&root.join(path), "cpuacct.usage"));
-                let processes = pids.as_ref().and_then(|root| number(&root.join(path), "pids.current"));
-                Some(Usage { cpu, processes, ..memory_v1(&dir) })
+                // `cpuacct` may be a separate hierarchy.
+                let cpu = all.iter().find_map(|root| read_number(&root.join(path), "cpuacct.usage"));
+                let processes = pids.as_ref().and_then(|root| read_number(&root.join(path), "pids.current"));
+                Some(CgroupUsage { cpu, processes, ..memory_v1(&dir) })
             }
-            Self::V2(root) => Some(root.join(path)).filter(|dir| dir.is_dir()).map(|dir| of_v2(&dir)),
+            Self::V2(root) => Some(root.join(path)).filter(|dir| dir.is_dir()).map(|dir| usage_v2(&dir)),
         }
     }
 
-    /// How many processes of this cgroup the kernel has killed for lack of memory; `None` when there is no such cgroup.
+    /// Returns the number of OOM-killed processes; `None` if the cgroup is missing.
     pub(super) fn oom_kills(&self, path: &str) -> Option<u64> {
         let path = path.trim_start_matches('/');
         let events = match self {
-            Self::V1 { memory, .. } => Stat::read(&memory.join(path), "memory.oom_control"),
-            Self::V2(root) => Stat::read(&root.join(path), "memory.events"),
+            Self::V1 { memory, .. } => FlatKeyedFile::read(&memory.join(path), "memory.oom_control"),
+            Self::V2(root) => FlatKeyedFile::read(&root.join(path), "memory.events"),
         };
         events.get("oom_kill")
     }
 
-    /// A process in this cgroup.
+    /// Returns the id of a process in a cgroup.
     pub(super) fn process(&self, path: &str) -> Option<u32> {
         let root = match self {
             Self::V1 { memory, .. } => memory,
             Self::V2(root) => root,
         };
-        let all = crate::node_file::read_text(root.join(path.trim_start_matches('/')).join("cgroup.procs")).ok()?;
+        let all = crate::host_file::read_text(root.join(path.trim_start_matches('/')).join("cgroup.procs")).ok()?;
         all.lines().next()?.parse().ok()
     }
 }
 
-fn memory_v1(dir: &Path) -> Usage {
-    let (memory, stat) = (number(dir, "memory.usage_in_bytes"), Stat::read(dir, "memory.stat"));
-    Usage {
+fn memory_v1(dir: &Path) -> CgroupUsage {
+    let (memory, stat) = (read_number(dir, "memory.usage_in_bytes"), FlatKeyedFile::read(dir, "memory.stat"));
+    CgroupUsage {
         memory,
         working_set: working_set(memory, stat.get("total_inactive_file")),
         rss: stat.get("total_rss"),
-        memory_limit: number(dir, "memory.limit_in_bytes").filter(|limit| *limit < UNLIMITED),
+        memory_limit: read_number(dir, "memory.limit_in_bytes").filter(|limit| *limit < UNLIMITED),
         page_faults: stat.get("total_pgfault"),
         major_page_faults: stat.get("total_pgmajfault"),
         swap: stat.get("total_swap"),
-        ..Usage::default()
+        ..CgroupUsage::default()
     }
 }
 
-fn of_v2(dir: &Path) -> Usage {
-    let (memory, stat) = (number(dir, "memory.current"), Stat::read(dir, "memory.stat"));
-    Usage {
-        cpu: Stat::read(dir, "cpu.stat").get("usage_usec").map(|us| us * 1000),
+fn usage_v2(dir: &Path) -> CgroupUsage {
+    let (memory, stat) = (read_number(dir, "memory.current"), FlatKeyedFile::read(dir, "memory.stat"));
+    CgroupUsage {
+        cpu: FlatKeyedFile::read(dir, "cpu.stat").get("usage_usec").map(|us| us * 1000),
         memory,
         working_set: working_set(memory, stat.get("inactive_file")),
         rss: stat.get("anon"),
-        memory_limit: number(dir, "memory.max"),
+        memory_limit: read_number(dir, "memory.max"),
         page_faults: stat.get("pgfault"),
         major_page_faults: stat.get("pgmajfault"),
-        swap: number(dir, "memory.swap.current"),
-        processes: number(dir, "pids.current"),
+        swap: read_number(dir, "memory.swap.current"),
+        processes: read_number(dir, "pids.current"),
     }
 }
 
@@ -96,16 +96,16 @@ fn working_set(memory: Option<u64>, inactive_file: Option<u64>) -> Option<u64> {
     Some(memory?.saturating_sub(inactive_file.unwrap_or(0)))
 }
 
-fn number(dir: &Path, file: &str) -> Option<u64> {
-    crate::node_file::read_text(dir.join(file)).ok()?.trim().parse().ok()
+fn read_number(dir: &Path, file: &str) -> Option<u64> {
+    crate::host_file::read_text(dir.join(file)).ok()?.trim().parse().ok()
 }
 
-/// A file of names and numbers.
-struct Stat(String);
+/// Flat keyed file, with one name and number per line.
+struct FlatKeyedFile(String);
 
-impl Stat {
+impl FlatKeyedFile {
     fn read(dir: &Path, file: &str) -> Self {
-        Self(crate::node_file::read_text(dir.join(file)).unwrap_or_default())
+        Self(crate::host_file::read_text(dir.join(file)).unwrap_or_default())
     }
 
     fn get(&self, name: &str) -> Option<u64> {
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    const EXPECTED: Usage = Usage {
+    const EXPECTED: CgroupUsage = CgroupUsage {
         cpu: Some(5_000_000),
         memory: Some(1000),
         working_set: Some(900),
@@ -140,7 +140,7 @@ mod tests {
     };
 
     #[test]
-    fn both_versions_tell_the_same() {
+    fn usage_is_equal_for_both_cgroup_versions() {
         let dir = tempfile::tempdir().unwrap();
         let root = |name: &str| dir.path().join(name);
         write(
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_counts_whom_it_kills() {
+    fn oom_kills_are_read_from_both_cgroup_versions() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().to_owned();
         write(
@@ -182,7 +182,7 @@ mod tests {
             &[
                 ("p/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"),
                 ("p/memory.events", "low 0\nhigh 0\nmax 9\noom 4\noom_kill 3\n"),
-                // Kernels before 4.13 do not count.
+                // Kernels before 4.13 have no counter.
                 ("q/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n"),
             ],
         );
@@ -192,13 +192,13 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_limit_tells_none_and_what_is_gone_tells_nothing() {
+    fn missing_limit_and_missing_cgroup_are_none() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), &[("p/memory.limit_in_bytes", "9223372036854771712\n"), ("q/memory.max", "max\n")]);
         let root = dir.path().to_owned();
         let v1 = Hierarchy::V1 { cpu: root.clone(), memory: root.clone(), pids: None, all: Vec::new() };
-        assert_eq!(v1.usage("p"), Some(Usage::default()));
-        assert_eq!(Hierarchy::V2(root).usage("q"), Some(Usage::default()));
+        assert_eq!(v1.usage("p"), Some(CgroupUsage::default()));
+        assert_eq!(Hierarchy::V2(root).usage("q"), Some(CgroupUsage::default()));
         assert_eq!(v1.usage("nothing"), None);
     }
 }

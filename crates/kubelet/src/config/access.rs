@@ -4,24 +4,24 @@ use super::{ConfigError, KubeletConfiguration, duration};
 use serde_json::Value;
 use std::time::Duration;
 
-/// Whom the node answers, with upstream's defaults for a file (`SetDefaults_KubeletConfiguration`).
+/// Authentication and authorization of requests, with upstream's defaults (`SetDefaults_KubeletConfiguration`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AccessSettings {
-    /// Whether who shows nothing is `system:anonymous`, and not refused at once.
+    /// Whether requests without credentials are `system:anonymous`; otherwise they are rejected.
     pub(crate) anonymous: bool,
-    /// Whether the API is asked for whom a token stands.
+    /// Whether bearer tokens are authenticated by TokenReviews.
     pub(crate) tokens: bool,
-    /// For how long an answer to that holds.
+    /// Cache duration of TokenReviews.
     pub(crate) token_ttl: Duration,
-    /// Whether everybody who is known may do everything, and the API is not asked.
+    /// Whether the authorization mode is `AlwaysAllow`.
     pub(crate) always: bool,
-    /// For how long it holds that somebody may do something, and that they may not.
+    /// Cache durations of allowed and denied SubjectAccessReviews.
     pub(crate) allowed_ttl: Duration,
     pub(crate) refused_ttl: Duration,
 }
 
 impl KubeletConfiguration {
-    /// Whom the node answers.
+    /// Parses the authentication and authorization settings.
     pub(crate) fn access(&self) -> Result<AccessSettings, ConfigError> {
         let empty = Value::Null;
         let [authentication, authorization] =
@@ -59,7 +59,7 @@ mod tests {
     use super::super::tests::{parse, refuses};
 
     #[test]
-    fn who_is_answered_is_read_with_upstreams_defaults() {
+    fn access_settings_have_the_defaults_of_upstream() {
         let read = |body: &str| {
             let access = parse(body).unwrap().access().unwrap();
             let times = [access.token_ttl, access.allowed_ttl, access.refused_ttl].map(|t| t.as_secs());

@@ -1,4 +1,4 @@
-//! Durations as Go writes them: `10s`, `1m30s`, `1.5h`, `100ms`.
+//! Durations in Go's format: `10s`, `1m30s`, `1.5h`, `100ms`.
 
 pub(super) use api::duration::written as text;
 use serde::{Deserialize, Deserializer, Serializer};
@@ -7,7 +7,7 @@ use std::time::Duration;
 const UNITS: [(&str, f64); 7] =
     [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
 
-/// Go's `time.ParseDuration`, without a sign.
+/// Parses a duration like Go's `time.ParseDuration`, without a sign.
 pub(super) fn parse(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
@@ -58,14 +58,14 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn durations_are_written_as_go_writes_them() {
+    fn durations_are_formatted_like_in_go() {
         for (ms, expected) in [(0, "0s"), (100, "100ms"), (1500, "1.5s"), (90_000, "1m30s"), (3_600_000, "1h0m0s")] {
             assert_eq!(text(Duration::from_millis(ms)), expected);
         }
     }
 
     #[test]
-    fn durations_are_read_as_go_reads_them() {
+    fn durations_are_parsed_like_in_go() {
         for (text, expected) in [
             ("0", Some(0)),
             ("10s", Some(10_000)),

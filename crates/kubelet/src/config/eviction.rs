@@ -1,43 +1,44 @@
-//! `evictionHard`, `evictionSoft` and what belongs to them (upstream's `ParseThresholdConfig`).
+//! Eviction settings of the KubeletConfiguration (upstream's `ParseThresholdConfig`).
 
 use super::duration;
 use lifecycle::eviction::{EvictionPolicy, Level, Signal, Threshold};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
-/// What must be left before anything goes. Upstream's defaults, but for the disks: a machine that people work on is often
-/// fuller than 85 % (docs/deviations.md).
-const HARD: [(&str, &str); 5] = [
+/// Default hard thresholds. The disk thresholds are lower than upstream's, because developer machines are often more
+/// than
+/// 85 % full (docs/deviations/kubelet.md).
+const DEFAULT_HARD_THRESHOLDS: [(&str, &str); 5] = [
     ("memory.available", "100Mi"),
     ("nodefs.available", "5%"),
     ("nodefs.inodesFree", "5%"),
     ("imagefs.available", "5%"),
     ("imagefs.inodesFree", "5%"),
 ];
-/// Signals that follow from those of `nodefs` and `imagefs`; what is set for them has no effect, as upstream warns.
-const FOLLOWING: [&str; 2] = ["containerfs.available", "containerfs.inodesFree"];
+/// Signals derived from `nodefs` and `imagefs`; thresholds for them are ignored, as in upstream.
+const DERIVED_SIGNALS: [&str; 2] = ["containerfs.available", "containerfs.inodesFree"];
 
 /// Quantities or percentages by signal.
 type Levels = BTreeMap<String, String>;
 
-/// When Pods have to go because the node lacks something.
+/// Eviction settings.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EvictionSettings {
-    /// What must be left, or Pods go at once; `None` for the defaults.
+    /// Hard thresholds; `None` for the defaults.
     pub eviction_hard: Option<Levels>,
-    /// What must be left, or Pods go after a while.
+    /// Soft thresholds, which are met after their grace period.
     pub eviction_soft: Levels,
-    /// How long that while is.
+    /// Grace periods of the soft thresholds.
     pub eviction_soft_grace_period: BTreeMap<String, String>,
-    /// How much more must be reclaimed until it is enough.
+    /// Minimum amounts to reclaim.
     pub eviction_minimum_reclaim: Levels,
-    /// How long a condition stays after it was last seen.
+    /// Time that a pressure condition is kept after its threshold was met last.
     #[serde(with = "duration")]
     pub eviction_pressure_transition_period: Duration,
-    /// The longest grace of a Pod that goes for a soft threshold, in seconds; negative for its own.
+    /// Maximum grace period of a Pod that is evicted for a soft threshold, in seconds; negative for the Pod's own.
     pub eviction_max_pod_grace_period: i64,
-    /// Whether `evictionHard` adds to the defaults instead of taking their place.
+    /// Whether `evictionHard` is merged with the defaults instead of replacing them.
     pub merge_default_eviction_settings: bool,
 }
 
@@ -56,11 +57,11 @@ impl Default for EvictionSettings {
 }
 
 impl EvictionSettings {
-    /// What follows from the settings; `pods_are_limited` says whether all Pods together are held to what the node has
-    /// for them (`enforceNodeAllocatable`).
+    /// Returns the eviction policy; `pods_are_limited` tells whether node allocatable is enforced for all Pods
+    /// (`enforceNodeAllocatable`).
     ///
     /// # Errors
-    /// In upstream's words for what makes no sense.
+    /// Upstream's message for an invalid setting.
     pub(crate) fn policy(&self, pods_are_limited: bool) -> Result<EvictionPolicy, String> {
         let reclaim = levels(&self.eviction_minimum_reclaim, "eviction minimum reclaim")?;
         let mut thresholds = Vec::new();
@@ -85,9 +86,10 @@ impl EvictionSettings {
         })
     }
 
-    /// `evictionHard` in effect.
+    /// Returns the effective hard thresholds.
     pub(crate) fn hard(&self) -> Levels {
-        let defaults = || HARD.iter().map(|(signal, level)| ((*signal).to_owned(), (*level).to_owned()));
+        let defaults =
+            || DEFAULT_HARD_THRESHOLDS.iter().map(|(signal, level)| ((*signal).to_owned(), (*level).to_owned()));
         match &self.eviction_hard {
             None => defaults().collect(),
             Some(set) if self.merge_default_eviction_settings => defaults().chain(set.clone()).collect(),
@@ -103,11 +105,11 @@ impl EvictionSettings {
     }
 }
 
-/// Levels of 0 % and 100 % set nothing, as upstream has it.
+/// Parses thresholds. Percentages of 0 % and 100 % disable a threshold, as in upstream.
 fn levels(set: &Levels, what: &str) -> Result<Vec<(Signal, Level)>, String> {
     let mut found = Vec::new();
     for (name, text) in set {
-        if FOLLOWING.contains(&name.as_str()) {
+        if DERIVED_SIGNALS.contains(&name.as_str()) {
             continue;
         }
         let signal = Signal::parse(name).ok_or_else(|| format!("unsupported eviction signal {name}"))?;
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_are_read() {
+    fn thresholds_are_parsed() {
         let defaults = [
             "imagefs.available<50 after 0s",
             "imagefs.inodesFree<50 after 0s",
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_name() {
+    fn invalid_thresholds_are_rejected_by_name() {
         for (settings, part) in [
             (json!({"evictionHard": {"disk.free": "1%"}}), "unsupported eviction signal disk.free"),
             (json!({"evictionHard": {"memory.available": "101%"}}), "memory.available must be <= 100%: 101%"),

@@ -1,37 +1,37 @@
-//! What a KubeletConfiguration says about images: pulls, and when images go.
+//! Image settings of the KubeletConfiguration: pulls and garbage collection.
 
 use super::{ConfigError, duration};
-use crate::images::verification::Verification;
+use crate::images::verification::VerificationPolicy;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Pulls of images, and their removal; upstream's defaults.
+/// Settings of image pulls and image garbage collection, with upstream's defaults.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ImagesConfiguration {
-    /// One pull at a time. `None` means yes, unless `maxParallelImagePulls` says otherwise.
+    /// Whether pulls are serialized. `None` means yes, unless `maxParallelImagePulls` is greater than 1.
     pub serialize_image_pulls: Option<bool>,
-    /// Pulls at a time when they are not serialized; `None` for any number.
+    /// Maximum number of parallel pulls; `None` for no limit.
     pub max_parallel_image_pulls: Option<i32>,
-    /// How many pulls each second are begun; 0 for any number.
+    /// Maximum number of pulls per second; 0 for no limit.
     #[serde(rename = "registryPullQPS")]
     pub registry_pull_qps: i32,
-    /// How many may be begun at once while there were fewer before.
+    /// Burst of pulls.
     pub registry_burst: i32,
-    /// For which images that are there a Pod has to show credentials.
+    /// Which present images require credentials of the Pod.
     pub image_pull_credentials_verification_policy: String,
-    /// Repositories (`host/path`, `host/path/*`) that are for every Pod with `NeverVerifyAllowlistedImages`.
+    /// Repositories (`host/path`, `host/path/*`) that need no credentials with `NeverVerifyAllowlistedImages`.
     pub preloaded_images_verification_allowlist: Vec<String>,
-    /// Images are removed when their disk is fuller than this, ...
+    /// Disk usage in percent above which images are collected.
     #[serde(rename = "imageGCHighThresholdPercent")]
     pub image_gc_high_threshold_percent: i32,
-    /// ... until it is no fuller than this.
+    /// Disk usage in percent to which images are collected.
     #[serde(rename = "imageGCLowThresholdPercent")]
     pub image_gc_low_threshold_percent: i32,
-    /// An image stays for so long at least.
+    /// Minimum age of an unused image before it is collected.
     #[serde(rename = "imageMinimumGCAge", with = "duration")]
     pub image_minimum_gc_age: Duration,
-    /// An image that nobody uses for longer is removed; zero for never.
+    /// Maximum age of an unused image; zero for no limit.
     #[serde(rename = "imageMaximumGCAge", with = "duration")]
     pub image_maximum_gc_age: Duration,
 }
@@ -54,23 +54,24 @@ impl Default for ImagesConfiguration {
 }
 
 impl ImagesConfiguration {
-    /// How many images are pulled at a time; `None` for any number (upstream's defaulting of `serializeImagePulls`).
+    /// Returns the maximum number of parallel pulls; `None` for no limit (upstream's defaulting of
+    /// `serializeImagePulls`).
     #[must_use]
     pub fn parallel_pulls(&self) -> Option<i32> {
         let serialize = self.serialize_image_pulls.unwrap_or(self.max_parallel_image_pulls.is_none_or(|max| max < 2));
         if serialize { Some(1) } else { self.max_parallel_image_pulls }
     }
 
-    /// Who may use images that are there.
+    /// Parses the credential verification policy.
     ///
     /// # Errors
-    /// For an unknown policy, or patterns that are none.
-    pub(crate) fn verification(&self) -> Result<Verification, ConfigError> {
+    /// For an unknown policy or invalid patterns.
+    pub(crate) fn verification(&self) -> Result<VerificationPolicy, ConfigError> {
         let policy = &self.image_pull_credentials_verification_policy;
-        Verification::parse(policy, &self.preloaded_images_verification_allowlist).map_err(ConfigError::Invalid)
+        VerificationPolicy::parse(policy, &self.preloaded_images_verification_allowlist).map_err(ConfigError::Invalid)
     }
 
-    /// Upstream's rules, in its words (`ValidateKubeletConfiguration`).
+    /// Validates the settings like upstream's `ValidateKubeletConfiguration`.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         let invalid = |what: String| Err(ConfigError::Invalid(what));
         let not_negative = |name: &str, flag: &str, value: i32| {
@@ -122,7 +123,7 @@ mod tests {
     use crate::config::tests::{parse, refuses};
 
     #[test]
-    fn pulls_are_serial_unless_parallel_ones_are_asked_for() {
+    fn image_pulls_are_serialized_by_default() {
         for (body, expected) in [
             ("", Some(1)),
             ("serializeImagePulls: false", None),
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_in_upstreams_words() {
+    fn invalid_image_settings_have_the_errors_of_upstream() {
         refuses("maxParallelImagePulls: 0", "maxParallelImagePulls 0 must be a positive number");
         refuses(
             "serializeImagePulls: true\nmaxParallelImagePulls: 2",

@@ -1,5 +1,5 @@
-//! Upstream's fields (`k8s.io/kubelet/config/v1beta1`, 1.35) that Podium does not act upon: a file that upstream takes
-//! is taken here, and what has no effect is logged.
+//! Fields of upstream (`k8s.io/kubelet/config/v1beta1`, 1.35) that Podium ignores: they are accepted, and logged if
+//! set.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -89,7 +89,8 @@ const NESTED: &[(&str, &[&str])] = &[
     ("userNamespaces", &["idsPerPod"]),
 ];
 
-/// Fields in use that are no pointers upstream: their zero value is the same as none (`SetDefaults_KubeletConfiguration`).
+/// Fields in use that are no pointers upstream: their zero value is the same as none
+/// (`SetDefaults_KubeletConfiguration`).
 pub(super) const ZERO_IS_DEFAULT: &[&str] = &[
     "address",
     "cgroupDriver",

@@ -1,13 +1,13 @@
-//! What of the node is not for Pods, and for whom that is enforced (upstream's `parseResourceList`,
+//! Reserved resources and the enforcement of node allocatable (upstream's `parseResourceList`,
 //! `ValidateKubeletConfiguration` and `validateNodeAllocatable`).
 
 use super::{ConfigError, KubeletConfiguration};
-use crate::machine::Machine;
+use crate::node_resources::NodeResources;
 use api::quantity::Amount;
 use serde_json::Value;
 use std::path::Path;
 
-/// What can be reserved.
+/// Resources that can be reserved.
 const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
 
 impl KubeletConfiguration {
@@ -24,12 +24,12 @@ impl KubeletConfiguration {
                 return Err(ConfigError::Invalid(why));
             }
         }
-        let wrong = self.enforce_node_allocatable.iter().find_map(|what| self.unenforceable(what));
+        let wrong = self.enforce_node_allocatable.iter().find_map(|what| self.enforcement_error(what));
         wrong.map_or(Ok(()), |why| Err(ConfigError::Invalid(format!("invalid configuration: {why}"))))
     }
 
-    /// Why this cannot be enforced.
-    fn unenforceable(&self, what: &str) -> Option<String> {
+    /// Returns upstream's error for an `enforceNodeAllocatable` option.
+    fn enforcement_error(&self, what: &str) -> Option<String> {
         const FLAG: &str = "enforceNodeAllocatable (--enforce-node-allocatable)";
         let has = |field: &str| self.rest.get(field).and_then(Value::as_str).is_some_and(|group| !group.is_empty());
         let group = |field: &str, flag: &str| {
@@ -51,12 +51,12 @@ impl KubeletConfiguration {
         }
     }
 
-    /// Whether this machine has what is reserved of it; `root_dir` is on the file system that Pods write to.
+    /// Checks that the reservations do not exceed the node's capacity; `root_dir` is on the file system of Pods.
     ///
     /// # Errors
-    /// When it has less.
+    /// If they exceed it.
     pub fn check_capacity(&self, root_dir: &Path) -> Result<(), ConfigError> {
-        let lacking = Machine::measure(root_dir, self).overdrawn();
+        let lacking = NodeResources::measure(root_dir, self).overcommitted();
         if lacking.is_empty() {
             return Ok(());
         }
@@ -69,7 +69,7 @@ mod tests {
     use crate::config::tests::{parse, refuses};
 
     #[test]
-    fn what_can_be_reserved_and_enforced_is_upstreams() {
+    fn reserved_resources_are_validated_like_upstream() {
         parse("systemReserved: {cpu: 100m, pid: \"1000\"}\nkubeReserved: {memory: 1Mi, ephemeral-storage: 1Gi}")
             .unwrap();
         refuses("systemReserved: {cpu: \"-1\"}", "resource quantity for \"cpu\" cannot be negative: -1");
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_reserved_than_the_machine_has() {
+    fn reservations_above_the_capacity_are_rejected() {
         let root = std::env::temp_dir();
         let check = |body: &str| parse(body).unwrap().check_capacity(&root).map_err(|e| e.to_string());
         assert_eq!(check("kubeReserved: {cpu: 10m}"), Ok(()));

@@ -1,4 +1,4 @@
-//! Where the node itself answers HTTPS, as the KubeletConfiguration has it.
+//! HTTPS server settings of the KubeletConfiguration.
 
 use super::{ConfigError, KubeletConfiguration};
 use serde::{Deserialize, Serialize};
@@ -8,17 +8,17 @@ use std::{
     path::PathBuf,
 };
 
-/// Where the node itself answers HTTPS.
+/// HTTPS server settings of the kubelet.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServingSettings {
-    /// On which address; `None` for all.
+    /// Listen address; `None` for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// On which port; 0 for none (docs/deviations.md).
+    /// Listen port; 0 disables the server (docs/deviations/kubelet.md).
     pub port: u16,
     read_only_port: u16,
-    /// Whether the files below `/var/log` are shown at `/logs/`.
+    /// Whether files below `/var/log` are served at `/logs/`.
     pub enable_system_log_handler: bool,
 }
 
@@ -29,14 +29,14 @@ impl Default for ServingSettings {
 }
 
 impl KubeletConfiguration {
-    /// Where the node itself is to answer HTTPS, if it is.
+    /// Returns the listen address of the HTTPS server, if enabled.
     #[must_use]
     pub fn endpoint(&self) -> Option<SocketAddr> {
         let address = self.serving.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         (self.serving.port != 0).then(|| SocketAddr::new(address, self.serving.port))
     }
 
-    /// The authorities of clients that the node answers (`authentication.x509.clientCAFile`); `None` for the cluster's own.
+    /// Returns the client CA file (`authentication.x509.clientCAFile`); `None` for the cluster's CA.
     #[must_use]
     pub fn client_ca_file(&self) -> Option<PathBuf> {
         let file = self.rest.get("authentication")?.pointer("/x509/clientCAFile").and_then(Value::as_str)?;
@@ -57,7 +57,7 @@ mod tests {
     use super::super::tests::{parse, refuses};
 
     #[test]
-    fn a_node_answers_where_it_is_told_to_and_else_nowhere() {
+    fn https_server_listens_only_if_configured() {
         for (body, endpoint) in [
             ("", None),
             ("port: 0\nreadOnlyPort: 0\naddress: \"\"", None),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_authorities_of_clients_may_be_others() {
+    fn client_ca_file_is_configurable() {
         let file = |body: &str| parse(body).unwrap().client_ca_file();
         assert_eq!(file("authentication: {x509: {clientCAFile: /ca.crt}}").unwrap().to_str(), Some("/ca.crt"));
         assert_eq!(file("authentication: {x509: {clientCAFile: \"\"}}"), None);

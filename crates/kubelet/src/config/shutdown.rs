@@ -1,4 +1,4 @@
-//! Graceful shutdown of the node, as the KubeletConfiguration has it (KEP-2000, KEP-2712).
+//! Graceful node shutdown settings of the KubeletConfiguration (KEP-2000, KEP-2712).
 
 use super::{ConfigError, KubeletConfiguration, duration};
 use api::feature_gates::{FeatureGates, Gate};
@@ -6,36 +6,37 @@ use lifecycle::{ShutdownGrace, ShutdownPolicy};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How much time Pods get when the machine goes down.
+/// Graceful node shutdown settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ShutdownSettings {
-    /// All Pods together; zero for none.
+    /// Total grace period of all Pods; zero disables graceful shutdown.
     #[serde(with = "duration")]
     pub shutdown_grace_period: Duration,
-    /// What of it is kept for critical Pods.
+    /// Part of the grace period for critical Pods.
     #[serde(with = "duration")]
     pub shutdown_grace_period_critical_pods: Duration,
-    /// Instead of both: a time for each range of priorities.
+    /// Grace periods by Pod priority, instead of the other two fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shutdown_grace_period_by_pod_priority: Vec<ShutdownGracePeriodByPodPriority>,
 }
 
-/// The grace of Pods from a priority on.
+/// Grace period of a range of priorities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ShutdownGracePeriodByPodPriority {
-    /// The lowest priority of the range.
+    /// Lowest priority of the range.
     pub priority: i32,
-    /// Seconds.
+    /// Grace period in seconds.
     pub shutdown_grace_period_seconds: u32,
 }
 
 impl KubeletConfiguration {
-    /// How Pods go when the node shuts down; empty when they do not go gracefully.
+    /// Returns the shutdown policy; empty if graceful shutdown is disabled.
     ///
     /// # Errors
-    /// For what makes no sense, or not with these gates, in the words of upstream's `ValidateKubeletConfiguration`.
+    /// Upstream's message for invalid settings, or settings whose feature gate is disabled
+    /// (`ValidateKubeletConfiguration`).
     pub fn shutdown_policy(&self, gates: &FeatureGates) -> Result<ShutdownPolicy, ConfigError> {
         self.shutdown.check(gates).map_err(|why| ConfigError::Invalid(format!("invalid configuration: {why}")))?;
         if !gates.enabled(Gate::GracefulNodeShutdown) {
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_shutdown_is_that_of_all_ranges() {
+    fn shutdown_total_is_the_sum_of_all_ranges() {
         for (body, gates, seconds) in [
             ("", "", 0),
             ("shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s", "", 30),
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_in_upstreams_words() {
+    fn invalid_shutdown_settings_have_the_errors_of_upstream() {
         for (body, gates, words) in [
             (
                 "shutdownGracePeriod: 1s\nshutdownGracePeriodCriticalPods: 2s",

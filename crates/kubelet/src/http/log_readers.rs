@@ -1,14 +1,14 @@
-//! Bounds on the logs that are read at a time.
+//! Limits on concurrent log readers.
 
 use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc};
 
-/// Logs that are read at a time, in all. Each may hold some blocks of memory for as long as its client takes them slowly.
+/// Limit of concurrent readers. Each holds some blocks of memory while its client is slow.
 const TOTAL: usize = 1024;
-/// Logs of one namespace that are read at a time, so that who follows the logs of one does not stop those of others.
+/// Limit of concurrent readers of one namespace, so that it cannot exhaust the total.
 const PER_NAMESPACE: usize = 128;
 
-/// The logs that are being read, by namespace.
+/// Counts of open log readers by namespace.
 pub(crate) struct LogReaders(Arc<Mutex<Open>>);
 
 struct Open {
@@ -28,7 +28,7 @@ impl LogReaders {
         Self(Arc::new(Mutex::new(Open { total, per_namespace, by_namespace: HashMap::new() })))
     }
 
-    /// Begins to read a log; `None` when too many of its namespace, or in all, are being read.
+    /// Acquires a permit to read a log; `None` if a limit is reached.
     pub(super) fn begin(&self, namespace: &str) -> Option<LogReader> {
         let mut open = self.0.lock();
         let all: usize = open.by_namespace.values().sum();
@@ -41,7 +41,7 @@ impl LogReaders {
     }
 }
 
-/// A place among the readers, until it is dropped.
+/// Permit to read a log, released on drop.
 pub(super) struct LogReader {
     open: Arc<Mutex<Open>>,
     namespace: String,
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn namespace_reaches_its_bound_and_leaves_others_theirs() {
+    fn log_readers_are_limited_per_namespace_and_in_total() {
         let readers = LogReaders::with_bounds(5, 3);
         let mut held: Vec<_> = (0..3).map(|n| readers.begin("a").unwrap_or_else(|| panic!("reader {n}"))).collect();
         assert!(readers.begin("a").is_none(), "a namespace has a bound");

@@ -1,8 +1,8 @@
-//! `/containerLogs`: the log of one container, from a moment on, in part, or as it grows.
+//! `/containerLogs`: serves the log of a container, with `follow`, `tailLines`, `sinceTime` and the other options.
 
-use super::{Refused, known, log_readers::LogReader};
+use super::{HttpError, find_pod, log_readers::LogReader};
 use crate::{
-    Shared, exits,
+    Shared, container_exits,
     logs::{self, LogFile, LogOptions},
 };
 use api::text::is_yes;
@@ -17,14 +17,14 @@ use jiff::{SignedDuration, Timestamp};
 use lifecycle::Pod;
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
-/// How often a followed log is looked at for new lines.
-const FOLLOW: Duration = Duration::from_millis(100);
+/// Interval at which a followed log is checked for new lines.
+const FOLLOW_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) async fn container_logs(
     State(shared): State<Arc<Shared>>,
     Path((namespace, name, container)): Path<(String, String, String)>,
     Query(query): Query<HashMap<String, String>>,
-) -> Result<Response, Refused> {
+) -> Result<Response, HttpError> {
     let bad = |what: &str| (StatusCode::BAD_REQUEST, format!("{what} is not valid"));
     let flag = |key: &str| query.get(key).is_some_and(|v| is_yes(v));
     let number = |key: &str| query.get(key).map(|v| v.parse::<u64>().map_err(|_| bad(key))).transpose();
@@ -37,7 +37,7 @@ pub(super) async fn container_logs(
         timestamps: flag("timestamps"),
         limit_bytes: number("limitBytes")?.and_then(|n| usize::try_from(n).ok()),
     };
-    let pod = known(&shared, &namespace, &name)?;
+    let pod = find_pod(&shared, &namespace, &name)?;
     let previous = flag("previous");
     let Some((id, attempt)) = pod.container_id(&container, previous) else {
         let which = format!("container {container:?} in pod {name:?}");
@@ -45,11 +45,11 @@ pub(super) async fn container_logs(
             StatusCode::BAD_REQUEST,
             match previous {
                 true => format!("previous terminated {which} not found"),
-                false => format!("{which} {}", without_log(&shared, &pod, &container)),
+                false => format!("{which} {}", missing_log_reason(&shared, &pod, &container)),
             },
         ));
     };
-    let place = shared.log_readers.begin(&namespace).ok_or_else(|| {
+    let permit = shared.log_readers.begin(&namespace).ok_or_else(|| {
         (
             StatusCode::TOO_MANY_REQUESTS,
             format!("too many logs of namespace {namespace:?} are being read, please try again later"),
@@ -57,23 +57,25 @@ pub(super) async fn container_logs(
     })?;
     let follow = flag("follow") && !previous;
     if !follow {
-        exits::log_is_complete(&shared, pod.uid(), &id).await;
+        container_exits::wait_log_complete(&shared, pod.uid(), &id).await;
     }
     let unreadable = |e: io::Error| (StatusCode::INTERNAL_SERVER_ERROR, format!("the log cannot be read: {e}"));
-    let log = LogFile::open(logs::path(&shared, &pod, &container, attempt), tail, follow).await.map_err(unreadable)?;
-    let left = options.limit_bytes.unwrap_or(usize::MAX);
-    let mut reader = Reader { shared, uid: pod.uid().to_owned(), id, log, options, left, follow, _place: place };
+    let log =
+        LogFile::open(logs::log_path(&shared, &pod, &container, attempt), tail, follow).await.map_err(unreadable)?;
+    let remaining_bytes = options.limit_bytes.unwrap_or(usize::MAX);
+    let mut reader =
+        Reader { shared, uid: pod.uid().to_owned(), id, log, options, remaining_bytes, follow, _permit: permit };
     if follow {
         return Ok(Body::from_stream(stream::unfold(reader, Reader::stream)).into_response());
     }
-    // What cannot be read is an error only before the answer has begun.
+    // A read error can become an HTTP error only before the response has started.
     let first = reader.next().await.map_err(unreadable)?.unwrap_or_default();
     let first = stream::once(async move { Ok::<_, io::Error>(first) });
     Ok(Body::from_stream(first.chain(stream::unfold(reader, Reader::stream))).into_response())
 }
 
-/// Why there is no log, in upstream's words (`validateContainerLogStatus`).
-fn without_log(shared: &Shared, pod: &Pod, container: &str) -> String {
+/// Returns upstream's reason why a container has no log (`validateContainerLogStatus`).
+fn missing_log_reason(shared: &Shared, pod: &Pod, container: &str) -> String {
     let status = lifecycle::status(pod, &shared.options.policy, shared.now());
     let lists = [status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses];
     let Some(status) = lists.into_iter().flatten().flatten().find(|c| c.name == container) else {
@@ -92,18 +94,18 @@ fn without_log(shared: &Shared, pod: &Pod, container: &str) -> String {
     format!("is waiting to start: {why}")
 }
 
-/// A log that is read block by block, as fast as its client takes it. One that is followed is read as it grows, until its
-/// container has ended and its last line is there.
+/// Reads a log block by block, as fast as the client consumes it. A followed log ends when its container has exited and
+/// the last line was read.
 struct Reader {
     shared: Arc<Shared>,
     uid: String,
     id: String,
     log: LogFile,
     options: LogOptions,
-    /// How many bytes the client still wants.
-    left: usize,
+    /// Bytes left of `limitBytes`.
+    remaining_bytes: usize,
     follow: bool,
-    _place: LogReader,
+    _permit: LogReader,
 }
 
 impl Reader {
@@ -111,45 +113,45 @@ impl Reader {
         self.next().await.transpose().map(|part| (part, self))
     }
 
-    /// The next part of the log as the client wants it; none at the end.
+    /// Returns the next rendered part of the log; `None` at the end.
     async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
-        while self.left > 0 {
-            // Asked before the read: what an ended container wrote is read to its end.
-            let grows = self.follow && self.grows();
-            let raw = self.log.lines().await?;
+        while self.remaining_bytes > 0 {
+            // Checked before the read, so that the output of an exited container is read to its end.
+            let is_growing = self.follow && self.is_growing();
+            let raw = self.log.next_lines().await?;
             if !raw.is_empty() {
                 let mut text = logs::render(&raw, &self.options);
-                text.truncate(self.left);
-                self.left -= text.len();
+                text.truncate(self.remaining_bytes);
+                self.remaining_bytes -= text.len();
                 if !text.is_empty() {
                     return Ok(Some(text));
                 }
                 continue;
             }
-            if !grows {
+            if !is_growing {
                 break;
             }
-            // New lines are looked for; of the end somebody tells.
-            let _ = tokio::time::timeout(FOLLOW, self.is_complete()).await;
+            // New lines are polled; the container's exit is an event.
+            let _ = tokio::time::timeout(FOLLOW_POLL_INTERVAL, self.is_complete()).await;
         }
         Ok(None)
     }
 
-    fn grows(&self) -> bool {
+    fn is_growing(&self) -> bool {
         let handle = self.shared.pods.by_uid(&self.uid);
-        handle.is_some_and(|handle| writes(&handle.known.borrow(), &self.id))
+        handle.is_some_and(|handle| may_write(&handle.state.borrow(), &self.id))
     }
 
     async fn is_complete(&self) {
-        let Some(mut known) = self.shared.pods.by_uid(&self.uid).map(|handle| handle.known) else { return };
-        if known.wait_for(|pod| !writes(pod, &self.id)).await.is_err() {
-            // Its task was told to stop.
+        let Some(mut state) = self.shared.pods.by_uid(&self.uid).map(|handle| handle.state) else { return };
+        if state.wait_for(|pod| !may_write(pod, &self.id)).await.is_err() {
+            // The worker was stopped with the kubelet.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// Whether the container with this id may have more to say.
-fn writes(pod: &Pod, id: &str) -> bool {
+/// Whether the container with this ID may still write to its log.
+fn may_write(pod: &Pod, id: &str) -> bool {
     pod.running_since(id).is_some() || pod.is_clearing(id)
 }

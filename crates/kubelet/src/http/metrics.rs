@@ -1,10 +1,10 @@
 //! Metrics in Prometheus' text format: `/metrics`, `/metrics/resource` (`pkg/kubelet/metrics/collectors`, which
-//! metrics-server reads), `/metrics/cadvisor` and `/metrics/probes`. All but the last is read when it is asked for.
+//! metrics-server reads), `/metrics/cadvisor` and `/metrics/probes`. All but the last are collected on request.
 
 use crate::{
     Shared,
-    cgroup::Usage,
-    stats::{self, PodStats},
+    cgroup::CgroupUsage,
+    pod_stats::{self, PodStats},
 };
 use axum::{
     extract::State,
@@ -22,12 +22,12 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-/// Names and values.
+/// Label names and values.
 type Labels = Vec<(&'static str, String)>;
 type Float = Gauge<f64, AtomicU64>;
 type FloatCounter = Counter<f64, AtomicU64>;
 
-/// What is to be shown, built for one answer.
+/// Metrics of one response.
 #[derive(Default)]
 struct Page(Registry);
 
@@ -45,7 +45,7 @@ impl Page {
         self.0.register(name, help, family);
     }
 
-    /// The name is shown with `_total`.
+    /// Adds a counter; `_total` is appended to its name.
     fn counter(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, f64)>) {
         let family = Family::<Labels, FloatCounter>::default();
         for (labels, value) in values {
@@ -65,27 +65,28 @@ impl Page {
 
     fn answer_with(self, change: impl FnOnce(String) -> String) -> Response {
         let mut text = String::new();
-        match encode_registry(&mut text, &self.0).map(|()| change(named_as_samples(&text))) {
+        match encode_registry(&mut text, &self.0).map(|()| change(with_total_suffix(&text))) {
             Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
             Err(_) => http::StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         }
     }
 }
 
-/// In this format a counter is called as its samples are; the library writes the other one (OpenMetrics).
-fn named_as_samples(text: &str) -> String {
+/// Adds `_total` to the names in the metadata of counters: Prometheus' text format requires it, OpenMetrics, which the
+/// library writes, does not.
+fn with_total_suffix(text: &str) -> String {
     let counters: HashSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
-    let told = |line: &str| {
+    let renamed = |line: &str| {
         let (what, rest) = line.strip_prefix("# ")?.split_once(' ')?;
         let (name, rest) = rest.split_once(' ')?;
         counters.contains(name).then(|| format!("# {what} {name}_total {rest}\n"))
     };
-    text.lines().map(|line| told(line).unwrap_or_else(|| format!("{line}\n"))).collect()
+    text.lines().map(|line| renamed(line).unwrap_or_else(|| format!("{line}\n"))).collect()
 }
 
-/// Says of each sample when it was taken, but for those that tell of no use: whoever reads several knows what lies between them.
-fn timed(text: &str, at: Timestamp) -> String {
+/// Adds timestamps to the usage samples, from which clients compute rates.
+fn with_timestamps(text: &str, at: Timestamp) -> String {
     let is_timeless = |line: &str| {
         ["#", "container_start_time", "scrape_error", "resource_scrape_error"].iter().any(|p| line.starts_with(p))
     };
@@ -96,12 +97,12 @@ fn timed(text: &str, at: Timestamp) -> String {
     lines.collect()
 }
 
-/// Prometheus counts in floating point.
+/// Converts to floating point, as Prometheus samples are.
 fn float(n: u64) -> f64 {
     n as f64
 }
 
-/// Nanoseconds as seconds.
+/// Converts nanoseconds to seconds.
 fn seconds(nanos: u64) -> f64 {
     float(nanos) / 1e9
 }
@@ -110,7 +111,7 @@ fn since_epoch(at: Timestamp) -> f64 {
     at.as_duration().as_secs_f64()
 }
 
-/// The labels of a Pod, and of a container in it.
+/// Returns the labels of a Pod, or of a container in it.
 fn labels(pod: &PodStats, container: Option<&str>) -> Labels {
     let meta = &pod.pod.metadata;
     let word = |w: &Option<String>| w.clone().unwrap_or_default();
@@ -118,24 +119,24 @@ fn labels(pod: &PodStats, container: Option<&str>) -> Labels {
     container.into_iter().chain([("pod", word(&meta.name)), ("namespace", word(&meta.namespace))]).collect()
 }
 
-/// One value of each container, where it is known.
-fn of_containers(pods: &[PodStats], value: impl Fn(&stats::ContainerStats) -> Option<f64>) -> Vec<(Labels, f64)> {
+/// Returns a sample for each container that has a value.
+fn of_containers(pods: &[PodStats], value: impl Fn(&pod_stats::ContainerStats) -> Option<f64>) -> Vec<(Labels, f64)> {
     let containers = pods.iter().flat_map(|p| p.containers.iter().map(move |c| (p, c)));
     containers.filter_map(|(p, c)| Some((labels(p, Some(&c.name)), value(c)?))).collect()
 }
 
-fn of_pods(pods: &[PodStats], value: impl Fn(&Usage) -> Option<f64>) -> Vec<(Labels, f64)> {
+fn of_pods(pods: &[PodStats], value: impl Fn(&CgroupUsage) -> Option<f64>) -> Vec<(Labels, f64)> {
     pods.iter().filter_map(|p| Some((labels(p, None), value(&p.usage)?))).collect()
 }
 
 pub(super) async fn probes(State(shared): State<Arc<Shared>>) -> Response {
     let mut page = Page::default();
-    shared.probes.show(&mut page.0);
+    shared.probes.register(&mut page.0);
     page.answer()
 }
 
 pub(super) async fn resource(State(shared): State<Arc<Shared>>) -> Response {
-    let pods = stats::of_pods(&shared, stats::active(&shared), false).await;
+    let pods = pod_stats::collect(&shared, pod_stats::active(&shared), false).await;
     let figures = shared.evictions.figures();
     let memory = figures.memory();
     let now = shared.now();
@@ -196,25 +197,25 @@ pub(super) async fn resource(State(shared): State<Arc<Shared>>) -> Response {
     for name in ["scrape_error", "resource_scrape_error"] {
         page.gauge(name, "1 if there was an error while getting container metrics, 0 otherwise", [(none(), error)]);
     }
-    page.answer_with(|text| timed(&text, now))
+    page.answer_with(|text| with_timestamps(&text, now))
 }
 
 pub(super) async fn cadvisor(State(shared): State<Arc<Shared>>) -> Response {
-    let pods = stats::of_pods(&shared, stats::active(&shared), false).await;
+    let pods = pod_stats::collect(&shared, pod_stats::active(&shared), false).await;
     let mut page = Page::default();
     let cgroup = |mut labels: Labels, path: &Option<String>| {
         labels.insert(1, ("id", path.clone().unwrap_or_default()));
         labels
     };
-    // Of the Pod as a whole the container has no name, as cAdvisor has it.
-    let all: Vec<(Labels, Usage)> = pods
+    // The container label of the whole Pod is empty, as in cAdvisor.
+    let all: Vec<(Labels, CgroupUsage)> = pods
         .iter()
         .flat_map(|p| {
             let containers = p.containers.iter().map(|c| (cgroup(labels(p, Some(&c.name)), &c.cgroup), c.usage));
             containers.chain([(cgroup(labels(p, Some("")), &p.cgroup), p.usage)])
         })
         .collect();
-    let values = |value: fn(&Usage) -> Option<u64>| {
+    let values = |value: fn(&CgroupUsage) -> Option<u64>| {
         all.iter().filter_map(|(labels, usage)| Some((labels.clone(), float(value(usage)?)))).collect::<Vec<_>>()
     };
     let cpu = values(|u| u.cpu).into_iter().map(|(labels, nanos)| (labels, nanos / 1e9));
@@ -225,7 +226,7 @@ pub(super) async fn cadvisor(State(shared): State<Arc<Shared>>) -> Response {
     page.gauge("container_memory_swap", "Container swap usage in bytes.", values(|u| u.swap));
     page.gauge("container_spec_memory_limit_bytes", "Memory limit for the container.", values(|u| u.memory_limit));
     page.gauge("container_processes", "Number of processes running inside the container.", values(|u| u.processes));
-    let amount = |name: &str| shared.machine.capacity.get(name).map_or(0.0, |a| float(a.value().unsigned_abs()));
+    let amount = |name: &str| shared.node_resources.capacity.get(name).map_or(0.0, |a| float(a.value().unsigned_abs()));
     page.gauge("machine_cpu_cores", "Number of logical CPU cores.", [(Labels::new(), amount("cpu"))]);
     page.gauge(
         "machine_memory_bytes",
@@ -236,7 +237,7 @@ pub(super) async fn cadvisor(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 pub(super) async fn kubelet(State(shared): State<Arc<Shared>>) -> Response {
-    let pods = stats::active(&shared);
+    let pods = pod_stats::active(&shared);
     let running = |p: &lifecycle::Pod| {
         let names = api::pod::containers(crate::pods::spec(p)).map(|(_, c)| &c.name);
         names.filter(|name| p.is_running(name)).count() as u64
@@ -254,7 +255,7 @@ pub(super) async fn kubelet(State(shared): State<Arc<Shared>>) -> Response {
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     page.gauge("podium_tasks", "Number of tasks of the whole process", [(none(), float(tasks as u64))]);
     let remembered =
-        crate::remembered::counts(&shared).into_iter().map(|(what, n)| (one("what", what), float(n as u64)));
+        crate::cache_sizes::counts(&shared).into_iter().map(|(what, n)| (one("what", what), float(n as u64)));
     page.gauge("podium_remembered", "What the kubelet remembers of Pods, in entries", remembered);
     page.gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox", [(none(), float(sandboxes))]);
     page.gauge(
@@ -296,7 +297,7 @@ pub(super) async fn kubelet(State(shared): State<Arc<Shared>>) -> Response {
     page.answer()
 }
 
-/// What Podium itself uses.
+/// Resource usage of the Podium process.
 struct Process {
     cpu: Option<f64>,
     resident: Option<f64>,
@@ -305,9 +306,9 @@ struct Process {
 
 impl Process {
     fn read() -> Self {
-        let text = |file: &str| crate::node_file::read_text(format!("/proc/self/{file}")).unwrap_or_default();
+        let text = |file: &str| crate::host_file::read_text(format!("/proc/self/{file}")).unwrap_or_default();
         let stat = text("stat");
-        // The name, which comes in parentheses, may hold anything.
+        // The process name in parentheses may contain any characters.
         let fields: Vec<&str> = stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
         let ticks = |n: usize| fields.get(n)?.parse::<f64>().ok();
         let pages = text("statm").split(' ').nth(1).and_then(|n| n.parse::<f64>().ok());
@@ -322,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_is_called_as_its_samples_are() {
+    fn counter_metadata_has_the_total_suffix() {
         let mut page = Page::default();
         page.counter("cpu_seconds", "Time", [(Labels::new(), 1.5)]);
         page.gauge("memory_bytes", "Memory", [(Labels::new(), 2.0)]);
@@ -330,6 +331,6 @@ mod tests {
         encode_registry(&mut text, &page.0).unwrap();
         let expected = "# HELP cpu_seconds_total Time.\n# TYPE cpu_seconds_total counter\ncpu_seconds_total 1.5\n\
             # HELP memory_bytes Memory.\n# TYPE memory_bytes gauge\nmemory_bytes 2.0\n";
-        assert_eq!(named_as_samples(&text), expected);
+        assert_eq!(with_total_suffix(&text), expected);
     }
 }

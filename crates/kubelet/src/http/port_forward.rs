@@ -1,14 +1,13 @@
-//! Port-forward: connections of a client to ports inside a Pod's network namespace.
+//! Port-forward: connects a client to ports in a Pod's network namespace.
 //!
-//! kubectl tunnels SPDY through a WebSocket, older clients speak SPDY at once, and some (kube-rs) name the ports in
-//! the query and use two channels for each. All end at [`forward`].
+//! kubectl tunnels SPDY through a WebSocket, older clients use SPDY directly, and some (kube-rs) list the ports in the
+//! query and use two WebSocket channels for each. All transports use [`forward`].
 
 use super::{
-    Refused,
-    channels::{self, Said},
-    known,
-    remote_command::form,
+    HttpError, find_pod,
+    remote_command::parse_query,
     upgrade::{Connection, Socket, Upgrade},
+    websocket_channels::{self, ClientMessage},
 };
 use crate::Shared;
 use axum::{
@@ -25,20 +24,20 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_util::io::{CopyToBytes, SinkWriter, StreamReader};
 
-/// SPDY in the binary messages of a WebSocket (KEP-4006).
+/// Protocol that tunnels SPDY in binary WebSocket messages (KEP-4006).
 const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
 const WEBSOCKET: [&str; 4] = [TUNNEL, "v4.channel.k8s.io", "v4.base64.channel.k8s.io", ""];
 const SPDY: [&str; 1] = ["portforward.k8s.io"];
-/// Streams of a pair of which the other has not come yet; upstream gives them 30 s, we a number.
+/// Limit of streams without their counterpart. Upstream limits their age to 30 s instead.
 const MAX_UNPAIRED: usize = 256;
-/// Ports in one query: two channels each, numbered in a byte.
+/// Limit of ports in one query: each has two channels, and a channel number is one byte.
 const MAX_PORTS: usize = 100;
-/// What may wait for a slow port before its client waits.
+/// Buffer of a channel in bytes; a full buffer applies backpressure to the client.
 const BUFFER: usize = 64 << 10;
-/// The longest error text that a client is sent, in bytes.
-const LONGEST_ERROR: u64 = 4 << 10;
+/// Limit of an error message to the client in bytes.
+const MAX_ERROR_LENGTH: u64 = 4 << 10;
 
-/// Where connections go.
+/// Target of forwarded connections.
 #[derive(Clone)]
 struct Target {
     runtime: Arc<dyn Runtime>,
@@ -51,8 +50,8 @@ pub(super) async fn port_forward(
     Path((namespace, pod)): Path<(String, String)>,
     RawQuery(query): RawQuery,
     mut request: Request<Body>,
-) -> Result<Response<Body>, Refused> {
-    let sandbox = known(&shared, &namespace, &pod)?.sandbox_id().map(|id| SandboxId(id.to_owned()));
+) -> Result<Response<Body>, HttpError> {
+    let sandbox = find_pod(&shared, &namespace, &pod)?.sandbox_id().map(|id| SandboxId(id.to_owned()));
     let sandbox = sandbox.ok_or_else(|| {
         (
             StatusCode::NOT_FOUND,
@@ -61,7 +60,7 @@ pub(super) async fn port_forward(
     })?;
     let ports = ports(query.as_deref().unwrap_or(""))?;
     let target = Target { runtime: Arc::clone(&shared.runtime), sandbox };
-    let upgrade = Upgrade::of(&mut request, &WEBSOCKET, &SPDY)?;
+    let upgrade = Upgrade::parse(&mut request, &WEBSOCKET, &SPDY)?;
     let protocol = upgrade.protocol;
     if ports.is_empty() && !protocol.ends_with("portforward.k8s.io") {
         return Err((StatusCode::BAD_REQUEST, "query parameter \"port\" is required".to_owned()));
@@ -69,21 +68,21 @@ pub(super) async fn port_forward(
     let (response, connection) = upgrade.accept();
     tokio::spawn(async move {
         match connection.await {
-            Ok(Connection::Spdy(io)) => pairs(Session::new(io, Role::Server), target).await,
+            Ok(Connection::Spdy(io)) => serve_spdy(Session::new(io, Role::Server), target).await,
             Ok(Connection::WebSocket(socket)) if protocol == TUNNEL => {
-                pairs(Session::new(tunnel(*socket), Role::Server), target).await;
+                serve_spdy(Session::new(tunnel(*socket), Role::Server), target).await;
             }
-            Ok(Connection::WebSocket(socket)) => numbered(*socket, protocol, &ports, &target).await,
-            Err(error) => tracing::debug!(%error, "a client left before its ports were forwarded"),
+            Ok(Connection::WebSocket(socket)) => serve_websocket_channels(*socket, protocol, &ports, &target).await,
+            Err(error) => tracing::debug!(%error, "client disconnected before its ports were forwarded"),
         }
     });
     Ok(response)
 }
 
-fn ports(query: &str) -> Result<Vec<u16>, Refused> {
-    let named = form(query).filter(|(name, _)| name == "port");
+fn ports(query: &str) -> Result<Vec<u16>, HttpError> {
+    let named = parse_query(query).filter(|(name, _)| name == "port");
     let each = named.flat_map(|(_, value)| value.split(',').map(str::to_owned).collect::<Vec<_>>());
-    let ports: Result<Vec<u16>, Refused> = each
+    let ports: Result<Vec<u16>, HttpError> = each
         .map(|p| match p.parse() {
             Ok(0) | Err(_) => Err((StatusCode::BAD_REQUEST, format!("port {p:?} is not a number from 1 to 65535"))),
             Ok(port) => Ok(port),
@@ -95,7 +94,7 @@ fn ports(query: &str) -> Result<Vec<u16>, Refused> {
     })
 }
 
-/// One connection: to the port and back, and a word on the error stream if that fails.
+/// Forwards one connection to a port, and reports a failure on the error stream.
 async fn forward(
     target: &Target,
     port: u16,
@@ -116,10 +115,10 @@ async fn forward(
     let _ = data.shutdown().await;
 }
 
-/// Carries bytes both ways until the port's side ends; the client may end its own before.
+/// Copies bytes in both directions until the port's side ends; the client may close its side before.
 ///
-/// What a client still sends after that is lost, as it is with upstream's runtimes: clients whose protocol cannot end
-/// one direction alone (kube-rs) wait for us to end both.
+/// Later input of the client is discarded, as in upstream's runtimes: clients whose protocol cannot close one direction
+/// (kube-rs) wait until the server closes both.
 async fn join(client: impl AsyncRead + AsyncWrite, port: impl AsyncRead + AsyncWrite) {
     let (mut from_client, mut to_client) = tokio::io::split(client);
     let (mut from_port, mut to_port) = tokio::io::split(port);
@@ -129,20 +128,20 @@ async fn join(client: impl AsyncRead + AsyncWrite, port: impl AsyncRead + AsyncW
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        // How a connection ends is for its two ends to know.
+        // Copy errors are visible to both ends.
         _ = tokio::io::copy(&mut from_port, &mut to_client) => {}
         () = there => {}
     }
 }
 
-/// Streams come in pairs, data and error, that share a request id.
-async fn pairs(mut session: Session, target: Target) {
+/// Serves SPDY streams, which come in pairs (data and error) with a common request ID.
+async fn serve_spdy(mut session: Session, target: Target) {
     let mut waiting: HashMap<(String, u16), Stream> = HashMap::new();
     while let Some(stream) = session.next().await {
         let port = stream.header("port").and_then(|p| p.parse::<u16>().ok()).filter(|p| *p != 0);
         let kind = stream.header("streamtype").unwrap_or_default().to_owned();
         let (Some(port), "data" | "error", true) = (port, kind.as_str(), waiting.len() < MAX_UNPAIRED) else {
-            // Dropped, which resets it.
+            // Dropping the stream resets it.
             continue;
         };
         stream.accept();
@@ -157,7 +156,7 @@ async fn pairs(mut session: Session, target: Target) {
     }
 }
 
-/// The bytes in a WebSocket's binary messages.
+/// Returns a byte stream over the binary messages of a WebSocket.
 fn tunnel(socket: Socket) -> impl AsyncRead + AsyncWrite + Send {
     let (sink, stream) = socket.split();
     let bytes = stream.filter_map(|message| async {
@@ -173,9 +172,10 @@ fn tunnel(socket: Socket) -> impl AsyncRead + AsyncWrite + Send {
     tokio::io::join(StreamReader::new(Box::pin(bytes)), SinkWriter::new(CopyToBytes::new(Box::pin(sink))))
 }
 
-/// Channel 2i carries the data of the i-th port, 2i + 1 its error; both begin with the port's number.
-async fn numbered(socket: Socket, protocol: &str, ports: &[u16], target: &Target) {
-    let (sender, mut receiver, writer) = channels::open(socket, protocol);
+/// Serves WebSocket channels: channel 2i has the data of the i-th port, 2i + 1 its error; both start with the port
+/// number.
+async fn serve_websocket_channels(socket: Socket, protocol: &str, ports: &[u16], target: &Target) {
+    let (sender, mut receiver, writer) = websocket_channels::open(socket, protocol);
     let mut inputs = Vec::new();
     let mut connections = Vec::new();
     for (i, port) in (0_u8..).zip(ports.iter().copied()) {
@@ -192,7 +192,7 @@ async fn numbered(socket: Socket, protocol: &str, ports: &[u16], target: &Target
             let out = async {
                 sender.copy(data_channel, &mut output).await;
                 let mut text = Vec::new();
-                let read = tokio::io::copy(&mut (&mut error).take(LONGEST_ERROR), &mut text).await;
+                let read = tokio::io::copy(&mut (&mut error).take(MAX_ERROR_LENGTH), &mut text).await;
                 if read.is_ok() && !text.is_empty() {
                     sender.send(error_channel, &text).await;
                 }
@@ -203,8 +203,8 @@ async fn numbered(socket: Socket, protocol: &str, ports: &[u16], target: &Target
     }
     drop(sender);
     let input = async {
-        while let Some(said) = receiver.next().await {
-            if let Said::Data(channel, bytes) = said
+        while let Some(message) = receiver.next().await {
+            if let ClientMessage::Data(channel, bytes) = message
                 && channel % 2 == 0
                 && let Some(to) = inputs.get_mut(usize::from(channel / 2))
             {

@@ -1,10 +1,10 @@
-//! Exec and attach: a client's channels and the streams of a process, joined.
+//! Exec and attach: connects a client's streams with those of a process.
 
 mod spdy_streams;
 mod websocket;
 
 use super::{
-    Refused, known,
+    HttpError, find_pod,
     upgrade::{Connection, Upgrade},
 };
 use crate::Shared;
@@ -19,8 +19,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
-/// How long output may still come when the process has ended: what it left in the pipes, not what its children add.
-const DRAIN: Duration = Duration::from_secs(5);
+/// Time limit for reading the remaining output of an exited process; its children may keep the pipes open.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Target = Path<(String, String, String)>;
 
@@ -30,12 +30,12 @@ pub(super) async fn exec(
     Path((namespace, pod, container)): Target,
     RawQuery(query): RawQuery,
     request: Request<Body>,
-) -> Result<Response<Body>, Refused> {
+) -> Result<Response<Body>, HttpError> {
     let query = Parameters::parse(query.as_deref().unwrap_or(""))?;
     if query.command.is_empty() {
         return Err((StatusCode::BAD_REQUEST, "you must specify at least 1 command for the exec".to_owned()));
     }
-    let id = running(&shared, &namespace, &pod, &container)?;
+    let id = running_container(&shared, &namespace, &pod, &container)?;
     serve(request, query.io, async || shared.runtime.exec(&id, &query.command, query.io).await).await
 }
 
@@ -45,9 +45,9 @@ pub(super) async fn attach(
     Path((namespace, pod, container)): Target,
     RawQuery(query): RawQuery,
     request: Request<Body>,
-) -> Result<Response<Body>, Refused> {
+) -> Result<Response<Body>, HttpError> {
     let query = Parameters::parse(query.as_deref().unwrap_or(""))?;
-    let id = running(&shared, &namespace, &pod, &container)?;
+    let id = running_container(&shared, &namespace, &pod, &container)?;
     serve(request, query.io, async || shared.runtime.attach(&id, query.io).await).await
 }
 
@@ -58,9 +58,9 @@ struct Parameters {
 }
 
 impl Parameters {
-    fn parse(query: &str) -> Result<Self, Refused> {
+    fn parse(query: &str) -> Result<Self, HttpError> {
         let mut all = Self::default();
-        for (name, value) in form(query) {
+        for (name, value) in parse_query(query) {
             let on = matches!(value.as_str(), "1" | "true");
             match name.as_str() {
                 "command" => all.command.push(value),
@@ -71,7 +71,7 @@ impl Parameters {
                 _ => {}
             }
         }
-        // A terminal has one output.
+        // A terminal combines stdout and stderr.
         all.io.stderr &= !all.io.tty;
         if all.io.stdin || all.io.stdout || all.io.stderr {
             return Ok(all);
@@ -80,16 +80,16 @@ impl Parameters {
     }
 }
 
-/// Names and values of a query, decoded.
-pub(super) fn form(query: &str) -> impl Iterator<Item = (String, String)> {
+/// Parses a query into decoded names and values.
+pub(super) fn parse_query(query: &str) -> impl Iterator<Item = (String, String)> {
     form_urlencoded::parse(query.as_bytes()).into_owned()
 }
 
-/// The running container of this name.
-fn running(shared: &Shared, namespace: &str, pod: &str, container: &str) -> Result<ContainerId, Refused> {
-    let known = known(shared, namespace, pod)?;
-    let id = known.container_id(container, false).filter(|_| known.is_running(container));
-    // Upstream's status and words; clients put theirs before them.
+/// Returns the ID of a running container.
+fn running_container(shared: &Shared, namespace: &str, pod: &str, container: &str) -> Result<ContainerId, HttpError> {
+    let pod = find_pod(shared, namespace, pod)?;
+    let id = pod.container_id(container, false).filter(|_| pod.is_running(container));
+    // Upstream's status code and message, to which clients add a prefix.
     let (id, _) =
         id.ok_or_else(|| (StatusCode::INTERNAL_SERVER_ERROR, format!("container not found ({container:?})")))?;
     Ok(ContainerId(id))
@@ -99,9 +99,9 @@ async fn serve(
     mut request: Request<Body>,
     io: SessionIo,
     start: impl AsyncFnOnce() -> Result<Session, RuntimeError>,
-) -> Result<Response<Body>, Refused> {
-    let upgrade = Upgrade::of(&mut request, &websocket::PROTOCOLS, &spdy_streams::PROTOCOLS)?;
-    // Before the answer: what cannot start is an HTTP error with words, not a connection that closes.
+) -> Result<Response<Body>, HttpError> {
+    let upgrade = Upgrade::parse(&mut request, &websocket::PROTOCOLS, &spdy_streams::PROTOCOLS)?;
+    // The process starts before the response, so that a failure is an HTTP error and not a closed connection.
     let session = start().await.map_err(|e| {
         let status = if matches!(e, RuntimeError::NotFound(_)) {
             StatusCode::NOT_FOUND
@@ -116,14 +116,14 @@ async fn serve(
         match connection.await {
             Ok(Connection::WebSocket(socket)) => websocket::bridge(*socket, protocol, io, session).await,
             Ok(Connection::Spdy(stream)) => spdy_streams::bridge(stream, protocol, io, session).await,
-            Err(error) => tracing::debug!(%error, "a client left before its streams were open"),
+            Err(error) => tracing::debug!(%error, "client disconnected before its streams were open"),
         }
     });
     Ok(response)
 }
 
-/// Waits until a process has ended and its output was carried, and says how it ended.
-async fn ended(
+/// Waits until a process has exited and its output was copied. Returns its exit.
+async fn wait_for_exit(
     output: impl Future<Output = ()>,
     mut exit: BoxFuture<'static, Result<SessionExit, RuntimeError>>,
 ) -> Result<SessionExit, RuntimeError> {
@@ -136,7 +136,7 @@ async fn ended(
         }
     };
     if !drained {
-        let _ = tokio::time::timeout(DRAIN, output).await;
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, output).await;
     }
     exit
 }
@@ -153,8 +153,8 @@ fn terminal_size(bytes: &[u8]) -> Option<TerminalSize> {
     Some(TerminalSize { width, height })
 }
 
-/// What the error channel says at the end: a Status since version 4, only failures in words before.
-fn last_word(protocol: &str, exit: Result<SessionExit, RuntimeError>) -> String {
+/// Returns the final message of the error channel: a Status since protocol version 4, before that only the error text.
+fn exit_message(protocol: &str, exit: Result<SessionExit, RuntimeError>) -> String {
     let status = status(exit);
     match (protocol.starts_with('v'), status["status"].as_str()) {
         (true, _) => status.to_string(),

@@ -1,11 +1,11 @@
-//! `/stats/summary`: what the node and its Pods use, in upstream's shape (`k8s.io/kubelet/pkg/apis/stats/v1alpha1`).
+//! `/stats/summary`: resource usage of the node and its Pods (upstream's `k8s.io/kubelet/pkg/apis/stats/v1alpha1`).
 
 use crate::{
     Shared,
-    cgroup::Usage,
+    cgroup::CgroupUsage,
     eviction,
-    figures::{self, FileSystem, Link},
-    stats::{self, ContainerStats, PodStats},
+    pod_stats::{self, ContainerStats, PodStats},
+    system_stats::{self, FileSystem, NetworkInterface},
     volumes,
 };
 use axum::{
@@ -22,31 +22,31 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::{collections::HashMap, sync::Arc};
 
-/// CPU time at the last look, by cgroup, so that the next one can tell a rate.
+/// Previous CPU time samples by cgroup, from which the rates are computed.
 #[derive(Default)]
-pub(crate) struct Rates(Mutex<HashMap<String, (Timestamp, u64)>>);
+pub(crate) struct CpuRates(Mutex<HashMap<String, (Timestamp, u64)>>);
 
-impl Rates {
-    /// Billionths of a CPU since the last look; nothing at the first one, and when it was just now.
+impl CpuRates {
+    /// Returns the CPU rate since the last sample in nanocores; `None` for the first sample, or if no time has passed.
     fn since(&self, of: &str, now: Timestamp, cpu: u64) -> Option<u64> {
-        let mut known = self.0.lock();
-        let (at, before) = known.get(of).copied().unwrap_or((now, cpu));
+        let mut samples = self.0.lock();
+        let (at, before) = samples.get(of).copied().unwrap_or((now, cpu));
         let elapsed = u64::try_from(now.duration_since(at).as_nanos()).ok()?;
         if elapsed == 0 || elapsed >= 1_000_000_000 {
-            known.insert(of.to_owned(), (now, cpu));
+            samples.insert(of.to_owned(), (now, cpu));
         }
         let used = u128::from(cpu.saturating_sub(before)) * 1_000_000_000;
         u64::try_from(used.checked_div(u128::from(elapsed))?).ok()
     }
 
-    /// Of how many cgroups something is known.
+    /// Returns the number of cgroups with samples.
     pub(crate) fn count(&self) -> usize {
         self.0.lock().len()
     }
 
-    /// Forgets what is not there any more.
-    fn keep(&self, there: impl Fn(&str) -> bool) {
-        self.0.lock().retain(|of, _| there(of));
+    /// Removes the samples of cgroups for which `exists` is false.
+    fn retain(&self, exists: impl Fn(&str) -> bool) {
+        self.0.lock().retain(|of, _| exists(of));
     }
 }
 
@@ -55,15 +55,15 @@ pub(super) async fn summary(
     Query(query): Query<HashMap<String, String>>,
 ) -> Json<Value> {
     let brief = query.get("only_cpu_and_memory").is_some_and(|v| v == "true" || v == "1");
-    let pods = stats::of_pods(&shared, stats::active(&shared), !brief).await;
+    let pods = pod_stats::collect(&shared, pod_stats::active(&shared), !brief).await;
     let view = View { shared: &shared, now: shared.now(), brief, disk: shared.evictions.figures().node_fs() };
-    let shown: Vec<Value> = pods.iter().map(|p| view.pod(p)).collect();
+    let rendered: Vec<Value> = pods.iter().map(|p| view.pod(p)).collect();
     let node = view.node(eviction::image_fs(&shared).await.as_path(), &pods);
-    let known: Vec<&String> =
+    let cgroups_in_use: Vec<&String> =
         pods.iter().flat_map(|p| p.containers.iter().map(|c| &c.cgroup).chain([&p.cgroup])).flatten().collect();
     let root = shared.cgroups.root();
-    shared.rates.keep(|of| of == "/" || of == root || known.iter().any(|k| *k == of));
-    Json(json!({"node": node, "pods": shown}))
+    shared.rates.retain(|of| of == "/" || of == root || cgroups_in_use.iter().any(|k| *k == of));
+    Json(json!({"node": node, "pods": rendered}))
 }
 
 struct View<'a> {
@@ -71,7 +71,7 @@ struct View<'a> {
     now: Timestamp,
     /// Only CPU and memory.
     brief: bool,
-    /// The file system that holds volumes and logs.
+    /// File system of volumes and logs.
     disk: Option<FileSystem>,
 }
 
@@ -79,7 +79,7 @@ impl View<'_> {
     fn node(&self, image_fs: &std::path::Path, pods: &[PodStats]) -> Value {
         let figures = self.shared.evictions.figures();
         let (memory, faults) = (figures.memory().unwrap_or_default(), figures.faults());
-        let usage = Usage {
+        let usage = CgroupUsage {
             cpu: figures.cpu(),
             memory: Some(memory.used),
             working_set: Some(memory.total.saturating_sub(memory.available)),
@@ -88,11 +88,11 @@ impl View<'_> {
             rss: Some(memory.anonymous),
             page_faults: faults.all,
             major_page_faults: faults.major,
-            ..Usage::default()
+            ..CgroupUsage::default()
         };
         let mut node = self.usage("/", &usage);
         node.insert("nodeName".to_owned(), json!(self.shared.options.node_name));
-        node.insert("startTime".to_owned(), json!(Time(booted(self.now))));
+        node.insert("startTime".to_owned(), json!(Time(boot_time(self.now))));
         node.insert("systemContainers".to_owned(), self.system_containers());
         if self.brief {
             return node.into();
@@ -103,13 +103,13 @@ impl View<'_> {
         if let Some(disk) = self.disk {
             node.insert("fs".to_owned(), self.disk(disk, None));
         }
-        if let Some(disk) = figures::file_system(image_fs) {
+        if let Some(disk) = system_stats::file_system(image_fs) {
             let written = pods.iter().flat_map(|p| &p.containers).filter_map(|c| c.rootfs);
             let containers = written.fold(DiskUsage::default(), DiskUsage::plus);
             let (images, containers) = (self.disk(disk, None), self.disk(disk, Some(containers)));
             node.insert("runtime".to_owned(), json!({"imageFs": images, "containerFs": containers}));
         }
-        if let Some(network) = self.network(&figures.links()) {
+        if let Some(network) = self.network(&figures.interfaces()) {
             node.insert("network".to_owned(), network);
         }
         if let Some(processes) = figures.processes() {
@@ -119,13 +119,13 @@ impl View<'_> {
         node.into()
     }
 
-    /// All Pods together.
+    /// Returns the usage of the cgroup of all Pods.
     fn system_containers(&self) -> Value {
         let cgroups = &self.shared.cgroups;
         let Some(usage) = cgroups.usage(cgroups.root()) else { return json!([]) };
         let mut pods = self.usage(cgroups.root(), &usage);
         pods.insert("name".to_owned(), json!("pods"));
-        pods.insert("startTime".to_owned(), json!(Time(booted(self.now))));
+        pods.insert("startTime".to_owned(), json!(Time(boot_time(self.now))));
         json!([pods])
     }
 
@@ -144,13 +144,13 @@ impl View<'_> {
         if let Some(disk) = self.disk {
             let uid = meta.uid.as_deref().unwrap_or_default();
             let volume = |(name, usage): (&String, &DiskUsage)| {
-                // What is in memory is a file system of its own.
-                let own = figures::file_system(&self.shared.paths.volume(uid, name));
+                // A memory-backed volume is a file system of its own.
+                let own = system_stats::file_system(&self.shared.paths.volume(uid, name));
                 let mut volume = self.disk(own.unwrap_or(disk), Some(*usage));
                 volume["name"] = json!(name);
                 volume
             };
-            let volumes = stats.volumes.iter().map(volume).chain(self.claimed(&stats.pod)).collect();
+            let volumes = stats.volumes.iter().map(volume).chain(self.claim_volumes(&stats.pod)).collect();
             pod.insert("volume".to_owned(), volumes);
             pod.insert("ephemeral-storage".to_owned(), self.disk(disk, Some(stats.storage())));
         }
@@ -163,20 +163,20 @@ impl View<'_> {
         pod.into()
     }
 
-    /// Volumes of claims, as far as they are bound where the Pod's are: all of their file systems, whoever uses them.
-    fn claimed(&self, pod: &Pod) -> Vec<Value> {
+    /// Returns the mounted volumes of PersistentVolumeClaims, with the usage of the whole file system.
+    fn claim_volumes(&self, pod: &Pod) -> Vec<Value> {
         let meta = &pod.metadata;
         let (uid, name) = (meta.uid.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
-        let shown = |of: &Volume| {
+        let rendered = |of: &Volume| {
             let claim = api::claim::name_of(name, of)?;
             let dir = self.shared.paths.volume(uid, &of.name);
-            let disk = volumes::is_bound(&dir).then(|| figures::file_system(&dir))??;
+            let disk = volumes::is_bind_mounted(&dir).then(|| system_stats::file_system(&dir))??;
             let mut volume = self.disk(disk, None);
             volume["name"] = json!(of.name);
             volume["pvcRef"] = json!({"name": claim, "namespace": meta.namespace});
             Some(volume)
         };
-        pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()).filter_map(shown).collect()
+        pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()).filter_map(rendered).collect()
     }
 
     fn container(&self, stats: &ContainerStats) -> Value {
@@ -191,15 +191,15 @@ impl View<'_> {
         container.into()
     }
 
-    /// `cpu`, `memory` and `swap`.
-    fn usage(&self, of: &str, usage: &Usage) -> Map<String, Value> {
+    /// Returns the fields `cpu`, `memory` and `swap`.
+    fn usage(&self, of: &str, usage: &CgroupUsage) -> Map<String, Value> {
         let now = Time(self.now);
         let mut all = Map::new();
         if let Some(used) = usage.cpu {
             let rate = self.shared.rates.since(of, self.now, used);
             all.insert(
                 "cpu".to_owned(),
-                told(json!({"time": now, "usageNanoCores": rate, "usageCoreNanoSeconds": used})),
+                without_nulls(json!({"time": now, "usageNanoCores": rate, "usageCoreNanoSeconds": used})),
             );
         }
         if usage.memory.is_some() {
@@ -208,7 +208,7 @@ impl View<'_> {
                 "time": now, "availableBytes": available, "usageBytes": usage.memory, "workingSetBytes": usage.working_set,
                 "rssBytes": usage.rss, "pageFaults": usage.page_faults, "majorPageFaults": usage.major_page_faults,
             });
-            all.insert("memory".to_owned(), told(memory));
+            all.insert("memory".to_owned(), without_nulls(memory));
         }
         if let Some(swap) = usage.swap.filter(|_| !self.brief) {
             all.insert("swap".to_owned(), json!({"time": now, "swapUsageBytes": swap}));
@@ -216,25 +216,25 @@ impl View<'_> {
         all
     }
 
-    /// What went over links; the first of them stands for all.
-    fn network(&self, links: &[Link]) -> Option<Value> {
-        let shown = |link: &Link| {
+    /// Returns the network statistics; the top-level fields are those of the first interface.
+    fn network(&self, links: &[NetworkInterface]) -> Option<Value> {
+        let rendered = |link: &NetworkInterface| {
             json!({
                 "name": link.name, "rxBytes": link.received, "rxErrors": link.receive_errors,
                 "txBytes": link.sent, "txErrors": link.send_errors,
             })
         };
-        let mut network = shown(links.first()?);
+        let mut network = rendered(links.first()?);
         network["time"] = json!(Time(self.now));
-        network["interfaces"] = links.iter().map(shown).collect();
+        network["interfaces"] = links.iter().map(rendered).collect();
         Some(network)
     }
 
-    /// A file system, and what of it is used by whom it is about; by all without.
+    /// Returns the statistics of a file system; `used` is the usage to report instead of the whole file system's.
     fn disk(&self, disk: FileSystem, used: Option<DiskUsage>) -> Value {
         let all = DiskUsage {
-            bytes: figures::number(disk.capacity.saturating_sub(disk.free)),
-            inodes: figures::number(disk.inodes.saturating_sub(disk.inodes_free)),
+            bytes: system_stats::saturating_i64(disk.capacity.saturating_sub(disk.free)),
+            inodes: system_stats::saturating_i64(disk.inodes.saturating_sub(disk.inodes_free)),
         };
         let used = used.unwrap_or(all);
         json!({
@@ -244,17 +244,17 @@ impl View<'_> {
     }
 }
 
-/// Without what is not known.
-fn told(mut value: Value) -> Value {
+/// Removes null fields.
+fn without_nulls(mut value: Value) -> Value {
     if let Value::Object(fields) = &mut value {
         fields.retain(|_, field| !field.is_null());
     }
     value
 }
 
-/// When the machine was booted.
-fn booted(now: Timestamp) -> Timestamp {
-    let uptime = crate::node_file::read_text("/proc/uptime").unwrap_or_default();
+/// Returns the boot time of the node.
+fn boot_time(now: Timestamp) -> Timestamp {
+    let uptime = crate::host_file::read_text("/proc/uptime").unwrap_or_default();
     let seconds = uptime.split(['.', ' ']).next().and_then(|s| s.parse().ok()).unwrap_or(0);
     now.checked_sub(jiff::SignedDuration::from_secs(seconds)).unwrap_or(now)
 }
@@ -264,15 +264,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_told_from_the_second_look_on() {
-        let rates = Rates::default();
+    fn cpu_rate_is_reported_from_the_second_sample() {
+        let rates = CpuRates::default();
         let at = |ms: i64| Timestamp::from_millisecond(1_000_000 + ms).unwrap();
         assert_eq!(rates.since("/p", at(0), 5_000_000_000), None);
         assert_eq!(rates.since("/p", at(2000), 6_000_000_000), Some(500_000_000));
-        // One that comes right after tells the rate so far, and begins no new one.
+        // A sample within one second reports the rate since the kept sample, and does not replace it.
         assert_eq!(rates.since("/p", at(2500), 6_250_000_000), Some(500_000_000));
         assert_eq!(rates.since("/p", at(3000), 6_250_000_000), Some(250_000_000));
-        rates.keep(|of| of != "/p");
+        rates.retain(|of| of != "/p");
         assert_eq!(rates.since("/p", at(4000), 7_000_000_000), None);
     }
 }

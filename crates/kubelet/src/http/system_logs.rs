@@ -1,11 +1,12 @@
-//! `/logs/`: the files below `/var/log` of the node, as upstream's file server shows them. Links that lead out of there
-//! are not followed (docs/deviations.md).
+//! `/logs/`: serves the files below `/var/log` of the node like upstream's file server. Symbolic links that lead
+//! outside
+//! are not followed (docs/deviations/kubelet.md).
 
-use super::Refused;
-use crate::{Shared, beneath, blocking};
+use super::HttpError;
+use crate::{Shared, blocking, safe_open};
 use axum::{
     body::Body,
-    extract::{Path as Asked, State},
+    extract::{Path as UrlPath, State},
     http::{HeaderValue, StatusCode, header},
     response::{Html, IntoResponse, Response},
 };
@@ -21,31 +22,34 @@ use std::{
 use tokio_util::io::ReaderStream;
 
 const ROOT: &str = "/var/log";
-/// What may not stand in a link as it is.
+/// Characters that are percent-encoded in links.
 const IN_LINK: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'`');
 
-/// What there is at a path.
+/// Result of a path lookup.
 #[derive(Debug)]
-enum Found {
+enum PathLookup {
     File(File),
-    /// The page that shows what is in a directory.
+    /// Directory listing in HTML.
     Directory(String),
-    /// A directory that was asked for without its slash: the way to it.
-    Moved(String),
+    /// Redirect to a directory whose trailing slash is missing.
+    RedirectTo(String),
 }
 
-pub(super) async fn root(shared: State<Arc<Shared>>) -> Result<Response, Refused> {
-    below(shared, Asked(String::new())).await
+pub(super) async fn root(shared: State<Arc<Shared>>) -> Result<Response, HttpError> {
+    below(shared, UrlPath(String::new())).await
 }
 
-pub(super) async fn below(State(shared): State<Arc<Shared>>, Asked(path): Asked<String>) -> Result<Response, Refused> {
+pub(super) async fn below(
+    State(shared): State<Arc<Shared>>,
+    UrlPath(path): UrlPath<String>,
+) -> Result<Response, HttpError> {
     if !shared.options.config.serving.enable_system_log_handler {
         return Err((StatusCode::METHOD_NOT_ALLOWED, "logs endpoint is disabled.".to_owned()));
     }
     match blocking::run(move || find(Path::new(ROOT), &path).map_err(|e| e.to_string())).await {
-        Ok(Found::Directory(page)) => Ok(Html(page).into_response()),
-        Ok(Found::Moved(to)) => Ok((StatusCode::MOVED_PERMANENTLY, [(header::LOCATION, to)]).into_response()),
-        Ok(Found::File(file)) => {
+        Ok(PathLookup::Directory(page)) => Ok(Html(page).into_response()),
+        Ok(PathLookup::RedirectTo(to)) => Ok((StatusCode::MOVED_PERMANENTLY, [(header::LOCATION, to)]).into_response()),
+        Ok(PathLookup::File(file)) => {
             let body = Body::from_stream(ReaderStream::new(tokio::fs::File::from_std(file)));
             let text = HeaderValue::from_static("text/plain; charset=utf-8");
             Ok(([(header::CONTENT_TYPE, text)], body).into_response())
@@ -54,29 +58,30 @@ pub(super) async fn below(State(shared): State<Arc<Shared>>, Asked(path): Asked<
     }
 }
 
-fn find(root: &Path, asked: &str) -> io::Result<Found> {
-    let inner = clean(asked);
-    let (place, path) = (beneath::root(root)?, if inner.as_os_str().is_empty() { Path::new(".") } else { &inner });
-    // A pipe or a device must not keep the one who opens it.
-    let file = File::from(beneath::find(&place, path, OFlag::O_RDONLY | OFlag::O_NONBLOCK)?);
+fn find(root: &Path, requested: &str) -> io::Result<PathLookup> {
+    let inner = clean(requested);
+    let (place, path) =
+        (safe_open::open_path(root)?, if inner.as_os_str().is_empty() { Path::new(".") } else { &inner });
+    // Opening a pipe or a device must not block.
+    let file = File::from(safe_open::open_beneath(&place, path, OFlag::O_RDONLY | OFlag::O_NONBLOCK)?);
     let metadata = file.metadata()?;
     if metadata.is_dir() {
         let name = inner.file_name().map(|name| name.to_string_lossy().into_owned());
-        return match name.filter(|_| !asked.ends_with('/')) {
-            Some(name) => Ok(Found::Moved(format!("{}/", utf8_percent_encode(&name, IN_LINK)))),
-            None => page(&beneath::through(&file.into())).map(Found::Directory),
+        return match name.filter(|_| !requested.ends_with('/')) {
+            Some(name) => Ok(PathLookup::RedirectTo(format!("{}/", utf8_percent_encode(&name, IN_LINK)))),
+            None => list_directory(&safe_open::proc_fd_path(&file.into())).map(PathLookup::Directory),
         };
     }
-    if !metadata.is_file() || asked.ends_with('/') {
+    if !metadata.is_file() || requested.ends_with('/') {
         return Err(Errno::ENOENT.into());
     }
-    Ok(Found::File(file))
+    Ok(PathLookup::File(file))
 }
 
-/// A path as it is below the root: `..` leads up to it at most.
-fn clean(asked: &str) -> PathBuf {
+/// Normalizes a path below the root; `..` cannot leave the root.
+fn clean(requested: &str) -> PathBuf {
     let mut path = PathBuf::new();
-    for part in Path::new(asked).components() {
+    for part in Path::new(requested).components() {
         match part {
             Component::Normal(name) => path.push(name),
             Component::ParentDir => drop(path.pop()),
@@ -86,8 +91,8 @@ fn clean(asked: &str) -> PathBuf {
     path
 }
 
-/// Go's `http.FileServer` lists directories like this.
-fn page(dir: &Path) -> io::Result<String> {
+/// Renders a directory listing like Go's `http.FileServer`.
+fn list_directory(dir: &Path) -> io::Result<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -98,7 +103,7 @@ fn page(dir: &Path) -> io::Result<String> {
     let mut page = "<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\">\n<pre>\n".to_owned();
     for name in names {
         let shown = name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&#34;");
-        // A colon in a first part would make it another scheme.
+        // A colon in the first segment would be parsed as a URL scheme.
         let at = if name.contains(':') { "./" } else { "" };
         let _ = writeln!(page, "<a href=\"{at}{}\">{shown}</a>", utf8_percent_encode(&name, IN_LINK));
     }
@@ -111,17 +116,19 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[track_caller]
-    fn check(root: &Path, asked: &str, expected: Option<&str>) {
-        let found = find(root, asked).ok().map(|found| match found {
-            Found::File(file) => String::from_utf8(crate::untrusted_file::read_beginning(&file, 100).unwrap()).unwrap(),
-            Found::Directory(page) => page.lines().filter(|l| l.starts_with("<a")).collect::<Vec<_>>().join(" "),
-            Found::Moved(to) => format!("-> {to}"),
+    fn check(root: &Path, requested: &str, expected: Option<&str>) {
+        let found = find(root, requested).ok().map(|found| match found {
+            PathLookup::File(file) => {
+                String::from_utf8(crate::untrusted_file::read_beginning(&file, 100).unwrap()).unwrap()
+            }
+            PathLookup::Directory(page) => page.lines().filter(|l| l.starts_with("<a")).collect::<Vec<_>>().join(" "),
+            PathLookup::RedirectTo(to) => format!("-> {to}"),
         });
-        assert_eq!(found.as_deref(), expected, "{asked}");
+        assert_eq!(found.as_deref(), expected, "{requested}");
     }
 
     #[test]
-    fn system_logs_are_shown_and_nothing_beside_them() {
+    fn system_logs_do_not_expose_files_outside_the_root() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("log");
         fs::create_dir_all(root.join("a b")).unwrap();
@@ -131,7 +138,7 @@ mod tests {
         symlink("x<y", root.join("in")).unwrap();
         let all =
             "<a href=\"a%20b/\">a b/</a> <a href=\"in\">in</a> <a href=\"out\">out</a> <a href=\"x%3Cy\">x&lt;y</a>";
-        for (asked, expected) in [
+        for (requested, expected) in [
             ("", Some(all)),
             ("a b/", Some("")),
             ("a b", Some("-> a%20b/")),
@@ -143,7 +150,7 @@ mod tests {
             ("out", None),
             ("none", None),
         ] {
-            check(&root, asked, expected);
+            check(&root, requested, expected);
         }
     }
 }

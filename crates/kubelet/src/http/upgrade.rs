@@ -1,6 +1,6 @@
-//! From HTTP to a protocol of streams: WebSockets, and SPDY for older clients.
+//! Upgrades of HTTP requests to WebSockets, and to SPDY for older clients.
 
-use super::Refused;
+use super::HttpError;
 use axum::{
     body::Body,
     http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header},
@@ -15,69 +15,70 @@ use tokio_tungstenite::{
     },
 };
 
-/// Largest message of a client. kubectl sends pieces of 32 KiB.
+/// Limit of a client's message in bytes. kubectl sends messages of 32 KiB.
 const MAX_MESSAGE: usize = 4 << 20;
 const SPDY: &str = "SPDY/3.1";
-/// Where a SPDY client lists the versions it knows, and where it is told which one it gets.
+/// Header in which a SPDY client lists its protocol versions, and in which the server returns the selected one.
 const STREAM_VERSION: &str = "x-stream-protocol-version";
 
-/// A WebSocket to a client.
+/// Server side of a WebSocket.
 pub(super) type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
-/// How the client wants to speak.
+/// Transport that the client requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Transport {
     WebSocket,
     Spdy,
 }
 
-/// A request that asks for streams; answered by [`Upgrade::accept`], after which the connection is the caller's.
+/// Upgrade request. [`Upgrade::accept`] returns the response and the upgraded connection.
 pub(super) struct Upgrade {
     transport: Transport,
-    /// The subprotocol that both know.
+    /// Negotiated subprotocol.
     pub(super) protocol: &'static str,
     accept_key: String,
     on: OnUpgrade,
 }
 
-/// The connection after the upgrade.
+/// Upgraded connection.
 pub(super) enum Connection {
-    /// Of messages.
+    /// WebSocket messages.
     WebSocket(Box<Socket>),
-    /// Of bytes, on which SPDY/3.1 is spoken.
+    /// Byte stream for SPDY/3.1.
     Spdy(TokioIo<Upgraded>),
 }
 
 impl Upgrade {
-    /// Reads what the client asks for, and picks the first of its subprotocols that is known.
-    pub(super) fn of(
+    /// Parses an upgrade request, and selects the first of the client's subprotocols that the server supports.
+    pub(super) fn parse(
         request: &mut Request<Body>,
         websocket: &[&'static str],
         spdy: &[&'static str],
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, HttpError> {
         let headers = request.headers();
         let refused = |text: String| (StatusCode::BAD_REQUEST, format!("unable to upgrade: {text}"));
-        let has = |name: header::HeaderName, word: &str| list(headers, &name).any(|v| v.eq_ignore_ascii_case(word));
+        let has =
+            |name: header::HeaderName, word: &str| header_list(headers, &name).any(|v| v.eq_ignore_ascii_case(word));
         let missing = || refused("missing upgrade headers in request".to_owned());
         if !has(header::CONNECTION, "upgrade") {
             return Err(missing());
         }
-        let (transport, asked, known) = if has(header::UPGRADE, "websocket") {
+        let (transport, requested, supported) = if has(header::UPGRADE, "websocket") {
             (Transport::WebSocket, header::SEC_WEBSOCKET_PROTOCOL, websocket)
         } else if has(header::UPGRADE, SPDY) {
             (Transport::Spdy, header::HeaderName::from_static(STREAM_VERSION), spdy)
         } else {
             return Err(missing());
         };
-        let asked: Vec<&str> = list(headers, &asked).collect();
-        let protocol = match asked.as_slice() {
-            [] => known.contains(&"").then_some(""),
-            some => some.iter().find_map(|a| known.iter().copied().find(|k| k == a)),
+        let requested: Vec<&str> = header_list(headers, &requested).collect();
+        let protocol = match requested.as_slice() {
+            [] => supported.contains(&"").then_some(""),
+            some => some.iter().find_map(|a| supported.iter().copied().find(|k| k == a)),
         };
         let protocol = protocol.ok_or_else(|| {
             (
                 StatusCode::FORBIDDEN,
-                format!("unable to negotiate protocol: client supports {asked:?}, server accepts {known:?}"),
+                format!("unable to negotiate protocol: client supports {requested:?}, server accepts {supported:?}"),
             )
         })?;
         let key = headers.get(header::SEC_WEBSOCKET_KEY).map(HeaderValue::as_bytes);
@@ -90,7 +91,7 @@ impl Upgrade {
         Ok(Self { transport, protocol, accept_key, on })
     }
 
-    /// The answer to send, and the connection that there is after it.
+    /// Returns the response to send, and a future of the upgraded connection.
     pub(super) fn accept(self) -> (Response<Body>, impl Future<Output = Result<Connection, hyper::Error>>) {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -134,8 +135,8 @@ impl Upgrade {
     }
 }
 
-/// The words of a header that may hold several, in one line or in many.
-fn list<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'a str> {
+/// Returns the values of a comma-separated header, which may occur repeatedly.
+fn header_list<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'a str> {
     let lines = headers.get_all(name).into_iter().filter_map(|v| v.to_str().ok());
     lines.flat_map(|v| v.split(',')).map(str::trim).filter(|w| !w.is_empty())
 }

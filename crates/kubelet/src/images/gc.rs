@@ -1,141 +1,268 @@
-//! Which images go, and when (upstream's `image_gc_manager.go`). Pure: time, images and disk are arguments.
+//! Image garbage collection worker: removes unused images by age, and when the disk is full.
 
-use crate::config::ImagesConfiguration;
-use jiff::{SignedDuration, Timestamp};
-use std::{
-    collections::{BTreeMap, HashSet},
-    time::Duration,
+use super::{
+    gc_plan::{ImageFsUsage, ImageTracker, PERIOD, PresentImage, signed},
+    reference::Reference,
 };
+use crate::{Shared, blocking, eviction, pods, system_stats};
+use lifecycle::EventKind;
+use parking_lot::Mutex;
+use runtime::{ContainerStatus, Image};
+use std::{collections::HashSet, time::Duration};
+use tokio::sync::{Notify, oneshot};
 
-/// Upstream's period: how long nothing is looked at when nothing is known to fall due.
-pub(crate) const PERIOD: Duration = Duration::from_secs(300);
-/// Two looks are at least so far apart.
-const SHORTEST: Duration = Duration::from_secs(1);
+/// Delay after an image became unused, to collect several at once.
+const DEBOUNCE: Duration = Duration::from_secs(5);
 
-/// An image that is there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Present {
-    pub(crate) id: String,
-    pub(crate) size: u64,
-    /// Whether a container was made of it, a Pod of this node names it, or the runtime needs it.
-    pub(crate) in_use: bool,
+/// Requests to delete all unused images.
+#[derive(Default)]
+pub(crate) struct DeleteUnusedRequests {
+    waiting: Mutex<Vec<oneshot::Sender<()>>>,
+    requested: Notify,
 }
 
-/// The file system that images are on, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Disk {
-    pub(crate) capacity: u64,
-    pub(crate) available: u64,
+impl DeleteUnusedRequests {
+    fn take(&self) -> Vec<oneshot::Sender<()>> {
+        std::mem::take(&mut *self.waiting.lock())
+    }
 }
 
-/// What is known of an image over time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Record {
-    first_seen: Timestamp,
-    /// When it was last used; when it was first seen, if it never was.
-    last_used: Timestamp,
-    in_use: bool,
-    size: u64,
+/// Removes all unused images older than `imageMinimumGCAge`, independent of disk usage (`DeleteUnusedImages`).
+pub(crate) async fn delete_unused(shared: &Shared) {
+    let (done, wait) = oneshot::channel();
+    let requests = &shared.images.delete_unused_requests;
+    requests.waiting.lock().push(done);
+    requests.requested.notify_one();
+    // The sender is dropped when the kubelet stops.
+    let _ = wait.await;
 }
 
-/// The images of the node, over time.
+/// Result of one garbage collection.
+#[derive(Debug, Default)]
+struct GcOutcome {
+    /// Whether disk usage is above the threshold.
+    full: bool,
+    /// Failure to free enough.
+    failure: Option<GcFailure>,
+    /// Whether the runtime failed: the next attempt is delayed.
+    stuck: bool,
+}
+
+/// Failure to free enough.
 #[derive(Debug)]
-pub(crate) struct Collector {
-    records: BTreeMap<String, Record>,
-    began: Timestamp,
+struct GcFailure {
+    /// Reason of a separate Event, if there is one.
+    reason: Option<&'static str>,
+    text: String,
 }
 
-/// What has to go for the disk's sake.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Excess {
-    /// Bytes that are to be freed.
-    pub(crate) amount: u64,
-    /// Images that may go, the longest unused first, with their sizes.
-    pub(crate) images: Vec<(String, u64)>,
-}
-
-pub(super) fn signed(d: Duration) -> SignedDuration {
-    SignedDuration::try_from(d).unwrap_or(SignedDuration::MAX)
-}
-
-impl Collector {
-    pub(crate) fn new(now: Timestamp) -> Self {
-        Self { records: BTreeMap::new(), began: now }
-    }
-
-    /// Takes note of all images that are there now.
-    pub(crate) fn see(&mut self, images: Vec<Present>, now: Timestamp) {
-        let ids: HashSet<String> = images.iter().map(|image| image.id.clone()).collect();
-        self.records.retain(|id, _| ids.contains(id));
-        for image in images {
-            let record = self.records.entry(image.id).or_insert(Record {
-                first_seen: now,
-                last_used: now,
-                in_use: false,
-                size: 0,
-            });
-            // One that was in use at the last look may have been until this very moment.
-            if image.in_use || record.in_use {
-                record.last_used = now;
+/// Collects garbage until stopped.
+pub(crate) async fn run(shared: &Shared) {
+    let config = &shared.options.config.images;
+    let mut tracker = ImageTracker::new(shared.now());
+    let (mut failed_before, mut reported_at) = (false, None);
+    loop {
+        let requests = shared.images.delete_unused_requests.take();
+        let outcome = collect_garbage(shared, &mut tracker, !requests.is_empty()).await;
+        for done in requests {
+            let _ = done.send(());
+        }
+        if let Some(failure) = &outcome.failure {
+            tracing::warn!(error = failure.text, "image garbage collection failed");
+            // An Event is recorded at most once per upstream's period.
+            let now = shared.now();
+            if reported_at.is_none_or(|at| now.duration_since(at) >= signed(PERIOD)) {
+                // The first failure is not reported: statistics may be missing at the start.
+                reported_at = failed_before.then_some(now);
+                record_failure(shared, failure, failed_before);
             }
-            (record.in_use, record.size) = (image.in_use, image.size);
+        }
+        failed_before = outcome.failure.is_some();
+        let now = shared.now();
+        let due = if outcome.stuck { now + PERIOD } else { tracker.next_run(config, outcome.full, now) };
+        let wait = tokio::time::sleep(shared.options.clock.until(due));
+        let watch_unused = outcome.full || !config.image_maximum_gc_age.is_zero();
+        let unused = async {
+            if !watch_unused {
+                std::future::pending::<()>().await;
+            }
+            shared.images.image_released.notified().await;
+            tokio::time::sleep(DEBOUNCE).await;
+        };
+        tokio::select! {
+            () = shared.stop.cancelled() => return,
+            () = wait => {}
+            () = unused => {}
+            () = shared.images.delete_unused_requests.requested.notified() => {}
         }
     }
+}
 
-    /// Takes note of an image that was removed.
-    pub(crate) fn removed(&mut self, id: &str) {
-        self.records.remove(id);
+fn record_failure(shared: &Shared, failure: &GcFailure, is_repeated: bool) {
+    let reasons = failure.reason.into_iter().chain(is_repeated.then_some("ImageGCFailed"));
+    reasons.for_each(|reason| shared.recorder.record_node(EventKind::Warning, reason, failure.text.clone()));
+}
+
+async fn collect_garbage(shared: &Shared, tracker: &mut ImageTracker, all: bool) -> GcOutcome {
+    let config = &shared.options.config.images;
+    let failed = |reason, text| Some(GcFailure { reason, text });
+    let stuck = |error| GcOutcome { failure: failed(None, error), stuck: true, ..GcOutcome::default() };
+    let started = shared.now();
+    let images = match present_images(shared).await {
+        Ok(images) => images,
+        Err(error) => return stuck(error),
+    };
+    let ids: HashSet<String> = images.iter().map(|image| image.id.clone()).collect();
+    shared.images.prune_records(ids, started).await;
+    tracker.observe(images, started);
+    let old = tracker.above_max_age(config, started);
+    if let Err(errors) = remove(shared, tracker, &old).await {
+        let max = config.image_maximum_gc_age;
+        let text = format!("wanted to free images older than {max:?}, encountered errors in image deletion: {errors}");
+        return stuck(text);
     }
-
-    /// Unused images, the longest unused first; of those that are alike, the longest there.
-    fn unused(&self) -> Vec<(&String, &Record)> {
-        let mut unused: Vec<_> = self.records.iter().filter(|(_, record)| !record.in_use).collect();
-        unused.sort_by_key(|(_, record)| (record.last_used, record.first_seen));
-        unused
+    let unused = if all { tracker.eligible(config, shared.now()) } else { Vec::new() };
+    let unused: Vec<String> = unused.into_iter().map(|(id, _)| id).collect();
+    if let Err(errors) = remove(shared, tracker, &unused).await {
+        return stuck(format!("encountered errors in image deletion: {errors}"));
     }
-
-    /// Images that nobody has used for longer than `imageMaximumGCAge`; none before the kubelet has run for so long.
-    pub(crate) fn too_old(&self, config: &ImagesConfiguration, now: Timestamp) -> Vec<String> {
-        let max = signed(config.image_maximum_gc_age);
-        if max.is_zero() || now.duration_since(self.began) <= max {
-            return Vec::new();
+    let disk = match image_fs_usage(shared).await {
+        Ok(disk) => disk,
+        Err(error) => return stuck(error),
+    };
+    if disk.capacity == 0 {
+        let failure = failed(Some("InvalidDiskCapacity"), "invalid capacity 0 on image filesystem".to_owned());
+        return GcOutcome { failure, stuck: true, ..GcOutcome::default() };
+    }
+    let Some(excess) = tracker.excess(config, disk, shared.now()) else { return GcOutcome::default() };
+    let (mut freed, mut errors) = (0_u64, Vec::new());
+    for (id, size) in excess.images {
+        if freed >= excess.amount {
+            break;
         }
-        let old = |record: &Record| now.duration_since(record.last_used) > max;
-        self.unused().into_iter().filter(|(_, record)| old(record)).map(|(id, _)| id.clone()).collect()
-    }
-
-    /// What has to go when the disk is fuller than `imageGCHighThresholdPercent`: down to `imageGCLowThresholdPercent`,
-    /// of images that have been there for `imageMinimumGCAge`.
-    pub(crate) fn excess(&self, config: &ImagesConfiguration, disk: Disk, now: Timestamp) -> Option<Excess> {
-        let (capacity, available) = (u128::from(disk.capacity), u128::from(disk.available.min(disk.capacity)));
-        let used_percent = 100 - (available * 100).checked_div(capacity)?;
-        if used_percent < u128::try_from(config.image_gc_high_threshold_percent).ok()? {
-            return None;
+        match remove(shared, tracker, &[id]).await {
+            Ok(()) => freed += size,
+            Err(error) => errors.push(error),
         }
-        let low = u128::try_from(config.image_gc_low_threshold_percent).unwrap_or(0).min(100);
-        let amount = u64::try_from((capacity * (100 - low) / 100).saturating_sub(available)).unwrap_or(u64::MAX);
-        Some(Excess { amount, images: self.free_to_go(config, now) })
     }
+    let wanted = excess.amount;
+    if !errors.is_empty() {
+        return stuck(format!(
+            "wanted to free {wanted} bytes, but freed {freed} bytes space with errors in image deletion: {}",
+            errors.join(", ")
+        ));
+    }
+    if freed >= wanted {
+        return GcOutcome { full: true, ..GcOutcome::default() };
+    }
+    let error = format!(
+        "Failed to garbage collect required amount of images. Attempted to free {wanted} bytes, but only found {freed} bytes eligible to free."
+    );
+    GcOutcome { full: true, failure: failed(Some("FreeDiskSpaceFailed"), error), stuck: false }
+}
 
-    /// Unused images that have been there for `imageMinimumGCAge`, the longest unused first, with their sizes.
-    pub(crate) fn free_to_go(&self, config: &ImagesConfiguration, now: Timestamp) -> Vec<(String, u64)> {
-        let min = signed(config.image_minimum_gc_age);
-        let old_enough = |record: &Record| now.duration_since(record.first_seen) >= min;
-        let images = self.unused().into_iter().filter(|(_, record)| old_enough(record));
-        images.map(|(id, record)| (id.clone(), record.size)).collect()
+async fn remove(shared: &Shared, tracker: &mut ImageTracker, ids: &[String]) -> Result<(), String> {
+    let mut errors = Vec::new();
+    for id in ids {
+        tracing::info!(image = id, "removing unused image");
+        match shared.runtime.remove_image(id).await {
+            Ok(()) => tracker.removed(id),
+            Err(error) => errors.push(error.to_string()),
+        }
     }
+    if errors.is_empty() { Ok(()) } else { Err(errors.join(", ")) }
+}
 
-    /// When to look again: when an image grows too old, or, on a full disk, old enough.
-    pub(crate) fn next(&self, config: &ImagesConfiguration, full: bool, now: Timestamp) -> Timestamp {
-        let (max, min) = (config.image_maximum_gc_age, config.image_minimum_gc_age);
-        let unused = self.unused();
-        let old = unused.iter().filter(|_| !max.is_zero()).map(|(_, record)| record.last_used.max(self.began) + max);
-        let enough = unused.iter().filter(|_| full).map(|(_, record)| record.first_seen + min).filter(|at| *at > now);
-        let due = old.chain(enough).min().unwrap_or(now + PERIOD);
-        due.clamp(now + SHORTEST, now + PERIOD)
+/// Returns all images, and whether each is in use.
+async fn present_images(shared: &Shared) -> Result<Vec<PresentImage>, String> {
+    let images = shared.runtime.images().await.map_err(|e| e.to_string())?;
+    // Pods are read last, so that new Pods are included.
+    let containers = shared.runtime.containers().await.map_err(|e| e.to_string())?;
+    let named = images_of_pods(shared);
+    Ok(images.into_iter().map(|image| present_image(image, &containers, &named)).collect())
+}
+
+/// Returns the images of all Pods that are not terminal, which may be used at any time.
+fn images_of_pods(shared: &Shared) -> HashSet<String> {
+    let mut names = HashSet::new();
+    for handle in shared.pods.all() {
+        let pod = handle.state.borrow().clone();
+        if !api::pod::is_terminal(pod.object()) {
+            let spec = pods::spec(&pod);
+            let images = api::pod::containers(spec).filter_map(|(_, c)| c.image.as_deref());
+            let volumes = spec.volumes.iter().flatten().filter_map(|v| v.image.as_ref()?.reference.as_deref());
+            names.extend(images.chain(volumes).filter_map(|image| Reference::parse(image).ok()).map(|r| r.canonical));
+        }
     }
+    names
+}
+
+fn present_image(image: Image, containers: &[ContainerStatus], named: &HashSet<String>) -> PresentImage {
+    let is = |name: &str| image.id == name || image.digests.iter().chain(&image.tags).any(|known| known == name);
+    let runs = containers.iter().any(|c| is(&c.image_ref) || is(&c.image));
+    let wanted = image.tags.iter().chain(&image.digests).any(|name| named.contains(name));
+    PresentImage { in_use: image.pinned || runs || wanted, id: image.id, size: image.size }
+}
+
+async fn image_fs_usage(shared: &Shared) -> Result<ImageFsUsage, String> {
+    let path = eviction::image_fs(shared).await;
+    blocking::run(move || {
+        let fs = system_stats::file_system(&path)
+            .ok_or_else(|| format!("failed to read file system of {}", path.display()))?;
+        Ok(ImageFsUsage { capacity: fs.capacity, available: fs.available })
+    })
+    .await
 }
 
 #[cfg(test)]
-#[path = "gc_tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+    use jiff::Timestamp;
+    use runtime::{ContainerId, ContainerState};
+
+    fn container(image: &str, image_ref: &str) -> ContainerStatus {
+        ContainerStatus {
+            stop_signal: None,
+            id: ContainerId("c".to_owned()),
+            sandbox: None,
+            uid: "u".to_owned(),
+            name: "c".to_owned(),
+            attempt: 0,
+            state: ContainerState::Exited,
+            created_at: Timestamp::UNIX_EPOCH,
+            started_at: None,
+            exit: None,
+            image: image.to_owned(),
+            image_ref: image_ref.to_owned(),
+            spec_image: None,
+        }
+    }
+
+    #[test]
+    fn image_is_in_use_by_containers_pods_or_pinning() {
+        for (pinned, has, named, expected) in [
+            (false, None, None, false),
+            (true, None, None, true),
+            (false, Some(("x", "sha256:1")), None, true),
+            (false, Some(("r.io/a:1", "x")), None, true),
+            (false, Some(("x", "r.io/a@sha256:2")), None, true),
+            (false, Some(("r.io/b:1", "sha256:3")), None, false),
+            (false, None, Some("r.io/a:1"), true),
+            (false, None, Some("r.io/a@sha256:2"), true),
+            (false, None, Some("r.io/a:2"), false),
+        ] {
+            let image = Image {
+                id: "sha256:1".to_owned(),
+                tags: vec!["r.io/a:1".to_owned()],
+                digests: vec!["r.io/a@sha256:2".to_owned()],
+                size: 1,
+                uid: None,
+                username: String::new(),
+                pinned,
+            };
+            let containers: Vec<_> = has.map(|(image, image_ref)| container(image, image_ref)).into_iter().collect();
+            let named = named.map(str::to_owned).into_iter().collect();
+            assert_eq!(present_image(image, &containers, &named).in_use, expected, "{pinned} {containers:?} {named:?}");
+        }
+    }
+}

@@ -1,5 +1,5 @@
-//! Whose credentials an image is pulled with (upstream's `pkg/credentialprovider/keyring.go`; seed 004, "Interpretation
-//! of config.json").
+//! Keyring of image pull credentials (upstream's `pkg/credentialprovider/keyring.go`; documentation page "Images",
+//! "Interpretation of config.json").
 
 use base64::{
     Engine as _,
@@ -10,25 +10,25 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-/// Credentials by the registries, and parts of registries, that they are for (`.dockercfg`; `auths` of `config.json`).
-pub(crate) type DockerConfig = BTreeMap<String, Login>;
+/// Credentials by registry address (`.dockercfg`; `auths` of `config.json`).
+pub(crate) type DockerConfig = BTreeMap<String, DockerConfigEntry>;
 
-/// User and password for a registry.
+/// Username and password for a registry.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub(crate) struct Login {
+pub(crate) struct DockerConfigEntry {
     pub(crate) username: String,
     pub(crate) password: String,
 }
 
-impl std::fmt::Debug for Login {
-    /// Never shows a secret.
+impl std::fmt::Debug for DockerConfigEntry {
+    /// Formats without the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Login").field("username", &self.username).finish_non_exhaustive()
+        f.debug_struct("DockerConfigEntry").field("username", &self.username).finish_non_exhaustive()
     }
 }
 
-impl<'de> Deserialize<'de> for Login {
-    /// `auth` holds both, as `base64(user:password)`, and wins.
+impl<'de> Deserialize<'de> for DockerConfigEntry {
+    /// `auth` is `base64(username:password)` and takes precedence over the separate fields.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Entry {
@@ -41,7 +41,7 @@ impl<'de> Deserialize<'de> for Login {
             let (username, password) = (entry.username.unwrap_or_default(), entry.password.unwrap_or_default());
             return Ok(Self { username, password });
         };
-        // What was wrong is not told in the words of the decoder, which may show a part of it.
+        // The decoder's error is not shown, because it may contain a part of the secret.
         let text = auth.trim();
         let engine = if text.ends_with('=') { &STANDARD } else { &STANDARD_NO_PAD };
         let decoded = engine.decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok());
@@ -52,60 +52,60 @@ impl<'de> Deserialize<'de> for Login {
     }
 }
 
-/// A Secret of the API, by all that makes it the same.
+/// Coordinates of a Secret (`KubernetesSecretCoordinates`).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-pub(crate) struct SecretId {
+pub(crate) struct SecretCoordinates {
     pub(crate) uid: String,
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
 
-/// Credentials, and where they come from.
+/// Credentials with their source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Credential {
-    pub(crate) login: Login,
-    /// `None` for those that belong to the node, and so to every Pod on it.
-    pub(crate) source: Option<SecretId>,
+    pub(crate) login: DockerConfigEntry,
+    /// Secret; `None` for credentials of the node, which all its Pods may use.
+    pub(crate) source: Option<SecretCoordinates>,
 }
 
 impl Credential {
-    /// As the runtime takes it. No server's address is given: for which it is, was decided here.
+    /// Converts to the CRI's form, without a server address: the registry was matched here.
     pub(crate) fn auth(&self) -> RegistryAuth {
-        let Login { username, password } = self.login.clone();
+        let DockerConfigEntry { username, password } = self.login.clone();
         RegistryAuth { username, password, ..RegistryAuth::default() }
     }
 
-    /// Tells credentials apart without telling them.
+    /// Returns a hash that identifies the credentials without revealing them.
     pub(crate) fn hash(&self) -> String {
         let pair = serde_json::json!([self.login.username, self.login.password]).to_string();
         super::hex(&Sha256::digest(pair))
     }
 }
 
-/// Credentials from all sources, found by the name of an image.
+/// Credentials of all sources, looked up by image.
 #[derive(Debug, Default)]
 pub(crate) struct Keyring {
-    /// By host and path, looked through from the end: the longer of two that begin alike comes first.
+    /// Credentials by address. They are searched in reverse order, so that the longer of two matching addresses is first.
     entries: BTreeMap<String, Vec<Credential>>,
 }
 
 impl Keyring {
-    /// Adds what one source has. Entries that are no addresses are left out.
-    pub(crate) fn add(&mut self, source: Option<&SecretId>, config: DockerConfig) {
+    /// Adds the credentials of a source. Invalid addresses are skipped.
+    pub(crate) fn add(&mut self, source: Option<&SecretCoordinates>, config: DockerConfig) {
         for (address, login) in config {
-            match Address::of_entry(&address) {
+            match Address::parse_entry(&address) {
                 Some(key) => {
                     let credential = Credential { login, source: source.cloned() };
                     self.entries.entry(key).or_default().push(credential);
                 }
-                None => tracing::warn!(address, "an entry of a docker config is no address and is left out"),
+                None => tracing::warn!(address, "skipping invalid address in docker config"),
             }
         }
     }
 
-    /// The credentials for a repository (`Reference::repository`), in the order in which they are tried.
+    /// Returns the credentials for a repository (`Reference::repository`), in the order in which they are tried.
     pub(crate) fn lookup(&self, repository: &str) -> Vec<Credential> {
-        let matching = self.entries.iter().rev().filter(|(key, _)| matches(key, repository));
+        let matching = self.entries.iter().rev().filter(|(key, _)| urls_match(key, repository));
         let found: Vec<Credential> = matching.flat_map(|(_, credentials)| credentials.clone()).collect();
         if found.is_empty() && repository.split('/').next() == Some("docker.io") {
             return self.entries.get("index.docker.io").cloned().unwrap_or_default();
@@ -114,19 +114,19 @@ impl Keyring {
     }
 }
 
-/// Host, port and path of a registry, or of a part of one.
+/// Registry address: host, port and path.
 #[derive(Debug, PartialEq)]
 struct Address<'a> {
-    /// Host and port as they are written.
+    /// Host and port as written.
     authority: &'a str,
-    /// Of an IPv6 address, what is in the brackets.
+    /// Host; an IPv6 address without brackets.
     host: &'a str,
     port: &'a str,
     path: &'a str,
 }
 
 impl<'a> Address<'a> {
-    /// `None` when the port is no number.
+    /// Parses an address; `None` if the port is not a number.
     fn parse(text: &'a str) -> Option<Self> {
         let text = &text[..text.find(['?', '#']).unwrap_or(text.len())];
         let (authority, path) = text.split_at(text.find('/').unwrap_or(text.len()));
@@ -139,8 +139,8 @@ impl<'a> Address<'a> {
         port.bytes().all(|b| b.is_ascii_digit()).then_some(Self { authority, host, port, path })
     }
 
-    /// The key of an entry: without its scheme, and without the `/v1/` or `/v2/` of the registry's API.
-    fn of_entry(text: &str) -> Option<String> {
+    /// Returns the keyring's key for an entry: without scheme, and without `/v1/` or `/v2/` of the registry API.
+    fn parse_entry(text: &str) -> Option<String> {
         let text = text.strip_prefix("https://").or(text.strip_prefix("http://")).unwrap_or(text);
         let address = Address::parse(text)?;
         let api = address.path.starts_with("/v1/") || address.path.starts_with("/v2/");
@@ -150,9 +150,9 @@ impl<'a> Address<'a> {
     }
 }
 
-/// Whether a pattern is meant for a repository: as many labels of the host as the repository's has, each of which may
-/// have globs; the same port; and the beginning of the path.
-pub(crate) fn matches(pattern: &str, repository: &str) -> bool {
+/// Returns whether a pattern matches a repository: the same number of host labels, which may be globs, the same port, and a
+/// prefix of the path (upstream's `URLsMatch`).
+pub(crate) fn urls_match(pattern: &str, repository: &str) -> bool {
     let (Some(pattern), Some(target)) = (Address::parse(pattern), Address::parse(repository)) else { return false };
     let (globs, labels): (Vec<_>, Vec<_>) = (pattern.host.split('.').collect(), target.host.split('.').collect());
     pattern.port == target.port
@@ -161,7 +161,7 @@ pub(crate) fn matches(pattern: &str, repository: &str) -> bool {
         && globs.iter().zip(labels).all(|(glob, label)| glob_matches(glob.as_bytes(), label.as_bytes()))
 }
 
-/// Go's `filepath.Match` for what can stand in a host: `*`, and classes like `[a-c]` and `[^x]`.
+/// Matches a glob as Go's `filepath.Match`, with `*` and classes such as `[a-c]` and `[^x]`.
 fn glob_matches(glob: &[u8], text: &[u8]) -> bool {
     match (glob.first(), text.first()) {
         (None, _) => text.is_empty(),

@@ -1,15 +1,15 @@
-//! Tables of seed 004 ("Interpretation of config.json") and of upstream's `keyring_test.go`.
+//! Cases of the documentation page "Images" ("Interpretation of config.json") and of upstream's `keyring_test.go`.
 
 use super::*;
 use serde_json::json;
 
 #[track_caller]
 fn check(pattern: &str, repository: &str, expected: bool) {
-    assert_eq!(matches(pattern, repository), expected, "{pattern} {repository}");
+    assert_eq!(urls_match(pattern, repository), expected, "{pattern} {repository}");
 }
 
 #[test]
-fn a_glob_stands_for_one_label_of_the_host() {
+fn glob_matches_one_label_of_the_host() {
     check("*.kubernetes.io", "kubernetes.io", false);
     check("*.kubernetes.io", "abc.kubernetes.io", true);
     check("*.*.kubernetes.io", "abc.kubernetes.io", false);
@@ -26,7 +26,7 @@ fn a_glob_stands_for_one_label_of_the_host() {
 }
 
 #[test]
-fn images_match_as_the_seed_lists_them() {
+fn images_match_as_documented() {
     let entries = ["my-registry.io/images", "*.my-registry.io/images"];
     for (image, expected) in [
         ("my-registry.io/images", true),
@@ -37,12 +37,12 @@ fn images_match_as_the_seed_lists_them() {
         ("a.b.sub.my-registry.io/images/my-image", false),
         ("my-registry.io/other", false),
     ] {
-        assert_eq!(entries.iter().any(|entry| matches(entry, image)), expected, "{image}");
+        assert_eq!(entries.iter().any(|entry| urls_match(entry, image)), expected, "{image}");
     }
 }
 
 #[test]
-fn ports_are_equal_and_paths_begin_alike() {
+fn port_must_be_equal_and_path_must_be_a_prefix() {
     check("example.com:5000", "example.com:5000/a", true);
     check("example.com", "example.com:5000/a", false);
     check("example.com:5000", "example.com/a", false);
@@ -52,34 +52,34 @@ fn ports_are_equal_and_paths_begin_alike() {
     check("[::1]:5000/a", "[::1]:5000/a/b", true);
 }
 
-fn login(name: &str) -> Login {
-    Login { username: name.to_owned(), password: "p".to_owned() }
+fn login(name: &str) -> DockerConfigEntry {
+    DockerConfigEntry { username: name.to_owned(), password: "p".to_owned() }
 }
 
 fn config(entries: &[(&str, &str)]) -> DockerConfig {
     entries.iter().map(|(address, name)| ((*address).to_owned(), login(name))).collect()
 }
 
-/// Who is tried for an image, in order.
+/// Checks the usernames that are tried for an image, in order.
 #[track_caller]
-fn tries(keyring: &Keyring, repository: &str, expected: &[&str]) {
+fn check_lookup(keyring: &Keyring, repository: &str, expected: &[&str]) {
     let found: Vec<String> = keyring.lookup(repository).into_iter().map(|c| c.login.username).collect();
     assert_eq!(found, expected, "{repository}");
 }
 
 #[test]
-fn the_most_specific_credentials_are_tried_first() {
+fn most_specific_credentials_are_tried_first() {
     let mut keyring = Keyring::default();
     keyring.add(None, config(&[("my-registry.io/images", "short"), ("my-registry.io/images/subpath", "long")]));
     keyring.add(None, config(&[("https://my-registry.io/v1/", "host"), ("my-registry.io/images", "second")]));
-    tries(&keyring, "my-registry.io/images/subpath/my-image", &["long", "short", "second", "host"]);
-    tries(&keyring, "my-registry.io/images/my-image", &["short", "second", "host"]);
-    tries(&keyring, "my-registry.io/else", &["host"]);
-    tries(&keyring, "other.io/images", &[]);
+    check_lookup(&keyring, "my-registry.io/images/subpath/my-image", &["long", "short", "second", "host"]);
+    check_lookup(&keyring, "my-registry.io/images/my-image", &["short", "second", "host"]);
+    check_lookup(&keyring, "my-registry.io/else", &["host"]);
+    check_lookup(&keyring, "other.io/images", &[]);
 }
 
 #[test]
-fn addresses_may_have_a_scheme_and_the_path_of_the_api() {
+fn address_may_have_a_scheme_and_an_api_path() {
     for address in [
         "example.com",
         "http://example.com",
@@ -91,41 +91,43 @@ fn addresses_may_have_a_scheme_and_the_path_of_the_api() {
     ] {
         let mut keyring = Keyring::default();
         keyring.add(None, config(&[(address, "robot")]));
-        tries(&keyring, "example.com/a", &["robot"]);
+        check_lookup(&keyring, "example.com/a", &["robot"]);
     }
     let mut keyring = Keyring::default();
     keyring.add(None, config(&[("example.com:port", "robot")]));
-    tries(&keyring, "example.com/a", &[]);
+    check_lookup(&keyring, "example.com/a", &[]);
 }
 
 #[test]
-fn the_default_registry_has_two_names() {
+fn docker_hub_has_two_addresses() {
     let mut keyring = Keyring::default();
     keyring.add(None, config(&[("https://index.docker.io/v1/", "hub")]));
-    tries(&keyring, "docker.io/library/busybox", &["hub"]);
-    tries(&keyring, "quay.io/a", &[]);
+    check_lookup(&keyring, "docker.io/library/busybox", &["hub"]);
+    check_lookup(&keyring, "quay.io/a", &[]);
     keyring.add(None, config(&[("docker.io", "newer")]));
-    tries(&keyring, "docker.io/library/busybox", &["newer"]);
+    check_lookup(&keyring, "docker.io/library/busybox", &["newer"]);
 }
 
 #[test]
-fn credentials_are_in_two_fields_or_in_one() {
-    let read = |entry: serde_json::Value| serde_json::from_value::<Login>(entry);
-    let robot = Login { username: "robot".to_owned(), password: "a:b".to_owned() };
+fn credentials_are_read_from_separate_fields_or_auth() {
+    let read = |entry: serde_json::Value| serde_json::from_value::<DockerConfigEntry>(entry);
+    let robot = DockerConfigEntry { username: "robot".to_owned(), password: "a:b".to_owned() };
     let [padded, bare] = [STANDARD.encode("robot:a:b"), STANDARD_NO_PAD.encode("robot:a:b")];
     assert_eq!(read(json!({"username": "robot", "password": "a:b", "email": "x"})).unwrap(), robot);
     assert_eq!(read(json!({"auth": padded, "username": "other"})).unwrap(), robot);
     assert_eq!(read(json!({"auth": format!("{bare}\n")})).unwrap(), robot);
-    assert_eq!(read(json!({})).unwrap(), Login::default());
+    assert_eq!(read(json!({})).unwrap(), DockerConfigEntry::default());
     for auth in ["%", "cm9ib3Q="] {
         assert!(read(json!({"auth": auth})).unwrap_err().to_string().contains("auth field"));
     }
 }
 
 #[test]
-fn credentials_are_never_shown() {
-    let credential =
-        Credential { login: Login { username: "u".to_owned(), password: "hunter2".to_owned() }, source: None };
+fn debug_output_has_no_password() {
+    let credential = Credential {
+        login: DockerConfigEntry { username: "u".to_owned(), password: "hunter2".to_owned() },
+        source: None,
+    };
     assert!(!format!("{credential:?} {:?}", credential.auth()).contains("hunter2"));
     assert_eq!(credential.hash().len(), 64);
     assert_ne!(credential.hash(), Credential { login: login("u"), source: None }.hash());

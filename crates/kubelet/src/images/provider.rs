@@ -1,12 +1,12 @@
-//! Credentials from programs of the administrator (upstream's `pkg/credentialprovider/plugin`; seed 004, "Kubelet
-//! credential provider for authenticated image pulls").
+//! Credential provider plugins (upstream's `pkg/credentialprovider/plugin`; documentation page "Configure a kubelet image
+//! credential provider").
 
 mod cache;
 mod config;
 mod exec;
 
-use super::keyring::{Credential, DockerConfig, Keyring, matches};
-use cache::Cache;
+use super::keyring::{Credential, DockerConfig, Keyring, urls_match};
+use cache::ResponseCache;
 pub use config::CredentialProviderError;
 use config::ProviderConfig;
 use futures::{
@@ -22,77 +22,77 @@ use std::{
     time::Duration,
 };
 
-/// The programs that know credentials, as `--image-credential-provider-config` lists them.
+/// Credential provider plugins of `--image-credential-provider-config`.
 #[derive(Debug, Default)]
 pub struct CredentialProviders {
-    providers: Vec<Provider>,
+    providers: Vec<PluginProvider>,
 }
 
-/// An answer that several may wait for.
-type Flight = Shared<BoxFuture<'static, Result<Arc<Answer>, String>>>;
+/// Plugin response that concurrent requests share.
+type SharedResponse = Shared<BoxFuture<'static, Result<Arc<ProviderResponse>, String>>>;
 
-struct Provider {
+struct PluginProvider {
     config: Arc<ProviderConfig>,
-    program: PathBuf,
-    cache: Mutex<Cache>,
-    /// Programs that run, by image: nobody asks for what somebody else is asking for.
-    flights: Mutex<HashMap<String, Flight>>,
+    plugin: PathBuf,
+    cache: Mutex<ResponseCache>,
+    /// Running plugins by image, so that concurrent requests for an image share one.
+    in_flight: Mutex<HashMap<String, SharedResponse>>,
 }
 
-impl std::fmt::Debug for Provider {
+impl std::fmt::Debug for PluginProvider {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Provider").field("program", &self.program).finish_non_exhaustive()
+        f.debug_struct("Provider").field("program", &self.plugin).finish_non_exhaustive()
     }
 }
 
-/// What a program has answered.
+/// Response of a plugin.
 #[derive(Debug)]
-struct Answer {
+struct ProviderResponse {
     auth: DockerConfig,
     kind: CacheKeyType,
-    /// How long it holds; `None` leaves it to the configuration.
+    /// Cache duration; `None` for the configured default.
     duration: Option<Duration>,
 }
 
-/// For which other images an answer holds.
+/// Images that a cached response applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum CacheKeyType {
-    /// None.
+    /// The same image.
     Image,
-    /// Those of the same registry.
+    /// Images of the same registry.
     Registry,
-    /// All.
+    /// All images.
     Global,
 }
 
 impl CredentialProviders {
-    /// Reads the configuration, a file or a directory of files, and looks for the programs.
+    /// Reads the configuration, a file or a directory of files, and finds the plugins.
     ///
     /// # Errors
-    /// When a file makes no sense, or a program is not there.
+    /// Fails if a file is invalid, or a plugin is missing.
     pub fn load(config: &Path, bin_dir: &Path) -> Result<Self, CredentialProviderError> {
         let mut providers = Vec::new();
         for config in config::read(config, bin_dir)? {
-            let program = config::find(bin_dir, &config.name)?;
-            let (cache, flights) = (Mutex::default(), Mutex::default());
-            providers.push(Provider { config: Arc::new(config), program, cache, flights });
+            let plugin = config::find_plugin(bin_dir, &config.name)?;
+            let (cache, in_flight) = (Mutex::default(), Mutex::default());
+            providers.push(PluginProvider { config: Arc::new(config), plugin, cache, in_flight });
         }
         Ok(Self { providers })
     }
 
-    /// The node's credentials for a repository, those it `has` among them, in the order in which they are tried. What a
-    /// program says wrong is logged.
+    /// Returns the node's credentials for a repository, including `node_config`, in the order in which they are tried. Failures of
+    /// plugins are logged.
     pub(crate) async fn lookup(
         &self,
         repository: &str,
-        has: DockerConfig,
+        node_config: DockerConfig,
         now: impl Fn() -> Timestamp,
     ) -> Vec<Credential> {
         let mut keyring = Keyring::default();
-        keyring.add(None, has);
+        keyring.add(None, node_config);
         for provider in &self.providers {
-            if provider.config.match_images.iter().any(|pattern| matches(pattern, repository)) {
-                match provider.ask(repository, &now).await {
+            if provider.config.match_images.iter().any(|pattern| urls_match(pattern, repository)) {
+                match provider.credentials(repository, &now).await {
                     Ok(auth) => keyring.add(None, auth),
                     Err(error) => {
                         tracing::error!(%error, "failed getting credential from external registry credential provider");
@@ -104,28 +104,28 @@ impl CredentialProviders {
     }
 }
 
-impl Provider {
-    async fn ask(&self, image: &str, now: impl Fn() -> Timestamp) -> Result<DockerConfig, String> {
+impl PluginProvider {
+    async fn credentials(&self, image: &str, now: impl Fn() -> Timestamp) -> Result<DockerConfig, String> {
         if let Some(known) = self.cache.lock().get(image, now()) {
             return Ok(known);
         }
-        let flight = {
-            let mut flights = self.flights.lock();
+        let shared_response = {
+            let mut in_flight = self.in_flight.lock();
             let start = || {
-                let (config, program, image) = (Arc::clone(&self.config), self.program.clone(), image.to_owned());
-                async move { exec::run(&config, &program, &image).await.map(Arc::new) }.boxed().shared()
+                let (config, plugin, image) = (Arc::clone(&self.config), self.plugin.clone(), image.to_owned());
+                async move { exec::run(&config, &plugin, &image).await.map(Arc::new) }.boxed().shared()
             };
-            flights.entry(image.to_owned()).or_insert_with(start).clone()
+            in_flight.entry(image.to_owned()).or_insert_with(start).clone()
         };
-        let answer = flight.await;
-        self.flights.lock().remove(image);
-        let answer = answer?;
-        let duration = answer.duration.or(self.config.default_cache_duration).unwrap_or_default();
+        let response = shared_response.await;
+        self.in_flight.lock().remove(image);
+        let response = response?;
+        let duration = response.duration.or(self.config.default_cache_duration).unwrap_or_default();
         if !duration.is_zero() {
             let now = now();
-            self.cache.lock().put(answer.kind, image, answer.auth.clone(), now, now + duration);
+            self.cache.lock().put(response.kind, image, response.auth.clone(), now, now + duration);
         }
-        Ok(answer.auth.clone())
+        Ok(response.auth.clone())
     }
 }
 

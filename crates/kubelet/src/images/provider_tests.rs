@@ -1,9 +1,9 @@
-//! Programs that know credentials, asked as the kubelet asks them.
+//! Tests of credential provider plugins.
 
 use super::*;
 use std::{fs, os::unix::fs::PermissionsExt};
 
-/// A directory with a configuration and a program, which notes each time that it is run.
+/// Directory with a configuration and a plugin that logs each run.
 struct Setup {
     dir: tempfile::TempDir,
 }
@@ -30,36 +30,36 @@ impl Setup {
     }
 
     fn runs(&self) -> usize {
-        crate::node_file::read_text(self.dir.path().join("plugin.runs")).unwrap_or_default().lines().count()
+        crate::host_file::read_text(self.dir.path().join("plugin.runs")).unwrap_or_default().lines().count()
     }
 }
 
-/// A script that gives an answer; the shell expands variables in the password.
-fn answer(kind: &str, duration: &str, password: &str) -> String {
+/// Returns a script that prints a response; the shell expands variables in the password.
+fn response_script(kind: &str, duration: &str, password: &str) -> String {
     let head = r#""kind":"CredentialProviderResponse","apiVersion":"credentialprovider.kubelet.k8s.io/v1""#;
     let auth = format!(r#""auth":{{"*.io":{{"username":"robot","password":"{password}"}}}}"#);
     format!("cat <<EOF\n{{{head},\"cacheKeyType\":\"{kind}\"{duration},{auth}}}\nEOF\n")
 }
 
-async fn look(providers: &CredentialProviders, image: &str, second: i64) -> Vec<String> {
+async fn lookup(providers: &CredentialProviders, image: &str, second: i64) -> Vec<String> {
     let found = providers.lookup(image, DockerConfig::default(), || Timestamp::from_second(second).unwrap()).await;
-    assert!(found.iter().all(|c| c.source.is_none()), "credentials of the node are everybody's");
+    assert!(found.iter().all(|c| c.source.is_none()), "credentials are the node's");
     found.into_iter().map(|c| c.login.password).collect()
 }
 
 #[tokio::test]
-async fn a_program_is_asked_with_its_arguments_its_environment_and_the_image() {
+async fn plugin_gets_arguments_environment_and_image() {
     let read = "image=$(sed 's/.*\"image\":\"\\([^\"]*\\)\".*/\\1/')\n";
-    let setup = Setup::new(&format!("{read}{}", answer("Image", "", "$1 $WORD $image")));
+    let setup = Setup::new(&format!("{read}{}", response_script("Image", "", "$1 $WORD $image")));
     let providers =
         setup.load(&[&format!("{PROVIDER}  args: [first]\n  env: [{{name: WORD, value: second}}]\n")]).unwrap();
-    assert_eq!(look(&providers, "r.io/a", 0).await, ["first second r.io/a"]);
-    assert_eq!(look(&providers, "r.org/a", 0).await, Vec::<String>::new());
-    assert_eq!(setup.runs(), 1, "not for images that it does not know");
+    assert_eq!(lookup(&providers, "r.io/a", 0).await, ["first second r.io/a"]);
+    assert_eq!(lookup(&providers, "r.org/a", 0).await, Vec::<String>::new());
+    assert_eq!(setup.runs(), 1, "not run for images that do not match");
 }
 
 #[tokio::test]
-async fn answers_are_kept_for_their_image_their_registry_or_all() {
+async fn responses_are_cached_by_image_registry_or_globally() {
     for (kind, duration, runs) in [
         ("Image", "", [1, 1, 2, 3, 4]),
         ("Registry", "", [1, 1, 1, 2, 3]),
@@ -68,39 +68,39 @@ async fn answers_are_kept_for_their_image_their_registry_or_all() {
         ("Global", r#","cacheDuration":"0s""#, [1, 2, 3, 4, 5]),
         ("Global", r#","cacheDuration":null"#, [1, 1, 1, 1, 2]),
     ] {
-        let setup = Setup::new(&answer(kind, duration, "p"));
+        let setup = Setup::new(&response_script(kind, duration, "p"));
         let providers = setup.load(&[PROVIDER]).unwrap();
-        let asked = [("r.io/a", 0), ("r.io/a", 10), ("r.io/b", 10), ("q.io/a", 10), ("r.io/a", 11)];
-        for ((image, second), runs) in asked.into_iter().zip(runs) {
-            assert_eq!(look(&providers, image, second).await, ["p"], "{kind} {duration}");
+        let requests = [("r.io/a", 0), ("r.io/a", 10), ("r.io/b", 10), ("q.io/a", 10), ("r.io/a", 11)];
+        for ((image, second), runs) in requests.into_iter().zip(runs) {
+            assert_eq!(lookup(&providers, image, second).await, ["p"], "{kind} {duration}");
             assert_eq!(setup.runs(), runs, "{kind} {duration} {image} {second}");
         }
     }
 }
 
 #[tokio::test]
-async fn those_who_ask_at_once_for_one_image_share_the_answer() {
-    let setup = Setup::new(&format!("sleep 0.3\n{}", answer("Image", r#","cacheDuration":"0s""#, "p")));
+async fn concurrent_requests_for_an_image_share_the_response() {
+    let setup = Setup::new(&format!("sleep 0.3\n{}", response_script("Image", r#","cacheDuration":"0s""#, "p")));
     let providers = setup.load(&[PROVIDER]).unwrap();
-    let (a, b) = tokio::join!(look(&providers, "r.io/a", 0), look(&providers, "r.io/a", 0));
+    let (a, b) = tokio::join!(lookup(&providers, "r.io/a", 0), lookup(&providers, "r.io/a", 0));
     assert_eq!((a.as_slice(), b.as_slice(), setup.runs()), (&["p".to_owned()][..], &["p".to_owned()][..], 1));
 }
 
 #[tokio::test]
-async fn a_program_that_fails_gives_no_credentials_and_is_asked_again() {
-    let wrong_version = answer("Image", "", "p").replace("k8s.io/v1", "k8s.io/v1beta1");
-    for script in ["exit 1", "echo nonsense", "echo '{}'", &wrong_version, &answer("Sometimes", "", "p")] {
+async fn failing_plugin_gives_no_credentials_and_is_run_again() {
+    let wrong_version = response_script("Image", "", "p").replace("k8s.io/v1", "k8s.io/v1beta1");
+    for script in ["exit 1", "echo nonsense", "echo '{}'", &wrong_version, &response_script("Sometimes", "", "p")] {
         let setup = Setup::new(script);
         let providers = setup.load(&[PROVIDER]).unwrap();
         for runs in 1..=2 {
-            assert_eq!(look(&providers, "r.io/a", 0).await, Vec::<String>::new(), "{script}");
+            assert_eq!(lookup(&providers, "r.io/a", 0).await, Vec::<String>::new(), "{script}");
             assert_eq!(setup.runs(), runs, "{script}");
         }
     }
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_upstreams_words() {
+fn invalid_provider_config_is_rejected_with_upstreams_message() {
     let setup = Setup::new("");
     let without = |line: &str| PROVIDER.replace(line, "");
     for (providers, why) in [
@@ -135,7 +135,7 @@ fn what_makes_no_sense_is_refused_in_upstreams_words() {
 }
 
 #[test]
-fn a_directory_of_files_is_read_by_name() {
+fn config_directory_is_read_in_name_order() {
     let setup = Setup::new("");
     setup.load(&[PROVIDER]).unwrap();
     let dir = setup.dir.path().join("configs");

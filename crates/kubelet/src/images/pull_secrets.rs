@@ -1,30 +1,30 @@
-//! `imagePullSecrets`: what the Secrets of a Pod say about registries (upstream's `pkg/credentialprovider/secrets`).
+//! Image pull Secrets of Pods (upstream's `pkg/credentialprovider/secrets`).
 
-use super::keyring::{DockerConfig, Keyring, SecretId};
-use crate::{Shared, objects::Objects, pods};
+use super::keyring::{DockerConfig, Keyring, SecretCoordinates};
+use crate::{Shared, object_cache::ObjectCache, pods};
 use k8s_openapi::api::core::v1::Secret;
 use lifecycle::Pod;
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// Docker's `config.json`, of which only the credentials are of use.
+/// Docker's `config.json`; only the credentials are parsed.
 #[derive(Deserialize)]
 pub(super) struct ConfigJson {
     pub(super) auths: Option<DockerConfig>,
 }
 
-/// The Secrets that a Pod lists, and the names of those that could not be had.
+/// Returns the pull Secrets of a Pod, and the names of missing ones.
 pub(crate) async fn fetch(shared: &Shared, pod: &Pod) -> (Vec<Arc<Secret>>, Vec<String>) {
     let names = pods::spec(pod).image_pull_secrets.iter().flatten().map(|s| s.name.as_str());
-    let mut objects = Objects::new(shared, pod.namespace());
+    let mut objects = ObjectCache::new(shared, pod.namespace());
     let (mut found, mut missing) = (Vec::new(), Vec::new());
-    // Those without a name are left out, as upstream does it.
+    // Entries without a name are skipped, as upstream does.
     for name in names.filter(|name| !name.is_empty()) {
         match objects.secret(name, true).await {
             Ok(Some(secret)) => found.push(secret),
             Ok(None) => missing.push(name.to_owned()),
             Err(error) => {
-                tracing::warn!(pod = pod.name(), name, %error, "an image pull secret could not be read");
+                tracing::warn!(pod = pod.name(), name, %error, "failed to read image pull secret");
                 missing.push(name.to_owned());
             }
         }
@@ -32,15 +32,15 @@ pub(crate) async fn fetch(shared: &Shared, pod: &Pod) -> (Vec<Arc<Secret>>, Vec<
     (found, missing)
 }
 
-/// Adds what Secrets say to a keyring; Secrets of other types say nothing.
+/// Adds the credentials of Secrets to a keyring; Secrets of other types are skipped.
 ///
 /// # Errors
-/// When one cannot be understood; it is named.
+/// Fails with the name of an invalid Secret.
 pub(crate) fn add(keyring: &mut Keyring, secrets: &[Arc<Secret>]) -> Result<(), String> {
     for secret in secrets {
-        let word = |word: &Option<String>| word.clone().unwrap_or_default();
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let meta = &secret.metadata;
-        let id = SecretId { uid: word(&meta.uid), namespace: word(&meta.namespace), name: word(&meta.name) };
+        let id = SecretCoordinates { uid: text(&meta.uid), namespace: text(&meta.namespace), name: text(&meta.name) };
         if let Some(config) = read(secret).map_err(|error| format!("image pull secret {:?}: {error}", id.name))? {
             keyring.add(Some(&id), config);
         }
@@ -66,8 +66,8 @@ mod tests {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     use serde_json::{Value, json};
 
-    /// Who is tried for the image `r.io/a` with this Secret.
-    fn tries(kind: &str, key: &str, value: &Value) -> Result<Vec<(String, String)>, String> {
+    /// Returns the usernames that are tried for the image `r.io/a` with this Secret, and its name.
+    fn check_lookup(kind: &str, key: &str, value: &Value) -> Result<Vec<(String, String)>, String> {
         let data = STANDARD.encode(value.to_string());
         let secret =
             json!({"metadata": {"name": "s", "namespace": "ns", "uid": "u"}, "type": kind, "data": {key: data}});
@@ -78,21 +78,21 @@ mod tests {
     }
 
     #[test]
-    fn both_types_of_secrets_are_read_and_others_are_not() {
+    fn docker_config_secrets_are_read_and_other_types_skipped() {
         let auths = json!({"r.io": {"username": "robot", "password": "p"}});
         let robot = vec![("robot".to_owned(), "s".to_owned())];
         let (new, old) = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg");
-        assert_eq!(tries(new, ".dockerconfigjson", &json!({"auths": auths})).unwrap(), robot);
-        assert_eq!(tries(old, ".dockercfg", &auths).unwrap(), robot);
+        assert_eq!(check_lookup(new, ".dockerconfigjson", &json!({"auths": auths})).unwrap(), robot);
+        assert_eq!(check_lookup(old, ".dockercfg", &auths).unwrap(), robot);
         for (kind, key) in [(new, ".dockercfg"), (old, ".dockerconfigjson"), ("Opaque", ".dockercfg")] {
-            assert_eq!(tries(kind, key, &auths).unwrap(), [], "{kind} {key}");
+            assert_eq!(check_lookup(kind, key, &auths).unwrap(), [], "{kind} {key}");
         }
-        assert_eq!(tries(new, ".dockerconfigjson", &json!({"credHelpers": {}})).unwrap(), []);
+        assert_eq!(check_lookup(new, ".dockerconfigjson", &json!({"credHelpers": {}})).unwrap(), []);
     }
 
     #[test]
-    fn a_secret_that_makes_no_sense_is_named() {
-        let error = tries("kubernetes.io/dockercfg", ".dockercfg", &json!({"r.io": {"auth": "x"}})).unwrap_err();
+    fn invalid_pull_secret_is_named() {
+        let error = check_lookup("kubernetes.io/dockercfg", ".dockercfg", &json!({"r.io": {"auth": "x"}})).unwrap_err();
         assert!(error.starts_with("image pull secret \"s\": unable to decode auth field"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Pulls: as many at a time, and as often, as the node allows (upstream's `pkg/kubelet/images/puller.go`, `helpers.go`).
+//! Image puller with a limit on parallel pulls and a rate limit (upstream's `pkg/kubelet/images/puller.go`, `helpers.go`).
 
 use super::keyring::Credential;
 use crate::{clock::Clock, config::ImagesConfiguration};
@@ -8,57 +8,57 @@ use runtime::{ImageSpec, Runtime};
 use std::time::Duration;
 use tokio::{sync::Semaphore, time::Instant};
 
-/// Upstream's words when there were more pulls than `registryPullQPS` and `registryBurst` allow.
-const TOO_OFTEN: &str = "pull QPS exceeded";
+/// Upstream's message when the rate exceeds `registryPullQPS` and `registryBurst`.
+const QPS_EXCEEDED: &str = "pull QPS exceeded";
 
 pub(crate) struct Puller {
-    turns: Semaphore,
-    bucket: Option<Mutex<Bucket>>,
+    permits: Semaphore,
+    bucket: Option<Mutex<TokenBucket>>,
     clock: Clock,
 }
 
-/// An image that came.
+/// Result of a pull.
 #[derive(Debug)]
-pub(crate) struct Pulled {
+pub(crate) struct PullResult {
     pub(crate) image_ref: String,
-    /// How long the pull took, and the same with the wait for its turn.
+    /// Duration of the pull, without and with the wait in the queue.
     pub(crate) took: Duration,
     pub(crate) took_with_wait: Duration,
-    /// Whose credentials did it; `None` for none.
-    pub(crate) with: Option<Credential>,
+    /// Credentials of the successful pull, if any.
+    pub(crate) credential: Option<Credential>,
 }
 
 impl Puller {
     pub(crate) fn new(config: &ImagesConfiguration, clock: Clock) -> Self {
-        let turns = config.parallel_pulls().and_then(|n| usize::try_from(n).ok());
-        let turns = turns.unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
-        let bucket = Bucket::new(config.registry_pull_qps, config.registry_burst, clock.now());
-        Self { turns: Semaphore::new(turns), bucket: bucket.map(Mutex::new), clock }
+        let permits = config.parallel_pulls().and_then(|n| usize::try_from(n).ok());
+        let permits = permits.unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
+        let bucket = TokenBucket::new(config.registry_pull_qps, config.registry_burst, clock.now());
+        Self { permits: Semaphore::new(permits), bucket: bucket.map(Mutex::new), clock }
     }
 
-    /// Pulls an image when it is its turn: with each of the credentials until one will do, or without any.
+    /// Pulls an image with each of the credentials until one succeeds, or anonymously without any.
     ///
     /// # Errors
-    /// What the runtime said, each thing once.
+    /// Fails with the distinct errors of the runtime.
     pub(crate) async fn pull(
         &self,
         runtime: &dyn Runtime,
         image: ImageSpec<'_>,
         credentials: &[Credential],
-    ) -> Result<Pulled, String> {
-        let asked = Instant::now();
-        let _turn = self.turns.acquire().await.map_err(|e| e.to_string())?;
+    ) -> Result<PullResult, String> {
+        let requested_at = Instant::now();
+        let _permit = self.permits.acquire().await.map_err(|e| e.to_string())?;
         if self.bucket.as_ref().is_some_and(|bucket| !bucket.lock().take(self.clock.now())) {
-            return Err(TOO_OFTEN.to_owned());
+            return Err(QPS_EXCEEDED.to_owned());
         }
         let started = Instant::now();
         let mut errors: Vec<String> = Vec::new();
-        let tries = credentials.iter().map(Some).chain(credentials.is_empty().then_some(None));
-        for with in tries {
-            match runtime.pull_image(image, with.map(Credential::auth).as_ref()).await {
+        let attempts = credentials.iter().map(Some).chain(credentials.is_empty().then_some(None));
+        for credential in attempts {
+            match runtime.pull_image(image, credential.map(Credential::auth).as_ref()).await {
                 Ok(image_ref) => {
-                    let (took, took_with_wait) = (started.elapsed(), asked.elapsed());
-                    return Ok(Pulled { image_ref, took, took_with_wait, with: with.cloned() });
+                    let (took, took_with_wait) = (started.elapsed(), requested_at.elapsed());
+                    return Ok(PullResult { image_ref, took, took_with_wait, credential: credential.cloned() });
                 }
                 Err(error) => errors.push(error.to_string()),
             }
@@ -67,24 +67,24 @@ impl Puller {
     }
 }
 
-/// Several errors as upstream shows them: the one, or all in brackets.
+/// Joins distinct errors as Go's aggregated errors.
 fn aggregate(mut errors: Vec<String>) -> String {
     let mut seen = std::collections::HashSet::new();
     errors.retain(|error| seen.insert(error.clone()));
     if errors.len() == 1 { errors.remove(0) } else { format!("[{}]", errors.join(", ")) }
 }
 
-/// So many at once, and so many more each second.
+/// Token bucket rate limiter.
 #[derive(Debug)]
-struct Bucket {
+struct TokenBucket {
     per_second: f64,
     burst: f64,
     left: f64,
     at: Timestamp,
 }
 
-impl Bucket {
-    /// `None` when there is no limit.
+impl TokenBucket {
+    /// Creates a limiter; `None` without a limit.
     fn new(per_second: i32, burst: i32, now: Timestamp) -> Option<Self> {
         (per_second > 0).then(|| Self {
             per_second: per_second.into(),
@@ -94,7 +94,7 @@ impl Bucket {
         })
     }
 
-    /// Whether there is one left.
+    /// Takes a token, if one is left.
     fn take(&mut self, now: Timestamp) -> bool {
         let passed = now.duration_since(self.at).as_secs_f64().max(0.0);
         self.left = (self.left + passed * self.per_second).min(self.burst);
@@ -112,22 +112,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_gives_its_burst_at_once_and_then_so_many_each_second() {
+    fn token_bucket_allows_burst_then_rate() {
         let at = |millis: i64| Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_millis(millis);
-        let mut bucket = Bucket::new(2, 3, at(0)).unwrap();
-        let asked = [0, 0, 0, 0, 499, 500, 501, 1000, 9000, 9000, 9000, 9000, 8000];
-        let given: Vec<bool> = asked.into_iter().map(|millis| bucket.take(at(millis))).collect();
+        let mut bucket = TokenBucket::new(2, 3, at(0)).unwrap();
+        let requests = [0, 0, 0, 0, 499, 500, 501, 1000, 9000, 9000, 9000, 9000, 8000];
+        let allowed: Vec<bool> = requests.into_iter().map(|millis| bucket.take(at(millis))).collect();
         let expected = [true, true, true, false, false, true, false, true, true, true, true, false, false];
-        assert_eq!(given, expected);
-        assert!(Bucket::new(0, 10, at(0)).is_none());
-        assert!(!Bucket::new(5, 0, at(0)).unwrap().take(at(1000)));
+        assert_eq!(allowed, expected);
+        assert!(TokenBucket::new(0, 10, at(0)).is_none());
+        assert!(!TokenBucket::new(5, 0, at(0)).unwrap().take(at(1000)));
     }
 
     #[test]
-    fn several_errors_are_told_once_each() {
-        let told = |errors: &[&str]| aggregate(errors.iter().map(|e| (*e).to_owned()).collect());
-        assert_eq!(told(&["a"]), "a");
-        assert_eq!(told(&["a", "a"]), "a");
-        assert_eq!(told(&["a", "b", "a"]), "[a, b]");
+    fn errors_are_deduplicated_and_joined() {
+        let joined = |errors: &[&str]| aggregate(errors.iter().map(|e| (*e).to_owned()).collect());
+        assert_eq!(joined(&["a"]), "a");
+        assert_eq!(joined(&["a", "a"]), "a");
+        assert_eq!(joined(&["a", "b", "a"]), "[a, b]");
     }
 }

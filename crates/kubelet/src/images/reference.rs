@@ -1,26 +1,26 @@
-//! Names of images (`github.com/distribution/reference`): what a Pod calls an image, taken apart and made whole.
+//! Image references (`github.com/distribution/reference`): parsing and normalization.
 
-/// The registry of names that do not name one.
+/// Default registry.
 const DEFAULT_DOMAIN: &str = "docker.io";
-const LONGEST_REPOSITORY: usize = 255;
+const MAX_REPOSITORY_LENGTH: usize = 255;
 const INVALID: &str = "invalid reference format";
 
-/// A name that was taken apart.
+/// Parsed image reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reference {
-    /// Registry and path, `docker.io/library/busybox`: what credentials are looked up for.
+    /// Registry and path, for example `docker.io/library/busybox`: the key for credentials.
     pub(crate) repository: String,
-    /// The repository with tag or digest: what the runtime calls it.
+    /// Repository with tag or digest: the runtime's name of the image.
     pub(crate) canonical: String,
-    /// What the runtime is asked for: the name as it was written, with `:latest` when it had neither tag nor digest.
+    /// Image for requests to the runtime: the name as written, with `:latest` if it has neither tag nor digest.
     pub(crate) image: String,
 }
 
 impl Reference {
-    /// Takes a name apart.
+    /// Parses a reference.
     ///
     /// # Errors
-    /// Upstream's words for why it is none.
+    /// Fails with upstream's message.
     pub(crate) fn parse(name: &str) -> Result<Self, String> {
         let is_hex = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
         if name.len() == 64 && name.bytes().all(is_hex) {
@@ -42,19 +42,19 @@ impl Reference {
             return Err(INVALID.to_owned());
         }
         let repository = format!("{domain}/{library}{path}");
-        if repository.len() > LONGEST_REPOSITORY {
-            return Err(format!("repository name must not be more than {LONGEST_REPOSITORY} characters"));
+        if repository.len() > MAX_REPOSITORY_LENGTH {
+            return Err(format!("repository name must not be more than {MAX_REPOSITORY_LENGTH} characters"));
         }
-        let (canonical, plain) = match (tag, digest) {
+        let (canonical, is_untagged) = match (tag, digest) {
             (_, Some(digest)) => (format!("{repository}@{digest}"), false),
             (Some(tag), None) => (format!("{repository}:{tag}"), false),
             (None, None) => (format!("{repository}:latest"), true),
         };
-        Ok(Self { canonical, repository, image: if plain { format!("{name}:latest") } else { name.to_owned() } })
+        Ok(Self { canonical, repository, image: if is_untagged { format!("{name}:latest") } else { name.to_owned() } })
     }
 }
 
-/// The first part is a registry when it looks like a host.
+/// Splits off the first component if it looks like a host.
 fn split_domain(name: &str) -> (String, &str) {
     match name.split_once('/') {
         Some((host, rest))
@@ -85,7 +85,7 @@ fn is_domain(domain: &str) -> bool {
     port_ok && (is_ipv6(host) || host.split('.').all(is_label))
 }
 
-/// Lowercase letters and digits, with `.`, `_`, `__` or any number of `-` between them.
+/// Returns whether a path component is valid: lower-case letters and digits, separated by `.`, `_`, `__` or dashes.
 fn is_path_component(part: &str) -> bool {
     let is_word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let ends = |b: Option<u8>| b.is_some_and(is_word);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_taken_apart_and_made_whole() {
+    fn image_names_are_normalized() {
         for (name, canonical, image) in [
             ("busybox", "docker.io/library/busybox:latest", "busybox:latest"),
             ("busybox:1.28", "docker.io/library/busybox:1.28", "busybox:1.28"),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused_in_upstreams_words() {
+    fn invalid_image_name_is_rejected_with_upstreams_message() {
         for (name, why) in [
             ("Busybox", "invalid reference format: repository name (library/Busybox) must be lowercase"),
             ("a/Bc:1", "invalid reference format: repository name (a/Bc) must be lowercase"),

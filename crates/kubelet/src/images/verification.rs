@@ -1,41 +1,41 @@
-//! For which images that are there a Pod has to show credentials (`imagePullCredentialsVerificationPolicy`).
+//! Policy for verification of image pull credentials (`imagePullCredentialsVerificationPolicy`).
 
 use super::reference::Reference;
 
-/// The policies of upstream's `image_pull_policies.go`.
+/// Verification policy (upstream's `image_pull_policies.go`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verification {
-    /// For none.
+pub(crate) enum VerificationPolicy {
+    /// `NeverVerify`.
     Never,
-    /// For those that this kubelet pulled.
+    /// `NeverVerifyPreloadedImages`: verifies images that this kubelet pulled.
     NotPreloaded,
-    /// For all but these repositories.
-    NotAllowlisted(Vec<Pattern>),
-    /// For all.
+    /// `NeverVerifyAllowlistedImages`: verifies all images but these.
+    NotAllowlisted(Vec<AllowlistPattern>),
+    /// `AlwaysVerify`.
     Always,
 }
 
-/// A repository, or all below a path.
+/// Allowlist pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Pattern {
-    /// This repository.
+pub(crate) enum AllowlistPattern {
+    /// A repository.
     Exact(String),
-    /// All that begin so.
+    /// All repositories with this prefix.
     Prefix(String),
 }
 
-impl Verification {
-    /// Reads a policy and its list.
+impl VerificationPolicy {
+    /// Parses a policy and its allowlist.
     ///
     /// # Errors
-    /// Why they make no sense.
+    /// Fails for an invalid policy or pattern.
     pub(crate) fn parse(policy: &str, allowlist: &[String]) -> Result<Self, String> {
         let verification = match policy {
             "NeverVerify" => Self::Never,
             "NeverVerifyPreloadedImages" => Self::NotPreloaded,
             "AlwaysVerify" => Self::Always,
             "NeverVerifyAllowlistedImages" => {
-                let patterns: Result<_, String> = allowlist.iter().map(|p| Pattern::parse(p)).collect();
+                let patterns: Result<_, String> = allowlist.iter().map(|p| AllowlistPattern::parse(p)).collect();
                 return Ok(Self::NotAllowlisted(patterns?));
             }
             _ => return Err(format!("unknown image pull credential verification policy: {policy}")),
@@ -47,7 +47,7 @@ impl Verification {
         Ok(verification)
     }
 
-    /// Whether a Pod has to show credentials for an image that is there.
+    /// Returns whether a Pod needs credentials to use a present image.
     pub(crate) fn is_required(&self, repository: &str, pulled_here: bool) -> bool {
         match self {
             Self::Never => false,
@@ -58,8 +58,8 @@ impl Verification {
     }
 }
 
-impl Pattern {
-    /// Upstream's words for what is wrong (`getAllowlistImagePattern`).
+impl AllowlistPattern {
+    /// Parses a pattern; fails with upstream's message (`getAllowlistImagePattern`).
     fn parse(text: &str) -> Result<Self, String> {
         if text != text.trim() {
             return Err(format!("leading/trailing spaces are not allowed: {text}"));
@@ -100,12 +100,12 @@ impl Pattern {
 mod tests {
     use super::*;
 
-    fn parse(policy: &str, allowlist: &[&str]) -> Result<Verification, String> {
-        Verification::parse(policy, &allowlist.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>())
+    fn parse(policy: &str, allowlist: &[&str]) -> Result<VerificationPolicy, String> {
+        VerificationPolicy::parse(policy, &allowlist.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
-    fn the_policy_says_for_which_images_credentials_are_shown() {
+    fn verification_policy_decides_by_image_and_origin() {
         let list = ["docker.io/library/busybox", "quay.io/team/*"];
         for (policy, list, image, pulled_here, expected) in [
             ("NeverVerify", &[][..], "a.io/b", true, false),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_verification_policy_is_rejected() {
         for (policy, pattern, why) in [
             ("Sometimes", "", "unknown image pull credential verification policy: Sometimes"),
             ("AlwaysVerify", "a.io/b", "can only be set with NeverVerifyAllowlistedImages, not with AlwaysVerify"),

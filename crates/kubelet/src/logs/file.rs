@@ -1,4 +1,4 @@
-//! A log that is read in parts as it grows, over its rotations.
+//! Incremental reader of a container log, across rotations.
 
 use crate::untrusted_file::{self, BLOCK, ReadAt};
 use std::{
@@ -10,26 +10,28 @@ use std::{
     time::Duration,
 };
 
-/// While a log is rotated there is none for a moment.
-const ROTATION: Duration = Duration::from_millis(20);
-const TRIES: u32 = 25;
+/// Retry interval while the log is missing during a rotation.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+const MAX_ATTEMPTS: u32 = 25;
 
-/// The newest file of a log, and how far it was read.
+/// Newest file of a log, and the read position.
 pub(crate) struct LogFile {
     path: PathBuf,
     file: Arc<File>,
     read: u64,
-    /// Where reading ends, if the log is not followed.
+    /// End of the read, if the log is not followed.
     end: Option<u64>,
 }
 
 impl LogFile {
-    /// Opens a log at its beginning, or where its last `tail` lines begin. Unless it is followed, it ends where it ends now.
+    /// Opens a log at its start, or at its last `tail` lines. Without `follow` it is read up to its current end.
     pub(crate) async fn open(path: PathBuf, tail: Option<usize>, follow: bool) -> io::Result<Self> {
-        for tried in 1.. {
+        for attempt in 1.. {
             let opened = path.clone();
-            match off_workers(move || open(&opened, tail)).await {
-                Err(e) if e.kind() == io::ErrorKind::NotFound && tried < TRIES => tokio::time::sleep(ROTATION).await,
+            match run_blocking(move || open(&opened, tail)).await {
+                Err(e) if e.kind() == io::ErrorKind::NotFound && attempt < MAX_ATTEMPTS => {
+                    tokio::time::sleep(RETRY_INTERVAL).await
+                }
                 Err(error) => return Err(error),
                 Ok((file, read, length)) => {
                     return Ok(Self { path, file: Arc::new(file), read, end: (!follow).then_some(length) });
@@ -39,9 +41,9 @@ impl LogFile {
         Err(io::ErrorKind::NotFound.into())
     }
 
-    /// The next whole lines, at most [`BLOCK`] bytes of them; none at the end. After a rotation a followed log goes on in the
-    /// new file once the old one is at its end.
-    pub(crate) async fn lines(&mut self) -> io::Result<Vec<u8>> {
+    /// Reads the next complete lines, at most [`BLOCK`] bytes; empty at the end. After a rotation a followed log continues
+    /// with the new file when the old one is read.
+    pub(crate) async fn next_lines(&mut self) -> io::Result<Vec<u8>> {
         loop {
             let left = self.end.map_or(u64::MAX, |end| end.saturating_sub(self.read));
             let limit = usize::try_from(left).unwrap_or(usize::MAX).min(BLOCK);
@@ -49,25 +51,25 @@ impl LogFile {
                 return Ok(Vec::new());
             }
             let (path, file, read) = (self.path.clone(), Arc::clone(&self.file), self.read);
-            let (rotated, mut raw) = off_workers(move || {
-                // Checked before the read: a runtime that has begun the new file writes no more to the old one.
+            let (rotated, mut raw) = run_blocking(move || {
+                // Checked before the read: after the runtime has opened the new file, it does not write to the old one.
                 let rotated = is_rotated(&path, &file)?;
                 Ok((rotated, untrusted_file::read_at(&*file, read, limit)?))
             })
             .await?;
-            raw.truncate(whole_lines(&raw, rotated));
+            raw.truncate(complete_lines_length(&raw, rotated));
             self.read += raw.len() as u64;
             if !raw.is_empty() || !rotated || self.end.is_some() {
                 return Ok(raw);
             }
             let path = self.path.clone();
-            self.file = Arc::new(off_workers(move || untrusted_file::open(&path)).await?);
+            self.file = Arc::new(run_blocking(move || untrusted_file::open(&path)).await?);
             self.read = 0;
         }
     }
 }
 
-/// Opens a log, and returns where its last `tail` lines begin, and its length.
+/// Opens a log. Returns the file, the offset of its last `tail` lines, and its length.
 fn open(path: &Path, tail: Option<usize>) -> io::Result<(File, u64, u64)> {
     let file = untrusted_file::open(path)?;
     let length = file.metadata()?.len();
@@ -75,9 +77,9 @@ fn open(path: &Path, tail: Option<usize>) -> io::Result<(File, u64, u64)> {
     Ok((file, start, length))
 }
 
-/// How much of a part of a log is whole lines. A line that is still being written waits for its end, unless the file is
-/// complete; a line that is longer than a part is passed on in pieces.
-fn whole_lines(raw: &[u8], is_complete: bool) -> usize {
+/// Returns the length of the complete lines in a block. An incomplete line is held back, unless the file is complete; a line
+/// that is longer than a block is passed on in pieces.
+fn complete_lines_length(raw: &[u8], is_complete: bool) -> usize {
     let is_last = raw.len() < BLOCK;
     match raw.iter().rposition(|b| *b == b'\n') {
         _ if is_complete && is_last => raw.len(),
@@ -87,8 +89,8 @@ fn whole_lines(raw: &[u8], is_complete: bool) -> usize {
     }
 }
 
-/// Where the last whole lines of a log begin, so many of them. The log is read backwards, block by block, until they are
-/// found (upstream's `FindTailLineStartIndex`).
+/// Returns the offset of the last `lines` complete lines. The log is read backwards block by block (upstream's
+/// `FindTailLineStartIndex`).
 fn tail_start(file: &impl ReadAt, length: u64, lines: usize) -> io::Result<u64> {
     let mut found = 0;
     let mut end = length;
@@ -96,7 +98,7 @@ fn tail_start(file: &impl ReadAt, length: u64, lines: usize) -> io::Result<u64> 
         let start = end.saturating_sub(BLOCK as u64);
         let block = untrusted_file::read_at(file, start, usize::try_from(end - start).unwrap_or(BLOCK))?;
         for (at, _) in block.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n') {
-            // The end of the last whole line is the first one found.
+            // The first newline found ends the last complete line.
             if found == lines {
                 return Ok(start + at as u64 + 1);
             }
@@ -108,17 +110,17 @@ fn tail_start(file: &impl ReadAt, length: u64, lines: usize) -> io::Result<u64> 
 }
 
 fn is_rotated(path: &Path, file: &File) -> io::Result<bool> {
-    let ours = file.metadata()?;
+    let own = file.metadata()?;
     match std::fs::symlink_metadata(path) {
-        Ok(newest) => Ok((newest.dev(), newest.ino()) != (ours.dev(), ours.ino())),
-        // Set aside, and the new one is not there yet; or removed with its container.
+        Ok(newest) => Ok((newest.dev(), newest.ino()) != (own.dev(), own.ino())),
+        // Renamed, and not recreated yet; or removed with its container.
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(e),
     }
 }
 
-/// Runs work on the disk on a thread that may block.
-async fn off_workers<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+/// Runs file I/O on the blocking thread pool.
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_follows_a_log_over_its_rotation_and_misses_nothing() {
+    async fn followed_log_continues_across_rotation_without_loss() {
         let dir = tempfile::tempdir().unwrap();
         let (path, aside) = (dir.path().join("0.log"), dir.path().join("0.log.1"));
         let append = |path: &PathBuf, text: &str| {
@@ -140,23 +142,27 @@ mod tests {
         };
         append(&path, "one\ntw");
         let mut log = opened(&path, None, true).await;
-        assert_eq!(log.lines().await.unwrap(), b"one\n");
-        assert_eq!(log.lines().await.unwrap(), b"");
+        assert_eq!(log.next_lines().await.unwrap(), b"one\n");
+        assert_eq!(log.next_lines().await.unwrap(), b"");
         fs::rename(&path, &aside).unwrap();
         append(&aside, "o\nthree\n");
-        assert_eq!(log.lines().await.unwrap(), b"two\nthree\n", "the runtime writes on until it is told");
+        assert_eq!(
+            log.next_lines().await.unwrap(),
+            b"two\nthree\n",
+            "the runtime writes to the old file until it reopens the log"
+        );
         append(&aside, "four\n");
         append(&path, "five\n");
-        assert_eq!(log.lines().await.unwrap(), b"four\n");
-        assert_eq!(log.lines().await.unwrap(), b"five\n");
+        assert_eq!(log.next_lines().await.unwrap(), b"four\n");
+        assert_eq!(log.next_lines().await.unwrap(), b"five\n");
         append(&path, "six\n");
-        assert_eq!(log.lines().await.unwrap(), b"six\n");
+        assert_eq!(log.next_lines().await.unwrap(), b"six\n");
         fs::remove_file(&path).unwrap();
-        assert_eq!(log.lines().await.unwrap(), b"");
+        assert_eq!(log.next_lines().await.unwrap(), b"");
     }
 
     #[tokio::test]
-    async fn log_is_read_in_parts_to_the_end_it_had() {
+    async fn log_is_read_in_blocks_to_its_initial_end() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("0.log");
         let text: String = (0..40_000).map(|n| format!("line {n}\n")).collect();
@@ -166,7 +172,7 @@ mod tests {
         fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"later\n").unwrap();
         let (mut all, mut parts) = (Vec::new(), 0);
         loop {
-            let part = log.lines().await.unwrap();
+            let part = log.next_lines().await.unwrap();
             assert!(part.len() <= BLOCK);
             if part.is_empty() {
                 break;
@@ -179,14 +185,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn link_or_device_is_not_read() {
+    async fn symlink_to_a_device_is_not_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("0.log");
         std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
         assert!(LogFile::open(path, Some(1), false).await.is_err());
     }
 
-    /// Text that counts how much of it is read.
+    /// Reader that counts the bytes read.
     struct Counted {
         text: Vec<u8>,
         read: Cell<usize>,
@@ -209,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn tail_begins_where_splitting_the_whole_text_says() {
+    fn tail_start_matches_splitting_the_whole_text() {
         let long = format!("{}\n{}\n\nx\n", "a".repeat(BLOCK), "b".repeat(BLOCK - 2));
         for text in ["", "\n", "one", "one\n", "one\ntwo", "one\n\ntwo\n", "\n\n\n", &long, &long.repeat(3)] {
             let whole = text.rfind('\n').map_or(0, |end| end + 1);
@@ -223,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn last_line_of_a_long_log_costs_one_block() {
+    fn last_line_of_a_long_log_needs_one_block() {
         let text = "a line of a log\n".repeat(1 << 20);
         let (start, read) = start_of(text.as_bytes(), 1);
         assert_eq!((start, read), ((text.len() - 16) as u64, BLOCK));

@@ -1,5 +1,5 @@
-//! Termination messages, in upstream's bounds (`getTerminationMessage`, `readLastStringFromContainerLogs`): the end of
-//! what a container has written, never the whole of it.
+//! Termination messages with upstream's limits (`getTerminationMessage`, `readLastStringFromContainerLogs`). Only the end of
+//! a file is read.
 
 use super::parse;
 use crate::{os_error, untrusted_file};
@@ -14,16 +14,16 @@ const MESSAGE_BYTES: usize = 4096;
 const FALLBACK_LINES: usize = 80;
 /// `MaxContainerTerminationMessageLogLength`.
 const FALLBACK_BYTES: usize = 2048;
-/// How much of a log's end is read. 80 lines with 2,048 bytes of content are in less, and so is a line of the usual
+/// Bytes that are read from the end of a log: enough for 80 lines with 2,048 bytes of content, or a line of the usual
 /// 16 KiB.
 const FALLBACK_READ: usize = 64 << 10;
 
-/// The last bytes of the message file, or the last lines of the log when the container has left no message.
+/// Returns the last bytes of the message file, or the last lines of the log if there is no message.
 pub(super) fn read(file: &Path, log: Option<&Path>) -> String {
     match untrusted_file::open(file).and_then(|file| untrusted_file::read_end(&file, MESSAGE_BYTES)) {
         Ok((end, _)) if !end.is_empty() => text(&end),
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            format!("Error on reading termination log {}: {}", file.display(), os_error::words(&error))
+            format!("Error on reading termination log {}: {}", file.display(), os_error::message(&error))
         }
         _ => log.map(last_lines).and_then(Result::ok).unwrap_or_default(),
     }
@@ -39,7 +39,7 @@ fn last_lines(log: &Path) -> io::Result<String> {
     let mut length = 0;
     let mut lines = end.split_inclusive(|byte| *byte == b'\n').enumerate().collect::<Vec<_>>();
     while let Some((index, line)) = lines.pop().filter(|_| contents.len() < FALLBACK_LINES && length < FALLBACK_BYTES) {
-        // The first one has lost its beginning. It is needed only if it is so long that its end is content.
+        // The first line is cut, unless the whole log was read. It counts only if it is so long that its end is content.
         let content = if index == 0 && !is_whole { line } else { parse(line).map_or(&[][..], |l| l.content) };
         length += content.len();
         contents.push(content);
@@ -69,7 +69,7 @@ mod tests {
         Files { message: dir.path().join("message"), log: dir.path().join("0.log"), _dir: dir }
     }
 
-    /// Reads a file of 1 TiB in which only these last bytes are not holes.
+    /// Creates a sparse file of 1 TiB that ends with these bytes.
     fn sparse(path: &Path, end: &[u8]) {
         let file = OpenOptions::new().create(true).truncate(true).write(true).open(path).unwrap();
         file.set_len(1 << 40).unwrap();
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_is_the_end_of_an_enormous_file() {
+    fn message_is_the_end_of_a_huge_file() {
         let files = files();
         let end = "e".repeat(MESSAGE_BYTES);
         sparse(&files.message, format!("before{end}").as_bytes());
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_is_not_read_through_a_link_or_from_a_fifo() {
+    fn message_is_not_read_through_a_link_or_from_a_fifo() {
         let files = files();
         let expected = format!("Error on reading termination log {}: not a regular file", files.message.display());
         symlink("/etc/passwd", &files.message).unwrap();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fallback_is_the_end_of_the_log() {
+    fn fallback_message_is_the_end_of_the_log() {
         let line = |content: &str| format!("2026-01-01T00:00:00.123456789Z stdout F {content}\n");
         check_fallback(b"", "");
         check_fallback(line("one").as_bytes(), "one\n");
@@ -120,14 +120,14 @@ mod tests {
         let long = format!("{}\n", "x".repeat(99)).repeat(40);
         let lines = line(&"x".repeat(99)).repeat(40);
         check_fallback(lines.as_bytes(), &long[long.len() - FALLBACK_BYTES..]);
-        // A line that is longer than what is read.
+        // A line that is longer than the part that is read.
         let endless = line(&"y".repeat(1 << 20));
         check_fallback(endless.as_bytes(), &format!("{}\n", "y".repeat(FALLBACK_BYTES - 1)));
         check_fallback(&vec![b'z'; 1 << 20], &"z".repeat(FALLBACK_BYTES));
     }
 
     #[test]
-    fn the_fallback_is_bounded_for_an_enormous_log() {
+    fn fallback_message_of_a_huge_log_is_bounded() {
         let files = files();
         sparse(&files.log, b"\n2026-01-01T00:00:00Z stdout F last\n");
         let message = read(&files.message, Some(&files.log));

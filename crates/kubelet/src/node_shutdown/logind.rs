@@ -1,4 +1,4 @@
-//! systemd-logind over D-Bus: it tells that the machine goes down, and waits for whoever holds a delay lock
+//! D-Bus client of systemd-logind, which announces shutdowns and waits for the holders of delay inhibitor locks
 //! (`org.freedesktop.login1`, "Delay locks").
 
 use futures::StreamExt;
@@ -10,37 +10,37 @@ use std::{
 };
 use zbus::{Connection, OwnedFd, connection::Builder, proxy};
 
-/// Where logind is told to wait longer than it would; upstream's kubelet has its file there, too.
+/// Drop-in file that raises logind's maximum delay, in the directory that upstream's kubelet uses.
 const DROP_IN: &str = "/etc/systemd/logind.conf.d/99-podium.conf";
-/// How long an answer is waited for.
+/// Timeout of a D-Bus method call.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How often logind is asked whether it has read the file, with a pause that doubles.
+/// Number of checks whether logind has reloaded its configuration, with a doubling delay.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Why logind cannot be listened to.
+/// Error of the connection to logind.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LogindError {
-    /// No system bus, no logind, or it does not answer.
+    /// The system bus or logind is missing or does not respond.
     #[error("{0}")]
     Bus(#[from] zbus::Error),
     /// The connection was closed.
     #[error("the connection was closed")]
     Closed,
-    /// The time that logind waits could not be set.
+    /// The drop-in file could not be written.
     #[error("cannot write {path}: {source}")]
     DropIn {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: std::io::Error,
     },
-    /// logind waits less than Pods may take.
+    /// logind's maximum delay is shorter than the grace period.
     #[error("logind waits {found:?} (InhibitDelayMaxSec), which is less than the {wanted:?} of shutdownGracePeriod")]
     TooShort {
-        /// What it waits.
+        /// logind's maximum delay.
         found: Duration,
-        /// What all groups of Pods may take together.
+        /// Total grace period of all groups.
         wanted: Duration,
     },
 }
@@ -51,15 +51,15 @@ pub(super) enum LogindError {
     default_path = "/org/freedesktop/login1"
 )]
 trait Manager {
-    /// Takes a lock, which holds for as long as the descriptor is open.
+    /// Takes an inhibitor lock, which is held while the file descriptor is open.
     fn inhibit(&self, what: &str, who: &str, why: &str, mode: &str) -> zbus::Result<OwnedFd>;
-    /// How long delay locks are waited for, in microseconds.
+    /// Maximum delay by inhibitor locks in microseconds.
     #[zbus(property(emits_changed_signal = "false"), name = "InhibitDelayMaxUSec")]
     fn inhibit_delay_max_usec(&self) -> zbus::Result<u64>;
-    /// Whether the machine is going down already.
+    /// Whether a shutdown is in progress.
     #[zbus(property(emits_changed_signal = "false"))]
     fn preparing_for_shutdown(&self) -> zbus::Result<bool>;
-    /// The machine goes down, or does not after all.
+    /// Signal: a shutdown starts or was cancelled.
     #[zbus(signal)]
     fn prepare_for_shutdown(&self, start: bool) -> zbus::Result<()>;
 }
@@ -74,7 +74,7 @@ trait Systemd {
     fn kill_unit(&self, name: &str, whom: &str, signal: i32) -> zbus::Result<()>;
 }
 
-/// A connection to logind that holds back shutdowns.
+/// Connection to logind with a delay inhibitor lock.
 pub(super) struct Logind {
     manager: ManagerProxy<'static>,
     shutdowns: PrepareForShutdownStream,
@@ -83,7 +83,7 @@ pub(super) struct Logind {
 }
 
 impl Logind {
-    /// Connects to the system bus (`DBUS_SYSTEM_BUS_ADDRESS`), makes sure that logind waits for so long, and takes the lock.
+    /// Connects to the system bus (`DBUS_SYSTEM_BUS_ADDRESS`), raises logind's maximum delay, and takes the lock.
     pub(super) async fn connect(wanted: Duration) -> Result<Self, LogindError> {
         let bus = Builder::system().method_timeout(ANSWER).build().await?;
         Self::on(&bus, wanted, Path::new(DROP_IN)).await
@@ -91,22 +91,22 @@ impl Logind {
 
     async fn on(bus: &Connection, wanted: Duration, drop_in: &Path) -> Result<Self, LogindError> {
         let manager = ManagerProxy::new(bus).await?;
-        make_patient(bus, &manager, wanted, drop_in).await?;
-        // Whoever listens before the lock is taken misses nothing.
+        raise_inhibit_delay(bus, &manager, wanted, drop_in).await?;
+        // Subscribed before the lock is taken, so that no signal is missed.
         let shutdowns = manager.receive_prepare_for_shutdown().await?;
         let preparing = manager.preparing_for_shutdown().await?;
         let mut logind = Self { manager, shutdowns, preparing, lock: None };
-        // A shutdown that has begun waits for nobody who comes later.
+        // A shutdown in progress does not wait for new locks.
         logind.hold(!preparing).await?;
         Ok(logind)
     }
 
-    /// Whether the machine was going down already when the connection was made.
+    /// Whether a shutdown was in progress at the time of the connection.
     pub(super) fn preparing(&self) -> bool {
         self.preparing
     }
 
-    /// Takes the lock (anew, if need be), or lets the machine go.
+    /// Takes or releases the lock.
     pub(super) async fn hold(&mut self, hold: bool) -> Result<(), LogindError> {
         self.lock = if hold {
             let why = "Podium needs time to handle node shutdown";
@@ -117,15 +117,15 @@ impl Logind {
         Ok(())
     }
 
-    /// Waits until the machine is told to go down (true), or that is called off.
+    /// Waits for the start (true) or the cancellation (false) of a shutdown.
     pub(super) async fn next(&mut self) -> Result<bool, LogindError> {
         let signal = self.shutdowns.next().await.ok_or(LogindError::Closed)?;
         Ok(signal.args()?.start)
     }
 }
 
-/// logind waits 5 s by default: where that is less than Pods may take, it is told to wait for as long as they may.
-async fn make_patient(
+/// Raises logind's maximum delay (5 s by default) to the grace period of all groups.
+async fn raise_inhibit_delay(
     bus: &Connection,
     manager: &ManagerProxy<'_>,
     wanted: Duration,
@@ -147,7 +147,7 @@ async fn make_patient(
     written.map_err(|source| LogindError::DropIn { path: drop_in.to_owned(), source })?;
     let hangup = nix::sys::signal::Signal::SIGHUP as i32;
     SystemdProxy::new(bus).await?.kill_unit("systemd-logind.service", "all", hangup).await?;
-    // It reads the file whenever it gets to it.
+    // logind reloads its configuration asynchronously.
     for n in 0..TRIES {
         found = delay().await?;
         if found >= wanted {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn the_lock_is_held_until_the_pods_have_ended_and_taken_again_when_the_shutdown_is_called_off() {
+    async fn lock_is_released_on_shutdown_and_retaken_on_cancellation() {
         let fake = Fake::start(MINUTE).await;
         let mut logind = on(&fake, MINUTE).await.unwrap();
         assert!(!logind.preparing());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_shutdown_that_has_begun_is_seen_and_no_lock_asked_for() {
+    async fn shutdown_in_progress_takes_no_lock() {
         let fake = Fake::start(MINUTE).await;
         fake.prepare(true).await;
         let logind = on(&fake, MINUTE).await.unwrap();
@@ -194,23 +194,23 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn logind_is_told_to_wait_for_as_long_as_pods_may_take() {
+    async fn logind_delay_is_raised_to_the_grace_period() {
         let fake = Fake::start(Duration::from_secs(5)).await;
         let _logind = on(&fake, MINUTE).await.unwrap();
-        let text = crate::node_file::read_text(fake.drop_in()).unwrap();
+        let text = crate::host_file::read_text(fake.drop_in()).unwrap();
         assert!(text.ends_with("[Login]\nInhibitDelayMaxSec=60\n"), "{text}");
         assert_eq!(fake.locks().len(), 1);
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_logind_that_will_not_wait_is_named() {
+    async fn insufficient_logind_delay_is_an_error() {
         let fake = Fake::start(Duration::from_secs(5)).await.stubborn();
         let error = on(&fake, MINUTE).await.err().unwrap();
         assert!(matches!(error, LogindError::TooShort { .. }), "{error}");
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_bus_that_goes_ends_the_connection() {
+    async fn closed_bus_ends_the_connection() {
         let fake = Fake::start(MINUTE).await;
         let mut logind = on(&fake, MINUTE).await.unwrap();
         drop(fake);

@@ -1,12 +1,12 @@
-//! `exec`: a command in the container.
+//! `exec` probes: run a command in the container.
 
-use super::kept;
+use super::truncated_output;
 use lifecycle::ProbeOutcome;
 use runtime::{ContainerId, Runtime, RuntimeError};
 use std::time::Duration;
 
-/// Exit code 0 is a success, any other and a command that takes too long are failures. A command that cannot be started
-/// gives no verdict.
+/// Executes an `exec` probe. Exit code 0 is a success; another exit code and a timeout are failures. A command that
+/// cannot be started has an unknown outcome.
 pub(crate) async fn probe(
     runtime: &dyn Runtime,
     id: &ContainerId,
@@ -15,26 +15,26 @@ pub(crate) async fn probe(
 ) -> ProbeOutcome {
     match runtime.exec_sync(id, command, timeout).await {
         Ok(output) if output.code == 0 => ProbeOutcome::Success,
-        Ok(output) => ProbeOutcome::Failure(kept(&[output.stdout, output.stderr].concat())),
-        Err(RuntimeError::Deadline(_)) => ProbeOutcome::Failure(timed_out(command)),
-        Err(error) => ProbeOutcome::Unknown(of_grpc(&error)),
+        Ok(output) => ProbeOutcome::Failure(truncated_output(&[output.stdout, output.stderr].concat())),
+        Err(RuntimeError::Deadline(_)) => ProbeOutcome::Failure(timeout_message(command)),
+        Err(error) => ProbeOutcome::Unknown(grpc_error_text(&error)),
     }
 }
 
-/// What the runtime says, as upstream's CRI client shows it (`status.Error`).
-fn of_grpc(error: &RuntimeError) -> String {
-    let (code, said) = match error {
-        RuntimeError::NotFound(said) => ("NotFound", said),
-        RuntimeError::AlreadyExists(said) => ("AlreadyExists", said),
-        RuntimeError::Deadline(said) => ("DeadlineExceeded", said),
-        RuntimeError::Unavailable(said) => ("Unavailable", said),
-        RuntimeError::Unimplemented(said) => ("Unimplemented", said),
-        RuntimeError::Failed(said) => ("Unknown", said),
+/// Formats a runtime error like the CRI client of upstream (`status.Error`).
+fn grpc_error_text(error: &RuntimeError) -> String {
+    let (code, message) = match error {
+        RuntimeError::NotFound(message) => ("NotFound", message),
+        RuntimeError::AlreadyExists(message) => ("AlreadyExists", message),
+        RuntimeError::Deadline(message) => ("DeadlineExceeded", message),
+        RuntimeError::Unavailable(message) => ("Unavailable", message),
+        RuntimeError::Unimplemented(message) => ("Unimplemented", message),
+        RuntimeError::Failed(message) => ("Unknown", message),
     };
-    format!("rpc error: code = {code} desc = {said}")
+    format!("rpc error: code = {code} desc = {message}")
 }
 
-/// Upstream's words for a command that took too long.
-pub(crate) fn timed_out(command: &[String]) -> String {
+/// Returns upstream's message for a command that timed out.
+pub(crate) fn timeout_message(command: &[String]) -> String {
     format!("command {:?} timed out", command.join(" "))
 }

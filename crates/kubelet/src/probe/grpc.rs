@@ -1,8 +1,9 @@
-//! `grpc`: gRPC's standard health protocol, `grpc.health.v1.Health/Check`, without TLS.
+//! `grpc` probes: the gRPC health checking protocol (`grpc.health.v1.Health/Check`), without TLS.
 
 use super::{
-    VERSION, address,
-    greeting::{Greeted, Greeting, greeted},
+    USER_AGENT_VERSION,
+    http2_settings::{FirstFrame, FirstFrameReporter, wait_for_settings},
+    join_host_port,
 };
 use hyper_util::rt::TokioIo;
 use lifecycle::ProbeOutcome;
@@ -18,19 +19,21 @@ use tonic::{
 };
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 
-/// The pause before the second try to connect, as gRPC's own clients make it.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Delay between connection attempts: the initial back-off of gRPC clients.
+const CONNECT_BACKOFF: Duration = Duration::from_secs(1);
 
-/// `SERVING` is a success; all else is a failure, as it is for upstream and for `grpc_health_probe`.
+/// Executes a `grpc` probe. `SERVING` is a success; everything else is a failure, as in upstream and
+/// `grpc_health_probe`.
 pub(crate) async fn probe(host: &str, port: u16, service: &str, limit: Duration) -> ProbeOutcome {
-    let (address, deadline) = (address(host, port), Instant::now() + limit);
-    let late = format!("timeout: failed to connect service {address:?} within {limit:?}: context deadline exceeded");
+    let (address, deadline) = (join_host_port(host, port), Instant::now() + limit);
+    let timeout_error =
+        format!("timeout: failed to connect service {address:?} within {limit:?}: context deadline exceeded");
     let channel = match timeout_at(deadline, connect(&address)).await {
         Ok(Ok(channel)) => channel,
         Ok(Err(error)) => {
             return ProbeOutcome::Failure(format!("error: failed to connect service at {address:?}: {error}"));
         }
-        Err(_) => return ProbeOutcome::Failure(late),
+        Err(_) => return ProbeOutcome::Failure(timeout_error),
     };
     let request = HealthCheckRequest { service: service.to_owned() };
     let answer = timeout_at(deadline, HealthClient::new(channel).check(request)).await;
@@ -50,25 +53,26 @@ pub(crate) async fn probe(host: &str, port: u16, service: &str, limit: Duration)
     })
 }
 
-/// Tries until somebody listens who speaks HTTP/2: a connection is ready when the server's settings have come.
+/// Connects, with retries until a server speaks HTTP/2: the connection is ready when its SETTINGS frame has arrived.
 async fn connect(address: &str) -> Result<Channel, tonic::transport::Error> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}"))?.user_agent(format!("kube-probe/{VERSION}"))?;
+    let endpoint =
+        Endpoint::from_shared(format!("http://{address}"))?.user_agent(format!("kube-probe/{USER_AGENT_VERSION}"))?;
     loop {
-        let (told, said) = watch::channel(Greeting::default());
+        let (first_frame, received_frame) = watch::channel(FirstFrame::default());
         let to = address.to_owned();
         let connector = tower::service_fn(move |_: Uri| {
-            let (told, address) = (told.clone(), to.clone());
+            let (first_frame, address) = (first_frame.clone(), to.clone());
             async move {
                 let stream = TcpStream::connect(address).await?;
-                Ok::<_, io::Error>(TokioIo::new(Greeted::new(stream, told)))
+                Ok::<_, io::Error>(TokioIo::new(FirstFrameReporter::new(stream, first_frame)))
             }
         });
         match endpoint.connect_with_connector(connector).await {
-            Ok(channel) if greeted(said).await => return Ok(channel),
-            Ok(_) => tracing::trace!(address, "a grpc probe met a server that does not speak HTTP/2"),
-            Err(error) => tracing::trace!(%error, address, "a grpc probe could not connect"),
+            Ok(channel) if wait_for_settings(received_frame).await => return Ok(channel),
+            Ok(_) => tracing::trace!(address, "gRPC probe reached a server that does not speak HTTP/2"),
+            Err(error) => tracing::trace!(%error, address, "gRPC probe failed to connect"),
         }
-        sleep(PAUSE).await;
+        sleep(CONNECT_BACKOFF).await;
     }
 }
 
@@ -99,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_service_that_serves_passes_and_all_else_fails() {
+    async fn only_serving_service_succeeds() {
         let (listener, address) = listen().await;
         let (reporter, service) = health_reporter();
         reporter.set_service_status("down", Health::NotServing).await;
@@ -114,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_without_the_health_protocol_fails() {
+    async fn server_without_health_service_fails() {
         let (listener, address) = listen().await;
         let mut tasks = JoinSet::new();
         let server = Server::builder().add_routes(Routes::default());
@@ -124,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_come_or_does_not_answer_fails_when_the_time_is_over() {
+    async fn missing_or_silent_server_fails_after_the_timeout() {
         let limit = Duration::from_millis(300);
         let (listener, address) = listen().await;
         let words = "timeout: failed to connect service \"ADDRESS\" within 300ms: context deadline exceeded";
@@ -134,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_speaks_something_else_is_never_connected_to() {
+    async fn server_without_http2_is_never_connected() {
         for said in ["HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "no"] {
             let (listener, address) = listen().await;
             let mut tasks = JoinSet::new();

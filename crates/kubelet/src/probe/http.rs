@@ -1,8 +1,8 @@
-//! `httpGet`, of probes and of hooks: one GET over HTTP or HTTPS, on a connection of its own.
+//! `httpGet` of probes and lifecycle hooks: one GET over HTTP or HTTPS on a new connection.
 
 use super::{
-    KEPT, VERSION, before, kept, malformed, resolve_port, tcp, tls, uri,
-    write_first::{Beginning, WriteFirst},
+    MAX_OUTPUT, USER_AGENT_VERSION, go_http_errors, resolve_port, tcp, tls, truncated_output, url, with_deadline,
+    write_first::{ResponseHead, WriteFirst},
 };
 use bytes::Bytes;
 use fluent_uri::Uri;
@@ -23,13 +23,13 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-/// How many requests a chain of redirects may take, the first one counted, as with Go's client.
-const REQUESTS: usize = 10;
+/// Limit of requests in a chain of redirects, including the first, as in Go's client.
+const MAX_REQUESTS: usize = 10;
 
-/// Why there is no answer.
+/// Error of an HTTP GET.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GetError {
-    /// The request was made in vain.
+    /// The request failed.
     #[error("Get {url:?}: {why}")]
     Send { url: String, why: String },
     /// An HTTPS request was answered by a server that speaks plain HTTP.
@@ -37,23 +37,23 @@ pub(crate) enum GetError {
     PlainHttp { url: String },
 }
 
-/// A GET as a probe or a hook asks for it.
+/// GET request of a probe or a hook.
 #[derive(Debug, Clone)]
 pub(crate) struct Get {
     uri: Uri<String>,
-    /// Instead of the URL's own host and port.
+    /// `Host` header, if it differs from the URL's host and port.
     host: Option<HeaderValue>,
     headers: HeaderMap,
 }
 
-/// What a server said, up to its body.
-pub(crate) struct Answer {
+/// Response of a server, without its body.
+pub(crate) struct GetResponse {
     response: Response<Incoming>,
     _connection: AbortOnDropHandle<()>,
 }
 
-/// What a probe says: 200..299 is a success, 300..399 one with a word of caution, all else a failure. A body that
-/// breaks off gives no verdict.
+/// Executes an `httpGet` probe. Status 200..299 is a success, 300..399 a success with a warning, everything else a
+/// failure. An incomplete body has an unknown outcome.
 pub(crate) async fn probe(
     action: &HTTPGetAction,
     container: &Container,
@@ -74,18 +74,18 @@ pub(crate) async fn probe(
         Err(why) => ProbeOutcome::Unknown(why),
         Ok(_) if status.is_success() => ProbeOutcome::Success,
         Ok(body) if status.is_redirection() => {
-            ProbeOutcome::Warning(format!("Probe terminated redirects, Response body: {}", kept(&body)))
+            ProbeOutcome::Warning(format!("Probe terminated redirects, Response body: {}", truncated_output(&body)))
         }
-        // The body may hold what is not for everybody who reads events.
+        // The body may be confidential; it must not appear in Events.
         Ok(_) => ProbeOutcome::Failure(format!("HTTP probe failed with statuscode: {}", status.as_u16())),
     }
 }
 
 impl Get {
-    /// The request of an `httpGet`, to the Pod unless it names another host; `agent` is the first part of `User-Agent`.
+    /// Builds the request of an `httpGet`, to the Pod's IP by default; `agent` is the product name in `User-Agent`.
     ///
     /// # Errors
-    /// When there is no such request.
+    /// If the port, the URL or a header is invalid.
     pub(crate) fn new(
         action: &HTTPGetAction,
         container: &Container,
@@ -96,7 +96,7 @@ impl Get {
         let host = own.or_else(|| ip.map(|ip| ip.to_string())).ok_or("the Pod has no address")?;
         let port = resolve_port(&action.port, container)?;
         let scheme = action.scheme.as_deref().unwrap_or("http").to_ascii_lowercase();
-        let uri = uri::of(&scheme, &host, port, action.path.as_deref().unwrap_or_default())?;
+        let uri = url::build(&scheme, &host, port, action.path.as_deref().unwrap_or_default())?;
         let mut headers = HeaderMap::new();
         for given in action.http_headers.iter().flatten() {
             let wrong = |what| format!("net/http: invalid header field {what} for {:?}", given.name);
@@ -104,29 +104,29 @@ impl Get {
             let value = HeaderValue::from_bytes(given.value.as_bytes()).map_err(|_| wrong("value"))?;
             headers.append(name, value);
         }
-        let agent = HeaderValue::from_str(&format!("{agent}/{VERSION}")).map_err(|e| e.to_string())?;
+        let agent = HeaderValue::from_str(&format!("{agent}/{USER_AGENT_VERSION}")).map_err(|e| e.to_string())?;
         headers.entry(header::USER_AGENT).or_insert(agent);
         headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("*/*"));
-        // Given and empty, they are left out.
+        // An empty value removes the default header.
         for name in [header::USER_AGENT, header::ACCEPT] {
             if headers.get(&name).is_some_and(HeaderValue::is_empty) {
                 headers.remove(&name);
             }
         }
         let host = headers.remove(header::HOST).filter(|h| !h.is_empty());
-        // Go's client sets these itself.
+        // Go's client sets these headers itself.
         for name in [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::TRAILER, header::CONNECTION] {
             headers.remove(name);
         }
         Ok(Self { uri, host, headers })
     }
 
-    /// Host and port of the URL.
+    /// Returns host and port of the URL.
     pub(crate) fn authority(&self) -> &str {
         self.uri.authority().map(|a| a.as_str()).unwrap_or_default()
     }
 
-    /// The same request without encryption, and so without what is secret in it.
+    /// Returns the request over plain HTTP, without its `Authorization` header.
     pub(crate) fn over_plain_http(&self) -> Self {
         let mut get = self.clone();
         get.headers.remove(header::AUTHORIZATION);
@@ -135,17 +135,17 @@ impl Get {
         get
     }
 
-    /// Sends it, and follows redirects that stay on the host.
+    /// Sends the request, and follows redirects to the same host.
     ///
     /// # Errors
-    /// When there is no answer, or too many redirects.
-    pub(crate) async fn send(&self, deadline: Option<Instant>) -> Result<Answer, GetError> {
-        let first = uri::host(&self.uri);
+    /// If the request fails, or there are too many redirects.
+    pub(crate) async fn send(&self, deadline: Option<Instant>) -> Result<GetResponse, GetError> {
+        let first = url::host(&self.uri);
         let mut get = self.clone();
-        for _ in 0..REQUESTS {
+        for _ in 0..MAX_REQUESTS {
             let answer = get.exchange(deadline).await?;
-            let Some(next) = answer.leads_to(&get.uri)? else { return Ok(answer) };
-            if uri::host(&next) != first {
+            let Some(next) = answer.redirect_target(&get.uri)? else { return Ok(answer) };
+            if url::host(&next) != first {
                 return Ok(answer);
             }
             if !answer.is_relative() {
@@ -153,39 +153,41 @@ impl Get {
             }
             get.uri = next;
         }
-        Err(get.failed(format!("stopped after {REQUESTS} redirects")))
+        Err(get.failed(format!("stopped after {MAX_REQUESTS} redirects")))
     }
 
     fn failed(&self, why: String) -> GetError {
         GetError::Send { url: self.uri.as_str().to_owned(), why }
     }
 
-    async fn exchange(&self, deadline: Option<Instant>) -> Result<Answer, GetError> {
-        let (host, port) = (uri::host(&self.uri), uri::port(&self.uri));
+    async fn exchange(&self, deadline: Option<Instant>) -> Result<GetResponse, GetError> {
+        let (host, port) = (url::host(&self.uri), url::port(&self.uri));
         let waiting = "(Client.Timeout exceeded while awaiting headers)";
-        let dialled = before(deadline, tcp::dial(&host, port)).await;
-        let tcp = dialled.map_err(|_| self.failed(format!("{} {waiting}", tcp::late(&host, port))))?;
+        let dialled = with_deadline(deadline, tcp::dial(&host, port)).await;
+        let tcp = dialled.map_err(|_| self.failed(format!("{} {waiting}", tcp::timeout_error(&host, port))))?;
         let tcp = tcp.map_err(|why| self.failed(why))?;
         let exchange = Box::pin(async {
             match self.uri.scheme().as_str() {
-                "http" => self.ask(tcp, false).await,
+                "http" => self.exchange_on(tcp, false).await,
                 "https" => match tls::connect(tcp, &host).await {
-                    Ok((stream, http2)) => self.ask(stream, http2).await,
+                    Ok((stream, http2)) => self.exchange_on(stream, http2).await,
                     Err(TlsError::PlainHttp) => Err(GetError::PlainHttp { url: self.uri.as_str().to_owned() }),
                     Err(TlsError::Failed(why)) => Err(self.failed(why)),
                 },
                 other => Err(self.failed(format!("unsupported protocol scheme {other:?}"))),
             }
         });
-        before(deadline, exchange).await.map_err(|_| self.failed(format!("context deadline exceeded {waiting}")))?
+        with_deadline(deadline, exchange)
+            .await
+            .map_err(|_| self.failed(format!("context deadline exceeded {waiting}")))?
     }
 
-    async fn ask<S>(&self, stream: S, http2: bool) -> Result<Answer, GetError>
+    async fn exchange_on<S>(&self, stream: S, http2: bool) -> Result<GetResponse, GetError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let request = self.request(http2).map_err(|e| self.failed(e.to_string()))?;
-        let beginning = Beginning::default();
+        let response_head = ResponseHead::default();
         let exchange = async {
             if http2 {
                 let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
@@ -193,7 +195,7 @@ impl Get {
                 Ok((sender.send_request(request).await?, connection))
             } else {
                 let (mut builder, io) =
-                    (http1::Builder::new(), TokioIo::new(WriteFirst::new(stream, Arc::clone(&beginning))));
+                    (http1::Builder::new(), TokioIo::new(WriteFirst::new(stream, Arc::clone(&response_head))));
                 let (mut sender, connection) = builder.title_case_headers(true).handshake(io).await?;
                 let connection = AbortOnDropHandle::new(tokio::spawn(async move { drop(connection.await) }));
                 Ok((sender.send_request(request).await?, connection))
@@ -201,14 +203,14 @@ impl Get {
         };
         let answer: Result<_, hyper::Error> = exchange.await;
         let (response, _connection) = answer.map_err(|e| {
-            let malformed = e.is_parse().then(|| malformed::words(&beginning.lock())).flatten();
-            self.failed(malformed.unwrap_or_else(|| words(&e)))
+            let malformed = e.is_parse().then(|| go_http_errors::status_line_error(&response_head.lock())).flatten();
+            self.failed(malformed.unwrap_or_else(|| go_error_text(&e)))
         })?;
-        Ok(Answer { response, _connection })
+        Ok(GetResponse { response, _connection })
     }
 
     fn request(&self, http2: bool) -> Result<Request<Empty<Bytes>>, http::Error> {
-        let path = uri::path(&self.uri);
+        let path = url::path(&self.uri);
         let own = HeaderValue::from_str(self.authority())?;
         let host = self.host.clone().unwrap_or(own);
         let mut request = Request::get(if http2 {
@@ -227,9 +229,9 @@ impl Get {
     }
 }
 
-impl Answer {
-    /// Where the server sends the client instead, if it says so.
-    fn leads_to(&self, here: &Uri<String>) -> Result<Option<Uri<String>>, GetError> {
+impl GetResponse {
+    /// Returns the URL of a redirect, if the response is one.
+    fn redirect_target(&self, here: &Uri<String>) -> Result<Option<Uri<String>>, GetError> {
         let redirects = [
             StatusCode::MOVED_PERMANENTLY,
             StatusCode::FOUND,
@@ -239,7 +241,7 @@ impl Answer {
         ];
         let location = self.location().filter(|_| redirects.contains(&self.response.status()));
         let failed = |why| GetError::Send { url: here.as_str().to_owned(), why };
-        location.map(|location| uri::resolve(here, &location)).transpose().map_err(failed)
+        location.map(|location| url::resolve(here, &location)).transpose().map_err(failed)
     }
 
     fn location(&self) -> Option<String> {
@@ -247,34 +249,34 @@ impl Answer {
         Some(String::from_utf8_lossy(location.as_bytes()).into_owned())
     }
 
-    /// Whether `Location` names no host: then a `Host` that the user has set stays.
+    /// Whether `Location` has no host: the user's `Host` header is kept then.
     fn is_relative(&self) -> bool {
         self.location().is_some_and(|l| !l.contains("//"))
     }
 
-    /// The body's beginning.
+    /// Reads the first [`MAX_OUTPUT`] bytes of the body.
     async fn body(mut self, deadline: Option<Instant>) -> Result<Vec<u8>, String> {
         let mut body = Vec::new();
-        while body.len() < KEPT {
-            let frame = before(deadline, self.response.body_mut().frame()).await.map_err(|_| {
+        while body.len() < MAX_OUTPUT {
+            let frame = with_deadline(deadline, self.response.body_mut().frame()).await.map_err(|_| {
                 "context deadline exceeded (Client.Timeout or context cancellation while reading body)".to_owned()
             })?;
             match frame {
                 None => break,
                 Some(Ok(frame)) => body.extend(frame.into_data().unwrap_or_default()),
-                Some(Err(error)) => return Err(words(&error)),
+                Some(Err(error)) => return Err(go_error_text(&error)),
             }
         }
         Ok(body)
     }
 }
 
-/// What went wrong, in Go's words where there are some.
-fn words(error: &hyper::Error) -> String {
+/// Returns Go's message for an error where Go has one.
+fn go_error_text(error: &hyper::Error) -> String {
     let source = error.source();
     let io = source.and_then(|s| s.downcast_ref::<io::Error>());
-    if let Some(words) = io.and_then(tcp::os_words) {
-        return format!("read: {words}");
+    if let Some(text) = io.and_then(tcp::os_error_text) {
+        return format!("read: {text}");
     }
     if io.is_some_and(|e| e.kind() == io::ErrorKind::UnexpectedEof) {
         return "unexpected EOF".to_owned();

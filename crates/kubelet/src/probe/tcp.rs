@@ -1,39 +1,39 @@
-//! `tcpSocket`: whether a connection can be opened.
+//! `tcpSocket` probes: open a TCP connection.
 
-use super::address;
+use super::join_host_port;
 use lifecycle::ProbeOutcome;
 use nix::errno::Errno;
 use std::{io, time::Duration};
 use tokio::{net::TcpStream, time::timeout};
 
-/// An open connection is a success; it is closed at once.
+/// Executes a `tcpSocket` probe. An open connection is a success; it is closed at once.
 pub(crate) async fn probe(host: &str, port: u16, limit: Duration) -> ProbeOutcome {
     match timeout(limit, dial(host, port)).await {
         Ok(Ok(_)) => ProbeOutcome::Success,
         Ok(Err(why)) => ProbeOutcome::Failure(why),
-        Err(_) => ProbeOutcome::Failure(late(host, port)),
+        Err(_) => ProbeOutcome::Failure(timeout_error(host, port)),
     }
 }
 
 /// Opens a connection.
 ///
 /// # Errors
-/// Why there is none, as Go says it.
+/// Go's error message.
 pub(super) async fn dial(host: &str, port: u16) -> Result<TcpStream, String> {
-    TcpStream::connect((host, port)).await.map_err(|error| match os_words(&error) {
-        Some(words) => format!("dial tcp {}: connect: {words}", address(host, port)),
-        // Only the resolver's errors have no number.
+    TcpStream::connect((host, port)).await.map_err(|error| match os_error_text(&error) {
+        Some(words) => format!("dial tcp {}: connect: {words}", join_host_port(host, port)),
+        // Only errors of the resolver have no OS error code.
         None => format!("dial tcp: lookup {host}: {error}"),
     })
 }
 
-/// For a connection that did not come in time.
-pub(super) fn late(host: &str, port: u16) -> String {
-    format!("dial tcp {}: i/o timeout", address(host, port))
+/// Returns Go's error message for a connect timeout.
+pub(super) fn timeout_error(host: &str, port: u16) -> String {
+    format!("dial tcp {}: i/o timeout", join_host_port(host, port))
 }
 
-/// The words of the operating system, in lower case as Go prints them; `None` for an error that is not its own.
-pub(super) fn os_words(error: &io::Error) -> Option<String> {
+/// Returns the message of an OS error in lower case, as Go prints it; `None` if the error is not from the OS.
+pub(super) fn os_error_text(error: &io::Error) -> Option<String> {
     Some(Errno::from_raw(error.raw_os_error()?).desc().to_lowercase())
 }
 
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_port_that_listens_passes_and_one_that_does_not_fails() {
+    async fn listening_port_succeeds_and_closed_port_fails() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a listener");
         let port = listener.local_addr().expect("an address").port();
         check("127.0.0.1", port, ProbeOutcome::Success).await;
@@ -59,8 +59,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_port_that_does_not_answer_in_time_fails() {
-        // A queue that is full and that nobody empties: the kernel leaves further connections waiting.
+    async fn unresponsive_port_fails_after_the_timeout() {
+        // The accept queue is full and never drained, so the kernel leaves further connections pending.
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a port");
         let listener = socket.listen(0).expect("a listener");

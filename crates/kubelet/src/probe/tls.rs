@@ -1,4 +1,4 @@
-//! HTTPS without a look at the certificate: a probe asks whether a container works, not who it is.
+//! TLS without verification of the server's certificate, as upstream's HTTPS probes connect (`InsecureSkipVerify`).
 
 use rustls::{
     ClientConfig, DigitallySignedStruct, Error, InvalidMessage, SignatureScheme,
@@ -10,23 +10,23 @@ use std::sync::{Arc, LazyLock};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// Why there is no encrypted connection.
+/// TLS connection error.
 #[derive(Debug)]
 pub(super) enum TlsError {
-    /// The server speaks plain HTTP.
+    /// The server responded with plain HTTP.
     PlainHttp,
-    /// Anything else, in words for people.
+    /// Any other error, as a message.
     Failed(String),
 }
 
-/// The encrypted connection, and whether the server wants HTTP/2 on it.
+/// Performs the TLS handshake. Returns the stream, and whether HTTP/2 was negotiated.
 pub(super) async fn connect(tcp: TcpStream, host: &str) -> Result<(TlsStream<TcpStream>, bool), TlsError> {
     let failed = |words: &dyn std::fmt::Display| TlsError::Failed(format!("tls: {words}"));
     let name = ServerName::try_from(host.to_owned()).map_err(|e| failed(&e))?;
     let config = CONFIG.as_ref().map_err(|e| failed(e))?;
     let stream = TlsConnector::from(Arc::clone(config)).connect(name, tcp).await.map_err(|error| {
         match error.get_ref().and_then(|e| e.downcast_ref()) {
-            // The first letter of `HTTP/1.1` is no kind of TLS message.
+            // The first byte of `HTTP/1.1` is not a TLS content type.
             Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => TlsError::PlainHttp,
             _ if error.kind() == std::io::ErrorKind::UnexpectedEof => TlsError::Failed("EOF".to_owned()),
             _ => failed(&error),
@@ -39,17 +39,17 @@ pub(super) async fn connect(tcp: TcpStream, host: &str) -> Result<(TlsStream<Tcp
 static CONFIG: LazyLock<Result<Arc<ClientConfig>, Error>> = LazyLock::new(|| {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
-    let anybody = Arc::new(Anybody(provider));
-    let mut config = builder.dangerous().with_custom_certificate_verifier(anybody).with_no_client_auth();
+    let verifier = Arc::new(NoVerification(provider));
+    let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 });
 
-/// Takes every certificate.
+/// Verifier that accepts every certificate.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct NoVerification(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for NoVerification {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

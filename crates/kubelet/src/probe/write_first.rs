@@ -1,7 +1,7 @@
-//! A connection on which the request goes out before anything is read, and of which the beginning of the answer is kept.
+//! A stream that delays reads until the first write, and records the beginning of the response for error messages.
 //!
-//! Small servers answer as soon as they have accepted, whatever is asked. hyper takes bytes that come before its request
-//! for a fault of the server; Go's client, which writes beside its reading, hardly ever sees them so early.
+//! Some servers respond as soon as they accept a connection. hyper treats bytes that arrive before the request as a
+//! server error. Go's client writes and reads concurrently, and accepts such a response.
 
 use parking_lot::Mutex;
 use std::{
@@ -12,23 +12,23 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How much of an answer's beginning is kept: what is said of a line longer than this is for nobody's use.
-const KEPT: usize = 4096;
+/// Limit of the recorded beginning in bytes.
+const MAX_RECORDED: usize = 4096;
 
-/// The first bytes of an answer.
-pub(super) type Beginning = Arc<Mutex<Vec<u8>>>;
+/// The first bytes of a response.
+pub(super) type ResponseHead = Arc<Mutex<Vec<u8>>>;
 
-/// Reads nothing until something was written.
+/// Stream whose reads are pending until the first write.
 pub(super) struct WriteFirst<S> {
     stream: S,
     written: bool,
     reader: Option<Waker>,
-    beginning: Beginning,
+    response_head: ResponseHead,
 }
 
 impl<S> WriteFirst<S> {
-    pub(super) fn new(stream: S, beginning: Beginning) -> Self {
-        Self { stream, written: false, reader: None, beginning }
+    pub(super) fn new(stream: S, response_head: ResponseHead) -> Self {
+        Self { stream, written: false, reader: None, response_head }
     }
 }
 
@@ -37,8 +37,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for WriteFirst<S> {
         if self.written {
             let before = buf.filled().len();
             ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-            let (mut kept, new) = (self.beginning.lock(), buf.filled().get(before..).unwrap_or_default());
-            let room = KEPT.saturating_sub(kept.len()).min(new.len());
+            let (mut kept, new) = (self.response_head.lock(), buf.filled().get(before..).unwrap_or_default());
+            let room = MAX_RECORDED.saturating_sub(kept.len()).min(new.len());
             kept.extend_from_slice(new.get(..room).unwrap_or_default());
             return Poll::Ready(Ok(()));
         }
@@ -49,7 +49,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WriteFirst<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for WriteFirst<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        // Also a write that fails lets the reader see what there is.
+        // A failed write also enables reads, so that the reader gets the response or the error.
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
         self.written = true;
         self.reader.take().into_iter().for_each(Waker::wake);

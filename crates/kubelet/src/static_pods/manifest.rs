@@ -1,4 +1,4 @@
-//! Manifests: files of a directory, one Pod each, in YAML or JSON (upstream's `pkg/kubelet/config`).
+//! Static Pod manifests: files of a directory with one Pod each, in YAML or JSON (upstream's `pkg/kubelet/config`).
 
 use crate::Shared;
 use api::{
@@ -16,86 +16,88 @@ use std::{
     sync::Arc,
 };
 
-/// As the API server would: fills in defaults, and refuses what is invalid, in words.
+/// Applies the API server's defaults and validation to a Pod.
 pub type PodRules = fn(&mut Value, &FeatureGates) -> Result<(), String>;
 
-/// What a manifest's Pod must comply with, and what becomes of it.
+/// Rules to convert a manifest into a Pod of this node.
 pub(crate) struct Rules {
     node: String,
     gates: FeatureGates,
     check: PodRules,
     now: Timestamp,
-    /// The UIDs of static Pods that there are.
-    here: BTreeSet<String>,
+    /// UIDs of the existing static Pods.
+    existing: BTreeSet<String>,
 }
 
 impl Rules {
     pub(crate) fn of(shared: &Shared) -> Self {
         let options = &shared.options;
         let (node, gates) = (options.node_name.clone(), options.policy.gates.clone());
-        let all = shared.pods.all().into_iter().map(|handle| handle.known.borrow().clone());
-        let here = all.filter(|pod| static_pod::is_static(pod.object())).map(|pod| pod.uid().to_owned()).collect();
-        Self { node, gates, check: options.pod_rules, now: shared.now(), here }
+        let all = shared.pods.all().into_iter().map(|handle| handle.state.borrow().clone());
+        let existing = all.filter(|pod| static_pod::is_static(pod.object())).map(|pod| pod.uid().to_owned()).collect();
+        Self { node, gates, check: options.pod_rules, now: shared.now(), existing }
     }
 }
 
-/// What was made of the files when they were last read.
+/// Results of the last read of the files.
 #[derive(Default)]
 pub(super) struct Manifests {
     good: BTreeMap<PathBuf, Arc<ApiPod>>,
-    /// What was said of those that are none: once is enough.
-    told: BTreeMap<PathBuf, String>,
+    /// Last logged error of each invalid file, which is logged once.
+    logged_errors: BTreeMap<PathBuf, String>,
 }
 
 impl Manifests {
-    /// The Pods of this directory, or file. No such directory means none; what is no manifest is named in the log, and the
-    /// Pod that the file last was goes on.
+    /// Reads the Pods of a directory or file. A missing directory has none. An invalid file is logged, and its last
+    /// valid Pod
+    /// is kept.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// If the directory cannot be read.
     pub(super) fn read(&mut self, path: &Path, rules: &Rules) -> Result<Vec<Arc<ApiPod>>, String> {
         let files = files(path).map_err(|e| e.to_string())?;
         self.good.retain(|file, _| files.contains(file));
-        self.told.retain(|file, _| files.contains(file));
+        self.logged_errors.retain(|file, _| files.contains(file));
         for file in &files {
-            let read = crate::node_file::read_text(file).map_err(|e| e.to_string());
+            let read = crate::host_file::read_text(file).map_err(|e| e.to_string());
             match read.and_then(|text| parse(&text, file, rules)) {
                 Ok(pod) => {
-                    self.told.remove(file);
+                    self.logged_errors.remove(file);
                     self.good.insert(file.clone(), Arc::new(pod));
                 }
-                Err(error) => self.tell(file, error),
+                Err(error) => self.log_error_once(file, error),
             }
         }
-        Ok(self.one_of_each_name(&rules.here))
+        Ok(self.deduplicate_names(&rules.existing))
     }
 
-    /// Of manifests of the same Pod the one counts that there is (upstream lets a second one wait), else the first.
-    fn one_of_each_name(&mut self, here: &BTreeSet<String>) -> Vec<Arc<ApiPod>> {
+    /// Selects one manifest of each Pod name: that of the existing Pod (upstream delays the second), else the first
+    /// file.
+    fn deduplicate_names(&mut self, existing: &BTreeSet<String>) -> Vec<Arc<ApiPod>> {
         let mut all: Vec<(PathBuf, Arc<ApiPod>)> =
             self.good.iter().map(|(f, pod)| (f.clone(), Arc::clone(pod))).collect();
-        all.sort_by_key(|(_, pod)| !pod.metadata.uid.as_ref().is_some_and(|uid| here.contains(uid)));
+        all.sort_by_key(|(_, pod)| !pod.metadata.uid.as_ref().is_some_and(|uid| existing.contains(uid)));
         let mut names = BTreeSet::new();
         all.retain(|(file, pod)| {
             let is_first = names.insert((pod.metadata.namespace.clone(), pod.metadata.name.clone()));
             if !is_first {
                 let name = pod.metadata.name.as_deref().unwrap_or_default();
-                self.tell(file, format!("another manifest has a Pod {name}"));
+                self.log_error_once(file, format!("another manifest has a Pod {name}"));
             }
             is_first
         });
         all.into_iter().map(|(_, pod)| pod).collect()
     }
 
-    fn tell(&mut self, file: &Path, error: String) {
-        if self.told.get(file) != Some(&error) {
-            tracing::error!(%error, file = %file.display(), "this is no manifest of a static Pod");
-            self.told.insert(file.to_owned(), error);
+    fn log_error_once(&mut self, file: &Path, error: String) {
+        if self.logged_errors.get(file) != Some(&error) {
+            tracing::error!(%error, file = %file.display(), "failed to load a static Pod manifest");
+            self.logged_errors.insert(file.to_owned(), error);
         }
     }
 }
 
-/// Files in order; neither hidden ones nor those of directories below.
+/// Lists the files of a directory in order, without hidden files and subdirectories.
 fn files(path: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let found = match fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
@@ -116,7 +118,7 @@ fn files(path: &Path) -> io::Result<BTreeSet<PathBuf>> {
 }
 
 fn parse(text: &str, file: &Path, rules: &Rules) -> Result<ApiPod, String> {
-    // Of several documents upstream takes the first one, too.
+    // Like upstream, only the first document is used.
     let mut reader = text.as_bytes();
     let first = serde_saphyr::read(&mut reader).next().unwrap_or(Ok(Value::Null));
     let mut object = first.map_err(|e| format!("couldn't parse as pod: {e}"))?;
@@ -130,7 +132,7 @@ fn parse(text: &str, file: &Path, rules: &Rules) -> Result<ApiPod, String> {
     if name.is_empty() {
         return Err("invalid pod: name is needed for the pod".to_owned());
     }
-    complete(&mut object, &name, file, rules);
+    apply_defaults(&mut object, &name, file, rules);
     (rules.check)(&mut object, &rules.gates).map_err(|e| format!("invalid pod: {e}"))?;
     let pod: ApiPod = serde_json::from_value(object).map_err(|e| format!("couldn't parse as pod: {e}"))?;
     if rules.gates.enabled(Gate::PreventStaticPodAPIReferences)
@@ -144,8 +146,8 @@ fn parse(text: &str, file: &Path, rules: &Rules) -> Result<ApiPod, String> {
     Ok(pod)
 }
 
-/// Makes it this node's: its own name and UID, the annotations, and no eviction by taints (upstream's `applyDefaults`).
-fn complete(object: &mut Value, name: &str, file: &Path, rules: &Rules) {
+/// Sets name, UID, annotations and the `NoExecute` toleration (upstream's `applyDefaults`).
+fn apply_defaults(object: &mut Value, name: &str, file: &Path, rules: &Rules) {
     let uid = match object["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
         Some(uid) => uid.to_owned(),
         None => hash(object, file, &rules.node),
@@ -176,10 +178,10 @@ fn complete(object: &mut Value, name: &str, file: &Path, rules: &Rules) {
     object["status"] = json!({"phase": "Pending"});
 }
 
-/// The same manifest in the same file on the same node has the same UID, for as long as it says the same.
+/// Returns the UID of a manifest: a hash of its content, its file and the node.
 fn hash(object: &Value, file: &Path, node: &str) -> String {
     let mut hasher = Sha256::new();
-    // Maps are sorted: the order of a file's lines makes no other Pod.
+    // Maps are sorted, so that the order of keys does not change the hash.
     hasher.update(object.to_string());
     hasher.update(format!("host:{node}file:{}", file.display()));
     hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
@@ -204,14 +206,14 @@ mod tests {
             gates: FeatureGates::parse(gates).unwrap(),
             check,
             now,
-            here: BTreeSet::new(),
+            existing: BTreeSet::new(),
         }
     }
 
     const GOOD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: i}]}";
 
     #[test]
-    fn a_manifest_becomes_a_pod_of_this_node() {
+    fn manifest_is_converted_to_a_pod_of_the_node() {
         let pod = parse(GOOD, Path::new("/m/web.yaml"), &rules("")).unwrap();
         assert_eq!(pod.metadata.name.as_deref(), Some("web-node-1"));
         assert_eq!(pod.metadata.namespace.as_deref(), Some("default"));
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_manifest_of_a_pod_waits_for_the_one_that_there_is() {
+    fn duplicate_manifest_waits_for_the_existing_pod() {
         let dir = tempfile::tempdir().unwrap();
         let (first, second) = (dir.path().join("b.yaml"), dir.path().join("a.yaml"));
         fs::write(&first, GOOD).unwrap();
@@ -246,14 +248,14 @@ mod tests {
         let mut read = |rules: &Rules| -> Vec<String> {
             manifests.read(dir.path(), rules).unwrap().iter().filter_map(|pod| pod.metadata.uid.clone()).collect()
         };
-        let here = read(&rules);
-        rules.here.extend(here.clone());
+        let existing = read(&rules);
+        rules.existing.extend(existing.clone());
         fs::write(&second, GOOD).unwrap();
-        assert_eq!(read(&rules), here);
+        assert_eq!(read(&rules), existing);
         // Where there is neither, the first file counts.
-        rules.here.clear();
+        rules.existing.clear();
         let other = read(&rules);
-        assert_eq!((other.len(), other == here), (1, false));
+        assert_eq!((other.len(), other == existing), (1, false));
         fs::remove_file(&first).unwrap();
         assert_eq!(read(&rules), other);
     }
@@ -261,16 +263,16 @@ mod tests {
     #[track_caller]
     fn refused(text: &str, gates: &str, expected: Option<&str>) {
         let got = parse(text, Path::new("/m/f"), &rules(gates)).err();
-        let told = match (&got, expected) {
+        let matches = match (&got, expected) {
             (Some(got), Some(expected)) => got.contains(expected),
             (None, None) => true,
             _ => false,
         };
-        assert!(told, "{text}: {got:?}, not {expected:?}");
+        assert!(matches, "{text}: {got:?}, not {expected:?}");
     }
 
     #[test]
-    fn what_is_no_manifest_is_refused() {
+    fn invalid_manifest_is_rejected() {
         refused(GOOD, "", None);
         refused("{", "", Some("couldn't parse as pod"));
         refused("apiVersion: v1\nkind: Service\nmetadata: {name: x}", "", Some("it is of kind \"Service\""));
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_read_whole_and_what_is_broken_goes_on_as_it_was() {
+    fn invalid_file_keeps_its_last_valid_pod() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
         let mut manifests = Manifests::default();

@@ -1,4 +1,4 @@
-//! Changes of a directory, told by the kernel. What it does not tell, the next look finds.
+//! inotify watch of a manifest directory. Missed changes are found by the periodic read.
 
 use futures::StreamExt;
 use inotify::{EventMask, EventStream, Inotify, WatchMask};
@@ -8,14 +8,14 @@ use std::{
     time::Duration,
 };
 
-/// Editors and copies change a file in several steps: after a change nothing is to happen for so long.
-const QUIET: Duration = Duration::from_millis(50);
-/// But nobody waits longer than this for a directory that never rests.
-const LONGEST: Duration = Duration::from_secs(1);
-/// Room for some events at a time.
+/// Quiet time after the last change, because editors change a file in several steps.
+const DEBOUNCE: Duration = Duration::from_millis(50);
+/// Limit of the debouncing.
+const MAX_DEBOUNCE: Duration = Duration::from_secs(1);
+/// Size of the event buffer in bytes.
 const BUFFER: usize = 4096;
 
-/// Watches a directory, or that of a file.
+/// Watches a directory, or the directory of a file.
 pub(super) struct Watch {
     path: PathBuf,
     events: Option<EventStream<Vec<u8>>>,
@@ -32,12 +32,12 @@ impl Watch {
         match open(&self.path) {
             Ok(events) => self.events = Some(events),
             Err(error) => {
-                tracing::debug!(%error, path = %self.path.display(), "no watch is possible; it is looked at now and then");
+                tracing::debug!(%error, path = %self.path.display(), "failed to watch manifests, polling instead");
             }
         }
     }
 
-    /// Waits until something changed, and has come to rest. Where no watch is possible that is never; each call tries.
+    /// Waits for a debounced change. If the directory cannot be watched, it never returns; each call retries the watch.
     pub(super) async fn changed(&mut self) {
         if self.events.is_none() {
             self.begin();
@@ -45,11 +45,11 @@ impl Watch {
         let Some(events) = &mut self.events else { return future::pending().await };
         let mut there = next(events).await;
         let rest = async {
-            while let (true, Ok(more)) = (there, tokio::time::timeout(QUIET, next(events)).await) {
+            while let (true, Ok(more)) = (there, tokio::time::timeout(DEBOUNCE, next(events)).await) {
                 there = more;
             }
         };
-        let _ = tokio::time::timeout(LONGEST, rest).await;
+        let _ = tokio::time::timeout(MAX_DEBOUNCE, rest).await;
         if !there {
             self.events = None;
         }
@@ -64,7 +64,7 @@ fn open(path: &Path) -> io::Result<EventStream<Vec<u8>>> {
     inotify.into_event_stream(vec![0; BUFFER])
 }
 
-/// Waits for the next event; gives whether the directory is still the one that is watched.
+/// Waits for the next event. Returns whether the directory is still watched.
 async fn next(events: &mut EventStream<Vec<u8>>) -> bool {
     let gone = EventMask::IGNORED | EventMask::DELETE_SELF | EventMask::MOVE_SELF;
     events.next().await.is_some_and(|event| event.is_ok_and(|event| !event.mask.intersects(gone)))
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_file_that_comes_changes_or_goes_is_told() {
+    async fn file_changes_are_reported() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.yaml");
         let mut watch = Watch::new(dir.path());
@@ -88,7 +88,7 @@ mod tests {
         changed(&mut watch).await;
         std::fs::remove_file(&file).unwrap();
         changed(&mut watch).await;
-        // A directory that goes and comes again is watched again.
+        // A recreated directory is watched again.
         std::fs::remove_dir(dir.path()).unwrap();
         changed(&mut watch).await;
         std::fs::create_dir(dir.path()).unwrap();

@@ -1,11 +1,11 @@
-//! Files that change all at once: readers see the old ones or the new ones, never some of each.
+//! Atomic updates of volume files: readers see all old files or all new files.
 //!
-//! The same layout as upstream's `AtomicWriter`: a directory of a version holds the files, the link `..data` leads to it,
-//! and what users see are links through `..data`. Exchanging that one link exchanges everything.
+//! The layout is that of upstream's `AtomicWriter`: a timestamped directory has the files, the symbolic link `..data` points
+//! to it, and user-visible files are links through `..data`. Replacing that link updates all files at once.
 
 use super::{
-    give_to_group,
-    payload::{File, Payload},
+    payload::{FileProjection, Payload},
+    set_group,
 };
 use crate::{os_error, untrusted_file};
 use std::{
@@ -18,43 +18,43 @@ use std::{
 
 const DATA: &str = "..data";
 
-/// Makes the directory, which is there, show exactly these files. When it does already, nothing is touched.
+/// Writes exactly these files to an existing directory, unless they are up to date.
 ///
 /// # Errors
-/// What could not be done, to which path of the volume, and why.
+/// Fails with the call, the path within the volume, and the cause.
 pub(super) fn write(dir: &Path, payload: &Payload, group: Option<u32>) -> Result<(), String> {
-    write_files(dir, payload, group).map_err(|error| os_error::words(&error))
+    write_files(dir, payload, group).map_err(|error| os_error::message(&error))
 }
 
 fn write_files(dir: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()> {
     let old = fs::read_link(dir.join(DATA)).ok();
-    if old.is_some() && shows(&dir.join(DATA), payload, group)? {
-        return link(dir, payload);
+    if old.is_some() && is_up_to_date(&dir.join(DATA), payload, group)? {
+        return create_user_visible_links(dir, payload);
     }
     let version = new_version(dir)?;
-    if let Err(error) = fill(&dir.join(&version), payload, group) {
+    if let Err(error) = write_version(&dir.join(&version), payload, group) {
         let _ = fs::remove_dir_all(dir.join(&version));
         return Err(error);
     }
-    let fresh = dir.join("..data_tmp");
-    remove_file(&fresh)?;
-    symlink(&version, &fresh)?;
-    fs::rename(&fresh, dir.join(DATA))?;
-    link(dir, payload)?;
-    unlink_stale(dir, payload)?;
+    let new_link = dir.join("..data_tmp");
+    remove_file(&new_link)?;
+    symlink(&version, &new_link)?;
+    fs::rename(&new_link, dir.join(DATA))?;
+    create_user_visible_links(dir, payload)?;
+    remove_stale_links(dir, payload)?;
     match old {
-        // Only a name, never a path: nothing outside of the volume can be removed here.
+        // A single name, not a path: nothing outside the volume can be removed.
         Some(old) if old != version && old.components().count() == 1 => fs::remove_dir_all(dir.join(old)),
         _ => Ok(()),
     }
 }
 
-/// Whether a volume is there.
+/// Returns whether a volume has been written.
 pub(super) fn is_set_up(dir: &Path) -> bool {
     fs::read_link(dir.join(DATA)).is_ok()
 }
 
-/// The name of a version that does not exist yet, and its directory.
+/// Creates a new timestamped directory and returns its name.
 fn new_version(dir: &Path) -> io::Result<PathBuf> {
     let now = jiff::Timestamp::now().strftime("%Y_%m_%d_%H_%M_%S").to_string();
     for n in 0..1000 {
@@ -71,77 +71,77 @@ fn new_version(dir: &Path) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "too many versions of this volume"))
 }
 
-fn fill(version: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()> {
+fn write_version(version: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()> {
     for (path, file) in &payload.files {
         let target = version.join(path);
         if let Some(parent) = target.parent() {
             let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(parent);
-            // Whatever the kernel says of a parent that is a file.
-            let refused = |error: io::Error| match error.kind() {
+            // The kernel's error for a parent that is a file.
+            let parent_error = |error: io::Error| match error.kind() {
                 io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
                 _ => error,
             };
-            made.map_err(|error| os_error::at("mkdir", path.parent().unwrap_or(path), &refused(error)))?;
+            made.map_err(|error| os_error::with_path("mkdir", path.parent().unwrap_or(path), &parent_error(error)))?;
         }
         let mut open = fs::OpenOptions::new();
         let out = open.write(true).create_new(true).mode(0o600).open(&target);
-        let mut out = out.map_err(|error| os_error::at("open", path, &error))?;
-        io::Write::write_all(&mut out, &file.content).map_err(|error| os_error::at("write", path, &error))?;
+        let mut out = out.map_err(|error| os_error::with_path("open", path, &error))?;
+        io::Write::write_all(&mut out, &file.content).map_err(|error| os_error::with_path("write", path, &error))?;
         let mode = mode(file, group);
         std::os::unix::fs::chown(&target, file.owner, None)?;
-        give_to_group(&target, group)?;
+        set_group(&target, group)?;
         fs::set_permissions(&target, fs::Permissions::from_mode(mode))?;
     }
-    open_dirs(version, group)
+    set_dir_permissions(version, group)
 }
 
-/// The Pod's `fsGroup` may read every file, and so may its owner (`roMask` of `changeFilePermission`).
-fn mode(file: &File, group: Option<u32>) -> u32 {
+/// Returns the file's mode. With `fsGroup`, owner and group may read it (`roMask` of `changeFilePermission`).
+fn mode(file: &FileProjection, group: Option<u32>) -> u32 {
     if group.is_some() { file.mode | 0o440 } else { file.mode }
 }
 
-/// Every user may enter directories, whatever the umask. They are the group's, too, and so is what is made in them
+/// Makes directories accessible to all users, independent of the umask, and sets their group, which new files inherit
 /// (`changeFilePermission`).
-fn open_dirs(dir: &Path, group: Option<u32>) -> io::Result<()> {
+fn set_dir_permissions(dir: &Path, group: Option<u32>) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            open_dirs(&entry.path(), group)?;
+            set_dir_permissions(&entry.path(), group)?;
         }
     }
-    give_to_group(dir, group)?;
+    set_group(dir, group)?;
     fs::set_permissions(dir, fs::Permissions::from_mode(if group.is_some() { 0o2755 } else { 0o755 }))
 }
 
-/// Whether a version holds exactly these files.
-fn shows(version: &Path, payload: &Payload, group: Option<u32>) -> io::Result<bool> {
+/// Returns whether a version has exactly these files.
+fn is_up_to_date(version: &Path, payload: &Payload, group: Option<u32>) -> io::Result<bool> {
     let mut found = BTreeSet::new();
-    collect(version, Path::new(""), &mut found)?;
+    collect_files(version, Path::new(""), &mut found)?;
     if found.len() != payload.files.len() {
         return Ok(false);
     }
     for (path, file) in &payload.files {
-        if !found.contains(path) || !is_same(&version.join(path), file, group).unwrap_or(false) {
+        if !found.contains(path) || !file_matches(&version.join(path), file, group).unwrap_or(false) {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// A container may have replaced the file by a link or an enormous one: it is written again then.
-fn is_same(path: &Path, expected: &File, group: Option<u32>) -> io::Result<bool> {
+/// Compares a file. A container may have replaced it with a link or a huge file, which is then rewritten.
+fn file_matches(path: &Path, expected: &FileProjection, group: Option<u32>) -> io::Result<bool> {
     let file = untrusted_file::open(path)?;
     let found = file.metadata()?.permissions().mode();
     Ok(found & 0o700 == mode(expected, group) & 0o700
         && untrusted_file::read_beginning(&file, expected.content.len() + 1)? == expected.content)
 }
 
-fn collect(root: &Path, below: &Path, found: &mut BTreeSet<PathBuf>) -> io::Result<()> {
+fn collect_files(root: &Path, below: &Path, found: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(root.join(below))? {
         let entry = entry?;
         let path = below.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            collect(root, &path, found)?;
+            collect_files(root, &path, found)?;
         } else {
             found.insert(path);
         }
@@ -149,8 +149,8 @@ fn collect(root: &Path, below: &Path, found: &mut BTreeSet<PathBuf>) -> io::Resu
     Ok(())
 }
 
-/// The first parts of all paths: what users see in the volume.
-fn visible(payload: &Payload) -> BTreeSet<OsString> {
+/// Returns the user-visible names in the volume: the first components of all paths.
+fn user_visible_names(payload: &Payload) -> BTreeSet<OsString> {
     let first = |p: &PathBuf| match p.components().next() {
         Some(Component::Normal(name)) => Some(name.to_owned()),
         _ => None,
@@ -158,8 +158,8 @@ fn visible(payload: &Payload) -> BTreeSet<OsString> {
     payload.files.keys().filter_map(first).collect()
 }
 
-fn link(dir: &Path, payload: &Payload) -> io::Result<()> {
-    for name in visible(payload) {
+fn create_user_visible_links(dir: &Path, payload: &Payload) -> io::Result<()> {
+    for name in user_visible_names(payload) {
         if fs::symlink_metadata(dir.join(&name)).is_err() {
             symlink(Path::new(DATA).join(&name), dir.join(&name))?;
         }
@@ -167,12 +167,12 @@ fn link(dir: &Path, payload: &Payload) -> io::Result<()> {
     Ok(())
 }
 
-fn unlink_stale(dir: &Path, payload: &Payload) -> io::Result<()> {
-    let shown = visible(payload);
+fn remove_stale_links(dir: &Path, payload: &Payload) -> io::Result<()> {
+    let shown = user_visible_names(payload);
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        let ours = entry.file_type()?.is_symlink() && !entry.file_name().to_string_lossy().starts_with("..");
-        if ours && !shown.contains(&entry.file_name()) {
+        let is_own_link = entry.file_type()?.is_symlink() && !entry.file_name().to_string_lossy().starts_with("..");
+        if is_own_link && !shown.contains(&entry.file_name()) {
             fs::remove_file(entry.path())?;
         }
     }
@@ -201,16 +201,16 @@ mod tests {
     #[track_caller]
     fn check(dir: &Path, expected: &[(&str, &str)]) {
         for (path, content) in expected {
-            assert_eq!(crate::node_file::read_text(dir.join(path)).unwrap(), *content, "{path}");
+            assert_eq!(crate::host_file::read_text(dir.join(path)).unwrap(), *content, "{path}");
         }
         let names = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
         let (hidden, shown): (Vec<_>, Vec<_>) = names.partition(|n| n.starts_with(".."));
         assert_eq!(hidden.len(), 2, "..data and one version: {hidden:?}");
-        assert_eq!(shown.len(), visible(&payload(expected)).len(), "{shown:?}");
+        assert_eq!(shown.len(), user_visible_names(&payload(expected)).len(), "{shown:?}");
     }
 
     #[test]
-    fn an_update_is_seen_whole_through_the_same_paths() {
+    fn update_replaces_all_files_at_once() {
         let dir = tempfile::tempdir().unwrap();
         for files in [
             &[("a/b", "one"), ("c", "1")][..],
@@ -225,26 +225,26 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_with_an_open_directory_keeps_the_version_it_has_until_it_is_exchanged() {
+    fn unchanged_files_are_not_rewritten() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), &payload(&[("a", "1")]), None).unwrap();
         let before = fs::read_link(dir.path().join(DATA)).unwrap();
         write(dir.path(), &payload(&[("a", "1")]), None).unwrap();
-        assert_eq!(fs::read_link(dir.path().join(DATA)).unwrap(), before, "nothing changed, so nothing is exchanged");
+        assert_eq!(fs::read_link(dir.path().join(DATA)).unwrap(), before, "unchanged files are not rewritten");
         write(dir.path(), &payload(&[("a", "2")]), None).unwrap();
         assert_ne!(fs::read_link(dir.path().join(DATA)).unwrap(), before);
         assert!(!dir.path().join(before).exists());
     }
 
     #[test]
-    fn files_have_the_mode_that_was_asked_for() {
+    fn files_have_the_requested_mode() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), &payload(&[("a", "1")]), None).unwrap();
         assert_eq!(fs::metadata(dir.path().join("a")).unwrap().permissions().mode() & 0o7777, 0o640);
     }
 
     #[test]
-    fn fs_group_may_read_files_whatever_their_mode() {
+    fn fs_group_may_read_files_of_any_mode() {
         let dir = tempfile::tempdir().unwrap();
         for (asked, without, with) in
             [(0, 0, 0o440), (0o400, 0o400, 0o440), (0o111, 0o111, 0o551), (0o600, 0o600, 0o640), (0o644, 0o644, 0o644)]
@@ -262,16 +262,16 @@ mod tests {
                 );
                 let version = fs::read_link(volume.join(DATA)).unwrap();
                 write(&volume, &payload, group).unwrap();
-                assert_eq!(fs::read_link(volume.join(DATA)).unwrap(), version, "{asked:o}: nothing has changed");
+                assert_eq!(fs::read_link(volume.join(DATA)).unwrap(), version, "{asked:o}: unchanged");
             }
         }
     }
 
     #[test]
-    fn paths_that_overlap_are_named_with_what_failed() {
+    fn overlapping_paths_fail_with_path_and_cause() {
         let dir = tempfile::tempdir().unwrap();
         let error = write(dir.path(), &payload(&[("q/r", "a"), ("q/r/s", "b")]), None).unwrap_err();
         assert_eq!(error, "mkdir q/r: not a directory");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing of it stays");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "the failed version is removed");
     }
 }

@@ -1,10 +1,10 @@
-//! Volumes of claims, `persistentVolumeClaim` and `ephemeral`: what stands behind them, and where it is for the Pod
+//! Volumes of claims (`persistentVolumeClaim` and `ephemeral`): the PersistentVolume of a claim, and its path for the Pod
 //! (upstream's `pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go`).
 //!
-//! A path of the node is a link in the Pod's directory, a volume of the node is bound there: what was set up once is seen
-//! there, without asking the API, whatever has become of the claim since and however often Podium was started anew.
+//! A `hostPath` volume is a symbolic link in the Pod's directory, a `local` volume is bind-mounted there. A mounted volume is
+//! found there after a restart, without the API, and independent of the claim's current state.
 
-use super::{failed, host_path::HostPath, local::Local, ownership::Ownership, removal};
+use super::{host_path::HostPath, local::LocalVolume, ownership::VolumeOwnership, removal, set_up_error};
 use crate::{Shared, deadline::within_deadline, pods::spec};
 use api::claim::BESIDE_SOURCE;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, Volume};
@@ -17,45 +17,45 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Whether a claim stands behind a volume: then it lives longer than the Pod, and is none of the Pod's own storage.
+/// Returns whether a volume belongs to a claim: it outlives the Pod and does not count as its local storage.
 pub(crate) fn is_claim(volume: &Volume) -> bool {
     volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
 }
 
-/// Where the volume is that was set up at the Pod's directory for it.
-pub(super) fn place(dir: &Path) -> Option<PathBuf> {
-    fs::read_link(dir).ok().or_else(|| is_bound(dir).then(|| dir.to_owned()))
+/// Returns the path of a claim's volume that is mounted at the Pod's directory `dir`.
+pub(super) fn mounted_path(dir: &Path) -> Option<PathBuf> {
+    fs::read_link(dir).ok().or_else(|| is_bind_mounted(dir).then(|| dir.to_owned()))
 }
 
-/// Whether a volume of the node is bound to the Pod's directory.
-pub(crate) fn is_bound(dir: &Path) -> bool {
+/// Returns whether a volume is bind-mounted at the Pod's directory.
+pub(crate) fn is_bind_mounted(dir: &Path) -> bool {
     removal::is_mount_point(dir)
 }
 
-/// A volume that a claim of the Pod is bound to, and that can be had on this node.
-pub(super) struct Claimed {
-    /// The name of the PersistentVolume.
+/// PersistentVolume of a Pod's claim.
+pub(super) struct ClaimVolume {
+    /// Name of the PersistentVolume.
     volume: String,
     source: Source,
 }
 
 enum Source {
     HostPath(HostPath),
-    Local(Local),
+    Local(LocalVolume),
 }
 
-impl Claimed {
-    /// Makes it be at the Pod's directory for it; `pods` is where all Pods have theirs.
-    pub(super) fn set_up(&self, dir: &Path, ownership: Option<Ownership>, pods: &Path) -> Result<(), String> {
+impl ClaimVolume {
+    /// Mounts it at the Pod's directory `dir`; `pods` is the directory of all Pods.
+    pub(super) fn set_up(&self, dir: &Path, ownership: Option<VolumeOwnership>, pods: &Path) -> Result<(), String> {
         let done = match &self.source {
             Source::HostPath(host) => host.check().and_then(|()| link(host.path(), dir)),
             Source::Local(local) => {
                 let step = "MountVolume.NewMounter initialization";
-                local.check().map_err(|e| step_failed(step, &self.volume, &e))?;
+                local.check().map_err(|e| step_error(step, &self.volume, &e))?;
                 local.set_up(dir, ownership, pods)
             }
         };
-        done.map_err(|e| failed(&self.volume, &e))
+        done.map_err(|e| set_up_error(&self.volume, &e))
     }
 }
 
@@ -67,24 +67,24 @@ fn link(path: &Path, dir: &Path) -> Result<(), String> {
     make().map_err(|e: io::Error| format!("{}: {e}", dir.display()))
 }
 
-fn step_failed(step: &str, volume: &str, error: &str) -> String {
+fn step_error(step: &str, volume: &str, error: &str) -> String {
     format!("{step} failed for volume {volume:?} : {error}")
 }
 
-/// Finds out what is behind a claim of the Pod; nothing is to be done for what was set up before.
+/// Finds the PersistentVolume of a Pod's claim; `None` if it is already mounted.
 ///
 /// # Errors
-/// As upstream's events tell it.
+/// Fails with the message of upstream's Event.
 pub(super) async fn prepare(
     shared: &Shared,
     pod: &Pod,
     volume: &Volume,
     claim: &str,
-) -> Result<Option<Claimed>, String> {
-    if place(&shared.paths.volume(pod.uid(), &volume.name)).is_some() {
+) -> Result<Option<ClaimVolume>, String> {
+    if mounted_path(&shared.paths.volume(pod.uid(), &volume.name)).is_some() {
         return Ok(None);
     }
-    let found = find(shared, pod, volume, claim).await.and_then(|found| {
+    let found = find_volume(shared, pod, volume, claim).await.and_then(|found| {
         check_mode(&found, pod, &volume.name)?;
         Ok(found)
     });
@@ -94,43 +94,43 @@ pub(super) async fn prepare(
         format!("Unable to attach or mount volumes: {lists}: {e}")
     })?;
     let name = found.metadata.name.clone().unwrap_or_default();
-    if !reaches(shared, &found).await {
-        return Err(step_failed("MountVolume.NodeAffinity check", &name, "no matching NodeSelectorTerms"));
+    if !matches_this_node(shared, &found).await {
+        return Err(step_error("MountVolume.NodeAffinity check", &name, "no matching NodeSelectorTerms"));
     }
-    if is_exclusive(&found) && is_used_by_another(shared, pod, claim) {
+    if is_read_write_once_pod(&found) && is_used_by_another(shared, pod, claim) {
         let why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
-        return Err(failed(&name, why));
+        return Err(set_up_error(&name, why));
     }
     let readonly = volume.persistent_volume_claim.as_ref().is_some_and(|source| source.read_only == Some(true));
     let source = source(&name, &found.spec.unwrap_or_default(), readonly)?;
-    Ok(Some(Claimed { volume: name, source }))
+    Ok(Some(ClaimVolume { volume: name, source }))
 }
 
-/// The volume that the claim is bound to.
-async fn find(shared: &Shared, pod: &Pod, volume: &Volume, name: &str) -> Result<PersistentVolume, String> {
+/// Returns the PersistentVolume that the claim is bound to.
+async fn find_volume(shared: &Shared, pod: &Pod, volume: &Volume, name: &str) -> Result<PersistentVolume, String> {
     let failed = |error: String| format!("error processing PVC {}/{name}: {error}", pod.namespace());
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(shared.client.clone(), pod.namespace());
     let claim = within_deadline(claims.get(name)).await;
-    let claim = claim.map_err(|e| failed(format!("failed to fetch PVC from API server: {}", told(e))))?;
-    let of = name_of_volume(&claim).map_err(|e| failed(e.to_owned()))?;
+    let claim = claim.map_err(|e| failed(format!("failed to fetch PVC from API server: {}", api_message(e))))?;
+    let of = bound_volume_name(&claim).map_err(|e| failed(e.to_owned()))?;
     if volume.ephemeral.is_some() {
         api::claim::check_made_for(&claim, pod.object())?;
     }
     let found = within_deadline(Api::<PersistentVolume>::all(shared.client.clone()).get(of)).await;
-    let found = found.map_err(|e| failed(format!("failed to fetch PV {of} from API server: {}", told(e))))?;
+    let found = found.map_err(|e| failed(format!("failed to fetch PV {of} from API server: {}", api_message(e))))?;
     check_bound(&found, &claim).map_err(failed)?;
     Ok(found)
 }
 
-fn told(error: kube::Error) -> String {
+fn api_message(error: kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         error => error.to_string(),
     }
 }
 
-/// What a claim is bound to; one that is going is for no Pod any more.
-fn name_of_volume(claim: &PersistentVolumeClaim) -> Result<&str, &'static str> {
+/// Returns the name of the bound volume, unless the claim is being deleted.
+fn bound_volume_name(claim: &PersistentVolumeClaim) -> Result<&str, &'static str> {
     if claim.metadata.deletion_timestamp.is_some() {
         return Err("PVC is being deleted");
     }
@@ -140,7 +140,7 @@ fn name_of_volume(claim: &PersistentVolumeClaim) -> Result<&str, &'static str> {
     api::claim::volume_name(claim).ok_or("PVC has empty pvc.Spec.VolumeName")
 }
 
-/// Whether the volume knows of the claim, too.
+/// Checks that the volume refers to the claim, too.
 fn check_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Result<(), String> {
     let name = volume.metadata.name.as_deref().unwrap_or_default();
     let Some(reference) = api::claim::reference(volume) else {
@@ -156,7 +156,7 @@ fn check_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Resu
     Err(format!("found PV object {name} but its pv.Spec.ClaimRef.UID {known} does not point to claim.UID {own}"))
 }
 
-/// Whether the Pod uses the volume as what it is, and that can be had here.
+/// Checks that the Pod uses the volume according to its `volumeMode`, which must be supported.
 fn check_mode(found: &PersistentVolume, pod: &Pod, volume: &str) -> Result<(), String> {
     let mode = found.spec.as_ref().and_then(|spec| spec.volume_mode.as_deref()).unwrap_or("Filesystem");
     let is_filesystem = mode == "Filesystem";
@@ -171,8 +171,8 @@ fn check_mode(found: &PersistentVolume, pod: &Pod, volume: &str) -> Result<(), S
     if is_filesystem { Ok(()) } else { Err(format!("volumes of mode {mode} are not supported yet")) }
 }
 
-/// Whether the volume can be had on this node; a node that cannot be asked for keeps nothing from a Pod that is on it.
-async fn reaches(shared: &Shared, found: &PersistentVolume) -> bool {
+/// Returns whether the volume's node affinity matches this node. Without the Node object it does: the Pod is already bound.
+async fn matches_this_node(shared: &Shared, found: &PersistentVolume) -> bool {
     if found.spec.as_ref().is_none_or(|spec| spec.node_affinity.is_none()) {
         return true;
     }
@@ -180,36 +180,38 @@ async fn reaches(shared: &Shared, found: &PersistentVolume) -> bool {
     node.ok().is_none_or(|node| api::claim::reaches(found, &node))
 }
 
-fn is_exclusive(found: &PersistentVolume) -> bool {
+fn is_read_write_once_pod(found: &PersistentVolume) -> bool {
     let modes = found.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
     modes.iter().any(|mode| mode == "ReadWriteOncePod")
 }
 
-/// Whether the claim's volume is there for another Pod of this node, which the scheduler may not have been asked for.
+/// Returns whether another Pod of this node has the claim's volume mounted. A Pod may be bound without the scheduler's check.
 fn is_used_by_another(shared: &Shared, pod: &Pod, claim: &str) -> bool {
-    let others = shared.pods.all().into_iter().map(|handle| handle.known.borrow().clone());
+    let others = shared.pods.all().into_iter().map(|handle| handle.state.borrow().clone());
     others.filter(|other| other.uid() != pod.uid() && other.namespace() == pod.namespace()).any(|other| {
         let its = |volume: &&Volume| api::claim::name_of(other.name(), volume).as_deref() == Some(claim);
         let mut volumes = spec(&other).volumes.iter().flatten().filter(its);
-        volumes.any(|volume| place(&shared.paths.volume(other.uid(), &volume.name)).is_some())
+        volumes.any(|volume| mounted_path(&shared.paths.volume(other.uid(), &volume.name)).is_some())
     })
 }
 
-/// What is to be set up; `name` is the volume's.
+/// Returns the source of the PersistentVolume `name`.
 fn source(name: &str, spec: &PersistentVolumeSpec, readonly: bool) -> Result<Source, String> {
     const NO_OPTIONS: &str = "Mount options are not supported for this volume type";
     let options = spec.mount_options.as_ref().is_some_and(|options| !options.is_empty());
     match (&spec.host_path, &spec.local) {
-        (Some(_), _) if options => Err(step_failed("MountVolume.MountOptionSupport check", name, NO_OPTIONS)),
+        (Some(_), _) if options => Err(step_error("MountVolume.MountOptionSupport check", name, NO_OPTIONS)),
         (Some(host), _) => Ok(Source::HostPath(HostPath::new(host))),
-        (None, Some(_)) if options => Err(failed(name, "mountOptions of local volumes are not supported yet")),
-        (None, Some(local)) => Ok(Source::Local(Local { path: PathBuf::from(&local.path), readonly })),
-        (None, None) => Err(failed(name, &format!("volumes of type {} are not supported yet", kind(spec)))),
+        (None, Some(_)) if options => Err(set_up_error(name, "mountOptions of local volumes are not supported yet")),
+        (None, Some(local)) => Ok(Source::Local(LocalVolume { path: PathBuf::from(&local.path), readonly })),
+        (None, None) => {
+            Err(set_up_error(name, &format!("volumes of type {} are not supported yet", volume_type(spec))))
+        }
     }
 }
 
-/// The name of a PersistentVolume's type, as its spec has it.
-fn kind(spec: &PersistentVolumeSpec) -> String {
+/// Returns the name of a PersistentVolume's type, as in its spec.
+fn volume_type(spec: &PersistentVolumeSpec) -> String {
     let value: Value = json!(spec);
     let mut fields = value.as_object().into_iter().flatten().map(|(field, _)| field);
     fields.find(|field| !BESIDE_SOURCE.contains(&field.as_str())).cloned().unwrap_or_else(|| "unknown".to_owned())
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_is_not_bound_or_goes_is_for_no_pod() {
+    fn unbound_or_deleted_claim_is_rejected() {
         for (object, expected) in [
             (json!({"status": {"phase": "Bound"}, "spec": {"volumeName": "pv"}}), Ok("pv")),
             (json!({"status": {"phase": "Pending"}, "spec": {"volumeName": "pv"}}), Err("PVC is not bound")),
@@ -240,12 +242,12 @@ mod tests {
                 Err("PVC is being deleted"),
             ),
         ] {
-            assert_eq!(name_of_volume(&claim(object.clone())), expected, "{object}");
+            assert_eq!(bound_volume_name(&claim(object.clone())), expected, "{object}");
         }
     }
 
     #[test]
-    fn a_volume_that_knows_of_another_claim_is_not_had() {
+    fn volume_of_another_claim_is_rejected() {
         let own = claim(json!({"metadata": {"uid": "a"}}));
         let check = |spec| check_bound(&volume(spec), &own);
         assert_eq!(check(json!({"claimRef": {"uid": "a"}})), Ok(()));
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_of_a_type_or_with_options_that_cannot_be_had_is_told() {
+    fn unsupported_volume_types_and_options_are_reported() {
         check_source(json!({"hostPath": {"path": "/d"}, "volumeMode": "Filesystem", "mountOptions": []}), "");
         check_source(json!({"local": {"path": "/d"}, "accessModes": ["ReadWriteOnce"]}), "");
         check_source(

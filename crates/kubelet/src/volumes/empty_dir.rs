@@ -1,6 +1,6 @@
-//! `emptyDir`: a directory, or memory.
+//! `emptyDir` volumes: directory or tmpfs.
 
-use super::{give_to_group, make_dir};
+use super::{make_dir, set_group};
 use crate::os_error;
 use api::quantity::Amount;
 use k8s_openapi::api::core::v1::EmptyDirVolumeSource;
@@ -14,57 +14,58 @@ use std::{
     path::Path,
 };
 
-/// What an `emptyDir` is made of.
+/// `emptyDir` volume.
 pub(super) struct EmptyDir {
     memory: bool,
-    /// Bytes; only memory is limited by the kernel.
+    /// Size limit in bytes; the kernel enforces it for a tmpfs only.
     limit: Option<i64>,
 }
 
 impl EmptyDir {
-    /// `memory_of_pod` is what the Pod, or else the node, has: what lies in memory can never be more.
-    pub(super) fn new(source: &EmptyDirVolumeSource, memory_of_pod: Option<Amount>) -> Result<Self, String> {
+    /// Parses the source. `memory_limit` is the memory limit of the Pod or the node, which also limits a tmpfs.
+    pub(super) fn new(source: &EmptyDirVolumeSource, memory_limit: Option<Amount>) -> Result<Self, String> {
         let limit = source.size_limit.as_ref().map(Amount::try_from).transpose().map_err(|e| e.to_string())?;
         let memory = match source.medium.as_deref().unwrap_or_default() {
             "" => false,
             "Memory" => true,
             other => return Err(format!("emptyDir with medium {other:?} is not supported yet")),
         };
-        let limit = limit.filter(|l| *l > Amount::ZERO).into_iter().chain(memory_of_pod.filter(|_| memory)).min();
+        let limit = limit.filter(|l| *l > Amount::ZERO).into_iter().chain(memory_limit.filter(|_| memory)).min();
         Ok(Self { memory, limit: limit.map(Amount::value).filter(|bytes| *bytes > 0) })
     }
 
-    /// Memory, for what must never be on a disk.
-    pub(super) fn in_memory(memory_of_pod: Option<Amount>) -> Self {
-        Self { memory: true, limit: memory_of_pod.map(Amount::value).filter(|bytes| *bytes > 0) }
+    /// Returns a tmpfs, for secret data.
+    pub(super) fn in_memory(memory_limit: Option<Amount>) -> Self {
+        Self { memory: true, limit: memory_limit.map(Amount::value).filter(|bytes| *bytes > 0) }
     }
 
-    /// A directory, for what is not secret.
+    /// Returns a directory, for data that is not secret.
     pub(super) fn on_disk() -> Self {
         Self { memory: false, limit: None }
     }
 
     pub(super) fn set_up(&self, dir: &Path, group: Option<u32>) -> Result<(), String> {
         make_dir(dir, 0o777)?;
-        let is_mounted = is_mounted(dir).map_err(|e| format!("stat {}: {}", dir.display(), os_error::words(&e)))?;
-        if self.memory && !is_mounted {
+        let is_mount_point =
+            is_mount_point(dir).map_err(|e| format!("stat {}: {}", dir.display(), os_error::message(&e)))?;
+        if self.memory && !is_mount_point {
             self.mount(dir)
                 .map_err(|e| format!("mounting a tmpfs at {}: {}", dir.display(), e.desc().to_lowercase()))?;
         }
-        // New files belong to the group of their directory.
-        give_to_group(dir, group)
+        // New files inherit the directory's group.
+        set_group(dir, group)
             .and_then(|()| fs::set_permissions(dir, fs::Permissions::from_mode(self.mode(group))))
-            .map_err(|e| format!("chmod {}: {}", dir.display(), os_error::words(&e)))
+            .map_err(|e| format!("chmod {}: {}", dir.display(), os_error::message(&e)))
     }
 
-    /// Upstream leaves a tmpfs as the kernel makes it, which sets the sticky bit.
+    /// Returns the mode. A tmpfs has the sticky bit, which upstream keeps as the kernel sets it.
     fn mode(&self, group: Option<u32>) -> u32 {
         let sticky = if self.memory { 0o1000 } else { 0 };
         let set_group = if group.is_some() { 0o2000 } else { 0 };
         sticky | set_group | 0o777
     }
 
-    /// Mounts a tmpfs that is never swapped out, where the kernel knows of that (6.3).
+    /// Mounts a tmpfs without swap, if the kernel supports that (6.3).
     fn mount(&self, dir: &Path) -> nix::Result<()> {
         let size = self.limit.map(|bytes| format!("size={bytes}"));
         let tmpfs = |options: Vec<&str>| {
@@ -77,8 +78,8 @@ impl EmptyDir {
     }
 }
 
-/// Whether something is mounted at a directory of the Pod: nothing of it is a file system of its own but what is.
-fn is_mounted(dir: &Path) -> io::Result<bool> {
+/// Returns whether a directory of the Pod is a mount point: its device differs from its parent's.
+fn is_mount_point(dir: &Path) -> io::Result<bool> {
     let parent = dir.parent().map_or_else(|| fs::metadata(dir), fs::metadata)?;
     Ok(fs::metadata(dir)?.dev() != parent.dev())
 }
@@ -93,19 +94,19 @@ mod tests {
     }
 
     #[test]
-    fn everybody_may_write_and_what_is_there_stays() {
+    fn empty_dir_is_world_writable_and_keeps_its_files() {
         let dir = tempfile::tempdir().unwrap();
         let volume = dir.path().join("v");
         let task = empty_dir(json!({})).unwrap();
         task.set_up(&volume, None).unwrap();
         fs::write(volume.join("f"), "kept").unwrap();
         task.set_up(&volume, None).unwrap();
-        assert_eq!(crate::node_file::read_text(volume.join("f")).unwrap(), "kept");
+        assert_eq!(crate::host_file::read_text(volume.join("f")).unwrap(), "kept");
         assert_eq!(fs::metadata(&volume).unwrap().permissions().mode() & 0o7777, 0o777);
     }
 
     #[test]
-    fn memory_has_the_mode_of_a_tmpfs() {
+    fn memory_volume_has_the_mode_of_a_tmpfs() {
         let mode = |source, group| empty_dir(source).unwrap().mode(group);
         assert_eq!((mode(json!({}), None), mode(json!({}), Some(4711))), (0o777, 0o2777));
         let memory = || json!({"medium": "Memory"});
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_is_named() {
+    fn unsupported_medium_is_named() {
         assert!(empty_dir(json!({"medium": "HugePages"})).err().unwrap().contains("HugePages"));
     }
 
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_limited_by_the_volume_and_by_what_the_pod_may_have() {
+    fn memory_volume_is_limited_by_size_and_pod_memory() {
         check_limit(json!({"medium": "Memory", "sizeLimit": "1Mi"}), Some(1 << 20));
         check_limit(json!({"medium": "Memory", "sizeLimit": "1Gi"}), Some(2 << 20));
         check_limit(json!({"medium": "Memory"}), Some(2 << 20));

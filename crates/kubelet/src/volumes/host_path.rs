@@ -1,4 +1,4 @@
-//! `hostPath`: a path of the node, checked by its type.
+//! `hostPath` volumes: a path of the node with a type check.
 
 use crate::os_error;
 use k8s_openapi::api::core::v1::HostPathVolumeSource;
@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A path of the node, and what it must be.
+/// `hostPath` volume.
 pub(super) struct HostPath {
     path: PathBuf,
     kind: String,
@@ -23,7 +23,7 @@ impl HostPath {
         &self.path
     }
 
-    /// Upstream's checks and words (`pkg/volume/hostpath/host_path.go`).
+    /// Checks the type of the path, as upstream (`pkg/volume/hostpath/host_path.go`).
     pub(super) fn check(&self) -> Result<(), String> {
         let path = self.path.display();
         let kind = fs::metadata(&self.path).map(|m| m.file_type());
@@ -32,8 +32,8 @@ impl HostPath {
         };
         match (self.kind.as_str(), kind) {
             ("", _) => Ok(()),
-            ("DirectoryOrCreate", Err(_)) => make(self, true),
-            ("FileOrCreate", Err(_)) => make(self, false),
+            ("DirectoryOrCreate", Err(_)) => create(self, true),
+            ("FileOrCreate", Err(_)) => create(self, false),
             ("Directory" | "DirectoryOrCreate", kind) => is(kind.is_ok_and(|k| k.is_dir()), "directory"),
             ("File" | "FileOrCreate", kind) => is(kind.is_ok_and(|k| !k.is_dir()), "file"),
             ("Socket", kind) => is(kind.is_ok_and(|k| k.is_socket()), "socket file"),
@@ -44,7 +44,7 @@ impl HostPath {
     }
 }
 
-fn make(host: &HostPath, directory: bool) -> Result<(), String> {
+fn create(host: &HostPath, directory: bool) -> Result<(), String> {
     let make = || {
         if directory {
             return files::create_dir_all_with_mode(&host.path, 0o755);
@@ -53,7 +53,7 @@ fn make(host: &HostPath, directory: bool) -> Result<(), String> {
         fs::set_permissions(&host.path, fs::Permissions::from_mode(0o644))
     };
     let call = if directory { "mkdir" } else { "open" };
-    make().map_err(|e| format!("{call} {}: {}", host.path.display(), os_error::words(&e)))
+    make().map_err(|e| format!("{call} {}: {}", host.path.display(), os_error::message(&e)))
 }
 
 #[cfg(test)]
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_type_is_checked_and_made_where_it_may_be() {
+    fn host_path_type_is_checked_and_created() {
         let dir = tempfile::tempdir().unwrap();
         let check = |name: &str, kind: &str| HostPath { path: dir.path().join(name), kind: kind.to_owned() }.check();
         assert!(check("none", "").is_ok());
@@ -77,7 +77,7 @@ mod tests {
             check("f/d", "DirectoryOrCreate"),
             Err(format!("mkdir {}/f/d: not a directory", dir.path().display()))
         );
-        // Upstream takes whatever is no directory for a file.
+        // Upstream accepts everything but a directory as a file.
         std::os::unix::net::UnixListener::bind(dir.path().join("s")).unwrap();
         assert!(check("s", "Socket").is_ok() && check("s", "File").is_ok());
         assert!(check("f", "CharDevice").unwrap_err().ends_with("f is not a character device"));

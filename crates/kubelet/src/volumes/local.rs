@@ -1,10 +1,10 @@
-//! `local`: a directory of the node that is a volume of its own, bound to the Pod's directory
-//! (upstream's `pkg/volume/local/local.go`).
+//! `local` volumes: a directory of the node that is bind-mounted to the Pod's directory (upstream's
+//! `pkg/volume/local/local.go`).
 
-use super::{make_dir, ownership::Ownership, removal};
+use super::{make_dir, ownership::VolumeOwnership, removal};
 use crate::{
-    beneath::{self, through},
     os_error,
+    safe_open::{self, proc_fd_path},
 };
 use nix::mount::{MsFlags, mount};
 use std::{
@@ -13,19 +13,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The directory, and whether the Pod may not write to it.
-pub(super) struct Local {
+/// `local` volume.
+pub(super) struct LocalVolume {
     pub(super) path: PathBuf,
     pub(super) readonly: bool,
 }
 
-impl Local {
-    /// Whether there is something that can be bound, in upstream's words.
+impl LocalVolume {
+    /// Checks that the path is a directory, with upstream's messages.
     pub(super) fn check(&self) -> Result<(), String> {
         let path = self.path.display().to_string();
         match fs::metadata(&self.path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Err(format!("path {path:?} does not exist")),
-            Err(e) => Err(format!("stat {path}: {}", os_error::words(&e))),
+            Err(e) => Err(format!("stat {path}: {}", os_error::message(&e))),
             Ok(meta) if meta.is_dir() => Ok(()),
             Ok(meta) if meta.file_type().is_block_device() => {
                 Err(format!("path {path:?} is a block device, and local volumes of these are not supported yet"))
@@ -34,23 +34,23 @@ impl Local {
         }
     }
 
-    /// Binds it to the Pod's directory, once it is the group's. `pods` is where all Pods have their directories.
-    pub(super) fn set_up(&self, dir: &Path, ownership: Option<Ownership>, pods: &Path) -> Result<(), String> {
-        let failed = |e: io::Error| format!("{}: {}", self.path.display(), os_error::words(&e));
-        // Whatever happens to its path from here on, what is given to the group is what is bound.
-        let root = beneath::root(&self.path).map_err(failed)?;
+    /// Sets the group and bind-mounts the directory to the Pod's directory. `pods` is the directory of all Pods.
+    pub(super) fn set_up(&self, dir: &Path, ownership: Option<VolumeOwnership>, pods: &Path) -> Result<(), String> {
+        let io_error = |e: io::Error| format!("{}: {}", self.path.display(), os_error::message(&e));
+        // The opened directory is mounted: its path may be replaced meanwhile.
+        let root = safe_open::open_path(&self.path).map_err(io_error)?;
         let ownership = ownership.filter(|_| !self.readonly);
-        if let Some(ownership) = ownership.filter(|_| !is_used(&through(&root), pods)) {
-            ownership.give(&root).map_err(failed)?;
+        if let Some(ownership) = ownership.filter(|_| !is_mounted_by_pod(&proc_fd_path(&root), pods)) {
+            ownership.change_permissions(&root).map_err(io_error)?;
         }
         make_dir(dir, 0o750)?;
-        mount(Some(&through(&root)), dir, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+        mount(Some(&proc_fd_path(&root)), dir, None::<&str>, MsFlags::MS_BIND, None::<&str>)
             .map_err(|e| format!("mounting {} at {}: {}", self.path.display(), dir.display(), e.desc().to_lowercase()))
     }
 }
 
-/// Whether a Pod has the directory mounted already: then its files are that Pod's to be used as they are.
-fn is_used(path: &Path, pods: &Path) -> bool {
+/// Returns whether a Pod has the directory mounted already; its ownership is then left alone.
+fn is_mounted_by_pod(path: &Path, pods: &Path) -> bool {
     let file = |path: &Path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
     let (own, pods) = (file(path), fs::canonicalize(pods).unwrap_or_else(|_| pods.to_owned()));
     let mounts = removal::mount_points().unwrap_or_default();
@@ -62,10 +62,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_directory_that_is_there_can_be_bound() {
+    fn local_volume_must_be_an_existing_directory() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("f"), "").unwrap();
-        let check = |path: &str| Local { path: dir.path().join(path), readonly: false }.check();
+        let check = |path: &str| LocalVolume { path: dir.path().join(path), readonly: false }.check();
         assert_eq!(check(""), Ok(()));
         assert_eq!(check("f").unwrap_err(), "only directory and block device are supported");
         assert!(check("none").unwrap_err().ends_with("/none\" does not exist"));

@@ -1,8 +1,8 @@
-//! Mount points of a container's volumes that lie inside another of its volumes (upstream's `MakeNestedMountpoints`).
+//! Mount points for volumes that are mounted inside another volume (upstream's `MakeNestedMountpoints`).
 //!
-//! Volumes with files of the API are read-only for the runtime: it could not make a mount point in them.
+//! Volumes with files from the API are read-only for the runtime, which cannot create mount points in them.
 
-use super::{fs_group, give_to_group, is_projected};
+use super::{fs_group, is_projected, set_group};
 use crate::{Shared, os_error, pods::spec};
 use api::pod::containers;
 use k8s_openapi::api::core::v1::Container;
@@ -16,17 +16,17 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// Directories that a volume needs for other volumes of its Pod's containers, relative to it.
+/// Returns the mount points that other volumes of the Pod's containers need in a volume, relative to it.
 ///
-/// Those of a `subPath` are not among them: it may be a file ([`make_nested_sub_paths`]).
-pub(super) fn directories(pod: &Pod, volume: &str) -> BTreeSet<PathBuf> {
+/// Those of `subPath` mounts are not included, because they may be files ([`create_nested_sub_paths`]).
+pub(super) fn nested_mount_points(pod: &Pod, volume: &str) -> BTreeSet<PathBuf> {
     let ephemeral = spec(pod).ephemeral_containers.iter().flatten();
     let ephemeral = ephemeral.filter_map(|c| pod.spec_of(&c.name));
     let all = containers(spec(pod)).map(|(_, container)| container).chain(ephemeral);
-    all.flat_map(|container| of_container(container, volume)).collect()
+    all.flat_map(|container| container_mount_points(container, volume)).collect()
 }
 
-fn of_container(container: &Container, volume: &str) -> Vec<PathBuf> {
+fn container_mount_points(container: &Container, volume: &str) -> Vec<PathBuf> {
     let mounts = container.volume_mounts.as_deref().unwrap_or_default();
     let all: BTreeSet<PathBuf> = mounts.iter().map(|mount| clean(&mount.mount_path)).collect();
     let has_sub_path = |path: &Path| {
@@ -35,19 +35,20 @@ fn of_container(container: &Container, volume: &str) -> Vec<PathBuf> {
     };
     let outer = mounts.iter().filter(|m| m.name == volume).map(|m| clean(&m.mount_path));
     let below = |outer: PathBuf| {
-        let inner = all.iter().filter(|path| **path != outer && !has_sub_path(path) && directly_in(&all, &outer, path));
+        let inner =
+            all.iter().filter(|path| **path != outer && !has_sub_path(path) && is_innermost(&all, &outer, path));
         inner.filter_map(|path| path.strip_prefix(&outer).ok().map(Path::to_owned)).collect::<Vec<_>>()
     };
     outer.flat_map(below).collect()
 }
 
-/// Whether a mount lies in this outer one, and in none between them.
-fn directly_in(all: &BTreeSet<PathBuf>, outer: &Path, path: &Path) -> bool {
+/// Returns whether `outer` is the innermost mount around `path`.
+fn is_innermost(all: &BTreeSet<PathBuf>, outer: &Path, path: &Path) -> bool {
     let innermost = path.ancestors().skip(1).find(|ancestor| all.contains(*ancestor));
     innermost == Some(outer)
 }
 
-/// A path without `.` and `..`, as Go's `filepath.Clean`.
+/// Removes `.` and `..` from a path, as Go's `filepath.Clean`.
 fn clean(path: &str) -> PathBuf {
     let mut cleaned = PathBuf::new();
     for part in Path::new(path).components() {
@@ -62,33 +63,39 @@ fn clean(path: &str) -> PathBuf {
     cleaned
 }
 
-/// Makes these directories in a volume, which belongs to the Pod's `fsGroup`.
-pub(super) fn make(volume: &Path, directories: &BTreeSet<PathBuf>, group: Option<u32>) -> Result<(), String> {
-    let make = |directory: &PathBuf| make_one(volume, directory, group);
-    directories.iter().try_for_each(|directory| make(directory).map_err(|error| failed("mkdir", directory, &error)))
+/// Creates these directories in a volume, with the Pod's `fsGroup`.
+pub(super) fn create_mount_points(
+    volume: &Path,
+    directories: &BTreeSet<PathBuf>,
+    group: Option<u32>,
+) -> Result<(), String> {
+    let make = |directory: &PathBuf| create_directory(volume, directory, group);
+    directories
+        .iter()
+        .try_for_each(|directory| make(directory).map_err(|error| mount_point_error("mkdir", directory, &error)))
 }
 
-fn make_one(volume: &Path, directory: &Path, group: Option<u32>) -> io::Result<()> {
+fn create_directory(volume: &Path, directory: &Path, group: Option<u32>) -> io::Result<()> {
     let mut reached = volume.to_owned();
     for part in directory {
         reached.push(part);
         match fs::DirBuilder::new().mode(0o755).create(&reached) {
-            // A file of the volume, or a link to one, may have the name.
+            // A file of the volume, or a link to one, may have the same name.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && reached.is_dir() => continue,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(ErrorKind::NotADirectory.into()),
             made => made?,
         }
-        give_to_group(&reached, group)?;
+        set_group(&reached, group)?;
         fs::set_permissions(&reached, fs::Permissions::from_mode(if group.is_some() { 0o2755 } else { 0o755 }))?;
     }
     Ok(())
 }
 
-/// Makes the mount points of a container's `subPath`s, which may be files, in the volumes of API files around them.
+/// Creates the mount points of a container's `subPath` mounts, which may be files, in surrounding volumes with API files.
 ///
 /// # Errors
-/// When a mount point cannot be made.
-pub(crate) fn make_nested_sub_paths(
+/// Fails if a mount point cannot be created.
+pub(crate) fn create_nested_sub_paths(
     shared: &Shared,
     pod: &Pod,
     container: &Container,
@@ -103,28 +110,33 @@ pub(crate) fn make_nested_sub_paths(
         let is_of_api = spec(pod).volumes.iter().flatten().any(|v| v.name == outer.name && is_projected(v));
         if let Some(source) = source.filter(|_| is_of_api && outer.sub_path.is_none()) {
             let volume = shared.paths.volume(pod.uid(), &outer.name);
-            make_point(&volume, path.strip_prefix(clean(&outer.mount_path)).unwrap_or(&path), source, fs_group(pod))?;
+            create_mount_point(
+                &volume,
+                path.strip_prefix(clean(&outer.mount_path)).unwrap_or(&path),
+                source,
+                fs_group(pod),
+            )?;
         }
     }
     Ok(())
 }
 
-/// Makes the mount point in a volume for a file or directory, unless there is something already.
-fn make_point(volume: &Path, inner: &Path, source: &Path, group: Option<u32>) -> Result<(), String> {
+/// Creates the mount point for a file or directory, unless the path exists.
+fn create_mount_point(volume: &Path, inner: &Path, source: &Path, group: Option<u32>) -> Result<(), String> {
     let point = volume.join(inner);
     if fs::symlink_metadata(&point).is_ok() {
         return Ok(());
     }
     if source.is_dir() {
-        return make(volume, &BTreeSet::from([inner.to_owned()]), group);
+        return create_mount_points(volume, &BTreeSet::from([inner.to_owned()]), group);
     }
     let parent = inner.parent().filter(|parent| !parent.as_os_str().is_empty());
-    make(volume, &parent.into_iter().map(Path::to_owned).collect(), group)?;
-    fs::write(&point, "").map_err(|error| failed("open", inner, &error))
+    create_mount_points(volume, &parent.into_iter().map(Path::to_owned).collect(), group)?;
+    fs::write(&point, "").map_err(|error| mount_point_error("open", inner, &error))
 }
 
-fn failed(call: &str, path: &Path, error: &io::Error) -> String {
-    format!("unable to create nested volume mountpoints: {}", os_error::at(call, path, error))
+fn mount_point_error(call: &str, path: &Path, error: &io::Error) -> String {
+    format!("unable to create nested volume mountpoints: {}", os_error::with_path(call, path, error))
 }
 
 #[cfg(test)]
@@ -132,7 +144,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// Upstream's `TestGetNestedMountpoints`, and one with a `subPath`.
+    /// Upstream's `TestGetNestedMountpoints`, and a case with a `subPath`.
     #[track_caller]
     fn check(mounts: &[(&str, &str)], expected: &[&str]) {
         let mounts: Vec<Value> = mounts
@@ -143,13 +155,13 @@ mod tests {
             })
             .collect();
         let container = serde_json::from_value(json!({"name": "c", "volumeMounts": mounts})).unwrap();
-        let mut found = of_container(&container, "v");
+        let mut found = container_mount_points(&container, "v");
         found.sort();
         assert_eq!(found, expected.iter().map(PathBuf::from).collect::<Vec<_>>());
     }
 
     #[test]
-    fn mount_points_in_a_volume_are_those_of_the_outermost_mounts() {
+    fn nested_mount_points_are_those_of_the_outermost_mounts() {
         check(&[("v", "/dir")], &[]);
         check(&[("v", "/dir"), ("w", "/dir/nested")], &["nested"]);
         check(&[("w", "/dir/nested/"), ("v", "/dir/")], &["nested"]);
@@ -177,33 +189,33 @@ mod tests {
     }
 
     #[test]
-    fn mount_points_are_directories_that_the_group_may_enter() {
+    fn nested_mount_points_are_accessible_to_the_group() {
         let dir = tempfile::tempdir().unwrap();
         let points = BTreeSet::from([PathBuf::from("a/b"), PathBuf::from("c")]);
         for (group, expected) in [(None, 0o755), (Some(4711), 0o2755)] {
             let volume = dir.path().join(expected.to_string());
             fs::create_dir(&volume).unwrap();
             for _ in 0..2 {
-                make(&volume, &points, group).unwrap();
+                create_mount_points(&volume, &points, group).unwrap();
             }
             assert_eq!((mode(&volume.join("a/b")), mode(&volume.join("c"))), (expected, expected));
         }
         fs::write(dir.path().join("f"), "").unwrap();
-        let error = make(dir.path(), &BTreeSet::from([PathBuf::from("f")]), None).unwrap_err();
+        let error = create_mount_points(dir.path(), &BTreeSet::from([PathBuf::from("f")]), None).unwrap_err();
         assert_eq!(error, "unable to create nested volume mountpoints: mkdir f: not a directory");
     }
 
     #[test]
-    fn mount_point_of_a_sub_path_is_what_the_sub_path_is() {
+    fn nested_sub_path_mount_point_has_the_sub_paths_type() {
         let dir = tempfile::tempdir().unwrap();
         let (volume, file) = (dir.path().join("v"), dir.path().join("f"));
         fs::create_dir(&volume).unwrap();
         fs::write(&file, "text").unwrap();
-        let point = |inner: &str, source: &Path| make_point(&volume, Path::new(inner), source, None);
+        let point = |inner: &str, source: &Path| create_mount_point(&volume, Path::new(inner), source, None);
         point("x/one.txt", &file).unwrap();
         point("two", dir.path()).unwrap();
         assert!(volume.join("x/one.txt").is_file() && volume.join("two").is_dir());
-        // A file of the volume itself is mounted over as it is.
+        // An existing file of the volume is kept as the mount point.
         std::os::unix::fs::symlink("..data/key", volume.join("key")).unwrap();
         point("key", &file).unwrap();
         assert!(fs::symlink_metadata(volume.join("key")).unwrap().is_symlink());

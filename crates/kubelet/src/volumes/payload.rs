@@ -1,7 +1,7 @@
-//! The files that the API's objects become in a volume.
+//! Files of ConfigMap, Secret, downward API and projected volumes.
 
-use super::{downward, fs_group, tokens};
-use crate::{Shared, objects::Objects, pods::spec};
+use super::{downward_api, fs_group, tokens};
+use crate::{Shared, object_cache::ObjectCache, pods::spec};
 use k8s_openapi::api::core::v1::{
     ConfigMap, ConfigMapVolumeSource, DownwardAPIVolumeFile, KeyToPath, ProjectedVolumeSource, Secret,
     SecretVolumeSource, VolumeProjection,
@@ -12,39 +12,39 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// The files of a volume, by their path in it.
+/// Files of a volume by their path within it.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Payload {
-    pub(super) files: BTreeMap<PathBuf, File>,
+    pub(super) files: BTreeMap<PathBuf, FileProjection>,
 }
 
-/// One file.
+/// File of a volume.
 #[derive(Debug, PartialEq)]
-pub(super) struct File {
+pub(super) struct FileProjection {
     pub(super) mode: u32,
-    /// Whose it is, unless it is root's.
+    /// Owner, if it is not root.
     pub(super) owner: Option<u32>,
     pub(super) content: Vec<u8>,
 }
 
 type Data = BTreeMap<String, Vec<u8>>;
 
-/// Upstream's words about a key that is missing (`MakePayload` of `pkg/volume/configmap` and `pkg/volume/secret`).
+/// Upstream's messages for a missing key (`MakePayload` of `pkg/volume/configmap` and `pkg/volume/secret`).
 const NO_CONFIG_MAP: &str = "configmap references non-existent config";
 const NO_SECRET: &str = "references non-existent secret";
 
 impl Payload {
-    /// Adds a file; a path that leads out of the volume, or that the writer needs itself, is refused.
+    /// Adds a file. A path outside the volume, or one that the atomic writer reserves, is rejected.
     pub(super) fn add(&mut self, path: &Path, mode: u32, content: Vec<u8>) -> Result<(), String> {
         let normal = path.components().all(|c| matches!(c, Component::Normal(_)));
         if !normal || path.as_os_str().is_empty() || path.to_string_lossy().starts_with("..") {
             return Err(format!("invalid path: {}", path.display()));
         }
-        self.files.insert(path.to_owned(), File { mode, owner: None, content });
+        self.files.insert(path.to_owned(), FileProjection { mode, owner: None, content });
         Ok(())
     }
 
-    /// Adds all keys, or the selected ones. `missing` begins what is said of a key that is not there.
+    /// Adds all keys, or the selected ones. `missing` is the prefix of the error for a missing key.
     fn add_keys(
         &mut self,
         missing: &str,
@@ -71,24 +71,27 @@ fn mode(own: Option<i32>, default: u32) -> u32 {
     own.and_then(|m| u32::try_from(m).ok()).unwrap_or(default)
 }
 
-fn of_config_map(object: Option<&ConfigMap>) -> Data {
+fn config_map_data(object: Option<&ConfigMap>) -> Data {
     let text = object.and_then(|o| o.data.clone()).unwrap_or_default();
     let binary = object.and_then(|o| o.binary_data.clone()).unwrap_or_default();
     text.into_iter().map(|(k, v)| (k, v.into_bytes())).chain(binary.into_iter().map(|(k, v)| (k, v.0))).collect()
 }
 
-fn of_secret(object: Option<&Secret>) -> Data {
+fn secret_data(object: Option<&Secret>) -> Data {
     object.and_then(|o| o.data.clone()).unwrap_or_default().into_iter().map(|(k, v)| (k, v.0)).collect()
 }
 
-pub(super) async fn config_map(source: &ConfigMapVolumeSource, objects: &mut Objects<'_>) -> Result<Payload, String> {
+pub(super) async fn config_map(
+    source: &ConfigMapVolumeSource,
+    objects: &mut ObjectCache<'_>,
+) -> Result<Payload, String> {
     let optional = source.optional == Some(true);
     let object = objects.config_map(&source.name, optional).await?;
     let mut payload = Payload::default();
     let default_mode = mode(source.default_mode, 0o644);
     payload.add_keys(
         NO_CONFIG_MAP,
-        of_config_map(object.as_deref()),
+        config_map_data(object.as_deref()),
         source.items.as_deref(),
         default_mode,
         optional,
@@ -96,28 +99,28 @@ pub(super) async fn config_map(source: &ConfigMapVolumeSource, objects: &mut Obj
     Ok(payload)
 }
 
-pub(super) async fn secret(source: &SecretVolumeSource, objects: &mut Objects<'_>) -> Result<Payload, String> {
+pub(super) async fn secret(source: &SecretVolumeSource, objects: &mut ObjectCache<'_>) -> Result<Payload, String> {
     let optional = source.optional == Some(true);
     let name = source.secret_name.as_deref().unwrap_or_default();
     let object = objects.secret(name, optional).await?;
     let mut payload = Payload::default();
     let default_mode = mode(source.default_mode, 0o644);
-    payload.add_keys(NO_SECRET, of_secret(object.as_deref()), source.items.as_deref(), default_mode, optional)?;
+    payload.add_keys(NO_SECRET, secret_data(object.as_deref()), source.items.as_deref(), default_mode, optional)?;
     Ok(payload)
 }
 
-pub(super) fn downward(
+pub(super) fn downward_api(
     shared: &Shared,
     pod: &Pod,
     items: &[DownwardAPIVolumeFile],
     default_mode: Option<i32>,
 ) -> Result<Payload, String> {
     let mut payload = Payload::default();
-    add_downward(&mut payload, shared, pod, items, mode(default_mode, 0o644))?;
+    add_downward_api(&mut payload, shared, pod, items, mode(default_mode, 0o644))?;
     Ok(payload)
 }
 
-fn add_downward(
+fn add_downward_api(
     payload: &mut Payload,
     shared: &Shared,
     pod: &Pod,
@@ -126,9 +129,9 @@ fn add_downward(
 ) -> Result<(), String> {
     for item in items {
         let content = match (&item.field_ref, &item.resource_field_ref) {
-            (Some(field), _) => downward::field(shared, pod, &field.field_path)?,
-            (_, Some(resource)) => downward::resource_field(shared, pod, None, resource)?,
-            _ => return Err(format!("the file {:?} of the downward API refers to nothing", item.path)),
+            (Some(field), _) => downward_api::field_ref_value(shared, pod, &field.field_path)?,
+            (_, Some(resource)) => downward_api::resource_field_ref_value(shared, pod, None, resource)?,
+            _ => return Err(format!("{}: must have fieldRef or resourceFieldRef", item.path)),
         };
         payload.add(Path::new(&item.path), mode(item.mode, default_mode), content.into_bytes())?;
     }
@@ -139,22 +142,22 @@ pub(super) async fn projected(
     shared: &Shared,
     pod: &Pod,
     source: &ProjectedVolumeSource,
-    objects: &mut Objects<'_>,
+    objects: &mut ObjectCache<'_>,
 ) -> Result<Payload, String> {
     let mut payload = Payload::default();
     let default_mode = mode(source.default_mode, 0o644);
     for projection in source.sources.iter().flatten() {
-        project(shared, pod, projection, default_mode, objects, &mut payload).await?;
+        add_projection(shared, pod, projection, default_mode, objects, &mut payload).await?;
     }
     Ok(payload)
 }
 
-async fn project(
+async fn add_projection(
     shared: &Shared,
     pod: &Pod,
     projection: &VolumeProjection,
     default_mode: u32,
-    objects: &mut Objects<'_>,
+    objects: &mut ObjectCache<'_>,
     payload: &mut Payload,
 ) -> Result<(), String> {
     if let Some(source) = &projection.config_map {
@@ -162,7 +165,7 @@ async fn project(
         let object = objects.config_map(&source.name, optional).await?;
         return payload.add_keys(
             NO_CONFIG_MAP,
-            of_config_map(object.as_deref()),
+            config_map_data(object.as_deref()),
             source.items.as_deref(),
             default_mode,
             optional,
@@ -173,19 +176,19 @@ async fn project(
         let object = objects.secret(&source.name, optional).await?;
         return payload.add_keys(
             NO_SECRET,
-            of_secret(object.as_deref()),
+            secret_data(object.as_deref()),
             source.items.as_deref(),
             default_mode,
             optional,
         );
     }
     if let Some(source) = &projection.downward_api {
-        return add_downward(payload, shared, pod, source.items.as_deref().unwrap_or_default(), default_mode);
+        return add_downward_api(payload, shared, pod, source.items.as_deref().unwrap_or_default(), default_mode);
     }
     if let Some(source) = &projection.service_account_token {
-        let content = tokens::get(shared, pod, source).await?;
-        let (path, owner) = (Path::new(&source.path), tokens::user(spec(pod)));
-        // What has an owner or a group of its own is for nobody else.
+        let content = tokens::get_token(shared, pod, source).await?;
+        let (path, owner) = (Path::new(&source.path), tokens::fs_user(spec(pod)));
+        // A file with an owner or group must not be readable by others.
         let own = owner.is_some() || fs_group(pod).is_some();
         payload.add(path, if own { 0o600 } else { default_mode }, content.into_bytes())?;
         if let Some(file) = payload.files.get_mut(path) {
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn items_select_and_rename_keys_and_never_lead_out_of_the_volume() {
+    fn items_select_keys_with_paths_within_the_volume() {
         check(&[], false, Ok(&["k", "l"]));
         check(&[("k", "x/y")], false, Ok(&["x/y"]));
         check(&[("n", "y")], true, Ok(&[]));

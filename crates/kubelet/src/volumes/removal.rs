@@ -1,6 +1,6 @@
-//! Removes the directories of Pods. Data of the node is mounted in them, and is never reached through a mount.
+//! Removal of Pod directories. Data of the node may be mounted in them and must never be removed through a mount.
 
-use crate::beneath;
+use crate::safe_open;
 use nix::{
     errno::Errno,
     fcntl::OFlag,
@@ -14,34 +14,34 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Removes a directory with everything in it. What is mounted in it is unmounted first; what is mounted there
-/// nevertheless is not entered, and the directory stays.
+/// Removes a directory tree after unmounting everything in it. If something is mounted meanwhile, it is not entered, and the
+/// directory is kept.
 pub(super) fn remove_tree(dir: &Path) -> Result<(), String> {
     unmount_below(dir)?;
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
-        return Err(format!("{}: it is the directory of no Pod", dir.display()));
+        return Err(format!("{}: not the directory of a Pod", dir.display()));
     };
-    let removed = match beneath::root(parent) {
+    let removed = match safe_open::open_path(parent) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        parent => parent.and_then(|parent| remove(&parent, name)),
+        parent => parent.and_then(|parent| remove_entry(&parent, name)),
     };
     removed.map_err(|e| format!("{}: {e}", dir.display()))
 }
 
-/// Removes what has this name in a directory, and all that is in it: the files of this very mount, and links as links.
-fn remove(dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
+/// Removes a directory entry recursively, within its mount and without following symbolic links.
+fn remove_entry(dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
     match unlinkat(dir, name, UnlinkatFlags::NoRemoveDir) {
         Ok(()) | Err(Errno::ENOENT) => return Ok(()),
         Err(Errno::EISDIR) => {}
         Err(errno) => return Err(errno.into()),
     }
-    let inner = match beneath::unmounted(dir, name, OFlag::O_PATH | OFlag::O_DIRECTORY) {
+    let inner = match safe_open::open_entry(dir, name, OFlag::O_PATH | OFlag::O_DIRECTORY) {
         Err(Errno::ENOENT) => return Ok(()),
         Err(Errno::EXDEV) => return Err(io::Error::other(format!("something is mounted at {}", name.display()))),
         inner => inner?,
     };
-    for name in beneath::names(&inner)? {
-        remove(&inner, &name)?;
+    for name in safe_open::entry_names(&inner)? {
+        remove_entry(&inner, &name)?;
     }
     match unlinkat(dir, name, UnlinkatFlags::RemoveDir) {
         Err(Errno::ENOENT) => Ok(()),
@@ -49,21 +49,22 @@ fn remove(dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
     }
 }
 
-/// Removes the data of a volume. While something is mounted there, whose data is somebody else's, all of it stays.
+/// Removes the data of a volume. Nothing is removed while another file system is mounted in it.
 ///
 /// # Errors
-/// When something is mounted there, or something cannot be removed.
+/// Fails if something is mounted in it, or cannot be removed.
 pub fn remove_data(dir: &Path) -> io::Result<()> {
-    let (Some(real), Some(name)) = (real(dir)?, dir.file_name()) else { return Ok(()) };
+    let (Some(real), Some(name)) = (real_path(dir)?, dir.file_name()) else { return Ok(()) };
     let mounts = mount_points().map_err(io::Error::other)?;
     if let Some(mounted) = mounts.iter().find(|mount| mount.starts_with(&real)) {
         return Err(io::Error::other(format!("something is mounted at {}", mounted.display())));
     }
-    remove(&beneath::root(real.parent().unwrap_or(&real))?, name)
+    remove_entry(&safe_open::open_path(real.parent().unwrap_or(&real))?, name)
 }
 
-/// A directory as the kernel names mounts: by its real path. It is no link itself. Nothing if its parent is gone.
-fn real(dir: &Path) -> io::Result<Option<PathBuf>> {
+/// Returns the real path of a directory, as in the mount table; `None` if its parent is missing. The directory itself must
+/// not be a symbolic link.
+fn real_path(dir: &Path) -> io::Result<Option<PathBuf>> {
     match dir.parent().map_or_else(|| Ok(PathBuf::from("/")), fs::canonicalize) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         parent => Ok(Some(parent?.join(dir.file_name().unwrap_or_default()))),
@@ -72,9 +73,9 @@ fn real(dir: &Path) -> io::Result<Option<PathBuf>> {
 
 /// Unmounts everything at and below a directory.
 pub(crate) fn unmount_below(dir: &Path) -> Result<(), String> {
-    let failed = |path: &Path, e: io::Error| format!("unmounting {}: {e}", path.display());
-    let Some(real) = real(dir).map_err(|e| failed(dir, e))? else { return Ok(()) };
-    // Below one that is gone another may come to light.
+    let unmount_error = |path: &Path, e: io::Error| format!("unmounting {}: {e}", path.display());
+    let Some(real) = real_path(dir).map_err(|e| unmount_error(dir, e))? else { return Ok(()) };
+    // Unmounting may reveal another mount.
     loop {
         let mounts: Vec<PathBuf> = mount_points()?.into_iter().filter(|m| m.starts_with(&real)).collect();
         if mounts.is_empty() {
@@ -82,33 +83,33 @@ pub(crate) fn unmount_below(dir: &Path) -> Result<(), String> {
         }
         let is_outermost = |m: &&PathBuf| !mounts.iter().any(|other| other != *m && m.starts_with(other));
         for outermost in mounts.iter().filter(is_outermost) {
-            unmount(outermost).map_err(|e| failed(outermost, e.into()))?;
+            unmount(outermost).map_err(|e| unmount_error(outermost, e.into()))?;
         }
     }
 }
 
-/// Unmounts all that is mounted at a directory and below it. What a directory of the node had mounted in it when it was
-/// bound here is a copy: were it unmounted as long as both hear of each other, the node would lose its own.
+/// Unmounts a mount and all mounts below it. Mounts that were copied from a directory of the node are made private first:
+/// otherwise the unmount would propagate to the node.
 fn unmount(dir: &Path) -> nix::Result<()> {
     mount(None::<&str>, dir, None::<&str>, MsFlags::MS_PRIVATE | MsFlags::MS_REC, None::<&str>)?;
     umount2(dir, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW)
 }
 
-/// Whether something is mounted at a directory.
+/// Returns whether a directory is a mount point.
 pub(super) fn is_mount_point(dir: &Path) -> bool {
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return true };
-    let found = beneath::root(parent).map(|parent| beneath::unmounted(&parent, name, OFlag::O_PATH));
+    let found = safe_open::open_path(parent).map(|parent| safe_open::open_entry(&parent, name, OFlag::O_PATH));
     matches!(found, Ok(Err(Errno::EXDEV)))
 }
 
-/// Mount points of this mount namespace, in the order in which they were mounted.
+/// Returns the mount points of this mount namespace in mount order.
 pub(super) fn mount_points() -> Result<Vec<PathBuf>, String> {
     let table =
-        crate::node_file::read_text("/proc/self/mountinfo").map_err(|e| format!("/proc/self/mountinfo: {e}"))?;
+        crate::host_file::read_text("/proc/self/mountinfo").map_err(|e| format!("/proc/self/mountinfo: {e}"))?;
     Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape).collect())
 }
 
-/// The kernel writes space, tab, newline and backslash as three octal digits.
+/// Decodes a path in the mount table: space, tab, newline and backslash are octal escapes.
 fn unescape(field: &str) -> PathBuf {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()
@@ -121,10 +122,10 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A directory that keeps nothing mounted when its test ends, however it does.
-    struct Place(tempfile::TempDir);
+    /// Temporary directory that unmounts everything in it when it is dropped.
+    struct TestDir(tempfile::TempDir);
 
-    impl Place {
+    impl TestDir {
         fn new() -> Self {
             Self(tempfile::tempdir().unwrap())
         }
@@ -136,7 +137,7 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for TestDir {
         fn drop(&mut self) {
             let _ = unmount_below(self.0.path());
         }
@@ -147,11 +148,11 @@ mod tests {
     }
 
     fn read(path: &Path) -> String {
-        crate::node_file::read_text(path).unwrap_or_default()
+        crate::host_file::read_text(path).unwrap_or_default()
     }
 
     #[test]
-    fn a_tree_that_is_gone_is_removed() {
+    fn removal_of_a_tree_is_idempotent() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("a/b")).unwrap();
         remove_tree(&dir.path().join("a")).unwrap();
@@ -161,28 +162,28 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_leads_to_stays() {
-        let place = Place::new();
-        let (data, pod) = (place.dir("data"), place.dir("pod"));
+    fn removal_does_not_follow_symlinks() {
+        let test_dir = TestDir::new();
+        let (data, pod) = (test_dir.dir("data"), test_dir.dir("pod"));
         fs::write(data.join("f"), "kept").unwrap();
-        symlink(&data, place.dir("pod/volumes").join("v")).unwrap();
+        symlink(&data, test_dir.dir("pod/volumes").join("v")).unwrap();
         remove_tree(&pod).unwrap();
         assert_eq!((pod.exists(), read(&data.join("f")).as_str()), (false, "kept"));
     }
 
     #[test]
-    fn what_is_mounted_is_unmounted_and_stays() {
-        let place = Place::new();
+    fn removal_unmounts_and_keeps_mounted_data() {
+        let test_dir = TestDir::new();
         let (data, other, pod, volume) =
-            (place.dir("data"), place.dir("other"), place.dir("pod"), place.dir("pod/a b"));
+            (test_dir.dir("data"), test_dir.dir("other"), test_dir.dir("pod"), test_dir.dir("pod/a b"));
         fs::write(data.join("f"), "kept").unwrap();
         fs::write(other.join("g"), "kept").unwrap();
         bind(&data, &volume);
         bind(&other, &volume);
         assert!(is_mount_point(&volume) && !is_mount_point(&pod) && !is_mount_point(&pod.join("none")));
-        // However the directory is called.
-        let link = place.0.path().join("link");
-        symlink(place.0.path(), &link).unwrap();
+        // The path may contain symbolic links.
+        let link = test_dir.0.path().join("link");
+        symlink(test_dir.0.path(), &link).unwrap();
         remove_tree(&link.join("pod")).unwrap();
         assert_eq!(
             (pod.exists(), read(&data.join("f")), read(&other.join("g"))),
@@ -191,20 +192,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mounted_while_a_tree_is_removed_is_not_entered() {
-        let place = Place::new();
-        let (data, volume) = (place.dir("data"), place.dir("pod/v"));
+    fn removal_does_not_enter_new_mounts() {
+        let test_dir = TestDir::new();
+        let (data, volume) = (test_dir.dir("data"), test_dir.dir("pod/v"));
         fs::write(data.join("f"), "kept").unwrap();
         bind(&data, &volume);
-        let error = remove(&beneath::root(place.0.path()).unwrap(), OsStr::new("pod")).unwrap_err();
+        let error = remove_entry(&safe_open::open_path(test_dir.0.path()).unwrap(), OsStr::new("pod")).unwrap_err();
         assert_eq!(error.to_string(), "something is mounted at v");
         assert_eq!((is_mount_point(&volume), read(&data.join("f")).as_str()), (true, "kept"));
     }
 
     #[test]
-    fn data_stays_whole_while_something_of_others_is_mounted_in_it() {
-        let place = Place::new();
-        let (others, volume, inner) = (place.dir("others"), place.dir("volume"), place.dir("volume/in"));
+    fn volume_data_is_kept_while_something_is_mounted_in_it() {
+        let test_dir = TestDir::new();
+        let (others, volume, inner) = (test_dir.dir("others"), test_dir.dir("volume"), test_dir.dir("volume/in"));
         fs::write(others.join("f"), "kept").unwrap();
         fs::write(volume.join("g"), "kept").unwrap();
         for at in [&inner, &volume] {
@@ -221,13 +222,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_node_has_mounted_in_a_directory_stays_mounted() {
-        let place = Place::new();
-        let (data, pod, volume) = (place.dir("data"), place.dir("pod"), place.dir("pod/v"));
+    fn mounts_of_the_node_stay_mounted() {
+        let test_dir = TestDir::new();
+        let (data, pod, volume) = (test_dir.dir("data"), test_dir.dir("pod"), test_dir.dir("pod/v"));
         let tmpfs = |at: &Path| mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
         tmpfs(&data);
         mount(None::<&str>, &data, None::<&str>, MsFlags::MS_SHARED, None::<&str>).unwrap();
-        let disk = place.dir("data/disk");
+        let disk = test_dir.dir("data/disk");
         tmpfs(&disk);
         fs::write(disk.join("f"), "kept").unwrap();
         bind(&data, &volume);

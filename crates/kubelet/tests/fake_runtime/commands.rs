@@ -1,4 +1,4 @@
-//! Commands in containers: what they do, and what was run.
+//! Exec commands of the fake runtime: their behaviour and a record of runs.
 
 use super::FakeRuntime;
 use kubelet::Clock;
@@ -6,16 +6,16 @@ use parking_lot::Mutex;
 use runtime::{ContainerId, ExecOutput, RuntimeError};
 use std::{collections::BTreeMap, time::Duration};
 
-/// How a command in a container behaves.
+/// Behaviour of a command.
 #[derive(Debug, Clone)]
 pub(crate) enum Command {
-    /// Ends at once, with this code and output.
+    /// Exits at once with this code and output.
     Ends(i32, String),
-    /// Ends well after so many seconds.
+    /// Exits with code 0 after this many seconds.
     Takes(u64),
-    /// Runs until its time is over.
+    /// Runs until its timeout.
     Hangs,
-    /// Cannot be started, for this reason.
+    /// Cannot be started, with this error.
     Fails(String),
 }
 
@@ -24,12 +24,12 @@ pub(super) struct Commands(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// By their words.
+    /// Behaviours by command line.
     behaviours: BTreeMap<String, Command>,
-    /// Those that were run, and where.
+    /// Container ID and command line of each run.
     run: Vec<(String, String)>,
     begun: Vec<jiff::Timestamp>,
-    /// Those that were not cut off.
+    /// Number of commands that ended before their timeout.
     ended: usize,
 }
 
@@ -67,22 +67,22 @@ impl Commands {
 }
 
 impl FakeRuntime {
-    /// From now on this command behaves so, in every container; one that nobody told of cannot be started.
+    /// Sets the behaviour of a command in all containers. Other commands cannot be started.
     pub(crate) fn command(&self, words: &str, behaviour: Command) {
         self.commands.0.lock().behaviours.insert(words.to_owned(), behaviour);
     }
 
-    /// The commands that were run: the container's id and the words.
+    /// Returns container ID and command line of each run.
     pub(crate) fn commands(&self) -> Vec<(String, String)> {
         self.commands.0.lock().run.clone()
     }
 
-    /// When commands were begun.
+    /// Returns the start times of commands.
     pub(crate) fn begun(&self) -> Vec<jiff::Timestamp> {
         self.commands.0.lock().begun.clone()
     }
 
-    /// How many commands have ended by themselves.
+    /// Returns the number of commands that ended before their timeout.
     pub(crate) fn ended_commands(&self) -> usize {
         self.commands.0.lock().ended
     }

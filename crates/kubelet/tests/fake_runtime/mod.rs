@@ -1,7 +1,7 @@
-//! A container runtime in memory: containers run until the test ends them, and calls hang or fail when it says so.
+//! In-memory container runtime: containers run until a test ends them, and calls hang or fail on request.
 
 pub(crate) mod commands;
-mod ends;
+mod container_exits;
 
 use commands::Commands;
 use futures::{FutureExt, StreamExt, future, stream::BoxStream};
@@ -21,7 +21,7 @@ use std::{
 use tokio::sync::broadcast;
 use tokio_stream::wrappers::BroadcastStream;
 
-/// The runtime. Clones are the same runtime.
+/// Fake runtime. Clones share their state.
 #[derive(Clone)]
 pub(crate) struct FakeRuntime {
     state: Arc<Mutex<State>>,
@@ -30,7 +30,7 @@ pub(crate) struct FakeRuntime {
     clock: Clock,
 }
 
-/// A call that is carried out, and whose answer never comes.
+/// Call that is executed but whose response is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lost {
     Sandbox,
@@ -44,23 +44,23 @@ struct State {
     sandboxes: BTreeMap<String, (SandboxStatus, SandboxConfig)>,
     containers: BTreeMap<String, (ContainerStatus, ContainerConfig)>,
     images: BTreeSet<String>,
-    /// Names of containers whose creation never ends, and images whose pull never does.
+    /// Names of containers whose creation hangs, and images whose pull hangs.
     hanging: BTreeSet<String>,
-    /// Passwords of images that are only to be had with one.
+    /// Passwords of private images.
     private: BTreeMap<String, String>,
-    /// When pulls were asked for, and for which handler.
+    /// Time and runtime handler of each pull.
     pulls: Vec<(jiff::Timestamp, String)>,
     reopened: Vec<String>,
     handlers: Vec<Handler>,
-    /// Calls whose next answer is lost though they are carried out.
+    /// Calls whose next response is lost.
     lost: BTreeSet<Lost>,
-    /// The names of containers that were started, in order.
+    /// Names of started containers, in order.
     started: Vec<String>,
-    /// How containers ended that the runtime still clears up after, by their names.
+    /// Exits of reaped containers that have not completed, by container name.
     reaped: BTreeMap<String, Exit>,
-    /// Whether no container can be removed.
+    /// Whether containers cannot be removed.
     keeps_all: bool,
-    /// How long a list of containers takes.
+    /// Duration of a container list.
     lists_take: Duration,
 }
 
@@ -84,32 +84,32 @@ impl FakeRuntime {
         self.state.lock().images.insert(image.to_owned());
     }
 
-    /// From now on this image can be pulled, with this password.
+    /// Makes an image pullable with this password.
     pub(crate) fn make_private(&self, image: &str, password: &str) {
         self.state.lock().private.insert(image.to_owned(), password.to_owned());
     }
 
-    /// From now on its default handler is known, and can give containers users of their own or not.
+    /// Sets whether the default runtime handler supports user namespaces.
     pub(crate) fn default_handler(&self, user_namespaces: bool) {
         self.state.lock().handlers = vec![Handler { name: String::new(), user_namespaces }];
     }
 
-    /// The next such call is carried out, but nobody hears of it.
+    /// Loses the response of the next call of this kind.
     pub(crate) fn lose(&self, answer: Lost) {
         self.state.lock().lost.insert(answer);
     }
 
-    /// Whether that has happened.
+    /// Whether that response was lost.
     pub(crate) fn has_lost(&self, answer: Lost) -> bool {
         !self.state.lock().lost.contains(&answer)
     }
 
-    /// The names of containers that were started, in order.
+    /// Returns the names of started containers, in order.
     pub(crate) fn starts(&self) -> Vec<String> {
         self.state.lock().started.clone()
     }
 
-    /// What comes of a call, unless its answer is to be lost.
+    /// Returns the result of a call, or a pending future if its response is to be lost.
     fn unless_lost<T: Send + 'static>(
         &self,
         answer: Lost,
@@ -132,7 +132,7 @@ impl FakeRuntime {
         self.state.lock().reopened.clone()
     }
 
-    /// What containers of this name were made with, in the order of their attempts.
+    /// Returns the configurations of containers of this name, ordered by attempt.
     pub(crate) fn made(&self, name: &str) -> Vec<ContainerConfig> {
         let state = self.state.lock();
         let mut all: Vec<_> = state.containers.values().map(|(_, c)| c).filter(|c| c.name == name).cloned().collect();
@@ -140,12 +140,12 @@ impl FakeRuntime {
         all
     }
 
-    /// From now on a list of containers takes so long.
+    /// Sets the duration of container lists.
     pub(crate) fn lists_take(&self, time: Duration) {
         self.state.lock().lists_take = time;
     }
 
-    /// What sandboxes were made with, those that are gone not counted.
+    /// Returns the configurations of the existing sandboxes.
     pub(crate) fn sandbox_configs(&self) -> Vec<SandboxConfig> {
         self.state.lock().sandboxes.values().map(|(_, config)| config.clone()).collect()
     }

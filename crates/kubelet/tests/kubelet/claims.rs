@@ -1,4 +1,4 @@
-//! Volumes of claims: what they are bound to is where the Pod finds it, and it outlives the Pod.
+//! Volumes of PersistentVolumeClaims: mounts, waiting, access and cleanup.
 
 use super::{Node, path};
 use crate::fake_runtime::IMAGE;
@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const UID: &str = "claim-uid";
 
-/// Leaves nothing of a node's directory mounted, however its test ends.
+/// Unmounts everything below a node's directory on drop.
 struct Mounts(PathBuf);
 
 impl Drop for Mounts {
@@ -32,7 +32,7 @@ fn started() -> (Node, Mounts) {
     (node, Mounts(dir))
 }
 
-/// A claim of this name and the volume behind it, of the same name.
+/// Creates a claim and its bound volume of the same name.
 fn bound(node: &Node, name: &str, source: &Value) {
     volume(node, name, source, UID);
     claim(node, name, "Bound");
@@ -50,7 +50,7 @@ fn claim(node: &Node, name: &str, phase: &str) {
     node.api.put(&format!("api/v1/namespaces/x/persistentvolumeclaims/{name}"), claim);
 }
 
-/// A Pod that mounts these volumes, each below `/` by its name.
+/// Creates a Pod that mounts these volumes, each at `/` plus its name.
 fn pod(node: &Node, name: &str, volumes: &Value, spec: Value) {
     let mounts = volumes.as_array().into_iter().flatten();
     let mounts: Vec<Value> = mounts
@@ -70,7 +70,7 @@ fn of_claim(name: &str) -> Value {
     json!({"name": name, "persistentVolumeClaim": {"claimName": name}})
 }
 
-/// Where on the node a container's path is, and whether it may only read there.
+/// Returns the host path of a container's mount, and whether it is read-only.
 fn mounted(node: &Node, pod: &str, at: &str) -> (PathBuf, bool) {
     let made = node.runtime.made(pod).pop().expect("a container");
     let mount = made.mounts.into_iter().find(|m| m.container_path == at).expect("a mount");
@@ -82,7 +82,7 @@ pub(super) fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// A directory of the node with a file in it.
+/// Creates a directory on the node with a file in it.
 fn data(dir: &Path, name: &str) -> PathBuf {
     let data = dir.join(name);
     fs::create_dir(&data).expect("a directory");
@@ -108,7 +108,7 @@ async fn until_gone(node: &Node, name: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claims_volume_is_there_for_its_pod_and_outlives_it() {
+async fn claim_volume_is_mounted_and_outlives_its_pod() {
     let dir = tempfile::tempdir().expect("a directory");
     let (host, local) = (data(dir.path(), "host"), data(dir.path(), "local"));
     let (mut node, _mounts) = started();
@@ -124,7 +124,7 @@ async fn a_claims_volume_is_there_for_its_pod_and_outlives_it() {
     assert_ne!(l.0, r.0);
     fs::write(l.0.join("g"), "new").expect("a file");
     assert_eq!((read(r.0.join("f")), read(local.join("g"))), ("local".to_owned(), "new".to_owned()));
-    // The next kubelet finds them, though the claims cannot be asked for any more.
+    // The next kubelet finds the mounts although the claims cannot be read.
     for name in ["h", "l"] {
         node.api.remove(&format!("api/v1/namespaces/x/persistentvolumeclaims/{name}"));
     }
@@ -142,7 +142,7 @@ async fn a_claims_volume_is_there_for_its_pod_and_outlives_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_waits_for_its_claims_and_says_what_it_waits_for() {
+async fn pod_waits_for_its_claims_and_reports_the_reason() {
     let dir = tempfile::tempdir().expect("a directory");
     let (node, _mounts) = started();
     let local = dir.path().join("later");
@@ -180,7 +180,7 @@ async fn a_pod_waits_for_its_claims_and_says_what_it_waits_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn block_volumes_are_not_had_and_no_file_system_is_a_device() {
+async fn block_volumes_are_not_supported() {
     let dir = tempfile::tempdir().expect("a directory");
     let (node, _mounts) = started();
     bound(&node, "b", &json!({"local": {"path": dir.path()}, "volumeMode": "Block"}));
@@ -201,7 +201,7 @@ async fn block_volumes_are_not_had_and_no_file_system_is_a_device() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ephemeral_volumes_claim_must_be_the_pods_own() {
+async fn ephemeral_claim_must_be_owned_by_the_pod() {
     let dir = tempfile::tempdir().expect("a directory");
     let host = data(dir.path(), "host");
     let (node, _mounts) = started();
@@ -224,7 +224,7 @@ async fn an_ephemeral_volumes_claim_must_be_the_pods_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_local_volume_is_the_groups_of_the_first_pod_that_mounts_it_and_a_path_of_the_node_stays_as_it_is() {
+async fn fs_group_applies_to_local_volumes_and_not_to_host_paths() {
     let dir = tempfile::tempdir().expect("a directory");
     let (host, local) = (data(dir.path(), "host"), data(dir.path(), "local"));
     let (node, _mounts) = started();
@@ -249,7 +249,7 @@ async fn a_local_volume_is_the_groups_of_the_first_pod_that_mounts_it_and_a_path
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sub_path_does_not_lead_out_of_a_claims_volume() {
+async fn sub_path_does_not_escape_a_claim_volume() {
     let dir = tempfile::tempdir().expect("a directory");
     let (host, local) = (data(dir.path(), "host"), data(dir.path(), "local"));
     let (node, _mounts) = started();
@@ -285,7 +285,7 @@ async fn a_sub_path_does_not_lead_out_of_a_claims_volume() {
     }
 }
 
-/// What the node tells of what its only Pod uses.
+/// Returns the `/stats/summary` of the node's only Pod.
 #[expect(clippy::disallowed_methods, reason = "a test reads what it has made")]
 async fn summary(node: &Node) -> Value {
     let (mut own, other) = tokio::io::duplex(1 << 16);
@@ -300,7 +300,7 @@ async fn summary(node: &Node) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_a_claims_volume_is_none_of_its_pods_own_storage() {
+async fn claim_volume_is_not_counted_as_ephemeral_storage() {
     let dir = tempfile::tempdir().expect("a directory");
     let (host, local) = (data(dir.path(), "host"), data(dir.path(), "local"));
     for of in [&host, &local] {
@@ -322,7 +322,7 @@ async fn what_is_in_a_claims_volume_is_none_of_its_pods_own_storage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_for_one_pod_at_a_time_is_not_mounted_for_a_second_one() {
+async fn read_write_once_pod_volume_is_mounted_for_one_pod() {
     let dir = tempfile::tempdir().expect("a directory");
     let local = data(dir.path(), "local");
     let (node, _mounts) = started();

@@ -1,4 +1,4 @@
-//! Ends that an event tells of before the runtime is done with the container.
+//! Container exits that an event reports before the runtime has cleaned up the container.
 
 use super::{Node, path};
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::{io::Write, path::PathBuf, time::Duration};
 use tokio::{task::JoinHandle, time::Instant};
 
-/// Long enough for whatever happens at once.
+/// Time in which immediate effects occur.
 const WHILE: Duration = Duration::from_secs(3);
 
 fn terminated(node: &Node, name: &str) -> Value {
@@ -28,7 +28,7 @@ async fn until_standing(node: &Node, sandboxes: usize) {
     }
 }
 
-/// The runtime writes a line into the newest container's log.
+/// Appends a line to the log of the newest container.
 fn writes(node: &Node, name: &str, line: &str) {
     let config = node.runtime.made(name).pop().expect("it was made");
     let sandboxes = node.runtime.sandbox_configs();
@@ -44,7 +44,7 @@ fn message_file(node: &Node, name: &str) -> PathBuf {
     node.dir.path().join("pods").join(uid).join("containers").join(name).join("0.termination")
 }
 
-/// Asks the kubelet's HTTP API for a log.
+/// Requests a log from the kubelet's HTTP API.
 fn response(node: &Node, name: &str, query: &str) -> impl Future<Output = http::Response<Incoming>> + use<> {
     let kubelet = node.kubelet.clone().expect("it runs");
     let uri = format!("/containerLogs/x/{name}/{name}?{query}");
@@ -64,14 +64,14 @@ async fn text(response: http::Response<Incoming>) -> String {
     String::from_utf8(body.to_vec()).expect("text")
 }
 
-/// Reads a log while the test goes on.
+/// Reads a log in the background.
 fn reads(node: &Node, name: &str, query: &str) -> JoinHandle<String> {
     let response = response(node, name, query);
     tokio::spawn(async move { text(response.await).await })
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_tells_an_end_at_once_and_what_follows_waits_for_the_runtime() {
+async fn exit_is_reported_at_once_and_cleanup_waits_for_the_runtime() {
     let node = Node::started("");
     node.pod("p", &json!({"restartPolicy": "Never"}));
     node.pod("q", &json!({"restartPolicy": "Always"}));
@@ -96,7 +96,7 @@ async fn the_status_tells_an_end_at_once_and_what_follows_waits_for_the_runtime(
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_reads_the_log_gets_the_last_line() {
+async fn log_reader_gets_the_last_line() {
     let node = Node::started("");
     node.pod("p", &json!({"restartPolicy": "Never"}));
     node.until_running("p").await;
@@ -115,7 +115,7 @@ async fn whoever_reads_the_log_gets_the_last_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_beyond_the_bound_of_their_namespace_are_refused() {
+async fn log_readers_beyond_the_namespace_limit_are_rejected() {
     let node = Node::started("");
     node.pod("p", &json!({"restartPolicy": "Never"}));
     node.until_running("p").await;
@@ -137,7 +137,7 @@ async fn readers_beyond_the_bound_of_their_namespace_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_is_read_as_it_is_when_the_runtime_is_never_done() {
+async fn log_is_readable_if_the_runtime_never_completes() {
     let node = Node::started("");
     node.pod("p", &json!({"restartPolicy": "Never"}));
     node.until_running("p").await;
@@ -150,7 +150,7 @@ async fn a_log_is_read_as_it_is_when_the_runtime_is_never_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_is_to_come_from_the_log_waits_for_it() {
+async fn termination_message_from_the_log_waits_for_the_log() {
     let node = Node::started("");
     let fallback = json!({"terminationMessagePolicy": "FallbackToLogsOnError"});
     for name in ["log", "file", "fine"] {
@@ -175,11 +175,11 @@ async fn a_message_that_is_to_come_from_the_log_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_limited_memory_the_runtime_has_the_last_word() {
+async fn oom_kill_is_decided_by_the_runtime() {
     let node = Node::started("");
     node.pod("p", &json!({"restartPolicy": "Never", "container": {"resources": {"limits": {"memory": "1Gi"}}}}));
     node.until_running("p").await;
-    // No cgroup of this node tells whether there was enough.
+    // The node has no cgroup with an OOM counter.
     node.runtime.reap("p", 1);
     tokio::time::sleep(WHILE).await;
     assert_eq!(terminated(&node, "p"), Value::Null);
@@ -188,7 +188,7 @@ async fn of_limited_memory_the_runtime_has_the_last_word() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_that_is_told_twice_counts_once() {
+async fn duplicate_exit_event_counts_once() {
     let node = Node::started("");
     node.pod("p", &json!({"restartPolicy": "Always"}));
     node.until_running("p").await;
@@ -204,13 +204,13 @@ async fn an_end_that_is_told_twice_counts_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_finds_that_the_runtime_is_done() {
+async fn relist_finds_the_completed_exit() {
     let node = Node::started("");
     node.pod("p", &json!({"restartPolicy": "Never"}));
     node.until_running("p").await;
     node.runtime.reap("p", 0);
     until_terminated(&node, "p").await;
-    // Whoever heard the event has given up by then.
+    // The wait after the event has timed out by then.
     tokio::time::sleep(Duration::from_secs(40)).await;
     assert_eq!(node.runtime.standing(), 1);
     node.runtime.clear("p");
@@ -220,7 +220,7 @@ async fn a_list_finds_that_the_runtime_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kubelet_that_dies_in_between_forgets_neither() {
+async fn kubelet_crash_during_exit_loses_nothing() {
     let mut node = Node::started("");
     node.pod("p", &json!({"restartPolicy": "Never"}));
     node.pod("q", &json!({"restartPolicy": "Never"}));
@@ -233,7 +233,7 @@ async fn a_kubelet_that_dies_in_between_forgets_neither() {
     node.stop().await;
     node.runtime.clear("p");
     node.start();
-    // The one is done with meanwhile, the other is not.
+    // Meanwhile one exit has completed, the other has not.
     until_standing(&node, 1).await;
     tokio::time::sleep(WHILE).await;
     assert_eq!((node.runtime.standing(), terminated(&node, "p")), (1, told));

@@ -1,4 +1,4 @@
-//! Images, from the Pod to the runtime.
+//! Image pulls, credentials and image volumes.
 
 use super::Node;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_that_hangs_holds_up_others_only_when_pulls_are_serialized() {
+async fn hanging_pull_blocks_others_only_if_serialized() {
     for (config, runs) in [("", false), ("serializeImagePulls: false", true), ("maxParallelImagePulls: 2", true)] {
         let node = Node::started(config);
         node.runtime.hang_pull("example.com/slow:1");
@@ -21,7 +21,7 @@ async fn a_pull_that_hangs_holds_up_others_only_when_pulls_are_serialized() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_that_fails_is_tried_again_after_10_20_40_seconds() {
+async fn failed_pull_is_retried_after_10_20_40_seconds() {
     let node = Node::started("");
     node.pod("p", &json!({"container": {"image": "example.com/late:1"}}));
     let reason = |s: &Value| s["containerStatuses"][0]["state"]["waiting"]["reason"].clone();
@@ -35,7 +35,7 @@ async fn a_pull_that_fails_is_tried_again_after_10_20_40_seconds() {
     node.until_running("p").await;
 }
 
-/// A Secret of the namespace with these passwords, by registry.
+/// Creates an image pull Secret with these passwords by registry.
 fn put_secret(node: &Node, name: &str, passwords: &Value) {
     let logins = passwords.as_object().expect("a map").iter();
     let auths: Value =
@@ -53,7 +53,7 @@ fn waiting(status: &Value) -> (String, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn credentials_are_tried_in_turn_and_all_errors_are_told() {
+async fn credentials_are_tried_in_turn_and_all_errors_reported() {
     let node = Node::started("");
     node.runtime.make_private("r.io/team/a:1", "right");
     put_secret(&node, "s", &json!({"r.io/team": "wrong", "r.io": "right"}));
@@ -76,7 +76,7 @@ async fn credentials_are_tried_in_turn_and_all_errors_are_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_image_that_a_secret_has_pulled_is_only_for_pods_that_have_it() {
+async fn image_pulled_with_a_secret_requires_the_secret() {
     let mut node = Node::started("");
     node.runtime.make_private("r.io/a:1", "right");
     put_secret(&node, "s", &json!({"r.io": "right"}));
@@ -99,14 +99,14 @@ async fn an_image_that_a_secret_has_pulled_is_only_for_pods_that_have_it() {
         pod(&node, &name("nobody"), "Never", json!([]));
         let refused = "Container image \"r.io/a:1\" is not present with pull policy of Never";
         node.until_status(&name("nobody"), "is refused", |s| waiting(s).1 == refused).await;
-        // What was known is known to the next kubelet.
+        // The pull records survive a restart of the kubelet.
         node.stop().await;
         node.start();
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_pulls_are_begun_than_the_registry_may_be_asked_for() {
+async fn pulls_respect_the_registry_rate_limit() {
     let node = Node::started("serializeImagePulls: false\nregistryPullQPS: 1\nregistryBurst: 2");
     for n in 0..4 {
         let image = format!("example.com/{n}:1");
@@ -123,7 +123,7 @@ async fn no_more_pulls_are_begun_than_the_registry_may_be_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_image_volume_is_pulled_and_mounted_by_the_runtime() {
+async fn image_volume_is_pulled_and_mounted_by_the_runtime() {
     let node = Node::started("");
     node.runtime.make_private("r.io/data:1", "right");
     put_secret(&node, "s", &json!({"r.io": "right"}));
@@ -150,13 +150,13 @@ async fn an_image_volume_is_pulled_and_mounted_by_the_runtime() {
         ("r.io/data:1", "r.io/data:1", "a/b")
     );
     assert!(mount.readonly && mount.host_path.as_os_str().is_empty());
-    // Who mounts nothing of it does not wait for it.
+    // A container that does not mount the volume does not wait for it.
     node.pod("other", &json!({"volumes": volumes}));
     node.until_running("other").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_image_is_pulled_for_the_handler_of_its_pod_where_the_gate_says_so() {
+async fn image_is_pulled_for_the_runtime_handler_with_the_gate() {
     for (config, handler) in [("", ""), ("featureGates: {RuntimeClassInImageCriApi: true}", "vm")] {
         let node = Node::started(config);
         let class = json!({"metadata": {"name": "isolated", "uid": "uid-isolated"}, "handler": "vm"});

@@ -1,4 +1,4 @@
-//! Static Pods: manifests of the node that run whatever the API says, and are shown in it by mirrors.
+//! Static Pods and their mirror Pods.
 
 use super::{FakeApi, IMAGE, Node};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 const MIRROR: &str = "api/v1/namespaces/default/pods/web-n";
 
-/// A node with a directory of manifests, whose kubelet does not run yet.
+/// Returns a node with a manifest directory, whose kubelet is not started.
 fn node() -> (Node, PathBuf) {
     let mut node = Node::new("");
     let manifests = node.dir.path().join("manifests");
@@ -30,7 +30,7 @@ async fn until_running(node: &Node) {
     node.api.until("the mirror shows that it runs", |api| mirror(api)["status"]["phase"] == "Running").await;
 }
 
-/// A node that runs a manifest.
+/// Returns a node with a running static Pod.
 async fn running() -> (Node, PathBuf) {
     let (mut node, file) = node();
     std::fs::write(&file, manifest("one")).expect("a file");
@@ -40,17 +40,17 @@ async fn running() -> (Node, PathBuf) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manifest_runs_and_its_mirror_is_only_its_picture() {
+async fn static_pod_runs_independently_of_its_mirror_pod() {
     let (mut node, _) = running().await;
     let first = mirror(&node.api);
     let hash = &first["metadata"]["annotations"]["kubernetes.io/config.hash"];
     assert_eq!((&first["metadata"]["annotations"]["kubernetes.io/config.mirror"], hash.is_string()), (hash, true));
-    // Whoever takes the mirror away takes nothing from the node.
+    // Deleting the mirror Pod does not affect the static Pod.
     node.api.delete(MIRROR);
     node.api.until("the mirror is gone", |api| api.get(MIRROR).is_none()).await;
     until_running(&node).await;
     assert_eq!(node.runtime.made("c").len(), 1);
-    // Another kubelet finds it as it was.
+    // The next kubelet keeps it running.
     node.stop().await;
     node.start();
     until_running(&node).await;
@@ -58,7 +58,7 @@ async fn a_manifest_runs_and_its_mirror_is_only_its_picture() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_manifest_is_another_pod_and_none_ends_it() {
+async fn changed_manifest_is_a_new_pod_and_removal_ends_it() {
     let (node, file) = running().await;
     let first = node.runtime.sandbox_configs();
     std::fs::write(&file, manifest("two")).expect("a file");
@@ -73,7 +73,7 @@ async fn another_manifest_is_another_pod_and_none_ends_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manifest_that_comes_again_is_another_life() {
+async fn recreated_manifest_starts_a_new_pod() {
     let (node, file) = running().await;
     let first = node.runtime.sandbox_configs();
     std::fs::remove_file(&file).expect("a file");
@@ -92,7 +92,7 @@ async fn a_manifest_that_comes_again_is_another_life() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_that_cannot_be_made_delays_no_other() {
+async fn failing_mirror_pod_does_not_delay_others() {
     let (mut node, file) = node();
     std::fs::write(&file, manifest("one")).expect("a file");
     let mut other: Value = serde_json::from_str(&manifest("two")).expect("a manifest");
@@ -102,7 +102,7 @@ async fn a_mirror_that_cannot_be_made_delays_no_other() {
     (0..1000).for_each(|_| node.api.refuse(creation, 404));
     node.start();
     until_running(&node).await;
-    // By now the pauses of the other one are as long as they get.
+    // The back-off of the other mirror Pod has reached its maximum.
     tokio::time::sleep(Duration::from_secs(60)).await;
     node.api.delete(MIRROR);
     node.api.until("the mirror is gone", |api| api.get(MIRROR).is_none()).await;

@@ -1,9 +1,9 @@
-//! `hostUsers: false`, with runtimes that can and that cannot.
+//! `hostUsers: false` with runtimes that support user namespaces and that do not.
 
 use super::{Node, path};
 use serde_json::json;
 
-/// Each Pod of these names has users of its own, and its containers have the same.
+/// Checks that each Pod has its own user namespace, shared by its containers.
 async fn check(node: &Node, names: &[&str], expected: &[u32]) {
     for name in names {
         node.until_running(name).await;
@@ -19,7 +19,7 @@ async fn check(node: &Node, names: &[&str], expected: &[u32]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_pod_has_users_of_its_own_and_keeps_them() {
+async fn pods_have_separate_and_stable_user_namespaces() {
     let mut node = Node::started("");
     node.runtime.default_handler(true);
     for name in ["a", "b"] {
@@ -27,7 +27,7 @@ async fn each_pod_has_users_of_its_own_and_keeps_them() {
         node.until_running(name).await;
     }
     check(&node, &["a", "b"], &[65_536, 131_072]).await;
-    // The next kubelet gives nobody what somebody has, and a container that is made again belongs to its Pod.
+    // The next kubelet assigns no used ranges, and a recreated container has the range of its Pod.
     node.stop().await;
     node.start();
     node.pod("c", &json!({"hostUsers": false}));
@@ -45,7 +45,7 @@ async fn each_pod_has_users_of_its_own_and_keeps_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_runtime_that_cannot_gets_no_sandbox_to_make() {
+async fn runtime_without_user_namespaces_gets_no_sandbox() {
     let refused = "can't set `spec.hostUsers: false`, runtime does not support user namespaces";
     for (handler, why) in [(None, ": the handler \"\" is not known"), (Some(false), "")] {
         let node = Node::started("");
@@ -65,7 +65,7 @@ async fn a_runtime_that_cannot_gets_no_sandbox_to_make() {
         assert_eq!(node.status("p")["phase"], "Pending");
         assert_eq!(node.runtime.sandbox_configs().len(), 1);
         assert!(node.runtime.sandbox_configs()[0].namespaces.users.is_none());
-        // A runtime that can do it one day is asked again.
+        // The sandbox is retried when the runtime supports it.
         node.runtime.default_handler(true);
         node.until_running("p").await;
     }

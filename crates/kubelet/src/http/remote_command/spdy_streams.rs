@@ -1,7 +1,7 @@
-//! Exec and attach over SPDY, where each stream says what it is for (`k8s.io/kubelet/pkg/cri/streaming/remotecommand`):
-//! for clients that know no other way, such as `NewSPDYExecutor` of client-go.
+//! Exec and attach over SPDY for older clients, such as `NewSPDYExecutor` of client-go. Each stream has its type in a
+//! header (`k8s.io/kubelet/pkg/cri/streaming/remotecommand`).
 
-use super::{ended, last_word, terminal_size};
+use super::{exit_message, terminal_size, wait_for_exit};
 use futures::StreamExt;
 use runtime::{Session, SessionIo, TerminalSize};
 use spdy::{Role, Stream};
@@ -12,15 +12,16 @@ use tokio::{
 };
 use tokio_util::codec::{FramedRead, LinesCodec};
 
-/// What the versions add: 3 the terminal's size, 4 the exit code as a Status. The first clients named none.
+/// Supported protocols. Version 3 adds the terminal size, version 4 the exit code as a Status. The first clients sent
+/// none.
 pub(super) const PROTOCOLS: [&str; 5] =
     ["v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io", ""];
 /// How long a client may take to open its streams.
-const CREATION: Duration = Duration::from_secs(30);
-/// The longest line about the terminal's size, in bytes.
-const LONGEST_SIZE: usize = 1024;
+const STREAM_CREATION_TIMEOUT: Duration = Duration::from_secs(30);
+/// Limit of a terminal size line in bytes.
+const MAX_RESIZE_LINE: usize = 1024;
 
-/// The streams of a client.
+/// Streams that a client has opened.
 #[derive(Default)]
 struct Streams {
     stdin: Option<Stream>,
@@ -31,7 +32,7 @@ struct Streams {
 }
 
 impl Streams {
-    /// All that the client is to open; `None` when it goes before.
+    /// Waits for all streams of the client; `None` if it disconnects before.
     async fn open(session: &mut spdy::Session, io: SessionIo, protocol: &str) -> Option<Self> {
         let sizes = io.tty && matches!(protocol, "v4.channel.k8s.io" | "v3.channel.k8s.io");
         let mut streams = Self::default();
@@ -44,23 +45,23 @@ impl Streams {
         };
         while !complete(&streams) {
             let stream = session.next().await?;
-            let place = match stream.header("streamtype") {
+            let slot = match stream.header("streamtype") {
                 Some("error") => &mut streams.error,
                 Some("stdin") if io.stdin => &mut streams.stdin,
                 Some("stdout") if io.stdout => &mut streams.stdout,
                 Some("stderr") if io.stderr => &mut streams.stderr,
                 Some("resize") if sizes => &mut streams.resize,
-                // Dropped, which resets it.
+                // Dropping the stream resets it.
                 _ => continue,
             };
             stream.accept();
-            *place = Some(stream);
+            *slot = Some(stream);
         }
         Some(streams)
     }
 }
 
-/// Joins a client and a process until one of them ends.
+/// Copies between a client and a process until one of them ends.
 pub(super) async fn bridge(
     connection: impl AsyncRead + AsyncWrite + Send + 'static,
     protocol: &'static str,
@@ -68,23 +69,23 @@ pub(super) async fn bridge(
     process: Session,
 ) {
     let mut session = spdy::Session::new(connection, Role::Server);
-    let opened = tokio::time::timeout(CREATION, Streams::open(&mut session, io, protocol)).await;
+    let opened = tokio::time::timeout(STREAM_CREATION_TIMEOUT, Streams::open(&mut session, io, protocol)).await;
     let Ok(Some(mut streams)) = opened else { return };
     let Session { stdin, stdout, stderr, resize, exit } = process;
     let output = async {
-        tokio::join!(carry(stdout, streams.stdout.as_mut()), carry(stderr, streams.stderr.as_mut()));
+        tokio::join!(copy_output(stdout, streams.stdout.as_mut()), copy_output(stderr, streams.stderr.as_mut()));
     };
     let input = async {
-        tokio::join!(feed(streams.stdin, stdin), follow(streams.resize, resize));
+        tokio::join!(copy_input(streams.stdin, stdin), forward_resizes(streams.resize, resize));
         std::future::pending::<()>().await;
     };
-    let gone = async { while session.next().await.is_some() {} };
+    let disconnected = async { while session.next().await.is_some() {} };
     let exit = tokio::select! {
-        exit = ended(output, exit) => exit,
+        exit = wait_for_exit(output, exit) => exit,
         () = input => return,
-        () = gone => return,
+        () = disconnected => return,
     };
-    let text = last_word(protocol, exit);
+    let text = exit_message(protocol, exit);
     for mut stream in [streams.stdout, streams.stderr].into_iter().flatten() {
         let _ = stream.shutdown().await;
     }
@@ -92,20 +93,20 @@ pub(super) async fn bridge(
         let _ = error.write_all(text.as_bytes()).await;
         let _ = error.shutdown().await;
     }
-    // Clients close the connection once they have read everything.
-    let _ = tokio::time::timeout(CREATION, async { while session.next().await.is_some() {} }).await;
+    // Clients close the connection when they have read everything.
+    let _ = tokio::time::timeout(STREAM_CREATION_TIMEOUT, async { while session.next().await.is_some() {} }).await;
 }
 
-/// Output of the process, to its end.
-async fn carry(from: Option<Box<dyn AsyncRead + Send + Unpin>>, to: Option<&mut Stream>) {
+/// Copies output of the process to a stream.
+async fn copy_output(from: Option<Box<dyn AsyncRead + Send + Unpin>>, to: Option<&mut Stream>) {
     if let (Some(mut from), Some(to)) = (from, to) {
         let _ = io::copy(&mut from, to).await;
         let _ = to.shutdown().await;
     }
 }
 
-/// Input of the client, to its end. A process that reads no more is no reason to end.
-async fn feed(from: Option<Stream>, to: Option<Box<dyn AsyncWrite + Send + Unpin>>) {
+/// Copies input of the client to the process. The session continues if the process closes its stdin.
+async fn copy_input(from: Option<Stream>, to: Option<Box<dyn AsyncWrite + Send + Unpin>>) {
     if let (Some(mut from), Some(mut to)) = (from, to) {
         if io::copy(&mut from, &mut to).await.is_err() {
             let _ = io::copy(&mut from, &mut io::sink()).await;
@@ -114,11 +115,11 @@ async fn feed(from: Option<Stream>, to: Option<Box<dyn AsyncWrite + Send + Unpin
     }
 }
 
-/// Sizes of the client's terminal, a JSON object in each line. A line that is too long ends them, as one that is not
-/// JSON does upstream (`handleResizeEvents`).
-async fn follow(from: Option<Stream>, to: Option<mpsc::Sender<TerminalSize>>) {
+/// Forwards terminal sizes, one JSON object per line. A line that is too long ends the stream; upstream's
+/// `handleResizeEvents` ends it at invalid JSON.
+async fn forward_resizes(from: Option<Stream>, to: Option<mpsc::Sender<TerminalSize>>) {
     if let (Some(from), Some(to)) = (from, to) {
-        let mut lines = FramedRead::new(from, LinesCodec::new_with_max_length(LONGEST_SIZE));
+        let mut lines = FramedRead::new(from, LinesCodec::new_with_max_length(MAX_RESIZE_LINE));
         while let Some(Ok(line)) = lines.next().await {
             if let Some(size) = terminal_size(line.as_bytes()) {
                 let _ = to.send(size).await;

@@ -1,9 +1,9 @@
-//! Exec and attach over a WebSocket with numbered channels.
+//! Exec and attach over the channels of a WebSocket.
 
-use super::{ended, last_word, terminal_size};
+use super::{exit_message, terminal_size, wait_for_exit};
 use crate::http::{
-    channels::{self, Said},
     upgrade::Socket,
+    websocket_channels::{self, ClientMessage},
 };
 use runtime::{Session, SessionIo, TerminalSize};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tokio::{
     sync::mpsc,
 };
 
-/// How long a client may take to close, once everything was said.
-const LINGER: Duration = Duration::from_secs(5);
+/// Time limit for a client to close after the last message.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Subprotocols, and what they add: 4 tells the exit code as a Status, 5 lets a client end its input.
+/// Supported subprotocols. Version 4 adds the exit code as a Status, version 5 lets a client close stdin.
 pub(super) const PROTOCOLS: [&str; 7] = [
     "v5.channel.k8s.io",
     "v5.base64.channel.k8s.io",
@@ -25,7 +25,7 @@ pub(super) const PROTOCOLS: [&str; 7] = [
     "base64.channel.k8s.io",
     "",
 ];
-/// Numbers of the channels.
+/// Channel numbers.
 mod channel {
     pub(super) const STDIN: u8 = 0;
     pub(super) const STDOUT: u8 = 1;
@@ -34,11 +34,11 @@ mod channel {
     pub(super) const RESIZE: u8 = 4;
 }
 
-/// Joins a client and a process until one of them ends.
+/// Copies between a client and a process until one of them ends.
 pub(super) async fn bridge(socket: Socket, protocol: &'static str, io: SessionIo, session: Session) {
     let Session { stdin, mut stdout, mut stderr, resize, exit } = session;
-    let (sender, mut receiver, writer) = channels::open(socket, protocol);
-    // Tells the client that the streams are open, before there is output.
+    let (sender, mut receiver, writer) = websocket_channels::open(socket, protocol);
+    // An empty message tells the client that the streams are open.
     let first = if io.stdout {
         channel::STDOUT
     } else if io.stderr {
@@ -61,7 +61,7 @@ pub(super) async fn bridge(socket: Socket, protocol: &'static str, io: SessionIo
         tokio::join!(stdout, stderr);
     };
     let ended = async {
-        let text = last_word(protocol, ended(output, exit).await);
+        let text = exit_message(protocol, wait_for_exit(output, exit).await);
         if !text.is_empty() {
             sender.send(channel::ERROR, text.as_bytes()).await;
         }
@@ -71,38 +71,38 @@ pub(super) async fn bridge(socket: Socket, protocol: &'static str, io: SessionIo
         () = input(&mut receiver, stdin, resize) => return,
     }
     drop(sender);
-    // A client that is still sending is heard until it closes: what nobody takes of it would cost it what it has not read.
-    let heard = async { while receiver.next().await.is_some() {} };
-    let _ = tokio::join!(writer, tokio::time::timeout(LINGER, heard));
+    // Input is drained until the client closes: unread input would reset the connection and discard unread output.
+    let drain = async { while receiver.next().await.is_some() {} };
+    let _ = tokio::join!(writer, tokio::time::timeout(CLOSE_TIMEOUT, drain));
 }
 
-/// Hands what the client says to the process, until the client goes.
+/// Forwards messages of the client to the process until the client disconnects.
 async fn input(
-    receiver: &mut channels::Receiver,
+    receiver: &mut websocket_channels::Receiver,
     mut stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     resize: Option<mpsc::Sender<TerminalSize>>,
 ) {
-    while let Some(said) = receiver.next().await {
-        match said {
-            Said::Data(channel::STDIN, bytes) => {
-                // A process that reads no more is no reason to end: its output and its exit are still wanted.
+    while let Some(message) = receiver.next().await {
+        match message {
+            ClientMessage::Data(channel::STDIN, bytes) => {
+                // The session continues if the process closes its stdin: its output and exit are still reported.
                 if let Some(to) = &mut stdin
                     && to.write_all(&bytes).await.is_err()
                 {
                     stdin = None;
                 }
             }
-            Said::Closed(channel::STDIN) => {
+            ClientMessage::Closed(channel::STDIN) => {
                 if let Some(mut to) = stdin.take() {
                     let _ = to.shutdown().await;
                 }
             }
-            Said::Data(channel::RESIZE, bytes) => {
+            ClientMessage::Data(channel::RESIZE, bytes) => {
                 if let (Some(resize), Some(size)) = (&resize, terminal_size(&bytes)) {
                     let _ = resize.send(size).await;
                 }
             }
-            Said::Data(..) | Said::Closed(_) => {}
+            ClientMessage::Data(..) | ClientMessage::Closed(_) => {}
         }
     }
 }

@@ -1,33 +1,33 @@
-//! Answers that hold for a while.
+//! Cache of plugin responses.
 
 use super::{CacheKeyType, DockerConfig};
 use jiff::Timestamp;
 use std::collections::HashMap;
 
-/// Answers, by what they hold for.
+/// Cached responses by key.
 #[derive(Debug, Default)]
-pub(super) struct Cache {
-    answers: HashMap<(CacheKeyType, String), (Timestamp, DockerConfig)>,
+pub(super) struct ResponseCache {
+    entries: HashMap<(CacheKeyType, String), (Timestamp, DockerConfig)>,
 }
 
 fn key(kind: CacheKeyType, image: &str) -> (CacheKeyType, String) {
-    let what = match kind {
+    let scope = match kind {
         CacheKeyType::Image => image,
         CacheKeyType::Registry => image.split('/').next().unwrap_or(""),
         CacheKeyType::Global => "",
     };
-    (kind, what.to_owned())
+    (kind, scope.to_owned())
 }
 
-impl Cache {
-    /// The narrowest answer that holds for this image.
+impl ResponseCache {
+    /// Returns the most specific valid response for this image.
     pub(super) fn get(&self, image: &str, now: Timestamp) -> Option<DockerConfig> {
         let kinds = [CacheKeyType::Image, CacheKeyType::Registry, CacheKeyType::Global];
-        let answers = kinds.into_iter().filter_map(|kind| self.answers.get(&key(kind, image)));
-        answers.into_iter().find(|(until, _)| now <= *until).map(|(_, auth)| auth.clone())
+        let entries = kinds.into_iter().filter_map(|kind| self.entries.get(&key(kind, image)));
+        entries.into_iter().find(|(until, _)| now <= *until).map(|(_, auth)| auth.clone())
     }
 
-    /// Keeps an answer, and no longer those whose time is over.
+    /// Adds a response, and removes expired ones.
     pub(super) fn put(
         &mut self,
         kind: CacheKeyType,
@@ -36,25 +36,29 @@ impl Cache {
         now: Timestamp,
         until: Timestamp,
     ) {
-        self.answers.retain(|_, (until, _)| now <= *until);
-        self.answers.insert(key(kind, image), (until, auth));
+        self.entries.retain(|_, (until, _)| now <= *until);
+        self.entries.insert(key(kind, image), (until, auth));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::images::keyring::Login;
+    use crate::images::keyring::DockerConfigEntry;
 
     #[test]
-    fn an_answer_holds_for_its_image_its_registry_or_all_and_for_its_time() {
+    fn cached_response_applies_to_its_scope_until_it_expires() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let auth = |user: &str| {
-            DockerConfig::from([("r.io".to_owned(), Login { username: user.to_owned(), ..Login::default() })])
+            DockerConfig::from([(
+                "r.io".to_owned(),
+                DockerConfigEntry { username: user.to_owned(), ..DockerConfigEntry::default() },
+            )])
         };
-        let mut cache = Cache::default();
-        let look =
-            |cache: &Cache, image: &str, second| cache.get(image, at(second)).map(|a| a["r.io"].username.clone());
+        let mut cache = ResponseCache::default();
+        let look = |cache: &ResponseCache, image: &str, second| {
+            cache.get(image, at(second)).map(|a| a["r.io"].username.clone())
+        };
         cache.put(CacheKeyType::Image, "r.io/a", auth("image"), at(0), at(10));
         cache.put(CacheKeyType::Registry, "r.io/b", auth("registry"), at(0), at(20));
         cache.put(CacheKeyType::Global, "q.io/c", auth("global"), at(0), at(30));
@@ -69,6 +73,6 @@ mod tests {
             assert_eq!(look(&cache, image, second).as_deref(), expected, "{image} {second}");
         }
         cache.put(CacheKeyType::Image, "r.io/y", auth("image"), at(25), at(40));
-        assert_eq!(cache.answers.len(), 2);
+        assert_eq!(cache.entries.len(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! The CredentialProviderConfig (`kubelet.config.k8s.io/v1`).
+//! `CredentialProviderConfig` (`kubelet.config.k8s.io/v1`).
 
 use crate::config::duration;
 use serde::Deserialize;
@@ -10,49 +10,49 @@ use std::{
     time::Duration,
 };
 
-/// The versions in which programs are asked.
+/// Supported API versions of plugins.
 pub(super) const API_VERSIONS: [&str; 3] = [
     "credentialprovider.kubelet.k8s.io/v1",
     "credentialprovider.kubelet.k8s.io/v1alpha1",
     "credentialprovider.kubelet.k8s.io/v1beta1",
 ];
 
-/// Why programs that know credentials cannot be used.
+/// Invalid configuration of credential provider plugins.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialProviderError {
-    /// The directory of programs cannot be read.
+    /// The plugin directory cannot be read.
     #[error("plugin binary directory {}: {source}", .path.display())]
     BinDir {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// A file, or the directory of files, cannot be read.
+    /// A configuration file or directory cannot be read.
     #[error("unable to read {}: {source}", .path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// A file is no CredentialProviderConfig.
+    /// A file is not a valid CredentialProviderConfig.
     #[error("error decoding config {}: {why}", .path.display())]
     Decode {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         why: String,
     },
-    /// What is said makes no sense; upstream's words.
+    /// Validation failed, with upstream's message.
     #[error("failed to validate credential provider config: {0}")]
     Invalid(String),
-    /// A program is not there, or cannot be run.
+    /// A plugin is missing or not executable.
     #[error("plugin binary executable {} did not exist", .0.display())]
     NoProgram(PathBuf),
 }
 
-/// One program, and which images it knows credentials for.
+/// Configuration of a plugin (`CredentialProvider`).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ProviderConfig {
@@ -71,7 +71,7 @@ pub(super) struct ProviderConfig {
     token_attributes: Option<Value>,
 }
 
-/// A variable of a program's environment.
+/// Environment variable of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EnvVar {
@@ -88,7 +88,7 @@ struct ConfigFile {
     providers: Vec<ProviderConfig>,
 }
 
-/// Reads a file, or the `.json`, `.yaml` and `.yml` files of a directory, by name.
+/// Reads a file, or the `.json`, `.yaml` and `.yml` files of a directory in order of their names.
 pub(super) fn read(config: &Path, bin_dir: &Path) -> Result<Vec<ProviderConfig>, CredentialProviderError> {
     if let Err(source) = std::fs::read_dir(bin_dir) {
         return Err(CredentialProviderError::BinDir { path: bin_dir.to_owned(), source });
@@ -107,7 +107,7 @@ pub(super) fn read(config: &Path, bin_dir: &Path) -> Result<Vec<ProviderConfig>,
     }
     let mut all = Vec::new();
     for file in files {
-        let text = crate::node_file::read_text(&file).map_err(fail(&file))?;
+        let text = crate::host_file::read_text(&file).map_err(fail(&file))?;
         let read = decode(&text).map_err(|why| CredentialProviderError::Decode { path: file, why })?;
         all.extend(read);
     }
@@ -124,7 +124,7 @@ fn decode(text: &str) -> Result<Vec<ProviderConfig>, String> {
     Ok(file.providers)
 }
 
-/// Upstream's rules, in its words (`validateCredentialProviderConfig`); the first that is broken is told.
+/// Validates as upstream's `validateCredentialProviderConfig`; returns the first error.
 fn validate(providers: &[ProviderConfig]) -> Result<(), String> {
     if providers.is_empty() {
         return Err("providers: Required value: at least 1 item in plugins is required".to_owned());
@@ -157,14 +157,14 @@ fn validate(providers: &[ProviderConfig]) -> Result<(), String> {
             return Err("providers.defaultCacheDuration: Required value".to_owned());
         }
         if provider.token_attributes.is_some() {
-            return Err("providers.tokenAttributes: Forbidden: Podium does not give tokens to plugins yet".to_owned());
+            return Err("providers.tokenAttributes: Forbidden: service account tokens are not supported yet".to_owned());
         }
     }
     Ok(())
 }
 
-/// The program of this name, if it can be run.
-pub(super) fn find(bin_dir: &Path, name: &str) -> Result<PathBuf, CredentialProviderError> {
+/// Returns the path of a plugin, if it is executable.
+pub(super) fn find_plugin(bin_dir: &Path, name: &str) -> Result<PathBuf, CredentialProviderError> {
     let path = bin_dir.join(name);
     let runs = path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
     if runs { Ok(path) } else { Err(CredentialProviderError::NoProgram(path)) }

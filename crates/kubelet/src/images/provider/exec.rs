@@ -1,21 +1,21 @@
-//! A program is asked for credentials: the question on its standard input, the answer on its standard output.
+//! Execution of plugins: request on standard input, response on standard output.
 
 use super::{
-    Answer, CacheKeyType,
+    CacheKeyType, ProviderResponse,
     config::{EnvVar, ProviderConfig},
 };
-use crate::{config::duration, images::keyring::Login};
+use crate::{config::duration, images::keyring::DockerConfigEntry};
 use serde::Deserialize;
 use serde_json::json;
 use std::{collections::BTreeMap, path::Path, process::Stdio, time::Duration};
 use tokio::{io::AsyncWriteExt, process::Command};
 
-/// Upstream's limit for every program.
-const LIMIT: Duration = Duration::from_secs(60);
+/// Upstream's timeout for plugins.
+const PLUGIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Head {
+struct TypeMeta {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
@@ -45,26 +45,26 @@ struct Auth {
     password: String,
 }
 
-/// Asks one program for the credentials of one image.
+/// Runs a plugin to get the credentials for an image.
 ///
 /// # Errors
-/// What went wrong, without a word of what the program wrote to its standard output: that may be a secret.
-pub(super) async fn run(config: &ProviderConfig, program: &Path, image: &str) -> Result<Answer, String> {
+/// Fails without any of the plugin's standard output, which may contain secrets.
+pub(super) async fn run(config: &ProviderConfig, plugin: &Path, image: &str) -> Result<ProviderResponse, String> {
     let request = json!({"kind": "CredentialProviderRequest", "apiVersion": config.api_version, "image": image});
-    let what = || format!("error execing credential provider plugin {} for image {image}", config.name);
-    let output = match tokio::time::timeout(LIMIT, talk(config, program, request.to_string())).await {
-        Ok(output) => output.map_err(|e| format!("{}: {e}", what()))?,
-        Err(_) => return Err(format!("{}: context deadline exceeded", what())),
+    let prefix = || format!("error execing credential provider plugin {} for image {image}", config.name);
+    let output = match tokio::time::timeout(PLUGIN_TIMEOUT, exec_plugin(config, plugin, request.to_string())).await {
+        Ok(output) => output.map_err(|e| format!("{}: {e}", prefix()))?,
+        Err(_) => return Err(format!("{}: context deadline exceeded", prefix())),
     };
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{}: {}: {}", what(), output.status, said.trim()));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{}: {}: {}", prefix(), output.status, stderr.trim()));
     }
     parse(&output.stdout, &config.api_version)
 }
 
-async fn talk(config: &ProviderConfig, program: &Path, request: String) -> std::io::Result<std::process::Output> {
-    let mut child = Command::new(program)
+async fn exec_plugin(config: &ProviderConfig, plugin: &Path, request: String) -> std::io::Result<std::process::Output> {
+    let mut child = Command::new(plugin)
         .args(&config.args)
         .envs(config.env.iter().map(|EnvVar { name, value }| (name, value)))
         .stdin(Stdio::piped())
@@ -73,26 +73,26 @@ async fn talk(config: &ProviderConfig, program: &Path, request: String) -> std::
         .kill_on_drop(true)
         .spawn()?;
     let stdin = child.stdin.take();
-    let ask = async {
+    let send_request = async {
         if let Some(mut stdin) = stdin {
-            // A program that does not read its question may still know the answer.
+            // A plugin may respond without reading its request.
             let _ = stdin.write_all(request.as_bytes()).await;
         }
     };
-    let ((), output) = tokio::join!(ask, child.wait_with_output());
+    let ((), output) = tokio::join!(send_request, child.wait_with_output());
     output
 }
 
-fn parse(text: &[u8], api_version: &str) -> Result<Answer, String> {
-    let head: Head = serde_json::from_slice(text).map_err(|_| "error reading GVK from response".to_owned())?;
-    if head.api_version != api_version {
+fn parse(text: &[u8], api_version: &str) -> Result<ProviderResponse, String> {
+    let type_meta: TypeMeta = serde_json::from_slice(text).map_err(|_| "error reading GVK from response".to_owned())?;
+    if type_meta.api_version != api_version {
         return Err(format!(
             "apiVersion from credential plugin response did not match expected apiVersion:{api_version}, actual apiVersion:{}",
-            head.api_version
+            type_meta.api_version
         ));
     }
-    if head.kind != "CredentialProviderResponse" {
-        return Err(format!("failed to decode CredentialProviderResponse, unexpected Kind: {:?}", head.kind));
+    if type_meta.kind != "CredentialProviderResponse" {
+        return Err(format!("failed to decode CredentialProviderResponse, unexpected Kind: {:?}", type_meta.kind));
     }
     let unreadable = |_| "error decoding credential provider plugin response from stdout".to_owned();
     let response: Response = serde_json::from_slice(text).map_err(unreadable)?;
@@ -102,7 +102,7 @@ fn parse(text: &[u8], api_version: &str) -> Result<Answer, String> {
         "Global" => CacheKeyType::Global,
         other => return Err(format!("credential provider plugin did not return a valid cacheKeyType: {other:?}")),
     };
-    let login = |Auth { username, password }| Login { username, password };
+    let login = |Auth { username, password }| DockerConfigEntry { username, password };
     let auth = response.auth.into_iter().flatten().map(|(pattern, auth)| (pattern, login(auth))).collect();
-    Ok(Answer { auth, kind, duration: response.cache_duration })
+    Ok(ProviderResponse { auth, kind, duration: response.cache_duration })
 }

@@ -13,30 +13,30 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// How a server behaves towards each request.
+/// Behaviour of a test server.
 #[derive(Debug, Clone, Copy)]
 enum Server {
-    /// Says this (`PORT` is its port), and closes the connection.
-    Says(&'static str),
-    /// Says this and keeps the connection open.
-    SaysAndStays(&'static str),
-    /// Says this before it is asked, and no more.
-    Blurts(&'static str),
-    /// Says this over TLS.
-    SaysOverTls(&'static str),
-    /// The first time this, from then on that.
-    SaysThen(&'static str, &'static str),
-    /// Answers 200 over HTTP/2 and TLS.
+    /// Sends this response (`PORT` is its port), and closes the connection.
+    Responds(&'static str),
+    /// Sends this response and keeps the connection open.
+    RespondsAndStaysOpen(&'static str),
+    /// Sends this before the request, and closes its side.
+    RespondsEarly(&'static str),
+    /// Sends this response over TLS.
+    RespondsOverTls(&'static str),
+    /// Sends the first response once, then the second.
+    RespondsThen(&'static str, &'static str),
+    /// Responds with 200 over HTTP/2 and TLS.
     Http2,
     /// Resets the connection.
     Resets,
-    /// Nobody listens.
+    /// Does not listen.
     Absent,
 }
-use Server::{Absent, Blurts, Http2, Resets, Says, SaysAndStays, SaysOverTls, SaysThen};
+use Server::{Absent, Http2, Resets, Responds, RespondsAndStaysOpen, RespondsEarly, RespondsOverTls, RespondsThen};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-/// The request lines and headers that a server has read.
+/// Request lines and headers that a server has read.
 type Heads = Arc<Mutex<Vec<String>>>;
 
 fn acceptor(alpn: &[&str]) -> TlsAcceptor {
@@ -49,7 +49,7 @@ fn acceptor(alpn: &[&str]) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-async fn say<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, words: &str, port: u16, heads: &Heads) -> S {
+async fn respond<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, words: &str, port: u16, heads: &Heads) -> S {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         match stream.read_u8().await {
@@ -72,7 +72,7 @@ async fn serve_http2(tcp: tokio::net::TcpStream, heads: Heads) {
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// The server's port, and what it reads. It goes when its handle does.
+/// Starts a server. Returns its port, the requests it reads, and the handle that stops it when dropped.
 async fn start(server: Server) -> (u16, Heads, AbortOnDropHandle<()>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a listener");
     let port = listener.local_addr().expect("an address").port();
@@ -85,21 +85,21 @@ async fn start(server: Server) -> (u16, Heads, AbortOnDropHandle<()>) {
                 Absent => return,
                 Resets => tcp.set_zero_linger().expect("a reset"),
                 Http2 => drop(tokio::spawn(serve_http2(tcp, Arc::clone(&kept)))),
-                SaysAndStays(words) => open.push(say(tcp, words, port, &kept).await),
-                Blurts(words) => {
+                RespondsAndStaysOpen(words) => open.push(respond(tcp, words, port, &kept).await),
+                RespondsEarly(words) => {
                     let mut tcp = tcp;
                     tcp.write_all(words.as_bytes()).await.expect("a client");
                     tcp.shutdown().await.expect("a client");
                     open.push(tcp);
                 }
-                Says(words) => drop(say(tcp, words, port, &kept).await),
-                SaysThen(first, then) => {
+                Responds(words) => drop(respond(tcp, words, port, &kept).await),
+                RespondsThen(first, then) => {
                     let words = if kept.lock().is_empty() { first } else { then };
-                    drop(say(tcp, words, port, &kept).await);
+                    drop(respond(tcp, words, port, &kept).await);
                 }
-                SaysOverTls(words) => {
+                RespondsOverTls(words) => {
                     let Ok(stream) = acceptor(&["http/1.1"]).accept(tcp).await else { continue };
-                    let _ = say(stream, words, port, &kept).await.shutdown().await;
+                    let _ = respond(stream, words, port, &kept).await.shutdown().await;
                 }
             }
         }
@@ -107,7 +107,7 @@ async fn start(server: Server) -> (u16, Heads, AbortOnDropHandle<()>) {
     let task = AbortOnDropHandle::new(task);
     if matches!(server, Absent) {
         task.abort();
-        // Its listener is closed once it is gone.
+        // The listener is closed when the task has finished.
         while !task.is_finished() {
             tokio::task::yield_now().await;
         }
@@ -128,7 +128,7 @@ fn action(fields: &Value) -> HTTPGetAction {
     serde_json::from_value(action).expect("an httpGet")
 }
 
-/// Probes a server; `PORT` in the expected words is its port. The answer is what the server has read.
+/// Probes a server; `PORT` in the expected message is its port. Returns the requests that the server has read.
 async fn check_within(limit: Duration, fields: Value, server: Server, expected: ProbeOutcome) -> Vec<String> {
     let (port, heads, _task) = start(server).await;
     let ip = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -157,15 +157,15 @@ fn warning(body: &str) -> ProbeOutcome {
 }
 
 #[tokio::test]
-async fn the_status_decides() {
+async fn status_code_decides_the_outcome() {
     for (server, expected) in [
-        (Says(OK), ProbeOutcome::Success),
-        (Says("HTTP/1.0 204 No Content\r\n\r\n"), ProbeOutcome::Success),
-        (SaysAndStays(OK), ProbeOutcome::Success),
-        (Says("HTTP/1.1 304 Not Modified\r\n\r\n"), warning("")),
-        (Says("HTTP/1.1 399 Odd\r\n\r\nwhy"), warning("why")),
-        (Says("HTTP/1.1 400 Bad Request\r\n\r\n"), failure("HTTP probe failed with statuscode: 400")),
-        (Says("HTTP/1.1 500 No\r\n\r\nsecret"), failure("HTTP probe failed with statuscode: 500")),
+        (Responds(OK), ProbeOutcome::Success),
+        (Responds("HTTP/1.0 204 No Content\r\n\r\n"), ProbeOutcome::Success),
+        (RespondsAndStaysOpen(OK), ProbeOutcome::Success),
+        (Responds("HTTP/1.1 304 Not Modified\r\n\r\n"), warning("")),
+        (Responds("HTTP/1.1 399 Odd\r\n\r\nwhy"), warning("why")),
+        (Responds("HTTP/1.1 400 Bad Request\r\n\r\n"), failure("HTTP probe failed with statuscode: 400")),
+        (Responds("HTTP/1.1 500 No\r\n\r\nsecret"), failure("HTTP probe failed with statuscode: 500")),
     ] {
         check(json!({}), server, expected).await;
     }
@@ -173,11 +173,11 @@ async fn the_status_decides() {
 
 /// As of `while true; do echo ... | nc -l -p 80; done`.
 #[tokio::test]
-async fn an_answer_that_is_there_before_the_request_counts() {
+async fn response_before_the_request_counts() {
     let (ours, mut theirs) = tokio::io::duplex(4096);
     theirs.write_all(OK.as_bytes()).await.expect("room for it");
     let get = Get::new(&action(&json!({})), &container(80), Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), "kube-probe");
-    let answer = get.expect("a request").ask(ours, false).await.unwrap_or_else(|e| panic!("{e}"));
+    let answer = get.expect("a request").exchange_on(ours, false).await.unwrap_or_else(|e| panic!("{e}"));
     assert_eq!((answer.response.status(), answer.body(None).await), (StatusCode::OK, Ok(b"ok".to_vec())));
     let mut asked = vec![0; 4];
     theirs.read_exact(&mut asked).await.expect("a request");
@@ -185,35 +185,35 @@ async fn an_answer_that_is_there_before_the_request_counts() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_fails() {
+async fn server_without_response_fails() {
     let url = "Get \"http://127.0.0.1:PORT/healthz\": ";
     let refused = format!("{url}dial tcp 127.0.0.1:PORT: connect: connection refused");
     check(json!({}), Absent, ProbeOutcome::Failure(refused)).await;
-    check(json!({}), Says(""), ProbeOutcome::Failure(format!("{url}EOF"))).await;
+    check(json!({}), Responds(""), ProbeOutcome::Failure(format!("{url}EOF"))).await;
     let broken = "net/http: HTTP/1.x transport connection broken: malformed";
     let garbage = format!("{url}{broken} HTTP response \"220-hello\"");
-    check(json!({}), Says("220-hello\r\n"), ProbeOutcome::Failure(garbage)).await;
+    check(json!({}), Responds("220-hello\r\n"), ProbeOutcome::Failure(garbage)).await;
     let redis = format!("{url}{broken} HTTP status code \"unknown\"");
-    check(json!({}), Says("-ERR unknown command\r\n"), ProbeOutcome::Failure(redis)).await;
+    check(json!({}), Responds("-ERR unknown command\r\n"), ProbeOutcome::Failure(redis)).await;
     check(json!({}), Resets, ProbeOutcome::Failure(format!("{url}read: connection reset by peer"))).await;
     let late = format!("{url}context deadline exceeded (Client.Timeout exceeded while awaiting headers)");
     let limit = Duration::from_millis(300);
-    check_within(limit, json!({}), SaysAndStays(""), ProbeOutcome::Failure(late)).await;
+    check_within(limit, json!({}), RespondsAndStaysOpen(""), ProbeOutcome::Failure(late)).await;
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_gives_no_verdict_and_a_long_one_is_not_read_to_its_end() {
+async fn incomplete_body_is_unknown_and_long_body_is_truncated() {
     let half = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf";
-    check(json!({}), Says(half), ProbeOutcome::Unknown("unexpected EOF".to_owned())).await;
+    check(json!({}), Responds(half), ProbeOutcome::Unknown("unexpected EOF".to_owned())).await;
     let late = "context deadline exceeded (Client.Timeout or context cancellation while reading body)";
     let limit = Duration::from_millis(300);
-    check_within(limit, json!({}), SaysAndStays(half), ProbeOutcome::Unknown(late.to_owned())).await;
-    let long = format!("HTTP/1.1 300 Choose\r\nContent-Length: 999999\r\n\r\n{}", "x".repeat(KEPT + 9));
-    check(json!({}), SaysAndStays(long.leak()), warning(&"x".repeat(KEPT))).await;
+    check_within(limit, json!({}), RespondsAndStaysOpen(half), ProbeOutcome::Unknown(late.to_owned())).await;
+    let long = format!("HTTP/1.1 300 Choose\r\nContent-Length: 999999\r\n\r\n{}", "x".repeat(MAX_OUTPUT + 9));
+    check(json!({}), RespondsAndStaysOpen(long.leak()), warning(&"x".repeat(MAX_OUTPUT))).await;
 }
 
 #[tokio::test]
-async fn the_request_is_the_one_that_was_asked_for() {
+async fn request_has_the_configured_path_and_headers() {
     for (fields, expected) in [
         (
             json!({"path": "a b?x=1"}),
@@ -230,46 +230,46 @@ async fn the_request_is_the_one_that_was_asked_for() {
              Connection: close\r\n\r\n",
         ),
     ] {
-        assert_eq!(check(fields, Says(OK), ProbeOutcome::Success).await, [expected]);
+        assert_eq!(check(fields, Responds(OK), ProbeOutcome::Success).await, [expected]);
     }
     let unnamed = ProbeOutcome::Unknown("strconv.Atoi: parsing \"dns\": invalid syntax".to_owned());
-    check(json!({"port": "dns"}), Says(OK), unnamed).await;
+    check(json!({"port": "dns"}), Responds(OK), unnamed).await;
     let found = probe(&action(&json!({})), &container(80), None, Duration::from_secs(20)).await;
     assert_eq!(found, ProbeOutcome::Unknown("the Pod has no address".to_owned()));
 }
 
 #[tokio::test]
-async fn redirects_are_followed_as_long_as_they_stay_on_the_host() {
+async fn redirects_are_followed_on_the_same_host_only() {
     let to = |location: &str| -> &'static str {
         format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 4\r\n\r\nmove").leak()
     };
     for location in ["/new", "new", "//127.0.0.1:PORT/new", "http://127.0.0.1:PORT/new"] {
-        let heads = check(json!({}), SaysThen(to(location), OK), ProbeOutcome::Success).await;
+        let heads = check(json!({}), RespondsThen(to(location), OK), ProbeOutcome::Success).await;
         assert!(heads.len() == 2 && heads[1].starts_with("GET /new HTTP/1.1\r\n"), "{location}: {heads:?}");
     }
     for location in ["http://0.0.0.0/", "http://localhost:PORT/new"] {
-        assert_eq!(check(json!({}), Says(to(location)), warning("move")).await.len(), 1, "{location}");
+        assert_eq!(check(json!({}), Responds(to(location)), warning("move")).await.len(), 1, "{location}");
     }
     let gone = "HTTP/1.1 404 Not Found\r\n\r\n";
-    check(json!({}), SaysThen(to("/new"), gone), failure("HTTP probe failed with statuscode: 404")).await;
-    check(json!({}), Says("HTTP/1.1 302 Found\r\n\r\n"), warning("")).await;
+    check(json!({}), RespondsThen(to("/new"), gone), failure("HTTP probe failed with statuscode: 404")).await;
+    check(json!({}), Responds("HTTP/1.1 302 Found\r\n\r\n"), warning("")).await;
     let round = failure("Get \"http://127.0.0.1:PORT/new\": stopped after 10 redirects");
-    assert_eq!(check(json!({}), Says(to("/new")), round).await.len(), 10);
+    assert_eq!(check(json!({}), Responds(to("/new")), round).await.len(), 10);
     let scheme = failure("Get \"ftp://127.0.0.1:PORT/\": unsupported protocol scheme \"ftp\"");
-    check(json!({}), Says(to("ftp://127.0.0.1:PORT/")), scheme).await;
+    check(json!({}), Responds(to("ftp://127.0.0.1:PORT/")), scheme).await;
 }
 
 #[tokio::test]
-async fn https_takes_every_certificate() {
+async fn https_accepts_every_certificate() {
     let https = || json!({"scheme": "HTTPS"});
-    let heads = check(https(), SaysOverTls(OK), ProbeOutcome::Success).await;
+    let heads = check(https(), RespondsOverTls(OK), ProbeOutcome::Success).await;
     assert!(heads[0].contains("\r\nHost: 127.0.0.1:PORT\r\n"), "{heads:?}");
     let bad = "HTTP/1.1 503 Busy\r\n\r\n";
-    check(https(), SaysOverTls(bad), failure("HTTP probe failed with statuscode: 503")).await;
+    check(https(), RespondsOverTls(bad), failure("HTTP probe failed with statuscode: 503")).await;
     let heads = check(https(), Http2, ProbeOutcome::Success).await;
     assert_eq!(heads, ["HTTP/2.0 https://127.0.0.1:PORT/healthz"]);
     let url = "Get \"https://127.0.0.1:PORT/healthz\": ";
     let plain = format!("{url}http: server gave HTTP response to HTTPS client");
-    check(https(), Blurts("HTTP/1.1 400 Bad Request\r\n\r\n"), ProbeOutcome::Failure(plain)).await;
-    check(https(), Blurts(""), ProbeOutcome::Failure(format!("{url}EOF"))).await;
+    check(https(), RespondsEarly("HTTP/1.1 400 Bad Request\r\n\r\n"), ProbeOutcome::Failure(plain)).await;
+    check(https(), RespondsEarly(""), ProbeOutcome::Failure(format!("{url}EOF"))).await;
 }
