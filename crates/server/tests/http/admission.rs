@@ -1,4 +1,4 @@
-//! What a namespace allows: limit ranges, quotas, and the Pod Security Standards.
+//! Built-in admission: limit ranges, quotas and Pod Security Standards.
 
 use crate::common::*;
 use serde_json::{Value, json};
@@ -9,11 +9,11 @@ fn named(name: &str, spec: &Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-async fn limits(api: &Api, items: Value) {
+async fn limits(api: &TestApi, items: Value) {
     api.check(post(format!("{DEFAULT}/limitranges"), &named("l", &json!({"limits": items}))), 201, json!({})).await;
 }
 
-async fn quota(api: &Api, spec: Value) {
+async fn quota(api: &TestApi, spec: Value) {
     api.check(post(format!("{DEFAULT}/resourcequotas"), &named("q", &spec)), 201, json!({})).await;
 }
 
@@ -23,15 +23,15 @@ fn asking(name: &str, resources: &Value) -> Value {
     pod
 }
 
-/// What a client is told that may not make this.
-async fn check_forbidden(api: &Api, path: &str, object: &Value, message: &str) {
+/// Asserts that creation is forbidden with this message.
+async fn check_forbidden(api: &TestApi, path: &str, object: &Value, message: &str) {
     let expected = json!({"reason": "Forbidden", "code": 403, "message": message});
     api.check(post(path, object), 403, expected).await;
 }
 
 #[tokio::test]
-async fn a_limit_range_gives_and_bounds() {
-    let api = Api::new().await;
+async fn limit_range_sets_defaults_and_enforces_maximum() {
+    let api = TestApi::new().await;
     limits(&api, json!([{"type": "Container", "default": {"memory": "64Mi"}, "max": {"memory": "128Mi"}}])).await;
     let resources = json!({"limits": {"memory": "64Mi"}, "requests": {"memory": "64Mi"}});
     let told = "LimitRanger plugin set: memory request for container c; memory limit for container c";
@@ -41,23 +41,23 @@ async fn a_limit_range_gives_and_bounds() {
     let large = asking("large", &json!({"limits": {"memory": "1Gi"}}));
     let told = "pods \"large\" is forbidden: maximum memory usage per Container is 128Mi, but limit is 1Gi";
     check_forbidden(&api, PODS, &large, told).await;
-    // What is there already may be changed, and goes.
-    api.check(merge(format!("{PODS}/given"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+    // Existing Pods can be updated and deleted.
+    api.check(merge_patch(format!("{PODS}/given"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
     limits_of_claims(&api).await;
 }
 
-async fn limits_of_claims(api: &Api) {
+async fn limits_of_claims(api: &TestApi) {
     let path = format!("{DEFAULT}/limitranges/l");
     let items = json!([{"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}]);
-    api.check(merge(&path, &json!({"spec": {"limits": items}})), 200, json!({})).await;
+    api.check(merge_patch(&path, &json!({"spec": {"limits": items}})), 200, json!({})).await;
     let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}});
     let told = "persistentvolumeclaims \"c\" is forbidden: maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi";
     check_forbidden(api, &format!("{DEFAULT}/persistentvolumeclaims"), &named("c", &claim), told).await;
 }
 
 #[tokio::test]
-async fn a_quota_holds_from_the_moment_it_is_there() {
-    let api = Api::new().await;
+async fn quota_is_enforced_as_soon_as_it_is_created() {
+    let api = TestApi::new().await;
     api.check(post(PODS, &asking("before", &json!({"requests": {"cpu": "600m"}}))), 201, json!({})).await;
     quota(&api, json!({"hard": {"requests.cpu": "1", "configmaps": "1", "services.nodeports": "1"}})).await;
     check_forbidden(
@@ -70,7 +70,7 @@ async fn a_quota_holds_from_the_moment_it_is_there() {
     let told = "pods \"p\" is forbidden: failed quota: q: must specify requests.cpu for: c";
     check_forbidden(&api, PODS, &pod("p"), told).await;
     api.check(post(PODS, &asking("p", &json!({"requests": {"cpu": "400m"}}))), 201, json!({})).await;
-    // A trial run is told, too, and takes nothing.
+    // A dry run is checked and does not use the quota.
     let map = |name: &str| json!({"metadata": {"name": name}});
     api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &map("a")), 201, json!({})).await;
     api.check(post(CONFIG_MAPS, &map("a")), 201, json!({})).await;
@@ -78,30 +78,30 @@ async fn a_quota_holds_from_the_moment_it_is_there() {
     check_forbidden(&api, &format!("{CONFIG_MAPS}?dryRun=All"), &map("b"), told).await;
     api.check(delete(format!("{CONFIG_MAPS}/a")), 200, json!({})).await;
     api.check(post(CONFIG_MAPS, &map("b")), 201, json!({})).await;
-    // Another namespace has its own.
+    // Another namespace has its own quota.
     api.check(post("/api/v1/namespaces/kube-system/configmaps", &map("c")), 201, json!({})).await;
-    // A Service may come to need more.
+    // An update of a Service may need more quota.
     let services = format!("{DEFAULT}/services");
     let spec = json!({"ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}]});
     api.check(post(&services, &named("s", &spec)), 201, json!({})).await;
     let told = "services \"s\" is forbidden: exceeded quota: q, requested: services.nodeports=2, used: services.nodeports=0, limited: services.nodeports=1";
-    let change = merge(format!("{services}/s"), &json!({"spec": {"type": "NodePort"}}));
+    let change = merge_patch(format!("{services}/s"), &json!({"spec": {"type": "NodePort"}}));
     api.check(change, 403, json!({"message": told})).await;
 }
 
 #[tokio::test]
-async fn of_many_that_come_at_once_no_more_are_taken_than_a_quota_has() {
-    let api = Api::new().await;
+async fn concurrent_creates_do_not_exceed_the_quota() {
+    let api = TestApi::new().await;
     quota(&api, json!({"hard": {"pods": "5"}})).await;
-    let asks: Vec<Ask> = (0..20).map(|n| post(PODS, &pod(&format!("p{n}")))).collect();
-    let answers = futures::future::join_all(asks.iter().map(|ask| api.ask(ask))).await;
+    let asks: Vec<TestRequest> = (0..20).map(|n| post(PODS, &pod(&format!("p{n}")))).collect();
+    let answers = futures::future::join_all(asks.iter().map(|ask| api.send(ask))).await;
     assert_eq!(answers.iter().filter(|a| a.status == 201).count(), 5);
     assert!(answers.iter().all(|a| matches!(a.status, 201 | 403)));
 }
 
 #[tokio::test]
-async fn a_resize_is_held_to_range_and_quota() {
-    let api = Api::new().await;
+async fn resize_is_checked_against_limit_range_and_quota() {
+    let api = TestApi::new().await;
     let resources = |cpu: &str| json!({"requests": {"cpu": cpu}, "limits": {"cpu": "2"}});
     api.check(post(PODS, &asking("p", &resources("1"))), 201, json!({})).await;
     quota(&api, json!({"hard": {"requests.cpu": "1"}})).await;
@@ -118,17 +118,21 @@ async fn a_resize_is_held_to_range_and_quota() {
 }
 
 #[tokio::test]
-async fn pod_that_comes_into_a_scope_is_held_to_its_quota() {
-    let api = Api::new().await;
+async fn pod_update_that_enters_a_quota_scope_is_checked() {
+    let api = TestApi::new().await;
     api.check(post(PODS, &pod("p")), 201, json!({})).await;
     quota(&api, json!({"hard": {"pods": "0"}, "scopes": ["Terminating"]})).await;
     let told = "pods \"p\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0";
-    let deadline = merge(format!("{PODS}/p"), &json!({"spec": {"activeDeadlineSeconds": 60}}));
+    let deadline = merge_patch(format!("{PODS}/p"), &json!({"spec": {"activeDeadlineSeconds": 60}}));
     api.check(deadline.clone(), 403, json!({"reason": "Forbidden", "message": told})).await;
-    // What leaves it in its scope is not held back.
-    api.check(merge(format!("{PODS}/p"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
-    api.check(merge(format!("{DEFAULT}/resourcequotas/q"), &json!({"spec": {"hard": {"pods": "1"}}})), 200, json!({}))
-        .await;
+    // An update that leaves the Pod in its scope is allowed.
+    api.check(merge_patch(format!("{PODS}/p"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+    api.check(
+        merge_patch(format!("{DEFAULT}/resourcequotas/q"), &json!({"spec": {"hard": {"pods": "1"}}})),
+        200,
+        json!({}),
+    )
+    .await;
     api.check(deadline, 200, json!({})).await;
 }
 
@@ -139,8 +143,8 @@ fn labelled(name: &str, labels: &[(&str, &str)]) -> Value {
 }
 
 #[tokio::test]
-async fn a_namespace_asks_its_pods_for_a_standard() {
-    let api = Api::new().await;
+async fn pod_security_labels_enforce_and_warn() {
+    let api = TestApi::new().await;
     api.check(
         post("/api/v1/namespaces", &labelled("safe", &[("enforce", "baseline"), ("warn", "restricted")])),
         201,
@@ -161,13 +165,13 @@ async fn a_namespace_asks_its_pods_for_a_standard() {
         ),
         "{told}"
     );
-    // What makes Pods is warned of what its Pods would be told.
+    // Workloads get a warning of what their Pods would violate.
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": host["spec"]});
     let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
     let answer = api.check(post("/apis/apps/v1/namespaces/safe/deployments", &named("d", &spec)), 201, json!({})).await;
     assert!(answer.warnings().concat().contains("host namespaces (hostPID=true)"), "{:?}", answer.warnings());
-    // A container that is added is a Pod's change that counts; a label is not.
-    api.check(merge(format!("{pods}/plain"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+    // A new container is checked again; a label change is not.
+    api.check(merge_patch(format!("{pods}/plain"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
     let debug = json!({"name": "debug", "image": "i", "securityContext": {"privileged": true}});
     let debug = json!({"spec": {"ephemeralContainers": [debug]}});
     let told = "pods \"plain\" is forbidden: violates PodSecurity \"baseline:latest\": privileged (container \"debug\" must not set securityContext.privileged=true)";
@@ -175,36 +179,37 @@ async fn a_namespace_asks_its_pods_for_a_standard() {
     api.check(patch("strategic-merge-patch", path, &debug), 403, json!({"message": told})).await;
 }
 
-/// Upstream takes invalid labels through a subresource, too.
+/// Invalid labels can be set through the `status` subresource, as upstream.
 #[tokio::test]
-async fn invalid_labels_enforce_the_restricted_standard() {
-    let api = Api::new().await;
+async fn invalid_pod_security_labels_enforce_restricted() {
+    let api = TestApi::new().await;
     let change = labelled("default", &[("enforce", "permissive")]);
-    api.check(merge(DEFAULT, &change), 422, json!({"reason": "Invalid"})).await;
+    api.check(merge_patch(DEFAULT, &change), 422, json!({"reason": "Invalid"})).await;
     api.check(post(PODS, &pod("before")), 201, json!({})).await;
-    api.check(merge(format!("{DEFAULT}/status"), &change), 200, json!({})).await;
+    api.check(merge_patch(format!("{DEFAULT}/status"), &change), 200, json!({})).await;
     let answer = api.check(post(PODS, &pod("after")), 403, json!({})).await;
     let message = answer.body["message"].as_str().unwrap();
     assert!(message.contains("violates PodSecurity \"restricted:latest\""), "{message}");
-    // Also a container that is added to a Pod which was there before.
+    // An ephemeral container of an existing Pod is checked, too.
     let debug = json!({"spec": {"ephemeralContainers": [{"name": "debug", "image": "i"}]}});
     let path = format!("{PODS}/before/ephemeralcontainers");
     api.check(patch("strategic-merge-patch", path, &debug), 403, json!({"reason": "Forbidden"})).await;
     let image = json!({"spec": {"containers": [{"name": "c", "image": "other"}]}});
     api.check(patch("strategic-merge-patch", format!("{PODS}/before"), &image), 403, json!({})).await;
-    api.check(merge(format!("{PODS}/before"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+    api.check(merge_patch(format!("{PODS}/before"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({}))
+        .await;
 }
 
 #[tokio::test]
-async fn a_namespace_that_asks_for_more_names_the_pods_that_have_less() {
-    let api = Api::new().await;
+async fn stricter_pod_security_level_warns_of_violating_pods() {
+    let api = TestApi::new().await;
     for name in ["a", "b", "c"] {
         let mut host = pod(name);
         host["spec"]["hostNetwork"] = json!(name != "c");
         host["spec"]["hostIPC"] = json!(name == "c");
         api.check(post(PODS, &host), 201, json!({})).await;
     }
-    let ask = |labels: &[(&str, &str)]| merge(DEFAULT, &labelled("default", labels));
+    let ask = |labels: &[(&str, &str)]| merge_patch(DEFAULT, &labelled("default", labels));
     let answer = api.check(ask(&[("enforce", "baseline")]), 200, json!({})).await;
     let expected = [
         "299 - \"existing pods in namespace \\\"default\\\" violate the new PodSecurity enforce level \\\"baseline:latest\\\"\"",
@@ -221,8 +226,8 @@ async fn a_namespace_that_asks_for_more_names_the_pods_that_have_less() {
     api.check(ask(&[("warn-version", "1.30")]), 422, json!({"message": told})).await;
 }
 
-/// What names no class gets the newest of those that are marked; what names one, if only an empty one, keeps it.
-async fn check_default_class(api: &Api, classes: &str, mark: &str, path: &str, object: Value, field: &str) {
+/// An object without a class gets the newest default class; an object with a class, even an empty one, keeps it.
+async fn check_default_class(api: &TestApi, classes: &str, mark: &str, path: &str, object: Value, field: &str) {
     let class = |name: &str, marked: bool, spec: &Value| {
         let mut class = spec.clone();
         class["metadata"] = json!({"name": name, "annotations": {mark: marked.to_string()}});
@@ -251,8 +256,8 @@ async fn check_default_class(api: &Api, classes: &str, mark: &str, path: &str, o
 }
 
 #[tokio::test]
-async fn claims_and_ingresses_get_the_default_class() {
-    let api = Api::new().await;
+async fn pvcs_and_ingresses_get_the_default_class() {
+    let api = TestApi::new().await;
     let claim = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
     let (classes, mark) = ("/apis/storage.k8s.io/v1/storageclasses", "storageclass.kubernetes.io/is-default-class");
     let claims = format!("{DEFAULT}/persistentvolumeclaims");
@@ -268,8 +273,8 @@ async fn claims_and_ingresses_get_the_default_class() {
 }
 
 #[tokio::test]
-async fn an_account_may_limit_its_pods_to_its_own_secrets() {
-    let api = Api::new().await;
+async fn enforce_mountable_secrets_limits_pods_to_listed_secrets() {
+    let api = TestApi::new().await;
     let account = |limits: &str| {
         json!({"metadata": {"name": "strict", "annotations": {"kubernetes.io/enforce-mountable-secrets": limits}},
             "secrets": [{"name": "own"}], "imagePullSecrets": [{"name": "pull"}]})
@@ -317,8 +322,8 @@ async fn an_account_may_limit_its_pods_to_its_own_secrets() {
 }
 
 #[tokio::test]
-async fn a_claim_grows_where_its_class_lets_it() {
-    let api = Api::new().await;
+async fn pvc_expansion_requires_allow_volume_expansion() {
+    let api = TestApi::new().await;
     let claims = format!("{DEFAULT}/persistentvolumeclaims");
     let classes = "/apis/storage.k8s.io/v1/storageclasses";
     for (class, grows) in [("fixed", false), ("growing", true)] {
@@ -337,9 +342,9 @@ async fn a_claim_grows_where_its_class_lets_it() {
         let path = format!("{claims}/{name}");
         if bound {
             let status = json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
-            api.check(merge(format!("{path}/status"), &status), 200, json!({})).await;
+            api.check(merge_patch(format!("{path}/status"), &status), 200, json!({})).await;
         }
-        let grown = merge(&path, &json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}));
+        let grown = merge_patch(&path, &json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}));
         match expected {
             Some(why) => api.check(grown, 403, forbidden(name, why)).await,
             None => api.check(grown, 200, json!({})).await,
@@ -348,8 +353,8 @@ async fn a_claim_grows_where_its_class_lets_it() {
 }
 
 #[tokio::test]
-async fn the_systems_priority_classes_stay() {
-    let api = Api::new().await;
+async fn system_priority_classes_cannot_be_deleted() {
+    let api = TestApi::new().await;
     let path = "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical";
     let why = "priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: this is a system priority class and cannot be deleted";
     api.check(delete(path), 403, json!({"message": why})).await;

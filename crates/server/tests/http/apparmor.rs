@@ -1,4 +1,4 @@
-//! AppArmor profiles, as fields and as the annotations of before.
+//! AppArmor profiles: fields and deprecated annotations.
 
 use crate::{common::*, validation::check_spec};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn with(annotations: Value, profile: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_profile_is_one_of_three_and_one_of_the_nodes_has_a_name() {
+async fn apparmor_profile_type_and_localhost_are_validated() {
     let path = "spec.securityContext.appArmorProfile";
     for (profile, field, reason, message) in [
         (json!({}), "type", "Required", "Required value: type is required when appArmorProfile is set"),
@@ -52,8 +52,8 @@ async fn a_profile_is_one_of_three_and_one_of_the_nodes_has_a_name() {
 }
 
 #[tokio::test]
-async fn an_annotation_becomes_the_field_that_it_stands_for() {
-    let api = Api::new().await;
+async fn apparmor_annotation_sets_the_field() {
+    let api = TestApi::new().await;
     let dry = format!("{PODS}?dryRun=All");
     for (annotation, expected) in [
         ("unconfined", json!({"type": "Unconfined"})),
@@ -68,8 +68,8 @@ async fn an_annotation_becomes_the_field_that_it_stands_for() {
 }
 
 #[tokio::test]
-async fn annotations_name_containers_and_profiles_that_there_are_and_agree_with_the_fields() {
-    let api = Api::new().await;
+async fn invalid_or_conflicting_apparmor_annotation_is_rejected() {
+    let api = TestApi::new().await;
     for (annotations, profile, message) in [
         (
             json!({format!("{KEY}/x"): "unconfined"}),
@@ -100,12 +100,12 @@ async fn annotations_name_containers_and_profiles_that_there_are_and_agree_with_
 }
 
 #[tokio::test]
-async fn annotations_of_profiles_stay_as_they_were() {
-    let api = Api::new().await;
+async fn apparmor_annotations_are_immutable() {
+    let api = TestApi::new().await;
     api.check(post(PODS, &with(json!({format!("{KEY}/c"): "unconfined"}), Value::Null)), 201, json!({})).await;
     api.create_pod("q").await;
     let annotate = |name: &str, value: Value| {
-        merge(format!("{PODS}/{name}"), &json!({"metadata": {"annotations": {format!("{KEY}/c"): value}}}))
+        merge_patch(format!("{PODS}/{name}"), &json!({"metadata": {"annotations": {format!("{KEY}/c"): value}}}))
     };
     let said = |name: &str, what: &str| {
         let field = format!("metadata.annotations[{KEY}/c]");

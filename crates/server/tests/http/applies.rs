@@ -1,6 +1,9 @@
-//! Server-side apply: what is made of a configuration, and what is said of one that cannot be applied.
+//! Server-side apply: ownership, conflicts and errors.
 
-use crate::common::{Api, Ask, CONFIG_MAPS, PODS, apply, fields_of, get, managers, merge, pod, put, version};
+use crate::common::{
+    CONFIG_MAPS, PODS, TestApi, TestRequest, apply, get, managers, merge_patch, owned_fields, pod, put,
+    resource_version,
+};
 use serde_json::{Value, json};
 
 fn config(name: &str, data: Value) -> Value {
@@ -8,36 +11,36 @@ fn config(name: &str, data: Value) -> Value {
 }
 
 #[tokio::test]
-async fn an_apply_creates_then_changes_and_says_which() {
-    let api = Api::new().await;
+async fn apply_creates_then_updates_and_tracks_managers() {
+    let api = TestApi::new().await;
     let path = format!("{CONFIG_MAPS}/c");
     let created = api.check(apply(&path, "a", &config("c", json!({"k": "v", "l": "w"}))), 201, json!({})).await.body;
     assert_eq!(managers(&created), ["a Apply"]);
-    assert_eq!(fields_of(&created, "a"), json!({"f:data": {"f:k": {}, "f:l": {}}}));
+    assert_eq!(owned_fields(&created, "a"), json!({"f:data": {"f:k": {}, "f:l": {}}}));
     let expected = json!({"data": {"k": "x", "l": null}});
     let changed = api.check(apply(&path, "a", &config("c", json!({"k": "x"}))), 200, expected).await.body;
-    assert_ne!(version(&created), version(&changed));
+    assert_ne!(resource_version(&created), resource_version(&changed));
     let again = api.check(apply(&path, "a", &config("c", json!({"k": "x"}))), 200, json!({})).await.body;
     assert_eq!(again, changed, "an apply of the same is no change");
     let expected = json!({"data": {"k": "x", "m": "y"}});
     let other = api.check(apply(&path, "b", &config("c", json!({"m": "y"}))), 200, expected).await.body;
     assert_eq!(managers(&other), ["a Apply", "b Apply"]);
     let gone = api.check(apply(&path, "a", &config("c", json!({}))), 200, json!({"data": {"k": null, "m": "y"}})).await;
-    // A map with nothing in it is owned itself.
-    assert_eq!(fields_of(&gone.body, "a"), json!({"f:data": {}}));
+    // An empty map is owned itself.
+    assert_eq!(owned_fields(&gone.body, "a"), json!({"f:data": {}}));
 }
 
 #[tokio::test]
-async fn a_dry_run_stores_nothing() {
-    let api = Api::new().await;
+async fn dry_run_apply_stores_nothing() {
+    let api = TestApi::new().await;
     let path = format!("{CONFIG_MAPS}/c?dryRun=All");
     api.check(apply(&path, "a", &config("c", json!({"k": "v"}))), 201, json!({"data": {"k": "v"}})).await;
     api.check(get(format!("{CONFIG_MAPS}/c")), 404, json!({})).await;
 }
 
 #[tokio::test]
-async fn conflicts_are_told_in_upstreams_words_and_taken_by_force() {
-    let api = Api::new().await;
+async fn apply_conflicts_are_reported_and_overridden_by_force() {
+    let api = TestApi::new().await;
     let path = format!("{CONFIG_MAPS}/c");
     api.check(apply(&path, "a", &config("c", json!({"k": "v", "l": "w"}))), 201, json!({})).await;
     let one = apply(&path, "b", &config("c", json!({"k": "x"})));
@@ -49,7 +52,7 @@ async fn conflicts_are_told_in_upstreams_words_and_taken_by_force() {
         ]},
     });
     api.check(one, 409, expected).await;
-    let patch = merge(format!("{path}?fieldManager=u"), &json!({"data": {"l": "z"}}));
+    let patch = merge_patch(format!("{path}?fieldManager=u"), &json!({"data": {"l": "z"}}));
     api.check(patch, 200, json!({})).await;
     let two = config("c", json!({"k": "x", "l": "y"}));
     let message =
@@ -60,8 +63,8 @@ async fn conflicts_are_told_in_upstreams_words_and_taken_by_force() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_applied_is_refused_in_upstreams_words() {
-    let api = Api::new().await;
+async fn invalid_apply_is_rejected() {
+    let api = TestApi::new().await;
     let path = format!("{CONFIG_MAPS}/c");
     let good = || config("c", json!({"k": "v"}));
     let with = |field: &str, value: Value| {
@@ -80,7 +83,7 @@ async fn what_cannot_be_applied_is_refused_in_upstreams_words() {
     let unprintable = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Invalid value: \"a\\a\": invalid character U+0007 (at position 1)";
     api.check(apply(&path, "a%07", &good()), 422, json!({"message": unprintable})).await;
     let forced = "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch";
-    api.check(merge(format!("{path}?force=true"), &json!({})), 422, json!({"message": forced})).await;
+    api.check(merge_patch(format!("{path}?force=true"), &json!({})), 422, json!({"message": forced})).await;
     let mut secret = good();
     secret["kind"] = json!("Secret");
     for (object, code, message) in [
@@ -127,15 +130,15 @@ async fn what_cannot_be_applied_is_refused_in_upstreams_words() {
 }
 
 #[tokio::test]
-async fn a_version_is_a_precondition_and_a_uid_stays() {
-    let api = Api::new().await;
+async fn apply_checks_resource_version_and_uid() {
+    let api = TestApi::new().await;
     let path = format!("{CONFIG_MAPS}/c");
     let created = api.check(apply(&path, "a", &config("c", json!({"k": "v"}))), 201, json!({})).await.body;
     let mut next = config("c", json!({"k": "w"}));
     next["metadata"]["resourceVersion"] = json!("1");
     let modified = "Operation cannot be fulfilled on configmaps \"c\": the object has been modified; please apply your changes to the latest version and try again";
     api.check(apply(&path, "a", &next), 409, json!({"reason": "Conflict", "message": modified})).await;
-    next["metadata"]["resourceVersion"] = json!(version(&created));
+    next["metadata"]["resourceVersion"] = json!(resource_version(&created));
     next["metadata"]["uid"] = json!("another");
     api.check(apply(&path, "a", &next), 422, json!({"reason": "Invalid"})).await;
     next["metadata"]["uid"] = created["metadata"]["uid"].clone();
@@ -143,11 +146,12 @@ async fn a_version_is_a_precondition_and_a_uid_stays() {
 }
 
 #[tokio::test]
-async fn yaml_is_taken_and_what_stands_twice_in_it_is_told() {
-    let api = Api::new().await;
+async fn apply_accepts_yaml_and_reports_duplicate_keys() {
+    let api = TestApi::new().await;
     let path = |query: &str| format!("{CONFIG_MAPS}/c?fieldManager=a&{query}");
     let ask = |query: &str, text: &str| {
-        Ask { headers: Vec::new(), ..apply(path(query), "a", &Value::Null) }.text("application/apply-patch+yaml", text)
+        TestRequest { headers: Vec::new(), ..apply(path(query), "a", &Value::Null) }
+            .text("application/apply-patch+yaml", text)
     };
     let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  k: v\n";
     api.check(ask("", text), 201, json!({"data": {"k": "v"}})).await;
@@ -165,25 +169,25 @@ async fn yaml_is_taken_and_what_stands_twice_in_it_is_told() {
 }
 
 #[tokio::test]
-async fn keys_of_ports_have_their_default() {
-    let api = Api::new().await;
+async fn apply_defaults_the_protocol_key_of_ports() {
+    let api = TestApi::new().await;
     let path = format!("{PODS}/p");
     let mut first = pod("p");
     first["spec"]["containers"][0]["ports"] = json!([{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]);
     let created = api.check(apply(&path, "a", &first), 201, json!({})).await.body;
-    let ports = &fields_of(&created, "a")["f:spec"]["f:containers"]["k:{\"name\":\"c\"}"]["f:ports"];
+    let ports = &owned_fields(&created, "a")["f:spec"]["f:containers"]["k:{\"name\":\"c\"}"]["f:ports"];
     let expected = json!({
         "k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}},
         "k:{\"containerPort\":80,\"protocol\":\"UDP\"}": {".": {}, "f:containerPort": {}, "f:protocol": {}},
     });
     assert_eq!(ports, &expected);
     let again = api.check(apply(&path, "a", &first), 200, json!({})).await.body;
-    assert_eq!(version(&again), version(&created));
+    assert_eq!(resource_version(&again), resource_version(&created));
 }
 
 #[tokio::test]
-async fn a_status_is_applied_on_its_own_and_never_made() {
-    let api = Api::new().await;
+async fn status_apply_is_separate_and_never_creates() {
+    let api = TestApi::new().await;
     let condition = json!([{"type": "Mine", "status": "True"}]);
     let status =
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"conditions": condition}});
@@ -194,22 +198,22 @@ async fn a_status_is_applied_on_its_own_and_never_made() {
     assert_eq!(managers(&body), ["a Apply", "s Apply status"]);
     let expected =
         json!({"f:status": {"f:conditions": {"k:{\"type\":\"Mine\"}": {".": {}, "f:status": {}, "f:type": {}}}}});
-    assert_eq!(fields_of(&body, "s"), expected);
-    // What the object itself is asked for says nothing of its status, and the other way round.
+    assert_eq!(owned_fields(&body, "s"), expected);
+    // An apply to the object ignores its status, and an apply to the status ignores the rest.
     let mut both = pod("p");
     both["status"] = json!({"phase": "Failed"});
     both["metadata"]["labels"] = json!({"l": "1"});
     let expected = json!({"status": {"phase": "Pending", "conditions": condition}, "metadata": {"labels": {"l": "1"}}});
     let body = api.check(apply(format!("{PODS}/p"), "a", &both), 200, expected).await.body;
-    assert_eq!(fields_of(&body, "a")["f:status"], Value::Null);
+    assert_eq!(owned_fields(&body, "a")["f:status"], Value::Null);
     let empty = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}});
     let body = api.check(apply(&path, "s", &empty), 200, json!({"status": {"conditions": null}})).await.body;
     assert_eq!(managers(&body), ["a Apply"]);
 }
 
 #[tokio::test]
-async fn an_object_of_before_is_taken_over_by_kubectl() {
-    let api = Api::new().await;
+async fn kubectl_apply_takes_over_client_side_apply_fields() {
+    let api = TestApi::new().await;
     let path = format!("{CONFIG_MAPS}/c");
     let annotation = "kubectl.kubernetes.io/last-applied-configuration";
     let last = config("c", json!({"k": "v"})).to_string();
@@ -221,12 +225,12 @@ async fn an_object_of_before_is_taken_over_by_kubectl() {
     api.check(apply(&path, "someone", &next), 409, json!({"reason": "Conflict"})).await;
     let body = api.check(apply(&path, "kubectl", &next), 200, json!({"data": {"k": "w"}})).await.body;
     assert_eq!(body["metadata"]["annotations"][annotation], format!("{next}\n"));
-    assert_eq!(fields_of(&body, "kubectl"), json!({"f:data": {"f:k": {}}}));
+    assert_eq!(owned_fields(&body, "kubectl"), json!({"f:data": {"f:k": {}}}));
 }
 
 #[tokio::test]
-async fn events_have_one_owner_in_both_of_their_groups() {
-    let api = Api::new().await;
+async fn event_field_ownership_is_shared_by_both_groups() {
+    let api = TestApi::new().await;
     let meta = json!({"name": "e", "namespace": "default"});
     let about = json!({"kind": "Pod", "name": "p", "namespace": "default"});
     let core = json!({"apiVersion": "v1", "kind": "Event", "metadata": meta, "involvedObject": about, "message": "m", "reason": "R", "type": "Normal", "count": 1});
@@ -237,18 +241,18 @@ async fn events_have_one_owner_in_both_of_their_groups() {
     let message = "Apply failed with 1 conflict: conflict with \"a\": .message";
     let path = "/apis/events.k8s.io/v1/namespaces/default/events/e";
     api.check(apply(path, "b", &new), 409, json!({"message": message})).await;
-    // What happened cannot become something else.
+    // Fields of an Event are immutable.
     let message = "Event \"e\" is invalid: message: Invalid value: \"n\": field is immutable";
     api.check(apply(format!("{path}?force=true"), "b", &new), 422, json!({"message": message})).await;
     let same = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": metadata, "note": "m"});
     let body = api.check(apply(path, "b", &same), 200, json!({"note": "m"})).await.body;
-    assert_eq!(fields_of(&body, "b"), json!({"f:metadata": {"f:labels": {"f:l": {}}}, "f:note": {}}));
-    assert_eq!(fields_of(&body, "a")["f:message"], json!({}));
+    assert_eq!(owned_fields(&body, "b"), json!({"f:metadata": {"f:labels": {"f:l": {}}}, "f:note": {}}));
+    assert_eq!(owned_fields(&body, "a")["f:message"], json!({}));
 }
 
 #[tokio::test]
-async fn an_update_is_refused_what_an_apply_is_not() {
-    let api = Api::new().await;
+async fn put_of_a_missing_object_fails_where_apply_creates() {
+    let api = TestApi::new().await;
     let path = format!("{CONFIG_MAPS}/c");
     api.check(put(&path, &config("c", json!({"k": "v"}))), 404, json!({})).await;
     api.check(apply(&path, "a", &config("c", json!({"k": "v"}))), 201, json!({})).await;

@@ -1,9 +1,9 @@
-//! The audit log: who did what, in upstream's form.
+//! Audit log with upstream's event format.
 
 use crate::{
-    common::{Api, Ask, CONFIG_MAPS, PODS, compare, get, merge, post},
-    hook::Hook,
+    common::{CONFIG_MAPS, PODS, TestApi, TestRequest, compare, get, merge_patch, post},
     policies,
+    webhook_server::WebhookServer,
     webhooks::{self, says},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -14,9 +14,9 @@ use tempfile::TempDir;
 
 const HEAD: &str = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: ";
 
-/// A server that notes what these rules say.
+/// A test API server that writes an audit log with these rules.
 struct Noting {
-    api: Api,
+    api: TestApi,
     log: Arc<AuditLog>,
     dir: TempDir,
 }
@@ -29,7 +29,7 @@ impl Noting {
             std::fs::File::create(path)
         })
         .unwrap();
-        let (mut api, log) = (Api::new().await, Arc::new(log));
+        let (mut api, log) = (TestApi::new().await, Arc::new(log));
         api.server = api.server.clone().with_audit(log.clone());
         Self { api, log, dir }
     }
@@ -40,7 +40,7 @@ impl Noting {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The events of the last request; each has at least this.
+    /// Asserts that each event contains the expected JSON.
     #[track_caller]
     fn check(events: &[Value], expected: &[Value]) {
         assert_eq!(events.len(), expected.len(), "{events:#?}");
@@ -52,16 +52,16 @@ impl Noting {
     }
 }
 
-fn by_ann(ask: Ask) -> Ask {
-    ask.by("ann", &["devs"])
+fn by_ann(ask: TestRequest) -> TestRequest {
+    ask.as_user("ann", &["devs"])
 }
 
 #[tokio::test]
-async fn a_request_is_noted_when_it_comes_and_when_it_is_answered() {
+async fn audit_events_have_received_and_complete_stages() {
     let noting = Noting::with("[{level: Metadata}]").await;
     let map = json!({"metadata": {"name": "m"}, "data": {"k": "v"}});
     let ask = post(CONFIG_MAPS, &map).header("user-agent", "test/1").header("x-forwarded-for", "192.0.2.1, 192.0.2.2");
-    let answer = noting.api.ask(&ask).await;
+    let answer = noting.api.send(&ask).await;
     assert_eq!(answer.status, 201);
     let id = answer.headers["audit-id"].to_str().unwrap();
     let about = json!({"resource": "configmaps", "namespace": "default", "apiVersion": "v1", "apiGroup": null});
@@ -85,7 +85,7 @@ async fn a_request_is_noted_when_it_comes_and_when_it_is_answered() {
 }
 
 #[tokio::test]
-async fn what_was_sent_and_answered_is_noted_where_the_policy_says_so() {
+async fn audit_bodies_are_logged_by_policy_level() {
     let rules = "[{level: Request, verbs: [create]}, {level: RequestResponse, omitStages: [RequestReceived], omitManagedFields: true}]";
     let noting = Noting::with(rules).await;
     let map = json!({"metadata": {"name": "m"}, "data": {"k": "v"}});
@@ -93,7 +93,7 @@ async fn what_was_sent_and_answered_is_noted_where_the_policy_says_so() {
     let sent = json!({"stage": "ResponseComplete", "requestObject": map, "responseObject": null});
     Noting::check(&noting.events().await, &[json!({"requestObject": null}), sent]);
     let patch = json!({"data": {"k": "w"}});
-    noting.api.check(merge(format!("{CONFIG_MAPS}/m"), &patch), 200, json!({"data": {"k": "w"}})).await;
+    noting.api.check(merge_patch(format!("{CONFIG_MAPS}/m"), &patch), 200, json!({"data": {"k": "w"}})).await;
     let object = json!({"data": {"k": "w"}, "metadata": {"name": "m", "managedFields": null}});
     let patched =
         json!({"stage": "ResponseComplete", "verb": "patch", "requestObject": patch, "responseObject": object});
@@ -105,7 +105,7 @@ async fn what_was_sent_and_answered_is_noted_where_the_policy_says_so() {
 }
 
 #[tokio::test]
-async fn who_is_refused_is_noted_with_the_reason() {
+async fn audit_logs_authorization_decision_and_reason() {
     let noting = Noting::with("[{level: Metadata, omitStages: [RequestReceived]}]").await;
     noting.api.check(by_ann(get(format!("{PODS}/p"))), 403, json!({})).await;
     let status =
@@ -130,7 +130,7 @@ async fn who_is_refused_is_noted_with_the_reason() {
 }
 
 #[tokio::test]
-async fn who_is_not_known_is_noted_with_what_they_showed() {
+async fn audit_logs_failed_authentication_methods() {
     let noting = Noting::with("[{level: Metadata}]").await;
     for (token, message) in [
         (None, "Authentication failed, no credentials provided"),
@@ -148,7 +148,7 @@ async fn who_is_not_known_is_noted_with_what_they_showed() {
 }
 
 #[tokio::test]
-async fn a_watch_is_noted_when_it_starts_and_when_it_is_over() {
+async fn audit_logs_watch_start_and_end() {
     let noting = Noting::with("[{level: RequestResponse, verbs: [watch]}]").await;
     let mut watch = noting.api.watch(&format!("{CONFIG_MAPS}?watch=1")).await;
     noting.api.create_config_map("m", json!({})).await;
@@ -163,7 +163,7 @@ async fn a_watch_is_noted_when_it_starts_and_when_it_is_over() {
 }
 
 #[tokio::test]
-async fn watch_by_its_old_path_is_noted_by_the_rule_for_its_resource() {
+async fn legacy_watch_path_is_audited_as_its_resource() {
     let rules = r#"[{level: Metadata, verbs: [watch], resources: [{group: "", resources: [secrets]}]}]"#;
     for path in [
         "/api/v1/watch/namespaces/default/secrets",
@@ -183,20 +183,20 @@ async fn watch_by_its_old_path_is_noted_by_the_rule_for_its_resource() {
 }
 
 #[tokio::test]
-async fn what_no_rule_names_is_not_noted_and_the_callers_id_is_kept() {
+async fn unmatched_request_is_not_audited_and_audit_id_is_kept() {
     let noting = Noting::with("[{level: Metadata, nonResourceURLs: ['/version']}]").await;
     noting.api.check(get(PODS), 200, json!({})).await;
     assert!(noting.events().await.is_empty());
-    let answer = noting.api.ask(&get("/version").header("audit-id", "mine")).await;
+    let answer = noting.api.send(&get("/version").header("audit-id", "mine")).await;
     assert_eq!(answer.headers["audit-id"], "mine");
     let noted = json!({"auditID": "mine", "verb": "get", "requestURI": "/version", "objectRef": null});
     Noting::check(&noting.events().await[1..], &[noted]);
-    let unnoted = Api::new().await.ask(&get("/version")).await;
+    let unnoted = TestApi::new().await.send(&get("/version")).await;
     assert!(unnoted.headers.contains_key("audit-id"));
 }
 
 #[tokio::test]
-async fn policies_tell_the_audit_log_what_they_are_asked_to() {
+async fn admission_policies_add_audit_annotations() {
     let noting = Noting::with("[{level: Metadata, omitStages: [RequestReceived]}]").await;
     let spec = json!({
         "validations": [{"expression": "true"}, {"expression": "false", "message": "never"}],
@@ -216,19 +216,19 @@ async fn policies_tell_the_audit_log_what_they_are_asked_to() {
 }
 
 #[tokio::test]
-async fn what_a_namespace_asks_of_pods_is_noted() {
+async fn pod_security_audit_annotations_are_logged() {
     let noting =
         Noting::with("[{level: Metadata, verbs: [create], resources: [{group: '', resources: [pods]}]}]").await;
     let prefix = "pod-security.kubernetes.io";
     let labels = json!({format!("{prefix}/enforce"): "baseline", format!("{prefix}/audit"): "restricted", format!("{prefix}/audit-version"): "v1.30"});
     noting
         .api
-        .check(merge("/api/v1/namespaces/default", &json!({"metadata": {"labels": labels}})), 200, json!({}))
+        .check(merge_patch("/api/v1/namespaces/default", &json!({"metadata": {"labels": labels}})), 200, json!({}))
         .await;
-    assert_eq!(noting.api.ask(&post(PODS, &crate::common::pod("p"))).await.status, 201);
+    assert_eq!(noting.api.send(&post(PODS, &crate::common::pod("p"))).await.status, 201);
     let mut bad = crate::common::pod("q");
     bad["spec"]["hostNetwork"] = json!(true);
-    assert_eq!(noting.api.ask(&post(PODS, &bad)).await.status, 403);
+    assert_eq!(noting.api.send(&post(PODS, &bad)).await.status, 403);
     let events = noting.events().await;
     let ends = events.iter().filter(|e| e["stage"] == "ResponseComplete");
     let said: Vec<(&Value, &str)> = ends
@@ -244,10 +244,10 @@ async fn what_a_namespace_asks_of_pods_is_noted() {
 }
 
 #[tokio::test]
-async fn what_webhooks_do_is_noted() {
+async fn webhook_mutations_and_failures_are_audited() {
     for (level, patch) in [("Request", Some("JSONPatch")), ("Metadata", None)] {
         let noting = Noting::with(&format!("[{{level: {level}, resources: [{{resources: [configmaps]}}]}}]")).await;
-        let hook = Hook::new(|path, review| match path {
+        let hook = WebhookServer::new(|path, review| match path {
             "/down" => (500, json!("")),
             "/changes" => {
                 let patch = json!([{"op": "add", "path": "/data", "value": {"a": "b"}}]).to_string();
@@ -261,10 +261,10 @@ async fn what_webhooks_do_is_noted() {
         })
         .await;
         let rules = || json!({"rules": webhooks::only("configmaps"), "failurePolicy": "Ignore"});
-        webhooks::mutating(&noting.api, "a", hook.config("/changes"), rules()).await;
-        webhooks::mutating(&noting.api, "b", hook.config("/down"), rules()).await;
-        webhooks::validating(&noting.api, "c", hook.config("/down"), rules()).await;
-        webhooks::validating(&noting.api, "d", hook.config("/looks"), rules()).await;
+        webhooks::mutating(&noting.api, "a", hook.client_config("/changes"), rules()).await;
+        webhooks::mutating(&noting.api, "b", hook.client_config("/down"), rules()).await;
+        webhooks::validating(&noting.api, "c", hook.client_config("/down"), rules()).await;
+        webhooks::validating(&noting.api, "d", hook.client_config("/looks"), rules()).await;
         noting
             .api
             .check(post(CONFIG_MAPS, &json!({"metadata": {"name": "m"}})), 201, json!({"data": {"a": "b"}}))
@@ -290,7 +290,7 @@ async fn what_webhooks_do_is_noted() {
 }
 
 #[tokio::test]
-async fn what_should_not_be_used_any_more_is_noted() {
+async fn deprecated_api_use_is_audited() {
     let noting = Noting::with("[{level: Metadata, omitStages: [RequestReceived]}]").await;
     noting.api.check(get("/api/v1/namespaces/default/endpoints"), 200, json!({})).await;
     noting.api.check(get(CONFIG_MAPS), 200, json!({})).await;

@@ -1,6 +1,6 @@
-//! Certificates over the years, at a port of the server's.
+//! Certificate renewal over years, on a real socket.
 
-use crate::common::Api;
+use crate::common::TestApi;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -34,7 +34,7 @@ const DAY: i64 = 24 * 3600;
 /// 2026-01-01.
 const START: i64 = 1_767_225_600;
 
-/// The time of server and clients, in seconds.
+/// Clock of the server and the clients, in Unix seconds.
 #[derive(Debug, Clone)]
 struct Moved(Arc<AtomicI64>);
 
@@ -51,10 +51,10 @@ impl TimeProvider for Moved {
     }
 }
 
-/// A client as its kubeconfig says.
+/// A client with the credentials of a kubeconfig.
 struct Client {
     requests: SendRequest<Full<Bytes>>,
-    /// The certificate that the server showed.
+    /// The serving certificate.
     shown: CertificateDer<'static>,
 }
 
@@ -88,7 +88,7 @@ impl Client {
 }
 
 #[tokio::test]
-async fn renewal_of_certificates_disturbs_no_connection() {
+async fn certificate_renewal_keeps_open_connections() {
     let (dir, moved) = (tempfile::tempdir().unwrap(), Moved(Arc::new(AtomicI64::new(START))));
     let seconds = Arc::clone(&moved.0);
     let clock = Clock::new(move || Timestamp::from_second(seconds.load(Ordering::Relaxed)).unwrap());
@@ -97,7 +97,7 @@ async fn renewal_of_certificates_disturbs_no_connection() {
     let address = listener.local_addr().unwrap();
     let (url, kubeconfig) = (format!("https://{address}"), dir.path().join("config"));
     pki.write_admin_kubeconfig(&kubeconfig, &url).unwrap();
-    let (api, stop) = (Api::new().await, CancellationToken::new());
+    let (api, stop) = (TestApi::new().await, CancellationToken::new());
     let options = ListenOptions::new(Arc::new(Connections::new(1000)));
     tokio::spawn(server::serve(api.server.clone(), listener, pki.server_tls().unwrap(), options, stop.clone()));
     let _stop = stop.drop_guard();
@@ -109,7 +109,7 @@ async fn renewal_of_certificates_disturbs_no_connection() {
     assert_ne!(second.shown, first.shown);
     assert_eq!((first.status().await, second.status().await), (StatusCode::OK, StatusCode::OK));
     assert!(pki.renew_admin_kubeconfig(&kubeconfig, &url).unwrap());
-    // The first certificates have expired by now, of the server and of the administrator.
+    // The first serving and client certificates have expired by now.
     moved.set_days(600);
     let mut third = Client::connect(address, &kubeconfig, &moved).await;
     assert_ne!(third.shown, second.shown);

@@ -1,4 +1,4 @@
-//! Optimistic locking and preconditions.
+//! Optimistic concurrency and preconditions.
 
 use crate::common::*;
 use serde_json::json;
@@ -6,17 +6,17 @@ use serde_json::json;
 const MODIFIED: &str = "Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your changes to the latest version and try again";
 
 #[tokio::test]
-async fn an_update_of_an_old_version_is_refused() {
-    let api = Api::new().await;
+async fn update_with_stale_resource_version_conflicts() {
+    let api = TestApi::new().await;
     let first = api.create_config_map("a", json!({})).await;
     let path = format!("{CONFIG_MAPS}/a");
-    let second = api.check(merge(&path, &json!({"data": {"k": "1"}})), 200, json!({})).await.body;
+    let second = api.check(merge_patch(&path, &json!({"data": {"k": "1"}})), 200, json!({})).await.body;
     let with = |rv: &str| json!({"metadata": {"name": "a", "resourceVersion": rv}, "data": {"k": "2"}});
     let conflict =
         json!({"reason": "Conflict", "code": 409, "message": MODIFIED, "details": {"name": "a", "kind": "configmaps"}});
-    api.check(put(&path, &with(version(&first))), 409, conflict.clone()).await;
-    api.check(merge(&path, &with(version(&first))), 409, conflict).await;
-    api.check(put(&path, &with(version(&second))), 200, json!({"data": {"k": "2"}})).await;
+    api.check(put(&path, &with(resource_version(&first))), 409, conflict.clone()).await;
+    api.check(merge_patch(&path, &with(resource_version(&first))), 409, conflict).await;
+    api.check(put(&path, &with(resource_version(&second))), 200, json!({"data": {"k": "2"}})).await;
     api.check(
         put(&path, &with("soon")),
         422,
@@ -26,8 +26,8 @@ async fn an_update_of_an_old_version_is_refused() {
 }
 
 #[tokio::test]
-async fn an_update_of_another_object_of_that_name_is_refused() {
-    let api = Api::new().await;
+async fn update_with_another_uid_is_rejected() {
+    let api = TestApi::new().await;
     let made = api.create_config_map("a", json!({})).await;
     let path = format!("{CONFIG_MAPS}/a");
     let uid = made["metadata"]["uid"].as_str().unwrap();
@@ -37,57 +37,58 @@ async fn an_update_of_another_object_of_that_name_is_refused() {
     let other = json!({"metadata": {"name": "a", "uid": "other"}});
     api.check(put(&path, &other), 409, json!({"reason": "Conflict", "message": why})).await;
     let why = "ConfigMap \"a\" is invalid: metadata.uid: Invalid value: \"other\": field is immutable";
-    api.check(merge(&path, &other), 422, json!({"reason": "Invalid", "message": why})).await;
-    api.check(merge(&path, &json!({"metadata": {"uid": uid}})), 200, json!({})).await;
+    api.check(merge_patch(&path, &other), 422, json!({"reason": "Invalid", "message": why})).await;
+    api.check(merge_patch(&path, &json!({"metadata": {"uid": uid}})), 200, json!({})).await;
 }
 
 #[tokio::test]
-async fn a_deletion_may_name_what_it_means() {
-    let api = Api::new().await;
+async fn delete_checks_preconditions_and_propagation() {
+    let api = TestApi::new().await;
     let made = api.create_pod("p").await;
     let path = format!("{PODS}/p");
-    let (uid, rv) = (made["metadata"]["uid"].as_str().unwrap(), version(&made));
+    let (uid, rv) = (made["metadata"]["uid"].as_str().unwrap(), resource_version(&made));
     let only = |field: &str, value: &str| json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {field: value}});
     api.check(
-        delete_with(&path, &only("uid", "other")),
+        delete_with_options(&path, &only("uid", "other")),
         409,
         json!({"message": format!("Operation cannot be fulfilled on Pod \"p\": the UID in the precondition (other) does not match the UID in record ({uid}). The object might have been deleted and then recreated")}),
     )
     .await;
     api.check(
-        delete_with(&path, &only("resourceVersion", "1")),
+        delete_with_options(&path, &only("resourceVersion", "1")),
         409,
         json!({"message": format!("Operation cannot be fulfilled on Pod \"p\": the ResourceVersion in the precondition (1) does not match the ResourceVersion in record ({rv}). The object might have been modified")}),
     )
     .await;
     for wrong in [json!([]), json!({"gracePeriodSeconds": "x"}), json!({"kind": "Pod"}), json!("x")] {
-        api.check(delete_with(&path, &wrong), 400, json!({"reason": "BadRequest"})).await;
+        api.check(delete_with_options(&path, &wrong), 400, json!({"reason": "BadRequest"})).await;
     }
     api.check(
-        delete_with(&path, &json!({"propagationPolicy": "Sideways"})),
+        delete_with_options(&path, &json!({"propagationPolicy": "Sideways"})),
         422,
         json!({"message": "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \"Sideways\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""}),
     )
     .await;
     let first = json!({"preconditions": {"uid": uid, "resourceVersion": rv}, "propagationPolicy": "Foreground"});
     let waits = json!({"metadata": {"finalizers": ["foregroundDeletion"]}});
-    let waiting = api.check(delete_with(&path, &first), 200, waits.clone()).await.body;
+    let waiting = api.check(delete_with_options(&path, &first), 200, waits.clone()).await.body;
     assert!(waiting["metadata"]["deletionTimestamp"].is_string());
-    // Without a word it stays as it is; with another it changes.
-    api.check(delete_with(&path, &json!({})), 200, waits).await;
+    // A repeated deletion without a policy keeps the finalizer; one with another policy changes it.
+    api.check(delete_with_options(&path, &json!({})), 200, waits).await;
     let orphan = json!({"metadata": {"finalizers": ["orphan"]}});
-    api.check(delete_with(&path, &json!({"orphanDependents": true})), 200, orphan).await;
-    api.check(delete_with(&path, &json!({"propagationPolicy": "Background"})), 200, json!({"kind": "Pod"})).await;
+    api.check(delete_with_options(&path, &json!({"orphanDependents": true})), 200, orphan).await;
+    api.check(delete_with_options(&path, &json!({"propagationPolicy": "Background"})), 200, json!({"kind": "Pod"}))
+        .await;
     api.check(get(&path), 404, json!({})).await;
 }
 
 #[tokio::test]
-async fn writers_without_a_version_do_not_lose_each_others_changes() {
-    let api = Api::new().await;
+async fn concurrent_patches_without_version_are_all_kept() {
+    let api = TestApi::new().await;
     api.create_config_map("a", json!({})).await;
     let path = format!("{CONFIG_MAPS}/a");
     let all = (0..16).map(|i| {
-        let ask = merge(&path, &json!({"data": {format!("k{i}"): "v"}}));
+        let ask = merge_patch(&path, &json!({"data": {format!("k{i}"): "v"}}));
         let api = &api;
         async move { api.check(ask, 200, json!({})).await }
     });

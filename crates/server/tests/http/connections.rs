@@ -1,7 +1,7 @@
-//! Connections over real sockets: what silent and numerous ones can do, which is little.
+//! Connections over real sockets: limits and timeouts.
 
 use crate::{
-    common::{Api, CONFIG_MAPS, get, named, post},
+    common::{CONFIG_MAPS, TestApi, get, named, post},
     upstream::own_ip,
 };
 use api::connection_table::Bounds;
@@ -26,9 +26,9 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::sync::CancellationToken;
 
-/// How long a test waits for what must come.
+/// Timeout of each expected event.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Longer than any test.
+/// A timeout that no test reaches.
 const NEVER: Duration = Duration::from_secs(3600);
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const LENIENT: Timeouts = Timeouts {
@@ -41,11 +41,11 @@ const LENIENT: Timeouts = Timeouts {
 };
 const TOKEN: &str = "the-token";
 
-/// A server at an address of this machine, which knows one token.
+/// A server on the loopback address that accepts one token.
 struct Listening {
     address: SocketAddr,
     connections: Arc<Connections>,
-    api: Api,
+    api: TestApi,
     ca: CertificateDer<'static>,
     dir: tempfile::TempDir,
     _stop: tokio_util::sync::DropGuard,
@@ -54,7 +54,7 @@ struct Listening {
 async fn listen(bounds: Bounds, timeouts: Timeouts, peers: Option<PeerFilter>) -> Listening {
     let dir = tempfile::tempdir().unwrap();
     let pki = Pki::load_or_create(dir.path(), &[], &[LOOPBACK]).unwrap();
-    let mut api = Api::new().await;
+    let mut api = TestApi::new().await;
     let tokens = TokenFile::parse(&format!("{TOKEN},admin,1,\"system:masters\"")).unwrap();
     api.server = api.server.with_tokens(tokens);
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
@@ -72,7 +72,7 @@ fn bounds(total: usize) -> Bounds {
 }
 
 impl Listening {
-    /// A connection from an address of this machine. Only loopback's, and the one that is connected to, are the server's own.
+    /// Connects from this address of the machine. Only loopback and the listen address count as the server's own.
     async fn tcp_from(&self, ip: IpAddr) -> TcpStream {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((ip, 0).into()).unwrap();
@@ -94,7 +94,7 @@ impl Listening {
         config.with_root_certificates(roots)
     }
 
-    /// The status of a GET by a client with a certificate of the server's authority for these common names.
+    /// Returns the status code of a GET with a client certificate that has these common names.
     async fn status_for(&self, common_names: &[&str], path: &str) -> String {
         let read = |name: &str| std::fs::read_to_string(self.dir.path().join(name)).unwrap();
         let authority = rcgen::KeyPair::from_pem(&read("ca.key")).unwrap();
@@ -119,7 +119,7 @@ impl Listening {
         self.tls(self.tcp_from(LOOPBACK).await, b"http/1.1").await.unwrap()
     }
 
-    /// An HTTP/2 connection, and the task that ends with it.
+    /// Returns an HTTP/2 client, and the task that ends with its connection.
     async fn http2(&self) -> (SendRequest<Full<Bytes>>, JoinHandle<()>) {
         let stream = self.tls(self.tcp_from(LOOPBACK).await, b"h2").await.unwrap();
         let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
@@ -145,7 +145,7 @@ async fn within<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, work).await.expect("in time")
 }
 
-/// Waits until the server has closed a connection; whatever it sends before is dropped.
+/// Waits until the server has closed a connection; discards what it sends.
 async fn closed(mut stream: impl AsyncRead + Unpin) {
     let mut rest = Vec::new();
     let _ = within(stream.read_to_end(&mut rest)).await;
@@ -170,7 +170,7 @@ async fn silent_connections_are_closed_while_others_are_served() {
         silent.push(listening.tcp_from(LOOPBACK).await);
     }
     assert!(listening.is_served().await);
-    // The handshake alone is no request.
+    // A TLS handshake without a request does not extend the timeout.
     let (http1, http2) = (listening.http1().await, listening.http2().await);
     for stream in silent {
         closed(stream).await;
@@ -182,7 +182,7 @@ async fn silent_connections_are_closed_while_others_are_served() {
 }
 
 #[tokio::test]
-async fn one_address_gets_its_share_and_leaves_others_theirs() {
+async fn source_address_connections_are_limited() {
     let bounds = Bounds { total: 100, remote: 75, per_source: 10 };
     let listening = listen(bounds, LENIENT, None).await;
     let mut silent = Vec::new();
@@ -190,7 +190,7 @@ async fn one_address_gets_its_share_and_leaves_others_theirs() {
         silent.push(listening.tcp_from(own_ip()).await);
     }
     until(|| listening.connections.count() == 10).await;
-    // The next ones are closed at once, although no timeout closes any.
+    // Further connections are closed at once; no timeout closes them.
     for _ in 0..50 {
         closed(listening.tcp_from(own_ip()).await).await;
     }
@@ -203,7 +203,7 @@ async fn one_address_gets_its_share_and_leaves_others_theirs() {
 }
 
 #[tokio::test]
-async fn full_server_refuses_new_connections_and_serves_open_ones() {
+async fn full_server_rejects_new_and_serves_open_connections() {
     let listening = listen(bounds(10), LENIENT, None).await;
     let (mut client, _connection) = listening.http2().await;
     let mut silent = Vec::new();
@@ -219,21 +219,21 @@ async fn full_server_refuses_new_connections_and_serves_open_ones() {
 }
 
 #[tokio::test]
-async fn address_with_many_idle_connections_makes_room_for_others() {
+async fn idle_remote_connections_do_not_block_loopback() {
     let listening = listen(Bounds { total: 20, remote: 10, per_source: 10 }, LENIENT, None).await;
     let mut silent = Vec::new();
     for _ in 0..10 {
         silent.push(listening.tcp_from(own_ip()).await);
     }
     until(|| listening.connections.count() == 10).await;
-    // All that other machines may have is taken; this machine has its own share.
+    // The limit of remote addresses is reached; loopback has its own share.
     for _ in 0..5 {
         assert!(listening.is_served().await);
     }
 }
 
 #[tokio::test]
-async fn trickled_request_head_is_cut_off() {
+async fn trickled_request_head_hits_the_header_timeout() {
     let listening = listen(bounds(10), Timeouts { header: Duration::from_millis(500), ..LENIENT }, None).await;
     let (mut read, mut write) = tokio::io::split(listening.http1().await);
     let get = format!("GET /version HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
@@ -241,7 +241,7 @@ async fn trickled_request_head_is_cut_off() {
     let mut response = [0; 12];
     within(read.read_exact(&mut response)).await.unwrap();
     assert_eq!(&response, b"HTTP/1.1 200");
-    // The second request never has an end.
+    // The second request is never complete.
     let trickle = tokio::spawn(async move {
         let mut bytes = b"GET /version HTTP/1.1\r\nx: ".iter().copied().chain(std::iter::repeat(b'y'));
         while write.write_all(&[bytes.next().unwrap()]).await.is_ok() && write.flush().await.is_ok() {
@@ -254,7 +254,7 @@ async fn trickled_request_head_is_cut_off() {
 }
 
 #[tokio::test]
-async fn trickled_body_ends_with_the_deadline_of_its_request() {
+async fn trickled_body_hits_the_request_timeout() {
     let listening = listen(bounds(10), LENIENT, None).await;
     let mut stream = listening.http1().await;
     let head = format!(
@@ -269,7 +269,7 @@ async fn trickled_body_ends_with_the_deadline_of_its_request() {
 }
 
 #[tokio::test]
-async fn idle_connections_end_and_watches_go_on() {
+async fn idle_connections_are_closed_and_watches_are_kept() {
     let timeouts = Timeouts { idle: Duration::from_millis(400), ..LENIENT };
     let listening = listen(bounds(10), timeouts, None).await;
     let path = format!("{CONFIG_MAPS}?watch=true");
@@ -280,7 +280,8 @@ async fn idle_connections_end_and_watches_go_on() {
     http1.write_all(head.as_bytes()).await.unwrap();
     let mut begin = [0; 12];
     within(http1.read_exact(&mut begin)).await.unwrap();
-    // Several connections become idle one after the other, and are closed: by then the watches are far older than that.
+    // Several connections become idle one after the other and are closed, so the watches are much older than the
+    // timeout.
     for _ in 0..3 {
         let (mut idle, connection) = listening.http2().await;
         let response = send(&mut idle, "/api/v1/namespaces/default", Some(TOKEN)).await;
@@ -294,7 +295,7 @@ async fn idle_connections_end_and_watches_go_on() {
     while !String::from_utf8_lossy(&text).contains("late") {
         assert!(within(http1.read_buf(&mut text)).await.unwrap() > 0, "the watch goes on");
     }
-    // A connection that is over its watch is idle as any other.
+    // A connection whose watch has ended is idle.
     drop((watch, http1));
     until(|| listening.connections.count() == 0).await;
 }
@@ -312,7 +313,7 @@ async fn unauthenticated_http2_connection_ends_after_its_response() {
         let status = response.status();
         drop(response.into_body().collect().await.unwrap());
         within(connection).await.unwrap();
-        // Who is not known is refused as upstream does it.
+        // Anonymous requests get upstream's status code.
         assert!(status == expected || (token.is_none() && status == StatusCode::UNAUTHORIZED), "{path} {status}");
     }
     let (mut client, _connection) = listening.http2().await;
@@ -323,15 +324,15 @@ async fn unauthenticated_http2_connection_ends_after_its_response() {
 }
 
 #[tokio::test]
-async fn unknown_http2_client_must_take_its_response() {
-    // The header and idle timeouts decide how soon a connection is looked at.
+async fn unread_http2_response_hits_the_response_timeout() {
+    // The header and idle timeouts determine how soon a connection is checked.
     let look = Duration::from_secs(3);
     let timeouts = Timeouts { response: Duration::from_millis(500), header: look, idle: look, ..LENIENT };
     let listening = listen(bounds(10), timeouts, None).await;
     for token in [None, Some(TOKEN)] {
         let stream = listening.tls(listening.tcp_from(LOOPBACK).await, b"h2").await.unwrap();
         let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
-        // The server may send no byte of a body.
+        // A window of zero prevents the server from sending a body.
         let handshake = builder.initial_stream_window_size(0).handshake(TokioIo::new(stream));
         let (mut client, connection) = handshake.await.unwrap();
         let connection = tokio::spawn(async move { drop(connection.await) });
@@ -343,7 +344,7 @@ async fn unknown_http2_client_must_take_its_response() {
 }
 
 #[tokio::test]
-async fn peers_that_are_not_served_are_closed_at_once() {
+async fn peer_filter_closes_connections_immediately() {
     let own = own_ip();
     let peers = PeerFilter::new(move |ip| ip != own);
     let listening = listen(bounds(10), LENIENT, Some(peers)).await;
@@ -353,7 +354,7 @@ async fn peers_that_are_not_served_are_closed_at_once() {
 }
 
 #[tokio::test]
-async fn ambiguous_client_certificate_is_refused_and_not_anonymous() {
+async fn ambiguous_client_certificate_is_unauthorized() {
     let server = listen(bounds(10), LENIENT, None).await;
     assert_eq!(server.status_for(&["system:masters"], "/version").await, "200");
     assert_eq!(server.status_for(&["alice"], CONFIG_MAPS).await, "403");

@@ -1,4 +1,4 @@
-//! Custom kinds: what clients that define them see, and what becomes of their objects.
+//! Custom resources and CustomResourceDefinitions.
 
 mod conversion;
 mod definitions;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 pub(crate) const CRONTABS: &str = "/apis/stable.example.com/v1/namespaces/default/crontabs";
 
-/// A definition of CronTabs, whose spec has these properties.
+/// Returns a CustomResourceDefinition of CronTabs with these properties of `spec`.
 pub(crate) fn crontabs(spec: &Value) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -44,7 +44,7 @@ pub(crate) fn crontabs(spec: &Value) -> Value {
     })
 }
 
-/// The spec of the documentation's example.
+/// Returns the properties of `spec` in the documentation's example.
 pub(crate) fn spec() -> Value {
     json!({
         "cronSpec": {"type": "string", "pattern": r"^(\d+|\*)(/\d+)?(\s+(\d+|\*)(/\d+)?){4}$"},
@@ -57,17 +57,17 @@ pub(crate) fn crontab(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "stable.example.com/v1", "kind": "CronTab", "metadata": {"name": name}, "spec": spec})
 }
 
-/// A server that knows CronTabs.
-pub(crate) async fn with_crontabs(spec: &Value) -> Api {
-    let api = Api::new().await;
+/// Starts a server with the CronTab definition.
+pub(crate) async fn with_crontabs(spec: &Value) -> TestApi {
+    let api = TestApi::new().await;
     api.check(post(DEFINITIONS, &crontabs(spec)), 201, json!({})).await;
     api
 }
 
-/// Asks until the answer is of this status.
-pub(crate) async fn until(api: &Api, path: &str, status: u16) -> Value {
+/// Repeats a GET until the response has this status code.
+pub(crate) async fn until(api: &TestApi, path: &str, status: u16) -> Value {
     loop {
-        let answer = api.ask(&get(path)).await;
+        let answer = api.send(&get(path)).await;
         if answer.status == status {
             return answer.body;
         }

@@ -6,14 +6,14 @@ use serde_json::json;
 const YAML: &str = "application/yaml";
 const JSON: &str = "application/json";
 
-fn twice() -> Ask {
+fn twice() -> TestRequest {
     let body = r#"{"metadata": {"name": "p", "lables": {}}, "spec": {"containers": [{"name": "c", "image": "a", "image": "b", "imagee": "x"}]}}"#;
     post(PODS, &json!(null)).text(JSON, body)
 }
 
 #[tokio::test]
-async fn unknown_and_duplicate_fields_are_refused_warned_of_or_ignored() {
-    let api = Api::new().await;
+async fn field_validation_rejects_warns_or_ignores() {
+    let api = TestApi::new().await;
     let wrong = [
         r#"unknown field \"metadata.lables\""#,
         r#"unknown field \"spec.containers[0].imagee\""#,
@@ -41,10 +41,11 @@ async fn unknown_and_duplicate_fields_are_refused_warned_of_or_ignored() {
     )
     .await;
     let unknown = json!({"spec": {"nodName": "n"}});
-    let answer = api.check(merge(format!("{PODS}/p"), &unknown), 200, json!({"spec": {"nodName": null}})).await;
+    let answer = api.check(merge_patch(format!("{PODS}/p"), &unknown), 200, json!({"spec": {"nodName": null}})).await;
     assert_eq!(answer.warnings(), [r#"299 - "unknown field \"spec.nodName\"""#]);
-    let answer =
-        api.check(merge(format!("{PODS}/p?fieldValidation=Strict"), &unknown), 422, json!({"reason": "Invalid"})).await;
+    let answer = api
+        .check(merge_patch(format!("{PODS}/p?fieldValidation=Strict"), &unknown), 422, json!({"reason": "Invalid"}))
+        .await;
     let message = answer.body["message"].as_str().unwrap();
     assert!(message.starts_with(" \"\" is invalid: patch: Invalid value: \"{"), "{message}");
     assert!(message.ends_with("strict decoding error: unknown field \"spec.nodName\""), "{message}");
@@ -54,8 +55,8 @@ async fn unknown_and_duplicate_fields_are_refused_warned_of_or_ignored() {
 }
 
 #[tokio::test]
-async fn manifests_are_json_or_yaml() {
-    let api = Api::new().await;
+async fn manifests_are_accepted_as_json_or_yaml() {
+    let api = TestApi::new().await;
     let yaml = "metadata:\n  name: yam\ndata:\n  a: |\n    x\n  b: 'true'\n";
     api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, yaml), 201, json!({"data": {"a": "x\n", "b": "true"}})).await;
     let doubled = "metadata: {name: z}\ndata:\n  a: one\n  a: two\n";
@@ -90,8 +91,8 @@ async fn manifests_are_json_or_yaml() {
 }
 
 #[tokio::test]
-async fn yaml_is_read_as_upstream_reads_it() {
-    let api = Api::new().await;
+async fn yaml_scalars_are_read_like_upstream() {
+    let api = TestApi::new().await;
     let yaml = "metadata: {name: keys}\ndata:\n  0x10: a\n  010: b\n  n: c\n  yes: d\n  '010': e\n";
     let expected = json!({"16": "a", "8": "b", "false": "c", "true": "d", "010": "e"});
     let made = api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, yaml), 201, json!({})).await.body;
@@ -105,8 +106,8 @@ async fn yaml_is_read_as_upstream_reads_it() {
 }
 
 #[tokio::test]
-async fn a_field_of_the_wrong_type_is_named() {
-    let api = Api::new().await;
+async fn wrong_field_type_error_names_the_field() {
+    let api = TestApi::new().await;
     for (field, value, expected) in [
         ("hostNetwork", json!("yes"), "string into Go struct field PodSpec.spec.hostNetwork of type bool"),
         ("containers", json!({}), "object into Go struct field PodSpec.spec.containers of type []v1.Container"),
@@ -125,8 +126,8 @@ async fn a_field_of_the_wrong_type_is_named() {
 }
 
 #[tokio::test]
-async fn quantities_are_stored_in_their_canonical_form() {
-    let api = Api::new().await;
+async fn quantities_are_stored_in_canonical_form() {
+    let api = TestApi::new().await;
     let mut object = pod("p");
     object["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "1000m", "memory": "1024Ki", "x.io/gpu": 2}, "requests": {"cpu": 0.5, "memory": "1048576"}});
     object["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {"sizeLimit": "2048Mi"}}]);
@@ -138,7 +139,7 @@ async fn quantities_are_stored_in_their_canonical_form() {
     let mut same = made.clone();
     same["spec"]["containers"][0]["resources"]["limits"]["cpu"] = json!("1.0");
     let after = api.check(put(format!("{PODS}/p"), &same), 200, json!({})).await.body;
-    assert_eq!(version(&after), version(&made));
+    assert_eq!(resource_version(&after), resource_version(&made));
     object["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "1 core"}});
     let answer = api.check(post(PODS, &object), 400, json!({"reason": "BadRequest"})).await;
     let message = answer.body["message"].as_str().unwrap();
@@ -146,8 +147,8 @@ async fn quantities_are_stored_in_their_canonical_form() {
 }
 
 #[tokio::test]
-async fn quantities_keep_the_spelling_that_upstream_keeps() {
-    let api = Api::new().await;
+async fn quantities_keep_the_format_that_upstream_keeps() {
+    let api = TestApi::new().await;
     let mut object = pod("p");
     let written = json!({"cpu": "+2", "memory": "1E9", "x.io/gpu": "007", "ephemeral-storage": "+1024Mi"});
     let shown = json!({"cpu": "+2", "memory": "1E9", "x.io/gpu": "007", "ephemeral-storage": "1Gi"});
@@ -161,8 +162,8 @@ async fn quantities_keep_the_spelling_that_upstream_keeps() {
 }
 
 #[tokio::test]
-async fn what_upstream_warns_of_is_warned_of() {
-    let api = Api::new().await;
+async fn deprecated_fields_cause_warnings() {
+    let api = TestApi::new().await;
     let mut object = pod("p.q");
     object["spec"]["terminationGracePeriodSeconds"] = json!(-1);
     let c = &mut object["spec"]["containers"][0];
@@ -190,8 +191,8 @@ async fn what_upstream_warns_of_is_warned_of() {
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 
 #[tokio::test]
-async fn an_update_makes_some_objects_and_must_know_their_version() {
-    let api = Api::new().await;
+async fn create_on_update_and_unconditional_update_by_kind() {
+    let api = TestApi::new().await;
     let lease = |holder: &str| json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": holder}});
     let path = format!("{LEASES}/l");
     let made = api.check(put(&path, &lease("a")), 201, json!({"spec": {"holderIdentity": "a"}})).await.body;
@@ -211,8 +212,8 @@ async fn an_update_makes_some_objects_and_must_know_their_version() {
 }
 
 #[tokio::test]
-async fn the_version_0_of_an_object_is_any() {
-    let api = Api::new().await;
+async fn resource_version_0_in_update_is_unconditional() {
+    let api = TestApi::new().await;
     api.create_config_map("c", json!({})).await;
     let map = json!({"metadata": {"name": "c", "resourceVersion": "0"}, "data": {"a": "b"}});
     let path = format!("{CONFIG_MAPS}/c");
@@ -223,8 +224,8 @@ async fn the_version_0_of_an_object_is_any() {
 }
 
 #[tokio::test]
-async fn operations_of_a_json_patch_are_read_strictly() {
-    let api = Api::new().await;
+async fn json_patch_operations_follow_field_validation() {
+    let api = TestApi::new().await;
     api.create_config_map("c", json!({})).await;
     let operations = json!([{"op": "add", "path": "/data", "value": {"a": "b"}, "foo": "bar"}]);
     let ask = |how: &str| patch("json-patch", format!("{CONFIG_MAPS}/c?fieldValidation={how}"), &operations);
@@ -236,8 +237,8 @@ async fn operations_of_a_json_patch_are_read_strictly() {
 }
 
 #[tokio::test]
-async fn what_is_nested_too_deeply_is_not_stored() {
-    let api = Api::new().await;
+async fn too_deeply_nested_object_is_rejected() {
+    let api = TestApi::new().await;
     let nested = |depth: usize| (0..depth).fold(json!(1), |inner, _| json!({"a": inner}));
     let path = "/apis/apps/v1/namespaces/default/controllerrevisions";
     let make = |name: &str, depth: usize| {
@@ -253,9 +254,9 @@ async fn what_is_nested_too_deeply_is_not_stored() {
     api.check(delete(format!("{path}/fits")), 200, json!({"metadata": {"finalizers": ["a.b/c"]}})).await;
     let copied = json!([{"op": "copy", "from": "/data", "path": format!("/data{}/b", "/a".repeat(98))}]);
     api.check(patch("json-patch", format!("{path}/fits"), &copied), 400, json!({"message": message})).await;
-    for ask in [get(path), table(path), get(format!("{path}/fits"))] {
+    for ask in [get(path), get_table(path), get(format!("{path}/fits"))] {
         api.check(ask, 200, json!({})).await;
     }
-    api.check(merge(format!("{path}/fits"), &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
+    api.check(merge_patch(format!("{path}/fits"), &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
     api.check(get(format!("{path}/fits")), 404, json!({})).await;
 }

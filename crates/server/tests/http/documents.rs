@@ -1,17 +1,17 @@
-//! Bodies to the byte: upstream's order of fields, and the newline at their end.
+//! Exact response bodies: upstream's order of fields and the final newline.
 
 use crate::common::*;
 use serde_json::{Value, json};
 
 const NODE_CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
 
-async fn text(api: &Api, ask: &Ask) -> String {
+async fn text(api: &TestApi, ask: &TestRequest) -> String {
     api.text(ask).await.1
 }
 
 #[tokio::test]
-async fn objects_have_upstreams_order_in_every_answer() {
-    let api = Api::new().await;
+async fn object_json_has_upstream_field_order() {
+    let api = TestApi::new().await;
     let map = json!({"data": {"b": "2", "a": "1"}, "immutable": false, "metadata": {"labels": {"x": "y"}, "name": "m"},
         "kind": "ConfigMap", "apiVersion": "v1"});
     let created = text(&api, &post(CONFIG_MAPS, &map)).await;
@@ -49,8 +49,8 @@ async fn objects_have_upstreams_order_in_every_answer() {
 }
 
 #[tokio::test]
-async fn a_status_and_discovery_have_the_order_of_their_structs() {
-    let api = Api::new().await;
+async fn status_and_discovery_json_have_struct_field_order() {
+    let api = TestApi::new().await;
     assert_eq!(
         text(&api, &get(format!("{CONFIG_MAPS}/none"))).await,
         concat!(
@@ -78,8 +78,8 @@ async fn a_status_and_discovery_have_the_order_of_their_structs() {
 }
 
 #[tokio::test]
-async fn watch_events_name_their_type_first() {
-    let api = Api::new().await;
+async fn watch_event_json_begins_with_type() {
+    let api = TestApi::new().await;
     let class =
         json!({"handler": "h", "metadata": {"name": "c"}, "kind": "RuntimeClass", "apiVersion": "node.k8s.io/v1"});
     let created = text(&api, &post(NODE_CLASSES, &class)).await;
@@ -88,9 +88,9 @@ async fn watch_events_name_their_type_first() {
     assert_eq!(events, format!("{{\"type\":\"ADDED\",\"object\":{}}}\n", created.trim_end()));
 }
 
-/// An object of a kind whose deletion is answered with the object (`ReturnDeletedObject`), or with a Status.
+/// Deletes an object and asserts that the response is the object (`ReturnDeletedObject`) or a Status.
 #[track_caller]
-fn deleted<'a>(api: &'a Api, path: &'a str, rest: &Value, kind: &'a str) -> impl Future<Output = ()> + use<'a> {
+fn deleted<'a>(api: &'a TestApi, path: &'a str, rest: &Value, kind: &'a str) -> impl Future<Output = ()> + use<'a> {
     let mut object = rest.clone();
     object["metadata"] = json!({"name": "x"});
     async move {
@@ -105,8 +105,8 @@ fn deleted<'a>(api: &'a Api, path: &'a str, rest: &Value, kind: &'a str) -> impl
 }
 
 #[tokio::test]
-async fn a_deletion_answers_with_the_object_as_upstreams_storages() {
-    let api = Api::new().await;
+async fn delete_returns_object_or_status_by_kind() {
+    let api = TestApi::new().await;
     let core = |plural: &str| format!("/api/v1/namespaces/default/{plural}");
     let storage = |plural: &str| format!("/apis/storage.k8s.io/v1/{plural}");
     let template = json!({"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}});

@@ -1,4 +1,4 @@
-//! Priority and fairness: whose requests are carried out when there are too many.
+//! API Priority and Fairness.
 
 use crate::common::*;
 use bytes::Bytes;
@@ -19,22 +19,22 @@ use tower::Service;
 
 const GROUP: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
 
-/// A server with upstream's objects that does so many requests at a time.
-async fn fair(total: usize) -> Api {
-    let mut api = Api::new().await;
+/// Starts a server with upstream's flow control objects and this number of seats.
+async fn fair(total: usize) -> TestApi {
+    let mut api = TestApi::new().await;
     api.server = api.server.clone().with_requests_at_a_time(total);
     api.server.clone().bootstrap_flows().await;
     let everybody = json!([{"kind": "Group", "name": "system:authenticated"}]);
-    api.bind("all", everybody, json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}])).await;
+    api.grant_cluster_role("all", everybody, json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}])).await;
     api
 }
 
-async fn uid(api: &Api, path: &str) -> String {
-    api.ask(&get(format!("{GROUP}/{path}"))).await.body["metadata"]["uid"].as_str().unwrap().to_owned()
+async fn uid(api: &TestApi, path: &str) -> String {
+    api.send(&get(format!("{GROUP}/{path}"))).await.body["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
-/// A request of this user that takes until it gets one of the permits.
-fn slow(api: &Api, user: &str, permits: &Arc<Semaphore>) -> impl Future<Output = u16> + Send + 'static {
+/// Sends a request of this user that completes once it gets one of the permits.
+fn slow(api: &TestApi, user: &str, permits: &Arc<Semaphore>) -> impl Future<Output = u16> + Send + 'static {
     let (server, permits) = (api.server.clone(), permits.clone());
     let user = UserInfo { name: user.to_owned(), ..UserInfo::default() };
     let body = futures::stream::once(async move {
@@ -48,7 +48,7 @@ fn slow(api: &Api, user: &str, permits: &Arc<Semaphore>) -> impl Future<Output =
 }
 
 #[tokio::test]
-async fn what_upstream_has_is_there_and_says_that_it_is() {
+async fn bootstrap_flow_schemas_and_levels_exist() {
     let api = fair(600).await;
     for (name, precedence, level, by) in [
         ("exempt", 1, "exempt", Value::Null),
@@ -72,17 +72,17 @@ async fn what_upstream_has_is_there_and_says_that_it_is() {
             json!({"conditions": [{"type": "Dangling", "status": "False", "reason": "Found", "message": message}]});
         api.check(get(format!("{GROUP}/flowschemas/{name}")), 200, json!({"spec": spec, "status": status})).await;
     }
-    let levels = api.ask(&get(format!("{GROUP}/prioritylevelconfigurations"))).await.body;
+    let levels = api.send(&get(format!("{GROUP}/prioritylevelconfigurations"))).await.body;
     assert_eq!(levels["items"].as_array().unwrap().len(), 8);
-    // Another start writes nothing.
+    // A restart writes nothing.
     let before = levels["metadata"]["resourceVersion"].clone();
     api.server.clone().bootstrap_flows().await;
-    let after = api.ask(&get(format!("{GROUP}/prioritylevelconfigurations"))).await.body;
+    let after = api.send(&get(format!("{GROUP}/prioritylevelconfigurations"))).await.body;
     assert_eq!(after["metadata"]["resourceVersion"], before);
 }
 
 #[tokio::test]
-async fn a_client_is_told_by_what_its_request_was_classified() {
+async fn response_headers_name_flow_schema_and_level() {
     let api = fair(600).await;
     for (name, groups, schema, level) in [
         ("root", vec!["system:masters"], "exempt", "exempt"),
@@ -90,26 +90,26 @@ async fn a_client_is_told_by_what_its_request_was_classified() {
         ("system:serviceaccount:a:b", vec!["system:serviceaccounts"], "service-accounts", "workload-low"),
         ("ann", vec![], "global-default", "global-default"),
     ] {
-        let answer = api.ask(&get(PODS).by(name, &groups)).await;
+        let answer = api.send(&get(PODS).by(name, &groups)).await;
         let told = |header: &str| answer.headers[header].to_str().unwrap().to_owned();
         assert_eq!(told("x-kubernetes-pf-flowschema-uid"), uid(&api, &format!("flowschemas/{schema}")).await, "{name}");
         let level = uid(&api, &format!("prioritylevelconfigurations/{level}")).await;
         assert_eq!(told("x-kubernetes-pf-prioritylevel-uid"), level, "{name}");
     }
-    // What everybody is told is a request, too; whether all is well is told whatever the load.
+    // Discovery is classified, too; health checks are exempt.
     for (path, schema) in [("/version", "global-default"), ("/readyz", "probes")] {
-        let answer = api.ask(&get(path).by("ann", &[])).await;
+        let answer = api.send(&get(path).as_user("ann", &[])).await;
         let told = answer.headers["x-kubernetes-pf-flowschema-uid"].to_str().unwrap();
         assert_eq!((answer.status, told), (200, &*uid(&api, &format!("flowschemas/{schema}")).await), "{path}");
     }
-    let as_ann = get("/version").by("root", &["system:masters"]).header("impersonate-user", "ann");
-    let told = api.ask(&as_ann).await.headers["x-kubernetes-pf-flowschema-uid"].to_str().unwrap().to_owned();
+    let as_ann = get("/version").as_user("root", &["system:masters"]).header("impersonate-user", "ann");
+    let told = api.send(&as_ann).await.headers["x-kubernetes-pf-flowschema-uid"].to_str().unwrap().to_owned();
     assert_eq!(told, uid(&api, "flowschemas/global-default").await);
 }
 
 #[tokio::test]
-async fn a_flood_by_one_user_does_not_starve_another() {
-    // The level of both has one seat.
+async fn flood_of_one_user_does_not_starve_others() {
+    // The priority level of both users has one seat.
     let api = fair(10).await;
     let (permits, done) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
     let flood: Vec<_> = (0..60)
@@ -121,7 +121,7 @@ async fn a_flood_by_one_user_does_not_starve_another() {
             })
         })
         .collect();
-    // All of them hold or wait for the seat.
+    // All requests execute or wait in a queue.
     let (server, seen) = (api.server.clone(), done.clone());
     let request = Request::get(PODS).body(http_body_util::Empty::<Bytes>::new()).unwrap();
     let bob = UserInfo { name: "bob".to_owned(), ..UserInfo::default() };
@@ -140,13 +140,13 @@ async fn a_flood_by_one_user_does_not_starve_another() {
         tokio::time::timeout(Duration::from_secs(10), reached).await.unwrap();
     }
     let (status, before) = other.await.unwrap();
-    // A flow has six queues: after one request of each it is another's turn.
+    // A flow has six queues, so another flow is served after one request of each.
     assert!(status == 200 && before <= 8, "{status} after {before} of 60 others");
     futures::future::join_all(flood).await.into_iter().for_each(|ended| ended.unwrap());
 }
 
 #[tokio::test]
-async fn who_finds_no_room_is_told_to_come_back_and_masters_always_find_some() {
+async fn full_queue_returns_429_and_masters_are_exempt() {
     let api = fair(10).await;
     let all =
         json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]});
@@ -155,10 +155,10 @@ async fn who_finds_no_room_is_told_to_come_back_and_masters_always_find_some() {
     api.check(post(format!("{GROUP}/flowschemas"), &schema), 201, json!({})).await;
     let permits = Arc::new(Semaphore::new(0));
     let mut first = tokio::spawn(slow(&api, "carl", &permits));
-    // It has the seat as soon as another finds none.
+    // The waiting request gets the seat before new ones.
     let refused = tokio::time::timeout(Duration::from_secs(10), async {
         loop {
-            let answer = api.ask(&get(PODS).by("carl", &[])).await;
+            let answer = api.send(&get(PODS).as_user("carl", &[])).await;
             if answer.status == 429 {
                 return answer;
             }
@@ -173,52 +173,52 @@ async fn who_finds_no_room_is_told_to_come_back_and_masters_always_find_some() {
     assert!(wrong.is_empty(), "{wrong:?}");
     let uid = uid(&api, "flowschemas/carl").await;
     assert_eq!(refused.headers["x-kubernetes-pf-flowschema-uid"], uid.as_str());
-    // Others are not held up, masters by nobody, and health checks neither.
-    for ask in [get(PODS).by("ann", &[]), get(PODS), get("/healthz").by("carl", &[])] {
-        assert_eq!(api.ask(&ask).await.status, 200);
+    // Other levels, masters and health checks are not delayed.
+    for ask in [get(PODS).as_user("ann", &[]), get(PODS), get("/healthz").as_user("carl", &[])] {
+        assert_eq!(api.send(&ask).await.status, 200);
     }
     permits.add_permits(1);
     assert!((&mut first).await.is_ok());
-    api.check(get(PODS).by("carl", &[]), 200, json!({})).await;
+    api.check(get(PODS).as_user("carl", &[]), 200, json!({})).await;
 }
 
 #[tokio::test]
-async fn a_watch_takes_room_only_while_it_begins() {
+async fn watch_holds_its_seat_only_while_starting() {
     let api = fair(10).await;
     let mut watches = Vec::new();
     for _ in 0..5 {
-        watches.push(api.watch_as(&get(format!("{PODS}?watch=1")).by("ann", &[])).await);
+        watches.push(api.watch_with(&get(format!("{PODS}?watch=1")).as_user("ann", &[])).await);
     }
-    api.check(get(PODS).by("ann", &[]), 200, json!({})).await;
+    api.check(get(PODS).as_user("ann", &[]), 200, json!({})).await;
 }
 
 #[tokio::test]
-async fn what_must_be_there_stays_as_it_is() {
+async fn mandatory_flow_control_objects_are_restored() {
     let api = fair(600).await;
     let path = format!("{GROUP}/flowschemas/catch-all");
     let change = json!({"spec": {"matchingPrecedence": 9999}});
-    let refused = api.check(merge(&path, &change), 422, json!({})).await.body;
+    let refused = api.check(merge_patch(&path, &change), 422, json!({})).await.body;
     assert!(
         refused["message"].as_str().unwrap().contains("spec of 'catch-all' must equal the fixed value"),
         "{refused}"
     );
     let first = json!({"spec": {"matchingPrecedence": 1}});
-    let refused = api.check(merge(format!("{GROUP}/flowschemas/probes"), &first), 422, json!({})).await.body;
+    let refused = api.check(merge_patch(format!("{GROUP}/flowschemas/probes"), &first), 422, json!({})).await.body;
     assert!(
         refused["message"].as_str().unwrap().contains("only the schema named 'exempt' may have matchingPrecedence 1")
     );
     let shares = json!({"spec": {"exempt": {"nominalConcurrencyShares": 5}}});
-    api.check(merge(format!("{GROUP}/prioritylevelconfigurations/exempt"), &shares), 200, json!({})).await;
-    // A schema whose level is not there says so; what must be there and what is suggested come back.
+    api.check(merge_patch(format!("{GROUP}/prioritylevelconfigurations/exempt"), &shares), 200, json!({})).await;
+    // A FlowSchema without its level has a `Dangling` condition; mandatory and suggested objects are recreated.
     let mut events =
         api.watch(&format!("{GROUP}/flowschemas?watch=1&fieldSelector=metadata.name%3Dservice-accounts")).await;
     events.next().await;
     let other = json!({"spec": {"priorityLevelConfiguration": {"name": "none"}}});
     let of_account = format!("{GROUP}/flowschemas/service-accounts");
     let own = json!({"metadata": {"annotations": {"apf.kubernetes.io/autoupdate-spec": "false"}}});
-    api.check(merge(&of_account, &own), 200, json!({})).await;
+    api.check(merge_patch(&of_account, &own), 200, json!({})).await;
     events.next().await;
-    api.check(merge(&of_account, &other), 200, json!({})).await;
+    api.check(merge_patch(&of_account, &other), 200, json!({})).await;
     events.next().await;
     let condition = json!({"type": "Dangling", "status": "True", "reason": "NotFound"});
     events.check("MODIFIED", json!({"status": {"conditions": [condition]}})).await;
@@ -232,7 +232,7 @@ async fn what_must_be_there_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_condition_that_somebody_wrote_without_a_time_gets_one() {
+async fn condition_without_time_gets_a_transition_time() {
     let api = fair(600).await;
     let path = format!("{GROUP}/flowschemas/probes");
     let mut events = api.watch(&format!("{GROUP}/flowschemas?watch=1&fieldSelector=metadata.name%3Dprobes")).await;
@@ -240,7 +240,7 @@ async fn a_condition_that_somebody_wrote_without_a_time_gets_one() {
     schema["status"]["conditions"][0].as_object_mut().unwrap().remove("lastTransitionTime");
     api.check(put(format!("{path}/status"), &schema), 200, json!({})).await;
     events.next().await;
-    // Without one it would be written for ever: as long as it is another than the server would write.
+    // Without a time the condition would differ from the computed one, and would be rewritten for ever.
     let settled = events.check("MODIFIED", json!({})).await;
     assert!(settled["status"]["conditions"][0]["lastTransitionTime"].is_string(), "{settled}");
 }

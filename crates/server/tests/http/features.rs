@@ -1,13 +1,13 @@
-//! Fields that belong to a feature that may be off.
+//! Fields of disabled feature gates.
 
 use crate::{common::*, validation::merge_into};
 use api::feature_gates::FeatureGates;
 use serde_json::{Value, json};
 
-/// The server with these features; the store is the same.
-fn with_gates(api: &Api, gates: &str) -> Api {
+/// Returns a server with these feature gates on the same store.
+fn with_gates(api: &TestApi, gates: &str) -> TestApi {
     let server = api.server.clone().with_gates(FeatureGates::parse(gates).unwrap());
-    Api { server, engine: api.engine.clone() }
+    TestApi { server, engine: api.engine.clone() }
 }
 
 const SIGNALS: &str = "ContainerStopSignals=true";
@@ -22,8 +22,8 @@ fn with_signal(name: &str, os: Option<&str>, signal: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_stop_signal_is_dropped_while_its_feature_is_off_and_stays_where_it_was() {
-    let off = Api::new().await;
+async fn disabled_stop_signal_is_dropped_unless_already_set() {
+    let off = TestApi::new().await;
     let on = with_gates(&off, SIGNALS);
     let answer = off.check(post(PODS, &with_signal("dropped", None, "SIGNOTHING")), 201, json!({})).await;
     assert_eq!(answer.body["spec"]["containers"][0].get("lifecycle"), None);
@@ -31,17 +31,17 @@ async fn a_stop_signal_is_dropped_while_its_feature_is_off_and_stays_where_it_wa
     with_hook["spec"]["containers"][0]["lifecycle"]["preStop"] = json!({"sleep": {"seconds": 1}});
     let answer = off.check(post(PODS, &with_hook), 201, json!({})).await;
     assert_eq!(answer.body["spec"]["containers"][0]["lifecycle"], json!({"preStop": {"sleep": {"seconds": 1}}}));
-    // A Pod of the time when it was on may be changed in other ways.
+    // A Pod that was created with the feature can still be updated.
     let kept = on.check(post(PODS, &with_signal("kept", Some("linux"), "SIGUSR1")), 201, json!({})).await.body;
     assert_eq!(kept["spec"]["containers"][0]["lifecycle"], json!({"stopSignal": "SIGUSR1"}));
     let change = json!({"metadata": {"labels": {"a": "b"}}});
     let lifecycle = json!({"spec": {"containers": [{"lifecycle": {"stopSignal": "SIGUSR1"}}]}});
-    off.check(merge(format!("{PODS}/kept"), &change), 200, lifecycle).await;
+    off.check(merge_patch(format!("{PODS}/kept"), &change), 200, lifecycle).await;
 }
 
 #[tokio::test]
-async fn how_many_pods_of_a_stateful_set_may_be_missing_is_dropped_while_its_feature_is_off() {
-    let on = Api::new().await;
+async fn disabled_stateful_set_max_unavailable_is_dropped() {
+    let on = TestApi::new().await;
     let off = with_gates(&on, "MaxUnavailableStatefulSet=false");
     let sets = "/apis/apps/v1/namespaces/default/statefulsets";
     let set = |name: &str| {
@@ -57,13 +57,13 @@ async fn how_many_pods_of_a_stateful_set_may_be_missing_is_dropped_while_its_fea
     let kept = on.check(post(sets, &set("kept")), 201, json!({})).await.body;
     assert_eq!(rolling(&kept), json!({"partition": 0, "maxUnavailable": 2}));
     let change = json!({"spec": {"replicas": 3}});
-    let kept = off.check(merge(format!("{sets}/kept"), &change), 200, json!({})).await.body;
+    let kept = off.check(merge_patch(format!("{sets}/kept"), &change), 200, json!({})).await.body;
     assert_eq!(rolling(&kept), json!({"partition": 0, "maxUnavailable": 2}));
 }
 
 #[tokio::test]
-async fn a_stop_signal_must_be_one_of_the_pods_system() {
-    let api = with_gates(&Api::new().await, SIGNALS);
+async fn stop_signal_must_match_the_pod_os() {
+    let api = with_gates(&TestApi::new().await, SIGNALS);
     let field = "spec.containers[0].lifecycle.stopSignal";
     for (os, signal, expected) in [
         (Some("linux"), "SIGRTMIN+15", None),
@@ -85,14 +85,14 @@ async fn a_stop_signal_must_be_one_of_the_pods_system() {
             }
         }
     }
-    // Names only: no numbers, and none without `SIG`.
+    // Signal names only: no numbers, and the prefix `SIG` is required.
     for signal in ["USR1", "10", "SIGRTMIN+16", "sigterm"] {
         let answer = api.check(post(PODS, &with_signal("p", Some("linux"), signal)), 422, json!({})).await;
         let message = answer.body["message"].as_str().unwrap();
         let expected = format!("{field}: Unsupported value: {signal:?}: supported values: \"SIGABRT\", \"SIGALRM\"");
         assert!(message.contains(&expected), "{message}");
     }
-    // A sidecar may have one, an init container has no lifecycle.
+    // A sidecar may have a lifecycle, an init container may not.
     let with_init = |init: Value| {
         let mut object = pod("init");
         object["spec"]["os"] = json!({"name": "linux"});
@@ -120,8 +120,9 @@ fn rules(list: &str, container: &Value) -> Value {
     object
 }
 
-/// A container with these fields is refused with these causes: field, reason (without `FieldValue`), message.
-async fn check_rules(api: &Api, container: &Value, causes: &[(&str, &str, &str)]) {
+/// Asserts that a container with these fields is rejected with these causes: field, reason (without `FieldValue`),
+/// message.
+async fn check_rules(api: &TestApi, container: &Value, causes: &[(&str, &str, &str)]) {
     for list in ["containers", "initContainers"] {
         let ask = post(format!("{PODS}?dryRun=All"), &rules(list, container));
         let causes: Vec<Value> = causes
@@ -143,8 +144,8 @@ fn rule(action: &str, codes: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn restart_rules_are_checked_in_upstreams_words() {
-    let api = Api::new().await;
+async fn invalid_restart_policy_rules_are_rejected() {
+    let api = TestApi::new().await;
     let codes = json!({"operator": "In", "values": [1, 2]});
     check_rules(&api, &rule("Restart", &codes), &[]).await;
     check_rules(&api, &rule("Restart", &json!({"operator": "NotIn"})), &[]).await;
@@ -169,15 +170,15 @@ async fn restart_rules_are_checked_in_upstreams_words() {
     let mut many = rule("Restart", &codes);
     many["restartPolicyRules"] = json!(vec![many["restartPolicyRules"][0].clone(); 21]);
     check_rules(&api, &many, &[("restartPolicyRules", "TooMany", "Too many: 21: must have at most 20 items")]).await;
-    // Of a sidecar they are taken, too, and change nothing.
+    // They are accepted in a sidecar and have no effect.
     let mut sidecar = rule("Restart", &codes);
     sidecar["restartPolicy"] = json!("Always");
     check_rules(&api, &sidecar, &[]).await;
 }
 
 #[tokio::test]
-async fn restarting_all_containers_must_be_switched_on() {
-    let off = Api::new().await;
+async fn restart_all_containers_requires_its_feature_gate() {
+    let off = TestApi::new().await;
     let on = with_gates(&off, RESTART_ALL);
     let container = rule("RestartAllContainers", &json!({"operator": "In", "values": [42]}));
     let refused = "Unsupported value: \"RestartAllContainers\": supported values: \"Restart\"";
@@ -186,14 +187,14 @@ async fn restarting_all_containers_must_be_switched_on() {
     let unknown = "Unsupported value: \"X\": supported values: \"Restart\", \"RestartAllContainers\"";
     let codes = json!({"operator": "In"});
     check_rules(&on, &rule("X", &codes), &[("restartPolicyRules[0].action", "NotSupported", unknown)]).await;
-    // A Pod of the time when it was on may be changed in other ways.
+    // A Pod that was created with the feature can still be updated.
     on.check(post(PODS, &rules("containers", &container)), 201, json!({})).await;
-    off.check(merge(format!("{PODS}/p"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+    off.check(merge_patch(format!("{PODS}/p"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
 }
 
 #[tokio::test]
-async fn without_restart_rules_policies_of_containers_are_dropped() {
-    let on = Api::new().await;
+async fn disabled_container_restart_rules_drop_policies() {
+    let on = TestApi::new().await;
     let off = with_gates(&on, "ContainerRestartRules=false");
     let container = rule("Restart", &json!({"operator": "In", "values": [42]}));
     let answer = off.check(post(PODS, &rules("containers", &container)), 201, json!({})).await.body;
@@ -206,18 +207,18 @@ async fn without_restart_rules_policies_of_containers_are_dropped() {
     let message = "Unsupported value: \"Never\": supported values: \"Always\"";
     let cause = json!({"field": "spec.initContainers[0].restartPolicy", "message": message});
     off.check(post(PODS, &init), 422, json!({"details": {"causes": [cause]}})).await;
-    // What was there when it was on stays.
+    // Fields that were set with the feature are kept.
     let mut kept = rules("containers", &container);
     kept["metadata"]["name"] = json!("kept");
     on.check(post(PODS, &kept), 201, json!({})).await;
     let labels = json!({"metadata": {"labels": {"a": "b"}}});
     let spec = json!({"spec": {"containers": [{"restartPolicy": "Never"}]}});
-    off.check(merge(format!("{PODS}/kept"), &labels), 200, spec).await;
+    off.check(merge_patch(format!("{PODS}/kept"), &labels), 200, spec).await;
 }
 
 #[tokio::test]
-async fn variables_of_files_are_dropped_while_their_feature_is_off() {
-    let on = Api::new().await;
+async fn disabled_env_files_drops_file_key_refs() {
+    let on = TestApi::new().await;
     let off = with_gates(&on, "EnvFiles=false");
     let object = |name: &str| {
         let mut object = pod(name);
@@ -228,15 +229,15 @@ async fn variables_of_files_are_dropped_while_their_feature_is_off() {
     };
     let shown = json!({"spec": {"containers": [{"env": [{"valueFrom": {"fileKeyRef": {"key": "K"}}}]}]}});
     on.check(post(PODS, &object("p")), 201, shown.clone()).await;
-    // Nothing is left that the variable could come from.
+    // Without the field the variable has no source.
     off.check(post(PODS, &object("q")), 422, json!({"reason": "Invalid"})).await;
     let label = json!({"metadata": {"labels": {"a": "b"}}});
-    off.check(merge(format!("{PODS}/p"), &label), 200, shown).await;
+    off.check(merge_patch(format!("{PODS}/p"), &label), 200, shown).await;
 }
 
 #[tokio::test]
-async fn resources_of_a_pod_and_images_as_volumes_are_dropped_while_their_features_are_off() {
-    let on = Api::new().await;
+async fn disabled_pod_resources_and_image_volumes_are_dropped() {
+    let on = TestApi::new().await;
     let off = with_gates(&on, "PodLevelResources=false,ImageVolume=false");
     let mut whole = pod("p");
     whole["spec"]["resources"] = json!({"requests": {"cpu": "1"}});
@@ -246,10 +247,10 @@ async fn resources_of_a_pod_and_images_as_volumes_are_dropped_while_their_featur
     image["spec"]["volumes"] = json!([{"name": "v", "image": {"reference": "i"}}]);
     let cause = json!({"field": "spec.volumes[0]", "message": "Required value: must specify a volume type"});
     off.check(post(PODS, &image), 422, json!({"details": {"causes": [cause]}})).await;
-    // What was there when they were on stays.
+    // Fields that were set with the features are kept.
     whole["metadata"]["name"] = json!("kept");
     whole["spec"]["volumes"] = image["spec"]["volumes"].take();
     on.check(post(PODS, &whole), 201, json!({})).await;
     let kept = json!({"spec": {"resources": {"requests": {"cpu": "1"}}}});
-    off.check(merge(format!("{PODS}/kept"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, kept).await;
+    off.check(merge_patch(format!("{PODS}/kept"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, kept).await;
 }

@@ -1,4 +1,4 @@
-//! A store that takes no writes: the answer says so, and reads go on.
+//! A store on a full disk: writes fail, reads succeed.
 
 use crate::common::*;
 use serde_json::json;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use store::{CommitError, MemoryEngine};
 
 #[tokio::test]
-async fn a_full_disk_refuses_writes_and_serves_reads() {
-    let api = Api::new().await;
+async fn full_disk_rejects_writes_and_serves_reads() {
+    let api = TestApi::new().await;
     let made = api.create_config_map("a", json!({})).await;
     api.create_pod("p").await;
     let path = format!("{CONFIG_MAPS}/a");
@@ -16,17 +16,17 @@ async fn a_full_disk_refuses_writes_and_serves_reads() {
     let writes = [
         post(CONFIG_MAPS, &json!({"metadata": {"name": "b"}})),
         put(&path, &json!({"metadata": {"name": "a"}, "data": {"k": "v"}})),
-        merge(&path, &json!({"data": {"k": "v"}})),
+        merge_patch(&path, &json!({"data": {"k": "v"}})),
         delete(&path),
         delete(CONFIG_MAPS),
         post(format!("{PODS}/p/binding"), &json!({"metadata": {"name": "p"}, "target": {"name": "n"}})),
         post(format!("{PODS}/p/eviction"), &json!({"metadata": {"name": "p"}})),
     ];
-    let mut events = api.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", version(&made))).await;
+    let mut events = api.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", resource_version(&made))).await;
     for ask in writes.clone() {
         api.engine.fail_next_commit(CommitError::Full);
         api.check(ask, 507, full.clone()).await;
-        assert_eq!(api.ask(&get(&path)).await.body, made);
+        assert_eq!(api.send(&get(&path)).await.body, made);
         api.check(
             get(PODS),
             200,
@@ -41,20 +41,20 @@ async fn a_full_disk_refuses_writes_and_serves_reads() {
         json!({"reason": "InternalError", "message": "Internal error occurred: the store could not be written"}),
     )
     .await;
-    // With room again, everything goes on; nobody saw what was refused.
+    // Writes succeed once there is space; watches have not seen the rejected ones.
     api.check(writes[2].clone(), 200, json!({"data": {"k": "v"}})).await;
     events.check("MODIFIED", json!({"metadata": {"name": "a"}, "data": {"k": "v"}})).await;
 }
 
 #[tokio::test]
-async fn what_the_system_needs_is_made_as_soon_as_there_is_room() {
+async fn system_objects_are_created_once_space_is_free() {
     let engine = MemoryEngine::new();
     engine.fail_next_commit(CommitError::Full);
-    let api = Api::over(engine).await;
+    let api = TestApi::reopen(engine).await;
     let path = "/api/v1/namespaces/default";
     api.check(get(path), 404, json!({})).await;
     let made = async {
-        while api.ask(&get(path)).await.status != 200 {
+        while api.send(&get(path)).await.status != 200 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

@@ -1,17 +1,17 @@
-//! Acting as somebody else.
+//! User impersonation.
 
 use crate::common::*;
 use serde_json::{Value, json};
 
 const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
-async fn api() -> Api {
-    let api = Api::new().await;
+async fn api() -> TestApi {
+    let api = TestApi::new().await;
     api.server.bootstrap_access().await;
     api
 }
 
-fn whoami() -> Ask {
+fn whoami() -> TestRequest {
     post(WHO, &json!({}))
 }
 
@@ -19,12 +19,12 @@ fn told(user: Value) -> Value {
     json!({"status": {"userInfo": user}})
 }
 
-fn by(ask: Ask) -> Ask {
-    ask.by("ann", &[])
+fn by(ask: TestRequest) -> TestRequest {
+    ask.as_user("ann", &[])
 }
 
 #[tokio::test]
-async fn a_master_may_be_anybody() {
+async fn masters_may_impersonate_anyone() {
     let api = api().await;
     let ask = whoami()
         .header("impersonate-user", "bob")
@@ -33,7 +33,7 @@ async fn a_master_may_be_anybody() {
     let ask = ask.header("impersonate-uid", "7").header("impersonate-extra-scopes", "view");
     let user = json!({"username": "bob", "uid": "7", "groups": ["devs", "ops", "system:authenticated"], "extra": {"scopes": ["view"]}});
     api.check(ask, 201, told(user)).await;
-    // And can do then what they can.
+    // The request has the permissions of the impersonated user.
     let message =
         r#"pods is forbidden: User "bob" cannot list resource "pods" in API group "" in the namespace "default""#;
     api.check(get(PODS).header("Impersonate-User", "bob"), 403, json!({"message": message})).await;
@@ -43,7 +43,7 @@ async fn a_master_may_be_anybody() {
 }
 
 #[tokio::test]
-async fn others_may_be_whom_they_are_allowed_to_be() {
+async fn impersonation_requires_the_impersonate_verb() {
     let api = api().await;
     let as_bob = || by(whoami()).header("impersonate-user", "bob");
     let denied = |what: &str| json!({"reason": "Forbidden", "message": what});
@@ -52,7 +52,7 @@ async fn others_may_be_whom_they_are_allowed_to_be() {
     let ann = json!([{"kind": "User", "name": "ann"}]);
     let rules =
         json!([{"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"], "resourceNames": ["bob"]}]);
-    api.bind("bob", ann.clone(), rules).await;
+    api.grant_cluster_role("bob", ann.clone(), rules).await;
     api.check(as_bob(), 201, told(json!({"username": "bob", "groups": ["system:authenticated"]}))).await;
     let groups = r#"groups "system:masters" is forbidden: User "ann" cannot impersonate resource "groups" in API group "" at the cluster scope"#;
     api.check(as_bob().header("impersonate-group", "system:masters"), 403, denied(groups)).await;
@@ -67,14 +67,14 @@ async fn others_may_be_whom_they_are_allowed_to_be() {
         {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["serviceaccounts"]},
         {"verbs": ["impersonate"], "apiGroups": ["authentication.k8s.io"], "resources": ["userextras/scopes", "uids"]},
     ]);
-    api.bind("more", ann, more).await;
+    api.grant_cluster_role("more", ann, more).await;
     api.check(as_app(), 201, json!({})).await;
     let all = as_bob().header("impersonate-extra-scopes", "view").header("impersonate-uid", "7");
     api.check(all, 201, told(json!({"uid": "7", "extra": {"scopes": ["view"]}}))).await;
 }
 
 #[tokio::test]
-async fn nobody_is_a_group_without_being_a_user() {
+async fn impersonated_group_without_user_is_rejected() {
     let api = api().await;
     let message = "requested [{Group  devs    }] without impersonating a user";
     let ask = whoami().header("impersonate-group", "devs");

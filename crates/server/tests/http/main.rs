@@ -1,4 +1,4 @@
-//! The API over HTTP, without sockets: what kubectl and client libraries see.
+//! Tests of the API through `ApiServer::handle`, without sockets: what kubectl and client libraries see.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
 
 #[cfg(test)]
@@ -43,8 +43,6 @@ mod fairness;
 mod features;
 #[cfg(test)]
 mod full;
-#[cfg(test)]
-mod hook;
 #[cfg(test)]
 mod impersonation;
 #[cfg(test)]
@@ -106,5 +104,7 @@ mod validation_systems;
 mod warnings;
 #[cfg(test)]
 mod watches;
+#[cfg(test)]
+mod webhook_server;
 #[cfg(test)]
 mod webhooks;

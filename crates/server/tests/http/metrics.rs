@@ -1,17 +1,17 @@
-//! Measurements of the server, and who may read them.
+//! Prometheus metrics and access to them.
 
 use crate::common::*;
 use serde_json::json;
 
-/// The values of the samples that begin so.
+/// Returns the values of the samples that start with this prefix.
 fn values(text: &str, name: &str, labels: &[&str]) -> Vec<f64> {
     let is_it = |line: &&str| line.starts_with(&format!("{name}{{")) && labels.iter().all(|label| line.contains(label));
     text.lines().filter(is_it).map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect()
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_what_they_are_about() {
-    let api = Api::new().await;
+async fn requests_are_counted_by_verb_and_resource() {
+    let api = TestApi::new().await;
     for name in ["a", "b"] {
         api.create_config_map(name, json!({})).await;
     }
@@ -50,12 +50,12 @@ async fn requests_are_counted_by_what_they_are_about() {
 }
 
 #[tokio::test]
-async fn who_may_read_them_is_said_by_roles() {
-    let api = Api::new().await;
-    let ann = |ask: Ask| ask.by("ann", &["devs"]);
+async fn metrics_access_requires_rbac() {
+    let api = TestApi::new().await;
+    let ann = |ask: TestRequest| ask.as_user("ann", &["devs"]);
     api.check(ann(get("/metrics")), 403, json!({})).await;
     let watcher = json!([{"kind": "User", "name": "ann"}]);
-    api.bind("metrics", watcher, json!([{"verbs": ["get"], "nonResourceURLs": ["/metrics"]}])).await;
+    api.grant_cluster_role("metrics", watcher, json!([{"verbs": ["get"], "nonResourceURLs": ["/metrics"]}])).await;
     let (_, text) = api.text(&ann(get("/metrics"))).await;
     assert!(text.starts_with("# HELP apiserver_request_total"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Mirror Pods: what a kubelet shows of its static Pods.
+//! Mirror Pods of static Pods.
 
 use crate::common::*;
 use serde_json::{Value, json};
@@ -13,8 +13,8 @@ fn mirror(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_mirror_is_a_nodes_and_has_no_account() {
-    let api = Api::new().await;
+async fn mirror_pod_requires_node_and_no_service_account() {
+    let api = TestApi::new().await;
     let created = api.check(post(PODS, &mirror("m")), 201, json!({"spec": {"nodeName": "n"}})).await.body;
     assert_eq!(created["spec"].get("serviceAccountName"), None);
     let mut nowhere = mirror("nowhere");
@@ -25,8 +25,8 @@ async fn a_mirror_is_a_nodes_and_has_no_account() {
 }
 
 #[tokio::test]
-async fn what_is_a_mirror_stays_one_and_nothing_becomes_one() {
-    let api = Api::new().await;
+async fn mirror_annotation_is_immutable() {
+    let api = TestApi::new().await;
     api.check(post(PODS, &mirror("m")), 201, json!({})).await;
     api.create_pod("p").await;
     for (name, value, words) in [
@@ -37,15 +37,16 @@ async fn what_is_a_mirror_stays_one_and_nothing_becomes_one() {
         let change = json!({"metadata": {"annotations": {MIRROR: value}}});
         let cause = json!({"field": format!("metadata.annotations[{MIRROR}]"), "reason": "FieldValueForbidden",
             "message": format!("Forbidden: {words}")});
-        api.check(merge(format!("{PODS}/{name}"), &change), 422, json!({"details": {"causes": [cause]}})).await;
+        api.check(merge_patch(format!("{PODS}/{name}"), &change), 422, json!({"details": {"causes": [cause]}})).await;
     }
     let labels = json!({"metadata": {"labels": {"a": "b"}}});
-    api.check(merge(format!("{PODS}/m"), &labels), 200, json!({"metadata": {"annotations": {MIRROR: "hash"}}})).await;
+    api.check(merge_patch(format!("{PODS}/m"), &labels), 200, json!({"metadata": {"annotations": {MIRROR: "hash"}}}))
+        .await;
 }
 
 #[tokio::test]
-async fn mirror_references_no_account_and_no_secrets() {
-    let api = Api::new().await;
+async fn mirror_pod_may_not_reference_api_objects() {
+    let api = TestApi::new().await;
     let secret = "a mirror pod may not reference secrets";
     let volume = |source: Value| {
         let mut volume = source;
@@ -84,8 +85,8 @@ async fn mirror_references_no_account_and_no_secrets() {
 }
 
 #[tokio::test]
-async fn no_subresource_changes_the_mirror_annotation() {
-    let api = Api::new().await;
+async fn subresources_cannot_change_the_mirror_annotation() {
+    let api = TestApi::new().await;
     api.check(post(PODS, &mirror("m")), 201, json!({})).await;
     api.create_pod("p").await;
     let cause = |words: &str| {
@@ -94,12 +95,12 @@ async fn no_subresource_changes_the_mirror_annotation() {
     };
     let change = |value: Value| json!({"metadata": {"annotations": {MIRROR: value}}});
     let removed = "may not remove or update mirror pod annotation";
-    api.check(merge(format!("{PODS}/m/status"), &change(Value::Null)), 422, cause(removed)).await;
+    api.check(merge_patch(format!("{PODS}/m/status"), &change(Value::Null)), 422, cause(removed)).await;
     let added = "may not add mirror pod annotation";
-    api.check(merge(format!("{PODS}/p/status"), &change(json!("hash"))), 422, cause(added)).await;
+    api.check(merge_patch(format!("{PODS}/p/status"), &change(json!("hash"))), 422, cause(added)).await;
     for part in ["ephemeralcontainers", "resize", "status"] {
         let change = change(Value::Null);
-        api.ask(&merge(format!("{PODS}/m/{part}"), &change)).await;
+        api.send(&merge_patch(format!("{PODS}/m/{part}"), &change)).await;
         let kept = json!({"metadata": {"annotations": {MIRROR: "hash"}}});
         api.check(get(format!("{PODS}/m")), 200, kept).await;
     }

@@ -1,9 +1,9 @@
-//! Mutating admission policies and where they hold.
+//! MutatingAdmissionPolicies and their bindings.
 
 use crate::{
     common::*,
     custom::*,
-    hook::Hook,
+    webhook_server::WebhookServer,
     webhooks::{mutating, only, patches},
 };
 use api::feature_gates::FeatureGates;
@@ -13,7 +13,7 @@ const BETA: &str = "/apis/admissionregistration.k8s.io/v1beta1";
 const ALPHA: &str = "/apis/admissionregistration.k8s.io/v1alpha1";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 
-fn switched_on(mut api: Api) -> Api {
+fn switched_on(mut api: TestApi) -> TestApi {
     api.server = api.server.with_gates(FeatureGates::parse("MutatingAdmissionPolicy=true").unwrap());
     api
 }
@@ -31,7 +31,7 @@ fn patch_of(expression: &str) -> Value {
     json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}})
 }
 
-async fn policy(api: &Api, name: &str, mutations: &[Value], more: Value) {
+async fn policy(api: &TestApi, name: &str, mutations: &[Value], more: Value) {
     let mut spec =
         json!({"matchConstraints": about("", "configmaps"), "reinvocationPolicy": "Never", "mutations": mutations});
     for (field, value) in more.as_object().unwrap() {
@@ -48,8 +48,8 @@ fn map(name: &str, data: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_patch_whose_test_does_not_hold_leaves_the_object_alone() {
-    let api = switched_on(Api::new().await);
+async fn failed_json_patch_test_leaves_the_object_unchanged() {
+    let api = switched_on(TestApi::new().await);
     let of = |value: &str| {
         format!(
             "[JSONPatch{{op: 'test', path: '/data/a', value: '{value}'}}, JSONPatch{{op: 'replace', path: '/data/a', value: 'new'}}]"
@@ -62,14 +62,14 @@ async fn a_patch_whose_test_does_not_hold_leaves_the_object_alone() {
 }
 
 #[tokio::test]
-async fn they_are_served_where_the_feature_is_on() {
-    let api = Api::new().await;
+async fn mutating_policies_are_served_by_feature_gate() {
+    let api = TestApi::new().await;
     api.check(get(format!("{BETA}/mutatingadmissionpolicies")), 404, json!({})).await;
     let group = "/apis/admissionregistration.k8s.io";
-    let versions = api.ask(&get(group)).await.body["versions"].as_array().unwrap().len();
+    let versions = api.send(&get(group)).await.body["versions"].as_array().unwrap().len();
     assert_eq!(versions, 1);
     let api = switched_on(api);
-    let group = api.ask(&get(group)).await.body;
+    let group = api.send(&get(group)).await.body;
     let names: Vec<&Value> = group["versions"].as_array().unwrap().iter().map(|v| &v["version"]).collect();
     assert_eq!(names, ["v1", "v1beta1", "v1alpha1"]);
     let mutation = apply_of("Object{data: {'by': 'policy'}}");
@@ -80,13 +80,13 @@ async fn they_are_served_where_the_feature_is_on() {
     let alpha = json!({"apiVersion": "admissionregistration.k8s.io/v1alpha1", "metadata": {"generation": 1}});
     api.check(get(format!("{ALPHA}/mutatingadmissionpolicies/p")), 200, alpha).await;
     let rows = json!({"rows": [{"cells": ["p", 1, "<unset>", "0s"]}]});
-    api.check(table(format!("{BETA}/mutatingadmissionpolicies")), 200, rows).await;
+    api.check(get_table(format!("{BETA}/mutatingadmissionpolicies")), 200, rows).await;
     api.check(post(CONFIG_MAPS, &map("a", json!({}))), 201, json!({"data": {"by": "policy"}})).await;
 }
 
 #[tokio::test]
-async fn an_object_holds_what_a_policy_says_and_a_patch_changes_it() {
-    let api = switched_on(Api::new().await);
+async fn mutating_policy_applies_config_and_json_patch() {
+    let api = switched_on(TestApi::new().await);
     let sidecar = "Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{containers: [Object.spec.template.spec.containers{name: 'sidecar', image: variables.image}]}}}}";
     let labels = "[JSONPatch{op: 'test', path: '/metadata/name', value: 'd'}, JSONPatch{op: 'add', path: '/metadata/labels', value: {'a.b/c': request.userInfo.username}}, JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('x/y'), value: string(size(object.spec.template.spec.containers))}]";
     let variables = json!([{"name": "image", "expression": "object.spec.template.spec.containers[0].image + ':side'"}]);
@@ -96,7 +96,7 @@ async fn an_object_holds_what_a_policy_says_and_a_patch_changes_it() {
     let containers = made["spec"]["template"]["spec"]["containers"].as_array().unwrap();
     let named: Vec<(&Value, &Value)> = containers.iter().map(|c| (&c["name"], &c["image"])).collect();
     assert_eq!(named, [(&json!("c"), &json!("i")), (&json!("sidecar"), &json!("i:side"))]);
-    // What a policy adds has its defaults, and each change sees those before it.
+    // Added fields get defaults, and each mutation sees the previous ones.
     assert_eq!(containers[1]["terminationMessagePath"], "/dev/termination-log");
     assert_eq!(made["metadata"]["labels"], json!({"a.b/c": "test", "x/y": "2"}));
 }
@@ -109,8 +109,8 @@ fn deployment(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_in_upstreams_words() {
-    let api = switched_on(Api::new().await);
+async fn invalid_mutating_policy_is_rejected() {
+    let api = switched_on(TestApi::new().await);
     let more = |fails: &str| json!({"matchConstraints": about("apps", "deployments"), "failurePolicy": fails});
     for (name, mutation, why) in [
         (
@@ -134,7 +134,10 @@ async fn what_makes_no_sense_is_refused_in_upstreams_words() {
         let refused = json!({"reason": "Invalid", "message": message, "details": {"name": "d", "causes": [{"message": message}]}});
         api.check(post(DEPLOYMENTS, &deployment("d")), 403, refused).await;
         api.check(
-            merge(format!("{BETA}/mutatingadmissionpolicies/{name}"), &json!({"spec": {"failurePolicy": "Ignore"}})),
+            merge_patch(
+                format!("{BETA}/mutatingadmissionpolicies/{name}"),
+                &json!({"spec": {"failurePolicy": "Ignore"}}),
+            ),
             200,
             json!({}),
         )
@@ -148,8 +151,8 @@ async fn what_makes_no_sense_is_refused_in_upstreams_words() {
 }
 
 #[tokio::test]
-async fn expressions_are_checked_when_they_are_written() {
-    let api = switched_on(Api::new().await);
+async fn mutation_expressions_are_compiled_on_write() {
+    let api = switched_on(TestApi::new().await);
     for (mutation, expected) in [
         (
             apply_of("'teapot'"),
@@ -197,8 +200,8 @@ async fn expressions_are_checked_when_they_are_written() {
 }
 
 #[tokio::test]
-async fn a_policy_is_asked_where_it_matches_and_is_configured_by_objects() {
-    let api = switched_on(Api::new().await);
+async fn mutating_policy_uses_match_conditions_and_params() {
+    let api = switched_on(TestApi::new().await);
     let more = json!({
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
         "matchConditions": [{"name": "not-params", "expression": "object.metadata.name != 'params'"}],
@@ -206,7 +209,7 @@ async fn a_policy_is_asked_where_it_matches_and_is_configured_by_objects() {
     policy(&api, "p", &[apply_of("Object{data: params.data}")], more).await;
     let reference = json!({"name": "params", "namespace": "default", "parameterNotFoundAction": "Deny"});
     let path = format!("{BETA}/mutatingadmissionpolicybindings/p");
-    api.check(merge(path, &json!({"spec": {"paramRef": reference}})), 200, json!({})).await;
+    api.check(merge_patch(path, &json!({"spec": {"paramRef": reference}})), 200, json!({})).await;
     let message = "policy 'p' with binding 'p' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
     api.check(post(CONFIG_MAPS, &map("a", json!({}))), 403, json!({"message": message})).await;
     api.check(delete(format!("{BETA}/mutatingadmissionpolicybindings/p")), 200, json!({})).await;
@@ -220,8 +223,8 @@ async fn a_policy_is_asked_where_it_matches_and_is_configured_by_objects() {
 }
 
 #[tokio::test]
-async fn a_policy_is_asked_again_when_something_has_changed_since() {
-    let api = switched_on(Api::new().await);
+async fn mutating_policy_is_reinvoked_after_changes() {
+    let api = switched_on(TestApi::new().await);
     let count = |by: &str| {
         let key = format!("has(object.data) && has(object.data.{by}) ? string(int(object.data.{by}) + 1) : '1'");
         apply_of(&format!("Object{{data: {{'{by}': {key}}}}}"))
@@ -233,21 +236,21 @@ async fn a_policy_is_asked_again_when_something_has_changed_since() {
 }
 
 #[tokio::test]
-async fn policies_come_before_webhooks() {
-    let api = switched_on(Api::new().await);
-    let hook = Hook::new(|_, review| {
+async fn mutating_policies_run_before_webhooks() {
+    let api = switched_on(TestApi::new().await);
+    let hook = WebhookServer::new(|_, review| {
         let seen = review["request"]["object"]["data"]["by"].as_str().unwrap_or("nobody").to_owned();
         patches(review, json!([{"op": "add", "path": "/data/seen", "value": seen}]))
     })
     .await;
     policy(&api, "p", &[apply_of("Object{data: {'by': 'policy'}}")], json!({})).await;
-    mutating(&api, "w", hook.config("/"), json!({"rules": only("configmaps")})).await;
+    mutating(&api, "w", hook.client_config("/"), json!({"rules": only("configmaps")})).await;
     let made = json!({"data": {"by": "policy", "seen": "policy"}});
     api.check(post(CONFIG_MAPS, &map("a", json!({"x": "y"}))), 201, made).await;
 }
 
 #[tokio::test]
-async fn objects_of_custom_kinds_are_changed_by_their_schema() {
+async fn mutating_policy_merges_custom_resources_by_schema() {
     let api = switched_on(with_crontabs(&spec()).await);
     let rule = json!({"operations": ["*"], "apiGroups": ["stable.example.com"], "apiVersions": ["v1"], "resources": ["crontabs"]});
     let more = json!({"matchConstraints": {"resourceRules": [rule]}});

@@ -1,12 +1,12 @@
-//! What a node may do, as one that shows its certificate finds it.
+//! The Node authorizer and the NodeRestriction plugin.
 
 use crate::common::*;
 use serde_json::{Value, json};
 use server::Pki;
 
-/// A server with upstream's roles, and a Pod on the node `n` that names a secret.
-async fn api() -> Api {
-    let mut api = Api::new().await;
+/// Starts a server with upstream's roles, and a Pod on the node `n` that references a Secret.
+async fn api() -> TestApi {
+    let mut api = TestApi::new().await;
     let dir = tempfile::tempdir().unwrap();
     api.server = api.server.with_signing_key(Pki::load_or_create(dir.path(), &[], &[]).unwrap().signing_key().unwrap());
     api.server.bootstrap_access().await;
@@ -26,8 +26,8 @@ async fn api() -> Api {
     api
 }
 
-fn by(ask: Ask) -> Ask {
-    ask.by("system:node:n", &["system:nodes"])
+fn by(ask: TestRequest) -> TestRequest {
+    ask.as_user("system:node:n", &["system:nodes"])
 }
 
 fn denied(message: &str) -> Value {
@@ -35,7 +35,7 @@ fn denied(message: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_node_reads_its_own_and_what_its_pods_need() {
+async fn node_reads_its_node_and_objects_of_its_pods() {
     let api = api().await;
     let secrets = "/api/v1/namespaces/default/secrets";
     api.check(by(get(format!("{secrets}/mine"))), 200, json!({})).await;
@@ -43,14 +43,14 @@ async fn a_node_reads_its_own_and_what_its_pods_need() {
     api.check(by(get(format!("{secrets}/other"))), 403, denied(message)).await;
     api.check(by(get(secrets)), 403, json!({})).await;
     api.check(by(get(format!("{secrets}?fieldSelector=metadata.name=mine"))), 200, json!({"items": [{}]})).await;
-    api.check(get(format!("{secrets}/mine")).by("system:node:m", &["system:nodes"]), 403, json!({})).await;
+    api.check(get(format!("{secrets}/mine")).as_user("system:node:m", &["system:nodes"]), 403, json!({})).await;
     api.check(by(get("/api/v1/pods?fieldSelector=spec.nodeName=n")), 200, json!({"items": [{}]})).await;
     api.check(by(get("/api/v1/pods?fieldSelector=spec.nodeName=m")), 403, json!({})).await;
     api.check(by(get(format!("{PODS}/p"))), 200, json!({})).await;
     api.check(by(get(format!("{PODS}/q"))), 403, json!({})).await;
     api.check(by(get("/api/v1/services")), 200, json!({})).await;
-    // The name alone does not make a node.
-    api.check(get("/api/v1/services").by("system:node:n", &[]), 403, json!({})).await;
+    // The user name without the group `system:nodes` is not a node.
+    api.check(get("/api/v1/services").as_user("system:node:n", &[]), 403, json!({})).await;
     let rules =
         post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", &json!({"spec": {"namespace": "default"}}));
     let error = "node authorizer does not support user rule resolution";
@@ -58,7 +58,7 @@ async fn a_node_reads_its_own_and_what_its_pods_need() {
 }
 
 #[tokio::test]
-async fn a_node_writes_its_own_node_and_lease() {
+async fn node_writes_only_its_node_and_lease() {
     let api = api().await;
     let nodes = "/api/v1/nodes";
     let node = |name: &str, labels: Value| json!({"metadata": {"name": name, "labels": labels}});
@@ -70,22 +70,22 @@ async fn a_node_writes_its_own_node_and_lease() {
     api.check(by(post(nodes, &node("m", json!({})))), 403, denied(message)).await;
     let taints = json!({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}});
     let message = r#"nodes "n" is forbidden: node "n" is not allowed to modify taints"#;
-    api.check(by(merge(format!("{nodes}/n"), &taints)), 403, denied(message)).await;
+    api.check(by(merge_patch(format!("{nodes}/n"), &taints)), 403, denied(message)).await;
     let labels = json!({"metadata": {"labels": {"node-restriction.kubernetes.io/a": "b"}}});
     let message = r#"nodes "n" is forbidden: is not allowed to modify labels: node-restriction.kubernetes.io/a"#;
-    api.check(by(merge(format!("{nodes}/n"), &labels)), 403, denied(message)).await;
+    api.check(by(merge_patch(format!("{nodes}/n"), &labels)), 403, denied(message)).await;
     let owner = json!([{"apiVersion": "v1", "kind": "Namespace", "name": "nope", "uid": "1"}]);
     let message = r#"nodes "n" is forbidden: node "n" is not allowed to modify ownerReferences"#;
     let owned = json!({"metadata": {"ownerReferences": owner}});
-    api.check(by(merge(format!("{nodes}/n"), &owned)), 403, denied(message)).await;
-    api.check(by(merge(format!("{nodes}/n/status"), &owned)), 403, denied(message)).await;
+    api.check(by(merge_patch(format!("{nodes}/n"), &owned)), 403, denied(message)).await;
+    api.check(by(merge_patch(format!("{nodes}/n/status"), &owned)), 403, denied(message)).await;
     let source =
         json!({"spec": {"configSource": {"configMap": {"name": "c", "namespace": "d", "kubeletConfigKey": "k"}}}});
     let message =
         r#"nodes "n" is forbidden: node "n" is not allowed to update configSource to a new non-nil configSource"#;
-    api.check(by(merge(format!("{nodes}/n"), &source)), 403, denied(message)).await;
+    api.check(by(merge_patch(format!("{nodes}/n"), &source)), 403, denied(message)).await;
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-    api.check(by(merge(format!("{nodes}/n/status"), &ready)), 200, json!({})).await;
+    api.check(by(merge_patch(format!("{nodes}/n/status"), &ready)), 200, json!({})).await;
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
     api.check(by(post(leases, &json!({"metadata": {"name": "n"}}))), 201, json!({})).await;
     let message = r#"leases.coordination.k8s.io "m" is forbidden: can only access node lease with the same name as the requesting node"#;
@@ -93,16 +93,16 @@ async fn a_node_writes_its_own_node_and_lease() {
 }
 
 #[tokio::test]
-async fn a_node_shows_and_tells_of_its_own_pods() {
+async fn node_creates_mirror_pods_and_updates_own_pod_status() {
     let api = api().await;
     let phase = json!({"status": {"phase": "Running"}});
-    api.check(by(merge(format!("{PODS}/p/status"), &phase)), 200, json!({})).await;
+    api.check(by(merge_patch(format!("{PODS}/p/status"), &phase)), 200, json!({})).await;
     let message =
         r#"pods "q" is forbidden: node "n" can only update pod status for pods with spec.nodeName set to itself"#;
-    api.check(by(merge(format!("{PODS}/q/status"), &phase)), 403, denied(message)).await;
+    api.check(by(merge_patch(format!("{PODS}/q/status"), &phase)), 403, denied(message)).await;
     let labels = json!({"metadata": {"labels": {"a": "b"}}});
     let message = r#"pods "p" is forbidden: node "n" cannot update labels through pod status"#;
-    api.check(by(merge(format!("{PODS}/p/status"), &labels)), 403, denied(message)).await;
+    api.check(by(merge_patch(format!("{PODS}/p/status"), &labels)), 403, denied(message)).await;
     let message = r#"pods "q" is forbidden: node "n" can only delete pods with spec.nodeName set to itself"#;
     api.check(by(delete(format!("{PODS}/q"))), 403, denied(message)).await;
     let eviction = json!({"metadata": {"name": "q"}});
@@ -127,9 +127,9 @@ async fn a_node_shows_and_tells_of_its_own_pods() {
     api.check(by(delete(format!("{PODS}/p"))), 200, json!({})).await;
 }
 
-/// A node creates a mirror Pod that names an object, so that the Node authorizer lets it read that.
+/// A node must not get access to an object by creating a mirror Pod that references it.
 #[tokio::test]
-async fn a_mirror_pod_gives_its_node_no_access() {
+async fn mirror_pod_gives_its_node_no_access() {
     let api = api().await;
     let node = json!({"metadata": {"name": "n"}});
     let uid = api.check(post("/api/v1/nodes", &node), 201, json!({})).await.body["metadata"]["uid"].clone();
@@ -164,25 +164,25 @@ async fn a_mirror_pod_gives_its_node_no_access() {
     let message = r#"pods "m" is forbidden: node "n" can not create pods that reference serviceaccounts"#;
     api.check(by(post(PODS, &named)), 403, denied(message)).await;
     api.check(by(get(secret)), 403, json!({})).await;
-    // Nor does one that it may create become a Pod that may read what it names.
+    // An allowed mirror Pod cannot be changed into a Pod that references other objects.
     api.check(by(post(PODS, &mirror(&json!({"name": "v", "emptyDir": {}})))), 201, json!({})).await;
     let plain = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": null}},
         "spec": {"volumes": [{"name": "v", "secret": {"secretName": "other"}}]}});
     for path in [format!("{PODS}/m"), format!("{PODS}/m/status")] {
-        let answer = api.ask(&by(merge(path, &plain))).await;
+        let answer = api.send(&by(merge_patch(path, &plain))).await;
         assert!(answer.status >= 400, "{:#}", answer.body);
     }
     api.check(by(get(secret)), 403, json!({})).await;
 }
 
 #[tokio::test]
-async fn a_node_gets_tokens_for_its_own_pods() {
+async fn node_requests_tokens_only_for_its_pods() {
     let api = api().await;
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     api.check(post(accounts, &json!({"metadata": {"name": "default"}})), 201, json!({})).await;
     let uid = |name: &'static str| {
         let api = &api;
-        async move { api.ask(&get(format!("{PODS}/{name}"))).await.body["metadata"]["uid"].clone() }
+        async move { api.send(&get(format!("{PODS}/{name}"))).await.body["metadata"]["uid"].clone() }
     };
     let ask = |bound: Value| by(post(format!("{accounts}/default/token"), &json!({"spec": {"boundObjectRef": bound}})));
     let pod = |name: &str, uid: Value| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid});
@@ -201,7 +201,7 @@ async fn a_node_gets_tokens_for_its_own_pods() {
 }
 
 #[tokio::test]
-async fn a_node_gets_tokens_for_those_whom_its_pods_talk_to() {
+async fn node_token_audiences_are_restricted() {
     let api = api().await;
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     api.check(post(accounts, &json!({"metadata": {"name": "default"}})), 201, json!({})).await;
@@ -218,7 +218,7 @@ async fn a_node_gets_tokens_for_those_whom_its_pods_talk_to() {
     stores["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
     api.check(post(PODS, &stores), 201, json!({})).await;
     let ask = async |pod: &str, audiences: Value| {
-        let uid = api.ask(&get(format!("{PODS}/{pod}"))).await.body["metadata"]["uid"].clone();
+        let uid = api.send(&get(format!("{PODS}/{pod}"))).await.body["metadata"]["uid"].clone();
         let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid});
         let spec = json!({"audiences": audiences, "boundObjectRef": bound});
         by(post(format!("{accounts}/default/token"), &json!({"spec": spec})))
@@ -232,15 +232,15 @@ async fn a_node_gets_tokens_for_those_whom_its_pods_talk_to() {
     api.check(ask("p", json!(["vault", "other"])).await, 403, two).await;
     let why = "audience \"of-driver\" not found in pod spec volume, system:node:n is not authorized to request tokens for this audience";
     api.check(ask("p", json!(["of-driver"])).await, 403, refused(why)).await;
-    // What Pods do not say, roles can allow: for plugins that get credentials for images.
+    // RBAC can allow further audiences, for credential providers of images.
     let rules =
         json!([{"apiGroups": [""], "resources": ["of-driver"], "verbs": ["request-serviceaccounts-token-audience"]}]);
-    api.bind("audiences", json!([{"kind": "Group", "name": "system:nodes"}]), rules).await;
+    api.grant_cluster_role("audiences", json!([{"kind": "Group", "name": "system:nodes"}]), rules).await;
     api.check(ask("p", json!(["of-driver"])).await, 201, json!({})).await;
 }
 
 #[tokio::test]
-async fn a_node_asks_for_its_own_certificates() {
+async fn node_requests_only_its_own_certificates() {
     let api = api().await;
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let ask = |signer: &str, request: &str| {
@@ -256,7 +256,7 @@ async fn a_node_asks_for_its_own_certificates() {
             (CERTIFICATE_REQUEST, "can only create a node CSR with CN=system:node:n"),
             (&two_names, "subject has more than one common name"),
         ] {
-            let answer = api.ask(&ask(signer, request)).await;
+            let answer = api.send(&ask(signer, request)).await;
             let message = answer.body["message"].as_str().unwrap_or("").to_owned();
             assert_eq!(answer.status, 403, "{message}");
             assert!(message.contains(" is forbidden: ") && message.ends_with(why), "{message}");
@@ -267,7 +267,7 @@ async fn a_node_asks_for_its_own_certificates() {
 }
 
 #[tokio::test]
-async fn a_node_tells_of_a_claim_how_large_it_is() {
+async fn node_updates_only_the_capacity_of_pvc_status() {
     let api = api().await;
     let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
     let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
@@ -277,17 +277,17 @@ async fn a_node_tells_of_a_claim_how_large_it_is() {
     uses["spec"]["nodeName"] = json!("n");
     api.check(post(PODS, &uses), 201, json!({})).await;
     let status = format!("{claims}/c/status");
-    api.check(by(merge(&status, &json!({"status": {"capacity": {"storage": "2Gi"}}}))), 200, json!({})).await;
+    api.check(by(merge_patch(&status, &json!({"status": {"capacity": {"storage": "2Gi"}}}))), 200, json!({})).await;
     let message = r#"persistentvolumeclaims "c" is forbidden: node "n" is not allowed to update fields other than status.capacity and status.conditions"#;
-    api.check(by(merge(&status, &json!({"status": {"phase": "Bound"}}))), 403, denied(message)).await;
-    api.check(by(merge(&status, &json!({"metadata": {"labels": {"a": "b"}}}))), 403, denied(message)).await;
+    api.check(by(merge_patch(&status, &json!({"status": {"phase": "Bound"}}))), 403, denied(message)).await;
+    api.check(by(merge_patch(&status, &json!({"metadata": {"labels": {"a": "b"}}}))), 403, denied(message)).await;
 }
 
 #[tokio::test]
-async fn the_networks_of_a_node_and_its_provider_stay() {
-    let api = Api::new().await;
+async fn node_pod_cidrs_and_provider_id_are_immutable() {
+    let api = TestApi::new().await;
     let node = |spec: Value| json!({"metadata": {"name": "n"}, "spec": spec});
-    let check = async |ask: Ask, words: &str| {
+    let check = async |ask: TestRequest, words: &str| {
         let message = format!("Node \"n\" is invalid: {words}");
         api.check(ask, 422, json!({"message": message})).await;
     };
@@ -299,10 +299,10 @@ async fn the_networks_of_a_node_and_its_provider_stay() {
     api.check(post(path, &node(json!({}))), 201, json!({})).await;
     let one = format!("{path}/n");
     let given = json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"], "providerID": "a://1"});
-    api.check(merge(&one, &json!({"spec": given})), 200, json!({})).await;
+    api.check(merge_patch(&one, &json!({"spec": given})), 200, json!({})).await;
     let words = "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid";
-    check(merge(&one, &json!({"spec": {"podCIDR": "10.0.1.0/24"}})), words).await;
-    check(merge(&one, &json!({"spec": {"podCIDR": "10.0.1.0/24", "podCIDRs": ["10.0.1.0/24"]}})), words).await;
+    check(merge_patch(&one, &json!({"spec": {"podCIDR": "10.0.1.0/24"}})), words).await;
+    check(merge_patch(&one, &json!({"spec": {"podCIDR": "10.0.1.0/24", "podCIDRs": ["10.0.1.0/24"]}})), words).await;
     let words = "spec.providerID: Forbidden: node updates may not change providerID except from \"\" to valid";
-    check(merge(&one, &json!({"spec": {"providerID": "a://2"}})), words).await;
+    check(merge_patch(&one, &json!({"spec": {"providerID": "a://2"}})), words).await;
 }

@@ -1,19 +1,19 @@
-//! What upstream still answers though there are better ways: old paths of watches, ComponentStatus, bindings.
+//! Deprecated APIs: watch paths, ComponentStatus and Binding.
 
 use crate::common::*;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn the_old_paths_of_watches_lead_to_them_still() {
-    let api = Api::new().await;
+async fn legacy_watch_paths_are_served() {
+    let api = TestApi::new().await;
     api.create_config_map("a", json!({})).await;
     for path in ["/api/v1/watch/configmaps", "/api/v1/watch/namespaces/default/configmaps/a"] {
         let mut events = api.watch(path).await;
         let event = events.next().await;
         assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&json!("ADDED"), &json!("a")), "{path}");
     }
-    // It is the right to watch that is asked for.
-    let ann = |path: &str| get(path).by("ann", &[]);
+    // The authorizer checks the verb `watch`.
+    let ann = |path: &str| get(path).as_user("ann", &[]);
     let message = r#"configmaps is forbidden: User "ann" cannot watch resource "configmaps" in API group "" at the cluster scope"#;
     api.check(ann("/api/v1/watch/configmaps"), 403, json!({"message": message})).await;
     api.check(get("/api/v1/watch/nothing"), 404, json!({})).await;
@@ -22,8 +22,8 @@ async fn the_old_paths_of_watches_lead_to_them_still() {
 }
 
 #[tokio::test]
-async fn components_say_how_they_are() {
-    let api = Api::new().await;
+async fn component_statuses_report_health() {
+    let api = TestApi::new().await;
     api.server.note_component("scheduler", || Ok(()));
     api.server.note_component("controller-manager", || Err("it has ended".to_owned()));
     let statuses = "/api/v1/componentstatuses";
@@ -36,7 +36,7 @@ async fn components_say_how_they_are() {
         {"cells": ["controller-manager", "Unhealthy", "it has ended", "it has ended"]},
         {"cells": ["scheduler", "Healthy", "ok", null]},
     ]});
-    api.check(table(statuses), 200, rows).await;
+    api.check(get_table(statuses), 200, rows).await;
     api.check(get(format!("{statuses}/none")), 404, json!({"reason": "NotFound"})).await;
     api.check(delete(format!("{statuses}/scheduler")), 405, json!({})).await;
     let all = api.check(get("/api/v1"), 200, json!({})).await.body;
@@ -48,8 +48,8 @@ async fn components_say_how_they_are() {
 }
 
 #[tokio::test]
-async fn a_binding_can_be_made_as_an_object() {
-    let api = Api::new().await;
+async fn pod_can_be_bound_by_posting_a_binding() {
+    let api = TestApi::new().await;
     api.check(post(PODS, &pod("p")), 201, json!({})).await;
     let bindings = "/api/v1/namespaces/default/bindings";
     let binding = |pod: &str| json!({"metadata": {"name": pod}, "target": {"kind": "Node", "name": "n"}});
@@ -58,12 +58,12 @@ async fn a_binding_can_be_made_as_an_object() {
     api.check(get(format!("{PODS}/p")), 200, json!({"spec": {"nodeName": "n"}})).await;
     api.check(post(bindings, &binding("p")), 409, json!({})).await;
     api.check(get(bindings), 405, json!({})).await;
-    api.check(post(bindings, &binding("q")).by("ann", &[]), 403, json!({})).await;
+    api.check(post(bindings, &binding("q")).as_user("ann", &[]), 403, json!({})).await;
 }
 
 #[tokio::test]
-async fn a_new_node_takes_no_pods_before_it_is_ready() {
-    let api = Api::new().await;
+async fn new_node_gets_the_not_ready_taint() {
+    let api = TestApi::new().await;
     let not_ready = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
     let node = |name: &str, taints: Value| json!({"metadata": {"name": name}, "spec": {"taints": taints}});
     let own = json!({"key": "own", "effect": "NoExecute"});
@@ -81,7 +81,11 @@ async fn a_new_node_takes_no_pods_before_it_is_ready() {
             expected.as_array().unwrap().iter().map(|t| (&t["key"], &t["effect"])).collect();
         assert_eq!(named, wanted, "{name}");
     }
-    // It is the node's controller that takes it away, and it stays away.
-    api.check(merge("/api/v1/nodes/a", &json!({"spec": {"taints": null}})), 200, json!({"spec": {"taints": null}}))
-        .await;
+    // The node lifecycle controller removes the taint, and it is not added again.
+    api.check(
+        merge_patch("/api/v1/nodes/a", &json!({"spec": {"taints": null}})),
+        200,
+        json!({"spec": {"taints": null}}),
+    )
+    .await;
 }

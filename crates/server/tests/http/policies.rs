@@ -1,4 +1,4 @@
-//! Validating admission policies and where they hold.
+//! ValidatingAdmissionPolicies and their bindings.
 
 use crate::{common::*, custom::*, webhooks::GROUP};
 use api::feature_gates::FeatureGates;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-pub(crate) async fn policy(api: &Api, name: &str, spec: Value) {
+pub(crate) async fn policy(api: &TestApi, name: &str, spec: Value) {
     let mut spec = spec;
     if spec["matchConstraints"].is_null() {
         let rule = json!({"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]});
@@ -16,7 +16,7 @@ pub(crate) async fn policy(api: &Api, name: &str, spec: Value) {
     api.check(post(format!("{GROUP}/validatingadmissionpolicies"), &object), 201, json!({})).await;
 }
 
-pub(crate) async fn bind(api: &Api, name: &str, policy: &str, more: Value) {
+pub(crate) async fn bind(api: &TestApi, name: &str, policy: &str, more: Value) {
     let mut spec = json!({"policyName": policy, "validationActions": ["Deny"]});
     for (field, value) in more.as_object().unwrap() {
         spec[field] = value.clone();
@@ -30,12 +30,12 @@ fn map(name: &str, data: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_policy_whose_kind_of_params_is_not_served_refuses_whatever_it_is_about() {
-    let api = Api::new().await;
+async fn unserved_param_kind_fails_every_matching_request() {
+    let api = TestApi::new().await;
     let spec =
         json!({"paramKind": {"apiVersion": "foo.io/v1", "kind": "Foo"}, "validations": [{"expression": "true"}]});
     policy(&api, "p", spec).await;
-    // Unless nothing binds it, whatever the binding says.
+    // A policy without a binding has no effect; with one, the match resources of the binding do not matter.
     api.check(post(CONFIG_MAPS, &map("a", json!({}))), 201, json!({})).await;
     bind(&api, "b", "p", json!({"matchResources": {"objectSelector": {"matchLabels": {"of": "none"}}}})).await;
     let words = "configmaps \"b\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource referenced by paramKind: 'foo.io/v1, Kind=Foo'";
@@ -43,8 +43,8 @@ async fn a_policy_whose_kind_of_params_is_not_served_refuses_whatever_it_is_abou
 }
 
 #[tokio::test]
-async fn questions_of_who_may_do_what_are_answered_whatever_policies_say() {
-    let api = Api::new().await;
+async fn access_reviews_are_exempt_from_policies() {
+    let api = TestApi::new().await;
     let rules = json!([{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]);
     let spec = json!({"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": "false"}]});
     policy(&api, "no", spec).await;
@@ -58,8 +58,8 @@ async fn questions_of_who_may_do_what_are_answered_whatever_policies_say() {
 }
 
 #[tokio::test]
-async fn a_policy_holds_where_it_is_bound() {
-    let api = Api::new().await;
+async fn policy_applies_only_where_bound() {
+    let api = TestApi::new().await;
     let validation = json!({"expression": "has(object.data) && object.data.owner != ''", "message": "say who owns it"});
     policy(&api, "owned", json!({"validations": [validation]})).await;
     api.check(post(CONFIG_MAPS, &map("before", json!({}))), 201, json!({})).await;
@@ -72,16 +72,20 @@ async fn a_policy_holds_where_it_is_bound() {
     api.check(post(CONFIG_MAPS, &map("a", json!({}))), 422, refused.clone()).await;
     api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &map("a", json!({}))), 422, refused).await;
     api.check(post(CONFIG_MAPS, &map("a", json!({"owner": "me"}))), 201, json!({})).await;
-    api.check(merge(format!("{CONFIG_MAPS}/a"), &json!({"data": {"owner": ""}})), 422, json!({"reason": "Invalid"}))
-        .await;
-    // A binding that is gone binds nobody.
+    api.check(
+        merge_patch(format!("{CONFIG_MAPS}/a"), &json!({"data": {"owner": ""}})),
+        422,
+        json!({"reason": "Invalid"}),
+    )
+    .await;
+    // A deleted binding has no effect.
     api.check(delete(format!("{GROUP}/validatingadmissionpolicybindings/everywhere")), 200, json!({})).await;
     api.check(post(CONFIG_MAPS, &map("b", json!({}))), 201, json!({})).await;
 }
 
 #[tokio::test]
-async fn a_binding_says_what_follows_and_for_whom() {
-    let api = Api::new().await;
+async fn binding_sets_actions_and_match_resources() {
+    let api = TestApi::new().await;
     let validation = json!({"expression": "false", "reason": "Forbidden", "messageExpression": "request.name + ' in ' + namespaceObject.metadata.name + ' by ' + request.userInfo.username"});
     policy(&api, "never", json!({"validations": [validation]})).await;
     bind(&api, "warns", "never", json!({"validationActions": ["Warn", "Audit"]})).await;
@@ -99,7 +103,7 @@ async fn a_binding_says_what_follows_and_for_whom() {
 }
 
 #[tokio::test]
-async fn parameters_are_objects_that_a_binding_names() {
+async fn param_ref_selects_parameter_objects() {
     let api = with_crontabs(&spec()).await;
     let rule = json!({"operations": ["CREATE"], "apiGroups": ["stable.example.com"], "apiVersions": ["v1"], "resources": ["crontabs"]});
     policy(&api, "limited", json!({
@@ -121,7 +125,7 @@ async fn parameters_are_objects_that_a_binding_names() {
     api.check(tab(3), 422, denied(missing)).await;
     api.check(post(CONFIG_MAPS, &map("limits", json!({"most": "2"}))), 201, json!({})).await;
     api.check(tab(3), 422, denied("at most 2")).await;
-    // Of several, every one must be kept.
+    // Every selected parameter object must be satisfied.
     let path = format!("{GROUP}/validatingadmissionpolicybindings/named");
     let labelled = |name: &str, most: &str| json!({"metadata": {"name": name, "labels": {"of": "limits"}}, "data": {"most": most}});
     let params = json!([{"op": "replace", "path": "/spec/paramRef", "value": {"selector": {"matchLabels": {"of": "limits"}}, "parameterNotFoundAction": "Allow"}}]);
@@ -134,8 +138,8 @@ async fn parameters_are_objects_that_a_binding_names() {
 }
 
 #[tokio::test]
-async fn a_policy_that_cannot_be_evaluated_fails_or_is_left_out() {
-    let api = Api::new().await;
+async fn policy_errors_follow_the_failure_policy() {
+    let api = TestApi::new().await;
     let spec =
         |fails: &str| json!({"failurePolicy": fails, "validations": [{"expression": "object.data.none == 'x'"}]});
     policy(&api, "ignored", spec("Ignore")).await;
@@ -145,7 +149,7 @@ async fn a_policy_that_cannot_be_evaluated_fails_or_is_left_out() {
     bind(&api, "fails", "fails", json!({})).await;
     let message = "configmaps \"b\" is forbidden: ValidatingAdmissionPolicy 'fails' with binding 'fails' denied request: expression 'object.data.none == 'x'' resulted in error: no such key: none";
     api.check(post(CONFIG_MAPS, &map("b", json!({"x": "y"}))), 422, json!({"message": message})).await;
-    let refused = api.ask(&post(format!("{GROUP}/validatingadmissionpolicies"), &json!({"metadata": {"name": "wrong"}, "spec": {
+    let refused = api.send(&post(format!("{GROUP}/validatingadmissionpolicies"), &json!({"metadata": {"name": "wrong"}, "spec": {
         "matchConstraints": {"resourceRules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]},
         "validations": [{"expression": "objekt == 1"}]}}))).await;
     let words = "ValidatingAdmissionPolicy.admissionregistration.k8s.io \"wrong\" is invalid: spec.validations[0].expression: Invalid value: \"objekt == 1\": compilation failed: ERROR: <input>";
@@ -153,8 +157,8 @@ async fn a_policy_that_cannot_be_evaluated_fails_or_is_left_out() {
 }
 
 #[tokio::test]
-async fn deletions_and_connections_are_checked_too() {
-    let api = Api::new().await;
+async fn policies_check_delete_and_connect() {
+    let api = TestApi::new().await;
     let rule = json!({"operations": ["DELETE", "CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps", "pods/exec"]});
     policy(&api, "kept", json!({
         "matchConstraints": {"resourceRules": [rule], "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}},
@@ -168,16 +172,16 @@ async fn deletions_and_connections_are_checked_too() {
     }
     api.bound_pod("p").await;
     api.check(delete(format!("{CONFIG_MAPS}/a")), 422, json!({})).await;
-    api.check(delete(format!("{CONFIG_MAPS}/a")).by("me", &["system:masters"]), 200, json!({})).await;
+    api.check(delete(format!("{CONFIG_MAPS}/a")).as_user("me", &["system:masters"]), 200, json!({})).await;
     let refused = json!({"message": "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'kept' with binding 'kept' denied request: no"});
     api.check(post(format!("{PODS}/p/exec?command=sh&container=c"), &Value::Null), 422, refused).await;
-    let other = api.ask(&post(format!("{PODS}/p/exec?command=ls&container=c"), &Value::Null)).await;
+    let other = api.send(&post(format!("{PODS}/p/exec?command=ls&container=c"), &Value::Null)).await;
     assert_ne!(other.status, 422);
 }
 
 #[tokio::test]
-async fn the_status_of_a_policy_says_what_does_not_fit() {
-    let api = Api::new().await;
+async fn policy_status_has_type_checking_warnings() {
+    let api = TestApi::new().await;
     let rule = json!({"operations": ["*"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments", "replicasets", "deployments/scale"]});
     policy(&api, "p", json!({
         "matchConstraints": {"resourceRules": [rule]},
@@ -198,9 +202,9 @@ async fn the_status_of_a_policy_says_what_does_not_fit() {
         told,
         [("spec.validations[0].expression", &*paused), ("spec.validations[1].messageExpression", &*named)]
     );
-    // A number is none that is text (`test/e2e/apimachinery/validatingadmissionpolicy.go`).
+    // A comparison of a number with a string fails (`test/e2e/apimachinery/validatingadmissionpolicy.go`).
     let mixed = json!({"spec": {"validations": [{"expression": "object.spec.replicas > '1'", "messageExpression": "'wants ' + object.spec.replicas"}]}});
-    let got = api.check(merge(&path, &mixed), 200, json!({})).await.body;
+    let got = api.check(merge_patch(&path, &mixed), 200, json!({})).await.body;
     let warnings = got["status"]["typeChecking"]["expressionWarnings"].as_array().unwrap();
     let told: Vec<&str> = warnings.iter().map(|w| w["warning"].as_str().unwrap()).collect();
     let why = |operator: &str, types: &str| format!("found no matching overload for '{operator}' applied to '{types}'");
@@ -208,12 +212,12 @@ async fn the_status_of_a_policy_says_what_does_not_fit() {
     assert!(told[1].contains(&why("_+_", "(string, int)")), "{told:?}");
     let fixed = json!({"spec": {"validations": [{"expression": "object.spec.replicas > 1"}]}});
     let status = json!({"status": {"observedGeneration": 3, "typeChecking": {"expressionWarnings": null}}});
-    api.check(merge(&path, &fixed), 200, status).await;
+    api.check(merge_patch(&path, &fixed), 200, status).await;
 }
 
 #[tokio::test]
-async fn expressions_about_kinds_that_clients_define_are_checked_too() {
-    let api = Api::new().await;
+async fn type_checking_covers_custom_resources() {
+    let api = TestApi::new().await;
     api.check(post(DEFINITIONS, &crontabs(&spec())), 201, json!({})).await;
     let rule = |group: &str, resource: &str| json!({"operations": ["*"], "apiGroups": [group], "apiVersions": ["v1"], "resources": [resource]});
     let mut any = rule("", "configmaps");
@@ -265,11 +269,11 @@ async fn expressions_about_kinds_that_clients_define_are_checked_too() {
 }
 
 #[tokio::test]
-async fn who_writes_and_binds_policies_may_read_what_configures_them() {
-    let api = Api::new().await;
+async fn policy_writers_must_be_able_to_read_params() {
+    let api = TestApi::new().await;
     let all = json!([{"verbs": ["*"], "apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"]}]);
-    api.bind("ann", json!([{"kind": "User", "name": "ann"}]), all).await;
-    let by = |ask: Ask| ask.by("ann", &["devs"]);
+    api.grant_cluster_role("ann", json!([{"kind": "User", "name": "ann"}]), all).await;
+    let by = |ask: TestRequest| ask.as_user("ann", &["devs"]);
     let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]});
     let of = |kind: Value| {
         let spec = json!({"matchConstraints": {"resourceRules": [rule]}, "paramKind": kind, "validations": [{"expression": "false"}]});
@@ -284,10 +288,11 @@ async fn who_writes_and_binds_policies_may_read_what_configures_them() {
     api.check(by(post(&policies, &of(secret.clone()))), 422, json!({"message": all})).await;
     api.check(by(post(&policies, &of(Value::Null))), 201, json!({})).await;
     let change = json!({"spec": {"paramKind": secret}});
-    api.check(by(merge(format!("{policies}/p"), &change)), 422, json!({"message": all})).await;
-    api.check(merge(format!("{policies}/p"), &change), 200, json!({})).await;
-    // What it names already was allowed to somebody.
-    api.check(by(merge(format!("{policies}/p"), &json!({"spec": {"failurePolicy": "Ignore"}}))), 200, json!({})).await;
+    api.check(by(merge_patch(format!("{policies}/p"), &change)), 422, json!({"message": all})).await;
+    api.check(merge_patch(format!("{policies}/p"), &change), 200, json!({})).await;
+    // The unchanged `paramKind` is not checked again.
+    api.check(by(merge_patch(format!("{policies}/p"), &json!({"spec": {"failurePolicy": "Ignore"}}))), 200, json!({}))
+        .await;
 
     let bindings = format!("{GROUP}/validatingadmissionpolicybindings");
     let of = |policy: &str| {
@@ -299,31 +304,31 @@ async fn who_writes_and_binds_policies_may_read_what_configures_them() {
     );
     api.check(by(post(&bindings, &of("p"))), 422, json!({"message": one})).await;
     let read = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["top"]}]);
-    api.bind("ann-reads", json!([{"kind": "User", "name": "ann"}]), read).await;
-    // Nobody knows what a policy that is not there would read.
+    api.grant_cluster_role("ann-reads", json!([{"kind": "User", "name": "ann"}]), read).await;
+    // The parameters of a missing policy are unknown, so permission on all kinds is required.
     api.check(by(post(&bindings, &of("none"))), 422, json!({"message": one})).await;
     api.check(by(post(format!("{bindings}?dryRun=All"), &of("none"))), 422, json!({"message": one})).await;
     api.check(by(post(&bindings, &of("p"))), 201, json!({})).await;
     let change = async |change: Value, code: u16, more: Value| {
-        api.check(by(merge(format!("{bindings}/b"), &change)), code, more).await;
+        api.check(by(merge_patch(format!("{bindings}/b"), &change)), code, more).await;
     };
     change(json!({"spec": {"policyName": "none"}}), 422, json!({"message": one})).await;
     change(json!({"spec": {"paramRef": {"name": "other"}}}), 422, json!({"message": one})).await;
     change(json!({"metadata": {"labels": {"a": "b"}}}), 200, json!({})).await;
     api.check(delete(format!("{RBAC}/clusterrolebindings/ann-reads")), 200, json!({})).await;
-    // Nor may it hold elsewhere, once its writer may not read any more; but its labels say nothing of that.
+    // A changed selector is checked again after the permission is revoked; changed labels are not.
     let elsewhere = json!({"spec": {"matchResources": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}});
     change(elsewhere, 422, json!({"message": one})).await;
     change(json!({"metadata": {"labels": {"a": "c"}}}), 200, json!({})).await;
 }
 
 #[tokio::test]
-async fn who_binds_a_mutating_policy_to_what_a_selector_finds_may_list_it() {
-    let mut api = Api::new().await;
+async fn binding_by_param_selector_requires_list() {
+    let mut api = TestApi::new().await;
     api.server = api.server.with_gates(FeatureGates::parse("MutatingAdmissionPolicy=true").unwrap());
     let all = json!([{"verbs": ["*"], "apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"]},
         {"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"]}]);
-    api.bind("ann", json!([{"kind": "User", "name": "ann"}]), all).await;
+    api.grant_cluster_role("ann", json!([{"kind": "User", "name": "ann"}]), all).await;
     let beta = "/apis/admissionregistration.k8s.io/v1beta1";
     let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"]});
     let change = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}});
@@ -331,16 +336,16 @@ async fn who_binds_a_mutating_policy_to_what_a_selector_finds_may_list_it() {
         json!({"metadata": {"name": "p"}, "spec": {"matchConstraints": {"resourceRules": [rule]}, "mutations": [change],
             "reinvocationPolicy": "Never", "paramKind": {"apiVersion": version, "kind": kind}}})
     };
-    let make = |object: &Value| post(format!("{beta}/mutatingadmissionpolicies"), object).by("ann", &[]);
-    // Of a kind that nobody knows it must be any.
+    let make = |object: &Value| post(format!("{beta}/mutatingadmissionpolicies"), object).as_user("ann", &[]);
+    // An unknown parameter kind requires permission on all kinds.
     api.check(make(&of("v1", "Unknown")), 422, json!({"reason": "Invalid"})).await;
     api.check(make(&of("v1", "ConfigMap")), 201, json!({})).await;
     let params = json!({"selector": {"matchLabels": {"a": "b"}}, "parameterNotFoundAction": "Deny"});
     let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": params}});
-    let ask = || post(format!("{beta}/mutatingadmissionpolicybindings"), &binding).by("ann", &[]);
+    let ask = || post(format!("{beta}/mutatingadmissionpolicybindings"), &binding).as_user("ann", &[]);
     let words = "MutatingAdmissionPolicyBinding.admissionregistration.k8s.io \"b\" is invalid: spec.paramRef: Forbidden: user &{ann  [system:authenticated] map[]} does not have \"list\" permission on the object referenced by paramRef";
     api.check(ask(), 422, json!({"message": words})).await;
     let list = json!([{"verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"]}]);
-    api.bind("ann-lists", json!([{"kind": "User", "name": "ann"}]), list).await;
+    api.grant_cluster_role("ann-lists", json!([{"kind": "User", "name": "ann"}]), list).await;
     api.check(ask(), 201, json!({})).await;
 }

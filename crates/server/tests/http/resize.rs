@@ -1,4 +1,4 @@
-//! The subresource `resize`, and what a Pod asks for as a whole.
+//! The `resize` subresource and Pod-level resources.
 
 use crate::common::*;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ fn resources(cpu: &str, memory: &str) -> Value {
     json!({"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": "1", "memory": "1Gi"}})
 }
 
-fn strategic(path: &str, body: &Value) -> Ask {
+fn strategic(path: &str, body: &Value) -> TestRequest {
     patch("strategic-merge-patch", path, body)
 }
 
@@ -16,14 +16,14 @@ fn of_containers(resources: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_resize_changes_cpu_and_memory_and_nothing_else() {
-    let api = Api::new().await;
+async fn resize_changes_only_cpu_and_memory() {
+    let api = TestApi::new().await;
     let mut object = pod("p");
     object["spec"]["containers"][0]["resources"] = resources("100m", "10Mi");
     api.check(post(PODS, &object), 201, json!({"status": {"qosClass": "Burstable"}})).await;
     let path = format!("{PODS}/p/resize");
     let got = api.check(get(&path), 200, json!({"kind": "Pod", "metadata": {"name": "p", "generation": 1}})).await.body;
-    // An update: the whole Pod comes, and only its resources count.
+    // A PUT with the whole Pod: only its resources are updated.
     let mut changed = got.clone();
     changed["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("150m");
     changed["spec"]["containers"][0]["image"] = json!("other");
@@ -31,7 +31,7 @@ async fn a_resize_changes_cpu_and_memory_and_nothing_else() {
     let expected = json!({"metadata": {"generation": 2, "labels": null},
         "spec": {"containers": [{"image": "busybox:1", "resources": {"requests": {"cpu": "150m"}}}]}});
     api.check(put(&path, &changed), 200, expected).await;
-    // One that was overtaken.
+    // A PUT with a stale resource version.
     changed["metadata"]["resourceVersion"] = got["metadata"]["resourceVersion"].clone();
     api.check(put(&path, &changed), 409, json!({"reason": "Conflict"})).await;
     let patch = of_containers(&json!({"requests": {"memory": "20Mi"}}));
@@ -63,8 +63,8 @@ async fn a_resize_changes_cpu_and_memory_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_pod_asks_for_resources_as_a_whole() {
-    let api = Api::new().await;
+async fn pod_level_resources_are_defaulted_and_validated() {
+    let api = TestApi::new().await;
     let object = |container: Value, whole: Value| {
         let mut object = pod("p");
         object["spec"]["containers"][0]["resources"] = container;
@@ -73,7 +73,7 @@ async fn a_pod_asks_for_resources_as_a_whole() {
     };
     let dry = format!("{PODS}?dryRun=All");
     for (container, whole, requests, class) in [
-        // What containers ask for stands for what the Pod does not ask for, then its limit.
+        // A missing Pod-level request defaults to the sum of container requests, then to the Pod-level limit.
         (
             json!({"requests": {"memory": "10Mi"}}),
             json!({"limits": {"cpu": "1", "memory": "1Gi"}}),

@@ -1,4 +1,4 @@
-//! Questions: who may do what, and who somebody is.
+//! Access reviews, rules reviews and token reviews.
 
 use crate::common::*;
 use serde_json::{Value, json};
@@ -7,9 +7,9 @@ use server::Pki;
 const ACCESS: &str = "/apis/authorization.k8s.io/v1";
 const IDENTITY: &str = "/apis/authentication.k8s.io/v1";
 
-/// A server with upstream's roles, where `ann` may view the namespace `default`.
-async fn api() -> Api {
-    let mut api = Api::new().await;
+/// Starts a server with upstream's roles, where `ann` may view the namespace `default`.
+async fn api() -> TestApi {
+    let mut api = TestApi::new().await;
     let dir = tempfile::tempdir().unwrap();
     let key = Pki::load_or_create(dir.path(), &[], &[]).unwrap().signing_key().unwrap();
     api.server = api.server.with_signing_key(key);
@@ -22,17 +22,17 @@ async fn api() -> Api {
     api
 }
 
-fn by(ask: Ask) -> Ask {
-    ask.by("ann", &[])
+fn by(ask: TestRequest) -> TestRequest {
+    ask.as_user("ann", &[])
 }
 
-fn can_i(verb: &str, resource: &str, namespace: &str) -> Ask {
+fn can_i(verb: &str, resource: &str, namespace: &str) -> TestRequest {
     let about = json!({"verb": verb, "resource": resource, "namespace": namespace});
     by(post(format!("{ACCESS}/selfsubjectaccessreviews"), &json!({"spec": {"resourceAttributes": about}})))
 }
 
 #[tokio::test]
-async fn whoever_asks_is_told_what_they_may_do() {
+async fn self_subject_access_review_answers_the_caller() {
     let api = api().await;
     let reason = r#"RBAC: allowed by RoleBinding "ann/default" of ClusterRole "view" to User "ann""#;
     let yes = json!({"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1",
@@ -44,13 +44,13 @@ async fn whoever_asks_is_told_what_they_may_do() {
     let path = json!({"spec": {"nonResourceAttributes": {"verb": "get", "path": "/healthz"}}});
     let asked = by(post(format!("{ACCESS}/selfsubjectaccessreviews"), &path));
     api.check(asked, 201, json!({"status": {"allowed": true}})).await;
-    // Masters may do everything, without a reason.
+    // `system:masters` is allowed without a reason.
     let any = post(format!("{ACCESS}/selfsubjectaccessreviews"), &path);
     api.check(any, 201, json!({"status": {"allowed": true, "reason": null}})).await;
 }
 
 #[tokio::test]
-async fn who_may_ask_about_others_is_told_what_they_may_do() {
+async fn subject_access_review_requires_permission() {
     let api = api().await;
     let about = json!({"verb": "get", "resource": "pods", "namespace": "default"});
     let review = json!({"spec": {"user": "ann", "groups": ["g"], "resourceAttributes": about}});
@@ -67,7 +67,7 @@ async fn who_may_ask_about_others_is_told_what_they_may_do() {
 }
 
 #[tokio::test]
-async fn a_question_may_have_a_selector_as_a_request_has_it() {
+async fn access_review_accepts_selectors() {
     let api = api().await;
     let ask = |selector: Value| {
         let about = json!({"verb": "list", "resource": "pods", "fieldSelector": selector});
@@ -89,7 +89,7 @@ async fn a_question_may_have_a_selector_as_a_request_has_it() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn invalid_access_reviews_are_rejected() {
     let api = api().await;
     let check = async |kind: &str, review: Value, message: &str| {
         let plural = format!("{}s", kind.to_lowercase());
@@ -163,19 +163,19 @@ async fn what_makes_no_sense_is_refused() {
         check("SelfSubjectAccessReview", json!({"spec": {"resourceAttributes": selectors}}), &message).await;
     }
     let reviews = format!("{ACCESS}/selfsubjectaccessreviews");
-    // Newer clients may know operators that are not known here.
+    // Unknown selector operators of newer clients are accepted.
     let newer = json!({"fieldSelector": {"requirements": [{"key": "a", "operator": "Near", "values": ["b"]}]}});
     api.check(post(&reviews, &json!({"spec": {"resourceAttributes": newer}})), 201, json!({})).await;
     for ask in [get(&reviews), get(format!("{reviews}/x")), delete(&reviews), put(format!("{reviews}/x"), &json!({}))] {
         api.check(ask, 405, json!({"reason": "MethodNotAllowed"})).await;
     }
     for body in [json!([]), json!({"spec": 5}), json!({"kind": "Pod"}), json!({"spec": {"resourceAttributes": []}})] {
-        assert_eq!(api.ask(&post(&reviews, &body)).await.status, 400, "{body}");
+        assert_eq!(api.send(&post(&reviews, &body)).await.status, 400, "{body}");
     }
 }
 
 #[tokio::test]
-async fn the_rules_of_whoever_asks_are_listed() {
+async fn self_subject_rules_review_lists_rules() {
     let api = api().await;
     let ask = |namespace: &str| {
         by(post(format!("{ACCESS}/selfsubjectrulesreviews"), &json!({"spec": {"namespace": namespace}})))
@@ -192,7 +192,7 @@ async fn the_rules_of_whoever_asks_are_listed() {
 }
 
 #[tokio::test]
-async fn whoever_asks_is_told_who_they_are() {
+async fn self_subject_review_returns_the_user() {
     let api = api().await;
     let whoami = post(
         format!("{IDENTITY}/selfsubjectreviews"),
@@ -203,7 +203,7 @@ async fn whoever_asks_is_told_who_they_are() {
 }
 
 #[tokio::test]
-async fn whom_a_token_stands_for_is_told() {
+async fn token_review_returns_the_user() {
     let api = api().await;
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     let uid =
@@ -233,7 +233,7 @@ async fn whom_a_token_stands_for_is_told() {
 }
 
 #[tokio::test]
-async fn questions_are_discovered_as_what_can_be_asked() {
+async fn reviews_are_in_discovery_as_create_only() {
     let api = api().await;
     let access = api.check(get(ACCESS), 200, json!({"kind": "APIResourceList"})).await.body;
     let names: Vec<&str> =
@@ -253,7 +253,7 @@ async fn questions_are_discovered_as_what_can_be_asked() {
 }
 
 #[tokio::test]
-async fn a_question_has_no_table() {
+async fn reviews_are_not_served_as_tables() {
     let api = api().await;
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let asked = || can_i("list", "pods", "default");

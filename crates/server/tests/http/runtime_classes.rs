@@ -1,4 +1,4 @@
-//! RuntimeClasses, and what they do to Pods.
+//! RuntimeClasses and their admission of Pods.
 
 use crate::common::*;
 use serde_json::{Value, json};
@@ -21,8 +21,8 @@ fn pod_of(name: &str, class: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_class_is_validated_and_its_handler_stays() {
-    let api = Api::new().await;
+async fn runtime_class_handler_is_validated_and_immutable() {
+    let api = TestApi::new().await;
     let invalid = |message: &str| json!({"code": 422, "message": format!("RuntimeClass.node.k8s.io \"c\" is invalid: {message}")});
     for (more, message) in [
         (
@@ -50,9 +50,9 @@ async fn a_class_is_validated_and_its_handler_stays() {
         json!({"overhead": {"podFixed": {"cpu": "1"}}}),
     )
     .await;
-    let changed = merge(format!("{CLASSES}/c"), &json!({"handler": "other"}));
+    let changed = merge_patch(format!("{CLASSES}/c"), &json!({"handler": "other"}));
     api.check(changed, 422, invalid("handler: Invalid value: \"other\": field is immutable")).await;
-    let rows = api.check(table(CLASSES), 200, json!({})).await.body;
+    let rows = api.check(get_table(CLASSES), 200, json!({})).await.body;
     assert_eq!(rows["rows"][0]["cells"].as_array().unwrap()[..2], [json!("c"), json!("runc")]);
     api.check(
         get("/apis/node.k8s.io/v1"),
@@ -63,8 +63,8 @@ async fn a_class_is_validated_and_its_handler_stays() {
 }
 
 #[tokio::test]
-async fn a_pod_gets_overhead_nodes_and_tolerations_of_its_class() {
-    let api = Api::new().await;
+async fn pod_gets_overhead_and_scheduling_of_runtime_class() {
+    let api = TestApi::new().await;
     let more = json!({"overhead": {"podFixed": {"cpu": "0.25", "memory": "64Mi"}},
         "scheduling": {"nodeSelector": {"vm": "yes"}, "tolerations": [{"key": "vm", "operator": "Exists"}]}});
     api.check(post(CLASSES, &class("vm", more)), 201, json!({})).await;

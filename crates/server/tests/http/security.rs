@@ -1,4 +1,4 @@
-//! Security contexts and ephemeral containers, as the API takes and refuses them.
+//! Security contexts and ephemeral containers.
 
 use crate::{common::*, validation::check_spec};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ async fn check_context(context: Value, causes: &[(&str, &str, &str)]) {
 }
 
 #[tokio::test]
-async fn a_pods_context_is_validated() {
+async fn pod_security_context_is_validated() {
     let regex = "Invalid value: \"a..b\": must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
     let context = json!({"runAsUser": -1, "supplementalGroups": [1, 4_294_967_296_i64], "fsGroupChangePolicy": "Never",
         "supplementalGroupsPolicy": "None", "seccompProfile": {"type": "Localhost"},
@@ -45,7 +45,7 @@ async fn a_pods_context_is_validated() {
 }
 
 #[tokio::test]
-async fn namespaces_that_exclude_each_other_are_refused() {
+async fn conflicting_host_namespaces_are_rejected() {
     let both = "Invalid value: true: ShareProcessNamespace and HostPID cannot both be enabled";
     let path = "spec.securityContext.shareProcessNamespace";
     check_spec(json!({"shareProcessNamespace": true, "hostPID": true}), &[(path, "Invalid", both)]).await;
@@ -58,7 +58,7 @@ async fn namespaces_that_exclude_each_other_are_refused() {
 }
 
 #[tokio::test]
-async fn a_containers_context_is_validated() {
+async fn container_security_context_is_validated() {
     check_context(
         json!({"procMount": "Unmasked"}),
         &[("procMount", "Invalid", "Invalid value: \"Unmasked\": `hostUsers` must be false to use `Unmasked`")],
@@ -85,7 +85,7 @@ async fn a_containers_context_is_validated() {
 }
 
 #[tokio::test]
-async fn recursive_read_only_mounts_are_read_only_and_private() {
+async fn recursive_read_only_mounts_are_validated() {
     let mount =
         json!({"name": "v", "mountPath": "/v", "recursiveReadOnly": "Enabled", "mountPropagation": "HostToContainer"});
     let path = "spec.containers[0].volumeMounts[0].recursiveReadOnly";
@@ -108,11 +108,11 @@ fn debugger(fields: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn ephemeral_containers_come_by_their_own_way_and_stay() {
-    let api = Api::new().await;
+async fn ephemeral_containers_are_added_by_subresource_only() {
+    let api = TestApi::new().await;
     api.create_pod("p").await;
     let mut more = debugger(&json!({"targetContainerName": "c", "stdin": true}));
-    // What kubectl debug sends; everything but the list is left out of account.
+    // kubectl debug sends a list order; metadata is ignored.
     more["spec"]["$setElementOrder/ephemeralContainers"] = json!([{"name": "d"}]);
     more["metadata"] = json!({"labels": {"x": "y"}});
     let added = json!({"metadata": {"generation": 2, "labels": null}, "spec": {"ephemeralContainers": [
@@ -129,14 +129,14 @@ async fn ephemeral_containers_come_by_their_own_way_and_stay() {
     };
     let changed = debugger(&json!({"image": "other:1"}));
     api.check(patch("strategic-merge-patch", SUB, &changed), 422, json!({"message": words("changed")})).await;
-    let without = merge(SUB, &json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "busybox:1"}]}}));
+    let without = merge_patch(SUB, &json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "busybox:1"}]}}));
     api.check(without, 422, json!({"message": words("removed")})).await;
     api.check(post(SUB, &json!({})), 405, json!({"reason": "MethodNotAllowed"})).await;
 }
 
 #[tokio::test]
-async fn what_ephemeral_containers_may_not_have_is_named() {
-    let api = Api::new().await;
+async fn ephemeral_container_disallowed_fields_are_rejected() {
+    let api = TestApi::new().await;
     api.create_pod("p").await;
     let never = "cannot be set for an Ephemeral Container";
     let spec = |field: &str| format!("Pod \"p\" is invalid: spec.ephemeralContainers[0].{field}");
@@ -148,7 +148,7 @@ async fn what_ephemeral_containers_may_not_have_is_named() {
         (json!({"targetContainerName": "x"}), format!("{}: Not found: \"x\"", spec("targetContainerName"))),
         (json!({"image": ""}), format!("{}: Required value", spec("image"))),
     ] {
-        let answer = api.check(merge(SUB, &debugger(&fields)), 422, json!({})).await;
+        let answer = api.check(merge_patch(SUB, &debugger(&fields)), 422, json!({})).await;
         assert!(
             answer.body["message"].as_str().unwrap().contains(expected.trim_start_matches("Pod \"p\" is invalid: ")),
             "{fields}: {}",

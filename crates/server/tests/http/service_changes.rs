@@ -1,4 +1,4 @@
-//! Services that change, and those that must be there.
+//! Updates of Services, and restoration of `kubernetes`.
 
 use crate::common::*;
 use crate::services::{SERVICES, service, web};
@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 #[tokio::test]
 async fn node_ports_are_kept_by_name() {
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     let ports = |ports: Value| service("s", web(json!({"type": "NodePort", "ports": ports})));
-    let numbers = |answer: &Answer| -> Vec<i64> {
+    let numbers = |answer: &TestResponse| -> Vec<i64> {
         answer.body["spec"]["ports"].as_array().unwrap().iter().map(|p| p["nodePort"].as_i64().unwrap()).collect()
     };
     let path = format!("{SERVICES}/s");
@@ -19,7 +19,7 @@ async fn node_ports_are_kept_by_name() {
     let named = api.check(put(&path, &ports(two.clone())), 200, json!({})).await;
     let [b, a] = numbers(&named)[..] else { panic!("{}", named.body) };
     assert!(a != b && a != 31_800 && b != 31_800, "{a} {b}");
-    // The one that is new comes first, and does not take what the other has.
+    // The new port is first in the list, and does not take an allocated node port.
     let three = json!([{"name": "c", "port": 82}, {"name": "a", "port": 80}, {"name": "b", "port": 81}]);
     let more = api.check(put(&path, &ports(three)), 200, json!({})).await;
     assert_eq!(numbers(&more)[1..], [a, b]);
@@ -29,19 +29,19 @@ async fn node_ports_are_kept_by_name() {
 }
 
 #[tokio::test]
-async fn clients_need_not_stay_where_they_were() {
-    let api = Api::new().await;
+async fn session_affinity_can_be_turned_off() {
+    let api = TestApi::new().await;
     let stays = web(json!({"sessionAffinity": "ClientIP"}));
     let config = json!({"spec": {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10_800}}}});
     api.check(post(SERVICES, &service("s", stays)), 201, config).await;
     let none = json!({"spec": {"sessionAffinity": "None"}});
     let expected = json!({"spec": {"sessionAffinity": "None", "sessionAffinityConfig": null}});
-    api.check(merge(format!("{SERVICES}/s"), &none), 200, expected).await;
+    api.check(merge_patch(format!("{SERVICES}/s"), &none), 200, expected).await;
 }
 
 #[tokio::test]
-async fn where_others_say_where_it_leads_a_service_may_be_of_both_families() {
-    let api = Api::new().await;
+async fn headless_service_without_selector_may_be_dual_stack() {
+    let api = TestApi::new().await;
     for (name, given, families, policy) in [
         ("a", json!({}), json!(["IPv4", "IPv6"]), "RequireDualStack"),
         ("b", json!({"ipFamilies": ["IPv6"]}), json!(["IPv6", "IPv4"]), "RequireDualStack"),
@@ -53,14 +53,14 @@ async fn where_others_say_where_it_leads_a_service_may_be_of_both_families() {
         let expected = json!({"spec": {"ipFamilies": families, "ipFamilyPolicy": policy}});
         api.check(post(SERVICES, &service(name, spec)), 201, expected.clone()).await;
         let label = json!({"metadata": {"labels": {"a": "b"}}});
-        api.check(merge(format!("{SERVICES}/{name}"), &label), 200, expected).await;
+        api.check(merge_patch(format!("{SERVICES}/{name}"), &label), 200, expected).await;
     }
 }
 
-/// Waits until an object is there.
-async fn comes(api: &Api, path: &str) -> Value {
+/// Waits until an object exists.
+async fn comes(api: &TestApi, path: &str) -> Value {
     for _ in 0..1000 {
-        let answer = api.ask(&get(path)).await;
+        let answer = api.send(&get(path)).await;
         if answer.status == 200 {
             return answer.body;
         }
@@ -70,21 +70,21 @@ async fn comes(api: &Api, path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_the_api_needs_of_its_own_comes_again() {
-    let api = Api::new().await;
+async fn deleted_kubernetes_service_is_recreated() {
+    let api = TestApi::new().await;
     api.server.bootstrap_service("192.0.2.7:6443".parse().unwrap()).await;
     let slice = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
     let endpoints = "/api/v1/namespaces/default/endpoints/kubernetes";
     for path in [format!("{SERVICES}/kubernetes").as_str(), slice, endpoints] {
-        let before = api.ask(&get(path)).await.body["metadata"]["uid"].clone();
+        let before = api.send(&get(path)).await.body["metadata"]["uid"].clone();
         api.check(delete(path), 200, json!({})).await;
         assert_ne!(comes(&api, path).await["metadata"]["uid"], before, "{path}");
     }
     api.check(delete(SERVICES), 200, json!({})).await;
     comes(&api, &format!("{SERVICES}/kubernetes")).await;
-    api.check(merge(slice, &json!({"endpoints": []})), 200, json!({})).await;
+    api.check(merge_patch(slice, &json!({"endpoints": []})), 200, json!({})).await;
     for _ in 0..1000 {
-        let answer = api.ask(&get(slice)).await;
+        let answer = api.send(&get(slice)).await;
         if answer.body["endpoints"][0]["addresses"][0] == "192.0.2.7" {
             return;
         }

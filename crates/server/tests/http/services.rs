@@ -1,4 +1,4 @@
-//! Services: defaults, addresses that are had once, and what may not be.
+//! Services: defaults, allocation and validation.
 
 use crate::common::*;
 use serde_json::{Value, json};
@@ -18,12 +18,12 @@ pub(crate) fn web(more: Value) -> Value {
 
 async fn check_invalid(spec: Value, message: &str) {
     let words = format!("Service \"s\" is invalid: {message}");
-    Api::new().await.check(post(SERVICES, &service("s", spec)), 422, json!({"message": words})).await;
+    TestApi::new().await.check(post(SERVICES, &service("s", spec)), 422, json!({"message": words})).await;
 }
 
 #[tokio::test]
-async fn a_service_gets_upstreams_defaults_and_an_address() {
-    let api = Api::new().await;
+async fn service_gets_upstream_defaults_and_cluster_ip() {
+    let api = TestApi::new().await;
     let made = api.check(post(SERVICES, &service("s", web(json!({})))), 201, json!({})).await.body;
     let ip = made["spec"]["clusterIP"].as_str().unwrap().to_owned();
     assert!(ip.starts_with("10.96."), "{ip}");
@@ -31,36 +31,37 @@ async fn a_service_gets_upstreams_defaults_and_an_address() {
         "ipFamilyPolicy": "SingleStack", "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
         "selector": {"app": "web"}, "sessionAffinity": "None", "type": "ClusterIP"});
     assert_eq!((&made["spec"], &made["status"]), (&expected, &json!({"loadBalancer": {}})));
-    let row = api.ask(&table(SERVICES)).await.body["rows"][0]["cells"].clone();
+    let row = api.send(&get_table(SERVICES)).await.body["rows"][0]["cells"].clone();
     assert_eq!(
         row.as_array().unwrap()[..5],
         [json!("s"), json!("ClusterIP"), json!(ip), json!("<none>"), json!("80/TCP")]
     );
-    // An update need not repeat what the server has filled in, and may not change it.
+    // A PUT may omit allocated fields, and may not change them.
     let path = format!("{SERVICES}/s");
     api.check(put(&path, &service("s", web(json!({})))), 200, json!({"spec": {"clusterIP": ip}})).await;
     let words = "Service \"s\" is invalid: spec.clusterIPs[0]: Invalid value: [\"10.96.9.9\"]: may not change once set";
-    api.check(merge(&path, &json!({"spec": {"clusterIP": "10.96.9.9"}})), 422, json!({"message": words})).await;
+    api.check(merge_patch(&path, &json!({"spec": {"clusterIP": "10.96.9.9"}})), 422, json!({"message": words})).await;
     let kind = json!({"spec": {"type": "NodePort"}});
     let changed = api
-        .check(merge(&path, &kind), 200, json!({"spec": {"externalTrafficPolicy": "Cluster", "clusterIP": ip}}))
+        .check(merge_patch(&path, &kind), 200, json!({"spec": {"externalTrafficPolicy": "Cluster", "clusterIP": ip}}))
         .await
         .body;
     let port = changed["spec"]["ports"][0]["nodePort"].as_i64().unwrap();
     assert!((30_000..=32_767).contains(&port));
     let again = json!({"spec": {"ports": [{"port": 80, "targetPort": "http"}]}});
-    api.check(merge(&path, &again), 200, json!({"spec": {"ports": [{"nodePort": port, "targetPort": "http"}]}})).await;
+    api.check(merge_patch(&path, &again), 200, json!({"spec": {"ports": [{"nodePort": port, "targetPort": "http"}]}}))
+        .await;
 }
 
 #[tokio::test]
-async fn addresses_and_node_ports_are_had_once() {
-    let api = Api::new().await;
-    // First, or one of the others might have what it asks for.
+async fn cluster_ips_and_node_ports_are_unique() {
+    let api = TestApi::new().await;
+    // The explicit addresses are allocated first, so that no other Service gets them.
     let own = web(json!({"clusterIP": "10.96.0.77", "type": "NodePort", "ports": [{"port": 1, "nodePort": 31_000}]}));
     api.check(post(SERVICES, &service("own", own)), 201, json!({"spec": {"clusterIPs": ["10.96.0.77"]}})).await;
     let ask = |n: usize| post(SERVICES, &service(&format!("s{n}"), web(json!({"type": "NodePort"}))));
-    let asks: Vec<Ask> = (0..40).map(ask).collect();
-    let answers = futures::future::join_all(asks.iter().map(|a| api.ask(a))).await;
+    let asks: Vec<TestRequest> = (0..40).map(ask).collect();
+    let answers = futures::future::join_all(asks.iter().map(|a| api.send(a))).await;
     let of = |pointer: &str| -> BTreeSet<String> {
         answers.iter().map(|a| a.body.pointer(pointer).unwrap_or_else(|| panic!("{}", a.body)).to_string()).collect()
     };
@@ -77,7 +78,7 @@ async fn addresses_and_node_ports_are_had_once() {
 }
 
 #[tokio::test]
-async fn what_makes_no_service_is_refused_in_upstreams_words() {
+async fn invalid_service_is_rejected() {
     check_invalid(json!({}), "spec.ports: Required value").await;
     check_invalid(web(json!({"type": "Magic"})), "spec.type: Unsupported value: \"Magic\": supported values: \"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \"NodePort\"").await;
     check_invalid(json!({"type": "ExternalName"}), "spec.externalName: Required value").await;
@@ -86,7 +87,7 @@ async fn what_makes_no_service_is_refused_in_upstreams_words() {
         .await;
     let range = "spec.clusterIPs: Invalid value: [\"10.0.0.1\"]: failed to allocate IP 10.0.0.1: the provided network does not match the current range";
     check_invalid(web(json!({"clusterIP": "10.0.0.1"})), range).await;
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     api.check(post(SERVICES, &service("1s", web(json!({})))), 422, json!({"reason": "Invalid"})).await;
     api.check(
         post(SERVICES, &service("headless", json!({"clusterIP": "None"}))),
@@ -99,7 +100,7 @@ async fn what_makes_no_service_is_refused_in_upstreams_words() {
     assert_eq!(made.body["spec"].get("internalTrafficPolicy"), None);
 }
 
-/// Specs of Services beside those of [`web`] that are refused, and why.
+/// Service specs that are merged into that of [`web`], and the expected errors.
 const REFUSED: &[(&str, &str)] = &[
     (
         r#"{"externalTrafficPolicy": "Local"}"#,
@@ -200,19 +201,19 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn fields_that_do_not_fit_the_type_are_refused_in_upstreams_words() {
-    let api = Api::new().await;
+async fn fields_of_another_service_type_are_rejected() {
+    let api = TestApi::new().await;
     for (more, words) in REFUSED {
         let spec = web(serde_json::from_str(more).unwrap());
-        let answer = api.ask(&post(SERVICES, &service("s", spec))).await;
+        let answer = api.send(&post(SERVICES, &service("s", spec))).await;
         let message = format!("Service \"s\" is invalid: {words}");
         assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{more}");
     }
 }
 
 #[tokio::test]
-async fn ranges_in_the_annotation_of_old_are_those_of_a_balancer() {
-    let (api, key) = (Api::new().await, "service.beta.kubernetes.io/load-balancer-source-ranges");
+async fn source_ranges_annotation_is_validated() {
+    let (api, key) = (TestApi::new().await, "service.beta.kubernetes.io/load-balancer-source-ranges");
     let at = format!("metadata.annotations[{key}]");
     let bad = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
     for (kind, ranges, why) in [
@@ -230,47 +231,48 @@ async fn ranges_in_the_annotation_of_old_are_those_of_a_balancer() {
 }
 
 #[tokio::test]
-async fn what_the_new_type_has_no_use_for_is_dropped() {
-    let api = Api::new().await;
+async fn service_type_change_drops_unused_fields() {
+    let api = TestApi::new().await;
     let path = format!("{SERVICES}/s");
     let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "loadBalancerClass": "a.example/b"});
     let made = api.check(post(SERVICES, &service("s", web(spec.clone()))), 201, json!({})).await.body;
     let health = made["spec"]["healthCheckNodePort"].as_i64().unwrap();
     let port = made["spec"]["ports"][0]["nodePort"].as_i64().unwrap();
     assert!((30_000..=32_767).contains(&health) && health != port, "{made:#}");
-    // Who does not repeat what was allocated keeps it.
+    // A PUT without the allocated ports keeps them.
     let same = json!({"spec": {"healthCheckNodePort": health, "ports": [{"nodePort": port}]}});
     api.check(put(&path, &service("s", web(spec))), 200, same).await;
     let words = "Service \"s\" is invalid: spec.loadBalancerClass: Invalid value: \"c\": may not change once set";
-    api.check(merge(&path, &json!({"spec": {"loadBalancerClass": "c"}})), 422, json!({"message": words})).await;
+    api.check(merge_patch(&path, &json!({"spec": {"loadBalancerClass": "c"}})), 422, json!({"message": words})).await;
     let words = "Service \"s\" is invalid: spec.healthCheckNodePort: Forbidden: field is immutable";
-    api.check(merge(&path, &json!({"spec": {"healthCheckNodePort": 30_123}})), 422, json!({"message": words})).await;
+    api.check(merge_patch(&path, &json!({"spec": {"healthCheckNodePort": 30_123}})), 422, json!({"message": words}))
+        .await;
     let balanced = json!({"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.10"}]}}});
-    api.check(merge(format!("{path}/status"), &balanced), 200, balanced.clone()).await;
-    // What is changed with the type is wrong; what only stayed is dropped.
+    api.check(merge_patch(format!("{path}/status"), &balanced), 200, balanced.clone()).await;
+    // Fields that change with the type are validated; unchanged ones are dropped.
     let wrong = json!({"spec": {"type": "ClusterIP", "externalTrafficPolicy": "Cluster"}});
     let words = "Service \"s\" is invalid: spec.externalTrafficPolicy: Invalid value: \"Cluster\": may only be set for externally-accessible services";
-    api.check(merge(&path, &wrong), 422, json!({"message": words})).await;
-    let inside = api.check(merge(&path, &json!({"spec": {"type": "ClusterIP"}})), 200, json!({})).await.body;
+    api.check(merge_patch(&path, &wrong), 422, json!({"message": words})).await;
+    let inside = api.check(merge_patch(&path, &json!({"spec": {"type": "ClusterIP"}})), 200, json!({})).await.body;
     let gone = ["externalTrafficPolicy", "healthCheckNodePort", "allocateLoadBalancerNodePorts", "loadBalancerClass"];
     let left: Vec<&&str> = gone.iter().filter(|f| !inside["spec"][**f].is_null()).collect();
     assert!(left.is_empty() && inside["spec"]["ports"][0]["nodePort"].is_null(), "{left:?} {inside:#}");
     assert_eq!(inside["spec"]["clusterIP"], made["spec"]["clusterIP"]);
     assert_eq!(inside["status"]["loadBalancer"], json!({}));
     let name = json!({"spec": {"type": "ExternalName", "externalName": "x.example"}});
-    let named = api.check(merge(&path, &name), 200, json!({})).await.body;
+    let named = api.check(merge_patch(&path, &name), 200, json!({})).await.body;
     let gone = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"];
     let left: Vec<&&str> = gone.iter().filter(|f| !named["spec"][**f].is_null()).collect();
     assert!(left.is_empty(), "{left:?} {named:#}");
-    // Nobody's ports are given out where none are wanted.
+    // Node ports are not allocated if they are disabled.
     let none = json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false});
     let made = api.check(post(SERVICES, &service("t", web(none))), 201, json!({})).await.body;
     assert!(made["spec"]["ports"][0]["nodePort"].is_null(), "{made:#}");
 }
 
 #[tokio::test]
-async fn the_api_has_a_service_of_its_own() {
-    let api = Api::new().await;
+async fn kubernetes_service_exists() {
+    let api = TestApi::new().await;
     for _ in 0..2 {
         api.server.bootstrap_service("127.0.0.1:6443".parse().unwrap()).await;
     }
@@ -280,8 +282,8 @@ async fn the_api_has_a_service_of_its_own() {
 }
 
 #[tokio::test]
-async fn the_api_says_where_it_answers() {
-    let api = Api::new().await;
+async fn kubernetes_service_endpoints_name_the_api_address() {
+    let api = TestApi::new().await;
     let endpoints = "/api/v1/namespaces/default/endpoints/kubernetes";
     let slice = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
     for (address, ip, port) in [
@@ -292,22 +294,22 @@ async fn the_api_says_where_it_answers() {
         api.server.bootstrap_service(address.parse().unwrap()).await;
         let found = api.check(get(slice), 200, json!({"metadata": {"labels": {"kubernetes.io/service-name": "kubernetes"}}, "ports": [{"name": "https", "port": port}]})).await;
         assert_eq!(found.body["endpoints"][0]["addresses"][0].as_str(), ip, "{address}");
-        let subset = api.ask(&get(endpoints)).await.body["subsets"][0].clone();
+        let subset = api.send(&get(endpoints)).await.body["subsets"][0].clone();
         assert_eq!(
             (subset["addresses"][0]["ip"].as_str(), subset["ports"][0]["port"].as_i64()),
             (ip, ip.map(|_| port)),
             "{address}"
         );
     }
-    // Another start at the same address writes nothing.
-    let before = api.ask(&get(slice)).await.body;
+    // A restart at the same address writes nothing.
+    let before = api.send(&get(slice)).await.body;
     api.server.bootstrap_service("[2001:db8::1]:6443".parse().unwrap()).await;
-    assert_eq!(api.ask(&get(slice)).await.body, before);
+    assert_eq!(api.send(&get(slice)).await.body, before);
 }
 
 #[tokio::test]
-async fn the_cluster_has_a_name_server_unless_somebody_else_is() {
-    let api = Api::new().await;
+async fn kube_dns_service_exists_unless_taken() {
+    let api = TestApi::new().await;
     let service = "/api/v1/namespaces/kube-system/services/kube-dns";
     let slice = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices/kube-dns-of-podium";
     for port in [53, 1053, 1053] {
@@ -317,15 +319,15 @@ async fn the_cluster_has_a_name_server_unless_somebody_else_is() {
     }
     api.check(get(service), 200, json!({"spec": {"clusterIP": "10.96.0.10"}})).await;
     let own = json!({"spec": {"selector": {"k8s-app": "kube-dns"}}});
-    api.check(merge(service, &own), 200, own.clone()).await;
+    api.check(merge_patch(service, &own), 200, own.clone()).await;
     api.check(delete(slice), 200, json!({})).await;
     api.server.bootstrap_name_server("10.244.0.1:53".parse().unwrap()).await;
     api.check(get(slice), 404, json!({})).await;
 }
 
 #[tokio::test]
-async fn a_port_for_two_protocols_is_one_port_of_the_node() {
-    let api = Api::new().await;
+async fn port_of_two_protocols_shares_one_node_port() {
+    let api = TestApi::new().await;
     let both = |node: Value| {
         let port = |name: &str, protocol: &str| json!({"name": name, "port": 53, "protocol": protocol});
         let (mut first, second) = (port("udp", "UDP"), port("tcp", "TCP"));
@@ -338,21 +340,24 @@ async fn a_port_for_two_protocols_is_one_port_of_the_node() {
     let made = api.check(post(SERVICES, &service("given", both(Value::Null))), 201, json!({})).await.body;
     let [udp, tcp] = ports(&made);
     assert!(udp == tcp && udp != 30053, "{udp} {tcp}");
-    // It is kept, and nobody else has it.
-    let again =
-        api.check(merge(format!("{SERVICES}/given"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({}));
+    // The node port is kept, and not allocated to another Service.
+    let again = api.check(
+        merge_patch(format!("{SERVICES}/given"), &json!({"metadata": {"labels": {"a": "b"}}})),
+        200,
+        json!({}),
+    );
     assert_eq!(ports(&again.await.body), [udp, tcp]);
     let message = "Service \"other\" is invalid: spec.ports[0].nodePort: Invalid value: 30053: provided port is already allocated";
     api.check(post(SERVICES, &service("other", both(json!(30053)))), 422, json!({"message": message})).await;
 }
 
 #[tokio::test]
-async fn a_status_says_where_a_load_balancer_is() {
-    let api = Api::new().await;
+async fn load_balancer_status_is_validated() {
+    let api = TestApi::new().await;
     api.check(post(SERVICES, &service("plain", web(json!({})))), 201, json!({})).await;
     api.check(post(SERVICES, &service("lb", web(json!({"type": "LoadBalancer"})))), 201, json!({})).await;
     let ask = |name: &str, ingress: Value| {
-        merge(format!("{SERVICES}/{name}/status"), &json!({"status": {"loadBalancer": {"ingress": [ingress]}}}))
+        merge_patch(format!("{SERVICES}/{name}/status"), &json!({"status": {"loadBalancer": {"ingress": [ingress]}}}))
     };
     let refused = |name: &str, why: &str| json!({"message": format!("Service {name:?} is invalid: status.loadBalancer.ingress{why}")});
     let why = ": Forbidden: may only be used when `spec.type` is \"LoadBalancer\"";
@@ -375,8 +380,8 @@ async fn a_status_says_where_a_load_balancer_is() {
 }
 
 #[tokio::test]
-async fn no_endpoint_leads_back_to_whoever_asks() {
-    let api = Api::new().await;
+async fn endpoints_reject_loopback_and_link_local() {
+    let api = TestApi::new().await;
     let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
     for (address, why) in [
         ("127.0.0.1", "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
@@ -400,19 +405,19 @@ async fn new_external_ips_are_denied_unless_admission_is_off() {
         let why = "Use of external IPs is denied by admission control";
         json!({"reason": "Forbidden", "message": format!("services {name:?} is forbidden: {why}")})
     };
-    let open = Api::new().await.without_plugin("DenyServiceExternalIPs");
+    let open = TestApi::new().await.without_plugin("DenyServiceExternalIPs");
     open.check(post(path, &with("old", json!(["192.0.2.1", "192.0.2.2"]))), 201, json!({})).await;
-    let api = Api::over(open.engine.clone()).await;
+    let api = TestApi::reopen(open.engine.clone()).await;
     api.check(post(path, &with("new", json!(["192.0.2.1"]))), 403, denied("new")).await;
     api.check(post(path, &with("new", json!([]))), 201, json!({})).await;
     let add = json!({"spec": {"externalIPs": ["192.0.2.3"]}});
     for name in ["new", "old"] {
-        api.check(merge(format!("{path}/{name}"), &add), 403, denied(name)).await;
+        api.check(merge_patch(format!("{path}/{name}"), &add), 403, denied(name)).await;
         let applied = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
             "spec": {"externalIPs": ["192.0.2.3"]}});
         api.check(apply(format!("{path}/{name}?force=true"), "m", &applied), 403, denied(name)).await;
     }
     let fewer = json!({"spec": {"externalIPs": ["192.0.2.2"]}});
-    api.check(merge(format!("{path}/old"), &fewer), 200, fewer.clone()).await;
+    api.check(merge_patch(format!("{path}/old"), &fewer), 200, fewer.clone()).await;
     api.check(delete(format!("{path}/old")), 200, json!({})).await;
 }

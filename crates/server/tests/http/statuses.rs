@@ -1,4 +1,4 @@
-//! What a write of the status may change beside it, and what counts as another generation.
+//! Status updates: metadata, generation and validation.
 
 use crate::common::*;
 use serde_json::{Value, json};
@@ -11,8 +11,8 @@ fn deployment() -> Value {
 }
 
 #[tokio::test]
-async fn a_status_cannot_change_the_metadata_of_some_kinds() {
-    let api = Api::new().await;
+async fn status_update_ignores_metadata_of_some_kinds() {
+    let api = TestApi::new().await;
     let flows = "/apis/flowcontrol.apiserver.k8s.io/v1";
     let level = json!({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}});
     let attacher = json!({"attacher": "a.io", "nodeName": "n", "source": {"persistentVolumeName": "v"}});
@@ -29,12 +29,13 @@ async fn a_status_cannot_change_the_metadata_of_some_kinds() {
         object["metadata"] = json!({"name": "x"});
         api.check(post(&path, &object), 201, json!({})).await;
         let change = json!({"metadata": taken});
-        let answer = api.check(merge(format!("{path}/x/status"), &change), 200, json!({"metadata": expected})).await;
+        let answer =
+            api.check(merge_patch(format!("{path}/x/status"), &change), 200, json!({"metadata": expected})).await;
         let apply_labels = json!({"apiVersion": answer.body["apiVersion"], "kind": answer.body["kind"],
             "metadata": {"name": "x", "labels": {"by": "apply"}}});
-        let applied = api.ask(&apply(format!("{path}/x/status"), "applier", &apply_labels)).await;
+        let applied = api.send(&apply(format!("{path}/x/status"), "applier", &apply_labels)).await;
         assert_eq!(applied.status, 200, "{path}: {:?}", applied.body);
-        let owns = fields_of(&applied.body, "applier")["f:metadata"]["f:labels"].is_object();
+        let owns = owned_fields(&applied.body, "applier")["f:metadata"]["f:labels"].is_object();
         assert_eq!(
             (owns, applied.body["metadata"]["labels"]["by"] == "apply"),
             (*expected == taken, *expected == taken),
@@ -48,25 +49,25 @@ fn controller() -> Value {
 }
 
 #[tokio::test]
-async fn a_deployments_annotations_are_another_generation() {
-    let api = Api::new().await;
+async fn deployment_annotation_change_increments_generation() {
+    let api = TestApi::new().await;
     api.check(post(DEPLOYMENTS, &deployment()), 201, json!({"metadata": {"generation": 1}})).await;
     let one = format!("{DEPLOYMENTS}/d");
     let annotated = json!({"metadata": {"annotations": {"a": "x"}}});
-    api.check(merge(&one, &annotated), 200, json!({"metadata": {"generation": 2}})).await;
-    api.check(merge(&one, &annotated), 200, json!({"metadata": {"generation": 2}})).await;
+    api.check(merge_patch(&one, &annotated), 200, json!({"metadata": {"generation": 2}})).await;
+    api.check(merge_patch(&one, &annotated), 200, json!({"metadata": {"generation": 2}})).await;
     let labelled = json!({"metadata": {"labels": {"a": "x"}}});
-    api.check(merge(&one, &labelled), 200, json!({"metadata": {"generation": 2}})).await;
-    // Its status may change annotations, which is no wish, and not its labels.
+    api.check(merge_patch(&one, &labelled), 200, json!({"metadata": {"generation": 2}})).await;
+    // A status update may change annotations without a new generation, but not labels.
     let told =
         json!({"metadata": {"annotations": {"a": "y"}, "labels": {"a": "y"}}, "status": {"observedGeneration": 2}});
     let expected = json!({"metadata": {"generation": 2, "annotations": {"a": "y"}, "labels": {"a": "x"}}});
-    api.check(merge(format!("{one}/status"), &told), 200, expected).await;
+    api.check(merge_patch(format!("{one}/status"), &told), 200, expected).await;
 }
 
 #[tokio::test]
-async fn a_status_is_validated() {
-    let api = Api::new().await;
+async fn status_updates_are_validated() {
+    let api = TestApi::new().await;
     let set = |more: Value| {
         let mut object = deployment();
         object["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -123,9 +124,9 @@ async fn a_status_is_validated() {
         ),
     ] {
         object["metadata"] = json!({"name": "x"});
-        // There are two cases of nodes.
-        api.ask(&post(&path, &object)).await;
-        let answer = api.ask(&merge(format!("{path}/x/status"), &json!({"status": status}))).await;
+        // The node may exist, because there are two cases of nodes.
+        api.send(&post(&path, &object)).await;
+        let answer = api.send(&merge_patch(format!("{path}/x/status"), &json!({"status": status}))).await;
         assert_eq!(answer.status, 422, "{path}: {}", answer.body);
         let message = answer.body["message"].as_str().unwrap_or("");
         assert!(message.ends_with(&format!("is invalid: {expected}")), "{path}: {message}");

@@ -1,4 +1,4 @@
-//! A server that others ask through the API: it says what it was asked.
+//! Backend server of proxied requests that echoes each request as JSON.
 
 use bytes::Bytes;
 use http::{Request, Response, header};
@@ -17,15 +17,15 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// An address of this machine that others could reach, too.
+/// Returns an address of this machine other than loopback.
 pub(crate) fn own_ip() -> IpAddr {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-    // Nothing is sent.
+    // `connect` on a UDP socket sends no packet.
     socket.connect("192.0.2.1:9").expect("this machine has an address that is not loopback's");
     socket.local_addr().unwrap().ip()
 }
 
-/// Starts it; it ends with the test.
+/// Starts a server that runs until the end of the test.
 pub(crate) async fn start(tls: Option<Arc<rustls::ServerConfig>>) -> SocketAddr {
     let listener = TcpListener::bind((own_ip(), 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -99,7 +99,7 @@ fn joined(headers: &http::HeaderMap, name: &http::HeaderName) -> Value {
     json!(all.join("; "))
 }
 
-/// What it serves as an API.
+/// Returns the discovery document of `more.io`.
 fn discovery(version: &str) -> Response<Full<Bytes>> {
     let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("more.io/{version}"), "resources": [
         {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": ["get", "list"], "shortNames": ["th"]},

@@ -1,7 +1,7 @@
-//! What volumes, devices and claims may say.
+//! Validation of volume sources, devices and resource claims.
 
 use crate::{
-    common::Api,
+    common::TestApi,
     validation::{check, check_spec},
 };
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn check_container(spec: Value, container: Value, causes: &[(&str, &str, &
 const REQUIRED: &str = "Required value";
 
 #[tokio::test]
-async fn sources_of_volumes_say_what_they_are() {
+async fn volume_sources_are_validated() {
     let subdomain = "Invalid value: \"\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
     check_volume(
         json!({"nfs": {}}),
@@ -78,7 +78,7 @@ async fn sources_of_volumes_say_what_they_are() {
 }
 
 #[tokio::test]
-async fn claims_that_are_to_be_made_have_names_of_their_own() {
+async fn ephemeral_volume_claim_templates_are_validated() {
     let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}});
     let made = |name: &str| json!({"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": claim}}});
     let other = |claim: &str| json!({"name": "x", "persistentVolumeClaim": {"claimName": claim}});
@@ -89,7 +89,7 @@ async fn claims_that_are_to_be_made_have_names_of_their_own() {
             p["spec"]["volumes"] = volumes.clone();
         }
     };
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     let why = "Invalid value: \"v-d\": must not reference a PVC that gets created for an ephemeral volume";
     let at = "spec.volumes[1].persistentVolumeClaim.claimName";
     check(&api, named("v", json!([made("d"), other("v-d")])), &[(at, "Invalid", why)]).await;
@@ -100,7 +100,7 @@ async fn claims_that_are_to_be_made_have_names_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_projected_source_is_of_one_kind() {
+async fn projected_volume_source_has_exactly_one_kind() {
     let secret = json!({"name": "s", "items": [{"key": "a", "path": "p"}]});
     let labels = json!({"items": [{"path": "p", "fieldRef": {"fieldPath": "metadata.labels"}}]});
     check_volume(
@@ -137,7 +137,7 @@ async fn a_projected_source_is_of_one_kind() {
 }
 
 #[tokio::test]
-async fn devices_are_claims_to_storage() {
+async fn volume_devices_must_reference_pvcs() {
     let volumes =
         json!({"volumes": [{"name": "e", "emptyDir": {}}, {"name": "p", "persistentVolumeClaim": {"claimName": "c"}}]});
     let path = |field: &str| format!("spec.containers[0].volumeDevices[0].{field}");
@@ -184,7 +184,7 @@ async fn devices_are_claims_to_storage() {
 }
 
 #[tokio::test]
-async fn claims_have_a_name_of_their_own_and_one_source() {
+async fn resource_claims_have_unique_names_and_one_source() {
     let claim = |name: &str| json!({"name": name, "resourceClaimName": "mine"});
     check_spec(
         json!({"resourceClaims": [claim("a"), claim("a"), {"name": ""}]}),
@@ -213,7 +213,7 @@ async fn claims_have_a_name_of_their_own_and_one_source() {
 }
 
 #[tokio::test]
-async fn a_variable_of_a_file_names_an_empty_dir_a_file_and_a_key() {
+async fn file_key_ref_is_validated() {
     let volumes = json!({"volumes": [{"name": "e", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/"}}]});
     let path = |field: &str| format!("spec.containers[0].env[0].valueFrom.fileKeyRef.{field}");
     for (volume, file, key, causes) in [
@@ -237,7 +237,7 @@ async fn a_variable_of_a_file_names_an_empty_dir_a_file_and_a_key() {
 }
 
 #[tokio::test]
-async fn resources_are_counted_in_sensible_units() {
+async fn resource_units_are_validated() {
     let check = async |resources: Value, causes: &[(&str, &str, &str)]| {
         check_container(json!({}), json!({"resources": resources}), causes).await;
     };

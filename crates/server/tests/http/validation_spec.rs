@@ -1,4 +1,4 @@
-//! What is wrong with a Pod's volumes and the rest of its spec.
+//! Validation of volumes and of other fields of a Pod spec.
 
 use crate::{
     common::*,
@@ -36,7 +36,7 @@ async fn volumes_are_validated() {
 }
 
 #[tokio::test]
-async fn the_rest_of_a_spec_is_validated() {
+async fn pod_spec_fields_are_validated() {
     for (spec, field, reason, message) in [
         (
             json!({"dnsPolicy": "Fast"}),
@@ -80,7 +80,7 @@ async fn the_rest_of_a_spec_is_validated() {
 }
 
 #[tokio::test]
-async fn scheduling_is_validated() {
+async fn scheduling_fields_are_validated() {
     for (spec, field, reason, message) in [
         (
             json!({"tolerations": [{"key": "a", "operator": "Like"}]}),
@@ -143,13 +143,13 @@ async fn scheduling_is_validated() {
 }
 
 #[tokio::test]
-async fn node_selector_of_a_gated_pod_only_grows() {
-    let api = Api::new().await;
+async fn gated_pod_node_selector_can_only_be_extended() {
+    let api = TestApi::new().await;
     let mut gated = pod("g");
     gated["spec"]["schedulingGates"] = json!([{"name": "x.io/wait"}]);
     gated["spec"]["nodeSelector"] = json!({"a": "b"});
     api.check(post(PODS, &gated), 201, json!({})).await;
-    let change = |selector: Value| merge(format!("{PODS}/g"), &json!({"spec": {"nodeSelector": selector}}));
+    let change = |selector: Value| merge_patch(format!("{PODS}/g"), &json!({"spec": {"nodeSelector": selector}}));
     api.check(change(json!({"c": "d"})), 200, json!({"spec": {"nodeSelector": {"a": "b", "c": "d"}}})).await;
     for wrong in [json!({"a": "x"}), json!({"a": null})] {
         let answer = api.check(change(wrong), 422, json!({"reason": "Invalid"})).await;

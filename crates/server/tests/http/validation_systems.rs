@@ -1,10 +1,10 @@
-//! What does not fit the system, the resolvers and the others that a Pod names.
+//! Validation of OS-specific fields, DNS, affinity and topology spread.
 
 use crate::validation::{LABEL, check_spec};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn a_pod_asks_of_its_system_what_that_has() {
+async fn pod_os_specific_fields_are_validated() {
     let windows = "Forbidden: windows options cannot be set for a linux pod";
     let options = json!({"windowsOptions": {"runAsUserName": "x"}});
     check_spec(
@@ -21,7 +21,7 @@ async fn a_pod_asks_of_its_system_what_that_has() {
             "securityContext": {"fsGroup": 1, "seccompProfile": {"type": "RuntimeDefault"}, "sysctls": []},
             "containers": [{"name": "c", "image": "i", "securityContext": {"runAsUser": 1, "privileged": false}}]}),
         &[
-            // What both systems would have to refuse.
+            // This error does not depend on the OS.
             (
                 "spec.securityContext.shareProcessNamespace",
                 "Invalid",
@@ -39,7 +39,7 @@ async fn a_pod_asks_of_its_system_what_that_has() {
 }
 
 #[tokio::test]
-async fn search_paths_are_subdomains_and_fit_into_a_file_of_resolvers() {
+async fn dns_search_paths_are_validated() {
     let searches = |list: Value| json!({"dnsConfig": {"searches": list}});
     check_spec(searches(json!(["a.b", "_sip._tcp.x", "x.y.", "."])), &[]).await;
     let words = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
@@ -62,7 +62,7 @@ async fn search_paths_are_subdomains_and_fit_into_a_file_of_resolvers() {
 }
 
 #[tokio::test]
-async fn selectors_of_other_pods_are_validated() {
+async fn pod_affinity_terms_are_validated() {
     let list = "requiredDuringSchedulingIgnoredDuringExecution";
     let path = format!("spec.podAntiAffinity.{list}[0]").replace("spec.", "spec.affinity.");
     let key = "Invalid value: \"\": name part must be non-empty";
@@ -109,7 +109,7 @@ async fn selectors_of_other_pods_are_validated() {
 }
 
 #[tokio::test]
-async fn constraints_of_spreading_are_validated() {
+async fn topology_spread_constraints_are_validated() {
     let constraint = |change: Value| {
         let mut c = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"});
         change.as_object().unwrap().iter().for_each(|(key, value)| c[key] = value.clone());
@@ -159,7 +159,7 @@ async fn constraints_of_spreading_are_validated() {
 }
 
 #[tokio::test]
-async fn what_a_pod_shares_with_its_node_it_may_not_set() {
+async fn sysctls_of_host_namespaces_are_rejected() {
     let sysctls = |name: &str| json!({"sysctls": [{"name": name, "value": "1"}]});
     let path = "spec.securityContext.sysctls[0].name";
     for (name, field, refused) in [
@@ -186,7 +186,7 @@ async fn what_a_pod_shares_with_its_node_it_may_not_set() {
 }
 
 #[tokio::test]
-async fn a_nodes_fields_are_asked_for_by_one_name() {
+async fn node_affinity_match_fields_are_validated() {
     let list = "requiredDuringSchedulingIgnoredDuringExecution";
     let path = format!("spec.affinity.nodeAffinity.{list}.nodeSelectorTerms[0]");
     for (term, field, reason, message) in [

@@ -1,19 +1,19 @@
-//! What users are told of an object that is taken, kind by kind.
+//! Warnings in responses, by kind.
 
 use crate::common::*;
 use serde_json::{Value, json};
 
-/// Makes an object, and makes its label another: what is told of both.
-async fn told(api: &Api, path: &str, name: &str, object: Value) -> [Vec<String>; 2] {
+/// Creates an object and changes a label; returns the warnings of both.
+async fn told(api: &TestApi, path: &str, name: &str, object: Value) -> [Vec<String>; 2] {
     let mut object = object;
     object["metadata"]["name"] = json!(name);
     let made = api.check(post(path, &object), 201, json!({})).await;
-    let label = merge(format!("{path}/{name}"), &json!({"metadata": {"labels": {"a": "b"}}}));
+    let label = merge_patch(format!("{path}/{name}"), &json!({"metadata": {"labels": {"a": "b"}}}));
     let changed = api.check(label, 200, json!({})).await;
     [made.warnings(), changed.warnings()]
 }
 
-/// As headers have it.
+/// Formats a warning as in the header.
 fn as_header(told: &str) -> String {
     format!("299 - \"{}\"", told.replace('"', "\\\""))
 }
@@ -27,8 +27,8 @@ fn check(told: [Vec<String>; 2], made: &[&str], changed: &[&str]) {
 const OLD_LABEL: &str = "deprecated since v1.14; use \"kubernetes.io/os\" instead";
 
 #[tokio::test]
-async fn a_template_is_looked_at_when_what_is_wanted_changes() {
-    let api = Api::new().await;
+async fn template_warnings_appear_on_spec_changes_only() {
+    let api = TestApi::new().await;
     let spec = json!({"nodeSelector": {"beta.kubernetes.io/os": "linux"}, "containers": [{"name": "c", "image": "i"}]});
     let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": spec});
     let lasting = json!({"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template}});
@@ -38,9 +38,9 @@ async fn a_template_is_looked_at_when_what_is_wanted_changes() {
         check(told(&api, &path, "a", lasting.clone()).await, &[&at], &[]);
     }
     let path = "/apis/apps/v1/namespaces/default/deployments";
-    let more = merge(format!("{path}/a"), &json!({"spec": {"paused": true}}));
+    let more = merge_patch(format!("{path}/a"), &json!({"spec": {"paused": true}}));
     assert_eq!(api.check(more, 200, json!({})).await.warnings(), [as_header(&at)]);
-    let scale = merge(format!("{path}/a/scale"), &json!({"spec": {"replicas": 3}}));
+    let scale = merge_patch(format!("{path}/a/scale"), &json!({"spec": {"replicas": 3}}));
     assert_eq!(api.check(scale, 200, json!({})).await.warnings(), Vec::<String>::new());
     let mut ending = template.clone();
     ending["spec"]["restartPolicy"] = json!("Never");
@@ -61,8 +61,8 @@ async fn a_template_is_looked_at_when_what_is_wanted_changes() {
 }
 
 #[tokio::test]
-async fn addresses_that_others_read_otherwise_are_taken_and_told() {
-    let api = Api::new().await.without_plugin("DenyServiceExternalIPs");
+async fn ambiguous_ip_addresses_cause_warnings() {
+    let api = TestApi::new().await.without_plugin("DenyServiceExternalIPs");
     let future = "will be considered invalid in a future Kubernetes release: use";
     let external = format!("spec.externalIPs[0]: non-standard IP address \"010.0.0.1\" {future} \"10.0.0.1\"");
     let service = json!({"spec": {"ports": [{"port": 80}], "externalIPs": ["010.0.0.1"]}});
@@ -88,8 +88,8 @@ async fn addresses_that_others_read_otherwise_are_taken_and_told() {
 }
 
 #[tokio::test]
-async fn a_cluster_ip_is_had_once_however_it_is_written() {
-    let api = Api::new().await;
+async fn cluster_ip_is_unique_in_every_notation() {
+    let api = TestApi::new().await;
     let services = "/api/v1/namespaces/default/services";
     let with =
         |name: &str, ip: &str| json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], "clusterIP": ip}});
@@ -102,8 +102,8 @@ async fn a_cluster_ip_is_had_once_however_it_is_written() {
 }
 
 #[tokio::test]
-async fn what_is_old_is_told() {
-    let api = Api::new().await;
+async fn deprecated_fields_and_values_cause_warnings() {
+    let api = TestApi::new().await;
     let annotated = |name: &str, object: Value| {
         let mut object = object;
         object["metadata"] = json!({"annotations": {name: "x"}});
@@ -145,8 +145,8 @@ async fn what_is_old_is_told() {
 }
 
 #[tokio::test]
-async fn an_owner_that_stands_twice_is_told_of() {
-    let api = Api::new().await;
+async fn duplicate_owner_reference_causes_a_warning() {
+    let api = TestApi::new().await;
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"});
     let twice = json!({"metadata": {"name": "c", "ownerReferences": [owner, owner]}});
     let words = |when: &str| {
@@ -158,6 +158,6 @@ async fn an_owner_that_stands_twice_is_told_of() {
     let one = format!("{CONFIG_MAPS}/c");
     assert_eq!(api.check(post(CONFIG_MAPS, &twice), 201, once.clone()).await.warnings(), [words("")]);
     assert_eq!(api.check(put(&one, &twice), 200, once.clone()).await.warnings(), [words("")]);
-    let patched = api.check(merge(&one, &twice), 200, once).await;
+    let patched = api.check(merge_patch(&one, &twice), 200, once).await;
     assert_eq!(patched.warnings(), [words(" after mutating admission happens")]);
 }

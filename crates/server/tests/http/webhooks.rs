@@ -1,16 +1,16 @@
-//! Admission webhooks: who is asked about what, with what, and what comes of it.
+//! Admission webhooks: matching, reviews and responses.
 
 mod changes;
 mod matching;
 mod subresources;
 
-use crate::{common::*, hook::Hook};
+use crate::{common::*, webhook_server::WebhookServer};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 pub(crate) const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// A configuration with one webhook, which is asked about everything that is written.
+/// Returns a configuration with one webhook that matches all writes.
 pub(crate) fn configuration(name: &str, config: Value, more: Value) -> Value {
     let rule = json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]});
     let mut webhook = json!({
@@ -23,22 +23,22 @@ pub(crate) fn configuration(name: &str, config: Value, more: Value) -> Value {
     json!({"metadata": {"name": name}, "webhooks": [webhook]})
 }
 
-pub(crate) async fn mutating(api: &Api, name: &str, config: Value, more: Value) {
+pub(crate) async fn mutating(api: &TestApi, name: &str, config: Value, more: Value) {
     let path = format!("{GROUP}/mutatingwebhookconfigurations");
     api.check(post(path, &configuration(name, config, more)), 201, json!({})).await;
 }
 
-pub(crate) async fn validating(api: &Api, name: &str, config: Value, more: Value) {
+pub(crate) async fn validating(api: &TestApi, name: &str, config: Value, more: Value) {
     let path = format!("{GROUP}/validatingwebhookconfigurations");
     api.check(post(path, &configuration(name, config, more)), 201, json!({})).await;
 }
 
-/// A rule about one resource.
+/// Returns a rule for one resource.
 pub(crate) fn only(resource: &str) -> Value {
     json!([{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": [resource]}])
 }
 
-/// A webhook that answers with this response.
+/// Returns an AdmissionReview with this response.
 pub(crate) fn says(review: &Value, mut response: Value) -> (u16, Value) {
     response["uid"] = review["request"]["uid"].clone();
     if response["allowed"].is_null() {
@@ -47,7 +47,7 @@ pub(crate) fn says(review: &Value, mut response: Value) -> (u16, Value) {
     (200, json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
 }
 
-/// The same, which changes the object.
+/// Returns an AdmissionReview with this JSON patch.
 pub(crate) fn patches(review: &Value, patch: Value) -> (u16, Value) {
     says(review, json!({"patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string())}))
 }
@@ -57,9 +57,9 @@ pub(crate) fn allows(_path: &str, review: &Value) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn one_changes_what_is_written_and_another_sees_what_became_of_it() {
-    let api = Api::new().await;
-    let hook = Hook::new(|path, review| match path {
+async fn validating_webhook_sees_mutated_object() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(|path, review| match path {
         "/change" => patches(
             review,
             json!([{"op": "add", "path": "/metadata/labels", "value": {"by": "hook"}},
@@ -69,13 +69,13 @@ async fn one_changes_what_is_written_and_another_sees_what_became_of_it() {
         _ => says(review, json!({"warnings": ["mind the \"gap\""]})),
     })
     .await;
-    mutating(&api, "changes", hook.config("/change"), json!({"rules": only("pods")})).await;
-    validating(&api, "checks", hook.config("/check"), json!({"rules": only("pods")})).await;
+    mutating(&api, "changes", hook.client_config("/change"), json!({"rules": only("pods")})).await;
+    validating(&api, "checks", hook.client_config("/check"), json!({"rules": only("pods")})).await;
     let expected = json!({"metadata": {"labels": {"by": "hook"}, "annotations": {"saw": "0"}},
         "spec": {"containers": [{"name": "c"}, {"name": "more", "imagePullPolicy": "IfNotPresent", "terminationMessagePath": "/dev/termination-log", "unknown": null}]}});
     let made = api.check(post(format!("{PODS}?fieldManager=me"), &pod("a")), 201, expected.clone()).await;
     assert_eq!(made.warnings(), ["299 - \"mind the \\\"gap\\\"\""]);
-    let asked = hook.asked();
+    let asked = hook.take_requests();
     let paths: Vec<&str> = asked.iter().map(|(path, _)| path.as_str()).collect();
     assert_eq!(paths, ["/change", "/check"]);
     let (changing, checking) = (&asked[0].1["request"], &asked[1].1["request"]);
@@ -91,7 +91,7 @@ async fn one_changes_what_is_written_and_another_sees_what_became_of_it() {
         compare(&about, request, "", &mut wrong);
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
-    // What the server says of a new object comes after it was changed; what it fills in, before.
+    // Validation runs after mutation, defaulting before.
     assert!(
         changing["object"]["metadata"]["uid"].is_null()
             && changing["object"]["spec"]["serviceAccountName"] == "default"
@@ -99,12 +99,12 @@ async fn one_changes_what_is_written_and_another_sees_what_became_of_it() {
     assert_eq!(changing["object"]["metadata"]["managedFields"][0]["manager"], "me");
     assert_eq!(checking["object"]["metadata"]["uid"], made.body["metadata"]["uid"]);
     assert_eq!(checking["object"]["spec"], made.body["spec"]);
-    // Nobody owns what a webhook has made.
-    assert!(fields_of(&made.body, "me")["f:metadata"]["f:labels"].is_null());
+    // Fields that a webhook sets have no manager.
+    assert!(owned_fields(&made.body, "me")["f:metadata"]["f:labels"].is_null());
     api.check(get(format!("{PODS}/a")), 200, expected).await;
-    // An update has both objects.
-    api.check(merge(format!("{PODS}/a"), &json!({"metadata": {"labels": {"x": "y"}}})), 422, json!({})).await;
-    let asked = hook.asked();
+    // The review of an update has both objects.
+    api.check(merge_patch(format!("{PODS}/a"), &json!({"metadata": {"labels": {"x": "y"}}})), 422, json!({})).await;
+    let asked = hook.take_requests();
     assert_eq!(
         (&asked[0].1["request"]["operation"], &asked[0].1["request"]["oldObject"]["metadata"]["name"]),
         (&json!("UPDATE"), &json!("a"))
@@ -113,9 +113,9 @@ async fn one_changes_what_is_written_and_another_sees_what_became_of_it() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_in_the_words_of_whoever_refused() {
-    let api = Api::new().await;
-    let hook = Hook::new(|path, review| match path {
+async fn webhook_denial_message_is_returned() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(|path, review| match path {
         "/told" => says(review, json!({"allowed": false, "status": {"message": "not today", "code": 403, "reason": "Forbidden"}, "warnings": ["told anyway"]})),
         "/mute" => says(review, json!({"allowed": false})),
         _ => says(review, json!({})),
@@ -125,11 +125,11 @@ async fn a_refusal_is_told_in_the_words_of_whoever_refused() {
         json!({"message": "admission webhook \"a.example.com\" denied the request: not today", "code": 403, "reason": "Forbidden", "status": "Failure"}),
         json!({"message": "admission webhook \"b.example.com\" denied the request without explanation", "code": 400}),
     );
-    mutating(&api, "a", hook.config("/told"), json!({"rules": only("configmaps")})).await;
+    mutating(&api, "a", hook.client_config("/told"), json!({"rules": only("configmaps")})).await;
     let answer = api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 403, told).await;
     assert_eq!(answer.warnings(), ["299 - \"told anyway\""]);
     api.check(delete(format!("{GROUP}/mutatingwebhookconfigurations/a")), 200, json!({})).await;
-    validating(&api, "b", hook.config("/mute"), json!({"rules": only("configmaps")})).await;
+    validating(&api, "b", hook.client_config("/mute"), json!({"rules": only("configmaps")})).await;
     api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 400, mute).await;
     api.check(get(format!("{CONFIG_MAPS}/a")), 404, json!({})).await;
     api.check(delete(format!("{GROUP}/validatingwebhookconfigurations/b")), 200, json!({})).await;
@@ -137,9 +137,9 @@ async fn a_refusal_is_told_in_the_words_of_whoever_refused() {
 }
 
 #[tokio::test]
-async fn one_that_cannot_be_asked_holds_requests_back_unless_it_need_not_be() {
-    let api = Api::new().await;
-    let hook = Hook::new(|path, review| match path {
+async fn failing_webhook_follows_its_failure_policy() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(|path, review| match path {
         "/down" => (500, json!("out of order")),
         "/uid" => {
             (200, json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": "x"}}))
@@ -160,8 +160,13 @@ async fn one_that_cannot_be_asked_holds_requests_back_unless_it_need_not_be() {
     ];
     for (path, why) in cases {
         for (policy, status) in [("Fail", 500), ("Ignore", 201)] {
-            validating(&api, "v", hook.config(path), json!({"rules": only("configmaps"), "failurePolicy": policy}))
-                .await;
+            validating(
+                &api,
+                "v",
+                hook.client_config(path),
+                json!({"rules": only("configmaps"), "failurePolicy": policy}),
+            )
+            .await;
             let message = format!("Internal error occurred: failed calling webhook \"v.example.com\": {why}");
             let expected =
                 if status == 500 { json!({"message": message, "reason": "InternalError"}) } else { json!({}) };
@@ -169,13 +174,13 @@ async fn one_that_cannot_be_asked_holds_requests_back_unless_it_need_not_be() {
             api.check(delete(format!("{GROUP}/validatingwebhookconfigurations/v")), 200, json!({})).await;
         }
     }
-    let nobody = json!({"url": "https://127.0.0.1:1/x", "caBundle": hook.bundle()});
+    let nobody = json!({"url": "https://127.0.0.1:1/x", "caBundle": hook.ca_bundle()});
     mutating(&api, "m", nobody, json!({"rules": only("configmaps")})).await;
     let why = "failed to call webhook: Post \"https://127.0.0.1:1/x?timeout=1s\": dial tcp 127.0.0.1:1: connect: connection refused";
     let message = format!("Internal error occurred: failed calling webhook \"m.example.com\": {why}");
     api.check(post_one(), 500, json!({"message": message})).await;
     let patient = json!({"rules": only("configmaps"), "timeoutSeconds": 30});
-    let nobody = json!({"url": "https://127.0.0.1:1/x", "caBundle": hook.bundle()});
+    let nobody = json!({"url": "https://127.0.0.1:1/x", "caBundle": hook.ca_bundle()});
     api.check(delete(format!("{GROUP}/mutatingwebhookconfigurations/m")), 200, json!({})).await;
     mutating(&api, "m", nobody, patient).await;
     for (asked, given) in [("?timeout=2500ms", 3), ("", 30), ("?timeout=50s", 30)] {
@@ -186,10 +191,10 @@ async fn one_that_cannot_be_asked_holds_requests_back_unless_it_need_not_be() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_asks_for_it_sees_what_came_after_it_once_more() {
-    let api = Api::new().await;
-    // Each notes that it was there.
-    let hook = Hook::new(|path, review| {
+async fn if_needed_webhook_is_reinvoked_after_changes() {
+    let api = TestApi::new().await;
+    // Each webhook appends its name.
+    let hook = WebhookServer::new(|path, review| {
         let data = &review["request"]["object"]["data"];
         let said = data["said"].as_str().unwrap_or("");
         if path == "/still" || said.matches(path).count() > 1 {
@@ -199,25 +204,25 @@ async fn a_webhook_that_asks_for_it_sees_what_came_after_it_once_more() {
     })
     .await;
     let rules = only("configmaps");
-    mutating(&api, "a", hook.config("/a"), json!({"rules": rules, "reinvocationPolicy": "IfNeeded"})).await;
-    mutating(&api, "b", hook.config("/b"), json!({"rules": rules})).await;
-    mutating(&api, "c", hook.config("/c"), json!({"rules": rules, "reinvocationPolicy": "IfNeeded"})).await;
-    mutating(&api, "d", hook.config("/still"), json!({"rules": rules})).await;
+    mutating(&api, "a", hook.client_config("/a"), json!({"rules": rules, "reinvocationPolicy": "IfNeeded"})).await;
+    mutating(&api, "b", hook.client_config("/b"), json!({"rules": rules})).await;
+    mutating(&api, "c", hook.client_config("/c"), json!({"rules": rules, "reinvocationPolicy": "IfNeeded"})).await;
+    mutating(&api, "d", hook.client_config("/still"), json!({"rules": rules})).await;
     let made = json!({"data": {"said": "/a/b/c/a/c"}});
     api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 201, made).await;
-    let asked: Vec<String> = hook.asked().into_iter().map(|(path, _)| path).collect();
+    let asked: Vec<String> = hook.take_requests().into_iter().map(|(path, _)| path).collect();
     assert_eq!(asked, ["/a", "/b", "/c", "/still", "/a", "/c"]);
 }
 
 #[tokio::test]
-async fn what_a_webhook_makes_is_of_its_kind_and_stays_the_same_object() {
-    let api = Api::new().await;
-    let hook = Hook::new(|_, review| {
+async fn webhook_may_not_change_identity_or_break_schema() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(|_, review| {
         let object = &review["request"]["object"];
         patches(review, object["data"]["patch"].as_str().map_or(json!([]), |p| serde_json::from_str(p).unwrap()))
     })
     .await;
-    mutating(&api, "m", hook.config("/"), json!({"rules": only("configmaps")})).await;
+    mutating(&api, "m", hook.client_config("/"), json!({"rules": only("configmaps")})).await;
     let with = |patch: Value| json!({"metadata": {"name": "a"}, "data": {"patch": patch.to_string()}});
     let set = |path: &str, value: Value| with(json!([{"op": "add", "path": path, "value": value}]));
     api.check(post(CONFIG_MAPS, &set("/unknown", json!(1))), 201, json!({"unknown": null})).await;
@@ -233,12 +238,12 @@ async fn what_a_webhook_makes_is_of_its_kind_and_stays_the_same_object() {
     let told = "Internal error occurred: error in remove for path: '/none': Unable to remove nonexistent key: none: missing value";
     let none = update(with(json!([{"op": "remove", "path": "/none"}])));
     api.check(none, 500, json!({"reason": "InternalError", "message": told})).await;
-    // What is wrong by itself is refused by the kind's own rules.
+    // An invalid mutation is rejected by validation.
     let wrong = json!({"message": "ConfigMap \"a\" is invalid: metadata.labels: Invalid value: \"%\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"});
     api.check(update(set("/metadata/labels", json!({"a": "%"}))), 422, wrong).await;
     let other = json!({"metadata": {"name": "b"}, "data": {"patch": json!([{"op": "add", "path": "/metadata/namespace", "value": "kube-system"}]).to_string()}});
     api.check(post(CONFIG_MAPS, &other), 400, json!({})).await;
-    // Owners that make no sense are not taken.
+    // Invalid owner references are rejected.
     let owned = api
         .check(
             update(set("/metadata/managedFields", json!([{"manager": "x", "fieldsV1": {"f:a": {}}}]))),
@@ -248,32 +253,32 @@ async fn what_a_webhook_makes_is_of_its_kind_and_stays_the_same_object() {
         .await;
     assert_eq!(owned.warnings().len(), 1, "{:?}", owned.warnings());
     assert_eq!(managers(&owned.body), ["unknown Update"]);
-    // A deletion has no object to be changed.
-    let hook = Hook::new(|_, review| patches(review, json!([{"op": "add", "path": "/x", "value": 1}]))).await;
-    mutating(&api, "n", hook.config("/"), json!({"rules": [{"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]})).await;
+    // A deletion has no object that could be patched.
+    let hook = WebhookServer::new(|_, review| patches(review, json!([{"op": "add", "path": "/x", "value": 1}]))).await;
+    mutating(&api, "n", hook.client_config("/"), json!({"rules": [{"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]})).await;
     let why = "Internal error occurred: admission webhook \"n.example.com\" attempted to modify the object, which is not supported for this operation";
     api.check(delete(format!("{CONFIG_MAPS}/a")), 500, json!({"message": why})).await;
 }
 
 #[tokio::test]
-async fn a_service_is_not_held_up_by_whoever_is_asked_about_another() {
-    let (api, hook) = (Api::new().await, Hook::new(allows).await);
+async fn slow_webhook_does_not_block_other_services() {
+    let (api, hook) = (TestApi::new().await, WebhookServer::new(allows).await);
     let slow = json!({"rules": only("services"), "objectSelector": {"matchLabels": {"slow": "yes"}}, "failurePolicy": "Ignore"});
-    validating(&api, "v", hook.config("/never"), slow).await;
+    validating(&api, "v", hook.client_config("/never"), slow).await;
     let make = |name: &str, labels: Value| {
         let object = json!({"metadata": {"name": name, "labels": labels}, "spec": {"ports": [{"port": 80}]}});
         post("/api/v1/namespaces/default/services", &object)
     };
     let slow = api.check(make("slow", json!({"slow": "yes"})), 201, json!({}));
     let fast = async {
-        while hook.asked().is_empty() {
+        while hook.take_requests().is_empty() {
             tokio::task::yield_now().await;
         }
         api.check(make("fast", json!({})), 201, json!({})).await
     };
     match futures::future::select(slow, Box::pin(fast)).await {
         futures::future::Either::Right((fast, slow)) => {
-            let address = |answer: &Answer| answer.body["spec"]["clusterIP"].as_str().unwrap().to_owned();
+            let address = |answer: &TestResponse| answer.body["spec"]["clusterIP"].as_str().unwrap().to_owned();
             assert_ne!(address(&fast), address(&slow.await));
         }
         futures::future::Either::Left(_) => panic!("one waited for the other"),
@@ -281,20 +286,20 @@ async fn a_service_is_not_held_up_by_whoever_is_asked_about_another() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_about_configurations_and_a_dry_run_says_that_it_is_one() {
-    let api = Api::new().await;
-    let hook = Hook::new(allows).await;
-    validating(&api, "a", hook.config("/"), json!({})).await;
-    validating(&api, "b", hook.config("/"), json!({})).await;
+async fn webhooks_skip_configurations_and_see_dry_run() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(allows).await;
+    validating(&api, "a", hook.client_config("/"), json!({})).await;
+    validating(&api, "b", hook.client_config("/"), json!({})).await;
     api.check(delete(format!("{GROUP}/validatingwebhookconfigurations/a")), 200, json!({})).await;
-    assert!(hook.asked().is_empty());
+    assert!(hook.take_requests().is_empty());
     api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &json!({"metadata": {"name": "a"}})), 201, json!({})).await;
-    let asked = hook.asked();
+    let asked = hook.take_requests();
     assert_eq!(
         (&asked[0].1["request"]["dryRun"], &asked[0].1["request"]["options"]["dryRun"]),
         (&json!(true), &json!(["All"]))
     );
     assert_eq!(asked.len(), 1);
     api.check(get(format!("{CONFIG_MAPS}/a")), 404, json!({})).await;
-    assert!(hook.asked().is_empty());
+    assert!(hook.take_requests().is_empty());
 }

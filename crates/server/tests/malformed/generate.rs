@@ -1,9 +1,9 @@
-//! Requests that no client should send, from a seed.
+//! Generator of malformed requests from a seed.
 
 use super::samples::{ACCEPTS, KEYS, METHODS, SEGMENTS, TYPES, VALUES, samples};
 use serde_json::{Map, Value, json};
 
-/// A request, perhaps not even of HTTP's form.
+/// A request that is possibly not valid HTTP.
 #[derive(Debug, Clone)]
 pub(crate) struct Malformed {
     pub(crate) method: String,
@@ -37,7 +37,7 @@ impl Fuzz {
         all[self.below(all.len())]
     }
 
-    /// A value that is wrong almost everywhere.
+    /// Returns a value that is invalid for most fields.
     fn odd(&mut self) -> Value {
         match self.below(18) {
             0 => Value::Null,
@@ -61,7 +61,7 @@ impl Fuzz {
         }
     }
 
-    /// Each field of each sample, with each kind of value that it cannot have.
+    /// Returns each field of each sample with values of wrong types.
     pub(crate) fn wrong_types(&mut self) -> Vec<Malformed> {
         let odd = [
             json!(null),
@@ -99,7 +99,7 @@ impl Fuzz {
         }
     }
 
-    /// A valid body cut off, or with bytes changed.
+    /// Returns a valid body that is truncated or has changed bytes.
     fn mangled_body(&mut self) -> Malformed {
         let (path, sample) = self.sample();
         let mut body = sample.to_string().into_bytes();
@@ -124,7 +124,7 @@ impl Fuzz {
         request(method, &path, "application/json", body)
     }
 
-    /// A valid body with odd values in odd places.
+    /// Returns a valid body with random values in random fields.
     fn mangled_tree(&mut self) -> Malformed {
         let (path, mut sample) = self.sample();
         for _ in 0..=self.below(4) {
@@ -269,11 +269,11 @@ impl Fuzz {
         request("POST", &format!("{NS}/configmaps"), "application/yaml", body)
     }
 
-    /// Bytes that look like Kubernetes' binary form, for a while.
+    /// Returns bytes that start like Kubernetes' protobuf encoding.
     fn protobuf(&mut self) -> Malformed {
         let (path, _) = self.sample();
         let mut body = b"k8s\0".to_vec();
-        // An envelope: a type (1) with a version and a kind, then the object (2), of any length and content.
+        // An envelope: the TypeMeta (1) with version and kind, then the object (2) of any length and content.
         body.extend([10, 9, 10, 2, b'v', b'1', 18, 3, b'P', b'o', b'd', 18]);
         for _ in 0..self.below(200) {
             let random = self.next().to_le_bytes()[0];
@@ -320,7 +320,7 @@ fn request(method: &str, target: &str, content_type: &str, body: Vec<u8>) -> Mal
     }
 }
 
-/// The places in a value that can hold another.
+/// Returns the pointers of all nested values.
 fn pointers(value: &Value) -> Vec<String> {
     let inner: Vec<(String, &Value)> = match value {
         Value::Object(map) => map.iter().map(|(k, v)| (k.replace('~', "~0").replace('/', "~1"), v)).collect(),

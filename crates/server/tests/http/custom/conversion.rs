@@ -1,11 +1,11 @@
-//! Versions that a webhook makes of each other.
+//! Conversion webhooks of CustomResourceDefinitions.
 
 use super::*;
-use crate::hook::Hook;
+use crate::webhook_server::WebhookServer;
 
 const OLD: &str = "/apis/stable.example.com/v1beta1/namespaces/default/crontabs";
 
-/// `v1` has a `spec.schedule`, and `v1beta1`, in which objects are stored, a `spec.cron`.
+/// Returns a definition with `spec.schedule` in `v1`, and `spec.cron` in the storage version `v1beta1`.
 fn definition(config: &Value) -> Value {
     let mut definition = crontabs(&json!({"schedule": {"type": "string"}, "replicas": {"type": "integer"},
         "given": {"type": "string", "default": "new"}}));
@@ -20,7 +20,7 @@ fn definition(config: &Value) -> Value {
     definition
 }
 
-/// Renames the field, and counts how often an object was converted.
+/// Renames the field, and records the target version in an annotation.
 fn convert(_path: &str, review: &Value) -> (u16, Value) {
     let request = &review["request"];
     let wanted = request["desiredAPIVersion"].clone();
@@ -40,38 +40,38 @@ fn convert(_path: &str, review: &Value) -> (u16, Value) {
     (200, json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "response": response}))
 }
 
-async fn with_versions(hook: &Hook) -> Api {
-    let api = Api::new().await;
-    api.check(post(DEFINITIONS, &definition(&hook.config("/convert"))), 201, json!({})).await;
+async fn with_versions(hook: &WebhookServer) -> TestApi {
+    let api = TestApi::new().await;
+    api.check(post(DEFINITIONS, &definition(&hook.client_config("/convert"))), 201, json!({})).await;
     api
 }
 
 #[tokio::test]
-async fn objects_are_stored_in_one_version_and_had_in_another() {
-    let hook = Hook::new(convert).await;
+async fn webhook_converts_between_stored_and_served_version() {
+    let hook = WebhookServer::new(convert).await;
     let api = with_versions(&hook).await;
     let new = crontab("a", &json!({"schedule": "* * * * *", "replicas": 2}));
     let expected = json!({"apiVersion": "stable.example.com/v1",
         "spec": {"schedule": "* * * * *", "given": "new", "cron": null, "unknown": null}});
-    // `given` is not in the stored version: what comes back has lost it.
+    // `given` is not in the schema of the storage version, so it is pruned.
     let expected_back = json!({"apiVersion": "stable.example.com/v1",
         "spec": {"schedule": "* * * * *", "cron": null, "unknown": null}});
     api.check(post(CRONTABS, &new), 201, expected_back.clone()).await;
-    let asked = hook.asked();
+    let asked = hook.take_requests();
     assert_eq!((asked.len(), &asked[0].0[..]), (2, "/convert"));
     let review = &asked[0].1;
     assert_eq!(review["apiVersion"], "apiextensions.k8s.io/v1");
     assert_eq!(review["request"]["desiredAPIVersion"], "stable.example.com/v1beta1");
     compare_all(&expected, &review["request"]["objects"][0]);
-    // As it is stored nobody is asked.
+    // A read in the storage version does not call the webhook.
     let stored = json!({"apiVersion": "stable.example.com/v1beta1", "spec": {"cron": "* * * * *", "schedule": null, "unknown": null},
         "metadata": {"annotations": {"to": "stable.example.com/v1beta1"}}});
     api.check(get(format!("{OLD}/a")), 200, stored).await;
-    assert!(hook.asked().is_empty());
+    assert!(hook.take_requests().is_empty());
     api.check(get(format!("{CRONTABS}/a")), 200, expected_back).await;
-    // A patch is one of the version that it is sent to.
+    // A patch applies to the version of its path.
     let patch = json!({"spec": {"schedule": "1 * * * *"}});
-    api.check(merge(format!("{CRONTABS}/a"), &patch), 200, json!({"spec": {"schedule": "1 * * * *"}})).await;
+    api.check(merge_patch(format!("{CRONTABS}/a"), &patch), 200, json!({"spec": {"schedule": "1 * * * *"}})).await;
     api.check(get(format!("{OLD}/a")), 200, json!({"spec": {"cron": "1 * * * *"}, "metadata": {"generation": 2}}))
         .await;
     let scaled = json!({"metadata": {"name": "a"}, "spec": {"replicas": 5}});
@@ -79,7 +79,7 @@ async fn objects_are_stored_in_one_version_and_had_in_another() {
     api.check(get(format!("{CRONTABS}/a/scale")), 200, json!({"spec": {"replicas": 5}})).await;
     let status = json!({"status": {"replicas": 4}});
     api.check(
-        merge(format!("{CRONTABS}/a/status"), &status),
+        merge_patch(format!("{CRONTABS}/a/status"), &status),
         200,
         json!({"apiVersion": "stable.example.com/v1", "status": {"replicas": 4}}),
     )
@@ -100,7 +100,7 @@ async fn objects_are_stored_in_one_version_and_had_in_another() {
     api.check(delete(format!("{CRONTABS}/a")), 200, json!({"status": "Success"})).await;
 }
 
-/// At least this, as in answers.
+/// Asserts that an object contains this JSON.
 fn compare_all(expected: &Value, got: &Value) {
     let mut wrong = Vec::new();
     compare(expected, got, "", &mut wrong);
@@ -108,8 +108,8 @@ fn compare_all(expected: &Value, got: &Value) {
 }
 
 #[tokio::test]
-async fn what_is_applied_in_one_version_after_another_is_not_lost() {
-    let hook = Hook::new(convert).await;
+async fn apply_in_alternating_versions_keeps_fields() {
+    let hook = WebhookServer::new(convert).await;
     let api = with_versions(&hook).await;
     let path = |of: &str| format!("{of}/a?force=true");
     let new = crontab("a", &json!({"schedule": "1 * * * *", "replicas": 2}));
@@ -127,8 +127,8 @@ async fn what_is_applied_in_one_version_after_another_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a_list_is_converted_at_once_and_a_watch_as_it_goes() {
-    let hook = Hook::new(convert).await;
+async fn list_is_converted_in_one_call_and_watch_per_event() {
+    let hook = WebhookServer::new(convert).await;
     let api = with_versions(&hook).await;
     let old = |name: &str, cron: &str| {
         json!({"apiVersion": "stable.example.com/v1beta1", "kind": "CronTab",
@@ -137,19 +137,19 @@ async fn a_list_is_converted_at_once_and_a_watch_as_it_goes() {
     for name in ["a", "b", "c"] {
         api.check(post(OLD, &old(name, name)), 201, json!({})).await;
     }
-    assert!(hook.asked().is_empty());
+    assert!(hook.take_requests().is_empty());
     let items = json!([{"spec": {"schedule": "a"}}, {"spec": {"schedule": "b"}}, {"spec": {"schedule": "c"}}]);
     let list = api.check(get(CRONTABS), 200, json!({"apiVersion": "stable.example.com/v1", "items": items})).await.body;
-    let asked = hook.asked();
+    let asked = hook.take_requests();
     assert_eq!((asked.len(), asked[0].1["request"]["objects"].as_array().unwrap().len()), (1, 3));
     api.check(get(format!("{CRONTABS}?labelSelector=name%3Db")), 200, json!({"items": [{"spec": {"schedule": "b"}}]}))
         .await;
-    let mut watch = api.watch(&format!("{CRONTABS}?watch=true&resourceVersion={}", version(&list))).await;
+    let mut watch = api.watch(&format!("{CRONTABS}?watch=true&resourceVersion={}", resource_version(&list))).await;
     let mut from_now = api.watch(&format!("{CRONTABS}?watch=true")).await;
     for name in ["a", "b", "c"] {
         from_now.check("ADDED", json!({"apiVersion": "stable.example.com/v1", "spec": {"schedule": name}})).await;
     }
-    api.check(merge(format!("{OLD}/a"), &json!({"spec": {"cron": "x"}})), 200, json!({})).await;
+    api.check(merge_patch(format!("{OLD}/a"), &json!({"spec": {"cron": "x"}})), 200, json!({})).await;
     let changed = json!({"apiVersion": "stable.example.com/v1", "spec": {"schedule": "x", "cron": null}});
     watch.check("MODIFIED", changed.clone()).await;
     from_now.check("MODIFIED", changed).await;
@@ -158,31 +158,31 @@ async fn a_list_is_converted_at_once_and_a_watch_as_it_goes() {
 }
 
 #[tokio::test]
-async fn what_was_stored_in_another_version_is_converted_too() {
-    let hook = Hook::new(convert).await;
+async fn object_of_old_storage_version_is_converted() {
+    let hook = WebhookServer::new(convert).await;
     let api = with_versions(&hook).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"schedule": "1"}))), 201, json!({})).await;
-    // From now on objects are stored as `v1`; the one that is there is not.
-    let versions = definition(&hook.config("/convert"))["spec"]["versions"].clone();
+    // New objects are stored as `v1`; the existing object is still `v1beta1`.
+    let versions = definition(&hook.client_config("/convert"))["spec"]["versions"].clone();
     let mut versions = versions.as_array().unwrap().clone();
     versions[0]["storage"] = json!(true);
     versions[1]["storage"] = json!(false);
     let path = format!("{DEFINITIONS}/crontabs.stable.example.com");
-    api.check(merge(&path, &json!({"spec": {"versions": versions}})), 200, json!({})).await;
-    hook.asked();
+    api.check(merge_patch(&path, &json!({"spec": {"versions": versions}})), 200, json!({})).await;
+    hook.take_requests();
     api.check(get(format!("{OLD}/a")), 200, json!({"spec": {"cron": "1"}})).await;
-    assert!(hook.asked().is_empty());
+    assert!(hook.take_requests().is_empty());
     api.check(get(format!("{CRONTABS}/a")), 200, json!({"spec": {"schedule": "1"}})).await;
-    api.check(merge(format!("{CRONTABS}/a"), &json!({"spec": {"replicas": 3}})), 200, json!({})).await;
-    hook.asked();
+    api.check(merge_patch(format!("{CRONTABS}/a"), &json!({"spec": {"replicas": 3}})), 200, json!({})).await;
+    hook.take_requests();
     let now = json!({"apiVersion": "stable.example.com/v1", "spec": {"schedule": "1", "given": "new", "replicas": 3}});
     api.check(get(format!("{CRONTABS}/a")), 200, now).await;
-    assert!(hook.asked().is_empty());
+    assert!(hook.take_requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_webhook_that_does_wrong_is_told_in_upstreams_words() {
-    let hook = Hook::new(|path, review| {
+async fn conversion_webhook_failures_are_reported() {
+    let hook = WebhookServer::new(|path, review| {
         let (code, mut answer) = convert(path, review);
         let objects = &mut answer["response"]["convertedObjects"];
         match path {
@@ -211,8 +211,8 @@ async fn a_webhook_that_does_wrong_is_told_in_upstreams_words() {
         ("/name", " returned invalid converted object at index 0: must have the same name: a != b"),
         ("/refused", " failed: I will not"),
     ] {
-        let conversion = json!({"webhook": {"clientConfig": hook.config(at)}});
-        api.check(merge(&path, &json!({"spec": {"conversion": conversion}})), 200, json!({})).await;
+        let conversion = json!({"webhook": {"clientConfig": hook.client_config(at)}});
+        api.check(merge_patch(&path, &json!({"spec": {"conversion": conversion}})), 200, json!({})).await;
         let told = json!({"message": format!("{webhook}{words}"), "code": 500});
         api.check(get(format!("{CRONTABS}/a")), 500, told.clone()).await;
         api.check(get(CRONTABS), 500, told.clone()).await;
@@ -220,16 +220,16 @@ async fn a_webhook_that_does_wrong_is_told_in_upstreams_words() {
         watch.check("ERROR", told).await;
         assert!(watch.try_next().await.is_none());
     }
-    // What nobody can convert can be deleted all the same.
+    // An object that cannot be converted can be deleted.
     api.check(delete(format!("{CRONTABS}/a")), 200, json!({"status": "Success"})).await;
 }
 
 #[tokio::test]
-async fn a_webhook_is_found_behind_its_service() {
-    let hook = Hook::new(convert).await;
-    let api = Api::new().await;
+async fn conversion_webhook_service_is_resolved() {
+    let hook = WebhookServer::new(convert).await;
+    let api = TestApi::new().await;
     let service =
-        json!({"service": {"name": "hook", "namespace": "default", "path": "/convert"}, "caBundle": hook.bundle()});
+        json!({"service": {"name": "hook", "namespace": "default", "path": "/convert"}, "caBundle": hook.ca_bundle()});
     api.check(post(DEFINITIONS, &definition(&service)), 201, json!({})).await;
     let new = crontab("a", &json!({"schedule": "1"}));
     let url = "Post \"https://hook.default.svc:443/convert?timeout=30s\"";
@@ -253,18 +253,22 @@ async fn a_webhook_is_found_behind_its_service() {
 }
 
 #[tokio::test]
-async fn a_certificate_may_stand_for_itself_and_must_be_trusted() {
-    let hook = Hook::self_signed(convert).await;
+async fn conversion_webhook_certificate_must_be_trusted() {
+    let hook = WebhookServer::self_signed(convert).await;
     let api = with_versions(&hook).await;
     let new = crontab("a", &json!({"schedule": "1"}));
     api.check(post(CRONTABS, &new), 201, json!({"spec": {"schedule": "1"}})).await;
-    let other = Hook::new(convert).await;
-    let mut config = hook.config("/convert");
-    config["caBundle"] = json!(other.bundle());
+    let other = WebhookServer::new(convert).await;
+    let mut config = hook.client_config("/convert");
+    config["caBundle"] = json!(other.ca_bundle());
     let path = format!("{DEFINITIONS}/crontabs.stable.example.com");
-    api.check(merge(&path, &json!({"spec": {"conversion": {"webhook": {"clientConfig": config}}}})), 200, json!({}))
-        .await;
-    let answer = api.ask(&get(format!("{CRONTABS}/a"))).await;
+    api.check(
+        merge_patch(&path, &json!({"spec": {"conversion": {"webhook": {"clientConfig": config}}}})),
+        200,
+        json!({}),
+    )
+    .await;
+    let answer = api.send(&get(format!("{CRONTABS}/a"))).await;
     let words = "tls: failed to verify certificate: x509: certificate signed by unknown authority";
     assert!(answer.body["message"].as_str().unwrap().ends_with(words), "{}", answer.body);
 }

@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions themselves.
+//! CustomResourceDefinitions.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn condition<'a>(definition: &'a Value, kind: &str) -> &'a Value {
 }
 
 #[tokio::test]
-async fn a_definition_is_filled_in_and_established() {
+async fn crd_is_defaulted_and_established() {
     let api = with_crontabs(&spec()).await;
     let names = json!({"plural": "crontabs", "singular": "crontab", "kind": "CronTab", "listKind": "CronTabList",
         "shortNames": ["ct"], "categories": ["all"]});
@@ -31,11 +31,11 @@ async fn a_definition_is_filled_in_and_established() {
         .body;
     assert_eq!(managers(&made), ["kube-apiserver Update status", "unknown Update"]);
     assert_eq!(made["metadata"]["generation"], 1);
-    api.check(table(CRONTAB), 200, json!({"columnDefinitions": [{"name": "Name"}, {"name": "Created At"}]})).await;
+    api.check(get_table(CRONTAB), 200, json!({"columnDefinitions": [{"name": "Name"}, {"name": "Created At"}]})).await;
 }
 
 #[tokio::test]
-async fn a_kind_is_discovered_when_it_is_defined_and_no_longer_when_it_is_not() {
+async fn crd_kind_is_in_discovery_until_deleted() {
     let api = with_crontabs(&spec()).await;
     let list =
         api.check(get("/apis/stable.example.com/v1"), 200, json!({"groupVersion": "stable.example.com/v1"})).await;
@@ -52,12 +52,12 @@ async fn a_kind_is_discovered_when_it_is_defined_and_no_longer_when_it_is_not() 
         get("/apis").header("accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
     let has =
         |body: &Value| body["items"].as_array().unwrap().iter().any(|g| g["metadata"]["name"] == "stable.example.com");
-    let shown = api.ask(&aggregated).await;
+    let shown = api.send(&aggregated).await;
     assert!(has(&shown.body));
-    // What a client has is not sent again, as long as it is so.
+    // An unchanged document is answered with 304.
     let tag = shown.headers["etag"].to_str().unwrap().to_owned();
     let again = aggregated.clone().header("if-none-match", &tag);
-    assert_eq!(api.ask(&again).await.status, 304);
+    assert_eq!(api.send(&again).await.status, 304);
     api.check(get("/apis/stable.example.com"), 200, json!({"preferredVersion": {"version": "v1"}})).await;
     api.check(
         delete(CRONTAB),
@@ -68,12 +68,12 @@ async fn a_kind_is_discovered_when_it_is_defined_and_no_longer_when_it_is_not() 
     until(&api, CRONTAB, 404).await;
     until(&api, "/apis/stable.example.com", 404).await;
     api.check(get(CRONTABS), 404, json!({"reason": "NotFound"})).await;
-    assert!(!has(&api.ask(&again).await.body));
+    assert!(!has(&api.send(&again).await.body));
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_definition_is_said_as_upstream_says_it() {
-    let api = Api::new().await;
+async fn invalid_crd_is_rejected() {
+    let api = TestApi::new().await;
     for (pointer, value, words) in [
         (
             "/metadata/name",
@@ -144,15 +144,16 @@ async fn what_is_wrong_with_a_definition_is_said_as_upstream_says_it() {
             Value::Array(items) => items[key.parse::<usize>().unwrap()] = value,
             parent => parent[key] = value,
         }
-        let answer = api.ask(&post(DEFINITIONS, &definition)).await;
+        let answer = api.send(&post(DEFINITIONS, &definition)).await;
         let message = answer.body["message"].as_str().unwrap();
         assert_eq!(answer.status, 422, "{message}");
         assert!(message.contains(words), "{pointer}:\n{message}\n{words}");
     }
     let misspelt = r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b.c"},
         "spec": {"group": "b.c", "versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"typ": "object"}}}]}}"#;
-    let strict =
-        api.ask(&post(format!("{DEFINITIONS}?fieldValidation=Strict"), &serde_json::from_str(misspelt).unwrap())).await;
+    let strict = api
+        .send(&post(format!("{DEFINITIONS}?fieldValidation=Strict"), &serde_json::from_str(misspelt).unwrap()))
+        .await;
     assert!(
         strict.body["message"]
             .as_str()
@@ -162,26 +163,26 @@ async fn what_is_wrong_with_a_definition_is_said_as_upstream_says_it() {
 }
 
 #[tokio::test]
-async fn names_that_another_kind_has_are_not_accepted_until_they_are_free() {
+async fn crd_name_conflict_is_resolved_after_deletion() {
     let api = with_crontabs(&spec()).await;
     let mut other = crontabs(&spec());
     other["metadata"]["name"] = json!("tabs.stable.example.com");
     other["spec"]["names"] = json!({"plural": "tabs", "kind": "CronTab"});
     api.check(post(DEFINITIONS, &other), 201, json!({})).await;
     let path = format!("{DEFINITIONS}/tabs.stable.example.com");
-    let got = api.ask(&get(&path)).await.body;
+    let got = api.send(&get(&path)).await.body;
     let accepted = condition(&got, "NamesAccepted");
     assert_eq!((&accepted["status"], &accepted["reason"]), (&json!("False"), &json!("ListKindConflict")));
     assert_eq!(condition(&got, "Established")["reason"], "NotAccepted");
     api.check(get("/apis/stable.example.com/v1/tabs"), 404, json!({})).await;
     api.check(delete(CRONTAB), 200, json!({})).await;
     until(&api, "/apis/stable.example.com/v1/tabs", 200).await;
-    let got = api.ask(&get(&path)).await.body;
+    let got = api.send(&get(&path)).await.body;
     assert_eq!(condition(&got, "Established")["status"], "True");
 }
 
 #[tokio::test]
-async fn a_definition_that_goes_takes_its_objects_along_and_waits_for_those_that_are_kept() {
+async fn crd_deletion_deletes_objects_and_waits_for_finalizers() {
     let api = with_crontabs(&spec()).await;
     for i in 0..3 {
         let mut object = crontab(&format!("c{i}"), &json!({}));
@@ -195,42 +196,42 @@ async fn a_definition_that_goes_takes_its_objects_along_and_waits_for_those_that
         watch.check("ADDED", json!({})).await;
     }
     api.check(delete(CRONTAB), 200, json!({})).await;
-    // Who watches sees them go.
+    // A watch sends the deletions of the objects.
     let (mut gone, mut seen) = (0, 0);
     while seen < 3 {
         gone += usize::from(watch.next().await["type"] == "DELETED");
         seen += 1;
     }
     assert_eq!(gone, 2);
-    let answer = api.ask(&post(CRONTABS, &crontab("late", &json!({})))).await;
+    let answer = api.send(&post(CRONTABS, &crontab("late", &json!({})))).await;
     let message = answer.body["message"].as_str().unwrap_or("");
     assert_eq!((answer.status, answer.body["reason"].as_str()), (403, Some("Forbidden")), "{message}");
     assert!(
         message.ends_with("is forbidden: create not allowed while custom resource definition is terminating"),
         "{message}"
     );
-    let late = api.ask(&apply(format!("{CRONTABS}/late"), "a", &crontab("late", &json!({})))).await;
+    let late = api.send(&apply(format!("{CRONTABS}/late"), "a", &crontab("late", &json!({})))).await;
     assert_eq!((late.status, late.body["reason"].as_str()), (403, Some("Forbidden")), "{}", late.body);
     let kept = format!("{CRONTABS}/c0");
-    api.check(merge(&kept, &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
+    api.check(merge_patch(&kept, &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
     until(&api, CRONTAB, 404).await;
-    // The watch ends with the kind.
+    // The watch ends when the kind is removed.
     while watch.try_next().await.is_some() {}
-    // What is defined anew begins with nothing.
+    // A recreated definition has no objects.
     api.check(post(DEFINITIONS, &crontabs(&spec())), 201, json!({})).await;
     api.check(get(CRONTABS), 200, json!({"kind": "CronTabList", "items": []})).await;
 }
 
 #[tokio::test]
-async fn what_was_defined_is_served_after_a_restart() {
+async fn custom_resources_are_served_after_restart() {
     let api = with_crontabs(&spec()).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 2}))), 201, json!({})).await;
-    let again = Api::over(api.engine.clone()).await;
+    let again = TestApi::reopen(api.engine.clone()).await;
     again.check(get(format!("{CRONTABS}/a")), 200, json!({"spec": {"replicas": 2, "image": "busybox"}})).await;
 }
 
 #[tokio::test]
-async fn what_objects_are_stored_by_cannot_change() {
+async fn crd_storage_fields_are_immutable() {
     let api = with_crontabs(&spec()).await;
     for (change, words) in [
         (json!({"spec": {"scope": "Cluster"}}), "spec.scope: Invalid value: \"Cluster\": field is immutable"),
@@ -241,19 +242,19 @@ async fn what_objects_are_stored_by_cannot_change() {
             "status.storedVersions[0]: Invalid value: \"v1\": missing from spec.versions; v1 was previously a storage version",
         ),
     ] {
-        let answer = api.ask(&merge(CRONTAB, &change)).await;
+        let answer = api.send(&merge_patch(CRONTAB, &change)).await;
         let message = answer.body["message"].as_str().unwrap();
         assert!(answer.status == 422 && message.contains(words), "{message}");
     }
 }
 
 #[tokio::test]
-async fn the_communitys_groups_are_not_for_everyone() {
-    let api = Api::new().await;
+async fn protected_groups_require_the_approval_annotation() {
+    let api = TestApi::new().await;
     let mut definition = crontabs(&spec());
     definition["metadata"]["name"] = json!("crontabs.stable.k8s.io");
     definition["spec"]["group"] = json!("stable.k8s.io");
-    let answer = api.ask(&post(DEFINITIONS, &definition)).await;
+    let answer = api.send(&post(DEFINITIONS, &definition)).await;
     let words = "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111";
     assert!(answer.body["message"].as_str().unwrap().contains(words), "{}", answer.body);
     definition["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": "unapproved, for a test"});
@@ -264,17 +265,17 @@ async fn the_communitys_groups_are_not_for_everyone() {
         ["status", "reason", "message"].map(|field| told[field].as_str().unwrap_or("").to_owned())
     };
     let bypassed = ["False", "UnapprovedAnnotation", "not approved: \"unapproved, for a test\""];
-    assert_eq!(told(&api.ask(&get(&path)).await.body), bypassed);
+    assert_eq!(told(&api.send(&get(&path)).await.body), bypassed);
     let place = "https://github.com/kubernetes/kubernetes/pull/78458";
     let annotated = |said: &str| json!({"metadata": {"annotations": {"api-approved.kubernetes.io": said}}});
-    api.check(merge(&path, &annotated(place)), 200, json!({})).await;
+    api.check(merge_patch(&path, &annotated(place)), 200, json!({})).await;
     let message = format!("approved in {place}");
-    assert_eq!(told(&api.ask(&get(&path)).await.body), ["True", "ApprovedAnnotation", message.as_str()]);
+    assert_eq!(told(&api.send(&get(&path)).await.body), ["True", "ApprovedAnnotation", message.as_str()]);
 }
 
 #[tokio::test]
-async fn a_conversion_webhook_needs_an_authority_that_can_be_read() {
-    let api = Api::new().await;
+async fn invalid_conversion_ca_bundle_prevents_established() {
+    let api = TestApi::new().await;
     let webhook = |bundle: &str| {
         json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
             "clientConfig": {"service": {"namespace": "n", "name": "s"}, "caBundle": bundle}}})
@@ -284,18 +285,18 @@ async fn a_conversion_webhook_needs_an_authority_that_can_be_read() {
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
     let established = |body: &Value| condition(body, "Established")["reason"].clone();
     let crontab = format!("{DEFINITIONS}/crontabs.stable.example.com");
-    assert_eq!(established(&api.ask(&get(&crontab)).await.body), "InvalidCABundle");
-    api.check(merge(&crontab, &json!({"spec": {"conversion": webhook("")}})), 200, json!({})).await;
-    assert_eq!(established(&api.ask(&get(&crontab)).await.body), "InitialNamesAccepted");
+    assert_eq!(established(&api.send(&get(&crontab)).await.body), "InvalidCABundle");
+    api.check(merge_patch(&crontab, &json!({"spec": {"conversion": webhook("")}})), 200, json!({})).await;
+    assert_eq!(established(&api.send(&get(&crontab)).await.body), "InitialNamesAccepted");
     let words = "spec.conversion.webhookClientConfig.caBundle: Invalid value: \"Zm9v\": unable to load root certificates: data does not contain any valid RSA or ECDSA certificates";
-    let answer = api.ask(&merge(&crontab, &json!({"spec": {"conversion": webhook("Zm9v")}}))).await;
+    let answer = api.send(&merge_patch(&crontab, &json!({"spec": {"conversion": webhook("Zm9v")}}))).await;
     assert_eq!(answer.status, 422);
     assert!(answer.body["message"].as_str().unwrap().ends_with(words), "{}", answer.body);
 }
 
 #[tokio::test]
-async fn formats_that_nobody_checks_are_warned_of() {
-    let api = Api::new().await;
+async fn unrecognized_format_causes_a_warning() {
+    let api = TestApi::new().await;
     let definition =
         crontabs(&json!({"a": {"type": "string", "format": "foo"}, "b": {"type": "string", "format": "uri"}}));
     let made = api.check(post(DEFINITIONS, &definition), 201, json!({})).await;

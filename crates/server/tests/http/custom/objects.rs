@@ -1,9 +1,9 @@
-//! Objects of custom kinds go the same way as all others.
+//! Custom resources support the operations of built-in kinds.
 
 use super::*;
 
 #[tokio::test]
-async fn an_object_is_made_read_changed_and_deleted() {
+async fn custom_resource_crud_roundtrip() {
     let api = with_crontabs(&spec()).await;
     let object = crontab("a", &json!({"cronSpec": "* * * * */5", "replicas": 2}));
     let made = api
@@ -18,14 +18,15 @@ async fn an_object_is_made_read_changed_and_deleted() {
     let path = format!("{CRONTABS}/a");
     api.check(post(CRONTABS, &object), 409, json!({"message": "crontabs.stable.example.com \"a\" already exists"}))
         .await;
-    let changed =
-        api.check(merge(&path, &json!({"spec": {"replicas": 3}})), 200, json!({"metadata": {"generation": 2}})).await;
-    assert_ne!(version(&made), version(&changed.body));
+    let changed = api
+        .check(merge_patch(&path, &json!({"spec": {"replicas": 3}})), 200, json!({"metadata": {"generation": 2}}))
+        .await;
+    assert_ne!(resource_version(&made), resource_version(&changed.body));
     let json_patch = patch("json-patch", &path, &json!([{"op": "replace", "path": "/spec/replicas", "value": 4}]));
     api.check(json_patch, 200, json!({"spec": {"replicas": 4}})).await;
-    let strategic = api.ask(&patch("strategic-merge-patch", &path, &json!({"spec": {}}))).await;
+    let strategic = api.send(&patch("strategic-merge-patch", &path, &json!({"spec": {}}))).await;
     assert_eq!((strategic.status, strategic.body["reason"].as_str()), (415, Some("UnsupportedMediaType")));
-    let mut whole = api.ask(&get(&path)).await.body;
+    let mut whole = api.send(&get(&path)).await.body;
     whole["metadata"]["labels"] = json!({"a": "b"});
     api.check(put(&path, &whole), 200, json!({"metadata": {"labels": {"a": "b"}, "generation": 3}})).await;
     api.check(put(&path, &whole), 409, json!({"reason": "Conflict"})).await;
@@ -41,11 +42,11 @@ async fn an_object_is_made_read_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn tables_have_the_columns_of_the_definition() {
+async fn custom_table_has_additional_printer_columns() {
     let api = with_crontabs(&spec()).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"cronSpec": "* * * * *", "replicas": 2}))), 201, json!({})).await;
     api.check(post(CRONTABS, &crontab("b", &json!({}))), 201, json!({})).await;
-    let shown = api.check(table(CRONTABS), 200, json!({"kind": "Table"})).await.body;
+    let shown = api.check(get_table(CRONTABS), 200, json!({"kind": "Table"})).await.body;
     let names: Vec<&Value> = shown["columnDefinitions"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
     assert_eq!(names, ["Name", "Spec", "Replicas", "Age"]);
     let cells = |i: usize| shown["rows"][i]["cells"].as_array().unwrap()[..3].to_vec();
@@ -54,7 +55,7 @@ async fn tables_have_the_columns_of_the_definition() {
 }
 
 #[tokio::test]
-async fn a_column_may_name_a_label_with_dots_and_one_that_is_no_path_ends_them() {
+async fn printer_column_paths_are_parsed_and_validated() {
     let mut definition = crontabs(&spec());
     let column = |name: &str, path: &str| json!({"name": name, "type": "string", "jsonPath": path});
     definition["spec"]["versions"][0]["additionalPrinterColumns"] = json!([
@@ -64,26 +65,26 @@ async fn a_column_may_name_a_label_with_dots_and_one_that_is_no_path_ends_them()
         column("None", ".metadata.labels[x]"),
         column("Behind", ".spec.image"),
     ]);
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
     let mut object = crontab("a", &json!({}));
     object["metadata"]["labels"] = json!({"serving.knative.dev/configuration": "hello"});
     api.check(post(CRONTABS, &object), 201, json!({})).await;
     let expected = json!({"columnDefinitions": [{"name": "Name"}, {"name": "Quoted"}, {"name": "Plain"}, {"name": "Unescaped"}],
         "rows": [{"cells": ["a", "hello", "hello", null]}]});
-    api.check(table(CRONTABS), 200, expected).await;
+    api.check(get_table(CRONTABS), 200, expected).await;
     for path in ["metadata.labels", "{.metadata}"] {
         let wrong =
             json!([{"op": "replace", "path": "/spec/versions/0/additionalPrinterColumns/0/jsonPath", "value": path}]);
         let place = "spec.additionalPrinterColumns[0].JSONPath";
         let words = format!("{place}: Invalid value: {path:?}: must be a simple json path starting with .");
-        let answer = api.ask(&patch("json-patch", format!("{DEFINITIONS}/crontabs.stable.example.com"), &wrong)).await;
+        let answer = api.send(&patch("json-patch", format!("{DEFINITIONS}/crontabs.stable.example.com"), &wrong)).await;
         assert!(answer.body["message"].as_str().unwrap().contains(&words), "{}", answer.body);
     }
 }
 
 #[tokio::test]
-async fn watches_and_deletions_of_collections_work() {
+async fn custom_resource_watch_and_deletecollection_work() {
     let api = with_crontabs(&spec()).await;
     let mut watch = api.watch(&format!("{CRONTABS}?watch=1")).await;
     api.check(post(CRONTABS, &crontab("a", &json!({}))), 201, json!({})).await;
@@ -93,7 +94,7 @@ async fn watches_and_deletions_of_collections_work() {
 }
 
 #[tokio::test]
-async fn the_status_is_kept_apart() {
+async fn custom_status_subresource_is_separate() {
     let api = with_crontabs(&spec()).await;
     let mut object = crontab("a", &json!({"replicas": 2}));
     object["status"] = json!({"replicas": 9});
@@ -102,23 +103,23 @@ async fn the_status_is_kept_apart() {
     let status = json!({"metadata": {"labels": {"by": "status"}}, "spec": {"replicas": 5}, "status": {"replicas": 1}});
     let expected =
         json!({"metadata": {"generation": 1, "labels": null}, "spec": {"replicas": 2}, "status": {"replicas": 1}});
-    api.check(merge(format!("{path}/status"), &status), 200, expected).await;
-    api.check(merge(&path, &json!({"status": {"replicas": 7}})), 200, json!({"status": {"replicas": 1}})).await;
-    let wrong = api.ask(&merge(format!("{path}/status"), &json!({"status": {"replicas": "x"}}))).await;
+    api.check(merge_patch(format!("{path}/status"), &status), 200, expected).await;
+    api.check(merge_patch(&path, &json!({"status": {"replicas": 7}})), 200, json!({"status": {"replicas": 1}})).await;
+    let wrong = api.send(&merge_patch(format!("{path}/status"), &json!({"status": {"replicas": "x"}}))).await;
     let words =
         "status.replicas: Invalid value: \"string\": status.replicas in body must be of type integer: \"string\"";
     assert!(wrong.body["message"].as_str().unwrap().contains(words), "{}", wrong.body);
 }
 
 #[tokio::test]
-async fn the_defaults_of_a_status_show_from_the_creation_on() {
+async fn custom_status_defaults_are_set_on_create() {
     let mut definition = crontabs(&spec());
     let first = &mut definition["spec"]["versions"][0];
     first["schema"]["openAPIV3Schema"]["properties"]["status"] = json!({"type": "object",
         "default": {"state": "Waiting"},
         "properties": {"state": {"type": "string"}, "replicas": {"type": "integer", "default": 0}}});
     first["additionalPrinterColumns"] = json!([{"name": "State", "type": "string", "jsonPath": ".status.state"}]);
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
     let mut watch = api.watch(&format!("{CRONTABS}?watch=1")).await;
     let mut object = crontab("a", &json!({}));
@@ -130,19 +131,20 @@ async fn the_defaults_of_a_status_show_from_the_creation_on() {
     api.check(get(&path), 200, shown.clone()).await;
     api.check(get(CRONTABS), 200, json!({"items": [shown]})).await;
     watch.check("ADDED", shown.clone()).await;
-    api.check(table(CRONTABS), 200, json!({"rows": [{"cells": ["a", "Waiting"]}]})).await;
-    // Who writes nothing changes nothing; who writes the rest keeps it; and what is written is kept.
-    let same = api.check(merge(&path, &json!({"spec": {}})), 200, shown).await.body;
-    assert_eq!(version(&same), version(&made));
+    api.check(get_table(CRONTABS), 200, json!({"rows": [{"cells": ["a", "Waiting"]}]})).await;
+    // An update without changes keeps the version, and status writes override the defaults.
+    let same = api.check(merge_patch(&path, &json!({"spec": {}})), 200, shown).await.body;
+    assert_eq!(resource_version(&same), resource_version(&made));
     let changed = json!({"status": {"state": "Waiting", "replicas": 0}, "metadata": {"generation": 2}});
-    api.check(merge(&path, &json!({"spec": {"replicas": 3}})), 200, changed).await;
+    api.check(merge_patch(&path, &json!({"spec": {"replicas": 3}})), 200, changed).await;
     let written = json!({"status": {"state": "Ready", "replicas": 0}});
-    api.check(merge(format!("{path}/status"), &json!({"status": {"state": "Ready"}})), 200, written.clone()).await;
+    api.check(merge_patch(format!("{path}/status"), &json!({"status": {"state": "Ready"}})), 200, written.clone())
+        .await;
     api.check(get(&path), 200, written).await;
 }
 
 #[tokio::test]
-async fn fields_have_owners_and_lists_are_merged_by_their_keys() {
+async fn custom_resource_apply_merges_map_lists_by_key() {
     let ports = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
         "items": {"type": "object", "required": ["name"],
             "properties": {"name": {"type": "string"}, "port": {"type": "integer"}}}});
@@ -152,24 +154,24 @@ async fn fields_have_owners_and_lists_are_merged_by_their_keys() {
     api.check(apply(&path, "one", &first), 201, json!({})).await;
     let second = crontab("a", &json!({"ports": [{"name": "https", "port": 443}]}));
     api.check(apply(&path, "two", &second), 200, json!({"spec": {"ports": [{"port": 80}, {"port": 443}]}})).await;
-    let conflict = api.ask(&apply(&path, "two", &crontab("a", &json!({"list": ["b"]})))).await;
+    let conflict = api.send(&apply(&path, "two", &crontab("a", &json!({"list": ["b"]})))).await;
     assert_eq!((conflict.status, conflict.body["details"]["causes"][0]["field"].as_str()), (409, Some(".spec.list")));
     let gone =
         api.check(apply(&path, "one", &crontab("a", &json!({}))), 200, json!({"spec": {"ports": [{"name": "https"}]}}));
-    assert_eq!(fields_of(&gone.await.body, "one"), json!({"f:spec": {}}));
+    assert_eq!(owned_fields(&gone.await.body, "one"), json!({"f:spec": {}}));
 }
 
 #[tokio::test]
-async fn selectable_fields_select() {
+async fn selectable_fields_work_as_field_selectors() {
     let mut definition = crontabs(&spec());
     definition["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.image"}]);
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
     api.check(post(CRONTABS, &crontab("a", &json!({}))), 201, json!({})).await;
     api.check(post(CRONTABS, &crontab("b", &json!({"image": "other"}))), 201, json!({})).await;
     let found = json!({"items": [{"metadata": {"name": "b"}}]});
     api.check(get(format!("{CRONTABS}?fieldSelector=spec.image%3Dother")), 200, found).await;
-    let unknown = api.ask(&get(format!("{CRONTABS}?fieldSelector=spec.replicas%3D1"))).await;
+    let unknown = api.send(&get(format!("{CRONTABS}?fieldSelector=spec.replicas%3D1"))).await;
     assert_eq!(
         (unknown.status, unknown.body["message"].as_str()),
         (400, Some("field label not supported: spec.replicas"))
@@ -177,7 +179,7 @@ async fn selectable_fields_select() {
 }
 
 #[tokio::test]
-async fn the_document_of_a_group_explains_its_kinds() {
+async fn openapi_document_describes_custom_kinds() {
     let api = with_crontabs(&spec()).await;
     let index = api.check(get("/openapi/v3"), 200, json!({})).await.body;
     let url = index["paths"]["apis/stable.example.com/v1"]["serverRelativeURL"].as_str().unwrap().to_owned();
@@ -195,7 +197,7 @@ async fn the_document_of_a_group_explains_its_kinds() {
         patches.get("application/merge-patch+json").is_some()
             && patches.get("application/strategic-merge-patch+json").is_none()
     );
-    // What changes has another address.
+    // A changed document has another URL.
     let change =
         json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/description", "value": "Of time."}]);
     api.check(patch("json-patch", format!("{DEFINITIONS}/crontabs.stable.example.com"), &change), 200, json!({})).await;
@@ -204,7 +206,7 @@ async fn the_document_of_a_group_explains_its_kinds() {
 }
 
 #[tokio::test]
-async fn versions_show_the_same_objects_each_in_its_form() {
+async fn custom_versions_serve_pruned_views_of_one_object() {
     let mut definition = crontabs(&spec());
     let mut old = definition["spec"]["versions"][0].clone();
     old["name"] = json!("v1beta1");
@@ -212,7 +214,7 @@ async fn versions_show_the_same_objects_each_in_its_form() {
     old["deprecated"] = json!(true);
     old["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] = json!({"cronSpec": {"type": "string"}, "image": {"type": "string", "default": "old"}, "only": {"type": "string", "default": "here"}});
     definition["spec"]["versions"].as_array_mut().unwrap().push(old);
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
     let beta = CRONTABS.replace("/v1/", "/v1beta1/");
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 2}))), 201, json!({})).await;
@@ -226,7 +228,7 @@ async fn versions_show_the_same_objects_each_in_its_form() {
     api.check(get(CRONTABS), 200, json!({"items": [{"apiVersion": "stable.example.com/v1", "spec": {"replicas": 2}}]}))
         .await;
     api.check(
-        merge(format!("{beta}/a"), &json!({"spec": {"cronSpec": "x"}})),
+        merge_patch(format!("{beta}/a"), &json!({"spec": {"cronSpec": "x"}})),
         200,
         json!({"apiVersion": "stable.example.com/v1beta1"}),
     )
@@ -237,7 +239,7 @@ async fn versions_show_the_same_objects_each_in_its_form() {
 }
 
 #[tokio::test]
-async fn who_may_not_is_told_so_in_the_words_for_the_kind() {
+async fn custom_resource_denial_names_the_resource() {
     let api = with_crontabs(&spec()).await;
     let user = server::UserInfo { name: "jane".to_owned(), ..server::UserInfo::default() };
     let request = http::Request::get(CRONTABS).body(http_body_util::Full::<bytes::Bytes>::default()).unwrap();

@@ -1,16 +1,16 @@
-//! A definition that became stricter hinders no one who changes something else.
+//! Ratcheting validation: a stricter schema still allows updates of other fields.
 
 use super::*;
 
 const PROPERTIES: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
 
-/// Adds this to the properties of the spec.
-async fn tighten(api: &Api, place: &str, value: Value) {
+/// Adds a schema to the properties of `spec`.
+async fn tighten(api: &TestApi, place: &str, value: Value) {
     let change = json!([{"op": "add", "path": format!("{PROPERTIES}/{place}"), "value": value}]);
     api.check(patch("json-patch", format!("{DEFINITIONS}/crontabs.stable.example.com"), &change), 200, json!({})).await;
 }
 
-/// A list whose items are told apart by `k`.
+/// Returns a `map` list schema with the key `k`.
 fn keyed() -> Value {
     json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
         "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}}})
@@ -20,8 +20,8 @@ fn item(k: &str, v: u8) -> Value {
     json!({"k": k, "v": v})
 }
 
-async fn told(api: &Api, spec: Value) -> (u16, String) {
-    let answer = api.ask(&merge(format!("{CRONTABS}/a"), &json!({"spec": spec}))).await;
+async fn told(api: &TestApi, spec: Value) -> (u16, String) {
+    let answer = api.send(&merge_patch(format!("{CRONTABS}/a"), &json!({"spec": spec}))).await;
     let text = answer.body["message"].as_str().unwrap_or("").to_owned();
     (
         answer.status,
@@ -38,19 +38,19 @@ fn taken() -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_schema_that_became_stricter_hinders_no_one_who_changes_something_else() {
+async fn stricter_schema_allows_updates_of_other_fields() {
     let api = with_crontabs(&json!({"replicas": {"type": "integer"}, "image": {"type": "string"}})).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 50}))), 201, json!({})).await;
     let path = format!("{DEFINITIONS}/crontabs.stable.example.com");
     let change = json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/replicas/maximum", "value": 10}]);
     api.check(patch("json-patch", &path, &change), 200, json!({})).await;
     let path = format!("{CRONTABS}/a");
-    api.check(merge(&path, &json!({"spec": {"image": "x"}})), 200, json!({"spec": {"replicas": 50}})).await;
-    api.check(merge(&path, &json!({"spec": {"replicas": 51}})), 422, json!({})).await;
+    api.check(merge_patch(&path, &json!({"spec": {"image": "x"}})), 200, json!({"spec": {"replicas": 50}})).await;
+    api.check(merge_patch(&path, &json!({"spec": {"replicas": 51}})), 422, json!({})).await;
 }
 
 #[tokio::test]
-async fn items_with_keys_may_move_in_a_list_that_has_become_too_long() {
+async fn map_list_over_max_items_may_be_reordered() {
     let api = with_crontabs(&json!({"l": keyed()})).await;
     let [a, b, c] = [item("a", 1), item("b", 2), item("c", 3)];
     api.check(post(CRONTABS, &crontab("a", &json!({"l": [a, b, c]}))), 201, json!({})).await;
@@ -62,7 +62,7 @@ async fn items_with_keys_may_move_in_a_list_that_has_become_too_long() {
 }
 
 #[tokio::test]
-async fn items_of_a_set_may_not_move_in_a_list_that_has_become_too_long() {
+async fn set_list_over_max_items_may_not_be_reordered() {
     let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}});
     let api = with_crontabs(&json!({"l": set, "x": {"type": "string"}})).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"l": ["a", "b", "c"]}))), 201, json!({})).await;
@@ -75,7 +75,7 @@ async fn items_of_a_set_may_not_move_in_a_list_that_has_become_too_long() {
 }
 
 #[tokio::test]
-async fn a_rule_about_a_list_is_not_asked_when_items_with_keys_only_move() {
+async fn list_rule_is_skipped_when_map_items_are_reordered() {
     let api = with_crontabs(&json!({"l": keyed()})).await;
     let [a, b, c] = [item("a", 1), item("b", 2), item("c", 3)];
     api.check(post(CRONTABS, &crontab("a", &json!({"l": [a, b, c]}))), 201, json!({})).await;
@@ -85,18 +85,18 @@ async fn a_rule_about_a_list_is_not_asked_when_items_with_keys_only_move() {
 }
 
 #[tokio::test]
-async fn a_rule_about_items_is_not_asked_of_a_list_that_is_what_it_was() {
+async fn item_rule_is_skipped_for_an_unchanged_list() {
     let list = json!({"type": "array", "maxItems": 9, "items": {"type": "integer"}});
     let api = with_crontabs(&json!({"l": list, "x": {"type": "string"}})).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"l": [1, 9]}))), 201, json!({})).await;
     tighten(&api, "l/items/x-kubernetes-validations", json!([{"rule": "self < 5", "message": "small"}])).await;
     assert_eq!(told(&api, json!({"x": "y"})).await, taken());
-    // Of what has no keys no one knows which item was there before.
+    // Items of a list without keys are not correlated with old items.
     assert_eq!(told(&api, json!({"l": [9, 1]})).await, refused("spec.l[0]: Invalid value: 9: small"));
 }
 
 #[tokio::test]
-async fn what_stood_twice_before_lets_all_stand_twice() {
+async fn existing_duplicates_allow_new_duplicates() {
     let list = json!({"type": "array", "items": {"type": "string"}});
     let api = with_crontabs(
         &json!({"l": list, "s": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}}),
@@ -111,15 +111,15 @@ async fn what_stood_twice_before_lets_all_stand_twice() {
 }
 
 #[tokio::test]
-async fn what_stands_twice_in_a_spec_lets_it_stand_twice_in_the_status() {
+async fn duplicates_in_spec_allow_duplicates_in_status() {
     let mut definition = crontabs(&json!({"l": {"type": "array", "items": {"type": "string"}}}));
     let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}});
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["s"] = set;
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"l": ["a", "a"]}))), 201, json!({})).await;
     let (path, twice) = (format!("{CRONTABS}/a/status"), json!({"status": {"s": ["b", "b"]}}));
-    api.check(merge(&path, &twice), 422, json!({})).await;
+    api.check(merge_patch(&path, &twice), 422, json!({})).await;
     tighten(&api, "l/x-kubernetes-list-type", json!("set")).await;
-    api.check(merge(&path, &twice), 200, json!({})).await;
+    api.check(merge_patch(&path, &twice), 200, json!({})).await;
 }

@@ -1,25 +1,25 @@
-//! Rules in CEL (`x-kubernetes-validations`).
+//! CEL validation rules (`x-kubernetes-validations`).
 
 use super::*;
 
-/// Properties of a spec, one of which has this rule, on a server that knows them.
-async fn with_rule(property: Value, rule: Value) -> Api {
+/// Starts a server whose CronTabs have the property `f` with this rule.
+async fn with_rule(property: Value, rule: Value) -> TestApi {
     let mut property = property;
     property["x-kubernetes-validations"] = json!([rule]);
     with_crontabs(&json!({"f": property})).await
 }
 
-async fn message(api: &Api, ask: Ask) -> String {
-    let answer = api.ask(&ask).await;
+async fn message(api: &TestApi, ask: TestRequest) -> String {
+    let answer = api.send(&ask).await;
     let text = answer.body["message"].as_str().unwrap_or("").to_owned();
     let text = text.strip_prefix("CronTab.stable.example.com \"a\" is invalid: ").map(str::to_owned).unwrap_or(text);
     format!("{} {text}", answer.status).trim().to_owned()
 }
 
-/// What is answered to an object whose spec has this.
-async fn create(api: &Api, f: Value) -> String {
+/// Creates an object with this value of `f`, deletes it, and returns the status code and the message.
+async fn create(api: &TestApi, f: Value) -> String {
     let text = message(api, post(CRONTABS, &crontab("a", &json!({"f": f})))).await;
-    api.ask(&delete(format!("{CRONTABS}/a"))).await;
+    api.send(&delete(format!("{CRONTABS}/a"))).await;
     text
 }
 
@@ -32,7 +32,7 @@ fn ports() -> Value {
 }
 
 #[tokio::test]
-async fn what_a_rule_refuses_is_said_in_its_own_words_or_in_those_of_the_rule() {
+async fn rule_failure_uses_message_reason_and_field_path() {
     let rule = "self.min <= self.max";
     let api = with_rule(ports(), json!({"rule": rule})).await;
     assert_eq!(create(&api, json!({"min": 1, "max": 2})).await, "201");
@@ -58,7 +58,7 @@ async fn what_a_rule_refuses_is_said_in_its_own_words_or_in_those_of_the_rule() 
 }
 
 #[tokio::test]
-async fn rules_see_names_that_are_none_in_the_language_and_values_of_formats() {
+async fn rules_read_escaped_names_and_format_types() {
     let rule = "self.__namespace__ == 'n' && self.x__dash__y == 'y' && self.when.getFullYear() == 2026";
     let api = with_rule(ports(), json!({"rule": rule})).await;
     assert_eq!(create(&api, json!({"namespace": "n", "x-y": "y", "when": "2026-01-01T00:00:00Z"})).await, "201");
@@ -68,34 +68,34 @@ async fn rules_see_names_that_are_none_in_the_language_and_values_of_formats() {
 }
 
 #[tokio::test]
-async fn rules_of_the_whole_see_its_name() {
+async fn root_rules_read_metadata_name() {
     let mut definition = crontabs(&spec());
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = json!([{"rule": "self.metadata.name.startsWith('a')", "message": "its name begins with a"},
             {"rule": "!has(self.status) || self.status.replicas <= self.spec.replicas", "message": "too many"}]);
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
-    let refused = api.ask(&post(CRONTABS, &crontab("b", &json!({})))).await;
+    let refused = api.send(&post(CRONTABS, &crontab("b", &json!({})))).await;
     let words = "CronTab.stable.example.com \"b\" is invalid: <nil>: Invalid value: its name begins with a";
     assert_eq!(refused.body["message"], words);
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 1}))), 201, json!({})).await;
-    let status = merge(format!("{CRONTABS}/a/status"), &json!({"status": {"replicas": 2}}));
+    let status = merge_patch(format!("{CRONTABS}/a/status"), &json!({"status": {"replicas": 2}}));
     assert_eq!(message(&api, status).await, "422 <nil>: Invalid value: too many");
 }
 
 #[tokio::test]
-async fn rules_of_changes_compare_with_what_was_there() {
+async fn transition_rules_compare_with_old_self() {
     let api =
         with_rule(json!({"type": "string"}), json!({"rule": "self == oldSelf", "message": "Value is immutable"})).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"f": "x"}))), 201, json!({})).await;
     let path = format!("{CRONTABS}/a");
     assert_eq!(
-        message(&api, merge(&path, &json!({"spec": {"f": "y"}}))).await,
+        message(&api, merge_patch(&path, &json!({"spec": {"f": "y"}}))).await,
         "422 spec.f: Invalid value: \"y\": Value is immutable"
     );
-    api.check(merge(&path, &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
-    // What goes is not asked, and what comes is new.
-    api.check(merge(&path, &json!({"spec": {"f": null}})), 200, json!({})).await;
-    api.check(merge(&path, &json!({"spec": {"f": "z"}})), 200, json!({})).await;
+    api.check(merge_patch(&path, &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+    // Transition rules are skipped when a field is removed or added.
+    api.check(merge_patch(&path, &json!({"spec": {"f": null}})), 200, json!({})).await;
+    api.check(merge_patch(&path, &json!({"spec": {"f": "z"}})), 200, json!({})).await;
     let rule = json!({"rule": "oldSelf.hasValue() || self == 'first'", "optionalOldSelf": true});
     let api = with_rule(json!({"type": "string"}), rule).await;
     assert!(create(&api, json!("second")).await.starts_with("422"));
@@ -103,28 +103,28 @@ async fn rules_of_changes_compare_with_what_was_there() {
 }
 
 #[tokio::test]
-async fn a_new_rule_hinders_no_one_who_changes_something_else() {
+async fn new_rule_allows_updates_of_other_fields() {
     let api = with_crontabs(&json!({"f": {"type": "string"}, "g": {"type": "string"}})).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"f": "x"}))), 201, json!({})).await;
     let rule = json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/f/x-kubernetes-validations",
         "value": [{"rule": "self == 'y'"}]}]);
     api.check(patch("json-patch", format!("{DEFINITIONS}/crontabs.stable.example.com"), &rule), 200, json!({})).await;
     let path = format!("{CRONTABS}/a");
-    api.check(merge(&path, &json!({"spec": {"g": "x"}})), 200, json!({})).await;
-    assert!(message(&api, merge(&path, &json!({"spec": {"f": "z"}}))).await.starts_with("422"));
-    // Who is wrong otherwise is told that first.
+    api.check(merge_patch(&path, &json!({"spec": {"g": "x"}})), 200, json!({})).await;
+    assert!(message(&api, merge_patch(&path, &json!({"spec": {"f": "z"}}))).await.starts_with("422"));
+    // Schema errors are reported before rules are evaluated.
     let not_checked = "<nil>: Invalid value: \"null\": some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
-    let told = message(&api, merge(&path, &json!({"spec": {"g": 1}}))).await;
+    let told = message(&api, merge_patch(&path, &json!({"spec": {"g": 1}}))).await;
     assert!(told.contains(not_checked), "{told}");
     let values = json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/g/enum", "value": ["x"]}]);
     api.check(patch("json-patch", format!("{DEFINITIONS}/crontabs.stable.example.com"), &values), 200, json!({})).await;
-    let told = message(&api, merge(&path, &json!({"spec": {"g": "y"}}))).await;
+    let told = message(&api, merge_patch(&path, &json!({"spec": {"g": "y"}}))).await;
     assert!(told.contains(not_checked), "{told}");
 }
 
 #[tokio::test]
-async fn a_rule_that_makes_no_sense_is_refused_with_the_definition() {
-    let api = Api::new().await;
+async fn crd_with_an_invalid_rule_is_rejected() {
+    let api = TestApi::new().await;
     let list = json!({"type": "array", "items": {"type": "string"}});
     for (property, rule, at, words) in [
         (ports(), json!({"rule": "self.nothing == 1"}), ".rule", "undefined field 'nothing'"),
@@ -160,25 +160,25 @@ async fn a_rule_that_makes_no_sense_is_refused_with_the_definition() {
     ] {
         let mut property = property;
         property["x-kubernetes-validations"] = json!([rule]);
-        let answer = api.ask(&post(DEFINITIONS, &crontabs(&json!({"f": property})))).await;
+        let answer = api.send(&post(DEFINITIONS, &crontabs(&json!({"f": property})))).await;
         let text = answer.body["message"].as_str().unwrap();
         let place =
             format!("spec.validation.openAPIV3Schema.properties[spec].properties[f].x-kubernetes-validations[0]{at}: ");
         assert!(answer.status == 422 && text.contains(&place) && text.contains(words), "{rule}: {text}");
     }
-    // An atomic map is another as a whole, and what stands in it is known all the same.
+    // A change of an atomic map changes the whole map; old values are still available.
     let whole = json!({"type": "object", "x-kubernetes-map-type": "atomic",
         "properties": {"a": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}});
     api.check(post(format!("{DEFINITIONS}?dryRun=All"), &crontabs(&json!({"f": whole}))), 201, json!({})).await;
     let mut apart = list;
     apart["items"]["x-kubernetes-validations"] = json!([{"rule": "self == oldSelf"}]);
-    let answer = api.ask(&post(DEFINITIONS, &crontabs(&json!({"f": apart})))).await;
+    let answer = api.send(&post(DEFINITIONS, &crontabs(&json!({"f": apart})))).await;
     let words = "oldSelf cannot be used on the uncorrelatable portion of the schema within spec.validation.openAPIV3Schema.properties[spec].properties[f]";
     assert!(answer.body["message"].as_str().unwrap().contains(words), "{}", answer.body);
 }
 
 #[tokio::test]
-async fn a_rule_without_end_is_ended() {
+async fn rule_over_the_cost_budget_is_stopped() {
     let list = json!({"type": "array", "items": {"type": "integer"}});
     let rule = "self.all(a, self.all(b, self.all(c, self.all(d, a + b + c + d >= 0))))";
     let api = with_rule(list, json!({"rule": rule})).await;

@@ -1,41 +1,45 @@
-//! How many objects of a custom kind are, and should be.
+//! The `scale` subresource of custom resources.
 
 use super::*;
 
-/// A server whose CronTabs hold whatever one writes.
-async fn with_anything() -> Api {
+/// Starts a server whose CronTabs preserve unknown fields.
+async fn with_anything() -> TestApi {
     let mut definition = crontabs(&json!({}));
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!({"spec": any, "status": any});
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
     api
 }
 
-async fn refused(api: &Api, ask: Ask, words: &str) {
+async fn refused(api: &TestApi, ask: TestRequest, words: &str) {
     let expected = format!("CronTab.stable.example.com \"a\" is invalid: {words}");
     api.check(ask, 422, json!({"message": expected})).await;
 }
 
 #[tokio::test]
-async fn the_scale_is_where_the_definition_says() {
+async fn custom_scale_uses_the_paths_of_the_crd() {
     let api = with_crontabs(&spec()).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 2}))), 201, json!({})).await;
     api.check(post(CRONTABS, &crontab("none", &json!({}))), 201, json!({})).await;
     let path = format!("{CRONTABS}/a");
     let status = json!({"status": {"replicas": 1, "labelSelector": "app=a"}});
-    api.check(merge(format!("{path}/status"), &status), 200, json!({})).await;
+    api.check(merge_patch(format!("{path}/status"), &status), 200, json!({})).await;
     let scale = json!({"kind": "Scale", "spec": {"replicas": 2}, "status": {"replicas": 1, "selector": "app=a"}});
     api.check(get(format!("{path}/scale")), 200, scale).await;
-    api.check(merge(format!("{path}/scale"), &json!({"spec": {"replicas": 3}})), 200, json!({"spec": {"replicas": 3}}))
-        .await;
+    api.check(
+        merge_patch(format!("{path}/scale"), &json!({"spec": {"replicas": 3}})),
+        200,
+        json!({"spec": {"replicas": 3}}),
+    )
+    .await;
     api.check(get(&path), 200, json!({"metadata": {"generation": 2}, "spec": {"replicas": 3}})).await;
     let words = "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist";
     api.check(get(format!("{CRONTABS}/none/scale")), 500, json!({"message": words})).await;
 }
 
 #[tokio::test]
-async fn what_no_scale_can_hold_is_refused_wherever_it_is_written() {
+async fn invalid_replicas_are_rejected_on_every_write() {
     let api = with_anything().await;
     let path = format!("{CRONTABS}/a");
     let wrong = [
@@ -58,19 +62,19 @@ async fn what_no_scale_can_hold_is_refused_wherever_it_is_written() {
     }
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 1}))), 201, json!({})).await;
     for (replicas, words) in &wrong {
-        refused(&api, merge(&path, &json!({"spec": {"replicas": replicas}})), words).await;
+        refused(&api, merge_patch(&path, &json!({"spec": {"replicas": replicas}})), words).await;
     }
-    refused(&api, merge(format!("{path}/scale"), &json!({"spec": {"replicas": -1}})), wrong[0].1).await;
+    refused(&api, merge_patch(format!("{path}/scale"), &json!({"spec": {"replicas": -1}})), wrong[0].1).await;
     let status = json!({"status": {"replicas": -1, "labelSelector": 7}});
     let words = "[.status.replicas: Invalid value: -1: should be a non-negative integer, .status.labelSelector: Invalid value: \"\": .status.labelSelector accessor error: 7 is of the type int64, expected string]";
-    refused(&api, merge(format!("{path}/status"), &status), words).await;
+    refused(&api, merge_patch(format!("{path}/status"), &status), words).await;
 }
 
-/// An object `a` whose kind has got a scale since.
-async fn scaled_later(kind: &str, replicas: &Value) -> Api {
+/// Returns the path of an object `a` that was created before its kind had a scale.
+async fn scaled_later(kind: &str, replicas: &Value) -> TestApi {
     let mut definition = crontabs(&json!({"replicas": {"type": kind}}));
     let scale = definition["spec"]["versions"][0]["subresources"]["scale"].take();
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": replicas}))), 201, json!({})).await;
     let change = json!([{"op": "add", "path": "/spec/versions/0/subresources/scale", "value": scale}]);
@@ -79,38 +83,38 @@ async fn scaled_later(kind: &str, replicas: &Value) -> Api {
 }
 
 #[tokio::test]
-async fn a_status_can_be_written_of_what_has_become_no_scale() {
+async fn status_write_ignores_invalid_spec_replicas() {
     let api = scaled_later("integer", &json!(-1)).await;
     let path = format!("{CRONTABS}/a");
-    api.check(merge(format!("{path}/status"), &json!({"status": {"replicas": 1}})), 200, json!({})).await;
+    api.check(merge_patch(format!("{path}/status"), &json!({"status": {"replicas": 1}})), 200, json!({})).await;
     let words = ".spec.replicas: Invalid value: -1: should be a non-negative integer";
-    refused(&api, merge(&path, &json!({"metadata": {"labels": {"a": "b"}}})), words).await;
+    refused(&api, merge_patch(&path, &json!({"metadata": {"labels": {"a": "b"}}})), words).await;
 }
 
 #[tokio::test]
-async fn a_scale_of_what_is_no_number_cannot_be_read() {
+async fn scale_of_non_integer_replicas_is_an_error() {
     let api = scaled_later("string", &json!("x")).await;
     let words = json!({"message": ".spec.replicas accessor error: x is of the type string, expected int64"});
     let path = format!("{CRONTABS}/a/scale");
     api.check(get(&path), 500, words.clone()).await;
-    api.check(merge(&path, &json!({"spec": {"replicas": 1}})), 500, words).await;
+    api.check(merge_patch(&path, &json!({"spec": {"replicas": 1}})), 500, words).await;
 }
 
 #[tokio::test]
-async fn a_scale_that_was_not_set_yet_can_be_set() {
+async fn unset_scale_replicas_can_be_set() {
     let api = with_crontabs(&spec()).await;
     for name in ["merged", "patched", "put", "applied", "empty"] {
         api.check(post(CRONTABS, &crontab(name, &json!({}))), 201, json!({})).await;
     }
     let path = |name: &str| format!("{CRONTABS}/{name}/scale");
     let set = json!({"spec": {"replicas": 3}});
-    api.check(merge(path("merged"), &set), 200, set.clone()).await;
+    api.check(merge_patch(path("merged"), &set), 200, set.clone()).await;
     let replace = json!([{"op": "replace", "path": "/spec/replicas", "value": 3}]);
     api.check(patch("json-patch", path("patched"), &replace), 200, set.clone()).await;
     let scale = |name: &str, spec: Value| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name}, "spec": spec});
     api.check(put(path("put"), &scale("put", json!({"replicas": 3}))), 200, set.clone()).await;
     let applied = scale("applied", json!({"replicas": 3}));
-    // To server-side apply the number that says that none is set is one, which somebody has written before.
+    // Server-side apply treats the number that stands for an unset value as a value with an earlier owner.
     let conflict = api.check(apply(path("applied"), "one", &applied), 409, json!({"reason": "Conflict"})).await.body;
     assert_eq!(conflict["details"]["causes"][0]["field"], ".spec.replicas");
     api.check(apply(format!("{}?force=true", path("applied")), "one", &applied), 200, set.clone()).await;
@@ -120,33 +124,33 @@ async fn a_scale_that_was_not_set_yet_can_be_set() {
     let words =
         json!({"reason": "BadRequest", "message": "the spec replicas field \".spec.replicas\" cannot be empty"});
     let labels = json!({"metadata": {"labels": {"a": "b"}}});
-    api.check(merge(path("empty"), &labels), 400, words.clone()).await;
+    api.check(merge_patch(path("empty"), &labels), 400, words.clone()).await;
     api.check(apply(path("empty"), "one", &scale("empty", json!({}))), 400, words).await;
     let words = "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist";
     api.check(get(path("empty")), 500, json!({"message": words})).await;
 }
 
 #[tokio::test]
-async fn a_scale_that_breaks_a_rule_is_refused_as_its_object_is() {
+async fn scale_update_that_breaks_a_rule_is_rejected() {
     let mut definition = crontabs(&spec());
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] =
         json!([{"rule": "!has(self.replicas) || self.replicas % 2 == 0", "message": "must be even"}]);
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 2}))), 201, json!({})).await;
     let path = format!("{CRONTABS}/a/scale");
     let scale = |replicas: i32| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": replicas}});
-    refused(&api, merge(&path, &json!({"spec": {"replicas": 3}})), "spec: Invalid value: must be even").await;
+    refused(&api, merge_patch(&path, &json!({"spec": {"replicas": 3}})), "spec: Invalid value: must be even").await;
     refused(&api, put(&path, &scale(3)), "spec: Invalid value: must be even").await;
     let forced = format!("{path}?force=true");
     refused(&api, apply(forced, "m", &scale(3)), "spec: Invalid value: must be even").await;
     let large = "spec.replicas: Invalid value: 12: spec.replicas in body should be less than or equal to 10";
-    refused(&api, merge(&path, &json!({"spec": {"replicas": 12}})), large).await;
-    api.check(merge(&path, &json!({"spec": {"replicas": 4}})), 200, json!({"spec": {"replicas": 4}})).await;
+    refused(&api, merge_patch(&path, &json!({"spec": {"replicas": 12}})), large).await;
+    api.check(merge_patch(&path, &json!({"spec": {"replicas": 4}})), 200, json!({"spec": {"replicas": 4}})).await;
 }
 
 #[tokio::test]
-async fn a_scale_that_is_put_has_the_name_of_its_path() {
+async fn scale_put_requires_the_name_of_its_path() {
     let api = with_crontabs(&spec()).await;
     api.check(post(CRONTABS, &crontab("a", &json!({}))), 201, json!({})).await;
     let path = format!("{CRONTABS}/a/scale");

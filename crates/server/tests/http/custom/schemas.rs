@@ -1,16 +1,16 @@
-//! What the schema of a definition makes of objects, and says of them.
+//! Structural schemas: validation, pruning and defaults of custom resources.
 
 use super::*;
 
-/// Posts an object with this spec; the message must end so.
-async fn refused(api: &Api, spec: Value, words: &str) {
-    let answer = api.ask(&post(CRONTABS, &crontab("wrong", &spec))).await;
+/// Posts an object with this `spec` and asserts the end of the error message.
+async fn refused(api: &TestApi, spec: Value, words: &str) {
+    let answer = api.send(&post(CRONTABS, &crontab("wrong", &spec))).await;
     let expected = format!("CronTab.stable.example.com \"wrong\" is invalid: {words}");
     assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(expected.as_str())), "{spec}");
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_object_is_said_as_upstream_says_it() {
+async fn invalid_custom_resource_is_rejected() {
     let mut fields = spec();
     fields["when"] = json!({"type": "string", "format": "date-time"});
     fields["size"] = json!({"x-kubernetes-int-or-string": true});
@@ -63,33 +63,34 @@ async fn what_is_wrong_with_an_object_is_said_as_upstream_says_it() {
     ] {
         refused(&api, spec, words).await;
     }
-    let answer = api.ask(&post(CRONTABS, &crontab("wrong", &json!({"replicas": "x"})))).await;
+    let answer = api.send(&post(CRONTABS, &crontab("wrong", &json!({"replicas": "x"})))).await;
     let cause = &answer.body["details"]["causes"][0];
     assert_eq!((&cause["reason"], &cause["field"]), (&json!("FieldValueTypeInvalid"), &json!("spec.replicas")));
 }
 
 #[tokio::test]
-async fn what_is_not_declared_is_left_out_or_refused_as_the_client_wishes() {
+async fn unknown_fields_follow_field_validation() {
     let api = with_crontabs(&spec()).await;
     let object = crontab("a", &json!({"unknown": 1, "replicas": 1}));
-    let strict = api.ask(&post(format!("{CRONTABS}?fieldValidation=Strict"), &object)).await;
+    let strict = api.send(&post(format!("{CRONTABS}?fieldValidation=Strict"), &object)).await;
     let words = "CronTab in version \"v1\" cannot be handled as a CronTab: strict decoding error: unknown field \"spec.unknown\"";
     assert_eq!((strict.status, strict.body["message"].as_str()), (400, Some(words)));
     let made = api.check(post(CRONTABS, &object), 201, json!({"spec": {"unknown": null, "replicas": 1}})).await;
     assert_eq!(made.warnings(), ["299 - \"unknown field \\\"spec.unknown\\\"\""]);
     let quiet =
-        api.ask(&post(format!("{CRONTABS}?fieldValidation=Ignore"), &crontab("b", &json!({"unknown": 1})))).await;
+        api.send(&post(format!("{CRONTABS}?fieldValidation=Ignore"), &crontab("b", &json!({"unknown": 1})))).await;
     assert_eq!((quiet.status, quiet.warnings().len()), (201, 0));
-    let patched = api.ask(&merge(format!("{CRONTABS}/a?fieldValidation=Strict"), &json!({"spec": {"more": 1}}))).await;
+    let patched =
+        api.send(&merge_patch(format!("{CRONTABS}/a?fieldValidation=Strict"), &json!({"spec": {"more": 1}}))).await;
     assert_eq!(patched.status, 422);
     assert!(patched.body["message"].as_str().unwrap().contains("unknown field \"spec.more\""));
-    let applied = api.ask(&apply(format!("{CRONTABS}/a"), "m", &crontab("a", &json!({"more": 1})))).await;
+    let applied = api.send(&apply(format!("{CRONTABS}/a"), "m", &crontab("a", &json!({"more": 1})))).await;
     let words = "failed to create typed patch object (/a; stable.example.com/v1, Kind=CronTab): .spec.more: field not declared in schema";
     assert_eq!((applied.status, applied.body["message"].as_str()), (400, Some(words)));
 }
 
 #[tokio::test]
-async fn unknown_fields_stay_where_the_schema_says_so() {
+async fn preserve_unknown_fields_keeps_unknown_fields() {
     let fields = json!({
         "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
             "properties": {"known": {"type": "object", "properties": {"a": {"type": "string"}}}}},
@@ -115,7 +116,7 @@ async fn unknown_fields_stay_where_the_schema_says_so() {
 }
 
 #[tokio::test]
-async fn resources_within_others_are_held_to_what_all_are_held_to() {
+async fn embedded_resources_are_validated() {
     let pod =
         json!({"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true});
     let fields = json!({"pod": pod.clone(), "pods": {"type": "array", "items": pod}});
@@ -127,7 +128,7 @@ async fn resources_within_others_are_held_to_what_all_are_held_to() {
     assert_eq!(made.warnings(), ["299 - \"unknown field \\\"spec.pods[0].metadata.unknown\\\"\""]);
     let words = "json: cannot unmarshal number into Go struct field ObjectMeta.spec.pod.metadata.name of type string";
     let wrong = json!({"pod": with(json!({"name": 1}))});
-    let answer = api.ask(&post(CRONTABS, &crontab("b", &wrong))).await;
+    let answer = api.send(&post(CRONTABS, &crontab("b", &wrong))).await;
     assert_eq!(
         (answer.status, answer.body["message"].as_str().unwrap().contains(words)),
         (400, true),
@@ -147,14 +148,14 @@ async fn resources_within_others_are_held_to_what_all_are_held_to() {
     ] {
         refused(&api, json!({"pod": resource}), words).await;
     }
-    // Nor can an update make one wrong.
+    // An update cannot make an embedded resource invalid.
     let change = json!({"spec": {"pods": [with(json!({"namespace": "No"}))]}});
-    let answer = api.ask(&merge(format!("{CRONTABS}/a"), &change)).await;
+    let answer = api.send(&merge_patch(format!("{CRONTABS}/a"), &change)).await;
     assert_eq!(answer.status, 422, "{}", answer.body);
 }
 
 #[tokio::test]
-async fn defaults_come_with_reading_what_was_stored_before_them_too() {
+async fn new_defaults_apply_to_stored_objects() {
     let mut before = spec();
     before["image"].as_object_mut().unwrap().remove("default");
     before["old"] = json!({"type": "string", "nullable": true});
@@ -166,12 +167,12 @@ async fn defaults_come_with_reading_what_was_stored_before_them_too() {
     )
     .await;
     let path = format!("{DEFINITIONS}/crontabs.stable.example.com");
-    let mut definition = api.ask(&get(&path)).await.body;
+    let mut definition = api.send(&get(&path)).await.body;
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] = spec();
     let mut watch = api.watch(&format!("{CRONTABS}?watch=1")).await;
     watch.check("ADDED", json!({})).await;
     api.check(put(&path, &definition), 200, json!({"metadata": {"generation": 2}})).await;
-    // Who watched the kind as it was begins again.
+    // A change of the schema ends the watches of the kind.
     assert_eq!(watch.try_next().await, None);
     let got = api.check(get(format!("{CRONTABS}/a")), 200, json!({"spec": {"image": "busybox"}})).await.body;
     assert_eq!(got["spec"].get("old"), None);
@@ -180,7 +181,7 @@ async fn defaults_come_with_reading_what_was_stored_before_them_too() {
 }
 
 #[tokio::test]
-async fn whole_numbers_are_those_that_json_keeps() {
+async fn integers_accept_whole_json_numbers() {
     let fields =
         json!({"long": {"type": "integer", "format": "int64"}, "any": {"type": "integer"}, "part": {"type": "number"}});
     let api = with_crontabs(&fields).await;
@@ -199,10 +200,10 @@ async fn whole_numbers_are_those_that_json_keeps() {
         refused(&api, json!({field: value}), words).await;
     }
     let text = r#"{"apiVersion": "stable.example.com/v1", "kind": "CronTab", "metadata": {"name": "a"}, "spec": {"long": 1.0, "any": 1.5e1, "part": 2.0}}"#;
-    let made = api.ask(&ask_text(text)).await;
+    let made = api.send(&ask_text(text)).await;
     assert_eq!((made.status, made.body["spec"].to_string().as_str()), (201, r#"{"any":15,"long":1,"part":2}"#));
 }
 
-fn ask_text(body: &str) -> Ask {
+fn ask_text(body: &str) -> TestRequest {
     post(CRONTABS, &Value::Null).text("application/json", body)
 }

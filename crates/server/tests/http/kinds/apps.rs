@@ -192,8 +192,8 @@ async fn controller_revisions() {
 }
 
 #[tokio::test]
-async fn what_was_selected_once_is_selected_for_good() {
-    let api = Api::new().await;
+async fn workload_selectors_are_immutable() {
+    let api = TestApi::new().await;
     for (kind, plural) in [("Deployment", "deployments"), ("ReplicaSet", "replicasets"), ("DaemonSet", "daemonsets")] {
         let path = format!("/apis/apps/v1/namespaces/default/{plural}");
         api.check(post(&path, &set(kind, json!({}))), 201, json!({})).await;
@@ -201,7 +201,7 @@ async fn what_was_selected_once_is_selected_for_good() {
         let message = format!(
             "{kind}.apps \"web\" is invalid: spec.selector: Invalid value: {{\"matchLabels\":{{\"app\":\"other\"}}}}: field is immutable"
         );
-        api.check(merge(format!("{path}/web"), &other), 422, json!({"message": message})).await;
+        api.check(merge_patch(format!("{path}/web"), &other), 422, json!({"message": message})).await;
         let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "busybox:2"}]}}}});
         let ask = patch("strategic-merge-patch", format!("{path}/web"), &image);
         api.check(ask, 200, json!({"metadata": {"generation": 2}, "spec": {"template": {"spec": {"containers": [{"image": "busybox:2"}]}}}}))
@@ -210,8 +210,8 @@ async fn what_was_selected_once_is_selected_for_good() {
     let path = "/apis/apps/v1/namespaces/default/statefulsets";
     api.check(post(path, &set("StatefulSet", json!({}))), 201, json!({})).await;
     let message = "StatefulSet.apps \"web\" is invalid: spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
-    let other = merge(format!("{path}/web"), &json!({"spec": {"serviceName": "other"}}));
+    let other = merge_patch(format!("{path}/web"), &json!({"spec": {"serviceName": "other"}}));
     api.check(other, 422, json!({"message": message})).await;
-    let more = merge(format!("{path}/web"), &json!({"spec": {"replicas": 3}}));
+    let more = merge_patch(format!("{path}/web"), &json!({"spec": {"replicas": 3}}));
     api.check(more, 200, json!({"spec": {"replicas": 3}, "metadata": {"generation": 2}})).await;
 }

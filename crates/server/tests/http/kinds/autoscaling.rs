@@ -1,4 +1,4 @@
-//! HorizontalPodAutoscaler, in both its versions.
+//! HorizontalPodAutoscaler in `autoscaling/v1` and `v2`.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn of(version: &str, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn both_versions() {
+async fn horizontal_pod_autoscaler_versions() {
     let discovery = json!({"singularName": "horizontalpodautoscaler", "shortNames": ["hpa"], "categories": ["all"], "status": true});
     let columns = "Name|Reference|Targets|MinPods|MaxPods|Replicas|Age";
     let cells = json!(["h", "Deployment/web", "cpu: <unknown>/80%", "1", 3, 0, null]);
@@ -115,8 +115,8 @@ async fn both_versions() {
 }
 
 #[tokio::test]
-async fn what_is_written_in_one_version_is_read_in_the_other() {
-    let api = Api::new().await;
+async fn hpa_is_converted_between_v1_and_v2() {
+    let api = TestApi::new().await;
     let memory = json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}});
     let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}});
     api.check(post(V2, &of("v2", json!({"spec": {"metrics": [cpu, memory]}}))), 201, json!({})).await;
@@ -143,8 +143,8 @@ async fn what_is_written_in_one_version_is_read_in_the_other() {
 }
 
 #[tokio::test]
-async fn a_behavior_stands_in_the_older_versions_annotation_as_upstream_writes_it() {
-    let api = Api::new().await;
+async fn hpa_behavior_is_an_annotation_in_v1() {
+    let api = TestApi::new().await;
     let key = "autoscaling.alpha.kubernetes.io/behavior";
     let note = r#"{"ScaleUp":{"StabilizationWindowSeconds":7},"Unknown":1}"#;
     api.check(post(V1, &of("v1", json!({"metadata": {"annotations": {key: note}}}))), 201, json!({})).await;
@@ -159,8 +159,8 @@ async fn a_behavior_stands_in_the_older_versions_annotation_as_upstream_writes_i
 }
 
 #[tokio::test]
-async fn a_group_says_which_of_its_versions_is_preferred() {
-    let api = Api::new().await;
+async fn discovery_names_the_preferred_version() {
+    let api = TestApi::new().await;
     let group = json!({"name": "autoscaling", "versions": [{"version": "v2"}, {"version": "v1"}], "preferredVersion": {"groupVersion": "autoscaling/v2"}});
     api.check(get("/apis/autoscaling"), 200, group.clone()).await;
     let all = api.check(get("/apis"), 200, json!({})).await.body;

@@ -52,24 +52,24 @@ async fn jobs() {
 }
 
 #[tokio::test]
-async fn an_indexed_job_may_grow_until_its_host_names_are_too_long() {
-    let (api, path) = (Api::new().await, "/apis/batch/v1/namespaces/default/jobs");
+async fn elastic_indexed_job_is_limited_by_host_name_length() {
+    let (api, path) = (TestApi::new().await, "/apis/batch/v1/namespaces/default/jobs");
     let name = "a".repeat(61);
     let of = |count: u32| json!({"spec": {"completionMode": "Indexed", "completions": count, "parallelism": count}});
     let mut small = job(of(10));
     small["metadata"]["name"] = json!(name);
     api.check(post(path, &small), 201, json!({})).await;
-    api.check(merge(format!("{path}/{name}"), &of(11)), 200, of(11)).await;
+    api.check(merge_patch(format!("{path}/{name}"), &of(11)), 200, of(11)).await;
 }
 
-/// A Job whose policies say this.
+/// Returns a Job with these policies.
 fn indexed(more: &str) -> Value {
     let mut object = job(json!({"spec": {"completionMode": "Indexed", "completions": 3, "parallelism": 1}}));
     merge_into(&mut object, &serde_json::from_str(more).unwrap());
     object
 }
 
-/// Specs of Jobs that are refused, and why.
+/// Invalid Job specs and the expected messages.
 const REFUSED: &[(&str, &str)] = &[
     (
         r#"{"spec": {"podFailurePolicy": {"rules": [{"action": "Explode", "onPodConditions": [{"type": "T", "status": "Maybe"}]}]}}}"#,
@@ -134,12 +134,12 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn policies_of_jobs_are_refused_in_upstreams_words() {
-    let api = Api::new().await;
+async fn invalid_job_policies_are_rejected() {
+    let api = TestApi::new().await;
     let path = "/apis/batch/v1/namespaces/default/jobs";
     let check = async |object: Value, words: &str| {
         let message = format!("Job.batch \"once\" is invalid: {words}");
-        let answer = api.ask(&post(path, &object)).await;
+        let answer = api.send(&post(path, &object)).await;
         assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{object}");
     };
     for (change, words) in REFUSED {
@@ -157,27 +157,31 @@ async fn policies_of_jobs_are_refused_in_upstreams_words() {
     let made = json!({"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": [{}, {"onPodConditions": [{"status": "True"}]}]}}});
     api.check(post(path, &indexed(good)), 201, made).await;
     let words = "Job.batch \"once\" is invalid: spec.completions: Invalid value: 5: can only be modified in tandem with spec.parallelism";
-    api.check(merge(format!("{path}/once"), &json!({"spec": {"completions": 5}})), 422, json!({"message": words}))
-        .await;
+    api.check(
+        merge_patch(format!("{path}/once"), &json!({"spec": {"completions": 5}})),
+        422,
+        json!({"message": words}),
+    )
+    .await;
 }
 
 const START: &str = "2026-01-01T00:00:00Z";
 const END: &str = "2026-01-01T00:01:00Z";
 
-/// Conditions that are true.
+/// Returns conditions with the status True.
 fn conditions(kinds: &[&str]) -> Value {
     kinds.iter().map(|kind| json!({"type": kind, "status": "True"})).collect()
 }
 
 #[tokio::test]
-async fn a_job_cannot_be_said_to_have_ended_in_two_ways_or_to_go_on() {
-    let api = Api::new().await;
+async fn inconsistent_job_status_is_rejected() {
+    let api = TestApi::new().await;
     let path = "/apis/batch/v1/namespaces/default/jobs";
     api.check(post(path, &job(json!({}))), 201, json!({})).await;
     let one = format!("{path}/once/status");
     let check = async |status: Value, words: &str| {
         let message = format!("Job.batch \"once\" is invalid: {words}");
-        let answer = api.ask(&merge(&one, &json!({"status": status}))).await;
+        let answer = api.send(&merge_patch(&one, &json!({"status": status}))).await;
         assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{status}");
     };
     check(json!({"active": -1}), "status.active: Invalid value: -1: must be greater than or equal to 0").await;
@@ -218,7 +222,7 @@ async fn a_job_cannot_be_said_to_have_ended_in_two_ways_or_to_go_on() {
     )
     .await;
     let ended = json!({"startTime": START, "completionTime": END, "succeeded": 1, "failed": 1, "conditions": done});
-    api.check(merge(&one, &json!({"status": ended})), 200, json!({"status": ended})).await;
+    api.check(merge_patch(&one, &json!({"status": ended})), 200, json!({"status": ended})).await;
     check(
         json!({"conditions": conditions(&["SuccessCriteriaMet"]), "completionTime": null}),
         "status.conditions: Invalid value: cannot disable the terminal Complete=True condition",
@@ -236,8 +240,8 @@ async fn a_job_cannot_be_said_to_have_ended_in_two_ways_or_to_go_on() {
 }
 
 #[tokio::test]
-async fn a_job_selects_its_pods_by_its_uid() {
-    let api = Api::new().await;
+async fn job_selector_is_generated_from_its_uid() {
+    let api = TestApi::new().await;
     let path = "/apis/batch/v1/namespaces/default/jobs";
     let made = api.check(post(path, &job(json!({}))), 201, json!({})).await.body;
     let uid = &made["metadata"]["uid"];
@@ -246,16 +250,17 @@ async fn a_job_selects_its_pods_by_its_uid() {
     assert_eq!(&made["spec"]["template"]["metadata"]["labels"][key], uid);
     let immutable = |field: &str, shown: &str| json!({"message": format!("Job.batch \"once\" is invalid: spec.{field}: Invalid value: {shown}: field is immutable")});
     let one = format!("{path}/once");
-    api.check(merge(&one, &json!({"spec": {"completions": 3}})), 422, immutable("completions", "3")).await;
-    api.check(merge(&one, &json!({"spec": {"parallelism": 3}})), 200, json!({"metadata": {"generation": 2}})).await;
-    // Without a word, the Pods of a Job stay when it goes.
+    api.check(merge_patch(&one, &json!({"spec": {"completions": 3}})), 422, immutable("completions", "3")).await;
+    api.check(merge_patch(&one, &json!({"spec": {"parallelism": 3}})), 200, json!({"metadata": {"generation": 2}}))
+        .await;
+    // Pods of a Job are orphaned by default.
     api.check(delete(&one), 200, json!({"metadata": {"finalizers": ["orphan"]}})).await;
 }
 
-/// As whoever makes a Job again finds it, of one that was exported.
+/// Like the creation of a Job from an exported manifest.
 #[tokio::test]
-async fn labels_of_another_job_are_refused() {
-    let (api, path) = (Api::new().await, "/apis/batch/v1/namespaces/default/jobs");
+async fn labels_of_another_job_are_rejected() {
+    let (api, path) = (TestApi::new().await, "/apis/batch/v1/namespaces/default/jobs");
     for (more, expected) in [
         (json!({"template": {"metadata": {"labels": {"controller-uid": "x"}}}}), "[controller-uid]: Invalid value"),
         (json!({"template": {"metadata": {"labels": {"job-name": "x"}}}}), "[job-name]: Invalid value"),
@@ -311,9 +316,9 @@ async fn cron_jobs() {
 }
 
 #[tokio::test]
-async fn who_deletes_a_job_is_told_that_its_pods_stay() {
-    let (api, path) = (Api::new().await, "/apis/batch/v1/namespaces/default/jobs");
-    let told = |answer: crate::common::Answer| answer.warnings().len();
+async fn job_delete_warns_of_orphaned_pods() {
+    let (api, path) = (TestApi::new().await, "/apis/batch/v1/namespaces/default/jobs");
+    let told = |answer: crate::common::TestResponse| answer.warnings().len();
     let one = format!("{path}/once");
     for (ask, count) in [
         (delete(&one), 1),
@@ -323,6 +328,6 @@ async fn who_deletes_a_job_is_told_that_its_pods_stay() {
     ] {
         api.check(post(path, &job(json!({}))), 201, json!({})).await;
         assert_eq!(told(api.check(ask.clone(), 200, json!({})).await), count, "{ask:?}");
-        let _ = api.ask(&merge(&one, &json!({"metadata": {"finalizers": null}}))).await;
+        let _ = api.send(&merge_patch(&one, &json!({"metadata": {"finalizers": null}}))).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Kinds of the core group that nothing acts upon yet.
+//! Core kinds without a controller.
 
 use super::*;
 
@@ -204,24 +204,24 @@ async fn persistent_volumes() {
 }
 
 #[tokio::test]
-async fn a_volume_stays_where_it_is_and_is_told_later_how_it_grows() {
-    let (api, path) = (Api::new().await, "/api/v1/persistentvolumes");
+async fn persistent_volume_source_is_immutable() {
+    let (api, path) = (TestApi::new().await, "/api/v1/persistentvolumes");
     let csi = json!({"driver": "d", "volumeHandle": "h"});
     let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {
         "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": csi, "volumeAttributesClassName": "c"}});
     api.check(post(path, &volume), 201, json!({})).await;
     let one = format!("{path}/v");
     let secret = |name: &str| json!({"spec": {"csi": {"controllerExpandSecretRef": {"name": name, "namespace": "n"}}}});
-    api.check(merge(&one, &secret("a")), 200, secret("a")).await;
+    api.check(merge_patch(&one, &secret("a")), 200, secret("a")).await;
     let refused = |why: &str| json!({"message": format!("PersistentVolume \"v\" is invalid: {why}")});
     let stays = "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation";
-    api.check(merge(&one, &secret("b")), 422, refused(stays)).await;
+    api.check(merge_patch(&one, &secret("b")), 422, refused(stays)).await;
     let none = json!({"spec": {"volumeAttributesClassName": null}});
     let why = "spec.volumeAttributesClassName: Forbidden: update from non-nil value to nil is forbidden";
-    api.check(merge(&one, &none), 422, refused(why)).await;
+    api.check(merge_patch(&one, &none), 422, refused(why)).await;
     let block = json!({"spec": {"volumeMode": "Block"}});
     let why = "volumeMode: Invalid value: \"Block\": field is immutable";
-    api.check(merge(&one, &block), 422, refused(why)).await;
+    api.check(merge_patch(&one, &block), 422, refused(why)).await;
 }
 
 #[tokio::test]
@@ -261,8 +261,8 @@ async fn persistent_volume_claims() {
 }
 
 #[tokio::test]
-async fn both_ways_to_say_from_where_a_claim_is_filled_say_the_same() {
-    let api = Api::new().await;
+async fn pvc_data_source_and_data_source_ref_are_synced() {
+    let api = TestApi::new().await;
     let path = "/api/v1/namespaces/default/persistentvolumeclaims";
     let check = async |name: &str, field: &str, source: Value, expected: Value| {
         let mut spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}});
@@ -273,15 +273,15 @@ async fn both_ways_to_say_from_where_a_claim_is_filled_say_the_same() {
     let both = json!({"dataSource": other, "dataSourceRef": other});
     check("old", "dataSource", other.clone(), both.clone()).await;
     check("new", "dataSourceRef", other, both).await;
-    // Others fill volumes by the new field only.
+    // Data sources of other namespaces and kinds use `dataSourceRef` only.
     let own = json!({"apiGroup": "example.com", "kind": "Filler", "name": "f"});
     check("dropped", "dataSource", own.clone(), json!({"dataSource": null, "dataSourceRef": null})).await;
     check("own", "dataSourceRef", own.clone(), json!({"dataSource": own, "dataSourceRef": own})).await;
 }
 
 #[tokio::test]
-async fn a_claim_asks_for_more_once_it_is_bound_and_for_no_less_than_it_has() {
-    let api = Api::new().await;
+async fn bound_pvc_may_grow_but_not_below_its_capacity() {
+    let api = TestApi::new().await;
     let path = "/api/v1/namespaces/default/persistentvolumeclaims";
     let class = json!({"metadata": {"name": "growing"}, "provisioner": "p.io/x", "allowVolumeExpansion": true});
     api.check(post("/apis/storage.k8s.io/v1/storageclasses", &class), 201, json!({})).await;
@@ -289,11 +289,11 @@ async fn a_claim_asks_for_more_once_it_is_bound_and_for_no_less_than_it_has() {
         "resources": {"requests": {"storage": "2Gi"}}});
     api.check(post(path, &json!({"metadata": {"name": "c"}, "spec": spec})), 201, json!({})).await;
     let one = format!("{path}/c");
-    let ask = |size: &str| merge(&one, &json!({"spec": {"resources": {"requests": {"storage": size}}}}));
+    let ask = |size: &str| merge_patch(&one, &json!({"spec": {"resources": {"requests": {"storage": size}}}}));
     let fixed = "PersistentVolumeClaim \"c\" is invalid: spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
     api.check(ask("3Gi"), 422, json!({"message": fixed})).await;
     let bound = json!({"status": {"phase": "Bound", "capacity": {"storage": "2Gi"}}});
-    api.check(merge(format!("{one}/status"), &bound), 200, json!({})).await;
+    api.check(merge_patch(format!("{one}/status"), &bound), 200, json!({})).await;
     api.check(ask("5Gi"), 200, json!({})).await;
     api.check(ask("4Gi"), 200, json!({})).await;
     let less = "PersistentVolumeClaim \"c\" is invalid: spec.resources.requests.storage: Forbidden: field can not be less than status.capacity";

@@ -1,10 +1,10 @@
-//! Kinds by which the API is extended, guarded and shared: admission, flow control, certificates, devices.
+//! Kinds that extend and protect the API: admission, flow control, certificates, dynamic resource allocation.
 
 use super::*;
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 #[tokio::test]
-async fn webhooks() {
+async fn webhook_configurations() {
     let webhook = json!({"name": "a.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
         "clientConfig": {"service": {"namespace": "n", "name": "s"}},
         "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]});
@@ -99,8 +99,8 @@ async fn admission_policies() {
 }
 
 #[tokio::test]
-async fn expressions_are_stored_as_they_are() {
-    let api = Api::new().await;
+async fn policy_expressions_are_stored_verbatim() {
+    let api = TestApi::new().await;
     let class = json!({"metadata": {"name": "c"}, "spec": {"selectors": [{"cel": {"expression": "1 +"}}]}});
     let path = "/apis/resource.k8s.io/v1/deviceclasses";
     api.check(post(path, &class), 201, json!({"spec": {"selectors": [{"cel": {"expression": "1 +"}}]}})).await;
@@ -192,8 +192,8 @@ async fn certificate_signing_requests() {
 }
 
 #[tokio::test]
-async fn an_approval_changes_conditions_and_nothing_else() {
-    let api = Api::new().await;
+async fn csr_approval_changes_only_conditions() {
+    let api = TestApi::new().await;
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let mut made = api.check(post(path, &request()), 201, json!({})).await.body;
     let condition = |kind: &str| json!({"type": kind, "status": "True", "reason": "R", "message": "m"});
@@ -203,12 +203,12 @@ async fn an_approval_changes_conditions_and_nothing_else() {
     assert_eq!(approved["status"]["conditions"].as_array().unwrap().len(), 2, "{approved:#}");
     assert_eq!(approved["status"].get("certificate"), None);
     assert_eq!(approved["spec"]["signerName"], "example.com/s");
-    let row = api.check(table(path), 200, json!({})).await.body;
+    let row = api.check(get_table(path), 200, json!({})).await.body;
     assert_eq!(row["rows"][0]["cells"][5], "Approved");
-    // What was decided stays, and whoever signs decides nothing and signs once.
+    // A decision is final; a signer cannot approve, and signs once.
     let check = async |sub: &str, status: Value, words: &str| {
         let message = format!("CertificateSigningRequest.certificates.k8s.io \"r\" is invalid: {words}");
-        let answer = api.ask(&merge(format!("{path}/r/{sub}"), &json!({"status": status}))).await;
+        let answer = api.send(&merge_patch(format!("{path}/r/{sub}"), &json!({"status": status}))).await;
         assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{status}");
     };
     let gone = "status.conditions: Forbidden: updates may not remove a condition of type \"Approved\"";
@@ -225,19 +225,20 @@ async fn an_approval_changes_conditions_and_nothing_else() {
         let pem = rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap().cert.pem();
         json!({"certificate": STANDARD.encode(pem)})
     };
-    api.check(merge(format!("{path}/r/status"), &json!({"status": certificate()})), 200, json!({})).await;
+    api.check(merge_patch(format!("{path}/r/status"), &json!({"status": certificate()})), 200, json!({})).await;
     let words = "status.certificate: Forbidden: updates may not modify existing certificate content";
     check("status", certificate(), words).await;
 }
 
 #[tokio::test]
-async fn conditions_of_a_request_say_what_holds() {
-    let api = Api::new().await;
+async fn csr_conditions_are_validated() {
+    let api = TestApi::new().await;
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     api.check(post(path, &request()), 201, json!({})).await;
     let check = async |sub: &str, conditions: Value, words: &str| {
         let message = format!("CertificateSigningRequest.certificates.k8s.io \"r\" is invalid: {words}");
-        let answer = api.ask(&merge(format!("{path}/r/{sub}"), &json!({"status": {"conditions": conditions}}))).await;
+        let answer =
+            api.send(&merge_patch(format!("{path}/r/{sub}"), &json!({"status": {"conditions": conditions}}))).await;
         assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{conditions}");
     };
     let one = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "R", "message": "m"});
@@ -254,10 +255,10 @@ async fn conditions_of_a_request_say_what_holds() {
 }
 
 #[tokio::test]
-async fn a_request_is_signed_by_the_holder_of_its_key() {
-    let api = Api::new().await;
+async fn csr_signature_is_verified() {
+    let api = TestApi::new().await;
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    // Another letter in the name than what was signed.
+    // A changed letter in the name invalidates the signature.
     let text = String::from_utf8(STANDARD.decode(CERTIFICATE_REQUEST).unwrap()).unwrap();
     let mut forged = request();
     forged["spec"]["request"] = json!(STANDARD.encode(text.replace("Y29uZm9y", "Y29uZm9z")));
@@ -271,8 +272,8 @@ async fn a_request_is_signed_by_the_holder_of_its_key() {
 }
 
 #[tokio::test]
-async fn request_that_does_not_name_one_user_is_refused() {
-    let api = Api::new().await;
+async fn csr_without_exactly_one_user_is_rejected() {
+    let api = TestApi::new().await;
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     for (names, why) in [
         (&[][..], "subject has no common name"),
@@ -293,7 +294,7 @@ async fn request_that_does_not_name_one_user_is_refused() {
 }
 
 #[tokio::test]
-async fn devices_and_claims() {
+async fn dynamic_resource_allocation() {
     let group = "resource.k8s.io/v1";
     let spec = json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}});
     Of {
@@ -362,8 +363,8 @@ async fn devices_and_claims() {
 }
 
 #[tokio::test]
-async fn what_devices_and_claims_say_of_features_that_are_off_is_dropped() {
-    let api = Api::new().await;
+async fn disabled_device_fields_are_dropped() {
+    let api = TestApi::new().await;
     let path = "/apis/resource.k8s.io/v1";
     let exactly = json!({"deviceClassName": "gpu", "tolerations": [{"key": "k", "operator": "Exists"}]});
     let claim = json!({"devices": {"requests": [{"name": "r", "exactly": exactly}]}});
@@ -389,8 +390,8 @@ async fn what_devices_and_claims_say_of_features_that_are_off_is_dropped() {
 }
 
 #[tokio::test]
-async fn admin_access_to_devices_is_for_namespaces_that_are_marked() {
-    let api = Api::new().await;
+async fn device_admin_access_requires_a_namespace_label() {
+    let api = TestApi::new().await;
     let path = "/apis/resource.k8s.io/v1/namespaces/default";
     let spec = json!({"devices": {"requests": [
         {"name": "a", "exactly": {"deviceClassName": "gpu"}},
@@ -409,16 +410,16 @@ async fn admin_access_to_devices_is_for_namespaces_that_are_marked() {
     let result = json!({"request": "a", "driver": "d", "pool": "p", "device": "x", "adminAccess": true});
     let given = json!({"status": {"allocation": {"devices": {"results": [result]}}}});
     let status = format!("{path}/resourceclaims/plain/status");
-    api.check(merge(&status, &given), 422, cause("status.allocation.devices.results[0].adminAccess")).await;
+    api.check(merge_patch(&status, &given), 422, cause("status.allocation.devices.results[0].adminAccess")).await;
     let label = json!({"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}});
-    api.check(merge("/api/v1/namespaces/default", &label), 200, json!({})).await;
+    api.check(merge_patch("/api/v1/namespaces/default", &label), 200, json!({})).await;
     api.check(post(format!("{path}/resourceclaims"), &claim("c", &spec)), 201, json!({})).await;
     api.check(post(format!("{path}/resourceclaimtemplates"), &template), 201, json!({})).await;
-    api.check(merge(&status, &given), 200, json!({})).await;
-    // What has it already may be changed when the label is gone.
+    api.check(merge_patch(&status, &given), 200, json!({})).await;
+    // An object with admin access can be updated after the label is removed.
     let label = json!({"metadata": {"labels": {"resource.kubernetes.io/admin-access": null}}});
-    api.check(merge("/api/v1/namespaces/default", &label), 200, json!({})).await;
+    api.check(merge_patch("/api/v1/namespaces/default", &label), 200, json!({})).await;
     let note = json!({"metadata": {"labels": {"a": "b"}}});
-    api.check(merge(format!("{path}/resourceclaims/c"), &note), 200, json!({})).await;
-    api.check(merge(&status, &note), 200, json!({})).await;
+    api.check(merge_patch(format!("{path}/resourceclaims/c"), &note), 200, json!({})).await;
+    api.check(merge_patch(&status, &note), 200, json!({})).await;
 }

@@ -139,8 +139,8 @@ async fn network_policies() {
 }
 
 #[tokio::test]
-async fn the_balancers_of_an_ingress_have_addresses_and_names() {
-    let (api, path) = (Api::new().await, "/apis/networking.k8s.io/v1/namespaces/default/ingresses");
+async fn ingress_load_balancer_status_is_validated() {
+    let (api, path) = (TestApi::new().await, "/apis/networking.k8s.io/v1/namespaces/default/ingresses");
     let backend = json!({"service": {"name": "s", "port": {"number": 80}}});
     let ingress = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"},
         "spec": {"defaultBackend": backend}});
@@ -152,14 +152,14 @@ async fn the_balancers_of_an_ingress_have_addresses_and_names() {
         (json!({"hostname": "1.2.3.4"}), "hostname: Invalid value: \"1.2.3.4\": must be a DNS name, not an IP address"),
     ] {
         let why = format!("Ingress.networking.k8s.io \"i\" is invalid: status.loadBalancer.ingress[0].{why}");
-        api.check(merge(&status, &told(balancer)), 422, json!({"message": why})).await;
+        api.check(merge_patch(&status, &told(balancer)), 422, json!({"message": why})).await;
     }
     let fine = told(json!({"hostname": "a.example.com"}));
-    api.check(merge(&status, &fine), 200, fine).await;
+    api.check(merge_patch(&status, &fine), 200, fine).await;
 }
 
 #[tokio::test]
-async fn addresses_and_their_ranges() {
+async fn ip_addresses_and_service_cidrs() {
     Of {
         path: "/apis/networking.k8s.io/v1/ipaddresses",
         discovery: json!({"singularName": "ipaddress", "shortNames": ["ip"]}),
@@ -202,14 +202,14 @@ async fn addresses_and_their_ranges() {
 }
 
 #[tokio::test]
-async fn a_range_of_services_stays_and_has_no_generation() {
-    let api = Api::new().await;
+async fn service_cidr_is_immutable_without_generation() {
+    let api = TestApi::new().await;
     let path = "/apis/networking.k8s.io/v1/servicecidrs";
     let range = json!({"metadata": {"name": "s"}, "spec": {"cidrs": ["10.1.0.0/24"]}});
     api.check(post(path, &range), 201, json!({"metadata": {"generation": null}})).await;
     let one = format!("{path}/s");
     let message = "ServiceCIDR.networking.k8s.io \"s\" is invalid: spec.cidrs[0]: Invalid value: \"10.2.0.0/24\": field is immutable";
-    api.check(merge(&one, &json!({"spec": {"cidrs": ["10.2.0.0/24"]}})), 422, json!({"message": message})).await;
+    api.check(merge_patch(&one, &json!({"spec": {"cidrs": ["10.2.0.0/24"]}})), 422, json!({"message": message})).await;
     let both = json!({"spec": {"cidrs": ["10.1.0.0/24", "2001:db8::/64"]}});
-    api.check(merge(&one, &both), 200, json!({"metadata": {"generation": null}})).await;
+    api.check(merge_patch(&one, &both), 200, json!({"metadata": {"generation": null}})).await;
 }

@@ -4,10 +4,10 @@ use super::*;
 
 #[tokio::test]
 async fn priority_classes() {
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
     let class = |name: &str, value: i64| json!({"metadata": {"name": name}, "value": value});
-    let shown = api.check(table(path), 200, json!({})).await.body;
+    let shown = api.check(get_table(path), 200, json!({})).await.body;
     let columns: Vec<&Value> = shown["columnDefinitions"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
     assert_eq!(columns, ["Name", "Value", "Global-Default", "Age", "PreemptionPolicy"]);
     let names: Vec<&Value> = shown["rows"].as_array().unwrap().iter().map(|row| &row["cells"][0]).collect();
@@ -24,13 +24,13 @@ async fn priority_classes() {
     ] {
         api.check(post(path, &class(name, value)), 422, invalid(name, words)).await;
     }
-    let change = merge(format!("{path}/high"), &json!({"value": 5}));
+    let change = merge_patch(format!("{path}/high"), &json!({"value": 5}));
     api.check(change, 422, invalid("high", "value: Forbidden: may not be changed in an update.")).await;
 }
 
 #[tokio::test]
 async fn pods_get_the_priority_of_their_class() {
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
     let of = |name: &str, class: &str| {
         let mut pod = pod(name);
@@ -51,7 +51,7 @@ async fn pods_get_the_priority_of_their_class() {
     own["spec"]["priority"] = json!(3);
     let message = "pods \"d\" is forbidden: the integer value of priority (3) must not be provided in pod spec; priority admission controller computed -7 from the given PriorityClass name";
     api.check(post(PODS, &own), 403, json!({"message": message})).await;
-    // One class may be that of all Pods that name none.
+    // Only one class may be the global default.
     let usual = |name: &str| json!({"metadata": {"name": name}, "value": 10, "globalDefault": true});
     api.check(post(path, &usual("usual")), 201, json!({})).await;
     let message = "priorityclasses.scheduling.k8s.io \"also\" is forbidden: PriorityClass \"usual\" is already marked as default. Only one default can exist";
@@ -132,8 +132,8 @@ async fn role_bindings() {
     }
     .check()
     .await;
-    // An account without a namespace is of the binding's own.
-    let api = Api::new().await;
+    // A ServiceAccount without a namespace is in that of the binding.
+    let api = TestApi::new().await;
     let mut near = binding("RoleBinding", "Role");
     near["subjects"] = json!([{"kind": "ServiceAccount", "name": "a"}]);
     api.check(post("/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", &near), 201, json!({})).await;
@@ -226,20 +226,20 @@ async fn endpoint_slices() {
 }
 
 #[tokio::test]
-async fn fields_that_are_gone_are_not_stored() {
-    let api = Api::new().await;
+async fn removed_fields_are_not_stored() {
+    let api = TestApi::new().await;
     let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
     let endpoint = json!({"addresses": ["10.0.0.1"], "deprecatedTopology": {"kubernetes.io/hostname": "x"}});
     let slice = json!({"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": [endpoint]});
     let made = api.check(post(slices, &slice), 201, json!({})).await.body;
     assert_eq!(made["endpoints"][0]["deprecatedTopology"], Value::Null);
-    // The feature of coordinated leader election is off.
+    // The feature gate of coordinated leader election is off.
     let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     let lease =
         json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "a", "strategy": "foo", "preferredHolder": "b"}});
     let made = api.check(post(leases, &lease), 201, json!({})).await.body;
     assert_eq!(made["spec"], json!({"holderIdentity": "a"}));
     let change = json!({"spec": {"holderIdentity": "c", "strategy": "foo"}});
-    let changed = api.check(merge(format!("{leases}/l"), &change), 200, json!({})).await.body;
+    let changed = api.check(merge_patch(format!("{leases}/l"), &change), 200, json!({})).await.body;
     assert_eq!(changed["spec"], json!({"holderIdentity": "c"}));
 }

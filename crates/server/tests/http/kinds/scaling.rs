@@ -4,8 +4,8 @@ use super::*;
 
 const PATH: &str = "/apis/apps/v1/namespaces/default/deployments";
 
-async fn deployed() -> Api {
-    let api = Api::new().await;
+async fn deployed() -> TestApi {
+    let api = TestApi::new().await;
     let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
         "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "app", "operator": "Exists"}]}, "template": template("web")}});
     api.check(post(PATH, &object), 201, json!({})).await;
@@ -13,7 +13,7 @@ async fn deployed() -> Api {
 }
 
 #[tokio::test]
-async fn a_scale_is_read_and_written() {
+async fn scale_is_read_and_written() {
     let api = deployed().await;
     let scale = format!("{PATH}/web/scale");
     let shape = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web", "namespace": "default"},
@@ -23,23 +23,23 @@ async fn a_scale_is_read_and_written() {
     more["spec"]["replicas"] = json!(5);
     api.check(put(&scale, &more), 200, json!({"kind": "Scale", "spec": {"replicas": 5}})).await;
     api.check(get(format!("{PATH}/web")), 200, json!({"metadata": {"generation": 2}, "spec": {"replicas": 5}})).await;
-    // The version that it was read in has passed.
+    // The Scale has a stale resource version.
     api.check(put(&scale, &more), 409, json!({"reason": "Conflict"})).await;
-    api.check(merge(&scale, &json!({"spec": {"replicas": 0}})), 200, json!({"spec": {"replicas": null}})).await;
-    let dry = merge(format!("{scale}?dryRun=All"), &json!({"spec": {"replicas": 9}}));
+    api.check(merge_patch(&scale, &json!({"spec": {"replicas": 0}})), 200, json!({"spec": {"replicas": null}})).await;
+    let dry = merge_patch(format!("{scale}?dryRun=All"), &json!({"spec": {"replicas": 9}}));
     api.check(dry, 200, json!({"spec": {"replicas": 9}})).await;
     let object = api.check(get(format!("{PATH}/web")), 200, json!({"spec": {"replicas": 0}})).await.body;
     assert!(managers(&object).contains(&"unknown Update scale".to_owned()), "{:?}", managers(&object));
     let message =
         "Scale.autoscaling \"web\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0";
-    api.check(merge(&scale, &json!({"spec": {"replicas": -1}})), 422, json!({"message": message})).await;
+    api.check(merge_patch(&scale, &json!({"spec": {"replicas": -1}})), 422, json!({"message": message})).await;
     api.check(get(format!("{PATH}/none/scale")), 404, json!({"reason": "NotFound"})).await;
     api.check(delete(&scale), 405, json!({})).await;
 }
 
 #[tokio::test]
-async fn a_scale_of_nothing_is_missing_under_the_name_that_upstreams_store_gives_it() {
-    let api = Api::new().await;
+async fn missing_scale_error_names_upstreams_resource() {
+    let api = TestApi::new().await;
     for (path, read, written) in [
         ("/apis/apps/v1/namespaces/default/deployments", "deployments/scale.apps", "deployments/scale.apps"),
         ("/apis/apps/v1/namespaces/default/replicasets", "replicasets/scale.apps", "replicasets/scale.apps"),
@@ -55,11 +55,11 @@ async fn a_scale_of_nothing_is_missing_under_the_name_that_upstreams_store_gives
         api.check(get(&scale), 404, missing(read)).await;
         let object = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "none"}, "spec": {"replicas": 1}});
         api.check(put(&scale, &object), 404, missing(written)).await;
-        api.check(merge(&scale, &json!({"spec": {"replicas": 1}})), 404, missing(written)).await;
+        api.check(merge_patch(&scale, &json!({"spec": {"replicas": 1}})), 404, missing(written)).await;
     }
 }
 
-/// Who owns the number of a Deployment, and as what.
+/// Returns the managers of `spec.replicas` of a Deployment, with their operations.
 fn owners(object: &Value) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array().unwrap().iter();
     let owns = |e: &&Value| e["fieldsV1"]["f:spec"].get("f:replicas").is_some();
@@ -71,20 +71,20 @@ fn owners(object: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_scale_is_applied_and_its_number_has_an_owner_in_the_object() {
+async fn scale_apply_owns_replicas_in_the_object() {
     let api = deployed().await;
     let scale = format!("{PATH}/web/scale");
     let config = |replicas: i64| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": replicas}});
     let conflict = json!({"reason": "Conflict", "details": {"causes": [{"field": ".spec.replicas", "reason": "FieldManagerConflict"}]}});
     api.check(apply(&scale, "m", &config(5)), 409, conflict).await;
-    // Who says the same owns it, too.
+    // A manager that applies the same value becomes a co-owner.
     api.check(apply(&scale, "m", &config(2)), 200, json!({"kind": "Scale", "spec": {"replicas": 2}})).await;
     let object = api.check(get(format!("{PATH}/web")), 200, json!({})).await.body;
     assert_eq!(owners(&object), ["m Apply apps/v1 scale", "unknown Update apps/v1 "]);
     api.check(apply(format!("{scale}?force=true"), "m", &config(5)), 200, json!({"spec": {"replicas": 5}})).await;
     let object = api.check(get(format!("{PATH}/web")), 200, json!({"spec": {"replicas": 5}})).await.body;
     assert_eq!(owners(&object), ["m Apply apps/v1 scale"]);
-    // Who owned it keeps the rest.
+    // The previous owner keeps the other fields.
     assert!(managers(&object).contains(&"unknown Update".to_owned()), "{:?}", managers(&object));
     let other =
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 7}});
@@ -100,7 +100,7 @@ async fn a_scale_is_applied_and_its_number_has_an_owner_in_the_object() {
 }
 
 #[tokio::test]
-async fn kinds_that_have_replicas_have_a_scale_and_others_do_not() {
+async fn only_kinds_with_replicas_have_a_scale() {
     let api = deployed().await;
     let has = |list: &Value, name: &str| list["resources"].as_array().unwrap().iter().any(|r| r["name"] == name);
     let apps = api.check(get("/apis/apps/v1"), 200, json!({})).await.body;

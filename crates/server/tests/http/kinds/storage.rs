@@ -5,7 +5,7 @@ use super::*;
 const GROUP: &str = "storage.k8s.io/v1";
 
 #[tokio::test]
-async fn classes() {
+async fn storage_classes() {
     Of {
         path: "/apis/storage.k8s.io/v1/storageclasses",
         discovery: json!({"singularName": "storageclass", "shortNames": ["sc"]}),
@@ -54,7 +54,7 @@ async fn classes() {
 }
 
 #[tokio::test]
-async fn drivers_and_what_they_attach() {
+async fn csi_drivers_nodes_and_volume_attachments() {
     Of {
         path: "/apis/storage.k8s.io/v1/csidrivers",
         discovery: json!({"singularName": "csidriver"}),
@@ -147,19 +147,19 @@ async fn drivers_and_what_they_attach() {
 }
 
 #[tokio::test]
-async fn what_a_driver_is_stays() {
-    let api = Api::new().await;
+async fn csi_driver_fields_are_immutable() {
+    let api = TestApi::new().await;
     let path = "/apis/storage.k8s.io/v1";
     let driver = json!({"metadata": {"name": "d"}, "spec": {}});
     api.check(post(format!("{path}/csidrivers"), &driver), 201, json!({})).await;
     let refused = |kind: &str, name: &str, words: &str| json!({"message": format!("{kind}.storage.k8s.io {name:?} is invalid: {words}")});
-    let change = merge(format!("{path}/csidrivers/d"), &json!({"spec": {"attachRequired": false}}));
+    let change = merge_patch(format!("{path}/csidrivers/d"), &json!({"spec": {"attachRequired": false}}));
     let words = "spec.attachedRequired: Invalid value: false: field is immutable";
     api.check(change, 422, refused("CSIDriver", "d", words)).await;
     let of = |id: &str, count: u32| json!({"metadata": {"name": "n"}, "spec": {"drivers": [{"name": "d", "nodeID": id, "allocatable": {"count": count}}]}});
     api.check(post(format!("{path}/csinodes"), &of("x", 1)), 201, json!({})).await;
     let one = format!("{path}/csinodes/n");
-    api.check(merge(&one, &of("x", 2)), 200, json!({})).await;
+    api.check(merge_patch(&one, &of("x", 2)), 200, json!({})).await;
     let words = "spec.drivers: Invalid value: {\"name\":\"d\",\"nodeID\":\"y\"}: field is immutable";
-    api.check(merge(&one, &of("y", 2)), 422, refused("CSINode", "n", words)).await;
+    api.check(merge_patch(&one, &of("y", 2)), 422, refused("CSINode", "n", words)).await;
 }

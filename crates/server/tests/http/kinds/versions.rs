@@ -1,5 +1,4 @@
-//! Which kinds take an update that names no version, and which are made by one (`AllowUnconditionalUpdate` and
-//! `AllowCreateOnUpdate` of upstream's strategies).
+//! Kinds with `AllowUnconditionalUpdate` and `AllowCreateOnUpdate` of upstream's strategies.
 
 use super::merge_into;
 use crate::common::*;
@@ -11,16 +10,16 @@ enum Update {
     OfAVersion,
 }
 
-/// A new object, an update of it without a version, and one of an object that is not there.
+/// Asserts whether an update creates the object, and whether one without a version is accepted.
 async fn check(path: &str, manifest: Value, update: Update, makes: bool) {
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     let (kind, made) = (&manifest["kind"], if makes { 201 } else { 404 });
     let name = manifest["metadata"]["name"].as_str().unwrap();
     api.check(put(format!("{path}/{name}"), &manifest), made, json!({})).await;
     if !makes {
         api.check(post(path, &manifest), 201, json!({})).await;
     }
-    let answer = api.ask(&put(format!("{path}/{name}"), &manifest)).await;
+    let answer = api.send(&put(format!("{path}/{name}"), &manifest)).await;
     let message = answer.body["message"].as_str().unwrap_or("");
     if update == Update::Any {
         assert_eq!(answer.status, 200, "{kind}: {message}");
@@ -31,7 +30,7 @@ async fn check(path: &str, manifest: Value, update: Update, makes: bool) {
 }
 
 #[tokio::test]
-async fn some_kinds_are_updated_in_a_version_only() {
+async fn unconditional_update_and_create_on_update_by_kind() {
     let storage = |plural: &str| format!("/apis/storage.k8s.io/v1/{plural}");
     let of = |kind: &str, more: Value| {
         let mut object = json!({"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": {"name": "a"}});

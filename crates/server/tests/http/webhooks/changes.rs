@@ -1,31 +1,31 @@
-//! What webhooks change that others, or the server, go by.
+//! Reinvocation and generated names.
 
 use super::{mutating, only, patches, says};
-use crate::{common::*, hook::Hook};
+use crate::{common::*, webhook_server::WebhookServer};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn one_that_is_asked_again_may_change_what_those_after_it_saw() {
-    let api = Api::new().await;
-    let hook = Hook::new(|path, review| {
+async fn reinvoked_webhook_may_change_the_object_again() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(|path, review| {
         let wins = json!([{"op": "replace", "path": "/data/fight", "value": path}]);
         let is_so = review["request"]["object"]["data"]["fight"] == path;
         if is_so { says(review, json!({})) } else { patches(review, wins) }
     })
     .await;
     let again = json!({"rules": only("configmaps"), "reinvocationPolicy": "IfNeeded"});
-    mutating(&api, "a", hook.config("/a"), again.clone()).await;
-    mutating(&api, "b", hook.config("/b"), again).await;
+    mutating(&api, "a", hook.client_config("/a"), again.clone()).await;
+    mutating(&api, "b", hook.client_config("/b"), again).await;
     let map = json!({"metadata": {"name": "a"}, "data": {"fight": "none"}});
     api.check(post(CONFIG_MAPS, &map), 201, json!({"data": {"fight": "/b"}})).await;
-    let asked: Vec<String> = hook.asked().into_iter().map(|(path, _)| path).collect();
+    let asked: Vec<String> = hook.take_requests().into_iter().map(|(path, _)| path).collect();
     assert_eq!(asked, ["/a", "/b", "/a", "/b"]);
 }
 
 #[tokio::test]
-async fn a_name_is_generated_of_what_webhooks_have_not_named() {
-    let api = Api::new().await;
-    let hook = Hook::new(|_, review| {
+async fn generate_name_applies_after_mutating_webhooks() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(|_, review| {
         let data = &review["request"]["object"]["data"];
         let set: Vec<Value> = ["name", "generateName"]
             .iter()
@@ -35,7 +35,7 @@ async fn a_name_is_generated_of_what_webhooks_have_not_named() {
         patches(review, json!(set))
     })
     .await;
-    mutating(&api, "m", hook.config("/"), json!({"rules": only("configmaps")})).await;
+    mutating(&api, "m", hook.client_config("/"), json!({"rules": only("configmaps")})).await;
     let named = json!({"metadata": {"generateName": "a-"}, "data": {"name": "fixed"}});
     api.check(post(CONFIG_MAPS, &named), 201, json!({"metadata": {"name": "fixed"}})).await;
     let begun = json!({"metadata": {}, "data": {"generateName": "b-"}});

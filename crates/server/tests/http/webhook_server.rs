@@ -1,4 +1,4 @@
-//! A webhook in this process: HTTPS on a port of its own, with an authority of its own.
+//! An HTTPS webhook server in the test process, with its own CA.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -17,14 +17,14 @@ use std::{convert::Infallible, sync::Arc};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// What a webhook says to a path and a review.
-type Say = dyn Fn(&str, &Value) -> (u16, Value) + Send + Sync;
+/// Returns the status code and the body for a path and a review.
+type Handler = dyn Fn(&str, &Value) -> (u16, Value) + Send + Sync;
 
-/// A webhook, and what it was asked.
-pub(crate) struct Hook {
+/// A webhook server that records its requests.
+pub(crate) struct WebhookServer {
     pub(crate) port: u16,
     authority: String,
-    asked: Arc<Mutex<Vec<(String, Value)>>>,
+    requests: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
 fn certificate() -> (String, CertificateDer<'static>, PrivateKeyDer<'static>) {
@@ -39,28 +39,28 @@ fn certificate() -> (String, CertificateDer<'static>, PrivateKeyDer<'static>) {
     (authority, signed.der().clone(), PrivateKeyDer::try_from(key.serialize_der()).unwrap())
 }
 
-impl Hook {
-    /// One that an authority vouches for.
-    pub(crate) async fn new(say: impl Fn(&str, &Value) -> (u16, Value) + Send + Sync + 'static) -> Self {
+impl WebhookServer {
+    /// Starts a server whose certificate is signed by its own CA.
+    pub(crate) async fn new(handler: impl Fn(&str, &Value) -> (u16, Value) + Send + Sync + 'static) -> Self {
         let (authority, certificate, key) = certificate();
-        Self::with(authority, certificate, key, Arc::new(say)).await
+        Self::start(authority, certificate, key, Arc::new(handler)).await
     }
 
-    /// One whose certificate stands for itself, and calls itself an authority, as `openssl req -x509` makes it.
-    pub(crate) async fn self_signed(say: impl Fn(&str, &Value) -> (u16, Value) + Send + Sync + 'static) -> Self {
+    /// Starts a server with a self-signed CA certificate, like that of `openssl req -x509`.
+    pub(crate) async fn self_signed(handler: impl Fn(&str, &Value) -> (u16, Value) + Send + Sync + 'static) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let signed = params.self_signed(&key).unwrap();
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        Self::with(signed.pem(), signed.der().clone(), key, Arc::new(say)).await
+        Self::start(signed.pem(), signed.der().clone(), key, Arc::new(handler)).await
     }
 
-    async fn with(
+    async fn start(
         authority: String,
         certificate: CertificateDer<'static>,
         key: PrivateKeyDer<'static>,
-        say: Arc<Say>,
+        handler: Arc<Handler>,
     ) -> Self {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
@@ -68,16 +68,16 @@ impl Hook {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&asked);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let requests = Arc::clone(&requests);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, say, seen) = (acceptor.clone(), Arc::clone(&say), Arc::clone(&seen));
+                let (acceptor, handler, requests) = (acceptor.clone(), Arc::clone(&handler), Arc::clone(&requests));
                 tokio::spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
                     let service = service_fn(move |request: Request<Incoming>| {
-                        let (say, seen) = (Arc::clone(&say), Arc::clone(&seen));
-                        async move { Ok::<_, Infallible>(answer(&*say, &seen, request).await) }
+                        let (handler, requests) = (Arc::clone(&handler), Arc::clone(&requests));
+                        async move { Ok::<_, Infallible>(handle(&*handler, &requests, request).await) }
                     });
                     let _ = hyper::server::conn::http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service)
@@ -85,36 +85,39 @@ impl Hook {
                 });
             }
         });
-        Self { port, authority, asked }
+        Self { port, authority, requests }
     }
 
-    /// `clientConfig` by URL.
-    pub(crate) fn config(&self, path: &str) -> Value {
+    /// Returns a `clientConfig` with a URL.
+    pub(crate) fn client_config(&self, path: &str) -> Value {
         let url = format!("https://127.0.0.1:{}{path}", self.port);
-        json!({"url": url, "caBundle": self.bundle()})
+        json!({"url": url, "caBundle": self.ca_bundle()})
     }
 
-    /// The authority, as configurations have it.
-    pub(crate) fn bundle(&self) -> String {
+    /// Returns the `caBundle`: the CA in PEM and base64.
+    pub(crate) fn ca_bundle(&self) -> String {
         STANDARD.encode(&self.authority)
     }
 
-    /// What was asked since the last look.
-    pub(crate) fn asked(&self) -> Vec<(String, Value)> {
-        std::mem::take(&mut self.asked.lock())
+    /// Returns the paths and bodies of the requests since the last call.
+    pub(crate) fn take_requests(&self) -> Vec<(String, Value)> {
+        std::mem::take(&mut self.requests.lock())
     }
 }
 
-async fn answer(say: &Say, seen: &Mutex<Vec<(String, Value)>>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn handle(
+    handler: &Handler,
+    requests: &Mutex<Vec<(String, Value)>>,
+    request: Request<Incoming>,
+) -> Response<Full<Bytes>> {
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap();
-    seen.lock().push((path.clone(), review.clone()));
-    // A webhook that never answers.
+    requests.lock().push((path.clone(), review.clone()));
     if path == "/never" {
         std::future::pending::<()>().await;
     }
-    let (code, said) = say(&path, &review);
-    let body = if let Value::String(text) = &said { text.clone() } else { said.to_string() };
+    let (code, response) = handler(&path, &review);
+    let body = if let Value::String(text) = &response { text.clone() } else { response.to_string() };
     Response::builder().status(code).body(Full::new(Bytes::from(body))).unwrap()
 }
