@@ -1,6 +1,6 @@
 //! Aggregated APIs: APIServices and the proxy to their servers.
 
-use crate::{common::*, upstream};
+use crate::{common::*, echo_server};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::{
@@ -65,7 +65,7 @@ impl Aggregating {
         let dir = tempfile::tempdir().unwrap();
         let pki = Pki::load_or_create(dir.path(), &[], &[]).unwrap();
         let (config, authority) = tls(&pki.front_proxy().authority, is_its_own_authority);
-        let to = upstream::start(Some(config)).await;
+        let to = echo_server::start(Some(config)).await;
         let mut api = TestApi::new().await;
         api.server = api.server.clone().with_front_proxy(pki.front_proxy(), pki.ca_pem());
         api.server.bootstrap().await;

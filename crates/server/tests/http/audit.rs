@@ -2,7 +2,7 @@
 
 use crate::{
     common::{CONFIG_MAPS, PODS, TestApi, TestRequest, compare, get, merge_patch, post},
-    policies,
+    validating_admission_policies,
     webhook_server::WebhookServer,
     webhooks::{self, says},
 };
@@ -203,8 +203,8 @@ async fn admission_policies_add_audit_annotations() {
         "auditAnnotations": [{"key": "name", "valueExpression": "'it is ' + object.metadata.name"},
                              {"key": "nothing", "valueExpression": "null"}],
     });
-    policies::policy(&noting.api, "p", spec).await;
-    policies::bind(&noting.api, "b", "p", json!({"validationActions": ["Audit"]})).await;
+    validating_admission_policies::policy(&noting.api, "p", spec).await;
+    validating_admission_policies::bind(&noting.api, "b", "p", json!({"validationActions": ["Audit"]})).await;
     noting.api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "m"}})), 201, json!({})).await;
     let event = noting.events().await.pop().unwrap();
     let said = &event["annotations"];

@@ -2,7 +2,7 @@
 
 use crate::{
     common::{CONFIG_MAPS, TestApi, get, named, post},
-    upstream::own_ip,
+    echo_server::own_ip,
 };
 use api::connection_table::Bounds;
 use bytes::Bytes;

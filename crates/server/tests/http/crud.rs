@@ -219,8 +219,13 @@ async fn create_runs_admission_before_resource_version_check() {
     api.check(post(CONFIG_MAPS, &object("A")), 422, wrong).await;
     let gone = json!({"message": "namespaces \"none\" not found"});
     api.check(post("/api/v1/namespaces/none/configmaps", &object("a")), 404, gone).await;
-    crate::policies::policy(&api, "never", json!({"validations": [{"expression": "false", "message": "no"}]})).await;
-    crate::policies::bind(&api, "never", "never", json!({})).await;
+    crate::validating_admission_policies::policy(
+        &api,
+        "never",
+        json!({"validations": [{"expression": "false", "message": "no"}]}),
+    )
+    .await;
+    crate::validating_admission_policies::bind(&api, "never", "never", json!({})).await;
     let refused =
         "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'never' with binding 'never' denied request: no";
     api.check(post(CONFIG_MAPS, &object("a")), 422, json!({"message": refused})).await;

@@ -1,15 +1,15 @@
 //! Common checks of kinds: discovery, defaults, tables, status and validation.
 
+mod api_machinery;
 mod apps;
 mod autoscaling;
 mod batch;
 mod core;
-mod extending;
 mod networking;
-mod others;
-mod scaling;
+mod other_groups;
+mod scale;
 mod storage;
-mod versions;
+mod update_strategies;
 
 use crate::common::*;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Proxy subresources of Pods, Services and nodes.
 
-use crate::{common::*, upstream};
+use crate::{common::*, echo_server};
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use http::Request;
@@ -41,7 +41,7 @@ fn endpoint(to: SocketAddr, pod: &str) -> Value {
 
 #[tokio::test]
 async fn pod_proxy_forwards_the_whole_request() {
-    let (api, to) = (TestApi::new().await, upstream::start(None).await);
+    let (api, to) = (TestApi::new().await, echo_server::start(None).await);
     pod_at(&api, "p", to).await;
     let asked = TestRequest { method: "PATCH", ..get(format!("{PODS}/p/proxy/a%2Fb//c/?watch=1&timeout=x")) };
     let asked = asked.text("text/x", "what is sent").header("x-own", "1").header("authorization", "Bearer secret");
@@ -63,7 +63,7 @@ async fn pod_proxy_forwards_the_whole_request() {
 
 #[tokio::test]
 async fn proxy_returns_responses_unchanged() {
-    let (api, to) = (TestApi::new().await, upstream::start(None).await);
+    let (api, to) = (TestApi::new().await, echo_server::start(None).await);
     pod_at(&api, "p", to).await;
     let teapot = api.send(&get(format!("{PODS}/p/proxy/teapot"))).await;
     assert_eq!(teapot.status, 418);
@@ -94,7 +94,7 @@ async fn invalid_proxy_targets_are_rejected() {
 
 #[tokio::test]
 async fn service_proxy_uses_a_ready_endpoint() {
-    let (api, to) = (TestApi::new().await, upstream::start(None).await);
+    let (api, to) = (TestApi::new().await, echo_server::start(None).await);
     pod_at(&api, "p", to).await;
     let mut closed = endpoint("10.99.99.99:1".parse().unwrap(), "p");
     closed["conditions"]["ready"] = json!(false);
@@ -122,7 +122,7 @@ async fn service_proxy_uses_a_ready_endpoint() {
 
 #[tokio::test]
 async fn proxy_authorization_maps_methods_to_verbs() {
-    let (api, to) = (TestApi::new().await, upstream::start(None).await);
+    let (api, to) = (TestApi::new().await, echo_server::start(None).await);
     pod_at(&api, "p", to).await;
     let rules = json!([{"verbs": ["get", "update"], "apiGroups": [""], "resources": ["pods/proxy"]}]);
     api.grant_cluster_role("r", json!([{"kind": "User", "name": "ann"}]), rules).await;
@@ -158,7 +158,7 @@ async fn upgraded(api: &TestApi, user: UserInfo, method: &str, path: &str) -> ht
 
 #[tokio::test]
 async fn upgraded_proxy_connection_is_joined() {
-    let (api, to) = (TestApi::new().await, upstream::start(None).await);
+    let (api, to) = (TestApi::new().await, echo_server::start(None).await);
     pod_at(&api, "p", to).await;
     let response = upgraded(&api, UserInfo::component("test"), "GET", &format!("{PODS}/p/proxy/upgrade")).await;
     assert_eq!((response.status().as_u16(), &response.headers()["upgrade"]), (101, &"shout".parse().unwrap()));
@@ -179,7 +179,7 @@ impl NodeDialer for Kubelet {
                 return Err(io::Error::new(io::ErrorKind::NotFound, format!("no kubelet of {node}")));
             }
             let (ours, theirs) = tokio::io::duplex(4096);
-            tokio::spawn(upstream::serve(theirs, ""));
+            tokio::spawn(echo_server::serve(theirs, ""));
             Ok(Box::new(ours) as Box<dyn DialedStream>)
         }
         .boxed()

@@ -1,7 +1,7 @@
 //! Admission webhooks: matching, reviews and responses.
 
-mod changes;
 mod matching;
+mod reinvocation;
 mod subresources;
 
 use crate::{common::*, webhook_server::WebhookServer};

@@ -1,7 +1,7 @@
 //! Matching of webhooks: selectors, match conditions and versions.
 
 use super::*;
-use crate::custom::{CRONTABS, DEFINITIONS, crontab, crontabs, spec};
+use crate::custom_resources::{CRONTABS, DEFINITIONS, crontab, crontabs, spec};
 
 fn names(hook: &WebhookServer) -> Vec<String> {
     hook.take_requests()

@@ -245,7 +245,7 @@ async fn conversion_webhook_service_is_resolved() {
     api.check(post(CRONTABS, &new), 500, failed("no endpoints available for service \"hook\"")).await;
     let slice = json!({
         "metadata": {"name": "hook-1", "labels": {"kubernetes.io/service-name": "hook"}}, "addressType": "IPv4",
-        "endpoints": [{"addresses": [crate::upstream::own_ip()]}], "ports": [{"port": hook.port}],
+        "endpoints": [{"addresses": [crate::echo_server::own_ip()]}], "ports": [{"port": hook.port}],
     });
     let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
     api.check(post(slices, &slice), 201, json!({})).await;

@@ -1,6 +1,6 @@
 //! ValidatingAdmissionPolicies and their bindings.
 
-use crate::{common::*, custom::*, webhooks::GROUP};
+use crate::{common::*, custom_resources::*, webhooks::GROUP};
 use api::feature_gates::FeatureGates;
 use serde_json::{Value, json};
 

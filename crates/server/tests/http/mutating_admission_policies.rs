@@ -2,7 +2,7 @@
 
 use crate::{
     common::*,
-    custom::*,
+    custom_resources::*,
     webhook_server::WebhookServer,
     webhooks::{mutating, only, patches},
 };

@@ -4,9 +4,9 @@ mod conversion;
 mod definitions;
 mod objects;
 mod ratcheting;
-mod rules;
-mod scales;
+mod scale;
 mod schemas;
+mod validation_rules;
 
 use crate::common::*;
 use serde_json::{Value, json};
