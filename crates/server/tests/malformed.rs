@@ -1,6 +1,6 @@
 //! 10,000 malformed requests: none gets a 500 response, and memory is bounded.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on panics")]
-#![allow(clippy::print_stdout, reason = "what was sent and answered is worth a line")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests panic on failure")]
+#![allow(clippy::print_stdout, reason = "the test prints a summary")]
 
 #[cfg(test)]
 #[path = "http/common.rs"]
@@ -28,14 +28,14 @@ use std::{collections::BTreeMap, time::Duration};
 /// Number of requests.
 const REQUESTS: usize = 10_000;
 /// Maximum growth of memory, in KiB: the store's event window, one large response, and the allocator's overhead.
-const MEMORY: u64 = 384 << 10;
+const MAX_MEMORY_GROWTH: u64 = 384 << 10;
 /// Timeout of each response.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Expected status codes: success and client errors.
-const CODES: [u16; 12] = [200, 201, 400, 404, 405, 406, 409, 410, 413, 415, 422, 504];
+const EXPECTED_CODES: [u16; 12] = [200, 201, 400, 404, 405, 406, 409, 410, 413, 415, 422, 504];
 
 /// Returns the peak resident memory of this process, in KiB.
-fn peak() -> u64 {
+fn peak_memory_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
@@ -61,7 +61,7 @@ async fn send(api: &TestApi, number: usize, malformed: &Malformed) -> Option<u16
     };
     let bytes = tokio::time::timeout(DEADLINE, body.collect()).await.unwrap().unwrap().to_bytes();
     let status: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-    assert!(CODES.contains(&code), "{code} {status}\n{}", shown());
+    assert!(EXPECTED_CODES.contains(&code), "{code} {status}\n{}", shown());
     if malformed.method == "HEAD" {
         assert!(bytes.is_empty(), "{code} {}\n{}", String::from_utf8_lossy(&bytes), shown());
     } else if code >= 400 {
@@ -82,20 +82,20 @@ async fn malformed_requests_get_no_internal_errors() {
     api.create_pod("p").await;
     api.create_config_map("a", json!({})).await;
     api.check(common::post(defined::DEFINITIONS, &defined::definition("widgets")), 201, json!({})).await;
-    let before = peak();
+    let before = peak_memory_kib();
     let mut fuzz = Fuzz::new(0x5EED);
     let mut codes: BTreeMap<u16, usize> = BTreeMap::new();
     let (mut sent, mut typed) = (0, fuzz.wrong_types().into_iter());
     while sent < REQUESTS {
-        let malformed = typed.next().unwrap_or_else(|| fuzz.any());
+        let malformed = typed.next().unwrap_or_else(|| fuzz.any_request());
         if let Some(code) = send(&api, sent, &malformed).await {
             sent += 1;
             *codes.entry(code).or_default() += 1;
         }
     }
-    let grown = peak() - before;
+    let grown = peak_memory_kib() - before;
     println!("{sent} requests, answers by code: {codes:?}; memory grew by {} MiB", grown >> 10);
-    assert!(grown < MEMORY, "memory grew by {} MiB", grown >> 10);
+    assert!(grown < MAX_MEMORY_GROWTH, "memory grew by {} MiB", grown >> 10);
     // The requests were diverse, and the server works.
     assert!([400, 404, 405, 413, 415, 422].iter().all(|code| codes.contains_key(code)), "{codes:?}");
     api.check(common::get("/api/v1/namespaces/kube-system"), 200, json!({"status": {"phase": "Active"}})).await;

@@ -5,19 +5,19 @@ use serde_json::{Value, json};
 
 const DEFAULT: &str = "/api/v1/namespaces/default";
 
-fn named(name: &str, spec: &Value) -> Value {
+fn with_spec(name: &str, spec: &Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-async fn limits(api: &TestApi, items: Value) {
-    api.check(post(format!("{DEFAULT}/limitranges"), &named("l", &json!({"limits": items}))), 201, json!({})).await;
+async fn create_limit_range(api: &TestApi, items: Value) {
+    api.check(post(format!("{DEFAULT}/limitranges"), &with_spec("l", &json!({"limits": items}))), 201, json!({})).await;
 }
 
-async fn quota(api: &TestApi, spec: Value) {
-    api.check(post(format!("{DEFAULT}/resourcequotas"), &named("q", &spec)), 201, json!({})).await;
+async fn create_quota(api: &TestApi, spec: Value) {
+    api.check(post(format!("{DEFAULT}/resourcequotas"), &with_spec("q", &spec)), 201, json!({})).await;
 }
 
-fn asking(name: &str, resources: &Value) -> Value {
+fn pod_with_resources(name: &str, resources: &Value) -> Value {
     let mut pod = pod(name);
     pod["spec"]["containers"][0]["resources"] = resources.clone();
     pod
@@ -32,50 +32,51 @@ async fn check_forbidden(api: &TestApi, path: &str, object: &Value, message: &st
 #[tokio::test]
 async fn limit_range_sets_defaults_and_enforces_maximum() {
     let api = TestApi::new().await;
-    limits(&api, json!([{"type": "Container", "default": {"memory": "64Mi"}, "max": {"memory": "128Mi"}}])).await;
+    create_limit_range(&api, json!([{"type": "Container", "default": {"memory": "64Mi"}, "max": {"memory": "128Mi"}}]))
+        .await;
     let resources = json!({"limits": {"memory": "64Mi"}, "requests": {"memory": "64Mi"}});
-    let told = "LimitRanger plugin set: memory request for container c; memory limit for container c";
-    let expected = json!({"metadata": {"annotations": {"kubernetes.io/limit-ranger": told}},
+    let message = "LimitRanger plugin set: memory request for container c; memory limit for container c";
+    let expected = json!({"metadata": {"annotations": {"kubernetes.io/limit-ranger": message}},
         "spec": {"containers": [{"resources": resources}]}, "status": {"qosClass": "Burstable"}});
     api.check(post(PODS, &pod("given")), 201, expected).await;
-    let large = asking("large", &json!({"limits": {"memory": "1Gi"}}));
-    let told = "pods \"large\" is forbidden: maximum memory usage per Container is 128Mi, but limit is 1Gi";
-    check_forbidden(&api, PODS, &large, told).await;
+    let large = pod_with_resources("large", &json!({"limits": {"memory": "1Gi"}}));
+    let message = "pods \"large\" is forbidden: maximum memory usage per Container is 128Mi, but limit is 1Gi";
+    check_forbidden(&api, PODS, &large, message).await;
     // Existing Pods can be updated and deleted.
     api.check(merge_patch(format!("{PODS}/given"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
-    limits_of_claims(&api).await;
+    check_pvc_limits(&api).await;
 }
 
-async fn limits_of_claims(api: &TestApi) {
+async fn check_pvc_limits(api: &TestApi) {
     let path = format!("{DEFAULT}/limitranges/l");
     let items = json!([{"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}]);
     api.check(merge_patch(&path, &json!({"spec": {"limits": items}})), 200, json!({})).await;
     let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}});
-    let told = "persistentvolumeclaims \"c\" is forbidden: maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi";
-    check_forbidden(api, &format!("{DEFAULT}/persistentvolumeclaims"), &named("c", &claim), told).await;
+    let message = "persistentvolumeclaims \"c\" is forbidden: maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi";
+    check_forbidden(api, &format!("{DEFAULT}/persistentvolumeclaims"), &with_spec("c", &claim), message).await;
 }
 
 #[tokio::test]
 async fn quota_is_enforced_as_soon_as_it_is_created() {
     let api = TestApi::new().await;
-    api.check(post(PODS, &asking("before", &json!({"requests": {"cpu": "600m"}}))), 201, json!({})).await;
-    quota(&api, json!({"hard": {"requests.cpu": "1", "configmaps": "1", "services.nodeports": "1"}})).await;
+    api.check(post(PODS, &pod_with_resources("before", &json!({"requests": {"cpu": "600m"}}))), 201, json!({})).await;
+    create_quota(&api, json!({"hard": {"requests.cpu": "1", "configmaps": "1", "services.nodeports": "1"}})).await;
     check_forbidden(
         &api,
         PODS,
-        &asking("p", &json!({"requests": {"cpu": "500m"}})),
+        &pod_with_resources("p", &json!({"requests": {"cpu": "500m"}})),
         "pods \"p\" is forbidden: exceeded quota: q, requested: requests.cpu=500m, used: requests.cpu=600m, limited: requests.cpu=1",
     )
     .await;
-    let told = "pods \"p\" is forbidden: failed quota: q: must specify requests.cpu for: c";
-    check_forbidden(&api, PODS, &pod("p"), told).await;
-    api.check(post(PODS, &asking("p", &json!({"requests": {"cpu": "400m"}}))), 201, json!({})).await;
+    let message = "pods \"p\" is forbidden: failed quota: q: must specify requests.cpu for: c";
+    check_forbidden(&api, PODS, &pod("p"), message).await;
+    api.check(post(PODS, &pod_with_resources("p", &json!({"requests": {"cpu": "400m"}}))), 201, json!({})).await;
     // A dry run is checked and does not use the quota.
     let map = |name: &str| json!({"metadata": {"name": name}});
     api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &map("a")), 201, json!({})).await;
     api.check(post(CONFIG_MAPS, &map("a")), 201, json!({})).await;
-    let told = "configmaps \"b\" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=1, limited: configmaps=1";
-    check_forbidden(&api, &format!("{CONFIG_MAPS}?dryRun=All"), &map("b"), told).await;
+    let message = "configmaps \"b\" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=1, limited: configmaps=1";
+    check_forbidden(&api, &format!("{CONFIG_MAPS}?dryRun=All"), &map("b"), message).await;
     api.check(delete(format!("{CONFIG_MAPS}/a")), 200, json!({})).await;
     api.check(post(CONFIG_MAPS, &map("b")), 201, json!({})).await;
     // Another namespace has its own quota.
@@ -83,48 +84,48 @@ async fn quota_is_enforced_as_soon_as_it_is_created() {
     // An update of a Service may need more quota.
     let services = format!("{DEFAULT}/services");
     let spec = json!({"ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}]});
-    api.check(post(&services, &named("s", &spec)), 201, json!({})).await;
-    let told = "services \"s\" is forbidden: exceeded quota: q, requested: services.nodeports=2, used: services.nodeports=0, limited: services.nodeports=1";
+    api.check(post(&services, &with_spec("s", &spec)), 201, json!({})).await;
+    let message = "services \"s\" is forbidden: exceeded quota: q, requested: services.nodeports=2, used: services.nodeports=0, limited: services.nodeports=1";
     let change = merge_patch(format!("{services}/s"), &json!({"spec": {"type": "NodePort"}}));
-    api.check(change, 403, json!({"message": told})).await;
+    api.check(change, 403, json!({"message": message})).await;
 }
 
 #[tokio::test]
 async fn concurrent_creates_do_not_exceed_the_quota() {
     let api = TestApi::new().await;
-    quota(&api, json!({"hard": {"pods": "5"}})).await;
-    let asks: Vec<TestRequest> = (0..20).map(|n| post(PODS, &pod(&format!("p{n}")))).collect();
-    let answers = futures::future::join_all(asks.iter().map(|ask| api.send(ask))).await;
-    assert_eq!(answers.iter().filter(|a| a.status == 201).count(), 5);
-    assert!(answers.iter().all(|a| matches!(a.status, 201 | 403)));
+    create_quota(&api, json!({"hard": {"pods": "5"}})).await;
+    let requests: Vec<TestRequest> = (0..20).map(|n| post(PODS, &pod(&format!("p{n}")))).collect();
+    let responses = futures::future::join_all(requests.iter().map(|request| api.send(request))).await;
+    assert_eq!(responses.iter().filter(|a| a.status == 201).count(), 5);
+    assert!(responses.iter().all(|a| matches!(a.status, 201 | 403)));
 }
 
 #[tokio::test]
 async fn resize_is_checked_against_limit_range_and_quota() {
     let api = TestApi::new().await;
     let resources = |cpu: &str| json!({"requests": {"cpu": cpu}, "limits": {"cpu": "2"}});
-    api.check(post(PODS, &asking("p", &resources("1"))), 201, json!({})).await;
-    quota(&api, json!({"hard": {"requests.cpu": "1"}})).await;
+    api.check(post(PODS, &pod_with_resources("p", &resources("1"))), 201, json!({})).await;
+    create_quota(&api, json!({"hard": {"requests.cpu": "1"}})).await;
     let resize = |cpu: &str| {
         let containers = json!([{"name": "c", "resources": resources(cpu)}]);
         patch("strategic-merge-patch", format!("{PODS}/p/resize"), &json!({"spec": {"containers": containers}}))
     };
-    let told = "pods \"p\" is forbidden: exceeded quota: q, requested: requests.cpu=500m, used: requests.cpu=1, limited: requests.cpu=1";
-    api.check(resize("1500m"), 403, json!({"message": told})).await;
+    let message = "pods \"p\" is forbidden: exceeded quota: q, requested: requests.cpu=500m, used: requests.cpu=1, limited: requests.cpu=1";
+    api.check(resize("1500m"), 403, json!({"message": message})).await;
     api.check(resize("500m"), 200, json!({})).await;
-    limits(&api, json!([{"type": "Container", "min": {"cpu": "500m"}}])).await;
-    let told = "pods \"p\" is forbidden: minimum cpu usage per Container is 500m, but request is 250m";
-    api.check(resize("250m"), 403, json!({"message": told})).await;
+    create_limit_range(&api, json!([{"type": "Container", "min": {"cpu": "500m"}}])).await;
+    let message = "pods \"p\" is forbidden: minimum cpu usage per Container is 500m, but request is 250m";
+    api.check(resize("250m"), 403, json!({"message": message})).await;
 }
 
 #[tokio::test]
 async fn pod_update_that_enters_a_quota_scope_is_checked() {
     let api = TestApi::new().await;
     api.check(post(PODS, &pod("p")), 201, json!({})).await;
-    quota(&api, json!({"hard": {"pods": "0"}, "scopes": ["Terminating"]})).await;
-    let told = "pods \"p\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0";
+    create_quota(&api, json!({"hard": {"pods": "0"}, "scopes": ["Terminating"]})).await;
+    let message = "pods \"p\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0";
     let deadline = merge_patch(format!("{PODS}/p"), &json!({"spec": {"activeDeadlineSeconds": 60}}));
-    api.check(deadline.clone(), 403, json!({"reason": "Forbidden", "message": told})).await;
+    api.check(deadline.clone(), 403, json!({"reason": "Forbidden", "message": message})).await;
     // An update that leaves the Pod in its scope is allowed.
     api.check(merge_patch(format!("{PODS}/p"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
     api.check(
@@ -136,7 +137,7 @@ async fn pod_update_that_enters_a_quota_scope_is_checked() {
     api.check(deadline, 200, json!({})).await;
 }
 
-fn labelled(name: &str, labels: &[(&str, &str)]) -> Value {
+fn namespace_with_pod_security(name: &str, labels: &[(&str, &str)]) -> Value {
     let key = |name: &str| format!("pod-security.kubernetes.io/{name}");
     let labels: serde_json::Map<String, Value> = labels.iter().map(|(k, v)| (key(k), json!(v))).collect();
     json!({"metadata": {"name": name, "labels": labels}})
@@ -146,7 +147,10 @@ fn labelled(name: &str, labels: &[(&str, &str)]) -> Value {
 async fn pod_security_labels_enforce_and_warn() {
     let api = TestApi::new().await;
     api.check(
-        post("/api/v1/namespaces", &labelled("safe", &[("enforce", "baseline"), ("warn", "restricted")])),
+        post(
+            "/api/v1/namespaces",
+            &namespace_with_pod_security("safe", &[("enforce", "baseline"), ("warn", "restricted")]),
+        ),
         201,
         json!({}),
     )
@@ -154,41 +158,43 @@ async fn pod_security_labels_enforce_and_warn() {
     let pods = "/api/v1/namespaces/safe/pods";
     let mut host = pod("host");
     host["spec"]["hostPID"] = json!(true);
-    let told = "pods \"host\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostPID=true)";
-    check_forbidden(&api, pods, &host, told).await;
+    let message =
+        "pods \"host\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostPID=true)";
+    check_forbidden(&api, pods, &host, message).await;
     api.check(post(PODS, &host), 201, json!({})).await;
-    let answer = api.check(post(pods, &pod("plain")), 201, json!({})).await;
-    let told = answer.warnings().concat();
+    let response = api.check(post(pods, &pod("plain")), 201, json!({})).await;
+    let message = response.warnings().concat();
     assert!(
-        told.starts_with(
+        message.starts_with(
             "299 - \"would violate PodSecurity \\\"restricted:latest\\\": allowPrivilegeEscalation != false"
         ),
-        "{told}"
+        "{message}"
     );
     // Workloads get a warning of what their Pods would violate.
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": host["spec"]});
     let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
-    let answer = api.check(post("/apis/apps/v1/namespaces/safe/deployments", &named("d", &spec)), 201, json!({})).await;
-    assert!(answer.warnings().concat().contains("host namespaces (hostPID=true)"), "{:?}", answer.warnings());
+    let response =
+        api.check(post("/apis/apps/v1/namespaces/safe/deployments", &with_spec("d", &spec)), 201, json!({})).await;
+    assert!(response.warnings().concat().contains("host namespaces (hostPID=true)"), "{:?}", response.warnings());
     // A new container is checked again; a label change is not.
     api.check(merge_patch(format!("{pods}/plain"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
     let debug = json!({"name": "debug", "image": "i", "securityContext": {"privileged": true}});
     let debug = json!({"spec": {"ephemeralContainers": [debug]}});
-    let told = "pods \"plain\" is forbidden: violates PodSecurity \"baseline:latest\": privileged (container \"debug\" must not set securityContext.privileged=true)";
+    let message = "pods \"plain\" is forbidden: violates PodSecurity \"baseline:latest\": privileged (container \"debug\" must not set securityContext.privileged=true)";
     let path = format!("{pods}/plain/ephemeralcontainers");
-    api.check(patch("strategic-merge-patch", path, &debug), 403, json!({"message": told})).await;
+    api.check(patch("strategic-merge-patch", path, &debug), 403, json!({"message": message})).await;
 }
 
 /// Invalid labels can be set through the `status` subresource, as upstream.
 #[tokio::test]
 async fn invalid_pod_security_labels_enforce_restricted() {
     let api = TestApi::new().await;
-    let change = labelled("default", &[("enforce", "permissive")]);
+    let change = namespace_with_pod_security("default", &[("enforce", "permissive")]);
     api.check(merge_patch(DEFAULT, &change), 422, json!({"reason": "Invalid"})).await;
     api.check(post(PODS, &pod("before")), 201, json!({})).await;
     api.check(merge_patch(format!("{DEFAULT}/status"), &change), 200, json!({})).await;
-    let answer = api.check(post(PODS, &pod("after")), 403, json!({})).await;
-    let message = answer.body["message"].as_str().unwrap();
+    let response = api.check(post(PODS, &pod("after")), 403, json!({})).await;
+    let message = response.body["message"].as_str().unwrap();
     assert!(message.contains("violates PodSecurity \"restricted:latest\""), "{message}");
     // An ephemeral container of an existing Pod is checked, too.
     let debug = json!({"spec": {"ephemeralContainers": [{"name": "debug", "image": "i"}]}});
@@ -209,21 +215,21 @@ async fn stricter_pod_security_level_warns_of_violating_pods() {
         host["spec"]["hostIPC"] = json!(name == "c");
         api.check(post(PODS, &host), 201, json!({})).await;
     }
-    let ask = |labels: &[(&str, &str)]| merge_patch(DEFAULT, &labelled("default", labels));
-    let answer = api.check(ask(&[("enforce", "baseline")]), 200, json!({})).await;
+    let request = |labels: &[(&str, &str)]| merge_patch(DEFAULT, &namespace_with_pod_security("default", labels));
+    let response = api.check(request(&[("enforce", "baseline")]), 200, json!({})).await;
     let expected = [
         "299 - \"existing pods in namespace \\\"default\\\" violate the new PodSecurity enforce level \\\"baseline:latest\\\"\"",
         "299 - \"a (and 2 other pods): host namespaces\"",
     ];
-    assert_eq!(answer.warnings(), expected);
+    assert_eq!(response.warnings(), expected);
     let invalid = |label: &str, value: &str, why: &str| {
         let field = format!("metadata.labels[pod-security.kubernetes.io/{label}]");
         format!("Namespace \"default\" is invalid: {field}: Invalid value: \"{value}\": {why}")
     };
-    let told = invalid("enforce", "none", "must be one of privileged, baseline, restricted");
-    api.check(ask(&[("enforce", "none")]), 422, json!({"message": told})).await;
-    let told = invalid("warn-version", "1.30", "must be \"latest\" or \"v1.x\"");
-    api.check(ask(&[("warn-version", "1.30")]), 422, json!({"message": told})).await;
+    let message = invalid("enforce", "none", "must be one of privileged, baseline, restricted");
+    api.check(request(&[("enforce", "none")]), 422, json!({"message": message})).await;
+    let message = invalid("warn-version", "1.30", "must be \"latest\" or \"v1.x\"");
+    api.check(request(&[("warn-version", "1.30")]), 422, json!({"message": message})).await;
 }
 
 /// An object without a class gets the newest default class; an object with a class, even an empty one, keeps it.
@@ -238,7 +244,7 @@ async fn check_default_class(api: &TestApi, classes: &str, mark: &str, path: &st
     } else {
         json!({"spec": {"controller": "example.com/c"}})
     };
-    let named = |name: &str, class: Value| {
+    let object_with_class = |name: &str, class: Value| {
         let mut object = object.clone();
         object["metadata"] = json!({"name": name});
         if !class.is_null() {
@@ -246,13 +252,13 @@ async fn check_default_class(api: &TestApi, classes: &str, mark: &str, path: &st
         }
         object
     };
-    let none = api.check(post(path, &named("none", Value::Null)), 201, json!({})).await.body;
+    let none = api.check(post(path, &object_with_class("none", Value::Null)), 201, json!({})).await.body;
     assert_eq!(none["spec"][field], Value::Null);
     for (name, marked) in [("b", true), ("a", true), ("c", false)] {
         api.check(post(classes, &class(name, marked, &spec)), 201, json!({})).await;
     }
-    api.check(post(path, &named("given", Value::Null)), 201, json!({"spec": {field: "a"}})).await;
-    api.check(post(path, &named("own", json!("c"))), 201, json!({"spec": {field: "c"}})).await;
+    api.check(post(path, &object_with_class("given", Value::Null)), 201, json!({"spec": {field: "a"}})).await;
+    api.check(post(path, &object_with_class("own", json!("c"))), 201, json!({"spec": {field: "c"}})).await;
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ const SERVICES: &str = "/api/v1/namespaces/default/services";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
 /// A test API server that proxies `more.io/v1` to a backend with its own CA.
-struct Aggregating {
+struct AggregatedApi {
     api: TestApi,
     to: SocketAddr,
     authority: String,
@@ -27,14 +27,14 @@ struct Aggregating {
 }
 
 /// Returns a serving certificate, its key and the CA in PEM. A self-signed certificate is its own CA.
-fn certificate(is_its_own_authority: bool) -> (CertificateDer<'static>, KeyPair, String) {
+fn serving_certificate(self_signed: bool) -> (CertificateDer<'static>, KeyPair, String) {
     let names = || vec!["more.default.svc".to_owned()];
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(names()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let signed = params.self_signed(&key).unwrap();
     let authority = signed.pem();
-    if is_its_own_authority {
+    if self_signed {
         return (signed.der().clone(), key, authority);
     }
     let issuer = Issuer::from_ca_cert_pem(&authority, key).unwrap();
@@ -44,8 +44,8 @@ fn certificate(is_its_own_authority: bool) -> (CertificateDer<'static>, KeyPair,
 }
 
 /// Returns the TLS configuration of a backend that requires client certificates of this CA, and the backend's CA.
-fn tls(clients: &str, is_its_own_authority: bool) -> (Arc<ServerConfig>, String) {
-    let (own, key, authority) = certificate(is_its_own_authority);
+fn server_tls(clients: &str, self_signed: bool) -> (Arc<ServerConfig>, String) {
+    let (own, key, authority) = serving_certificate(self_signed);
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(clients.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(ring::default_provider());
@@ -56,15 +56,15 @@ fn tls(clients: &str, is_its_own_authority: bool) -> (Arc<ServerConfig>, String)
     (Arc::new(config), authority)
 }
 
-impl Aggregating {
+impl AggregatedApi {
     async fn new() -> Self {
         Self::with(false).await
     }
 
-    async fn with(is_its_own_authority: bool) -> Self {
+    async fn with(self_signed: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let pki = Pki::load_or_create(dir.path(), &[], &[]).unwrap();
-        let (config, authority) = tls(&pki.front_proxy().authority, is_its_own_authority);
+        let (config, authority) = server_tls(&pki.front_proxy().authority, self_signed);
         let to = echo_server::start(Some(config)).await;
         let mut api = TestApi::new().await;
         api.server = api.server.clone().with_front_proxy(pki.front_proxy(), pki.ca_pem());
@@ -74,19 +74,19 @@ impl Aggregating {
     }
 
     /// Creates the Service of the backend and its EndpointSlice.
-    async fn serve(&self) {
+    async fn create_service(&self) {
         let service = json!({"metadata": {"name": "more"}, "spec": {"ports": [{"port": 443}]}});
         self.api.check(post(SERVICES, &service), 201, json!({})).await;
-        self.answer().await;
+        self.create_endpoint_slice().await;
     }
 
-    async fn answer(&self) {
+    async fn create_endpoint_slice(&self) {
         let slice = json!({"metadata": {"name": "more", "labels": {"kubernetes.io/service-name": "more"}}, "addressType": "IPv4",
             "endpoints": [{"addresses": [self.to.ip().to_string()]}], "ports": [{"name": "", "port": self.to.port()}]});
         self.api.check(post(SLICES, &slice), 201, json!({})).await;
     }
 
-    fn object(&self, more: Value) -> Value {
+    fn api_service(&self, more: Value) -> Value {
         let mut spec = json!({"group": "more.io", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10,
             "service": {"namespace": "default", "name": "more"}, "caBundle": STANDARD.encode(&self.authority)});
         more.as_object().unwrap().iter().for_each(|(k, v)| spec[k] = v.clone());
@@ -95,21 +95,26 @@ impl Aggregating {
 
     /// Waits until the `Available` condition of `v1.more.io` has this status and reason.
     #[track_caller]
-    fn wait<'a>(&'a self, status: &'a str, reason: &'a str) -> impl Future<Output = Value> + 'a {
-        self.wait_for("v1.more.io", status, reason)
+    fn wait_for_condition<'a>(&'a self, status: &'a str, reason: &'a str) -> impl Future<Output = Value> + 'a {
+        self.wait_for_condition_of("v1.more.io", status, reason)
     }
 
     /// Waits until the `Available` condition of this APIService has this status and reason.
     #[track_caller]
-    fn wait_for<'a>(&'a self, name: &'a str, status: &'a str, reason: &'a str) -> impl Future<Output = Value> + 'a {
-        let place = std::panic::Location::caller();
+    fn wait_for_condition_of<'a>(
+        &'a self,
+        name: &'a str,
+        status: &'a str,
+        reason: &'a str,
+    ) -> impl Future<Output = Value> + 'a {
+        let location = std::panic::Location::caller();
         async move {
             let path = format!("{APIS}?watch=1&fieldSelector=metadata.name%3D{name}");
             let mut events = self.api.watch(&path).await;
             loop {
                 let event = events.next().await;
                 let condition = event["object"]["status"]["conditions"][0].clone();
-                eprintln!("{place}: {condition}");
+                eprintln!("{location}: {condition}");
                 if condition["status"] == status && condition["reason"] == reason {
                     return condition["message"].clone();
                 }
@@ -120,18 +125,19 @@ impl Aggregating {
 
 #[tokio::test]
 async fn aggregated_request_is_proxied_with_user_headers() {
-    let setup = Aggregating::new().await;
-    setup.serve().await;
+    let setup = AggregatedApi::new().await;
+    setup.create_service().await;
     let made = json!({"spec": {"service": {"port": 443}}});
-    setup.api.check(post(APIS, &setup.object(json!({}))), 201, made).await;
-    assert_eq!(setup.wait("True", "Passed").await, "all checks passed");
+    setup.api.check(post(APIS, &setup.api_service(json!({}))), 201, made).await;
+    assert_eq!(setup.wait_for_condition("True", "Passed").await, "all checks passed");
     let things = "/apis/more.io/v1/namespaces/default/things?watch=false&x=a%2Fb";
-    let ask = TestRequest { method: "POST", ..get(things) }.text("application/json", "{}");
-    let ask = ask.header("x-remote-user", "root").header("x-remote-extra-a", "b").header("authorization", "Bearer x");
+    let request = TestRequest { method: "POST", ..get(things) }.text("application/json", "{}");
+    let request =
+        request.header("x-remote-user", "root").header("x-remote-extra-a", "b").header("authorization", "Bearer x");
     let headers = json!({"x-remote-user": "test", "x-remote-group": "system:masters; system:authenticated",
         "x-remote-extra-a": null, "authorization": null, "host": setup.to.to_string()});
-    let told = json!({"method": "POST", "uri": things, "body": "{}", "headers": headers, "certificate": "shown"});
-    setup.api.check(ask, 200, told).await;
+    let reported = json!({"method": "POST", "uri": things, "body": "{}", "headers": headers, "certificate": "shown"});
+    setup.api.check(request, 200, reported).await;
     // Requests are authorized before they are proxied.
     let path = "/apis/more.io/v1/things";
     let message = "things.more.io is forbidden: User \"ann\" cannot list resource \"things\" in API group \"more.io\" at the cluster scope";
@@ -145,23 +151,23 @@ async fn aggregated_request_is_proxied_with_user_headers() {
 
 #[tokio::test]
 async fn aggregated_server_may_use_a_self_signed_certificate() {
-    let setup = Aggregating::with(true).await;
-    setup.serve().await;
-    setup.api.check(post(APIS, &setup.object(json!({}))), 201, json!({})).await;
-    assert_eq!(setup.wait("True", "Passed").await, "all checks passed");
+    let setup = AggregatedApi::with(true).await;
+    setup.create_service().await;
+    setup.api.check(post(APIS, &setup.api_service(json!({}))), 201, json!({})).await;
+    assert_eq!(setup.wait_for_condition("True", "Passed").await, "all checks passed");
 }
 
 #[tokio::test]
 async fn aggregated_api_is_in_discovery_and_openapi() {
-    let setup = Aggregating::new().await;
-    setup.serve().await;
-    setup.api.check(post(APIS, &setup.object(json!({}))), 201, json!({})).await;
-    setup.wait("True", "Passed").await;
+    let setup = AggregatedApi::new().await;
+    setup.create_service().await;
+    setup.api.check(post(APIS, &setup.api_service(json!({}))), 201, json!({})).await;
+    setup.wait_for_condition("True", "Passed").await;
     let group = json!({"name": "more.io", "versions": [{"groupVersion": "more.io/v1", "version": "v1"}], "preferredVersion": {"version": "v1"}});
     let groups = setup.api.send(&get("/apis")).await.body["groups"].as_array().unwrap().clone();
-    let mut wrong = Vec::new();
-    compare(&group, groups.last().unwrap(), "", &mut wrong);
-    assert!(wrong.is_empty(), "{wrong:?}");
+    let mut mismatches = Vec::new();
+    compare(&group, groups.last().unwrap(), "", &mut mismatches);
+    assert!(mismatches.is_empty(), "{mismatches:?}");
     setup.api.check(get("/apis/more.io"), 200, json!({"kind": "APIGroup", "name": "more.io"})).await;
     setup
         .api
@@ -185,7 +191,7 @@ async fn aggregated_api_is_in_discovery_and_openapi() {
         .check(get("/openapi/v3/apis/more.io/v1?hash=x"), 200, json!({"uri": "/openapi/v3/apis/more.io/v1?hash=x"}))
         .await;
     setup.api.check(delete(format!("{SLICES}/more")), 200, json!({})).await;
-    setup.wait("False", "EndpointsNotFound").await;
+    setup.wait_for_condition("False", "EndpointsNotFound").await;
     assert_eq!(document().await.body["paths"]["apis/more.io/v1"], Value::Null);
     assert_eq!(discovered().await["freshness"], "Stale");
     setup.api.check(delete(format!("{APIS}/v1.more.io")), 200, json!({})).await;
@@ -195,32 +201,35 @@ async fn aggregated_api_is_in_discovery_and_openapi() {
 
 #[tokio::test]
 async fn unreachable_api_service_is_unavailable_with_reason() {
-    let setup = Aggregating::new().await;
-    setup.api.check(post(APIS, &setup.object(json!({"caBundle": null}))), 201, json!({})).await;
-    assert_eq!(setup.wait("False", "ServiceNotFound").await, "service/more in \"default\" is not present");
+    let setup = AggregatedApi::new().await;
+    setup.api.check(post(APIS, &setup.api_service(json!({"caBundle": null}))), 201, json!({})).await;
+    assert_eq!(
+        setup.wait_for_condition("False", "ServiceNotFound").await,
+        "service/more in \"default\" is not present"
+    );
     let unable = json!({"kind": "Status", "reason": "ServiceUnavailable", "message": "the server is currently unable to handle the request"});
     setup.api.check(get("/apis/more.io/v1/things"), 503, unable).await;
     let service = json!({"metadata": {"name": "more"}, "spec": {"ports": [{"port": 80}]}});
     setup.api.check(post(SERVICES, &service), 201, json!({})).await;
     assert_eq!(
-        setup.wait("False", "ServicePortError").await,
+        setup.wait_for_condition("False", "ServicePortError").await,
         "service/more in \"default\" is not listening on port 443"
     );
     setup.api.check(delete(format!("{SERVICES}/more")), 200, json!({})).await;
-    setup.serve().await;
+    setup.create_service().await;
     // The backend's certificate is signed by an unknown CA.
-    let why = setup.wait("False", "FailedDiscoveryCheck").await;
+    let why = setup.wait_for_condition("False", "FailedDiscoveryCheck").await;
     let start = format!("failing or missing response from https://{}/apis/more.io/v1: ", setup.to);
     assert!(why.as_str().unwrap().starts_with(&start), "{why}");
     let insecure = json!({"spec": {"insecureSkipTLSVerify": true}});
     setup.api.check(merge_patch(format!("{APIS}/v1.more.io"), &insecure), 200, json!({})).await;
-    setup.wait("True", "Passed").await;
+    setup.wait_for_condition("True", "Passed").await;
     setup.api.check(get("/apis/more.io/v1/things"), 200, json!({})).await;
 }
 
 #[tokio::test]
 async fn local_groups_and_crds_have_api_services() {
-    let setup = Aggregating::new().await;
+    let setup = AggregatedApi::new().await;
     let mut events = setup.api.watch(&format!("{APIS}?watch=1&fieldSelector=metadata.name%3Dv1.apps")).await;
     let condition = json!({"type": "Available", "status": "True", "reason": "Local", "message": "Local APIServices are always available"});
     let labels = json!({"kube-aggregator.kubernetes.io/automanaged": "onstart"});
@@ -261,8 +270,8 @@ async fn built_in_groups_ignore_changed_api_services() {
 
 #[tokio::test]
 async fn metrics_api_service_can_be_replaced_and_restored() {
-    let setup = Aggregating::new().await;
-    setup.serve().await;
+    let setup = AggregatedApi::new().await;
+    setup.create_service().await;
     let name = "v1beta1.metrics.k8s.io";
     let (own, nodes) = (format!("{APIS}/{name}"), "/apis/metrics.k8s.io/v1beta1/nodes");
     let local = json!({"spec": {"groupPriorityMinimum": 100, "versionPriority": 100, "service": null},
@@ -273,19 +282,19 @@ async fn metrics_api_service_can_be_replaced_and_restored() {
     // Like `kubectl apply` to an existing APIService.
     let service = json!({"spec": {"service": {"namespace": "default", "name": "more"}, "insecureSkipTLSVerify": true}});
     setup.api.check(merge_patch(&own, &service), 200, json!({})).await;
-    setup.wait_for(name, "True", "Passed").await;
+    setup.wait_for_condition_of(name, "True", "Passed").await;
     setup.api.check(get(nodes), 200, json!({"uri": nodes, "kind": null})).await;
     let version = json!({"groupVersion": "metrics.k8s.io/v1beta1", "version": "v1beta1"});
     setup.api.check(get("/apis/metrics.k8s.io"), 200, json!({"versions": [version]})).await;
     let documents = setup.api.send(&get("/openapi/v3")).await.body["paths"].clone();
-    assert_eq!(documents["apis/metrics.k8s.io/v1beta1"], Value::Null, "theirs has none");
+    assert_eq!(documents["apis/metrics.k8s.io/v1beta1"], Value::Null, "the backend has no OpenAPI document");
     setup.api.check(delete(&own), 200, json!({})).await;
     setup.api.check(get(nodes), 200, json!({"kind": "NodeMetricsList"})).await;
     while events.next().await["type"] != "DELETED" {}
     events.check("ADDED", local.clone()).await;
     // An APIService that is changed back to local is served locally again.
     setup.api.check(merge_patch(&own, &service), 200, json!({})).await;
-    setup.wait_for(name, "True", "Passed").await;
+    setup.wait_for_condition_of(name, "True", "Passed").await;
     let back = json!({"spec": {"service": null, "insecureSkipTLSVerify": null}});
     setup.api.check(merge_patch(&own, &back), 200, local).await;
     setup.api.check(get(nodes), 200, json!({"kind": "NodeMetricsList"})).await;
@@ -293,7 +302,7 @@ async fn metrics_api_service_can_be_replaced_and_restored() {
 
 #[tokio::test]
 async fn extension_apiserver_config_map_has_both_cas() {
-    let setup = Aggregating::new().await;
+    let setup = AggregatedApi::new().await;
     let map =
         setup.api.send(&get("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")).await.body;
     let data = &map["data"];

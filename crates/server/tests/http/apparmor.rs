@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 const KEY: &str = "container.apparmor.security.beta.kubernetes.io";
 
-fn with(annotations: Value, profile: Value) -> Value {
+fn pod_with_apparmor(annotations: Value, profile: Value) -> Value {
     let mut object = pod("p");
     object["metadata"]["annotations"] = annotations;
     if !profile.is_null() {
@@ -63,7 +63,7 @@ async fn apparmor_annotation_sets_the_field() {
         let annotations = json!({format!("{KEY}/c"): annotation});
         let shown = json!({"metadata": {"annotations": annotations},
             "spec": {"containers": [{"securityContext": {"appArmorProfile": expected}}]}});
-        api.check(post(&dry, &with(annotations, Value::Null)), 201, shown).await;
+        api.check(post(&dry, &pod_with_apparmor(annotations, Value::Null)), 201, shown).await;
     }
 }
 
@@ -94,24 +94,25 @@ async fn invalid_or_conflicting_apparmor_annotation_is_rejected() {
             "spec.containers[0].securityContext.appArmorProfile.localhostProfile: Forbidden: apparmor profile in annotation and field must match".to_owned(),
         ),
     ] {
-        let said = json!({"message": format!("Pod \"p\" is invalid: {message}")});
-        api.check(post(PODS, &with(annotations, profile)), 422, said).await;
+        let expected = json!({"message": format!("Pod \"p\" is invalid: {message}")});
+        api.check(post(PODS, &pod_with_apparmor(annotations, profile)), 422, expected).await;
     }
 }
 
 #[tokio::test]
 async fn apparmor_annotations_are_immutable() {
     let api = TestApi::new().await;
-    api.check(post(PODS, &with(json!({format!("{KEY}/c"): "unconfined"}), Value::Null)), 201, json!({})).await;
+    api.check(post(PODS, &pod_with_apparmor(json!({format!("{KEY}/c"): "unconfined"}), Value::Null)), 201, json!({}))
+        .await;
     api.create_pod("q").await;
     let annotate = |name: &str, value: Value| {
         merge_patch(format!("{PODS}/{name}"), &json!({"metadata": {"annotations": {format!("{KEY}/c"): value}}}))
     };
-    let said = |name: &str, what: &str| {
+    let expected = |name: &str, what: &str| {
         let field = format!("metadata.annotations[{KEY}/c]");
         json!({"message": format!("Pod \"{name}\" is invalid: {field}: Forbidden: may not {what} AppArmor annotations")})
     };
-    api.check(annotate("p", json!("runtime/default")), 422, said("p", "remove or update")).await;
-    api.check(annotate("p", Value::Null), 422, said("p", "remove or update")).await;
-    api.check(annotate("q", json!("unconfined")), 422, said("q", "add")).await;
+    api.check(annotate("p", json!("runtime/default")), 422, expected("p", "remove or update")).await;
+    api.check(annotate("p", Value::Null), 422, expected("p", "remove or update")).await;
+    api.check(annotate("q", json!("unconfined")), 422, expected("q", "add")).await;
 }

@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-fn by(ask: TestRequest) -> TestRequest {
-    ask.as_user("ann", &["devs"])
+fn as_ann(request: TestRequest) -> TestRequest {
+    request.as_user("ann", &["devs"])
 }
 
-fn ann() -> Value {
+fn subjects_ann() -> Value {
     json!([{"kind": "User", "name": "ann"}])
 }
 
-fn denied(what: &str) -> Value {
+fn forbidden(what: &str) -> Value {
     json!({"kind": "Status", "reason": "Forbidden", "message": what})
 }
 
@@ -21,28 +21,28 @@ fn denied(what: &str) -> Value {
 async fn requests_without_a_binding_are_denied() {
     let api = TestApi::new().await;
     let message = r#"configmaps "a" is forbidden: User "ann" cannot get resource "configmaps" in API group "" in the namespace "default""#;
-    let answer = api.check(by(get(format!("{CONFIG_MAPS}/a"))), 403, denied(message)).await;
-    assert_eq!(answer.body["details"], json!({"name": "a", "kind": "configmaps"}));
+    let response = api.check(as_ann(get(format!("{CONFIG_MAPS}/a"))), 403, forbidden(message)).await;
+    assert_eq!(response.body["details"], json!({"name": "a", "kind": "configmaps"}));
     // An unknown resource is denied before it is reported as not found.
     let message = r#"things.example.com is forbidden: User "ann" cannot list resource "things" in API group "example.com" at the cluster scope"#;
-    api.check(by(get("/apis/example.com/v1/things")), 403, denied(message)).await;
+    api.check(as_ann(get("/apis/example.com/v1/things")), 403, forbidden(message)).await;
     let message = r#"forbidden: User "ann" cannot get path "/metrics""#;
-    api.check(by(get("/metrics")), 403, denied(message)).await;
+    api.check(as_ann(get("/metrics")), 403, forbidden(message)).await;
 }
 
 #[tokio::test]
 async fn binding_takes_effect_immediately() {
     let api = TestApi::new().await;
     api.create_config_map("a", json!({})).await;
-    api.check(by(get(CONFIG_MAPS)), 403, json!({})).await;
+    api.check(as_ann(get(CONFIG_MAPS)), 403, json!({})).await;
     let rules = json!([{"verbs": ["get", "list"], "apiGroups": [""], "resources": ["configmaps"]}]);
-    api.grant_cluster_role("reader", ann(), rules).await;
-    api.check(by(get(CONFIG_MAPS)), 200, json!({"items": [{}]})).await;
-    api.check(by(get("/api/v1/configmaps")), 200, json!({})).await;
-    api.check(by(delete(format!("{CONFIG_MAPS}/a"))), 403, json!({})).await;
+    api.grant_cluster_role("reader", subjects_ann(), rules).await;
+    api.check(as_ann(get(CONFIG_MAPS)), 200, json!({"items": [{}]})).await;
+    api.check(as_ann(get("/api/v1/configmaps")), 200, json!({})).await;
+    api.check(as_ann(delete(format!("{CONFIG_MAPS}/a"))), 403, json!({})).await;
     api.check(get(CONFIG_MAPS).as_user("bob", &["devs"]), 403, json!({})).await;
     api.check(delete(format!("{RBAC}/clusterrolebindings/reader")), 200, json!({})).await;
-    api.check(by(get(CONFIG_MAPS)), 403, json!({})).await;
+    api.check(as_ann(get(CONFIG_MAPS)), 403, json!({})).await;
 }
 
 #[tokio::test]
@@ -59,24 +59,23 @@ async fn role_applies_only_in_its_namespace() {
     api.check(post(format!("{RBAC}/namespaces/default/rolebindings"), &binding), 201, json!({})).await;
     for (name, code) in [("mine", 200), ("other", 403)] {
         let object = json!({"metadata": {"name": name}});
-        api.check(by(post(CONFIG_MAPS, &object)), 201, json!({})).await;
-        api.check(by(get(format!("{CONFIG_MAPS}/{name}"))), code, json!({})).await;
-        api.check(by(get(format!("{CONFIG_MAPS}?fieldSelector=metadata.name={name}"))), code, json!({})).await;
-        api.check(by(delete(format!("{CONFIG_MAPS}/{name}"))), code, json!({})).await;
+        api.check(as_ann(post(CONFIG_MAPS, &object)), 201, json!({})).await;
+        api.check(as_ann(get(format!("{CONFIG_MAPS}/{name}"))), code, json!({})).await;
+        api.check(as_ann(get(format!("{CONFIG_MAPS}?fieldSelector=metadata.name={name}"))), code, json!({})).await;
+        api.check(as_ann(delete(format!("{CONFIG_MAPS}/{name}"))), code, json!({})).await;
     }
-    api.check(by(get(CONFIG_MAPS)), 403, json!({})).await;
+    api.check(as_ann(get(CONFIG_MAPS)), 403, json!({})).await;
     let elsewhere = "/api/v1/namespaces/kube-system/configmaps";
-    api.check(by(post(elsewhere, &json!({"metadata": {"name": "mine"}}))), 403, json!({})).await;
+    api.check(as_ann(post(elsewhere, &json!({"metadata": {"name": "mine"}}))), 403, json!({})).await;
 }
 
 #[tokio::test]
 async fn missing_role_is_named_in_the_denial() {
     let api = TestApi::new().await;
-    let binding =
-        json!({"metadata": {"name": "b"}, "roleRef": {"kind": "ClusterRole", "name": "lost"}, "subjects": ann()});
+    let binding = json!({"metadata": {"name": "b"}, "roleRef": {"kind": "ClusterRole", "name": "lost"}, "subjects": subjects_ann()});
     api.check(post(format!("{RBAC}/clusterrolebindings"), &binding), 201, json!({})).await;
     let message = r#"pods is forbidden: User "ann" cannot list resource "pods" in API group "" in the namespace "default": RBAC: clusterrole.rbac.authorization.k8s.io "lost" not found"#;
-    api.check(by(get(PODS)), 403, denied(message)).await;
+    api.check(as_ann(get(PODS)), 403, forbidden(message)).await;
 }
 
 #[tokio::test]
@@ -84,10 +83,10 @@ async fn authenticated_users_are_in_system_authenticated() {
     let api = TestApi::new().await;
     let all = json!([{"kind": "Group", "name": "system:authenticated"}]);
     api.grant_cluster_role("all", all, json!([{"verbs": ["get"], "nonResourceURLs": ["/api*", "/openapi/*"]}])).await;
-    api.check(by(get("/api/v1")), 200, json!({"kind": "APIResourceList"})).await;
-    api.check(by(get("/apis")), 200, json!({"kind": "APIGroupList"})).await;
-    api.check(by(get("/version")), 200, json!({})).await;
-    api.check(by(get("/metrics")), 403, json!({})).await;
+    api.check(as_ann(get("/api/v1")), 200, json!({"kind": "APIResourceList"})).await;
+    api.check(as_ann(get("/apis")), 200, json!({"kind": "APIGroupList"})).await;
+    api.check(as_ann(get("/version")), 200, json!({})).await;
+    api.check(as_ann(get("/metrics")), 403, json!({})).await;
 }
 
 #[tokio::test]
@@ -96,12 +95,12 @@ async fn exec_by_get_requires_the_create_verb() {
     api.create_pod("p").await;
     let exec = format!("{PODS}/p/exec?command=true");
     let rule = |verb: &str| json!([{"verbs": [verb], "apiGroups": [""], "resources": ["pods/exec"]}]);
-    api.grant_cluster_role("looks", ann(), rule("get")).await;
+    api.grant_cluster_role("looks", subjects_ann(), rule("get")).await;
     let message = r#"pods "p" is forbidden: User "ann" cannot create resource "pods/exec" in API group "" in the namespace "default""#;
-    api.check(by(get(&exec)), 403, denied(message)).await;
-    api.grant_cluster_role("acts", ann(), rule("create")).await;
-    let answer = api.send(&by(get(&exec))).await;
-    assert_ne!(answer.status, 403, "{}", answer.body);
+    api.check(as_ann(get(&exec)), 403, forbidden(message)).await;
+    api.grant_cluster_role("acts", subjects_ann(), rule("create")).await;
+    let response = api.send(&as_ann(get(&exec))).await;
+    assert_ne!(response.status, 403, "{}", response.body);
 }
 
 /// Starts a server with upstream's bootstrap roles and bindings.
@@ -123,10 +122,10 @@ async fn bootstrap_creates_upstream_roles_and_bindings() {
     let role = api.check(get(format!("{RBAC}/clusterroles/cluster-admin")), 200, role).await.body;
     assert_eq!(managers(&role), ["kube-apiserver Update"]);
     // `system:authenticated` has discovery only.
-    api.check(by(get("/apis")), 200, json!({})).await;
-    api.check(by(get("/openapi/v3")), 200, json!({})).await;
-    api.check(by(get(PODS)), 403, json!({})).await;
-    api.check(by(get("/metrics")), 403, json!({})).await;
+    api.check(as_ann(get("/apis")), 200, json!({})).await;
+    api.check(as_ann(get("/openapi/v3")), 200, json!({})).await;
+    api.check(as_ann(get(PODS)), 403, json!({})).await;
+    api.check(as_ann(get("/metrics")), 403, json!({})).await;
 }
 
 #[tokio::test]
@@ -134,8 +133,8 @@ async fn requests_during_bootstrap_wait_for_the_roles() {
     let api = TestApi::new().await;
     let coming = api.server.bootstrap_access();
     api.check(get("/apis"), 200, json!({})).await;
-    let ask = by(get("/apis"));
-    let early = api.send(&ask);
+    let request = as_ann(get("/apis"));
+    let early = api.send(&request);
     let (early, ()) = futures::join!(early, coming);
     assert_eq!(early.status, 200);
 }
@@ -196,7 +195,7 @@ async fn cluster_role_can_be_bound_in_a_namespace() {
         [(PODS, 200, 200, 200), (secrets, 403, 200, 200), (&roles, 403, 403, 200), (elsewhere, 403, 403, 403)]
     {
         for (name, code) in [("vic", vic), ("ed", ed), ("ada", ada)] {
-            api.check(get(path).by(name, &[]), code, json!({})).await;
+            api.check(get(path).as_user(name, &[]), code, json!({})).await;
         }
     }
     api.check(get("/api/v1/namespaces/default").as_user("vic", &[]), 200, json!({})).await;

@@ -210,8 +210,7 @@ impl TestApi {
             let body = &response.body;
             assert!(
                 mismatches.is_empty(),
-                "{location}: {} {}:\n{}
-response: {body:#}",
+                "{location}: {} {}:\n{}\nresponse: {body:#}",
                 request.method,
                 request.path,
                 mismatches.join("\n")
@@ -310,7 +309,7 @@ pub(crate) fn pod(name: &str) -> Value {
 }
 
 /// Returns the resource version of an object or a list.
-pub(crate) fn version(object: &Value) -> &str {
+pub(crate) fn resource_version(object: &Value) -> &str {
     object["metadata"]["resourceVersion"].as_str().unwrap()
 }
 
@@ -337,7 +336,7 @@ pub(crate) fn compare(expected: &Value, got: &Value, path: &str, mismatches: &mu
 pub(crate) const CERTIFICATE_REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIUU1IZ0NBUUF3RmpFVU1CSUdBMVVFQXd3TFkyOXVabTl5YldGdVkyVXdXVEFUQmdjcWhrak9QUUlCQmdncQpoa2pPUFFNQkJ3TkNBQVNhVVhzV2xSV2RGcUMrdjBoWk1TSlR5ZDV4NTV1dXdwYTZLaDE5UGR2MkJGejgxTkVuClRTVytPUk10U3pWcnFiQ2dNdlgvbmJHY3J0U3dRK2UvNkI0K29BQXdDZ1lJS29aSXpqMEVBd0lEU0FBd1JRSWcKS0lxOW9KQkZZRzZRR001Y1NrU0VIdVRnZ1FGSk5wa3hZSS84cmhqeS9QZ0NJUURENE83Vy9SQnY4SHF0bHhlZAp3L1VPUUl3RXZHWFFKUS8raGFVdUhsYUR2Zz09Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
 
 /// Returns a subject with these common names.
-pub(crate) fn named(common_names: &[&str]) -> rcgen::DistinguishedName {
+pub(crate) fn distinguished_name(common_names: &[&str]) -> rcgen::DistinguishedName {
     let mut subject = rcgen::DistinguishedName::new();
     for (i, name) in common_names.iter().enumerate() {
         // `DistinguishedName` keeps one value per type, so further names use the OID of the common name.
@@ -350,7 +349,7 @@ pub(crate) fn named(common_names: &[&str]) -> rcgen::DistinguishedName {
 /// Returns a new CSR with these common names, in PEM and base64, as in `spec.request`.
 pub(crate) fn certificate_request(common_names: &[&str]) -> String {
     let mut params = rcgen::CertificateParams::default();
-    params.distinguished_name = named(common_names);
+    params.distinguished_name = distinguished_name(common_names);
     let request = params.serialize_request(&rcgen::KeyPair::generate().unwrap()).unwrap();
     base64::Engine::encode(&base64::engine::general_purpose::STANDARD, request.pem().unwrap())
 }

@@ -42,8 +42,8 @@ async fn object_create_get_update_delete_roundtrip() {
     )
     .await;
     let gone = json!({"kind": "Status", "reason": "NotFound", "message": "configmaps \"a\" not found", "code": 404});
-    for ask in [get(&path), put(&path, &changed), delete(&path), merge_patch(&path, &json!({}))] {
-        api.check(ask, 404, gone.clone()).await;
+    for request in [get(&path), put(&path, &changed), delete(&path), merge_patch(&path, &json!({}))] {
+        api.check(request, 404, gone.clone()).await;
     }
 }
 
@@ -52,7 +52,7 @@ async fn path_and_body_mismatch_is_rejected() {
     let api = TestApi::new().await;
     api.create_config_map("a", json!({})).await;
     let named = |name: &str, namespace: &str| json!({"metadata": {"name": name, "namespace": namespace}});
-    for (ask, code, message) in [
+    for (request, code, message) in [
         (
             post(CONFIG_MAPS, &named("b", "kube-system")),
             400,
@@ -100,7 +100,8 @@ async fn path_and_body_mismatch_is_rejected() {
         (get(format!("{CONFIG_MAPS}/..")), 400, "Name parameter invalid: \"..\": may not be '..'"),
         (get(format!("{CONFIG_MAPS}/a%2Fb")), 400, "Name parameter invalid: \"a/b\": may not contain '/'"),
     ] {
-        api.check(ask, code, json!({"kind": "Status", "status": "Failure", "code": code, "message": message})).await;
+        api.check(request, code, json!({"kind": "Status", "status": "Failure", "code": code, "message": message}))
+            .await;
     }
 }
 
@@ -118,8 +119,8 @@ async fn generate_name_appends_a_suffix_and_truncates() {
         api.check(get(format!("{CONFIG_MAPS}/{a}")), 200, json!({"metadata": {"generateName": "web-"}})).await.body;
     assert_eq!(kept["metadata"]["name"], a);
     let bad = json!({"metadata": {"generateName": "Web-"}});
-    let answer = api.check(post(CONFIG_MAPS, &bad), 422, json!({"reason": "Invalid"})).await.body;
-    let fields: Vec<&Value> = answer["details"]["causes"].as_array().unwrap().iter().map(|c| &c["field"]).collect();
+    let response = api.check(post(CONFIG_MAPS, &bad), 422, json!({"reason": "Invalid"})).await.body;
+    let fields: Vec<&Value> = response["details"]["causes"].as_array().unwrap().iter().map(|c| &c["field"]).collect();
     assert_eq!(fields, ["metadata.generateName", "metadata.name"]);
 }
 
@@ -215,8 +216,8 @@ async fn create_with_resource_version_is_rejected() {
 async fn create_runs_admission_before_resource_version_check() {
     let api = TestApi::new().await;
     let object = |name: &str| json!({"metadata": {"name": name, "resourceVersion": "7"}});
-    let wrong = json!({"message": "ConfigMap \"A\" is invalid: metadata.name: Invalid value: \"A\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"});
-    api.check(post(CONFIG_MAPS, &object("A")), 422, wrong).await;
+    let invalid = json!({"message": "ConfigMap \"A\" is invalid: metadata.name: Invalid value: \"A\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"});
+    api.check(post(CONFIG_MAPS, &object("A")), 422, invalid).await;
     let gone = json!({"message": "namespaces \"none\" not found"});
     api.check(post("/api/v1/namespaces/none/configmaps", &object("a")), 404, gone).await;
     crate::validating_admission_policies::policy(
@@ -226,15 +227,15 @@ async fn create_runs_admission_before_resource_version_check() {
     )
     .await;
     crate::validating_admission_policies::bind(&api, "never", "never", json!({})).await;
-    let refused =
+    let rejected =
         "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'never' with binding 'never' denied request: no";
-    api.check(post(CONFIG_MAPS, &object("a")), 422, json!({"message": refused})).await;
+    api.check(post(CONFIG_MAPS, &object("a")), 422, json!({"message": rejected})).await;
     let hard = json!({"hard": {"secrets": "0"}});
     let quota = json!({"metadata": {"name": "q"}, "spec": hard});
     api.check(post("/api/v1/namespaces/default/resourcequotas", &quota), 201, json!({})).await;
-    let told =
+    let message =
         "secrets \"a\" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=0, limited: secrets=0";
-    api.check(post("/api/v1/namespaces/default/secrets", &object("a")), 403, json!({"message": told})).await;
+    api.check(post("/api/v1/namespaces/default/secrets", &object("a")), 403, json!({"message": message})).await;
 }
 
 #[tokio::test]
@@ -310,9 +311,9 @@ async fn status_subresource_does_not_allow_delete() {
     let api = TestApi::new().await;
     api.create_pod("p").await;
     api.check(post("/api/v1/nodes", &json!({"metadata": {"name": "n"}})), 201, json!({})).await;
-    let refused = json!({"reason": "MethodNotAllowed"});
+    let rejected = json!({"reason": "MethodNotAllowed"});
     for path in [format!("{PODS}/p"), "/api/v1/nodes/n".to_owned(), "/api/v1/namespaces/default".to_owned()] {
-        api.check(delete(format!("{path}/status")), 405, refused.clone()).await;
+        api.check(delete(format!("{path}/status")), 405, rejected.clone()).await;
         let there = api.check(get(&path), 200, json!({})).await.body;
         assert!(there["metadata"]["deletionTimestamp"].is_null(), "{path}");
     }
@@ -326,9 +327,9 @@ async fn update_name_mismatch_and_invalid_timeout_are_rejected() {
     api.check(put(format!("{CONFIG_MAPS}/none"), &other), 400, json!({"message": message})).await;
     api.check(get(format!("{CONFIG_MAPS}?timeout=-1s")), 200, json!({})).await;
     // `timeout` is checked on every path but those of long-running requests.
-    let wrong = "invalid timeout specified in the request URL - time: invalid duration \"x\"";
+    let invalid = "invalid timeout specified in the request URL - time: invalid duration \"x\"";
     for path in ["/version", "/apis", "/livez"] {
-        api.check(get(format!("{path}?timeout=x")), 400, json!({"message": wrong})).await;
+        api.check(get(format!("{path}?timeout=x")), 400, json!({"message": invalid})).await;
     }
     api.watch(&format!("{CONFIG_MAPS}?watch=1&timeout=x")).await;
     api.check(post("/version", &json!({})), 405, json!({"reason": "MethodNotAllowed"})).await;

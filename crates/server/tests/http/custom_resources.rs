@@ -67,9 +67,9 @@ pub(crate) async fn with_crontabs(spec: &Value) -> TestApi {
 /// Repeats a GET until the response has this status code.
 pub(crate) async fn until(api: &TestApi, path: &str, status: u16) -> Value {
     loop {
-        let answer = api.send(&get(path)).await;
-        if answer.status == status {
-            return answer.body;
+        let response = api.send(&get(path)).await;
+        if response.status == status {
+            return response.body;
         }
         tokio::task::yield_now().await;
     }

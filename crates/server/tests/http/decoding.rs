@@ -6,7 +6,7 @@ use serde_json::json;
 const YAML: &str = "application/yaml";
 const JSON: &str = "application/json";
 
-fn twice() -> TestRequest {
+fn post_pod_json() -> TestRequest {
     let body = r#"{"metadata": {"name": "p", "lables": {}}, "spec": {"containers": [{"name": "c", "image": "a", "image": "b", "imagee": "x"}]}}"#;
     post(PODS, &json!(null)).text(JSON, body)
 }
@@ -14,25 +14,26 @@ fn twice() -> TestRequest {
 #[tokio::test]
 async fn field_validation_rejects_warns_or_ignores() {
     let api = TestApi::new().await;
-    let wrong = [
+    let invalid = [
         r#"unknown field \"metadata.lables\""#,
         r#"unknown field \"spec.containers[0].imagee\""#,
         r#"duplicate field \"spec.containers[0].image\""#,
     ];
-    let plain: Vec<String> = wrong.iter().map(|w| w.replace('\\', "")).collect();
-    let mut strict = twice();
+    let plain: Vec<String> = invalid.iter().map(|w| w.replace('\\', "")).collect();
+    let mut strict = post_pod_json();
     strict.path += "?fieldValidation=Strict";
     let message =
         format!("Pod in version \"v1\" cannot be handled as a Pod: strict decoding error: {}", plain.join(", "));
     api.check(strict, 400, json!({"reason": "BadRequest", "message": message})).await;
-    let mut ignore = twice();
+    let mut ignore = post_pod_json();
     ignore.path += "?fieldValidation=Ignore&dryRun=All";
-    let answer = api.check(ignore, 201, json!({"spec": {"containers": [{"image": "b", "imagee": null}]}})).await;
-    assert_eq!(answer.warnings(), Vec::<String>::new());
+    let response = api.check(ignore, 201, json!({"spec": {"containers": [{"image": "b", "imagee": null}]}})).await;
+    assert_eq!(response.warnings(), Vec::<String>::new());
     // Warn is the default.
-    let answer = api.check(twice(), 201, json!({"spec": {"containers": [{"image": "b", "imagee": null}]}})).await;
-    assert_eq!(answer.warnings(), wrong.map(|w| format!("299 - \"{w}\"")));
-    let mut odd = twice();
+    let response =
+        api.check(post_pod_json(), 201, json!({"spec": {"containers": [{"image": "b", "imagee": null}]}})).await;
+    assert_eq!(response.warnings(), invalid.map(|w| format!("299 - \"{w}\"")));
+    let mut odd = post_pod_json();
     odd.path += "?fieldValidation=Odd";
     api.check(
         odd,
@@ -41,12 +42,12 @@ async fn field_validation_rejects_warns_or_ignores() {
     )
     .await;
     let unknown = json!({"spec": {"nodName": "n"}});
-    let answer = api.check(merge_patch(format!("{PODS}/p"), &unknown), 200, json!({"spec": {"nodName": null}})).await;
-    assert_eq!(answer.warnings(), [r#"299 - "unknown field \"spec.nodName\"""#]);
-    let answer = api
+    let response = api.check(merge_patch(format!("{PODS}/p"), &unknown), 200, json!({"spec": {"nodName": null}})).await;
+    assert_eq!(response.warnings(), [r#"299 - "unknown field \"spec.nodName\"""#]);
+    let response = api
         .check(merge_patch(format!("{PODS}/p?fieldValidation=Strict"), &unknown), 422, json!({"reason": "Invalid"}))
         .await;
-    let message = answer.body["message"].as_str().unwrap();
+    let message = response.body["message"].as_str().unwrap();
     assert!(message.starts_with(" \"\" is invalid: patch: Invalid value: \"{"), "{message}");
     assert!(message.ends_with("strict decoding error: unknown field \"spec.nodName\""), "{message}");
     let strategic = patch("strategic-merge-patch", format!("{PODS}/p?fieldValidation=Strict"), &unknown);
@@ -60,9 +61,9 @@ async fn manifests_are_accepted_as_json_or_yaml() {
     let yaml = "metadata:\n  name: yam\ndata:\n  a: |\n    x\n  b: 'true'\n";
     api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, yaml), 201, json!({"data": {"a": "x\n", "b": "true"}})).await;
     let doubled = "metadata: {name: z}\ndata:\n  a: one\n  a: two\n";
-    let answer =
+    let response =
         api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, doubled), 201, json!({"data": {"a": "two"}})).await;
-    assert_eq!(answer.warnings().len(), 1);
+    assert_eq!(response.warnings().len(), 1);
     let strict = post(format!("{CONFIG_MAPS}?fieldValidation=Strict"), &json!(null)).text(YAML, doubled);
     api.check(strict, 400, json!({"reason": "BadRequest"})).await;
     for (content_type, body, code, reason) in [
@@ -84,7 +85,7 @@ async fn manifests_are_accepted_as_json_or_yaml() {
     assert_eq!((&read["kind"], &read["data"]), (&json!("ConfigMap"), &json!({"a": "x\n", "b": "true"})), "{text}");
     let (content_type, text) = api.text(&get(format!("{CONFIG_MAPS}/none")).header("accept", YAML)).await;
     assert!(content_type == YAML && text.contains("reason: NotFound"), "{text}");
-    // A stream of documents has no end of each.
+    // Watches are not served as YAML.
     let watch = get(format!("{CONFIG_MAPS}?watch=1")).header("accept", YAML);
     assert!(api.text(&watch).await.1.contains("NotAcceptable"));
     api.check(get(CONFIG_MAPS).header("accept", "text/html"), 406, json!({"reason": "NotAcceptable"})).await;
@@ -135,14 +136,14 @@ async fn quantities_are_stored_in_canonical_form() {
     let expected =
         json!({"spec": {"containers": [{"resources": stored}], "volumes": [{"emptyDir": {"sizeLimit": "2Gi"}}]}});
     let made = api.check(post(PODS, &object), 201, expected).await.body;
-    // The same amount in other words is no change.
+    // An equal quantity in another format is no change.
     let mut same = made.clone();
     same["spec"]["containers"][0]["resources"]["limits"]["cpu"] = json!("1.0");
     let after = api.check(put(format!("{PODS}/p"), &same), 200, json!({})).await.body;
     assert_eq!(resource_version(&after), resource_version(&made));
     object["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "1 core"}});
-    let answer = api.check(post(PODS, &object), 400, json!({"reason": "BadRequest"})).await;
-    let message = answer.body["message"].as_str().unwrap();
+    let response = api.check(post(PODS, &object), 400, json!({"reason": "BadRequest"})).await;
+    let message = response.body["message"].as_str().unwrap();
     assert!(message.contains("resources.limits[cpu]: "), "{message}");
 }
 
@@ -170,22 +171,22 @@ async fn deprecated_fields_cause_warnings() {
     c["env"] = json!([{"name": "A"}, {"name": "A"}, {"name": "B"}, {"name": "B", "value": "$(B)x"}]);
     c["ports"] = json!([{"containerPort": 80}, {"containerPort": 80}]);
     c["resources"] = json!({"requests": {"memory": "100m"}});
-    let answer = api.check(post(PODS, &object), 201, json!({})).await;
+    let response = api.check(post(PODS, &object), 201, json!({})).await;
     let starts = [
         "metadata.name: this is used in the Pod's hostname",
         "spec.containers[0].resources.requests[memory]: fractional byte value \\\"100m\\\" is invalid, must be an integer",
         "spec.containers[0].env[1]: hides previous definition of \\\"A\\\", which may be dropped when using apply",
         "spec.containers[0].ports[1]: duplicate port definition with spec.containers[0].ports[0]",
     ];
-    let warnings = answer.warnings();
+    let warnings = response.warnings();
     assert_eq!(warnings.len(), starts.len(), "{warnings:#?}");
     for (warning, start) in warnings.iter().zip(starts) {
         assert!(warning.starts_with(&format!("299 - \"{start}")), "{warning}");
     }
     let lease = json!({"metadata": {"name": "l", "finalizers": ["mine"]}});
-    let answer = api.check(post(LEASES, &lease), 201, json!({})).await;
+    let response = api.check(post(LEASES, &lease), 201, json!({})).await;
     let start = "299 - \"metadata.finalizers: \\\"mine\\\": prefer a domain-qualified finalizer name";
-    assert!(answer.warnings()[0].starts_with(start), "{:?}", answer.warnings());
+    assert!(response.warnings()[0].starts_with(start), "{:?}", response.warnings());
 }
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
@@ -228,11 +229,11 @@ async fn json_patch_operations_follow_field_validation() {
     let api = TestApi::new().await;
     api.create_config_map("c", json!({})).await;
     let operations = json!([{"op": "add", "path": "/data", "value": {"a": "b"}, "foo": "bar"}]);
-    let ask = |how: &str| patch("json-patch", format!("{CONFIG_MAPS}/c?fieldValidation={how}"), &operations);
-    let refused = api.check(ask("Strict"), 422, json!({"reason": "Invalid"})).await;
-    let message = refused.body["message"].as_str().unwrap();
+    let request = |how: &str| patch("json-patch", format!("{CONFIG_MAPS}/c?fieldValidation={how}"), &operations);
+    let rejected = api.check(request("Strict"), 422, json!({"reason": "Invalid"})).await;
+    let message = rejected.body["message"].as_str().unwrap();
     assert!(message.ends_with("strict decoding error: json patch unknown field \"[0].foo\""), "{message}");
-    let warned = api.check(ask("Warn"), 200, json!({"data": {"a": "b"}})).await;
+    let warned = api.check(request("Warn"), 200, json!({"data": {"a": "b"}})).await;
     assert_eq!(warned.warnings(), [r#"299 - "json patch unknown field \"[0].foo\"""#]);
 }
 
@@ -247,15 +248,15 @@ async fn too_deeply_nested_object_is_rejected() {
     let message = "the object is nested deeper than 100 levels";
     api.check(make("deep", 100), 400, json!({"message": message})).await;
     api.check(make("fits", 99), 201, json!({"metadata": {"name": "fits"}})).await;
-    // Who owns what of it is as deep as it is.
+    // The managed fields are as deep as the object.
     let config = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": "fits", "labels": {"a": "b"}},
         "revision": 1, "data": nested(99)});
     api.check(apply(format!("{path}/fits?force=true"), "m", &config), 200, json!({})).await;
     api.check(delete(format!("{path}/fits")), 200, json!({"metadata": {"finalizers": ["a.b/c"]}})).await;
     let copied = json!([{"op": "copy", "from": "/data", "path": format!("/data{}/b", "/a".repeat(98))}]);
     api.check(patch("json-patch", format!("{path}/fits"), &copied), 400, json!({"message": message})).await;
-    for ask in [get(path), get_table(path), get(format!("{path}/fits"))] {
-        api.check(ask, 200, json!({})).await;
+    for request in [get(path), get_table(path), get(format!("{path}/fits"))] {
+        api.check(request, 200, json!({})).await;
     }
     api.check(merge_patch(format!("{path}/fits"), &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
     api.check(get(format!("{path}/fits")), 404, json!({})).await;

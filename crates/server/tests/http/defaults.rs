@@ -1,4 +1,4 @@
-//! What the server fills in, compared with upstream's `pkg/apis/core/v1/defaults.go` and its admission.
+//! Defaults, compared with upstream's `pkg/apis/core/v1/defaults.go` and its admission.
 
 use crate::common::*;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ async fn pod_gets_upstream_defaults() {
     assert_eq!(made["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}));
 }
 
-/// A container, or another part of a spec, gets this.
+/// Asserts the defaults of a part of a spec.
 async fn check(path: &str, given: Value, expected: Value) {
     let api = TestApi::new().await;
     let account = json!({"metadata": {"name": "robot"}});
@@ -40,7 +40,7 @@ async fn check(path: &str, given: Value, expected: Value) {
     api.check(post(PODS, &object), 201, json!({"spec": result})).await;
 }
 
-/// Joins objects, and the first elements of lists.
+/// Merges objects, and the first items of lists.
 fn json_merge(to: &mut Value, from: &Value) {
     match (to, from) {
         (Value::Object(to), Value::Object(from)) => {
@@ -167,7 +167,7 @@ async fn pod_priority_is_resolved_from_its_class() {
         object["spec"][field] = value;
         post(PODS, &object)
     };
-    for (ask, why) in [
+    for (request, why) in [
         (with("priorityClassName", json!("high")), "no PriorityClass with name high was found"),
         (
             with("priority", json!(5)),
@@ -178,7 +178,8 @@ async fn pod_priority_is_resolved_from_its_class() {
             "the string value of PreemptionPolicy (Never) must not be provided in pod spec; priority admission controller computed PreemptLowerPriority from the given PriorityClass name",
         ),
     ] {
-        api.check(ask, 403, json!({"reason": "Forbidden", "message": format!("pods \"p\" is forbidden: {why}")})).await;
+        api.check(request, 403, json!({"reason": "Forbidden", "message": format!("pods \"p\" is forbidden: {why}")}))
+            .await;
     }
 }
 
@@ -307,9 +308,9 @@ async fn remote_volumes_get_upstream_defaults() {
         {"scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"}}]);
     let made = api.check(post(PODS, &pod), 201, json!({})).await.body;
     for (made, expected) in made["spec"]["volumes"].as_array().unwrap().iter().zip(expected.as_array().unwrap()) {
-        let mut wrong = Vec::new();
-        compare(expected, made, "", &mut wrong);
-        assert!(wrong.is_empty(), "{wrong:?}");
+        let mut mismatches = Vec::new();
+        compare(expected, made, "", &mut mismatches);
+        assert!(mismatches.is_empty(), "{mismatches:?}");
     }
 }
 

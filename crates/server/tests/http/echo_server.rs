@@ -48,21 +48,21 @@ pub(crate) async fn start(tls: Option<Arc<rustls::ServerConfig>>) -> SocketAddr 
 }
 
 pub(crate) async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, certificate: &'static str) {
-    let service = service_fn(move |request| async move { Ok::<_, Infallible>(answer(request, certificate).await) });
+    let service = service_fn(move |request| async move { Ok::<_, Infallible>(respond(request, certificate).await) });
     let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     let _ = connection.with_upgrades().await;
 }
 
-async fn answer(mut request: Request<Incoming>, certificate: &str) -> Response<Full<Bytes>> {
+async fn respond(mut request: Request<Incoming>, certificate: &str) -> Response<Full<Bytes>> {
     let path = request.uri().path().to_owned();
     let text = |code: u16, text: String| Response::builder().status(code).body(Full::new(Bytes::from(text))).unwrap();
     if path.ends_with("/upgrade") {
         let upgrade = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
             let mut stream = TokioIo::new(upgrade.await.unwrap());
-            let mut told = [0; 5];
-            stream.read_exact(&mut told).await.unwrap();
-            stream.write_all(&told.map(|b| b.to_ascii_uppercase())).await.unwrap();
+            let mut message = [0; 5];
+            stream.read_exact(&mut message).await.unwrap();
+            stream.write_all(&message.map(|b| b.to_ascii_uppercase())).await.unwrap();
         });
         let response = Response::builder().status(101).header("connection", "Upgrade").header("upgrade", "shout");
         return response.body(Full::default()).unwrap();
@@ -82,25 +82,25 @@ async fn answer(mut request: Request<Incoming>, certificate: &str) -> Response<F
         return text(200, json!({"paths": {"apis/more.io/v1": {"serverRelativeURL": url}}}).to_string());
     }
     if let Some(version) = path.strip_prefix("/apis/more.io/").filter(|v| !v.contains('/')) {
-        return discovery(version);
+        return discovery_document(version);
     }
     let headers: Map<String, Value> =
-        request.headers().keys().map(|k| (k.to_string(), joined(request.headers(), k))).collect();
+        request.headers().keys().map(|k| (k.to_string(), joined_values(request.headers(), k))).collect();
     let (method, uri) = (request.method().to_string(), request.uri().to_string());
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let body = String::from_utf8_lossy(&body).into_owned();
-    let told = json!({"method": method, "uri": uri, "headers": headers, "body": body, "certificate": certificate});
+    let message = json!({"method": method, "uri": uri, "headers": headers, "body": body, "certificate": certificate});
     let response = Response::builder().header("content-type", "application/json").header("keep-alive", "timeout=5");
-    response.body(Full::new(told.to_string().into())).unwrap()
+    response.body(Full::new(message.to_string().into())).unwrap()
 }
 
-fn joined(headers: &http::HeaderMap, name: &http::HeaderName) -> Value {
+fn joined_values(headers: &http::HeaderMap, name: &http::HeaderName) -> Value {
     let all: Vec<&str> = headers.get_all(name).iter().map(|v| v.to_str().unwrap()).collect();
     json!(all.join("; "))
 }
 
 /// Returns the discovery document of `more.io`.
-fn discovery(version: &str) -> Response<Full<Bytes>> {
+fn discovery_document(version: &str) -> Response<Full<Bytes>> {
     let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("more.io/{version}"), "resources": [
         {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": ["get", "list"], "shortNames": ["th"]},
         {"name": "things/status", "singularName": "", "namespaced": true, "kind": "Thing", "verbs": ["get"]},

@@ -37,7 +37,7 @@ async fn unchanged_update_rewrites_stale_stored_object() {
     let api = boot(&engine, b'a').await;
     let made = api.check(post("/api/v1/namespaces/default/secrets", &secret), 201, json!({})).await.body;
     let same = api.check(put(PATH, &made), 200, json!({})).await.body;
-    assert_eq!(same, made, "without a stale form nothing is written");
+    assert_eq!(same, made, "an unchanged update without stale storage writes nothing");
 
     let api = boot(&engine, b'b').await;
     let dry = api.check(put(format!("{PATH}?dryRun=All"), &made), 200, json!({})).await.body;
@@ -49,9 +49,9 @@ async fn unchanged_update_rewrites_stale_stored_object() {
     assert_eq!(rewritten["metadata"]["managedFields"], made["metadata"]["managedFields"]);
     watch.check("MODIFIED", json!({"metadata": {"name": "s"}})).await;
     let again = api.check(put(PATH, &rewritten), 200, json!({})).await.body;
-    assert_eq!(again, rewritten, "it is written once");
+    assert_eq!(again, rewritten, "a current object is not rewritten");
 
     let api = boot(&engine, b'c').await;
     let patched = api.check(merge_patch(PATH, &json!({})), 200, json!({})).await.body;
-    assert_ne!(resource_version(&patched), resource_version(&rewritten), "a patch without changes does the same");
+    assert_ne!(resource_version(&patched), resource_version(&rewritten), "an unchanged patch rewrites stale storage");
 }

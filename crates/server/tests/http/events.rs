@@ -40,8 +40,8 @@ async fn event_is_served_by_core_and_events_api() {
         api.check(get(format!("{path}?fieldSelector={fields}")), 200, expected).await;
     }
     for (path, field) in [(CORE, "regarding.kind"), (NEW, "involvedObject.kind"), (NEW, "source")] {
-        let refused = json!({"message": format!("field label not supported: {field}")});
-        api.check(get(format!("{path}?fieldSelector={field}%3Dx")), 400, refused).await;
+        let rejected = json!({"message": format!("field label not supported: {field}")});
+        api.check(get(format!("{path}?fieldSelector={field}%3Dx")), 400, rejected).await;
     }
     let elsewhere =
         json!({"metadata": {"name": "c"}, "involvedObject": {"kind": "Pod", "namespace": "kube-system", "name": "p"}});

@@ -23,9 +23,9 @@ async fn full_disk_rejects_writes_and_serves_reads() {
         post(format!("{PODS}/p/eviction"), &json!({"metadata": {"name": "p"}})),
     ];
     let mut events = api.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", resource_version(&made))).await;
-    for ask in writes.clone() {
+    for request in writes.clone() {
         api.engine.fail_next_commit(CommitError::Full);
-        api.check(ask, 507, full.clone()).await;
+        api.check(request, 507, full.clone()).await;
         assert_eq!(api.send(&get(&path)).await.body, made);
         api.check(
             get(PODS),

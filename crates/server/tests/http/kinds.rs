@@ -15,7 +15,7 @@ use crate::common::*;
 use serde_json::{Value, json};
 
 /// A kind and its expected behaviour.
-struct Of {
+struct KindCase {
     /// Collection path, for example `/apis/apps/v1/namespaces/default/deployments`.
     path: &'static str,
     /// Part of the expected APIResource.
@@ -25,39 +25,39 @@ struct Of {
     /// Part of the expected stored object.
     made: Value,
     /// Merge patches that make the object invalid, with the expected messages.
-    wrong: &'static [(&'static str, &'static str)],
+    invalid: &'static [(&'static str, &'static str)],
     /// Names of the table columns, separated by `|`.
     columns: &'static str,
     /// Cells of the object; null for an age.
     cells: Value,
 }
 
-impl Of {
+impl KindCase {
     async fn check(self) {
         let api = TestApi::new().await;
-        self.is_discovered(&api).await;
+        self.check_discovery(&api).await;
         let (kind, name) = (&self.manifest["kind"], self.manifest["metadata"]["name"].as_str().unwrap());
         let group = self.manifest["apiVersion"].as_str().unwrap().split_once('/').map(|(group, _)| group);
         let called =
             group.map_or_else(|| kind.as_str().unwrap().to_owned(), |g| format!("{}.{g}", kind.as_str().unwrap()));
-        for (change, words) in self.wrong {
+        for (change, words) in self.invalid {
             let mut object = self.manifest.clone();
             merge_into(&mut object, &serde_json::from_str(change).unwrap());
             let name = object["metadata"]["name"].as_str().unwrap();
             let message = format!("{called} {name:?} is invalid: {words}");
-            let answer = api.send(&post(self.path, &object)).await;
-            assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{change}");
+            let response = api.send(&post(self.path, &object)).await;
+            assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{change}");
         }
         let strict = format!("{}?fieldValidation=Strict", self.path);
         api.check(post(strict, &self.manifest), 201, self.made.clone()).await;
-        self.is_shown(&api).await;
+        self.check_table(&api).await;
         let one = format!("{}/{name}", self.path);
         let again = api.check(get(&one), 200, self.made.clone()).await.body;
         // An update with the object that was read changes nothing.
         let same = api.check(put(&one, &again), 200, json!({})).await.body;
         assert_eq!(resource_version(&same), resource_version(&again), "{again:#}\n{same:#}");
         if self.discovery["status"] == true {
-            self.keeps_its_status_apart(&api, &one).await;
+            self.check_status_subresource(&api, &one).await;
         }
         api.check(get(format!("{}?fieldSelector=metadata.name={name}", self.path)), 200, json!({"items": [{}]})).await;
         api.check(delete(format!("{one}?propagationPolicy=Background")), 200, json!({})).await;
@@ -70,7 +70,7 @@ impl Of {
         api.check(get(&one), 404, json!({"reason": "NotFound"})).await;
     }
 
-    async fn is_discovered(&self, api: &TestApi) {
+    async fn check_discovery(&self, api: &TestApi) {
         let root = self.path.split("/namespaces/").next().unwrap();
         let root = if root == self.path { root.rsplit_once('/').unwrap().0 } else { root };
         let list = api.check(get(root), 200, json!({"kind": "APIResourceList"})).await.body;
@@ -81,14 +81,14 @@ impl Of {
         expected.as_object_mut().unwrap().remove("status");
         expected["kind"] = self.manifest["kind"].clone();
         expected["namespaced"] = json!(self.path.contains("/namespaces/"));
-        let mut wrong = Vec::new();
-        compare(&expected, found, "", &mut wrong);
-        assert!(wrong.is_empty(), "{plural}: {wrong:?}");
+        let mut mismatches = Vec::new();
+        compare(&expected, found, "", &mut mismatches);
+        assert!(mismatches.is_empty(), "{plural}: {mismatches:?}");
         let status = all.iter().any(|r| r["name"] == format!("{plural}/status"));
         assert_eq!(status, self.discovery["status"] == true, "the status of {plural}");
     }
 
-    async fn is_shown(&self, api: &TestApi) {
+    async fn check_table(&self, api: &TestApi) {
         let shown = api.check(get_table(self.path), 200, json!({"kind": "Table", "rows": [{}]})).await.body;
         let columns: Vec<&str> =
             shown["columnDefinitions"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
@@ -102,7 +102,7 @@ impl Of {
     }
 
     /// Asserts that writes of the object ignore the status, and writes of the status ignore the rest.
-    async fn keeps_its_status_apart(&self, api: &TestApi, one: &str) {
+    async fn check_status_subresource(&self, api: &TestApi, one: &str) {
         let before = api.check(get(one), 200, json!({})).await.body;
         let change = json!({"metadata": {"labels": {"by": "status"}}, "spec": {"odd": 1}});
         let ignoring = format!("{one}/status?fieldValidation=Ignore");
@@ -132,6 +132,6 @@ fn merge_into(object: &mut Value, patch: &Value) {
 }
 
 /// Returns a Pod template with these labels.
-fn template(app: &str) -> Value {
+fn pod_template(app: &str) -> Value {
     json!({"metadata": {"labels": {"app": app}}, "spec": {"containers": [{"name": "c", "image": "busybox:1"}]}})
 }

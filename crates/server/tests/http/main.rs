@@ -1,5 +1,5 @@
 //! Tests of the API through `ApiServer::handle`, without sockets: what kubectl and client libraries see.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests panic on failure")]
 
 #[cfg(test)]
 mod admission;

@@ -11,8 +11,8 @@ async fn pod_creator_owns_its_fields_and_defaults() {
     let api = TestApi::new().await;
     let mut object = pod("p");
     object["metadata"]["labels"] = json!({"run": "p"});
-    let ask = post(PODS, &object).header("user-agent", "kubectl-run/v1.35.0 (linux/amd64)");
-    let body = api.check(ask, 201, json!({})).await.body;
+    let request = post(PODS, &object).header("user-agent", "kubectl-run/v1.35.0 (linux/amd64)");
+    let body = api.check(request, 201, json!({})).await.body;
     assert_eq!(managers(&body), ["kubectl-run Update"]);
     let entry = &body["metadata"]["managedFields"][0];
     assert_eq!((&entry["apiVersion"], &entry["fieldsType"]), (&json!("v1"), &json!("FieldsV1")));
@@ -33,9 +33,9 @@ async fn pod_creator_owns_its_fields_and_defaults() {
     let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
     api.check(post(format!("{PODS}/p/binding"), &binding), 201, json!({})).await;
     let status = json!({"status": {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}});
-    let ask =
+    let request =
         patch("strategic-merge-patch", format!("{PODS}/p/status"), &status).header("user-agent", "kubelet/v1.35.0");
-    let body = api.check(ask, 200, json!({})).await.body;
+    let body = api.check(request, 200, json!({})).await.body;
     assert_eq!(managers(&body), ["kubectl-run Update", "kubelet Update status"]);
     let expected = json!({"f:status": {
         "f:phase": {}, "f:podIP": {}, "f:podIPs": {".": {}, "k:{\"ip\":\"10.0.0.1\"}": {".": {}, "f:ip": {}}},
@@ -59,20 +59,20 @@ async fn manager_comes_from_query_or_user_agent() {
     .enumerate()
     {
         let object = json!({"metadata": {"name": format!("c{i}")}, "data": {"k": "v"}});
-        let ask = post(format!("{CONFIG_MAPS}{query}"), &object).header("user-agent", agent);
-        let body = api.check(ask, 201, json!({})).await.body;
+        let request = post(format!("{CONFIG_MAPS}{query}"), &object).header("user-agent", agent);
+        let body = api.check(request, 201, json!({})).await.body;
         assert_eq!(managers(&body), [format!("{expected} Update")]);
     }
     let error = "CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Too long: may not be more than 128 bytes";
-    let ask = post(format!("{CONFIG_MAPS}?fieldManager={long}"), &json!({"metadata": {"name": "c"}}));
-    api.check(ask, 422, json!({"message": error})).await;
+    let request = post(format!("{CONFIG_MAPS}?fieldManager={long}"), &json!({"metadata": {"name": "c"}}));
+    api.check(request, 422, json!({"message": error})).await;
     let error = "UpdateOptions.meta.k8s.io \"\" is invalid: fieldManager: Too long: may not be more than 128 bytes";
-    let ask = put(format!("{CONFIG_MAPS}/c0?fieldManager={long}"), &json!({"metadata": {"name": "c0"}}));
-    api.check(ask, 422, json!({"message": error})).await;
+    let request = put(format!("{CONFIG_MAPS}/c0?fieldManager={long}"), &json!({"metadata": {"name": "c0"}}));
+    api.check(request, 422, json!({"message": error})).await;
 }
 
 /// Creates a ConfigMap as the manager `a` and changes it as `b`.
-async fn shared(api: &TestApi) -> Value {
+async fn config_map_of_two_managers(api: &TestApi) -> Value {
     let object = json!({"metadata": {"name": "c"}, "data": {"k": "v", "l": "w"}});
     api.check(post(format!("{CONFIG_MAPS}?fieldManager=a"), &object), 201, json!({})).await;
     let change = merge_patch(format!("{CONFIG_MAPS}/c?fieldManager=b"), &json!({"data": {"l": "x", "m": "y"}}));
@@ -82,12 +82,12 @@ async fn shared(api: &TestApi) -> Value {
 #[tokio::test]
 async fn patched_fields_change_ownership() {
     let api = TestApi::new().await;
-    let body = shared(&api).await;
+    let body = config_map_of_two_managers(&api).await;
     assert_eq!(owned_fields(&body, "a"), json!({"f:data": {".": {}, "f:k": {}}}));
     assert_eq!(owned_fields(&body, "b"), json!({"f:data": {"f:l": {}, "f:m": {}}}));
     for kind in ["merge-patch", "strategic-merge-patch"] {
         let same = patch(kind, format!("{CONFIG_MAPS}/c?fieldManager=d"), &json!({"data": {"l": "x"}}));
-        assert_eq!(api.check(same, 200, json!({})).await.body, body, "what changes nothing leaves no trace");
+        assert_eq!(api.check(same, 200, json!({})).await.body, body, "an unchanged patch keeps the managers");
     }
     let remove = json!([{"op": "remove", "path": "/data/m"}, {"op": "remove", "path": "/data/l"}]);
     let body =
@@ -98,7 +98,7 @@ async fn patched_fields_change_ownership() {
 #[tokio::test]
 async fn update_keeps_or_resets_managed_fields() {
     let api = TestApi::new().await;
-    let mut object = shared(&api).await;
+    let mut object = config_map_of_two_managers(&api).await;
     let path = format!("{CONFIG_MAPS}/c?fieldManager=a");
     object["data"]["k"] = json!("z");
     object["metadata"].as_object_mut().unwrap().remove("managedFields");
@@ -115,7 +115,7 @@ async fn update_keeps_or_resets_managed_fields() {
     assert_eq!(managers(&body), ["b Update"]);
     for reset in [json!([]), json!([{}])] {
         let api = TestApi::new().await;
-        let mut object = shared(&api).await;
+        let mut object = config_map_of_two_managers(&api).await;
         object["metadata"]["managedFields"] = reset.clone();
         let body = api.check(put(&path, &object), 200, json!({"metadata": {"managedFields": null}})).await.body;
         // Managers are not tracked any more, until the first apply.
@@ -137,8 +137,8 @@ async fn subresource_cannot_reset_managed_fields() {
     let api = TestApi::new().await;
     api.check(post(format!("{PODS}?fieldManager=a"), &pod("p")), 201, json!({})).await;
     let status = json!({"metadata": {"managedFields": []}, "status": {"message": "m"}});
-    let ask = merge_patch(format!("{PODS}/p/status?fieldManager=s"), &status);
-    assert_eq!(managers(&api.check(ask, 200, json!({})).await.body), ["a Update", "s Update status"]);
+    let request = merge_patch(format!("{PODS}/p/status?fieldManager=s"), &status);
+    assert_eq!(managers(&api.check(request, 200, json!({})).await.body), ["a Update", "s Update status"]);
     let ephemeral = json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "busybox:1"}]}});
     let path = format!("{PODS}/p/ephemeralcontainers?fieldManager=e");
     let body = api.check(patch("strategic-merge-patch", path, &ephemeral), 200, json!({})).await.body;
@@ -149,7 +149,7 @@ async fn subresource_cannot_reset_managed_fields() {
 #[tokio::test]
 async fn managers_sent_with_a_new_object_are_replaced() {
     let api = TestApi::new().await;
-    let mut object = shared(&api).await;
+    let mut object = config_map_of_two_managers(&api).await;
     object["metadata"]["name"] = json!("d");
     object["metadata"]["resourceVersion"] = json!(null);
     let body = api.check(post(format!("{CONFIG_MAPS}?fieldManager=n"), &object), 201, json!({})).await.body;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-fn mirror(name: &str) -> Value {
+fn mirror_pod(name: &str) -> Value {
     let mut object = pod(name);
     object["metadata"]["annotations"] = json!({MIRROR: "hash", "kubernetes.io/config.source": "file"});
     object["spec"]["nodeName"] = json!("n");
@@ -15,9 +15,9 @@ fn mirror(name: &str) -> Value {
 #[tokio::test]
 async fn mirror_pod_requires_node_and_no_service_account() {
     let api = TestApi::new().await;
-    let created = api.check(post(PODS, &mirror("m")), 201, json!({"spec": {"nodeName": "n"}})).await.body;
+    let created = api.check(post(PODS, &mirror_pod("m")), 201, json!({"spec": {"nodeName": "n"}})).await.body;
     assert_eq!(created["spec"].get("serviceAccountName"), None);
-    let mut nowhere = mirror("nowhere");
+    let mut nowhere = mirror_pod("nowhere");
     nowhere["spec"].as_object_mut().unwrap().remove("nodeName");
     let cause = json!({"field": format!("metadata.annotations[{MIRROR}]"), "reason": "FieldValueInvalid",
         "message": "Invalid value: \"hash\": must set spec.nodeName if mirror pod annotation is set"});
@@ -27,7 +27,7 @@ async fn mirror_pod_requires_node_and_no_service_account() {
 #[tokio::test]
 async fn mirror_annotation_is_immutable() {
     let api = TestApi::new().await;
-    api.check(post(PODS, &mirror("m")), 201, json!({})).await;
+    api.check(post(PODS, &mirror_pod("m")), 201, json!({})).await;
     api.create_pod("p").await;
     for (name, value, words) in [
         ("m", json!("other"), "may not remove or update mirror pod annotation"),
@@ -73,12 +73,12 @@ async fn mirror_pod_may_not_reference_api_objects() {
             "a mirror pod may not use ServiceAccountToken volume projections",
         ),
     ] {
-        let mut object = mirror("m");
+        let mut object = mirror_pod("m");
         fields.as_object().unwrap().iter().for_each(|(key, value)| object["spec"][key] = value.clone());
         let message = format!("pods \"m\" is forbidden: {expected}");
         api.check(post(PODS, &object), 403, json!({"reason": "Forbidden", "message": message})).await;
     }
-    let mut allowed = mirror("m");
+    let mut allowed = mirror_pod("m");
     allowed["spec"]["volumes"] =
         json!([{"name": "c", "configMap": {"name": "c"}}, {"name": "h", "hostPath": {"path": "/x"}}]);
     api.check(post(PODS, &allowed), 201, json!({})).await;
@@ -87,7 +87,7 @@ async fn mirror_pod_may_not_reference_api_objects() {
 #[tokio::test]
 async fn subresources_cannot_change_the_mirror_annotation() {
     let api = TestApi::new().await;
-    api.check(post(PODS, &mirror("m")), 201, json!({})).await;
+    api.check(post(PODS, &mirror_pod("m")), 201, json!({})).await;
     api.create_pod("p").await;
     let cause = |words: &str| {
         let field = format!("metadata.annotations[{MIRROR}]");

@@ -13,27 +13,26 @@ const BETA: &str = "/apis/admissionregistration.k8s.io/v1beta1";
 const ALPHA: &str = "/apis/admissionregistration.k8s.io/v1alpha1";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 
-fn switched_on(mut api: TestApi) -> TestApi {
+fn api_with_policies(mut api: TestApi) -> TestApi {
     api.server = api.server.with_gates(FeatureGates::parse("MutatingAdmissionPolicy=true").unwrap());
     api
 }
 
-fn about(group: &str, resource: &str) -> Value {
+fn with_match_constraints(group: &str, resource: &str) -> Value {
     let rule = json!({"operations": ["CREATE", "UPDATE"], "apiGroups": [group], "apiVersions": ["v1"], "resources": [resource]});
     json!({"resourceRules": [rule]})
 }
 
-fn apply_of(expression: &str) -> Value {
+fn apply_configuration(expression: &str) -> Value {
     json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}})
 }
 
-fn patch_of(expression: &str) -> Value {
+fn json_patch(expression: &str) -> Value {
     json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}})
 }
 
 async fn policy(api: &TestApi, name: &str, mutations: &[Value], more: Value) {
-    let mut spec =
-        json!({"matchConstraints": about("", "configmaps"), "reinvocationPolicy": "Never", "mutations": mutations});
+    let mut spec = json!({"matchConstraints": with_match_constraints("", "configmaps"), "reinvocationPolicy": "Never", "mutations": mutations});
     for (field, value) in more.as_object().unwrap() {
         spec[field] = value.clone();
     }
@@ -49,15 +48,15 @@ fn map(name: &str, data: Value) -> Value {
 
 #[tokio::test]
 async fn failed_json_patch_test_leaves_the_object_unchanged() {
-    let api = switched_on(TestApi::new().await);
+    let api = api_with_policies(TestApi::new().await);
     let of = |value: &str| {
         format!(
             "[JSONPatch{{op: 'test', path: '/data/a', value: '{value}'}}, JSONPatch{{op: 'replace', path: '/data/a', value: 'new'}}]"
         )
     };
-    policy(&api, "other", &[patch_of(&of("other"))], json!({})).await;
+    policy(&api, "other", &[json_patch(&of("other"))], json!({})).await;
     api.check(post(CONFIG_MAPS, &map("a", json!({"a": "old"}))), 201, json!({"data": {"a": "old"}})).await;
-    policy(&api, "same", &[patch_of(&of("old"))], json!({})).await;
+    policy(&api, "same", &[json_patch(&of("old"))], json!({})).await;
     api.check(post(CONFIG_MAPS, &map("b", json!({"a": "old"}))), 201, json!({"data": {"a": "new"}})).await;
 }
 
@@ -68,11 +67,11 @@ async fn mutating_policies_are_served_by_feature_gate() {
     let group = "/apis/admissionregistration.k8s.io";
     let versions = api.send(&get(group)).await.body["versions"].as_array().unwrap().len();
     assert_eq!(versions, 1);
-    let api = switched_on(api);
+    let api = api_with_policies(api);
     let group = api.send(&get(group)).await.body;
     let names: Vec<&Value> = group["versions"].as_array().unwrap().iter().map(|v| &v["version"]).collect();
     assert_eq!(names, ["v1", "v1beta1", "v1alpha1"]);
-    let mutation = apply_of("Object{data: {'by': 'policy'}}");
+    let mutation = apply_configuration("Object{data: {'by': 'policy'}}");
     policy(&api, "p", &[mutation], json!({})).await;
     let defaults = json!({"failurePolicy": "Fail", "matchConstraints": {"matchPolicy": "Equivalent"}});
     let path = format!("{BETA}/mutatingadmissionpolicies/p");
@@ -86,12 +85,12 @@ async fn mutating_policies_are_served_by_feature_gate() {
 
 #[tokio::test]
 async fn mutating_policy_applies_config_and_json_patch() {
-    let api = switched_on(TestApi::new().await);
+    let api = api_with_policies(TestApi::new().await);
     let sidecar = "Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{containers: [Object.spec.template.spec.containers{name: 'sidecar', image: variables.image}]}}}}";
     let labels = "[JSONPatch{op: 'test', path: '/metadata/name', value: 'd'}, JSONPatch{op: 'add', path: '/metadata/labels', value: {'a.b/c': request.userInfo.username}}, JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('x/y'), value: string(size(object.spec.template.spec.containers))}]";
     let variables = json!([{"name": "image", "expression": "object.spec.template.spec.containers[0].image + ':side'"}]);
-    let more = json!({"matchConstraints": about("apps", "deployments"), "variables": variables});
-    policy(&api, "sidecar", &[apply_of(sidecar), patch_of(labels)], more).await;
+    let more = json!({"matchConstraints": with_match_constraints("apps", "deployments"), "variables": variables});
+    policy(&api, "sidecar", &[apply_configuration(sidecar), json_patch(labels)], more).await;
     let made = api.check(post(DEPLOYMENTS, &deployment("d")), 201, json!({})).await.body;
     let containers = made["spec"]["template"]["spec"]["containers"].as_array().unwrap();
     let named: Vec<(&Value, &Value)> = containers.iter().map(|c| (&c["name"], &c["image"])).collect();
@@ -110,29 +109,29 @@ fn deployment(name: &str) -> Value {
 
 #[tokio::test]
 async fn invalid_mutating_policy_is_rejected() {
-    let api = switched_on(TestApi::new().await);
-    let more = |fails: &str| json!({"matchConstraints": about("apps", "deployments"), "failurePolicy": fails});
+    let api = api_with_policies(TestApi::new().await);
+    let more = |fails: &str| json!({"matchConstraints": with_match_constraints("apps", "deployments"), "failurePolicy": fails});
     for (name, mutation, why) in [
         (
             "atomic",
-            apply_of("Object{spec: Object.spec{selector: Object.spec.selector{matchLabels: {'x': 'y'}}}}"),
+            apply_configuration("Object{spec: Object.spec{selector: Object.spec.selector{matchLabels: {'x': 'y'}}}}"),
             "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.selector",
         ),
         (
             "unknown",
-            apply_of("Object{spec: Object.spec{replicasx: 1}}"),
+            apply_configuration("Object{spec: Object.spec{replicasx: 1}}"),
             "error applying patch: failed to convert patch object to typed object: .spec.replicasx: field not declared in schema",
         ),
         (
             "missing",
-            apply_of("Object{spec: Object.spec{replicas: object.spec.none}}"),
+            apply_configuration("Object{spec: Object.spec{replicas: object.spec.none}}"),
             "expression 'Object{spec: Object.spec{replicas: object.spec.none}}' resulted in error: no such key: none",
         ),
     ] {
         policy(&api, name, std::slice::from_ref(&mutation), more("Fail")).await;
         let message = format!("policy '{name}' with binding '{name}' denied request: {why}");
-        let refused = json!({"reason": "Invalid", "message": message, "details": {"name": "d", "causes": [{"message": message}]}});
-        api.check(post(DEPLOYMENTS, &deployment("d")), 403, refused).await;
+        let rejected = json!({"reason": "Invalid", "message": message, "details": {"name": "d", "causes": [{"message": message}]}});
+        api.check(post(DEPLOYMENTS, &deployment("d")), 403, rejected).await;
         api.check(
             merge_patch(
                 format!("{BETA}/mutatingadmissionpolicies/{name}"),
@@ -144,34 +143,34 @@ async fn invalid_mutating_policy_is_rejected() {
         .await;
         api.check(post(format!("{DEPLOYMENTS}?dryRun=All"), &deployment("d")), 201, json!({})).await;
     }
-    let wrong = patch_of("[JSONPatch{op: 'add', path: '/spec/unknown', value: 1}]");
-    policy(&api, "strict", &[wrong], more("Ignore")).await;
+    let invalid = json_patch("[JSONPatch{op: 'add', path: '/spec/unknown', value: 1}]");
+    policy(&api, "strict", &[invalid], more("Ignore")).await;
     let message = "Internal error occurred: strict decoding error: unknown field \"spec.unknown\"";
     api.check(post(DEPLOYMENTS, &deployment("d")), 500, json!({"message": message})).await;
 }
 
 #[tokio::test]
 async fn mutation_expressions_are_compiled_on_write() {
-    let api = switched_on(TestApi::new().await);
+    let api = api_with_policies(TestApi::new().await);
     for (mutation, expected) in [
         (
-            apply_of("'teapot'"),
+            apply_configuration("'teapot'"),
             "applyConfiguration.expression: Invalid value: \"'teapot'\": must evaluate to Object but got string",
         ),
         (
-            apply_of("Object.spec{}"),
+            apply_configuration("Object.spec{}"),
             "applyConfiguration.expression: Invalid value: \"Object.spec{}\": must evaluate to Object but got Object.spec",
         ),
         (
-            patch_of("Object{}"),
+            json_patch("Object{}"),
             "jsonPatch.expression: Invalid value: \"Object{}\": must evaluate to list(JSONPatch) but got Object",
         ),
         (
-            apply_of("Object{spec: Object.specx{}}"),
+            apply_configuration("Object{spec: Object.specx{}}"),
             "unexpected type name \"Object.specx\", expected \"Object.spec\", which matches field name path from root Object type",
         ),
-        (patch_of("[JSONPatch{op: 1}]"), "expected type of field 'op' is 'string' but provided type is 'int'"),
-        (apply_of("params.x"), "undeclared reference to 'params'"),
+        (json_patch("[JSONPatch{op: 1}]"), "expected type of field 'op' is 'string' but provided type is 'int'"),
+        (apply_configuration("params.x"), "undeclared reference to 'params'"),
         (
             json!({"patchType": "Other"}),
             "patchType: Unsupported value: \"Other\": supported values: \"ApplyConfiguration\", \"JSONPatch\"",
@@ -186,27 +185,27 @@ async fn mutation_expressions_are_compiled_on_write() {
             "jsonPatch: Invalid value: \"{jsonPatch}\": must not be specified when patchType is ApplyConfiguration",
         ),
     ] {
-        let spec = json!({"matchConstraints": about("", "configmaps"), "reinvocationPolicy": "Never", "mutations": [mutation]});
+        let spec = json!({"matchConstraints": with_match_constraints("", "configmaps"), "reinvocationPolicy": "Never", "mutations": [mutation]});
         let object = json!({"metadata": {"name": "p"}, "spec": spec});
-        let refused = api.check(post(format!("{BETA}/mutatingadmissionpolicies"), &object), 422, json!({})).await.body;
-        let message = refused["message"].as_str().unwrap();
+        let rejected = api.check(post(format!("{BETA}/mutatingadmissionpolicies"), &object), 422, json!({})).await.body;
+        let message = rejected["message"].as_str().unwrap();
         assert!(message.contains("spec.mutations[0].") && message.contains(expected), "{message}\n{expected}");
     }
     let object = json!({"metadata": {"name": "p"}, "spec": {}});
-    let refused = api.check(post(format!("{BETA}/mutatingadmissionpolicies"), &object), 422, json!({})).await.body;
-    let causes = refused["details"]["causes"].as_array().unwrap();
+    let rejected = api.check(post(format!("{BETA}/mutatingadmissionpolicies"), &object), 422, json!({})).await.body;
+    let causes = rejected["details"]["causes"].as_array().unwrap();
     let fields: Vec<&str> = causes.iter().filter_map(|cause| cause["field"].as_str()).collect();
     assert_eq!(fields, ["spec.matchConstraints", "spec.mutations", "spec.reinvocationPolicy"]);
 }
 
 #[tokio::test]
 async fn mutating_policy_uses_match_conditions_and_params() {
-    let api = switched_on(TestApi::new().await);
+    let api = api_with_policies(TestApi::new().await);
     let more = json!({
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
         "matchConditions": [{"name": "not-params", "expression": "object.metadata.name != 'params'"}],
     });
-    policy(&api, "p", &[apply_of("Object{data: params.data}")], more).await;
+    policy(&api, "p", &[apply_configuration("Object{data: params.data}")], more).await;
     let reference = json!({"name": "params", "namespace": "default", "parameterNotFoundAction": "Deny"});
     let path = format!("{BETA}/mutatingadmissionpolicybindings/p");
     api.check(merge_patch(path, &json!({"spec": {"paramRef": reference}})), 200, json!({})).await;
@@ -224,10 +223,10 @@ async fn mutating_policy_uses_match_conditions_and_params() {
 
 #[tokio::test]
 async fn mutating_policy_is_reinvoked_after_changes() {
-    let api = switched_on(TestApi::new().await);
+    let api = api_with_policies(TestApi::new().await);
     let count = |by: &str| {
         let key = format!("has(object.data) && has(object.data.{by}) ? string(int(object.data.{by}) + 1) : '1'");
-        apply_of(&format!("Object{{data: {{'{by}': {key}}}}}"))
+        apply_configuration(&format!("Object{{data: {{'{by}': {key}}}}}"))
     };
     policy(&api, "first", &[count("first")], json!({"reinvocationPolicy": "IfNeeded"})).await;
     policy(&api, "second", &[count("second")], json!({})).await;
@@ -237,13 +236,13 @@ async fn mutating_policy_is_reinvoked_after_changes() {
 
 #[tokio::test]
 async fn mutating_policies_run_before_webhooks() {
-    let api = switched_on(TestApi::new().await);
+    let api = api_with_policies(TestApi::new().await);
     let hook = WebhookServer::new(|_, review| {
         let seen = review["request"]["object"]["data"]["by"].as_str().unwrap_or("nobody").to_owned();
         patches(review, json!([{"op": "add", "path": "/data/seen", "value": seen}]))
     })
     .await;
-    policy(&api, "p", &[apply_of("Object{data: {'by': 'policy'}}")], json!({})).await;
+    policy(&api, "p", &[apply_configuration("Object{data: {'by': 'policy'}}")], json!({})).await;
     mutating(&api, "w", hook.client_config("/"), json!({"rules": only("configmaps")})).await;
     let made = json!({"data": {"by": "policy", "seen": "policy"}});
     api.check(post(CONFIG_MAPS, &map("a", json!({"x": "y"}))), 201, made).await;
@@ -251,9 +250,9 @@ async fn mutating_policies_run_before_webhooks() {
 
 #[tokio::test]
 async fn mutating_policy_merges_custom_resources_by_schema() {
-    let api = switched_on(with_crontabs(&spec()).await);
+    let api = api_with_policies(with_crontabs(&spec()).await);
     let rule = json!({"operations": ["*"], "apiGroups": ["stable.example.com"], "apiVersions": ["v1"], "resources": ["crontabs"]});
     let more = json!({"matchConstraints": {"resourceRules": [rule]}});
-    policy(&api, "p", &[apply_of("Object{spec: Object.spec{replicas: 7}}")], more).await;
+    policy(&api, "p", &[apply_configuration("Object{spec: Object.spec{replicas: 7}}")], more).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 1}))), 201, json!({"spec": {"replicas": 7}})).await;
 }

@@ -118,14 +118,14 @@ async fn invalid_patches_are_rejected() {
         api.check(patch(kind, &path, &body), code, expected).await;
     }
     for bad in ["", "{", "nul", "{\"a\": 1e999}"] {
-        let ask = patch("merge-patch", &path, &Value::Null).text("application/merge-patch+json", bad);
-        api.check(ask, 400, json!({"reason": "BadRequest"})).await;
+        let request = patch("merge-patch", &path, &Value::Null).text("application/merge-patch+json", bad);
+        api.check(request, 400, json!({"reason": "BadRequest"})).await;
     }
     let duplicate = patch("merge-patch", format!("{path}?dryRun=All"), &Value::Null);
     let duplicate = TestRequest { headers: Vec::new(), ..duplicate }
         .text("application/merge-patch+json", r#"{"data": {"k": "a", "k": "b"}}"#);
-    let answer = api.check(duplicate, 200, json!({"data": {"k": "b"}})).await;
-    assert_eq!(answer.warnings(), [r#"299 - "duplicate field \"data.k\"""#]);
+    let response = api.check(duplicate, 200, json!({"data": {"k": "b"}})).await;
+    assert_eq!(response.warnings(), [r#"299 - "duplicate field \"data.k\"""#]);
     assert_eq!(api.send(&get(&path)).await.body, before);
 }
 
@@ -155,8 +155,8 @@ async fn strategic_merge_to_wrong_type_is_rejected() {
     let whole = json!({"spec": {"activeDeadlineSeconds": 400}});
     api.check(smp("", json!({"spec": {"activeDeadlineSeconds": 400.0}})), 200, whole).await;
     // Other patch types produce JSON that is decoded.
-    let answer = api.send(&merge_patch(format!("{PODS}/p"), &json!({"metadata": {"labels": "x"}}))).await;
-    let message = answer.body["message"].as_str().unwrap();
+    let response = api.send(&merge_patch(format!("{PODS}/p"), &json!({"metadata": {"labels": "x"}}))).await;
+    let message = response.body["message"].as_str().unwrap();
     let words =
         "json: cannot unmarshal string into Go struct field ObjectMeta.metadata.labels of type map[string]string";
     assert!(message.ends_with(words), "{message}");

@@ -7,11 +7,11 @@ fn resources(cpu: &str, memory: &str) -> Value {
     json!({"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": "1", "memory": "1Gi"}})
 }
 
-fn strategic(path: &str, body: &Value) -> TestRequest {
+fn strategic_merge_patch(path: &str, body: &Value) -> TestRequest {
     patch("strategic-merge-patch", path, body)
 }
 
-fn of_containers(resources: &Value) -> Value {
+fn container_resources(resources: &Value) -> Value {
     json!({"spec": {"containers": [{"name": "c", "resources": resources}]}})
 }
 
@@ -34,10 +34,10 @@ async fn resize_changes_only_cpu_and_memory() {
     // A PUT with a stale resource version.
     changed["metadata"]["resourceVersion"] = got["metadata"]["resourceVersion"].clone();
     api.check(put(&path, &changed), 409, json!({"reason": "Conflict"})).await;
-    let patch = of_containers(&json!({"requests": {"memory": "20Mi"}}));
+    let patch = container_resources(&json!({"requests": {"memory": "20Mi"}}));
     let patched =
         json!({"metadata": {"generation": 3}, "spec": {"containers": [{"resources": resources("150m", "20Mi")}]}});
-    api.check(strategic(&path, &patch), 200, patched).await;
+    api.check(strategic_merge_patch(&path, &patch), 200, patched).await;
     for (patch, message) in [
         (
             json!({"requests": {"cpu": "1", "memory": "1Gi"}}),
@@ -52,8 +52,8 @@ async fn resize_changes_only_cpu_and_memory() {
             "spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed",
         ),
     ] {
-        let said = json!({"code": 422, "message": format!("Pod \"p\" is invalid: {message}")});
-        api.check(strategic(&path, &of_containers(&patch)), 422, said).await;
+        let reported = json!({"code": 422, "message": format!("Pod \"p\" is invalid: {message}")});
+        api.check(strategic_merge_patch(&path, &container_resources(&patch)), 422, reported).await;
     }
     api.check(post(&path, &changed), 405, json!({"reason": "MethodNotAllowed"})).await;
     let listed = json!({"resources": [{"name": "pods/resize", "kind": "Pod", "verbs": ["get", "patch", "update"]}]});
@@ -113,7 +113,7 @@ async fn pod_level_resources_are_defaulted_and_validated() {
             "spec.resources.requests[ephemeral-storage]: Unsupported value: \"ephemeral-storage\": supported values: \"cpu\", \"hugepages-\", \"memory\"",
         ),
     ] {
-        let said = json!({"message": format!("Pod \"p\" is invalid: {message}")});
-        api.check(post(&dry, &object(container, whole)), 422, said).await;
+        let reported = json!({"message": format!("Pod \"p\" is invalid: {message}")});
+        api.check(post(&dry, &object(container, whole)), 422, reported).await;
     }
 }

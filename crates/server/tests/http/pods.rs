@@ -339,12 +339,12 @@ async fn eviction_respects_the_pod_disruption_budget() {
     }
     let budget = |name: &str| json!({"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
     api.check(post(BUDGETS, &budget("b")), 201, json!({})).await;
-    let refused = |why: &str| {
+    let rejected = |why: &str| {
         json!({"status": "Failure", "reason": "TooManyRequests", "code": 429,
         "message": "Cannot evict pod as it would violate the pod's disruption budget.",
         "details": {"causes": [{"reason": "DisruptionBudget", "message": why}]}})
     };
-    api.check(evict("a"), 429, refused("The disruption budget b is still being processed by the server.")).await;
+    api.check(evict("a"), 429, rejected("The disruption budget b is still being processed by the server.")).await;
     let status = |current: i32, allowed: i32| {
         json!({"status": {"observedGeneration": 1, "expectedPods": 3,
         "currentHealthy": current, "desiredHealthy": 1, "disruptionsAllowed": allowed}})
@@ -358,7 +358,7 @@ async fn eviction_respects_the_pod_disruption_budget() {
     let taken = api.check(get(format!("{BUDGETS}/b")), 200, json!({"status": {"disruptionsAllowed": 0}})).await.body;
     assert!(taken["status"]["disruptedPods"]["a"].is_string(), "{taken}");
     api.check(merge_patch(format!("{BUDGETS}/b/status"), &status(1, 0)), 200, json!({})).await;
-    api.check(evict("b"), 429, refused("The disruption budget b needs 1 healthy pods and has 1 currently")).await;
+    api.check(evict("b"), 429, rejected("The disruption budget b needs 1 healthy pods and has 1 currently")).await;
     // Deletion of a terminating Pod needs no disruption budget.
     api.check(evict("a"), 201, json!({})).await;
     api.check(post(BUDGETS, &budget("other")), 201, json!({})).await;

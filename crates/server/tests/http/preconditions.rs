@@ -60,8 +60,8 @@ async fn delete_checks_preconditions_and_propagation() {
         json!({"message": format!("Operation cannot be fulfilled on Pod \"p\": the ResourceVersion in the precondition (1) does not match the ResourceVersion in record ({rv}). The object might have been modified")}),
     )
     .await;
-    for wrong in [json!([]), json!({"gracePeriodSeconds": "x"}), json!({"kind": "Pod"}), json!("x")] {
-        api.check(delete_with_options(&path, &wrong), 400, json!({"reason": "BadRequest"})).await;
+    for invalid in [json!([]), json!({"gracePeriodSeconds": "x"}), json!({"kind": "Pod"}), json!("x")] {
+        api.check(delete_with_options(&path, &invalid), 400, json!({"reason": "BadRequest"})).await;
     }
     api.check(
         delete_with_options(&path, &json!({"propagationPolicy": "Sideways"})),
@@ -88,9 +88,9 @@ async fn concurrent_patches_without_version_are_all_kept() {
     api.create_config_map("a", json!({})).await;
     let path = format!("{CONFIG_MAPS}/a");
     let all = (0..16).map(|i| {
-        let ask = merge_patch(&path, &json!({"data": {format!("k{i}"): "v"}}));
+        let request = merge_patch(&path, &json!({"data": {format!("k{i}"): "v"}}));
         let api = &api;
-        async move { api.check(ask, 200, json!({})).await }
+        async move { api.check(request, 200, json!({})).await }
     });
     futures::future::join_all(all).await;
     let read = api.check(get(&path), 200, json!({})).await.body;

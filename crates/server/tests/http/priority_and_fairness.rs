@@ -20,7 +20,7 @@ use tower::Service;
 const GROUP: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
 
 /// Starts a server with upstream's flow control objects and this number of seats.
-async fn fair(total: usize) -> TestApi {
+async fn api_with_seats(total: usize) -> TestApi {
     let mut api = TestApi::new().await;
     api.server = api.server.clone().with_requests_at_a_time(total);
     api.server.clone().bootstrap_flows().await;
@@ -34,7 +34,11 @@ async fn uid(api: &TestApi, path: &str) -> String {
 }
 
 /// Sends a request of this user that completes once it gets one of the permits.
-fn slow(api: &TestApi, user: &str, permits: &Arc<Semaphore>) -> impl Future<Output = u16> + Send + 'static {
+fn send_blocking_request(
+    api: &TestApi,
+    user: &str,
+    permits: &Arc<Semaphore>,
+) -> impl Future<Output = u16> + Send + 'static {
     let (server, permits) = (api.server.clone(), permits.clone());
     let user = UserInfo { name: user.to_owned(), ..UserInfo::default() };
     let body = futures::stream::once(async move {
@@ -49,7 +53,7 @@ fn slow(api: &TestApi, user: &str, permits: &Arc<Semaphore>) -> impl Future<Outp
 
 #[tokio::test]
 async fn bootstrap_flow_schemas_and_levels_exist() {
-    let api = fair(600).await;
+    let api = api_with_seats(600).await;
     for (name, precedence, level, by) in [
         ("exempt", 1, "exempt", Value::Null),
         ("probes", 2, "exempt", Value::Null),
@@ -83,38 +87,42 @@ async fn bootstrap_flow_schemas_and_levels_exist() {
 
 #[tokio::test]
 async fn response_headers_name_flow_schema_and_level() {
-    let api = fair(600).await;
+    let api = api_with_seats(600).await;
     for (name, groups, schema, level) in [
         ("root", vec!["system:masters"], "exempt", "exempt"),
         ("system:node:n", vec!["system:nodes"], "system-nodes", "system"),
         ("system:serviceaccount:a:b", vec!["system:serviceaccounts"], "service-accounts", "workload-low"),
         ("ann", vec![], "global-default", "global-default"),
     ] {
-        let answer = api.send(&get(PODS).by(name, &groups)).await;
-        let told = |header: &str| answer.headers[header].to_str().unwrap().to_owned();
-        assert_eq!(told("x-kubernetes-pf-flowschema-uid"), uid(&api, &format!("flowschemas/{schema}")).await, "{name}");
+        let response = api.send(&get(PODS).as_user(name, &groups)).await;
+        let message = |header: &str| response.headers[header].to_str().unwrap().to_owned();
+        assert_eq!(
+            message("x-kubernetes-pf-flowschema-uid"),
+            uid(&api, &format!("flowschemas/{schema}")).await,
+            "{name}"
+        );
         let level = uid(&api, &format!("prioritylevelconfigurations/{level}")).await;
-        assert_eq!(told("x-kubernetes-pf-prioritylevel-uid"), level, "{name}");
+        assert_eq!(message("x-kubernetes-pf-prioritylevel-uid"), level, "{name}");
     }
     // Discovery is classified, too; health checks are exempt.
     for (path, schema) in [("/version", "global-default"), ("/readyz", "probes")] {
-        let answer = api.send(&get(path).as_user("ann", &[])).await;
-        let told = answer.headers["x-kubernetes-pf-flowschema-uid"].to_str().unwrap();
-        assert_eq!((answer.status, told), (200, &*uid(&api, &format!("flowschemas/{schema}")).await), "{path}");
+        let response = api.send(&get(path).as_user("ann", &[])).await;
+        let message = response.headers["x-kubernetes-pf-flowschema-uid"].to_str().unwrap();
+        assert_eq!((response.status, message), (200, &*uid(&api, &format!("flowschemas/{schema}")).await), "{path}");
     }
     let as_ann = get("/version").as_user("root", &["system:masters"]).header("impersonate-user", "ann");
-    let told = api.send(&as_ann).await.headers["x-kubernetes-pf-flowschema-uid"].to_str().unwrap().to_owned();
-    assert_eq!(told, uid(&api, "flowschemas/global-default").await);
+    let message = api.send(&as_ann).await.headers["x-kubernetes-pf-flowschema-uid"].to_str().unwrap().to_owned();
+    assert_eq!(message, uid(&api, "flowschemas/global-default").await);
 }
 
 #[tokio::test]
 async fn flood_of_one_user_does_not_starve_others() {
     // The priority level of both users has one seat.
-    let api = fair(10).await;
+    let api = api_with_seats(10).await;
     let (permits, done) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
     let flood: Vec<_> = (0..60)
         .map(|_| {
-            let (request, done) = (slow(&api, "ann", &permits), done.clone());
+            let (request, done) = (send_blocking_request(&api, "ann", &permits), done.clone());
             tokio::spawn(async move {
                 request.await;
                 done.fetch_add(1, Ordering::SeqCst);
@@ -147,35 +155,35 @@ async fn flood_of_one_user_does_not_starve_others() {
 
 #[tokio::test]
 async fn full_queue_returns_429_and_masters_are_exempt() {
-    let api = fair(10).await;
+    let api = api_with_seats(10).await;
     let all =
         json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]});
     let rule = json!({"subjects": [{"kind": "User", "user": {"name": "carl"}}], "resourceRules": [all]});
     let schema = json!({"metadata": {"name": "carl"}, "spec": {"priorityLevelConfiguration": {"name": "catch-all"}, "matchingPrecedence": 50, "rules": [rule]}});
     api.check(post(format!("{GROUP}/flowschemas"), &schema), 201, json!({})).await;
     let permits = Arc::new(Semaphore::new(0));
-    let mut first = tokio::spawn(slow(&api, "carl", &permits));
+    let mut first = tokio::spawn(send_blocking_request(&api, "carl", &permits));
     // The waiting request gets the seat before new ones.
-    let refused = tokio::time::timeout(Duration::from_secs(10), async {
+    let rejected = tokio::time::timeout(Duration::from_secs(10), async {
         loop {
-            let answer = api.send(&get(PODS).as_user("carl", &[])).await;
-            if answer.status == 429 {
-                return answer;
+            let response = api.send(&get(PODS).as_user("carl", &[])).await;
+            if response.status == 429 {
+                return response;
             }
             tokio::task::yield_now().await;
         }
     });
-    let refused = refused.await.unwrap();
-    assert_eq!(refused.headers["retry-after"], "1");
+    let rejected = rejected.await.unwrap();
+    assert_eq!(rejected.headers["retry-after"], "1");
     let status = json!({"kind": "Status", "reason": "TooManyRequests", "message": "Too many requests, please try again later.", "details": {"retryAfterSeconds": 1}});
-    let mut wrong = Vec::new();
-    compare(&status, &refused.body, "", &mut wrong);
-    assert!(wrong.is_empty(), "{wrong:?}");
+    let mut mismatches = Vec::new();
+    compare(&status, &rejected.body, "", &mut mismatches);
+    assert!(mismatches.is_empty(), "{mismatches:?}");
     let uid = uid(&api, "flowschemas/carl").await;
-    assert_eq!(refused.headers["x-kubernetes-pf-flowschema-uid"], uid.as_str());
+    assert_eq!(rejected.headers["x-kubernetes-pf-flowschema-uid"], uid.as_str());
     // Other levels, masters and health checks are not delayed.
-    for ask in [get(PODS).as_user("ann", &[]), get(PODS), get("/healthz").as_user("carl", &[])] {
-        assert_eq!(api.send(&ask).await.status, 200);
+    for request in [get(PODS).as_user("ann", &[]), get(PODS), get("/healthz").as_user("carl", &[])] {
+        assert_eq!(api.send(&request).await.status, 200);
     }
     permits.add_permits(1);
     assert!((&mut first).await.is_ok());
@@ -184,7 +192,7 @@ async fn full_queue_returns_429_and_masters_are_exempt() {
 
 #[tokio::test]
 async fn watch_holds_its_seat_only_while_starting() {
-    let api = fair(10).await;
+    let api = api_with_seats(10).await;
     let mut watches = Vec::new();
     for _ in 0..5 {
         watches.push(api.watch_with(&get(format!("{PODS}?watch=1")).as_user("ann", &[])).await);
@@ -194,18 +202,18 @@ async fn watch_holds_its_seat_only_while_starting() {
 
 #[tokio::test]
 async fn mandatory_flow_control_objects_are_restored() {
-    let api = fair(600).await;
+    let api = api_with_seats(600).await;
     let path = format!("{GROUP}/flowschemas/catch-all");
     let change = json!({"spec": {"matchingPrecedence": 9999}});
-    let refused = api.check(merge_patch(&path, &change), 422, json!({})).await.body;
+    let rejected = api.check(merge_patch(&path, &change), 422, json!({})).await.body;
     assert!(
-        refused["message"].as_str().unwrap().contains("spec of 'catch-all' must equal the fixed value"),
-        "{refused}"
+        rejected["message"].as_str().unwrap().contains("spec of 'catch-all' must equal the fixed value"),
+        "{rejected}"
     );
     let first = json!({"spec": {"matchingPrecedence": 1}});
-    let refused = api.check(merge_patch(format!("{GROUP}/flowschemas/probes"), &first), 422, json!({})).await.body;
+    let rejected = api.check(merge_patch(format!("{GROUP}/flowschemas/probes"), &first), 422, json!({})).await.body;
     assert!(
-        refused["message"].as_str().unwrap().contains("only the schema named 'exempt' may have matchingPrecedence 1")
+        rejected["message"].as_str().unwrap().contains("only the schema named 'exempt' may have matchingPrecedence 1")
     );
     let shares = json!({"spec": {"exempt": {"nominalConcurrencyShares": 5}}});
     api.check(merge_patch(format!("{GROUP}/prioritylevelconfigurations/exempt"), &shares), 200, json!({})).await;
@@ -233,7 +241,7 @@ async fn mandatory_flow_control_objects_are_restored() {
 
 #[tokio::test]
 async fn condition_without_time_gets_a_transition_time() {
-    let api = fair(600).await;
+    let api = api_with_seats(600).await;
     let path = format!("{GROUP}/flowschemas/probes");
     let mut events = api.watch(&format!("{GROUP}/flowschemas?watch=1&fieldSelector=metadata.name%3Dprobes")).await;
     let mut schema = events.check("ADDED", json!({})).await;

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
 /// Creates a Pod with this Pod IP.
-async fn pod_at(api: &TestApi, name: &str, to: SocketAddr) {
+async fn create_pod_with_ip(api: &TestApi, name: &str, to: SocketAddr) {
     let mut object = pod(name);
     object["spec"]["containers"][0]["ports"] = json!([{"containerPort": to.port()}]);
     api.check(post(PODS, &object), 201, json!({})).await;
@@ -25,7 +25,7 @@ async fn pod_at(api: &TestApi, name: &str, to: SocketAddr) {
     api.check(merge_patch(format!("{PODS}/{name}/status"), &status), 200, json!({})).await;
 }
 
-async fn service_with(api: &TestApi, name: &str, endpoints: Value, port: u16) {
+async fn create_service(api: &TestApi, name: &str, endpoints: Value, port: u16) {
     let ports = json!([{"name": "web", "port": 80, "targetPort": port}, {"name": "other", "port": 81}]);
     let service = json!({"metadata": {"name": name}, "spec": {"ports": ports}});
     api.check(post(SERVICES, &service), 201, json!({})).await;
@@ -42,16 +42,17 @@ fn endpoint(to: SocketAddr, pod: &str) -> Value {
 #[tokio::test]
 async fn pod_proxy_forwards_the_whole_request() {
     let (api, to) = (TestApi::new().await, echo_server::start(None).await);
-    pod_at(&api, "p", to).await;
-    let asked = TestRequest { method: "PATCH", ..get(format!("{PODS}/p/proxy/a%2Fb//c/?watch=1&timeout=x")) };
-    let asked = asked.text("text/x", "what is sent").header("x-own", "1").header("authorization", "Bearer secret");
-    let asked = asked.header("connection", "x-hop").header("x-hop", "1").header("host", "asked");
+    create_pod_with_ip(&api, "p", to).await;
+    let requests = TestRequest { method: "PATCH", ..get(format!("{PODS}/p/proxy/a%2Fb//c/?watch=1&timeout=x")) };
+    let requests =
+        requests.text("text/x", "what is sent").header("x-own", "1").header("authorization", "Bearer secret");
+    let requests = requests.header("connection", "x-hop").header("x-hop", "1").header("host", "asked");
     let headers = json!({"x-own": "1", "host": "asked", "authorization": null, "x-hop": null, "content-type": "text/x",
         "x-forwarded-uri": format!("{PODS}/p/proxy/a%2Fb//c/")});
     let expected =
         json!({"method": "PATCH", "uri": "/a%2Fb//c/?watch=1&timeout=x", "body": "what is sent", "headers": headers});
-    let answer = api.check(asked, 200, expected).await;
-    assert!(!answer.headers.contains_key("keep-alive"));
+    let response = api.check(requests, 200, expected).await;
+    assert!(!response.headers.contains_key("keep-alive"));
     // The default is the first container port.
     api.check(get(format!("{PODS}/http:p:{}/proxy/x", to.port())), 200, json!({"uri": "/x"})).await;
     let closed = format!("error trying to reach service: dial tcp {}:1: connect: connection refused", to.ip());
@@ -64,7 +65,7 @@ async fn pod_proxy_forwards_the_whole_request() {
 #[tokio::test]
 async fn proxy_returns_responses_unchanged() {
     let (api, to) = (TestApi::new().await, echo_server::start(None).await);
-    pod_at(&api, "p", to).await;
+    create_pod_with_ip(&api, "p", to).await;
     let teapot = api.send(&get(format!("{PODS}/p/proxy/teapot"))).await;
     assert_eq!(teapot.status, 418);
     let moved = api.send(&get(format!("{PODS}/p/proxy/moved"))).await;
@@ -80,42 +81,42 @@ async fn proxy_returns_responses_unchanged() {
 #[tokio::test]
 async fn invalid_proxy_targets_are_rejected() {
     let api = TestApi::new().await;
-    let refused = |message: &str| json!({"kind": "Status", "message": message});
-    let message = refused("pods \"p\" not found");
+    let rejected = |message: &str| json!({"kind": "Status", "message": message});
+    let message = rejected("pods \"p\" not found");
     api.check(get(format!("{PODS}/p/proxy/")), 404, message).await;
     api.create_pod("p").await;
-    api.check(get(format!("{PODS}/p/proxy/")), 400, refused("address not allowed")).await;
-    pod_at(&api, "local", "127.0.0.1:1".parse().unwrap()).await;
-    api.check(get(format!("{PODS}/local/proxy/")), 400, refused("address not allowed")).await;
-    api.check(get(format!("{PODS}/ftp:p:1/proxy/")), 400, refused("invalid pod request \"ftp:p:1\"")).await;
+    api.check(get(format!("{PODS}/p/proxy/")), 400, rejected("address not allowed")).await;
+    create_pod_with_ip(&api, "local", "127.0.0.1:1".parse().unwrap()).await;
+    api.check(get(format!("{PODS}/local/proxy/")), 400, rejected("address not allowed")).await;
+    api.check(get(format!("{PODS}/ftp:p:1/proxy/")), 400, rejected("invalid pod request \"ftp:p:1\"")).await;
     api.check(TestRequest { method: "TRACE", ..get(format!("{PODS}/p/proxy/")) }, 405, json!({})).await;
-    api.check(get("/api/v1/nodes/n/proxy/"), 404, refused("nodes \"n\" not found")).await;
+    api.check(get("/api/v1/nodes/n/proxy/"), 404, rejected("nodes \"n\" not found")).await;
 }
 
 #[tokio::test]
 async fn service_proxy_uses_a_ready_endpoint() {
     let (api, to) = (TestApi::new().await, echo_server::start(None).await);
-    pod_at(&api, "p", to).await;
+    create_pod_with_ip(&api, "p", to).await;
     let mut closed = endpoint("10.99.99.99:1".parse().unwrap(), "p");
     closed["conditions"]["ready"] = json!(false);
     // Endpoints whose address is not that of their target Pod are not used.
     let other = json!({"addresses": ["10.99.99.98"], "targetRef": {"kind": "Pod", "name": "p"}});
     let nobody = json!({"addresses": ["10.99.99.97"]});
-    service_with(&api, "s", json!([closed, other, nobody, endpoint(to, "p")]), to.port()).await;
+    create_service(&api, "s", json!([closed, other, nobody, endpoint(to, "p")]), to.port()).await;
     for id in ["s:80", "s:web", "http:s:web"] {
         for _ in 0..10 {
             api.check(get(format!("{SERVICES}/{id}/proxy/x")), 200, json!({"uri": "/x"})).await;
         }
     }
-    service_with(&api, "none", json!([]), 1).await;
-    let refused = |message: &str| json!({"reason": "ServiceUnavailable", "code": 503, "message": message});
+    create_service(&api, "none", json!([]), 1).await;
+    let rejected = |message: &str| json!({"reason": "ServiceUnavailable", "code": 503, "message": message});
     for (id, message) in [
         ("none:web", "no endpoints available for service \"none:web\""),
         ("s", "no endpoints available for service \"s\""),
         ("s:other", "no endpoints available for service \"s:other\""),
         ("s:82", "no service port 82 found for service \"s\""),
     ] {
-        api.check(get(format!("{SERVICES}/{id}/proxy/")), 503, refused(message)).await;
+        api.check(get(format!("{SERVICES}/{id}/proxy/")), 503, rejected(message)).await;
     }
     api.check(get(format!("{SERVICES}/gone/proxy/")), 404, json!({"message": "services \"gone\" not found"})).await;
 }
@@ -123,22 +124,27 @@ async fn service_proxy_uses_a_ready_endpoint() {
 #[tokio::test]
 async fn proxy_authorization_maps_methods_to_verbs() {
     let (api, to) = (TestApi::new().await, echo_server::start(None).await);
-    pod_at(&api, "p", to).await;
+    create_pod_with_ip(&api, "p", to).await;
     let rules = json!([{"verbs": ["get", "update"], "apiGroups": [""], "resources": ["pods/proxy"]}]);
     api.grant_cluster_role("r", json!([{"kind": "User", "name": "ann"}]), rules).await;
     let path = format!("{PODS}/p/proxy/x?watch=true");
     for (method, status) in [("GET", 200), ("HEAD", 200), ("PUT", 200), ("POST", 403), ("PATCH", 403), ("DELETE", 403)]
     {
-        let answer = api.send(&TestRequest { method, ..get(&path) }.as_user("ann", &[])).await;
-        assert_eq!(answer.status, status, "{method}");
+        let response = api.send(&TestRequest { method, ..get(&path) }.as_user("ann", &[])).await;
+        assert_eq!(response.status, status, "{method}");
     }
     let words = "cannot create resource \"pods/proxy\" in API group \"\" in the namespace \"default\"";
-    let refused = api.send(&TestRequest { method: "POST", ..get(&path) }.as_user("ann", &[])).await.body;
-    assert!(refused["message"].as_str().unwrap().contains(words), "{refused}");
+    let rejected = api.send(&TestRequest { method: "POST", ..get(&path) }.as_user("ann", &[])).await.body;
+    assert!(rejected["message"].as_str().unwrap().contains(words), "{rejected}");
 }
 
 /// Sends an upgrade request and returns its response.
-async fn upgraded(api: &TestApi, user: UserInfo, method: &str, path: &str) -> http::Response<hyper::body::Incoming> {
+async fn send_upgrade(
+    api: &TestApi,
+    user: UserInfo,
+    method: &str,
+    path: &str,
+) -> http::Response<hyper::body::Incoming> {
     let (client, server) = tokio::io::duplex(4096);
     let api = api.server.clone();
     tokio::spawn(async move {
@@ -159,14 +165,14 @@ async fn upgraded(api: &TestApi, user: UserInfo, method: &str, path: &str) -> ht
 #[tokio::test]
 async fn upgraded_proxy_connection_is_joined() {
     let (api, to) = (TestApi::new().await, echo_server::start(None).await);
-    pod_at(&api, "p", to).await;
-    let response = upgraded(&api, UserInfo::component("test"), "GET", &format!("{PODS}/p/proxy/upgrade")).await;
+    create_pod_with_ip(&api, "p", to).await;
+    let response = send_upgrade(&api, UserInfo::component("test"), "GET", &format!("{PODS}/p/proxy/upgrade")).await;
     assert_eq!((response.status().as_u16(), &response.headers()["upgrade"]), (101, &"shout".parse().unwrap()));
     let mut stream = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
     stream.write_all(b"hello").await.unwrap();
-    let mut told = [0; 5];
-    stream.read_exact(&mut told).await.unwrap();
-    assert_eq!(&told, b"HELLO");
+    let mut message = [0; 5];
+    stream.read_exact(&mut message).await.unwrap();
+    assert_eq!(&message, b"HELLO");
 }
 
 /// Kubelet of the node `n`, without a listening port.
@@ -237,7 +243,7 @@ async fn logs_and_exec_of_a_pod_on_another_node_name_the_node() {
     let message = json!({"reason": "ServiceUnavailable", "message": words});
     api.check(get(format!("{path}/log")), 503, message).await;
     let response =
-        upgraded(&api, UserInfo::component("admin"), "POST", &format!("{path}/exec?command=id&stdout=1")).await;
+        send_upgrade(&api, UserInfo::component("admin"), "POST", &format!("{path}/exec?command=id&stdout=1")).await;
     assert_eq!(response.status().as_u16(), 503);
     let status = response.into_body().collect().await.unwrap().to_bytes();
     assert!(String::from_utf8_lossy(&status).contains("no kubelet of m"), "{status:?}");
@@ -260,7 +266,7 @@ async fn node_proxy_upgrade_needs_create_whatever_the_method() {
         ("DELETE", "exec/default/p/c/upgrade"),
     ];
     for (method, path) in requests {
-        let response = upgraded(&api, ann(), method, &format!("/api/v1/nodes/n/proxy/{path}")).await;
+        let response = send_upgrade(&api, ann(), method, &format!("/api/v1/nodes/n/proxy/{path}")).await;
         assert_eq!(response.status().as_u16(), 403, "{method} {path}");
         let status = response.into_body().collect().await.unwrap().to_bytes();
         let words = "cannot create resource \\\"nodes/proxy\\\" in API group";
@@ -268,7 +274,7 @@ async fn node_proxy_upgrade_needs_create_whatever_the_method() {
     }
     api.grant_cluster_role("acts", json!([{"kind": "User", "name": "ann"}]), rule(json!(["create"]))).await;
     for (method, path) in requests {
-        let response = upgraded(&api, ann(), method, &format!("/api/v1/nodes/n/proxy/{path}")).await;
+        let response = send_upgrade(&api, ann(), method, &format!("/api/v1/nodes/n/proxy/{path}")).await;
         assert_eq!(response.status().as_u16(), 101, "{method} {path}");
     }
 }

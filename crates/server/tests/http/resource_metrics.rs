@@ -20,15 +20,15 @@ use std::{
 use store::{MemoryEngine, Options, Store};
 
 const METRICS: &str = "/apis/metrics.k8s.io/v1beta1";
-const OWN: &str = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods";
+const POD_METRICS: &str = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods";
 
 /// Kubelet of the node `n`, with the number of its requests; other nodes are unreachable.
 #[derive(Default)]
 struct Kubelet(Arc<AtomicU32>);
 
 /// Returns `/metrics/resource` of the given request. Samples are ten seconds apart.
-fn page(asked: u32) -> String {
-    let (at, seconds) = (1_700_000_000_000 + u64::from(asked) * 10_000, f64::from(asked));
+fn metrics_page(requests: u32) -> String {
+    let (at, seconds) = (1_700_000_000_000 + u64::from(requests) * 10_000, f64::from(requests));
     let mut page = format!(
         "# TYPE node_cpu_usage_seconds counter\nnode_cpu_usage_seconds_total {} {at}\nnode_memory_working_set_bytes 4194304 {at}\n",
         100.0 + seconds * 15.0
@@ -53,10 +53,10 @@ impl NodeDialer for Kubelet {
                 return Err(io::Error::other(format!("no such node: {node}")));
             }
             let (ours, theirs) = tokio::io::duplex(1 << 16);
-            let asked = Arc::clone(&self.0);
+            let requests = Arc::clone(&self.0);
             let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
                 assert_eq!(request.uri(), "/metrics/resource");
-                let page = page(asked.fetch_add(1, Ordering::Relaxed));
+                let page = metrics_page(requests.fetch_add(1, Ordering::Relaxed));
                 async move { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(page)))) }
             });
             tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(theirs), service));
@@ -68,10 +68,10 @@ impl NodeDialer for Kubelet {
 
 /// Starts a server with the nodes `n`, which is reachable, and `m`, which is not, and the Pods `p` and `q` with
 /// metrics on `n`, `r` without metrics on `n`, `s` on `m`, and `t` without a node.
-async fn api() -> (TestApi, Arc<AtomicU32>) {
+async fn start_api() -> (TestApi, Arc<AtomicU32>) {
     let engine = MemoryEngine::new();
     let kubelet = Kubelet::default();
-    let asked = Arc::clone(&kubelet.0);
+    let requests = Arc::clone(&kubelet.0);
     let server = ApiServer::new(Store::open(engine.clone(), Options::default()).unwrap(), Arc::new(kubelet));
     server.bootstrap().await;
     server.bootstrap_access().await;
@@ -88,24 +88,24 @@ async fn api() -> (TestApi, Arc<AtomicU32>) {
         }
         api.check(post(PODS, &object), 201, json!({})).await;
     }
-    (api, asked)
+    (api, requests)
 }
 
-fn names(list: &Value) -> String {
+fn item_names(list: &Value) -> String {
     let items = list["items"].as_array().unwrap();
     items.iter().map(|i| i["metadata"]["name"].as_str().unwrap()).collect::<Vec<_>>().join(" ")
 }
 
 #[tokio::test]
 async fn concurrent_requests_share_two_samples() {
-    let (api, asked) = api().await;
+    let (api, requests) = start_api().await;
     let one = json!({"kind": "PodMetrics", "apiVersion": "metrics.k8s.io/v1beta1",
         "metadata": {"name": "p", "namespace": "default", "labels": {"app": "p"}},
         "timestamp": "2023-11-14T22:13:30Z", "window": "10s",
         "containers": [{"name": "c", "usage": {"cpu": "123456789n", "memory": "1206Ki"}}]});
-    let path = format!("{OWN}/p");
+    let path = format!("{POD_METRICS}/p");
     tokio::join!(api.check(get(&path), 200, one.clone()), api.check(get(&path), 200, one));
-    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    assert_eq!(requests.load(Ordering::Relaxed), 2);
     let (now, made) =
         (jiff::Timestamp::now(), api.send(&get(&path)).await.body["metadata"]["creationTimestamp"].clone());
     let made: jiff::Timestamp = made.as_str().unwrap().parse().unwrap();
@@ -114,13 +114,13 @@ async fn concurrent_requests_share_two_samples() {
 
 #[tokio::test]
 async fn pod_metrics_support_selectors_and_namespaces() {
-    let (api, _) = api().await;
+    let (api, _) = start_api().await;
     let containers = json!([{"name": "c", "usage": {"cpu": "5u", "memory": "4Ki"}},
         {"name": "d", "usage": {"cpu": "500m", "memory": "1000001"}}]);
     let items =
         json!([{"kind": null, "metadata": {"name": "p"}}, {"metadata": {"name": "q"}, "containers": containers}]);
     let list = json!({"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {"resourceVersion": null}, "items": items});
-    api.check(get(OWN), 200, list).await;
+    api.check(get(POD_METRICS), 200, list).await;
     for (query, expected) in [
         ("", "p q"),
         ("?labelSelector=app%3Dq", "q"),
@@ -131,18 +131,18 @@ async fn pod_metrics_support_selectors_and_namespaces() {
         ("?fieldSelector=metadata.namespace%3Dother", ""),
         ("?fieldSelector=metadata.namespace%3Ddefault,metadata.name%3Dq&limit=1", "q"),
     ] {
-        for path in [format!("{METRICS}/pods{query}"), format!("{OWN}{query}")] {
-            assert_eq!(names(&api.check(get(&path), 200, json!({})).await.body), expected, "{path}");
+        for path in [format!("{METRICS}/pods{query}"), format!("{POD_METRICS}{query}")] {
+            assert_eq!(item_names(&api.check(get(&path), 200, json!({})).await.body), expected, "{path}");
         }
     }
-    assert_eq!(names(&api.send(&get(format!("{METRICS}/namespaces/other/pods"))).await.body), "");
+    assert_eq!(item_names(&api.send(&get(format!("{METRICS}/namespaces/other/pods"))).await.body), "");
     let message = r#""spec.nodeName" is not a known field selector: only "metadata.name", "metadata.namespace""#;
-    api.check(get(format!("{OWN}?fieldSelector=spec.nodeName%3Dn")), 400, json!({"message": message})).await;
+    api.check(get(format!("{POD_METRICS}?fieldSelector=spec.nodeName%3Dn")), 400, json!({"message": message})).await;
 }
 
 #[tokio::test]
 async fn metrics_of_an_unreachable_node_are_omitted() {
-    let (api, _) = api().await;
+    let (api, _) = start_api().await;
     let n = json!({"metadata": {"name": "n", "labels": {"kind": "quick"}}, "window": "10s", "usage": {"cpu": "1500m", "memory": "4Mi"}});
     api.check(get(format!("{METRICS}/nodes")), 200, json!({"kind": "NodeMetricsList", "items": [n]})).await;
     api.check(get(format!("{METRICS}/nodes?labelSelector=kind")), 200, json!({"items": [n]})).await;
@@ -154,7 +154,7 @@ async fn metrics_of_an_unreachable_node_are_omitted() {
 
 #[tokio::test]
 async fn missing_metrics_use_metrics_server_messages() {
-    let (api, _) = api().await;
+    let (api, _) = start_api().await;
     for (path, message) in [
         ("namespaces/default/pods/none", r#"pods "none" not found"#),
         ("namespaces/default/pods/r", r#"podmetrics.metrics.k8s.io "default/r" not found"#),
@@ -166,35 +166,35 @@ async fn missing_metrics_use_metrics_server_messages() {
         ("nodes/n/proxy", "the server could not find the requested resource"),
         ("pods/p", "the server could not find the requested resource"),
     ] {
-        let answer = json!({"kind": "Status", "reason": "NotFound", "message": message});
-        api.check(get(format!("{METRICS}/{path}")), 404, answer).await;
+        let response = json!({"kind": "Status", "reason": "NotFound", "message": message});
+        api.check(get(format!("{METRICS}/{path}")), 404, response).await;
     }
 }
 
 #[tokio::test]
 async fn metrics_reject_writes_and_watches() {
-    let (api, asked) = api().await;
+    let (api, requests) = start_api().await;
     let object = json!({"metadata": {"name": "p"}});
     let message = "the server does not allow this method on the requested resource";
-    for ask in [
-        post(OWN, &object),
-        put(format!("{OWN}/p"), &object),
-        merge_patch(format!("{OWN}/p"), &object),
-        delete(format!("{OWN}/p")),
-        delete(OWN),
+    for request in [
+        post(POD_METRICS, &object),
+        put(format!("{POD_METRICS}/p"), &object),
+        merge_patch(format!("{POD_METRICS}/p"), &object),
+        delete(format!("{POD_METRICS}/p")),
+        delete(POD_METRICS),
         post(format!("{METRICS}/nodes"), &object),
     ] {
-        api.check(ask, 405, json!({"reason": "MethodNotAllowed", "message": message})).await;
+        api.check(request, 405, json!({"reason": "MethodNotAllowed", "message": message})).await;
     }
     let message = r#"watch is not supported on resources of kind "pods.metrics.k8s.io""#;
-    api.check(get(format!("{OWN}?watch=1")), 405, json!({"message": message})).await;
-    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    api.check(get(format!("{POD_METRICS}?watch=1")), 405, json!({"message": message})).await;
+    assert_eq!(requests.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]
 async fn metrics_tables_have_metrics_server_columns() {
-    let (api, _) = api().await;
-    let shown = api.check(get_table(OWN), 200, json!({"kind": "Table"})).await.body;
+    let (api, _) = start_api().await;
+    let shown = api.check(get_table(POD_METRICS), 200, json!({"kind": "Table"})).await.body;
     let columns: Vec<String> = shown["columnDefinitions"]
         .as_array()
         .unwrap()
@@ -210,7 +210,7 @@ async fn metrics_tables_have_metrics_server_columns() {
 
 #[tokio::test]
 async fn metrics_kinds_are_in_discovery_and_openapi() {
-    let (api, _) = api().await;
+    let (api, _) = start_api().await;
     let list = json!({"groupVersion": "metrics.k8s.io/v1beta1", "resources": [
         {"name": "nodes", "singularName": "", "namespaced": false, "kind": "NodeMetrics", "verbs": ["get", "list"], "storageVersionHash": null},
         {"name": "pods", "singularName": "", "namespaced": true, "kind": "PodMetrics", "verbs": ["get", "list"]}]});
@@ -236,13 +236,13 @@ async fn metrics_kinds_are_in_discovery_and_openapi() {
 
 #[tokio::test]
 async fn view_role_can_read_metrics() {
-    let (api, _) = api().await;
-    api.check(get(OWN).as_user("ann", &[]), 403, json!({"reason": "Forbidden"})).await;
+    let (api, _) = start_api().await;
+    api.check(get(POD_METRICS).as_user("ann", &[]), 403, json!({"reason": "Forbidden"})).await;
     let role = json!({"kind": "ClusterRole", "name": "view", "apiGroup": "rbac.authorization.k8s.io"});
     let binding = json!({"metadata": {"name": "b"}, "subjects": [{"kind": "User", "name": "ann"}], "roleRef": role});
     let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
     api.check(post(bindings, &binding), 201, json!({})).await;
-    api.check(get(OWN).as_user("ann", &[]), 200, json!({"items": [{}, {}]})).await;
+    api.check(get(POD_METRICS).as_user("ann", &[]), 200, json!({"items": [{}, {}]})).await;
     api.check(get(format!("{METRICS}/nodes")).as_user("ann", &[]), 403, json!({})).await;
     let of = |role: &str| format!("rbac.authorization.k8s.io/aggregate-to-{role}");
     let labels = json!({of("view"): "true", of("edit"): "true", of("admin"): "true"});
@@ -254,9 +254,9 @@ async fn view_role_can_read_metrics() {
 
 #[tokio::test]
 async fn metrics_are_served_as_protobuf() {
-    let (api, _) = api().await;
-    let ask = get(format!("{METRICS}/nodes/n")).header("accept", "application/vnd.kubernetes.protobuf");
-    let (content_type, text) = api.text(&ask).await;
+    let (api, _) = start_api().await;
+    let request = get(format!("{METRICS}/nodes/n")).header("accept", "application/vnd.kubernetes.protobuf");
+    let (content_type, text) = api.text(&request).await;
     assert_eq!(content_type, "application/vnd.kubernetes.protobuf");
     assert!(text.starts_with("k8s") && text.contains("NodeMetrics") && text.contains("1500m"), "{text}");
 }

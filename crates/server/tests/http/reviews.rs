@@ -22,13 +22,13 @@ async fn api() -> TestApi {
     api
 }
 
-fn by(ask: TestRequest) -> TestRequest {
-    ask.as_user("ann", &[])
+fn as_ann(request: TestRequest) -> TestRequest {
+    request.as_user("ann", &[])
 }
 
-fn can_i(verb: &str, resource: &str, namespace: &str) -> TestRequest {
+fn self_subject_access_review(verb: &str, resource: &str, namespace: &str) -> TestRequest {
     let about = json!({"verb": verb, "resource": resource, "namespace": namespace});
-    by(post(format!("{ACCESS}/selfsubjectaccessreviews"), &json!({"spec": {"resourceAttributes": about}})))
+    as_ann(post(format!("{ACCESS}/selfsubjectaccessreviews"), &json!({"spec": {"resourceAttributes": about}})))
 }
 
 #[tokio::test]
@@ -37,13 +37,13 @@ async fn self_subject_access_review_answers_the_caller() {
     let reason = r#"RBAC: allowed by RoleBinding "ann/default" of ClusterRole "view" to User "ann""#;
     let yes = json!({"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1",
         "spec": {"resourceAttributes": {"verb": "list"}}, "status": {"allowed": true, "reason": reason}});
-    api.check(can_i("list", "pods", "default"), 201, yes).await;
+    api.check(self_subject_access_review("list", "pods", "default"), 201, yes).await;
     let no = json!({"status": {"allowed": false, "reason": null, "denied": null}});
-    api.check(can_i("list", "pods", ""), 201, no.clone()).await;
-    api.check(can_i("list", "secrets", "default"), 201, no).await;
+    api.check(self_subject_access_review("list", "pods", ""), 201, no.clone()).await;
+    api.check(self_subject_access_review("list", "secrets", "default"), 201, no).await;
     let path = json!({"spec": {"nonResourceAttributes": {"verb": "get", "path": "/healthz"}}});
-    let asked = by(post(format!("{ACCESS}/selfsubjectaccessreviews"), &path));
-    api.check(asked, 201, json!({"status": {"allowed": true}})).await;
+    let requests = as_ann(post(format!("{ACCESS}/selfsubjectaccessreviews"), &path));
+    api.check(requests, 201, json!({"status": {"allowed": true}})).await;
     // `system:masters` is allowed without a reason.
     let any = post(format!("{ACCESS}/selfsubjectaccessreviews"), &path);
     api.check(any, 201, json!({"status": {"allowed": true, "reason": null}})).await;
@@ -58,7 +58,7 @@ async fn subject_access_review_requires_permission() {
         (format!("{ACCESS}/subjectaccessreviews"), format!("{ACCESS}/namespaces/default/localsubjectaccessreviews"));
     for path in [&all, &local] {
         api.check(post(path, &review), 201, json!({"status": {"allowed": true}})).await;
-        api.check(by(post(path, &review)), 403, json!({})).await;
+        api.check(as_ann(post(path, &review)), 403, json!({})).await;
     }
     let master = json!({"spec": {"groups": ["system:masters"], "resourceAttributes": about}});
     api.check(post(&all, &master), 201, json!({"status": {"allowed": true}})).await;
@@ -69,7 +69,7 @@ async fn subject_access_review_requires_permission() {
 #[tokio::test]
 async fn access_review_accepts_selectors() {
     let api = api().await;
-    let ask = |selector: Value| {
+    let request = |selector: Value| {
         let about = json!({"verb": "list", "resource": "pods", "fieldSelector": selector});
         let spec = json!({"user": "system:node:n", "groups": ["system:nodes"], "resourceAttributes": about});
         post(format!("{ACCESS}/subjectaccessreviews"), &json!({"spec": spec}))
@@ -82,10 +82,10 @@ async fn access_review_accepts_selectors() {
         ("no sense", false),
     ] {
         let expected = json!({"status": {"allowed": allowed}});
-        api.check(ask(json!({"rawSelector": raw})), 201, expected).await;
+        api.check(request(json!({"rawSelector": raw})), 201, expected).await;
     }
     let requirement = json!({"key": "spec.nodeName", "operator": "In", "values": ["n"]});
-    api.check(ask(json!({"requirements": [requirement]})), 201, json!({"status": {"allowed": true}})).await;
+    api.check(request(json!({"requirements": [requirement]})), 201, json!({"status": {"allowed": true}})).await;
 }
 
 #[tokio::test]
@@ -93,9 +93,9 @@ async fn invalid_access_reviews_are_rejected() {
     let api = api().await;
     let check = async |kind: &str, review: Value, message: &str| {
         let plural = format!("{}s", kind.to_lowercase());
-        let place = if kind.starts_with("Local") { "namespaces/default/" } else { "" };
+        let location = if kind.starts_with("Local") { "namespaces/default/" } else { "" };
         let message = format!(".authorization.k8s.io \"\" is invalid: {message}");
-        api.check(post(format!("{ACCESS}/{place}{plural}"), &review), 422, json!({"message": message})).await;
+        api.check(post(format!("{ACCESS}/{location}{plural}"), &review), 422, json!({"message": message})).await;
     };
     let (resource, path) = (json!({"resource": "pods"}), json!({"path": "/"}));
     check(
@@ -166,8 +166,10 @@ async fn invalid_access_reviews_are_rejected() {
     // Unknown selector operators of newer clients are accepted.
     let newer = json!({"fieldSelector": {"requirements": [{"key": "a", "operator": "Near", "values": ["b"]}]}});
     api.check(post(&reviews, &json!({"spec": {"resourceAttributes": newer}})), 201, json!({})).await;
-    for ask in [get(&reviews), get(format!("{reviews}/x")), delete(&reviews), put(format!("{reviews}/x"), &json!({}))] {
-        api.check(ask, 405, json!({"reason": "MethodNotAllowed"})).await;
+    for request in
+        [get(&reviews), get(format!("{reviews}/x")), delete(&reviews), put(format!("{reviews}/x"), &json!({}))]
+    {
+        api.check(request, 405, json!({"reason": "MethodNotAllowed"})).await;
     }
     for body in [json!([]), json!({"spec": 5}), json!({"kind": "Pod"}), json!({"spec": {"resourceAttributes": []}})] {
         assert_eq!(api.send(&post(&reviews, &body)).await.status, 400, "{body}");
@@ -177,18 +179,19 @@ async fn invalid_access_reviews_are_rejected() {
 #[tokio::test]
 async fn self_subject_rules_review_lists_rules() {
     let api = api().await;
-    let ask = |namespace: &str| {
-        by(post(format!("{ACCESS}/selfsubjectrulesreviews"), &json!({"spec": {"namespace": namespace}})))
+    let request = |namespace: &str| {
+        as_ann(post(format!("{ACCESS}/selfsubjectrulesreviews"), &json!({"spec": {"namespace": namespace}})))
     };
-    let rules = api.check(ask("default"), 201, json!({"status": {"incomplete": false}})).await.body["status"].clone();
+    let rules =
+        api.check(request("default"), 201, json!({"status": {"incomplete": false}})).await.body["status"].clone();
     let resources = rules["resourceRules"].as_array().unwrap();
     assert!(
         resources.contains(&json!({"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["namespaces"]}))
     );
     assert!(rules["nonResourceRules"].as_array().unwrap().iter().any(|r| r["nonResourceURLs"][0] == "/api"), "{rules}");
-    let elsewhere = api.check(ask("kube-system"), 201, json!({})).await.body["status"]["resourceRules"].clone();
+    let elsewhere = api.check(request("kube-system"), 201, json!({})).await.body["status"]["resourceRules"].clone();
     assert_eq!(elsewhere.as_array().unwrap().len(), 2, "what every user may do: {elsewhere}");
-    api.check(ask(""), 400, json!({"message": "no namespace on request"})).await;
+    api.check(request(""), 400, json!({"message": "no namespace on request"})).await;
 }
 
 #[tokio::test]
@@ -199,7 +202,7 @@ async fn self_subject_review_returns_the_user() {
         &json!({"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"}),
     );
     let user = json!({"username": "ann", "groups": ["system:authenticated"], "uid": null, "extra": null});
-    api.check(by(whoami), 201, json!({"kind": "SelfSubjectReview", "status": {"userInfo": user}})).await;
+    api.check(as_ann(whoami), 201, json!({"kind": "SelfSubjectReview", "status": {"userInfo": user}})).await;
 }
 
 #[tokio::test]
@@ -213,23 +216,25 @@ async fn token_review_returns_the_user() {
         let request = post(format!("{accounts}/app/token"), &json!({"spec": {"audiences": audiences}}));
         api.check(request, 201, json!({})).await.body["status"]["token"].clone()
     };
-    let ask = |spec: Value| post(format!("{IDENTITY}/tokenreviews"), &json!({"spec": spec}));
+    let send_request = |spec: Value| post(format!("{IDENTITY}/tokenreviews"), &json!({"spec": spec}));
     let own = token(json!([])).await;
     let groups = json!(["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"]);
     let user = json!({"username": "system:serviceaccount:default:app", "uid": uid, "groups": groups});
     let status =
         json!({"authenticated": true, "user": user, "audiences": ["https://kubernetes.default.svc.cluster.local"]});
-    let told = api.check(ask(json!({"token": own})), 201, json!({"status": status})).await.body;
-    let id = &told["status"]["user"]["extra"]["authentication.kubernetes.io/credential-id"][0];
-    assert!(id.as_str().unwrap().starts_with("JTI="), "{told}");
+    let message = api.check(send_request(json!({"token": own})), 201, json!({"status": status})).await.body;
+    let id = &message["status"]["user"]["extra"]["authentication.kubernetes.io/credential-id"][0];
+    assert!(id.as_str().unwrap().starts_with("JTI="), "{message}");
     let vault = token(json!(["vault", "other"])).await;
     let status = json!({"authenticated": true, "audiences": ["vault"]});
-    api.check(ask(json!({"token": vault, "audiences": ["vault", "x"]})), 201, json!({"status": status})).await;
+    api.check(send_request(json!({"token": vault, "audiences": ["vault", "x"]})), 201, json!({"status": status})).await;
     let error = r#"[invalid bearer token, token audiences ["vault" "other"] is invalid for the target audiences ["https://kubernetes.default.svc.cluster.local"]]"#;
-    api.check(ask(json!({"token": vault})), 201, json!({"status": {"authenticated": null, "error": error}})).await;
-    api.check(ask(json!({"token": "x"})), 201, json!({"status": {"error": "invalid bearer token"}})).await;
-    api.check(ask(json!({})), 400, json!({"message": "token is required for TokenReview in authentication"})).await;
-    api.check(by(ask(json!({"token": own}))), 403, json!({})).await;
+    api.check(send_request(json!({"token": vault})), 201, json!({"status": {"authenticated": null, "error": error}}))
+        .await;
+    api.check(send_request(json!({"token": "x"})), 201, json!({"status": {"error": "invalid bearer token"}})).await;
+    api.check(send_request(json!({})), 400, json!({"message": "token is required for TokenReview in authentication"}))
+        .await;
+    api.check(as_ann(send_request(json!({"token": own}))), 403, json!({})).await;
 }
 
 #[tokio::test]
@@ -256,8 +261,8 @@ async fn reviews_are_in_discovery_as_create_only() {
 async fn reviews_are_not_served_as_tables() {
     let api = api().await;
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-    let asked = || can_i("list", "pods", "default");
-    api.check(asked().header("accept", table), 406, json!({"reason": "NotAcceptable"})).await;
+    let requests = || self_subject_access_review("list", "pods", "default");
+    api.check(requests().header("accept", table), 406, json!({"reason": "NotAcceptable"})).await;
     let either = format!("{table},application/json");
-    api.check(asked().header("accept", &either), 201, json!({"kind": "SelfSubjectAccessReview"})).await;
+    api.check(requests().header("accept", &either), 201, json!({"kind": "SelfSubjectAccessReview"})).await;
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
 
-fn class(name: &str, more: Value) -> Value {
+fn runtime_class(name: &str, more: Value) -> Value {
     let mut class =
         json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "runc"});
     for (key, value) in more.as_object().unwrap() {
@@ -14,7 +14,7 @@ fn class(name: &str, more: Value) -> Value {
     class
 }
 
-fn pod_of(name: &str, class: &str) -> Value {
+fn pod_with_class(name: &str, class: &str) -> Value {
     let mut pod = pod(name);
     pod["spec"]["runtimeClassName"] = json!(class);
     pod
@@ -42,10 +42,10 @@ async fn runtime_class_handler_is_validated_and_immutable() {
             "scheduling.tolerations[1]: Duplicate value: {\"operator\":\"Exists\"}",
         ),
     ] {
-        api.check(post(CLASSES, &class("c", more)), 422, invalid(message)).await;
+        api.check(post(CLASSES, &runtime_class("c", more)), 422, invalid(message)).await;
     }
     api.check(
-        post(CLASSES, &class("c", json!({"overhead": {"podFixed": {"cpu": "1000m"}}}))),
+        post(CLASSES, &runtime_class("c", json!({"overhead": {"podFixed": {"cpu": "1000m"}}}))),
         201,
         json!({"overhead": {"podFixed": {"cpu": "1"}}}),
     )
@@ -67,10 +67,10 @@ async fn pod_gets_overhead_and_scheduling_of_runtime_class() {
     let api = TestApi::new().await;
     let more = json!({"overhead": {"podFixed": {"cpu": "0.25", "memory": "64Mi"}},
         "scheduling": {"nodeSelector": {"vm": "yes"}, "tolerations": [{"key": "vm", "operator": "Exists"}]}});
-    api.check(post(CLASSES, &class("vm", more)), 201, json!({})).await;
+    api.check(post(CLASSES, &runtime_class("vm", more)), 201, json!({})).await;
     let made = api
         .check(
-            post(PODS, &pod_of("p", "vm")),
+            post(PODS, &pod_with_class("p", "vm")),
             201,
             json!({"spec": {"runtimeClassName": "vm", "overhead": {"cpu": "250m", "memory": "64Mi"}, "nodeSelector": {"vm": "yes"}},
                 "status": {"qosClass": "BestEffort"}}),
@@ -95,7 +95,7 @@ async fn pod_gets_overhead_and_scheduling_of_runtime_class() {
         ),
         (json!({"runtimeClassName": "none"}), "pod rejected: RuntimeClass \"none\" not found"),
     ] {
-        let mut pod = pod_of("q", "vm");
+        let mut pod = pod_with_class("q", "vm");
         for (key, value) in change.as_object().unwrap() {
             pod["spec"][key] = value.clone();
         }

@@ -99,9 +99,9 @@ async fn recursive_read_only_mounts_are_validated() {
     .await;
 }
 
-const SUB: &str = "/api/v1/namespaces/default/pods/p/ephemeralcontainers";
+const EPHEMERAL_CONTAINERS: &str = "/api/v1/namespaces/default/pods/p/ephemeralcontainers";
 
-fn debugger(fields: &Value) -> Value {
+fn ephemeral_container(fields: &Value) -> Value {
     let mut container = json!({"name": "d", "image": "busybox:1"});
     fields.as_object().unwrap().iter().for_each(|(k, v)| container[k] = v.clone());
     json!({"spec": {"ephemeralContainers": [container]}})
@@ -111,27 +111,40 @@ fn debugger(fields: &Value) -> Value {
 async fn ephemeral_containers_are_added_by_subresource_only() {
     let api = TestApi::new().await;
     api.create_pod("p").await;
-    let mut more = debugger(&json!({"targetContainerName": "c", "stdin": true}));
+    let mut more = ephemeral_container(&json!({"targetContainerName": "c", "stdin": true}));
     // kubectl debug sends a list order; metadata is ignored.
     more["spec"]["$setElementOrder/ephemeralContainers"] = json!([{"name": "d"}]);
     more["metadata"] = json!({"labels": {"x": "y"}});
     let added = json!({"metadata": {"generation": 2, "labels": null}, "spec": {"ephemeralContainers": [
         {"name": "d", "targetContainerName": "c", "imagePullPolicy": "IfNotPresent", "terminationMessagePolicy": "File"}]}});
-    api.check(patch("strategic-merge-patch", SUB, &more), 200, added.clone()).await;
-    api.check(get(SUB), 200, added).await;
-    let mut second = debugger(&json!({"name": "e"}));
+    api.check(patch("strategic-merge-patch", EPHEMERAL_CONTAINERS, &more), 200, added.clone()).await;
+    api.check(get(EPHEMERAL_CONTAINERS), 200, added).await;
+    let mut second = ephemeral_container(&json!({"name": "e"}));
     second["spec"]["$setElementOrder/ephemeralContainers"] = json!([{"name": "d"}, {"name": "e"}]);
-    api.check(patch("strategic-merge-patch", SUB, &second), 200, json!({"metadata": {"generation": 3}})).await;
+    api.check(
+        patch("strategic-merge-patch", EPHEMERAL_CONTAINERS, &second),
+        200,
+        json!({"metadata": {"generation": 3}}),
+    )
+    .await;
     let words = |what: &str| {
         format!(
             "Pod \"p\" is invalid: spec.ephemeralContainers: Forbidden: existing ephemeral containers \"d\" may not be {what}\n"
         )
     };
-    let changed = debugger(&json!({"image": "other:1"}));
-    api.check(patch("strategic-merge-patch", SUB, &changed), 422, json!({"message": words("changed")})).await;
-    let without = merge_patch(SUB, &json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "busybox:1"}]}}));
+    let changed = ephemeral_container(&json!({"image": "other:1"}));
+    api.check(
+        patch("strategic-merge-patch", EPHEMERAL_CONTAINERS, &changed),
+        422,
+        json!({"message": words("changed")}),
+    )
+    .await;
+    let without = merge_patch(
+        EPHEMERAL_CONTAINERS,
+        &json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "busybox:1"}]}}),
+    );
     api.check(without, 422, json!({"message": words("removed")})).await;
-    api.check(post(SUB, &json!({})), 405, json!({"reason": "MethodNotAllowed"})).await;
+    api.check(post(EPHEMERAL_CONTAINERS, &json!({})), 405, json!({"reason": "MethodNotAllowed"})).await;
 }
 
 #[tokio::test]
@@ -148,11 +161,12 @@ async fn ephemeral_container_disallowed_fields_are_rejected() {
         (json!({"targetContainerName": "x"}), format!("{}: Not found: \"x\"", spec("targetContainerName"))),
         (json!({"image": ""}), format!("{}: Required value", spec("image"))),
     ] {
-        let answer = api.check(merge_patch(SUB, &debugger(&fields)), 422, json!({})).await;
+        let response =
+            api.check(merge_patch(EPHEMERAL_CONTAINERS, &ephemeral_container(&fields)), 422, json!({})).await;
         assert!(
-            answer.body["message"].as_str().unwrap().contains(expected.trim_start_matches("Pod \"p\" is invalid: ")),
+            response.body["message"].as_str().unwrap().contains(expected.trim_start_matches("Pod \"p\" is invalid: ")),
             "{fields}: {}",
-            answer.body
+            response.body
         );
     }
 }

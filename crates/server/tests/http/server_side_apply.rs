@@ -6,7 +6,7 @@ use crate::common::{
 };
 use serde_json::{Value, json};
 
-fn config(name: &str, data: Value) -> Value {
+fn config_map(name: &str, data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
 }
 
@@ -14,18 +14,20 @@ fn config(name: &str, data: Value) -> Value {
 async fn apply_creates_then_updates_and_tracks_managers() {
     let api = TestApi::new().await;
     let path = format!("{CONFIG_MAPS}/c");
-    let created = api.check(apply(&path, "a", &config("c", json!({"k": "v", "l": "w"}))), 201, json!({})).await.body;
+    let created =
+        api.check(apply(&path, "a", &config_map("c", json!({"k": "v", "l": "w"}))), 201, json!({})).await.body;
     assert_eq!(managers(&created), ["a Apply"]);
     assert_eq!(owned_fields(&created, "a"), json!({"f:data": {"f:k": {}, "f:l": {}}}));
     let expected = json!({"data": {"k": "x", "l": null}});
-    let changed = api.check(apply(&path, "a", &config("c", json!({"k": "x"}))), 200, expected).await.body;
+    let changed = api.check(apply(&path, "a", &config_map("c", json!({"k": "x"}))), 200, expected).await.body;
     assert_ne!(resource_version(&created), resource_version(&changed));
-    let again = api.check(apply(&path, "a", &config("c", json!({"k": "x"}))), 200, json!({})).await.body;
-    assert_eq!(again, changed, "an apply of the same is no change");
+    let again = api.check(apply(&path, "a", &config_map("c", json!({"k": "x"}))), 200, json!({})).await.body;
+    assert_eq!(again, changed, "a repeated apply changes nothing");
     let expected = json!({"data": {"k": "x", "m": "y"}});
-    let other = api.check(apply(&path, "b", &config("c", json!({"m": "y"}))), 200, expected).await.body;
+    let other = api.check(apply(&path, "b", &config_map("c", json!({"m": "y"}))), 200, expected).await.body;
     assert_eq!(managers(&other), ["a Apply", "b Apply"]);
-    let gone = api.check(apply(&path, "a", &config("c", json!({}))), 200, json!({"data": {"k": null, "m": "y"}})).await;
+    let gone =
+        api.check(apply(&path, "a", &config_map("c", json!({}))), 200, json!({"data": {"k": null, "m": "y"}})).await;
     // An empty map is owned itself.
     assert_eq!(owned_fields(&gone.body, "a"), json!({"f:data": {}}));
 }
@@ -34,7 +36,7 @@ async fn apply_creates_then_updates_and_tracks_managers() {
 async fn dry_run_apply_stores_nothing() {
     let api = TestApi::new().await;
     let path = format!("{CONFIG_MAPS}/c?dryRun=All");
-    api.check(apply(&path, "a", &config("c", json!({"k": "v"}))), 201, json!({"data": {"k": "v"}})).await;
+    api.check(apply(&path, "a", &config_map("c", json!({"k": "v"}))), 201, json!({"data": {"k": "v"}})).await;
     api.check(get(format!("{CONFIG_MAPS}/c")), 404, json!({})).await;
 }
 
@@ -42,8 +44,8 @@ async fn dry_run_apply_stores_nothing() {
 async fn apply_conflicts_are_reported_and_overridden_by_force() {
     let api = TestApi::new().await;
     let path = format!("{CONFIG_MAPS}/c");
-    api.check(apply(&path, "a", &config("c", json!({"k": "v", "l": "w"}))), 201, json!({})).await;
-    let one = apply(&path, "b", &config("c", json!({"k": "x"})));
+    api.check(apply(&path, "a", &config_map("c", json!({"k": "v", "l": "w"}))), 201, json!({})).await;
+    let one = apply(&path, "b", &config_map("c", json!({"k": "x"})));
     let expected = json!({
         "kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409,
         "message": "Apply failed with 1 conflict: conflict with \"a\": .data.k",
@@ -54,7 +56,7 @@ async fn apply_conflicts_are_reported_and_overridden_by_force() {
     api.check(one, 409, expected).await;
     let patch = merge_patch(format!("{path}?fieldManager=u"), &json!({"data": {"l": "z"}}));
     api.check(patch, 200, json!({})).await;
-    let two = config("c", json!({"k": "x", "l": "y"}));
+    let two = config_map("c", json!({"k": "x", "l": "y"}));
     let message =
         "Apply failed with 2 conflicts: conflicts with \"a\":\n- .data.k\nconflicts with \"u\" using v1:\n- .data.l";
     api.check(apply(&path, "b", &two), 409, json!({"message": message})).await;
@@ -66,7 +68,7 @@ async fn apply_conflicts_are_reported_and_overridden_by_force() {
 async fn invalid_apply_is_rejected() {
     let api = TestApi::new().await;
     let path = format!("{CONFIG_MAPS}/c");
-    let good = || config("c", json!({"k": "v"}));
+    let good = || config_map("c", json!({"k": "v"}));
     let with = |field: &str, value: Value| {
         let mut object = good();
         object["metadata"][field] = value;
@@ -114,7 +116,7 @@ async fn invalid_apply_is_rejected() {
             "failed to create typed patch object (/c; /v1, Kind=ConfigMap): .dat: field not declared in schema",
         ),
         (
-            config("c", json!({"k": 1})),
+            config_map("c", json!({"k": 1})),
             400,
             "failed to create typed patch object (/c; /v1, Kind=ConfigMap): .data.k: expected string, got 1",
         ),
@@ -133,8 +135,8 @@ async fn invalid_apply_is_rejected() {
 async fn apply_checks_resource_version_and_uid() {
     let api = TestApi::new().await;
     let path = format!("{CONFIG_MAPS}/c");
-    let created = api.check(apply(&path, "a", &config("c", json!({"k": "v"}))), 201, json!({})).await.body;
-    let mut next = config("c", json!({"k": "w"}));
+    let created = api.check(apply(&path, "a", &config_map("c", json!({"k": "v"}))), 201, json!({})).await.body;
+    let mut next = config_map("c", json!({"k": "w"}));
     next["metadata"]["resourceVersion"] = json!("1");
     let modified = "Operation cannot be fulfilled on configmaps \"c\": the object has been modified; please apply your changes to the latest version and try again";
     api.check(apply(&path, "a", &next), 409, json!({"reason": "Conflict", "message": modified})).await;
@@ -149,22 +151,22 @@ async fn apply_checks_resource_version_and_uid() {
 async fn apply_accepts_yaml_and_reports_duplicate_keys() {
     let api = TestApi::new().await;
     let path = |query: &str| format!("{CONFIG_MAPS}/c?fieldManager=a&{query}");
-    let ask = |query: &str, text: &str| {
+    let request = |query: &str, text: &str| {
         TestRequest { headers: Vec::new(), ..apply(path(query), "a", &Value::Null) }
             .text("application/apply-patch+yaml", text)
     };
     let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  k: v\n";
-    api.check(ask("", text), 201, json!({"data": {"k": "v"}})).await;
+    api.check(request("", text), 201, json!({"data": {"k": "v"}})).await;
     let twice = format!("{text}  k: w\n");
-    let answer = api.check(ask("", &twice), 200, json!({"data": {"k": "w"}})).await;
-    assert_eq!(answer.warnings().len(), 1, "{:?}", answer.warnings());
-    let ignored = api.check(ask("fieldValidation=Ignore", &twice), 200, json!({})).await;
+    let response = api.check(request("", &twice), 200, json!({"data": {"k": "w"}})).await;
+    assert_eq!(response.warnings().len(), 1, "{:?}", response.warnings());
+    let ignored = api.check(request("fieldValidation=Ignore", &twice), 200, json!({})).await;
     assert_eq!(ignored.warnings(), Vec::<String>::new());
-    let refused = api.check(ask("fieldValidation=Strict", &twice), 400, json!({"reason": "BadRequest"})).await;
-    assert!(refused.body["message"].as_str().unwrap().starts_with("error strict decoding YAML: "));
+    let rejected = api.check(request("fieldValidation=Strict", &twice), 400, json!({"reason": "BadRequest"})).await;
+    assert!(rejected.body["message"].as_str().unwrap().starts_with("error strict decoding YAML: "));
     for bad in ["{", "a: [", "\u{1}", "a: &a [*a]", "- x", "7"] {
-        let answer = api.check(ask("", bad), 400, json!({"reason": "BadRequest"})).await;
-        assert!(answer.body["message"].as_str().unwrap().starts_with("error decoding YAML: "), "{bad}");
+        let response = api.check(request("", bad), 400, json!({"reason": "BadRequest"})).await;
+        assert!(response.body["message"].as_str().unwrap().starts_with("error decoding YAML: "), "{bad}");
     }
 }
 
@@ -216,12 +218,12 @@ async fn kubectl_apply_takes_over_client_side_apply_fields() {
     let api = TestApi::new().await;
     let path = format!("{CONFIG_MAPS}/c");
     let annotation = "kubectl.kubernetes.io/last-applied-configuration";
-    let last = config("c", json!({"k": "v"})).to_string();
-    let mut object = config("c", json!({"k": "v"}));
+    let last = config_map("c", json!({"k": "v"})).to_string();
+    let mut object = config_map("c", json!({"k": "v"}));
     object["metadata"]["annotations"] = json!({annotation: last});
     let create = crate::common::post(format!("{CONFIG_MAPS}?fieldManager=kubectl-client-side-apply"), &object);
     api.check(create, 201, json!({})).await;
-    let next = config("c", json!({"k": "w"}));
+    let next = config_map("c", json!({"k": "w"}));
     api.check(apply(&path, "someone", &next), 409, json!({"reason": "Conflict"})).await;
     let body = api.check(apply(&path, "kubectl", &next), 200, json!({"data": {"k": "w"}})).await.body;
     assert_eq!(body["metadata"]["annotations"][annotation], format!("{next}\n"));
@@ -254,6 +256,6 @@ async fn event_field_ownership_is_shared_by_both_groups() {
 async fn put_of_a_missing_object_fails_where_apply_creates() {
     let api = TestApi::new().await;
     let path = format!("{CONFIG_MAPS}/c");
-    api.check(put(&path, &config("c", json!({"k": "v"}))), 404, json!({})).await;
-    api.check(apply(&path, "a", &config("c", json!({"k": "v"}))), 201, json!({})).await;
+    api.check(put(&path, &config_map("c", json!({"k": "v"}))), 404, json!({})).await;
+    api.check(apply(&path, "a", &config_map("c", json!({"k": "v"}))), 201, json!({})).await;
 }

@@ -1,15 +1,15 @@
 //! Updates of Services, and restoration of `kubernetes`.
 
 use crate::common::*;
-use crate::services::{SERVICES, service, web};
+use crate::services::{SERVICES, service, web_spec};
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn node_ports_are_kept_by_name() {
     let api = TestApi::new().await;
-    let ports = |ports: Value| service("s", web(json!({"type": "NodePort", "ports": ports})));
-    let numbers = |answer: &TestResponse| -> Vec<i64> {
-        answer.body["spec"]["ports"].as_array().unwrap().iter().map(|p| p["nodePort"].as_i64().unwrap()).collect()
+    let ports = |ports: Value| service("s", web_spec(json!({"type": "NodePort", "ports": ports})));
+    let numbers = |response: &TestResponse| -> Vec<i64> {
+        response.body["spec"]["ports"].as_array().unwrap().iter().map(|p| p["nodePort"].as_i64().unwrap()).collect()
     };
     let path = format!("{SERVICES}/s");
     api.check(post(SERVICES, &ports(json!([{"port": 80, "nodePort": 31_800}]))), 201, json!({})).await;
@@ -31,7 +31,7 @@ async fn node_ports_are_kept_by_name() {
 #[tokio::test]
 async fn session_affinity_can_be_turned_off() {
     let api = TestApi::new().await;
-    let stays = web(json!({"sessionAffinity": "ClientIP"}));
+    let stays = web_spec(json!({"sessionAffinity": "ClientIP"}));
     let config = json!({"spec": {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10_800}}}});
     api.check(post(SERVICES, &service("s", stays)), 201, config).await;
     let none = json!({"spec": {"sessionAffinity": "None"}});
@@ -58,15 +58,15 @@ async fn headless_service_without_selector_may_be_dual_stack() {
 }
 
 /// Waits until an object exists.
-async fn comes(api: &TestApi, path: &str) -> Value {
+async fn wait_for_object(api: &TestApi, path: &str) -> Value {
     for _ in 0..1000 {
-        let answer = api.send(&get(path)).await;
-        if answer.status == 200 {
-            return answer.body;
+        let response = api.send(&get(path)).await;
+        if response.status == 200 {
+            return response.body;
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    panic!("{path} does not come")
+    panic!("{path} was not created")
 }
 
 #[tokio::test]
@@ -78,17 +78,17 @@ async fn deleted_kubernetes_service_is_recreated() {
     for path in [format!("{SERVICES}/kubernetes").as_str(), slice, endpoints] {
         let before = api.send(&get(path)).await.body["metadata"]["uid"].clone();
         api.check(delete(path), 200, json!({})).await;
-        assert_ne!(comes(&api, path).await["metadata"]["uid"], before, "{path}");
+        assert_ne!(wait_for_object(&api, path).await["metadata"]["uid"], before, "{path}");
     }
     api.check(delete(SERVICES), 200, json!({})).await;
-    comes(&api, &format!("{SERVICES}/kubernetes")).await;
+    wait_for_object(&api, &format!("{SERVICES}/kubernetes")).await;
     api.check(merge_patch(slice, &json!({"endpoints": []})), 200, json!({})).await;
     for _ in 0..1000 {
-        let answer = api.send(&get(slice)).await;
-        if answer.body["endpoints"][0]["addresses"][0] == "192.0.2.7" {
+        let response = api.send(&get(slice)).await;
+        if response.body["endpoints"][0]["addresses"][0] == "192.0.2.7" {
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    panic!("the slice is not put right");
+    panic!("the EndpointSlice is not restored");
 }

@@ -10,7 +10,7 @@ pub(crate) fn service(name: &str, spec: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-pub(crate) fn web(more: Value) -> Value {
+pub(crate) fn web_spec(more: Value) -> Value {
     let mut spec = json!({"selector": {"app": "web"}, "ports": [{"port": 80}]});
     more.as_object().unwrap().iter().for_each(|(k, v)| spec[k] = v.clone());
     spec
@@ -24,7 +24,7 @@ async fn check_invalid(spec: Value, message: &str) {
 #[tokio::test]
 async fn service_gets_upstream_defaults_and_cluster_ip() {
     let api = TestApi::new().await;
-    let made = api.check(post(SERVICES, &service("s", web(json!({})))), 201, json!({})).await.body;
+    let made = api.check(post(SERVICES, &service("s", web_spec(json!({})))), 201, json!({})).await.body;
     let ip = made["spec"]["clusterIP"].as_str().unwrap().to_owned();
     assert!(ip.starts_with("10.96."), "{ip}");
     let expected = json!({"clusterIP": ip, "clusterIPs": [ip], "internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"],
@@ -38,7 +38,7 @@ async fn service_gets_upstream_defaults_and_cluster_ip() {
     );
     // A PUT may omit allocated fields, and may not change them.
     let path = format!("{SERVICES}/s");
-    api.check(put(&path, &service("s", web(json!({})))), 200, json!({"spec": {"clusterIP": ip}})).await;
+    api.check(put(&path, &service("s", web_spec(json!({})))), 200, json!({"spec": {"clusterIP": ip}})).await;
     let words = "Service \"s\" is invalid: spec.clusterIPs[0]: Invalid value: [\"10.96.9.9\"]: may not change once set";
     api.check(merge_patch(&path, &json!({"spec": {"clusterIP": "10.96.9.9"}})), 422, json!({"message": words})).await;
     let kind = json!({"spec": {"type": "NodePort"}});
@@ -57,38 +57,46 @@ async fn service_gets_upstream_defaults_and_cluster_ip() {
 async fn cluster_ips_and_node_ports_are_unique() {
     let api = TestApi::new().await;
     // The explicit addresses are allocated first, so that no other Service gets them.
-    let own = web(json!({"clusterIP": "10.96.0.77", "type": "NodePort", "ports": [{"port": 1, "nodePort": 31_000}]}));
+    let own =
+        web_spec(json!({"clusterIP": "10.96.0.77", "type": "NodePort", "ports": [{"port": 1, "nodePort": 31_000}]}));
     api.check(post(SERVICES, &service("own", own)), 201, json!({"spec": {"clusterIPs": ["10.96.0.77"]}})).await;
-    let ask = |n: usize| post(SERVICES, &service(&format!("s{n}"), web(json!({"type": "NodePort"}))));
-    let asks: Vec<TestRequest> = (0..40).map(ask).collect();
-    let answers = futures::future::join_all(asks.iter().map(|a| api.send(a))).await;
+    let request = |n: usize| post(SERVICES, &service(&format!("s{n}"), web_spec(json!({"type": "NodePort"}))));
+    let requests: Vec<TestRequest> = (0..40).map(request).collect();
+    let responses = futures::future::join_all(requests.iter().map(|a| api.send(a))).await;
     let of = |pointer: &str| -> BTreeSet<String> {
-        answers.iter().map(|a| a.body.pointer(pointer).unwrap_or_else(|| panic!("{}", a.body)).to_string()).collect()
+        responses.iter().map(|a| a.body.pointer(pointer).unwrap_or_else(|| panic!("{}", a.body)).to_string()).collect()
     };
     assert_eq!((of("/spec/clusterIP").len(), of("/spec/ports/0/nodePort").len()), (40, 40));
     let words = "Service \"x\" is invalid: spec.clusterIPs: Invalid value: [\"10.96.0.77\"]: failed to allocate IP 10.96.0.77: provided IP is already allocated";
-    api.check(post(SERVICES, &service("x", web(json!({"clusterIP": "10.96.0.77"})))), 422, json!({"message": words}))
-        .await;
+    api.check(
+        post(SERVICES, &service("x", web_spec(json!({"clusterIP": "10.96.0.77"})))),
+        422,
+        json!({"message": words}),
+    )
+    .await;
     let words =
         "Service \"x\" is invalid: spec.ports[0].nodePort: Invalid value: 31000: provided port is already allocated";
-    let port = web(json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": 31_000}]}));
+    let port = web_spec(json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": 31_000}]}));
     api.check(post(SERVICES, &service("x", port)), 422, json!({"message": words})).await;
     api.check(delete(format!("{SERVICES}/own")), 200, json!({})).await;
-    api.check(post(SERVICES, &service("x", web(json!({"clusterIP": "10.96.0.77"})))), 201, json!({})).await;
+    api.check(post(SERVICES, &service("x", web_spec(json!({"clusterIP": "10.96.0.77"})))), 201, json!({})).await;
 }
 
 #[tokio::test]
 async fn invalid_service_is_rejected() {
     check_invalid(json!({}), "spec.ports: Required value").await;
-    check_invalid(web(json!({"type": "Magic"})), "spec.type: Unsupported value: \"Magic\": supported values: \"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \"NodePort\"").await;
+    check_invalid(web_spec(json!({"type": "Magic"})), "spec.type: Unsupported value: \"Magic\": supported values: \"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \"NodePort\"").await;
     check_invalid(json!({"type": "ExternalName"}), "spec.externalName: Required value").await;
-    check_invalid(web(json!({"ports": [{"port": 70_000}]})), "[spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive, spec.ports[0].targetPort: Invalid value: 70000: must be between 1 and 65535, inclusive]").await;
-    check_invalid(web(json!({"ports": [{"port": 1, "name": "a"}, {"port": 2}]})), "spec.ports[1].name: Required value")
-        .await;
+    check_invalid(web_spec(json!({"ports": [{"port": 70_000}]})), "[spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive, spec.ports[0].targetPort: Invalid value: 70000: must be between 1 and 65535, inclusive]").await;
+    check_invalid(
+        web_spec(json!({"ports": [{"port": 1, "name": "a"}, {"port": 2}]})),
+        "spec.ports[1].name: Required value",
+    )
+    .await;
     let range = "spec.clusterIPs: Invalid value: [\"10.0.0.1\"]: failed to allocate IP 10.0.0.1: the provided network does not match the current range";
-    check_invalid(web(json!({"clusterIP": "10.0.0.1"})), range).await;
+    check_invalid(web_spec(json!({"clusterIP": "10.0.0.1"})), range).await;
     let api = TestApi::new().await;
-    api.check(post(SERVICES, &service("1s", web(json!({})))), 422, json!({"reason": "Invalid"})).await;
+    api.check(post(SERVICES, &service("1s", web_spec(json!({})))), 422, json!({"reason": "Invalid"})).await;
     api.check(
         post(SERVICES, &service("headless", json!({"clusterIP": "None"}))),
         201,
@@ -101,7 +109,7 @@ async fn invalid_service_is_rejected() {
 }
 
 /// Service specs that are merged into that of [`web`], and the expected errors.
-const REFUSED: &[(&str, &str)] = &[
+const INVALID_SPECS: &[(&str, &str)] = &[
     (
         r#"{"externalTrafficPolicy": "Local"}"#,
         r#"spec.externalTrafficPolicy: Invalid value: "Local": may only be set for externally-accessible services"#,
@@ -203,11 +211,11 @@ const REFUSED: &[(&str, &str)] = &[
 #[tokio::test]
 async fn fields_of_another_service_type_are_rejected() {
     let api = TestApi::new().await;
-    for (more, words) in REFUSED {
-        let spec = web(serde_json::from_str(more).unwrap());
-        let answer = api.send(&post(SERVICES, &service("s", spec))).await;
+    for (more, words) in INVALID_SPECS {
+        let spec = web_spec(serde_json::from_str(more).unwrap());
+        let response = api.send(&post(SERVICES, &service("s", spec))).await;
         let message = format!("Service \"s\" is invalid: {words}");
-        assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{more}");
+        assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{more}");
     }
 }
 
@@ -220,12 +228,12 @@ async fn source_ranges_annotation_is_validated() {
         ("ClusterIP", "10.0.0.0/8", format!("{at}: Forbidden: may only be used when `type` is 'LoadBalancer'")),
         ("LoadBalancer", "10.0.0.0/8, foo.bar", format!("{at}: Invalid value: \"foo.bar\": {bad}")),
     ] {
-        let mut object = service("s", web(json!({"type": kind})));
+        let mut object = service("s", web_spec(json!({"type": kind})));
         object["metadata"]["annotations"][key] = json!(ranges);
         let message = format!("Service \"s\" is invalid: {why}");
         api.check(post(SERVICES, &object), 422, json!({"message": message})).await;
     }
-    let mut object = service("s", web(json!({"type": "LoadBalancer"})));
+    let mut object = service("s", web_spec(json!({"type": "LoadBalancer"})));
     object["metadata"]["annotations"][key] = json!(" ");
     api.check(post(SERVICES, &object), 201, json!({})).await;
 }
@@ -235,13 +243,13 @@ async fn service_type_change_drops_unused_fields() {
     let api = TestApi::new().await;
     let path = format!("{SERVICES}/s");
     let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "loadBalancerClass": "a.example/b"});
-    let made = api.check(post(SERVICES, &service("s", web(spec.clone()))), 201, json!({})).await.body;
+    let made = api.check(post(SERVICES, &service("s", web_spec(spec.clone()))), 201, json!({})).await.body;
     let health = made["spec"]["healthCheckNodePort"].as_i64().unwrap();
     let port = made["spec"]["ports"][0]["nodePort"].as_i64().unwrap();
     assert!((30_000..=32_767).contains(&health) && health != port, "{made:#}");
     // A PUT without the allocated ports keeps them.
     let same = json!({"spec": {"healthCheckNodePort": health, "ports": [{"nodePort": port}]}});
-    api.check(put(&path, &service("s", web(spec))), 200, same).await;
+    api.check(put(&path, &service("s", web_spec(spec))), 200, same).await;
     let words = "Service \"s\" is invalid: spec.loadBalancerClass: Invalid value: \"c\": may not change once set";
     api.check(merge_patch(&path, &json!({"spec": {"loadBalancerClass": "c"}})), 422, json!({"message": words})).await;
     let words = "Service \"s\" is invalid: spec.healthCheckNodePort: Forbidden: field is immutable";
@@ -250,9 +258,9 @@ async fn service_type_change_drops_unused_fields() {
     let balanced = json!({"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.10"}]}}});
     api.check(merge_patch(format!("{path}/status"), &balanced), 200, balanced.clone()).await;
     // Fields that change with the type are validated; unchanged ones are dropped.
-    let wrong = json!({"spec": {"type": "ClusterIP", "externalTrafficPolicy": "Cluster"}});
+    let invalid = json!({"spec": {"type": "ClusterIP", "externalTrafficPolicy": "Cluster"}});
     let words = "Service \"s\" is invalid: spec.externalTrafficPolicy: Invalid value: \"Cluster\": may only be set for externally-accessible services";
-    api.check(merge_patch(&path, &wrong), 422, json!({"message": words})).await;
+    api.check(merge_patch(&path, &invalid), 422, json!({"message": words})).await;
     let inside = api.check(merge_patch(&path, &json!({"spec": {"type": "ClusterIP"}})), 200, json!({})).await.body;
     let gone = ["externalTrafficPolicy", "healthCheckNodePort", "allocateLoadBalancerNodePorts", "loadBalancerClass"];
     let left: Vec<&&str> = gone.iter().filter(|f| !inside["spec"][**f].is_null()).collect();
@@ -266,7 +274,7 @@ async fn service_type_change_drops_unused_fields() {
     assert!(left.is_empty(), "{left:?} {named:#}");
     // Node ports are not allocated if they are disabled.
     let none = json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false});
-    let made = api.check(post(SERVICES, &service("t", web(none))), 201, json!({})).await.body;
+    let made = api.check(post(SERVICES, &service("t", web_spec(none))), 201, json!({})).await.body;
     assert!(made["spec"]["ports"][0]["nodePort"].is_null(), "{made:#}");
 }
 
@@ -354,14 +362,14 @@ async fn port_of_two_protocols_shares_one_node_port() {
 #[tokio::test]
 async fn load_balancer_status_is_validated() {
     let api = TestApi::new().await;
-    api.check(post(SERVICES, &service("plain", web(json!({})))), 201, json!({})).await;
-    api.check(post(SERVICES, &service("lb", web(json!({"type": "LoadBalancer"})))), 201, json!({})).await;
-    let ask = |name: &str, ingress: Value| {
+    api.check(post(SERVICES, &service("plain", web_spec(json!({})))), 201, json!({})).await;
+    api.check(post(SERVICES, &service("lb", web_spec(json!({"type": "LoadBalancer"})))), 201, json!({})).await;
+    let request = |name: &str, ingress: Value| {
         merge_patch(format!("{SERVICES}/{name}/status"), &json!({"status": {"loadBalancer": {"ingress": [ingress]}}}))
     };
-    let refused = |name: &str, why: &str| json!({"message": format!("Service {name:?} is invalid: status.loadBalancer.ingress{why}")});
+    let rejected = |name: &str, why: &str| json!({"message": format!("Service {name:?} is invalid: status.loadBalancer.ingress{why}")});
     let why = ": Forbidden: may only be used when `spec.type` is \"LoadBalancer\"";
-    api.check(ask("plain", json!({"ip": "192.0.2.1"})), 422, refused("plain", why)).await;
+    api.check(request("plain", json!({"ip": "192.0.2.1"})), 422, rejected("plain", why)).await;
     for (ingress, why) in [
         (json!({"ipMode": "VIP"}), "[0].ipMode: Forbidden: may not be specified when `ip` is not set"),
         (
@@ -373,10 +381,10 @@ async fn load_balancer_status_is_validated() {
             "[0].hostname: Invalid value: \"192.0.2.1\": must be a DNS name, not an IP address",
         ),
     ] {
-        api.check(ask("lb", ingress), 422, refused("lb", why)).await;
+        api.check(request("lb", ingress), 422, rejected("lb", why)).await;
     }
     let shown = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}}});
-    api.check(ask("lb", json!({"ip": "192.0.2.1"})), 200, shown).await;
+    api.check(request("lb", json!({"ip": "192.0.2.1"})), 200, shown).await;
 }
 
 #[tokio::test]
@@ -400,7 +408,7 @@ async fn endpoints_reject_loopback_and_link_local() {
 #[tokio::test]
 async fn new_external_ips_are_denied_unless_admission_is_off() {
     let path = SERVICES;
-    let with = |name: &str, ips: Value| service(name, web(json!({"externalIPs": ips})));
+    let with = |name: &str, ips: Value| service(name, web_spec(json!({"externalIPs": ips})));
     let denied = |name: &str| {
         let why = "Use of external IPs is denied by admission control";
         json!({"reason": "Forbidden", "message": format!("services {name:?} is forbidden: {why}")})

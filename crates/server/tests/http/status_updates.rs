@@ -29,9 +29,9 @@ async fn status_update_ignores_metadata_of_some_kinds() {
         object["metadata"] = json!({"name": "x"});
         api.check(post(&path, &object), 201, json!({})).await;
         let change = json!({"metadata": taken});
-        let answer =
+        let response =
             api.check(merge_patch(format!("{path}/x/status"), &change), 200, json!({"metadata": expected})).await;
-        let apply_labels = json!({"apiVersion": answer.body["apiVersion"], "kind": answer.body["kind"],
+        let apply_labels = json!({"apiVersion": response.body["apiVersion"], "kind": response.body["kind"],
             "metadata": {"name": "x", "labels": {"by": "apply"}}});
         let applied = api.send(&apply(format!("{path}/x/status"), "applier", &apply_labels)).await;
         assert_eq!(applied.status, 200, "{path}: {:?}", applied.body);
@@ -59,10 +59,10 @@ async fn deployment_annotation_change_increments_generation() {
     let labelled = json!({"metadata": {"labels": {"a": "x"}}});
     api.check(merge_patch(&one, &labelled), 200, json!({"metadata": {"generation": 2}})).await;
     // A status update may change annotations without a new generation, but not labels.
-    let told =
+    let message =
         json!({"metadata": {"annotations": {"a": "y"}, "labels": {"a": "y"}}, "status": {"observedGeneration": 2}});
     let expected = json!({"metadata": {"generation": 2, "annotations": {"a": "y"}, "labels": {"a": "x"}}});
-    api.check(merge_patch(format!("{one}/status"), &told), 200, expected).await;
+    api.check(merge_patch(format!("{one}/status"), &message), 200, expected).await;
 }
 
 #[tokio::test]
@@ -126,9 +126,9 @@ async fn status_updates_are_validated() {
         object["metadata"] = json!({"name": "x"});
         // The node may exist, because there are two cases of nodes.
         api.send(&post(&path, &object)).await;
-        let answer = api.send(&merge_patch(format!("{path}/x/status"), &json!({"status": status}))).await;
-        assert_eq!(answer.status, 422, "{path}: {}", answer.body);
-        let message = answer.body["message"].as_str().unwrap_or("");
+        let response = api.send(&merge_patch(format!("{path}/x/status"), &json!({"status": status}))).await;
+        assert_eq!(response.status, 422, "{path}: {}", response.body);
+        let message = response.body["message"].as_str().unwrap_or("");
         assert!(message.ends_with(&format!("is invalid: {expected}")), "{path}: {message}");
     }
 }

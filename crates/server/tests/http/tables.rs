@@ -75,9 +75,9 @@ async fn table_bookmark_has_one_row_with_its_version() {
     let event = events.try_next().await.unwrap();
     let row = json!({"cells": ["", 0, "<unknown>"], "object": {"metadata": {"resourceVersion": revision}}});
     let bookmark = json!({"kind": "Table", "columnDefinitions": [{}, {}, {}], "rows": [row]});
-    let mut wrong = Vec::new();
-    compare(&json!({"type": "BOOKMARK", "object": bookmark}), &event, "", &mut wrong);
-    assert!(wrong.is_empty(), "{wrong:?}");
+    let mut mismatches = Vec::new();
+    compare(&json!({"type": "BOOKMARK", "object": bookmark}), &event, "", &mut mismatches);
+    assert!(mismatches.is_empty(), "{mismatches:?}");
 }
 
 #[tokio::test]
@@ -85,9 +85,9 @@ async fn watch_list_is_not_served_as_table() {
     let api = TestApi::new().await;
     let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let path = format!("{CONFIG_MAPS}?{query}");
-    let refused = json!({"reason": "NotAcceptable"});
+    let rejected = json!({"reason": "NotAcceptable"});
     let only = "application/json;as=Table;v=v1;g=meta.k8s.io";
-    api.check(get(&path).header("accept", only), 406, refused).await;
+    api.check(get(&path).header("accept", only), 406, rejected).await;
     // The next accepted media type is used.
     let any = format!("{only},application/json");
     let mut events = api.watch_with(&get(&path).header("accept", &any)).await;

@@ -26,8 +26,8 @@ fn request(spec: Value) -> TestRequest {
 }
 
 async fn token(api: &TestApi, spec: Value) -> String {
-    let answer = api.check(request(spec), 201, json!({"kind": "TokenRequest"})).await;
-    answer.body["status"]["token"].as_str().unwrap().to_owned()
+    let response = api.check(request(spec), 201, json!({"kind": "TokenRequest"})).await;
+    response.body["status"]["token"].as_str().unwrap().to_owned()
 }
 
 /// Sends a request with only this token, and returns the status code and the message.
@@ -74,10 +74,10 @@ async fn requested_token_lifetime_is_capped_at_one_year() {
     let most = || request(json!({"expirationSeconds": 4_294_967_296_i64}));
     let year = 365 * 24 * 3600;
     let mut api = api().await;
-    let answer = api.check(most(), 201, json!({"spec": {"expirationSeconds": year}})).await;
-    assert_eq!(lifetime(answer.body["status"]["token"].as_str().unwrap()), year);
+    let response = api.check(most(), 201, json!({"spec": {"expirationSeconds": year}})).await;
+    assert_eq!(lifetime(response.body["status"]["token"].as_str().unwrap()), year);
     let shortened = "299 - \"requested expiration of 4294967296 seconds shortened to 31536000 seconds\"";
-    assert_eq!(answer.warnings(), [shortened]);
+    assert_eq!(response.warnings(), [shortened]);
     let max = |seconds: u64, extend: bool| TokenLifetime::new(Duration::from_secs(seconds), extend).unwrap();
     api.server = api.server.with_token_lifetime(max(3600, false));
     assert_eq!(lifetime(&token(&api, json!({"expirationSeconds": 700})).await), 700);
@@ -114,8 +114,8 @@ async fn invalid_token_request_is_rejected() {
     let words = "cannot bind token for serviceaccount \"app\" to pod running with different serviceaccount name.";
     api.check(request(other), 400, json!({"message": words})).await;
     for body in [json!({"spec": 5}), json!({"spec": "x"}), json!([]), json!({"metadata": 1})] {
-        let answer = api.send(&post(format!("{ACCOUNTS}/app/token"), &body)).await;
-        assert_eq!(answer.status, 400, "{body}: {}", answer.body);
+        let response = api.send(&post(format!("{ACCOUNTS}/app/token"), &body)).await;
+        assert_eq!(response.status, 400, "{body}: {}", response.body);
     }
     api.check(
         post(format!("{ACCOUNTS}/none/token"), &json!({})),
@@ -283,17 +283,17 @@ async fn tokens_verify_with_published_oidc_keys() {
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
     let mut api = api().await;
     api.server = api.server.with_address("10.0.0.1:6443");
-    let place = json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": "10.0.0.1:6443"}]);
-    api.check(get("/api"), 200, json!({"serverAddressByClientCIDRs": place})).await;
+    let location = json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": "10.0.0.1:6443"}]);
+    api.check(get("/api"), 200, json!({"serverAddressByClientCIDRs": location})).await;
     let issuer = "https://kubernetes.default.svc.cluster.local";
     let configuration = json!({"issuer": issuer, "jwks_uri": "https://10.0.0.1:6443/openid/v1/jwks", "response_types_supported": ["id_token"],
         "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["ES256"]});
-    let answer = api.check(get("/.well-known/openid-configuration"), 200, configuration).await;
-    assert_eq!(answer.headers["cache-control"], "public, max-age=3600");
-    let answer =
+    let response = api.check(get("/.well-known/openid-configuration"), 200, configuration).await;
+    assert_eq!(response.headers["cache-control"], "public, max-age=3600");
+    let response =
         api.check(get("/openid/v1/jwks"), 200, json!({"keys": [{"kty": "EC", "crv": "P-256", "use": "sig"}]})).await;
-    assert_eq!(answer.headers["content-type"], "application/jwk-set+json");
-    let key = answer.body["keys"][0].clone();
+    assert_eq!(response.headers["content-type"], "application/jwk-set+json");
+    let key = response.body["keys"][0].clone();
     let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap();
     let half = |name: &str| decode(key[name].as_str().unwrap());
     let point = [vec![4], half("x"), half("y")].concat();
@@ -378,13 +378,13 @@ async fn bootstrap_token_authenticates_until_expiration() {
     opaque["type"] = json!("Opaque");
     api.check(post(secrets, &opaque), 201, json!({})).await;
     api.check(delete(format!("{secrets}/bootstrap-token-aaaaaa")), 200, json!({})).await;
-    for wrong in [
+    for invalid in [
         "iiiiii.0123456789abcdef",
         "aaaaaa.0123456789abcdef",
         "zzzzzz.0123456789abcdef",
         "AAAAAA.0123456789abcdef",
         "a.b",
     ] {
-        assert_eq!(whoami(&api.server, wrong).await.0, 401, "{wrong}");
+        assert_eq!(whoami(&api.server, invalid).await.0, 401, "{invalid}");
     }
 }

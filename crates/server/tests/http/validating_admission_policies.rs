@@ -65,12 +65,12 @@ async fn policy_applies_only_where_bound() {
     api.check(post(CONFIG_MAPS, &map("before", json!({}))), 201, json!({})).await;
     bind(&api, "everywhere", "owned", json!({})).await;
     let message = "ValidatingAdmissionPolicy 'owned' with binding 'everywhere' denied request: say who owns it";
-    let refused = json!({
+    let rejected = json!({
         "message": format!("configmaps \"a\" is forbidden: {message}"), "reason": "Invalid", "code": 422,
         "details": {"name": "a", "kind": "configmaps", "causes": [{"message": message}]},
     });
-    api.check(post(CONFIG_MAPS, &map("a", json!({}))), 422, refused.clone()).await;
-    api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &map("a", json!({}))), 422, refused).await;
+    api.check(post(CONFIG_MAPS, &map("a", json!({}))), 422, rejected.clone()).await;
+    api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &map("a", json!({}))), 422, rejected).await;
     api.check(post(CONFIG_MAPS, &map("a", json!({"owner": "me"}))), 201, json!({})).await;
     api.check(
         merge_patch(format!("{CONFIG_MAPS}/a"), &json!({"data": {"owner": ""}})),
@@ -98,8 +98,8 @@ async fn binding_sets_actions_and_match_resources() {
     api.check(post(CONFIG_MAPS, &map("b", json!({}))), 201, json!({})).await;
     let strict = json!({"metadata": {"name": "c", "labels": {"strict": "yes"}}});
     let message = "configmaps \"c\" is forbidden: ValidatingAdmissionPolicy 'never' with binding 'denies' denied request: c in default by test";
-    let refused = api.check(post(CONFIG_MAPS, &strict), 403, json!({"message": message, "reason": "Forbidden"})).await;
-    assert_eq!(refused.warnings().len(), 1);
+    let rejected = api.check(post(CONFIG_MAPS, &strict), 403, json!({"message": message, "reason": "Forbidden"})).await;
+    assert_eq!(rejected.warnings().len(), 1);
 }
 
 #[tokio::test]
@@ -149,11 +149,15 @@ async fn policy_errors_follow_the_failure_policy() {
     bind(&api, "fails", "fails", json!({})).await;
     let message = "configmaps \"b\" is forbidden: ValidatingAdmissionPolicy 'fails' with binding 'fails' denied request: expression 'object.data.none == 'x'' resulted in error: no such key: none";
     api.check(post(CONFIG_MAPS, &map("b", json!({"x": "y"}))), 422, json!({"message": message})).await;
-    let refused = api.send(&post(format!("{GROUP}/validatingadmissionpolicies"), &json!({"metadata": {"name": "wrong"}, "spec": {
+    let rejected = api.send(&post(format!("{GROUP}/validatingadmissionpolicies"), &json!({"metadata": {"name": "wrong"}, "spec": {
         "matchConstraints": {"resourceRules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]},
         "validations": [{"expression": "objekt == 1"}]}}))).await;
     let words = "ValidatingAdmissionPolicy.admissionregistration.k8s.io \"wrong\" is invalid: spec.validations[0].expression: Invalid value: \"objekt == 1\": compilation failed: ERROR: <input>";
-    assert!(refused.status == 422 && refused.body["message"].as_str().unwrap().starts_with(words), "{}", refused.body);
+    assert!(
+        rejected.status == 422 && rejected.body["message"].as_str().unwrap().starts_with(words),
+        "{}",
+        rejected.body
+    );
 }
 
 #[tokio::test]
@@ -173,8 +177,8 @@ async fn policies_check_delete_and_connect() {
     api.bound_pod("p").await;
     api.check(delete(format!("{CONFIG_MAPS}/a")), 422, json!({})).await;
     api.check(delete(format!("{CONFIG_MAPS}/a")).as_user("me", &["system:masters"]), 200, json!({})).await;
-    let refused = json!({"message": "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'kept' with binding 'kept' denied request: no"});
-    api.check(post(format!("{PODS}/p/exec?command=sh&container=c"), &Value::Null), 422, refused).await;
+    let rejected = json!({"message": "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'kept' with binding 'kept' denied request: no"});
+    api.check(post(format!("{PODS}/p/exec?command=sh&container=c"), &Value::Null), 422, rejected).await;
     let other = api.send(&post(format!("{PODS}/p/exec?command=ls&container=c"), &Value::Null)).await;
     assert_ne!(other.status, 422);
 }
@@ -191,7 +195,7 @@ async fn policy_status_has_type_checking_warnings() {
     let path = format!("{GROUP}/validatingadmissionpolicies/p");
     let got = api.check(get(&path), 200, json!({"status": {"observedGeneration": 1}})).await.body;
     let warnings = got["status"]["typeChecking"]["expressionWarnings"].as_array().unwrap();
-    let told: Vec<(&str, &str)> =
+    let message: Vec<(&str, &str)> =
         warnings.iter().map(|w| (w["fieldRef"].as_str().unwrap(), w["warning"].as_str().unwrap())).collect();
     let why =
         |kind: &str, why: &str, source: &str| format!("apps/v1, Kind={kind}: ERROR: <input>: {why}\n | {source}\n");
@@ -199,17 +203,17 @@ async fn policy_status_has_type_checking_warnings() {
     let named =
         ["Deployment", "ReplicaSet"].map(|kind| why(kind, "undefined field 'nam'", "object.metadata.nam")).join("\n");
     assert_eq!(
-        told,
+        message,
         [("spec.validations[0].expression", &*paused), ("spec.validations[1].messageExpression", &*named)]
     );
     // A comparison of a number with a string fails (`test/e2e/apimachinery/validatingadmissionpolicy.go`).
     let mixed = json!({"spec": {"validations": [{"expression": "object.spec.replicas > '1'", "messageExpression": "'wants ' + object.spec.replicas"}]}});
     let got = api.check(merge_patch(&path, &mixed), 200, json!({})).await.body;
     let warnings = got["status"]["typeChecking"]["expressionWarnings"].as_array().unwrap();
-    let told: Vec<&str> = warnings.iter().map(|w| w["warning"].as_str().unwrap()).collect();
+    let message: Vec<&str> = warnings.iter().map(|w| w["warning"].as_str().unwrap()).collect();
     let why = |operator: &str, types: &str| format!("found no matching overload for '{operator}' applied to '{types}'");
-    assert!(told.len() == 2 && told[0].contains(&why("_>_", "(int, string)")), "{told:?}");
-    assert!(told[1].contains(&why("_+_", "(string, int)")), "{told:?}");
+    assert!(message.len() == 2 && message[0].contains(&why("_>_", "(int, string)")), "{message:?}");
+    assert!(message[1].contains(&why("_+_", "(string, int)")), "{message:?}");
     let fixed = json!({"spec": {"validations": [{"expression": "object.spec.replicas > 1"}]}});
     let status = json!({"status": {"observedGeneration": 3, "typeChecking": {"expressionWarnings": null}}});
     api.check(merge_patch(&path, &fixed), 200, status).await;
@@ -235,12 +239,12 @@ async fn type_checking_covers_custom_resources() {
     .await;
     let got = api.check(get(format!("{GROUP}/validatingadmissionpolicies/p")), 200, json!({})).await.body;
     let warnings = got["status"]["typeChecking"]["expressionWarnings"].as_array().unwrap();
-    let told: Vec<(&str, Vec<&str>)> = warnings
+    let message: Vec<(&str, Vec<&str>)> = warnings
         .iter()
         .map(|w| (w["fieldRef"].as_str().unwrap(), w["warning"].as_str().unwrap().split("\n\n").collect()))
         .collect();
-    assert_eq!(told.len(), 3, "{told:#?}");
-    for ((field, told), (expected, words)) in told.iter().zip([
+    assert_eq!(message.len(), 3, "{message:#?}");
+    for ((field, message), (expected, words)) in message.iter().zip([
         (
             "spec.validations[0].expression",
             [
@@ -263,8 +267,8 @@ async fn type_checking_covers_custom_resources() {
             ],
         ),
     ]) {
-        assert_eq!((*field, told.len()), (expected, 2), "{told:?}");
-        assert!(told.iter().zip(words).all(|(told, words)| told.starts_with(words)), "{told:?}");
+        assert_eq!((*field, message.len()), (expected, 2), "{message:?}");
+        assert!(message.iter().zip(words).all(|(message, words)| message.starts_with(words)), "{message:?}");
     }
 }
 
@@ -273,7 +277,7 @@ async fn policy_writers_must_be_able_to_read_params() {
     let api = TestApi::new().await;
     let all = json!([{"verbs": ["*"], "apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"]}]);
     api.grant_cluster_role("ann", json!([{"kind": "User", "name": "ann"}]), all).await;
-    let by = |ask: TestRequest| ask.as_user("ann", &["devs"]);
+    let by = |request: TestRequest| request.as_user("ann", &["devs"]);
     let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]});
     let of = |kind: Value| {
         let spec = json!({"matchConstraints": {"resourceRules": [rule]}, "paramKind": kind, "validations": [{"expression": "false"}]});
@@ -342,10 +346,10 @@ async fn binding_by_param_selector_requires_list() {
     api.check(make(&of("v1", "ConfigMap")), 201, json!({})).await;
     let params = json!({"selector": {"matchLabels": {"a": "b"}}, "parameterNotFoundAction": "Deny"});
     let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": params}});
-    let ask = || post(format!("{beta}/mutatingadmissionpolicybindings"), &binding).as_user("ann", &[]);
+    let request = || post(format!("{beta}/mutatingadmissionpolicybindings"), &binding).as_user("ann", &[]);
     let words = "MutatingAdmissionPolicyBinding.admissionregistration.k8s.io \"b\" is invalid: spec.paramRef: Forbidden: user &{ann  [system:authenticated] map[]} does not have \"list\" permission on the object referenced by paramRef";
-    api.check(ask(), 422, json!({"message": words})).await;
+    api.check(request(), 422, json!({"message": words})).await;
     let list = json!([{"verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"]}]);
     api.grant_cluster_role("ann-lists", json!([{"kind": "User", "name": "ann"}]), list).await;
-    api.check(ask(), 201, json!({})).await;
+    api.check(request(), 201, json!({})).await;
 }

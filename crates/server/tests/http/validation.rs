@@ -46,9 +46,9 @@ pub(crate) const LABEL: &str = "a lowercase RFC 1123 label must consist of lower
 async fn invalid_pod_status_matches_upstream() {
     let api = TestApi::new().await;
     let object = json!({"metadata": {"name": "p"}, "spec": {"restartPolicy": "Sometimes"}});
-    let answer = api.check(post(PODS, &object), 422, json!({})).await;
+    let response = api.check(post(PODS, &object), 422, json!({})).await;
     assert_eq!(
-        answer.body,
+        response.body,
         json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Invalid", "code": 422,
             "message": "Pod \"p\" is invalid: [spec.containers: Required value, spec.restartPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", \"OnFailure\", \"Never\"]",
@@ -113,10 +113,10 @@ async fn metadata_is_validated() {
             "Invalid value: \"\": must not be empty".to_owned(),
         ),
     ] {
-        let answer =
+        let response =
             api.check(post(CONFIG_MAPS, &json!({"metadata": metadata})), 422, json!({"reason": "Invalid"})).await.body;
         let cause = json!({"field": field, "reason": format!("FieldValue{reason}"), "message": message});
-        assert!(answer["details"]["causes"].as_array().unwrap().contains(&cause), "{cause:#}\n{answer:#}");
+        assert!(response["details"]["causes"].as_array().unwrap().contains(&cause), "{cause:#}\n{response:#}");
     }
     let object = json!({"metadata": {"name": "a.b"}});
     api.check(post("/api/v1/namespaces", &object), 422, json!({"details": {"causes": [{"field": "metadata.name", "message": "Invalid value: \"a.b\": must not contain dots"}]}})).await;
@@ -356,14 +356,14 @@ async fn immutable_pod_fields_cannot_be_updated() {
         json!({"terminationGracePeriodSeconds": 1}),
         json!({"nodeSelector": {"a": "b"}}),
     ] {
-        let answer = api
+        let response = api
             .check(
                 merge_patch(&path, &json!({"spec": spec})),
                 422,
                 json!({"details": {"causes": [{"field": "spec", "reason": "FieldValueForbidden"}]}}),
             )
             .await;
-        let message = answer.body["message"].as_str().unwrap();
+        let message = response.body["message"].as_str().unwrap();
         assert!(message.starts_with(start), "{message}");
     }
     api.check(

@@ -162,7 +162,7 @@ async fn topology_spread_constraints_are_validated() {
 async fn sysctls_of_host_namespaces_are_rejected() {
     let sysctls = |name: &str| json!({"sysctls": [{"name": name, "value": "1"}]});
     let path = "spec.securityContext.sysctls[0].name";
-    for (name, field, refused) in [
+    for (name, field, rejected) in [
         ("net.core.somaxconn", "hostNetwork", true),
         ("net/core/somaxconn", "hostNetwork", true),
         ("kernel.shmmax", "hostIPC", true),
@@ -171,7 +171,7 @@ async fn sysctls_of_host_namespaces_are_rejected() {
     ] {
         let message = format!("Invalid value: \"{name}\": may not be specified when '{field}' is true");
         let causes = [(path, "Invalid", message.as_str())];
-        let causes = if refused { &causes[..] } else { &[] };
+        let causes = if rejected { &causes[..] } else { &[] };
         check_spec(json!({field: true, "securityContext": sysctls(name)}), causes).await;
     }
     check_spec(

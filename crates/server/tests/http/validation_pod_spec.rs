@@ -151,9 +151,9 @@ async fn gated_pod_node_selector_can_only_be_extended() {
     api.check(post(PODS, &gated), 201, json!({})).await;
     let change = |selector: Value| merge_patch(format!("{PODS}/g"), &json!({"spec": {"nodeSelector": selector}}));
     api.check(change(json!({"c": "d"})), 200, json!({"spec": {"nodeSelector": {"a": "b", "c": "d"}}})).await;
-    for wrong in [json!({"a": "x"}), json!({"a": null})] {
-        let answer = api.check(change(wrong), 422, json!({"reason": "Invalid"})).await;
-        let message = answer.body["details"]["causes"][0]["message"].as_str().unwrap();
+    for invalid in [json!({"a": "x"}), json!({"a": null})] {
+        let response = api.check(change(invalid), 422, json!({"reason": "Invalid"})).await;
+        let message = response.body["details"]["causes"][0]["message"].as_str().unwrap();
         let why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
         assert!(message.ends_with(why), "{message}");
     }

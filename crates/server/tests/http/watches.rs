@@ -126,9 +126,9 @@ async fn watch_times_out_and_sends_bookmarks() {
     let bookmark = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": revision}});
     for at in [60, 88] {
         let event = events.try_next().await.unwrap();
-        let mut wrong = Vec::new();
-        compare(&json!({"type": "BOOKMARK", "object": bookmark}), &event, "", &mut wrong);
-        assert!(wrong.is_empty(), "{event}");
+        let mut mismatches = Vec::new();
+        compare(&json!({"type": "BOOKMARK", "object": bookmark}), &event, "", &mut mismatches);
+        assert!(mismatches.is_empty(), "{event}");
         assert_eq!(began.elapsed().as_secs(), at);
     }
     assert_eq!(events.try_next().await, None);

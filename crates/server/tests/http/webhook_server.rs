@@ -69,15 +69,15 @@ impl WebhookServer {
         let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let requests = Arc::clone(&requests);
+        let recorded = Arc::clone(&requests);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, handler, requests) = (acceptor.clone(), Arc::clone(&handler), Arc::clone(&requests));
+                let (acceptor, handler, recorded) = (acceptor.clone(), Arc::clone(&handler), Arc::clone(&recorded));
                 tokio::spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
                     let service = service_fn(move |request: Request<Incoming>| {
-                        let (handler, requests) = (Arc::clone(&handler), Arc::clone(&requests));
-                        async move { Ok::<_, Infallible>(handle(&*handler, &requests, request).await) }
+                        let (handler, recorded) = (Arc::clone(&handler), Arc::clone(&recorded));
+                        async move { Ok::<_, Infallible>(handle(&*handler, &recorded, request).await) }
                     });
                     let _ = hyper::server::conn::http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service)
@@ -107,13 +107,13 @@ impl WebhookServer {
 
 async fn handle(
     handler: &Handler,
-    requests: &Mutex<Vec<(String, Value)>>,
+    recorded: &Mutex<Vec<(String, Value)>>,
     request: Request<Incoming>,
 ) -> Response<Full<Bytes>> {
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap();
-    requests.lock().push((path.clone(), review.clone()));
+    recorded.lock().push((path.clone(), review.clone()));
     if path == "/never" {
         std::future::pending::<()>().await;
     }

@@ -75,10 +75,10 @@ async fn validating_webhook_sees_mutated_object() {
         "spec": {"containers": [{"name": "c"}, {"name": "more", "imagePullPolicy": "IfNotPresent", "terminationMessagePath": "/dev/termination-log", "unknown": null}]}});
     let made = api.check(post(format!("{PODS}?fieldManager=me"), &pod("a")), 201, expected.clone()).await;
     assert_eq!(made.warnings(), ["299 - \"mind the \\\"gap\\\"\""]);
-    let asked = hook.take_requests();
-    let paths: Vec<&str> = asked.iter().map(|(path, _)| path.as_str()).collect();
+    let requests = hook.take_requests();
+    let paths: Vec<&str> = requests.iter().map(|(path, _)| path.as_str()).collect();
     assert_eq!(paths, ["/change", "/check"]);
-    let (changing, checking) = (&asked[0].1["request"], &asked[1].1["request"]);
+    let (changing, checking) = (&requests[0].1["request"], &requests[1].1["request"]);
     let about = json!({
         "kind": {"group": "", "version": "v1", "kind": "Pod"}, "resource": {"group": "", "version": "v1", "resource": "pods"},
         "requestKind": {"group": "", "version": "v1", "kind": "Pod"}, "requestResource": {"group": "", "version": "v1", "resource": "pods"},
@@ -87,9 +87,9 @@ async fn validating_webhook_sees_mutated_object() {
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"},
     });
     for request in [changing, checking] {
-        let mut wrong = Vec::new();
-        compare(&about, request, "", &mut wrong);
-        assert!(wrong.is_empty(), "{wrong:#?}");
+        let mut mismatches = Vec::new();
+        compare(&about, request, "", &mut mismatches);
+        assert!(mismatches.is_empty(), "{mismatches:#?}");
     }
     // Validation runs after mutation, defaulting before.
     assert!(
@@ -104,12 +104,12 @@ async fn validating_webhook_sees_mutated_object() {
     api.check(get(format!("{PODS}/a")), 200, expected).await;
     // The review of an update has both objects.
     api.check(merge_patch(format!("{PODS}/a"), &json!({"metadata": {"labels": {"x": "y"}}})), 422, json!({})).await;
-    let asked = hook.take_requests();
+    let requests = hook.take_requests();
     assert_eq!(
-        (&asked[0].1["request"]["operation"], &asked[0].1["request"]["oldObject"]["metadata"]["name"]),
+        (&requests[0].1["request"]["operation"], &requests[0].1["request"]["oldObject"]["metadata"]["name"]),
         (&json!("UPDATE"), &json!("a"))
     );
-    assert_eq!(asked[0].1["request"]["options"]["kind"], "UpdateOptions");
+    assert_eq!(requests[0].1["request"]["options"]["kind"], "UpdateOptions");
 }
 
 #[tokio::test]
@@ -121,13 +121,13 @@ async fn webhook_denial_message_is_returned() {
         _ => says(review, json!({})),
     })
     .await;
-    let (told, mute) = (
+    let (message, mute) = (
         json!({"message": "admission webhook \"a.example.com\" denied the request: not today", "code": 403, "reason": "Forbidden", "status": "Failure"}),
         json!({"message": "admission webhook \"b.example.com\" denied the request without explanation", "code": 400}),
     );
     mutating(&api, "a", hook.client_config("/told"), json!({"rules": only("configmaps")})).await;
-    let answer = api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 403, told).await;
-    assert_eq!(answer.warnings(), ["299 - \"told anyway\""]);
+    let response = api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 403, message).await;
+    assert_eq!(response.warnings(), ["299 - \"told anyway\""]);
     api.check(delete(format!("{GROUP}/mutatingwebhookconfigurations/a")), 200, json!({})).await;
     validating(&api, "b", hook.client_config("/mute"), json!({"rules": only("configmaps")})).await;
     api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 400, mute).await;
@@ -183,10 +183,10 @@ async fn failing_webhook_follows_its_failure_policy() {
     let nobody = json!({"url": "https://127.0.0.1:1/x", "caBundle": hook.ca_bundle()});
     api.check(delete(format!("{GROUP}/mutatingwebhookconfigurations/m")), 200, json!({})).await;
     mutating(&api, "m", nobody, patient).await;
-    for (asked, given) in [("?timeout=2500ms", 3), ("", 30), ("?timeout=50s", 30)] {
-        let ask = post(format!("{CONFIG_MAPS}{asked}"), &json!({"metadata": {"generateName": "a-"}}));
+    for (query, given) in [("?timeout=2500ms", 3), ("", 30), ("?timeout=50s", 30)] {
+        let request = post(format!("{CONFIG_MAPS}{query}"), &json!({"metadata": {"generateName": "a-"}}));
         let message = message.replace("timeout=1s", &format!("timeout={given}s"));
-        api.check(ask, 500, json!({"message": message})).await;
+        api.check(request, 500, json!({"message": message})).await;
     }
 }
 
@@ -196,11 +196,11 @@ async fn if_needed_webhook_is_reinvoked_after_changes() {
     // Each webhook appends its name.
     let hook = WebhookServer::new(|path, review| {
         let data = &review["request"]["object"]["data"];
-        let said = data["said"].as_str().unwrap_or("");
-        if path == "/still" || said.matches(path).count() > 1 {
+        let seen = data["said"].as_str().unwrap_or("");
+        if path == "/still" || seen.matches(path).count() > 1 {
             return says(review, json!({}));
         }
-        patches(review, json!([{"op": "add", "path": "/data", "value": {"said": format!("{said}{path}")}}]))
+        patches(review, json!([{"op": "add", "path": "/data", "value": {"said": format!("{seen}{path}")}}]))
     })
     .await;
     let rules = only("configmaps");
@@ -210,8 +210,8 @@ async fn if_needed_webhook_is_reinvoked_after_changes() {
     mutating(&api, "d", hook.client_config("/still"), json!({"rules": rules})).await;
     let made = json!({"data": {"said": "/a/b/c/a/c"}});
     api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 201, made).await;
-    let asked: Vec<String> = hook.take_requests().into_iter().map(|(path, _)| path).collect();
-    assert_eq!(asked, ["/a", "/b", "/c", "/still", "/a", "/c"]);
+    let requests: Vec<String> = hook.take_requests().into_iter().map(|(path, _)| path).collect();
+    assert_eq!(requests, ["/a", "/b", "/c", "/still", "/a", "/c"]);
 }
 
 #[tokio::test]
@@ -235,12 +235,12 @@ async fn webhook_may_not_change_identity_or_break_schema() {
     .await;
     api.check(update(set("/metadata/uid", json!("b"))), 422, json!({"reason": "Invalid"})).await;
     api.check(update(set("/data/x", json!(1))), 500, json!({"reason": "InternalError"})).await;
-    let told = "Internal error occurred: error in remove for path: '/none': Unable to remove nonexistent key: none: missing value";
+    let message = "Internal error occurred: error in remove for path: '/none': Unable to remove nonexistent key: none: missing value";
     let none = update(with(json!([{"op": "remove", "path": "/none"}])));
-    api.check(none, 500, json!({"reason": "InternalError", "message": told})).await;
+    api.check(none, 500, json!({"reason": "InternalError", "message": message})).await;
     // An invalid mutation is rejected by validation.
-    let wrong = json!({"message": "ConfigMap \"a\" is invalid: metadata.labels: Invalid value: \"%\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"});
-    api.check(update(set("/metadata/labels", json!({"a": "%"}))), 422, wrong).await;
+    let invalid = json!({"message": "ConfigMap \"a\" is invalid: metadata.labels: Invalid value: \"%\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"});
+    api.check(update(set("/metadata/labels", json!({"a": "%"}))), 422, invalid).await;
     let other = json!({"metadata": {"name": "b"}, "data": {"patch": json!([{"op": "add", "path": "/metadata/namespace", "value": "kube-system"}]).to_string()}});
     api.check(post(CONFIG_MAPS, &other), 400, json!({})).await;
     // Invalid owner references are rejected.
@@ -278,10 +278,10 @@ async fn slow_webhook_does_not_block_other_services() {
     };
     match futures::future::select(slow, Box::pin(fast)).await {
         futures::future::Either::Right((fast, slow)) => {
-            let address = |answer: &TestResponse| answer.body["spec"]["clusterIP"].as_str().unwrap().to_owned();
+            let address = |response: &TestResponse| response.body["spec"]["clusterIP"].as_str().unwrap().to_owned();
             assert_ne!(address(&fast), address(&slow.await));
         }
-        futures::future::Either::Left(_) => panic!("one waited for the other"),
+        futures::future::Either::Left(_) => panic!("one request waited for the other"),
     }
 }
 
@@ -294,12 +294,12 @@ async fn webhooks_skip_configurations_and_see_dry_run() {
     api.check(delete(format!("{GROUP}/validatingwebhookconfigurations/a")), 200, json!({})).await;
     assert!(hook.take_requests().is_empty());
     api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &json!({"metadata": {"name": "a"}})), 201, json!({})).await;
-    let asked = hook.take_requests();
+    let requests = hook.take_requests();
     assert_eq!(
-        (&asked[0].1["request"]["dryRun"], &asked[0].1["request"]["options"]["dryRun"]),
+        (&requests[0].1["request"]["dryRun"], &requests[0].1["request"]["options"]["dryRun"]),
         (&json!(true), &json!(["All"]))
     );
-    assert_eq!(asked.len(), 1);
+    assert_eq!(requests.len(), 1);
     api.check(get(format!("{CONFIG_MAPS}/a")), 404, json!({})).await;
     assert!(hook.take_requests().is_empty());
 }

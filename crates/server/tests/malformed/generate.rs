@@ -38,7 +38,7 @@ impl Fuzz {
     }
 
     /// Returns a value that is invalid for most fields.
-    fn odd(&mut self) -> Value {
+    fn odd_value(&mut self) -> Value {
         match self.below(18) {
             0 => Value::Null,
             1 => json!(-1),
@@ -86,7 +86,7 @@ impl Fuzz {
         all
     }
 
-    pub(crate) fn any(&mut self) -> Malformed {
+    pub(crate) fn any_request(&mut self) -> Malformed {
         match self.below(13) {
             0 | 1 => self.mangled_body(),
             2 | 3 => self.mangled_tree(),
@@ -95,7 +95,7 @@ impl Fuzz {
             8 | 9 => self.patch(),
             10 => self.yaml(),
             11 => self.protobuf(),
-            _ => self.headers_and_sizes(),
+            _ => self.odd_headers_and_sizes(),
         }
     }
 
@@ -130,7 +130,7 @@ impl Fuzz {
         for _ in 0..=self.below(4) {
             let all = pointers(&sample);
             let Some(pointer) = all.get(self.below(all.len())) else { break };
-            let value = self.odd();
+            let value = self.odd_value();
             *sample.pointer_mut(pointer).unwrap() = value;
         }
         request("POST", &path, "application/json", sample.to_string().into_bytes())
@@ -152,7 +152,7 @@ impl Fuzz {
             target = self.pick(&["*", "", "//", "http://[::1]/api", "/api/v1/namespaces//pods", "/?", "/#"]).to_owned();
         }
         let method = self.pick(&METHODS).to_owned();
-        let body = if self.below(2) == 0 { Vec::new() } else { self.odd().to_string().into_bytes() };
+        let body = if self.below(2) == 0 { Vec::new() } else { self.odd_value().to_string().into_bytes() };
         Malformed { method, target, headers: Vec::new(), body }
     }
 
@@ -171,11 +171,11 @@ impl Fuzz {
             target.push_str(&format!("{key}={value}&"));
         }
         let method = self.pick(&["GET", "GET", "GET", "DELETE", "PATCH", "POST"]);
-        let mut ask = request(method, &target, "application/merge-patch+json", b"{}".to_vec());
+        let mut send_request = request(method, &target, "application/merge-patch+json", b"{}".to_vec());
         if self.below(4) == 0 {
-            ask.headers.push(("accept", self.pick(&ACCEPTS).to_owned()));
+            send_request.headers.push(("accept", self.pick(&ACCEPTS).to_owned()));
         }
-        ask
+        send_request
     }
 
     fn patch(&mut self) -> Malformed {
@@ -202,7 +202,7 @@ impl Fuzz {
         (0..self.below(6))
             .map(|_| {
                 let op = self.pick(&["add", "remove", "replace", "move", "copy", "test", "leap", ""]);
-                json!({"op": op, "path": self.pick(&paths), "from": self.pick(&paths), "value": self.odd()})
+                json!({"op": op, "path": self.pick(&paths), "from": self.pick(&paths), "value": self.odd_value()})
             })
             .collect()
     }
@@ -232,7 +232,7 @@ impl Fuzz {
                 0 if depth < 5 => self.merge_patch(depth + 1),
                 1 if depth < 5 => json!([self.merge_patch(depth + 1)]),
                 2 => json!(self.pick(&["replace", "delete", "merge", "odd"])),
-                _ => self.odd(),
+                _ => self.odd_value(),
             };
             map.insert(self.pick(&keys).to_owned(), value);
         }
@@ -287,22 +287,22 @@ impl Fuzz {
         request(method, &path, "application/vnd.kubernetes.protobuf", body)
     }
 
-    fn headers_and_sizes(&mut self) -> Malformed {
+    fn odd_headers_and_sizes(&mut self) -> Malformed {
         let (path, sample) = self.sample();
-        let mut ask = request("POST", &path, self.pick(&TYPES), sample.to_string().into_bytes());
+        let mut send_request = request("POST", &path, self.pick(&TYPES), sample.to_string().into_bytes());
         match self.below(40) {
-            0 => ask.body = vec![b' '; (3 << 20) + 1],
+            0 => send_request.body = vec![b' '; (3 << 20) + 1],
             1 => {
-                ask.body =
+                send_request.body =
                     format!("{{\"metadata\": {{\"name\": \"x\"}}, \"data\": {{\"a\": \"{}\"}}}}", "x".repeat(3 << 20))
                         .into_bytes();
             }
-            2 => ask.body = vec![b'['; 1 << 20],
-            3 => ask.body = format!("[{}0]", "0,".repeat(1 << 19)).into_bytes(),
-            n if n < 15 => ask.headers.push(("accept", self.pick(&ACCEPTS).to_owned())),
+            2 => send_request.body = vec![b'['; 1 << 20],
+            3 => send_request.body = format!("[{}0]", "0,".repeat(1 << 19)).into_bytes(),
+            n if n < 15 => send_request.headers.push(("accept", self.pick(&ACCEPTS).to_owned())),
             _ => {}
         }
-        ask
+        send_request
     }
 
     fn sample(&mut self) -> (String, Value) {

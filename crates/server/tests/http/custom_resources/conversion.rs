@@ -3,7 +3,7 @@
 use super::*;
 use crate::webhook_server::WebhookServer;
 
-const OLD: &str = "/apis/stable.example.com/v1beta1/namespaces/default/crontabs";
+const CRONTABS_V1BETA1: &str = "/apis/stable.example.com/v1beta1/namespaces/default/crontabs";
 
 /// Returns a definition with `spec.schedule` in `v1`, and `spec.cron` in the storage version `v1beta1`.
 fn definition(config: &Value) -> Value {
@@ -40,7 +40,7 @@ fn convert(_path: &str, review: &Value) -> (u16, Value) {
     (200, json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "response": response}))
 }
 
-async fn with_versions(hook: &WebhookServer) -> TestApi {
+async fn api_with_versions(hook: &WebhookServer) -> TestApi {
     let api = TestApi::new().await;
     api.check(post(DEFINITIONS, &definition(&hook.client_config("/convert"))), 201, json!({})).await;
     api
@@ -49,7 +49,7 @@ async fn with_versions(hook: &WebhookServer) -> TestApi {
 #[tokio::test]
 async fn webhook_converts_between_stored_and_served_version() {
     let hook = WebhookServer::new(convert).await;
-    let api = with_versions(&hook).await;
+    let api = api_with_versions(&hook).await;
     let new = crontab("a", &json!({"schedule": "* * * * *", "replicas": 2}));
     let expected = json!({"apiVersion": "stable.example.com/v1",
         "spec": {"schedule": "* * * * *", "given": "new", "cron": null, "unknown": null}});
@@ -57,23 +57,27 @@ async fn webhook_converts_between_stored_and_served_version() {
     let expected_back = json!({"apiVersion": "stable.example.com/v1",
         "spec": {"schedule": "* * * * *", "cron": null, "unknown": null}});
     api.check(post(CRONTABS, &new), 201, expected_back.clone()).await;
-    let asked = hook.take_requests();
-    assert_eq!((asked.len(), &asked[0].0[..]), (2, "/convert"));
-    let review = &asked[0].1;
+    let requests = hook.take_requests();
+    assert_eq!((requests.len(), &requests[0].0[..]), (2, "/convert"));
+    let review = &requests[0].1;
     assert_eq!(review["apiVersion"], "apiextensions.k8s.io/v1");
     assert_eq!(review["request"]["desiredAPIVersion"], "stable.example.com/v1beta1");
-    compare_all(&expected, &review["request"]["objects"][0]);
+    assert_contains(&expected, &review["request"]["objects"][0]);
     // A read in the storage version does not call the webhook.
     let stored = json!({"apiVersion": "stable.example.com/v1beta1", "spec": {"cron": "* * * * *", "schedule": null, "unknown": null},
         "metadata": {"annotations": {"to": "stable.example.com/v1beta1"}}});
-    api.check(get(format!("{OLD}/a")), 200, stored).await;
+    api.check(get(format!("{CRONTABS_V1BETA1}/a")), 200, stored).await;
     assert!(hook.take_requests().is_empty());
     api.check(get(format!("{CRONTABS}/a")), 200, expected_back).await;
     // A patch applies to the version of its path.
     let patch = json!({"spec": {"schedule": "1 * * * *"}});
     api.check(merge_patch(format!("{CRONTABS}/a"), &patch), 200, json!({"spec": {"schedule": "1 * * * *"}})).await;
-    api.check(get(format!("{OLD}/a")), 200, json!({"spec": {"cron": "1 * * * *"}, "metadata": {"generation": 2}}))
-        .await;
+    api.check(
+        get(format!("{CRONTABS_V1BETA1}/a")),
+        200,
+        json!({"spec": {"cron": "1 * * * *"}, "metadata": {"generation": 2}}),
+    )
+    .await;
     let scaled = json!({"metadata": {"name": "a"}, "spec": {"replicas": 5}});
     api.check(put(format!("{CRONTABS}/a/scale"), &scaled), 200, json!({"spec": {"replicas": 5}})).await;
     api.check(get(format!("{CRONTABS}/a/scale")), 200, json!({"spec": {"replicas": 5}})).await;
@@ -92,7 +96,7 @@ async fn webhook_converts_between_stored_and_served_version() {
     )
     .await;
     api.check(
-        get(format!("{OLD}/a")),
+        get(format!("{CRONTABS_V1BETA1}/a")),
         200,
         json!({"spec": {"cron": "2 * * * *", "replicas": 5}, "status": {"replicas": 4}}),
     )
@@ -101,16 +105,16 @@ async fn webhook_converts_between_stored_and_served_version() {
 }
 
 /// Asserts that an object contains this JSON.
-fn compare_all(expected: &Value, got: &Value) {
-    let mut wrong = Vec::new();
-    compare(expected, got, "", &mut wrong);
-    assert!(wrong.is_empty(), "{wrong:#?}\n{got:#}");
+fn assert_contains(expected: &Value, got: &Value) {
+    let mut mismatches = Vec::new();
+    compare(expected, got, "", &mut mismatches);
+    assert!(mismatches.is_empty(), "{mismatches:#?}\n{got:#}");
 }
 
 #[tokio::test]
 async fn apply_in_alternating_versions_keeps_fields() {
     let hook = WebhookServer::new(convert).await;
-    let api = with_versions(&hook).await;
+    let api = api_with_versions(&hook).await;
     let path = |of: &str| format!("{of}/a?force=true");
     let new = crontab("a", &json!({"schedule": "1 * * * *", "replicas": 2}));
     let mut old = crontab("a", &json!({"cron": "1 * * * *", "replicas": 2}));
@@ -118,8 +122,8 @@ async fn apply_in_alternating_versions_keeps_fields() {
     api.check(apply(path(CRONTABS), "me", &new), 201, json!({})).await;
     for _ in 0..2 {
         let stays = json!({"spec": {"cron": "1 * * * *", "replicas": 2}});
-        api.check(apply(path(OLD), "me", &old), 200, stays.clone()).await;
-        api.check(get(format!("{OLD}/a")), 200, stays).await;
+        api.check(apply(path(CRONTABS_V1BETA1), "me", &old), 200, stays.clone()).await;
+        api.check(get(format!("{CRONTABS_V1BETA1}/a")), 200, stays).await;
         let stays = json!({"spec": {"schedule": "1 * * * *", "replicas": 2}});
         api.check(apply(path(CRONTABS), "me", &new), 200, stays.clone()).await;
         api.check(get(format!("{CRONTABS}/a")), 200, stays).await;
@@ -129,19 +133,19 @@ async fn apply_in_alternating_versions_keeps_fields() {
 #[tokio::test]
 async fn list_is_converted_in_one_call_and_watch_per_event() {
     let hook = WebhookServer::new(convert).await;
-    let api = with_versions(&hook).await;
+    let api = api_with_versions(&hook).await;
     let old = |name: &str, cron: &str| {
         json!({"apiVersion": "stable.example.com/v1beta1", "kind": "CronTab",
             "metadata": {"name": name, "labels": {"name": name}}, "spec": {"cron": cron}})
     };
     for name in ["a", "b", "c"] {
-        api.check(post(OLD, &old(name, name)), 201, json!({})).await;
+        api.check(post(CRONTABS_V1BETA1, &old(name, name)), 201, json!({})).await;
     }
     assert!(hook.take_requests().is_empty());
     let items = json!([{"spec": {"schedule": "a"}}, {"spec": {"schedule": "b"}}, {"spec": {"schedule": "c"}}]);
     let list = api.check(get(CRONTABS), 200, json!({"apiVersion": "stable.example.com/v1", "items": items})).await.body;
-    let asked = hook.take_requests();
-    assert_eq!((asked.len(), asked[0].1["request"]["objects"].as_array().unwrap().len()), (1, 3));
+    let requests = hook.take_requests();
+    assert_eq!((requests.len(), requests[0].1["request"]["objects"].as_array().unwrap().len()), (1, 3));
     api.check(get(format!("{CRONTABS}?labelSelector=name%3Db")), 200, json!({"items": [{"spec": {"schedule": "b"}}]}))
         .await;
     let mut watch = api.watch(&format!("{CRONTABS}?watch=true&resourceVersion={}", resource_version(&list))).await;
@@ -149,18 +153,18 @@ async fn list_is_converted_in_one_call_and_watch_per_event() {
     for name in ["a", "b", "c"] {
         from_now.check("ADDED", json!({"apiVersion": "stable.example.com/v1", "spec": {"schedule": name}})).await;
     }
-    api.check(merge_patch(format!("{OLD}/a"), &json!({"spec": {"cron": "x"}})), 200, json!({})).await;
+    api.check(merge_patch(format!("{CRONTABS_V1BETA1}/a"), &json!({"spec": {"cron": "x"}})), 200, json!({})).await;
     let changed = json!({"apiVersion": "stable.example.com/v1", "spec": {"schedule": "x", "cron": null}});
     watch.check("MODIFIED", changed.clone()).await;
     from_now.check("MODIFIED", changed).await;
-    api.check(delete(format!("{OLD}/b")), 200, json!({})).await;
+    api.check(delete(format!("{CRONTABS_V1BETA1}/b")), 200, json!({})).await;
     watch.check("DELETED", json!({"spec": {"schedule": "b"}})).await;
 }
 
 #[tokio::test]
 async fn object_of_old_storage_version_is_converted() {
     let hook = WebhookServer::new(convert).await;
-    let api = with_versions(&hook).await;
+    let api = api_with_versions(&hook).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"schedule": "1"}))), 201, json!({})).await;
     // New objects are stored as `v1`; the existing object is still `v1beta1`.
     let versions = definition(&hook.client_config("/convert"))["spec"]["versions"].clone();
@@ -170,7 +174,7 @@ async fn object_of_old_storage_version_is_converted() {
     let path = format!("{DEFINITIONS}/crontabs.stable.example.com");
     api.check(merge_patch(&path, &json!({"spec": {"versions": versions}})), 200, json!({})).await;
     hook.take_requests();
-    api.check(get(format!("{OLD}/a")), 200, json!({"spec": {"cron": "1"}})).await;
+    api.check(get(format!("{CRONTABS_V1BETA1}/a")), 200, json!({"spec": {"cron": "1"}})).await;
     assert!(hook.take_requests().is_empty());
     api.check(get(format!("{CRONTABS}/a")), 200, json!({"spec": {"schedule": "1"}})).await;
     api.check(merge_patch(format!("{CRONTABS}/a"), &json!({"spec": {"replicas": 3}})), 200, json!({})).await;
@@ -183,21 +187,21 @@ async fn object_of_old_storage_version_is_converted() {
 #[tokio::test]
 async fn conversion_webhook_failures_are_reported() {
     let hook = WebhookServer::new(|path, review| {
-        let (code, mut answer) = convert(path, review);
-        let objects = &mut answer["response"]["convertedObjects"];
+        let (code, mut response) = convert(path, review);
+        let objects = &mut response["response"]["convertedObjects"];
         match path {
             "/down" => return (500, json!("out of order")),
-            "/uid" => answer["response"]["uid"] = json!("other"),
+            "/uid" => response["response"]["uid"] = json!("other"),
             "/none" => *objects = json!([]),
             "/version" => objects[0]["apiVersion"] = json!("stable.example.com/v3"),
             "/name" => objects[0]["metadata"]["name"] = json!("b"),
-            "/refused" => answer["response"]["result"] = json!({"status": "Failed", "message": "I will not"}),
+            "/refused" => response["response"]["result"] = json!({"status": "Failed", "message": "I will not"}),
             _ => {}
         }
-        (code, answer)
+        (code, response)
     })
     .await;
-    let api = with_versions(&hook).await;
+    let api = api_with_versions(&hook).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"schedule": "1"}))), 201, json!({})).await;
     let webhook = "conversion webhook for stable.example.com/v1beta1, Kind=CronTab";
     let path = format!("{DEFINITIONS}/crontabs.stable.example.com");
@@ -213,11 +217,11 @@ async fn conversion_webhook_failures_are_reported() {
     ] {
         let conversion = json!({"webhook": {"clientConfig": hook.client_config(at)}});
         api.check(merge_patch(&path, &json!({"spec": {"conversion": conversion}})), 200, json!({})).await;
-        let told = json!({"message": format!("{webhook}{words}"), "code": 500});
-        api.check(get(format!("{CRONTABS}/a")), 500, told.clone()).await;
-        api.check(get(CRONTABS), 500, told.clone()).await;
+        let message = json!({"message": format!("{webhook}{words}"), "code": 500});
+        api.check(get(format!("{CRONTABS}/a")), 500, message.clone()).await;
+        api.check(get(CRONTABS), 500, message.clone()).await;
         let mut watch = api.watch(&format!("{CRONTABS}?watch=true")).await;
-        watch.check("ERROR", told).await;
+        watch.check("ERROR", message).await;
         assert!(watch.try_next().await.is_none());
     }
     // An object that cannot be converted can be deleted.
@@ -255,7 +259,7 @@ async fn conversion_webhook_service_is_resolved() {
 #[tokio::test]
 async fn conversion_webhook_certificate_must_be_trusted() {
     let hook = WebhookServer::self_signed(convert).await;
-    let api = with_versions(&hook).await;
+    let api = api_with_versions(&hook).await;
     let new = crontab("a", &json!({"schedule": "1"}));
     api.check(post(CRONTABS, &new), 201, json!({"spec": {"schedule": "1"}})).await;
     let other = WebhookServer::new(convert).await;
@@ -268,7 +272,7 @@ async fn conversion_webhook_certificate_must_be_trusted() {
         json!({}),
     )
     .await;
-    let answer = api.send(&get(format!("{CRONTABS}/a"))).await;
+    let response = api.send(&get(format!("{CRONTABS}/a"))).await;
     let words = "tls: failed to verify certificate: x509: certificate signed by unknown authority";
-    assert!(answer.body["message"].as_str().unwrap().ends_with(words), "{}", answer.body);
+    assert!(response.body["message"].as_str().unwrap().ends_with(words), "{}", response.body);
 }

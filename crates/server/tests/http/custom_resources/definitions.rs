@@ -45,9 +45,9 @@ async fn crd_kind_is_in_discovery_until_deleted() {
         {"name": "crontabs/status", "kind": "CronTab", "verbs": ["get", "patch", "update"]},
         {"name": "crontabs/scale", "kind": "Scale", "group": "autoscaling", "version": "v1"},
     ]);
-    let mut wrong = Vec::new();
-    compare(&expected, &list.body["resources"], "", &mut wrong);
-    assert!(wrong.is_empty(), "{wrong:?}");
+    let mut mismatches = Vec::new();
+    compare(&expected, &list.body["resources"], "", &mut mismatches);
+    assert!(mismatches.is_empty(), "{mismatches:?}");
     let aggregated =
         get("/apis").header("accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
     let has =
@@ -144,9 +144,9 @@ async fn invalid_crd_is_rejected() {
             Value::Array(items) => items[key.parse::<usize>().unwrap()] = value,
             parent => parent[key] = value,
         }
-        let answer = api.send(&post(DEFINITIONS, &definition)).await;
-        let message = answer.body["message"].as_str().unwrap();
-        assert_eq!(answer.status, 422, "{message}");
+        let response = api.send(&post(DEFINITIONS, &definition)).await;
+        let message = response.body["message"].as_str().unwrap();
+        assert_eq!(response.status, 422, "{message}");
         assert!(message.contains(words), "{pointer}:\n{message}\n{words}");
     }
     let misspelt = r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b.c"},
@@ -203,9 +203,9 @@ async fn crd_deletion_deletes_objects_and_waits_for_finalizers() {
         seen += 1;
     }
     assert_eq!(gone, 2);
-    let answer = api.send(&post(CRONTABS, &crontab("late", &json!({})))).await;
-    let message = answer.body["message"].as_str().unwrap_or("");
-    assert_eq!((answer.status, answer.body["reason"].as_str()), (403, Some("Forbidden")), "{message}");
+    let response = api.send(&post(CRONTABS, &crontab("late", &json!({})))).await;
+    let message = response.body["message"].as_str().unwrap_or("");
+    assert_eq!((response.status, response.body["reason"].as_str()), (403, Some("Forbidden")), "{message}");
     assert!(
         message.ends_with("is forbidden: create not allowed while custom resource definition is terminating"),
         "{message}"
@@ -242,9 +242,9 @@ async fn crd_storage_fields_are_immutable() {
             "status.storedVersions[0]: Invalid value: \"v1\": missing from spec.versions; v1 was previously a storage version",
         ),
     ] {
-        let answer = api.send(&merge_patch(CRONTAB, &change)).await;
-        let message = answer.body["message"].as_str().unwrap();
-        assert!(answer.status == 422 && message.contains(words), "{message}");
+        let response = api.send(&merge_patch(CRONTAB, &change)).await;
+        let message = response.body["message"].as_str().unwrap();
+        assert!(response.status == 422 && message.contains(words), "{message}");
     }
 }
 
@@ -254,23 +254,23 @@ async fn protected_groups_require_the_approval_annotation() {
     let mut definition = crontabs(&spec());
     definition["metadata"]["name"] = json!("crontabs.stable.k8s.io");
     definition["spec"]["group"] = json!("stable.k8s.io");
-    let answer = api.send(&post(DEFINITIONS, &definition)).await;
+    let response = api.send(&post(DEFINITIONS, &definition)).await;
     let words = "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111";
-    assert!(answer.body["message"].as_str().unwrap().contains(words), "{}", answer.body);
+    assert!(response.body["message"].as_str().unwrap().contains(words), "{}", response.body);
     definition["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": "unapproved, for a test"});
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
     let path = format!("{DEFINITIONS}/crontabs.stable.k8s.io");
-    let told = |body: &Value| {
-        let told = condition(body, "KubernetesAPIApprovalPolicyConformant");
-        ["status", "reason", "message"].map(|field| told[field].as_str().unwrap_or("").to_owned())
+    let reported = |body: &Value| {
+        let reported = condition(body, "KubernetesAPIApprovalPolicyConformant");
+        ["status", "reason", "message"].map(|field| reported[field].as_str().unwrap_or("").to_owned())
     };
     let bypassed = ["False", "UnapprovedAnnotation", "not approved: \"unapproved, for a test\""];
-    assert_eq!(told(&api.send(&get(&path)).await.body), bypassed);
-    let place = "https://github.com/kubernetes/kubernetes/pull/78458";
-    let annotated = |said: &str| json!({"metadata": {"annotations": {"api-approved.kubernetes.io": said}}});
-    api.check(merge_patch(&path, &annotated(place)), 200, json!({})).await;
-    let message = format!("approved in {place}");
-    assert_eq!(told(&api.send(&get(&path)).await.body), ["True", "ApprovedAnnotation", message.as_str()]);
+    assert_eq!(reported(&api.send(&get(&path)).await.body), bypassed);
+    let location = "https://github.com/kubernetes/kubernetes/pull/78458";
+    let annotated = |expected: &str| json!({"metadata": {"annotations": {"api-approved.kubernetes.io": expected}}});
+    api.check(merge_patch(&path, &annotated(location)), 200, json!({})).await;
+    let message = format!("approved in {location}");
+    assert_eq!(reported(&api.send(&get(&path)).await.body), ["True", "ApprovedAnnotation", message.as_str()]);
 }
 
 #[tokio::test]
@@ -289,9 +289,9 @@ async fn invalid_conversion_ca_bundle_prevents_established() {
     api.check(merge_patch(&crontab, &json!({"spec": {"conversion": webhook("")}})), 200, json!({})).await;
     assert_eq!(established(&api.send(&get(&crontab)).await.body), "InitialNamesAccepted");
     let words = "spec.conversion.webhookClientConfig.caBundle: Invalid value: \"Zm9v\": unable to load root certificates: data does not contain any valid RSA or ECDSA certificates";
-    let answer = api.send(&merge_patch(&crontab, &json!({"spec": {"conversion": webhook("Zm9v")}}))).await;
-    assert_eq!(answer.status, 422);
-    assert!(answer.body["message"].as_str().unwrap().ends_with(words), "{}", answer.body);
+    let response = api.send(&merge_patch(&crontab, &json!({"spec": {"conversion": webhook("Zm9v")}}))).await;
+    assert_eq!(response.status, 422);
+    assert!(response.body["message"].as_str().unwrap().ends_with(words), "{}", response.body);
 }
 
 #[tokio::test]

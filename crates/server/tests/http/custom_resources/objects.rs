@@ -74,12 +74,13 @@ async fn printer_column_paths_are_parsed_and_validated() {
         "rows": [{"cells": ["a", "hello", "hello", null]}]});
     api.check(get_table(CRONTABS), 200, expected).await;
     for path in ["metadata.labels", "{.metadata}"] {
-        let wrong =
+        let invalid =
             json!([{"op": "replace", "path": "/spec/versions/0/additionalPrinterColumns/0/jsonPath", "value": path}]);
-        let place = "spec.additionalPrinterColumns[0].JSONPath";
-        let words = format!("{place}: Invalid value: {path:?}: must be a simple json path starting with .");
-        let answer = api.send(&patch("json-patch", format!("{DEFINITIONS}/crontabs.stable.example.com"), &wrong)).await;
-        assert!(answer.body["message"].as_str().unwrap().contains(&words), "{}", answer.body);
+        let location = "spec.additionalPrinterColumns[0].JSONPath";
+        let words = format!("{location}: Invalid value: {path:?}: must be a simple json path starting with .");
+        let response =
+            api.send(&patch("json-patch", format!("{DEFINITIONS}/crontabs.stable.example.com"), &invalid)).await;
+        assert!(response.body["message"].as_str().unwrap().contains(&words), "{}", response.body);
     }
 }
 
@@ -105,10 +106,10 @@ async fn custom_status_subresource_is_separate() {
         json!({"metadata": {"generation": 1, "labels": null}, "spec": {"replicas": 2}, "status": {"replicas": 1}});
     api.check(merge_patch(format!("{path}/status"), &status), 200, expected).await;
     api.check(merge_patch(&path, &json!({"status": {"replicas": 7}})), 200, json!({"status": {"replicas": 1}})).await;
-    let wrong = api.send(&merge_patch(format!("{path}/status"), &json!({"status": {"replicas": "x"}}))).await;
+    let invalid = api.send(&merge_patch(format!("{path}/status"), &json!({"status": {"replicas": "x"}}))).await;
     let words =
         "status.replicas: Invalid value: \"string\": status.replicas in body must be of type integer: \"string\"";
-    assert!(wrong.body["message"].as_str().unwrap().contains(words), "{}", wrong.body);
+    assert!(invalid.body["message"].as_str().unwrap().contains(words), "{}", invalid.body);
 }
 
 #[tokio::test]
@@ -243,8 +244,8 @@ async fn custom_resource_denial_names_the_resource() {
     let api = with_crontabs(&spec()).await;
     let user = server::UserInfo { name: "jane".to_owned(), ..server::UserInfo::default() };
     let request = http::Request::get(CRONTABS).body(http_body_util::Full::<bytes::Bytes>::default()).unwrap();
-    let answer = api.server.handle(Some(user), request).await;
-    let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+    let response = api.server.handle(Some(user), request).await;
+    let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap();
     let words = "crontabs.stable.example.com is forbidden: User \"jane\" cannot list resource \"crontabs\" in API group \"stable.example.com\" in the namespace \"default\"";
     assert_eq!(body["message"], words);

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Starts a server whose CronTabs preserve unknown fields.
-async fn with_anything() -> TestApi {
+async fn api_preserving_unknown_fields() -> TestApi {
     let mut definition = crontabs(&json!({}));
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!({"spec": any, "status": any});
@@ -12,9 +12,9 @@ async fn with_anything() -> TestApi {
     api
 }
 
-async fn refused(api: &TestApi, ask: TestRequest, words: &str) {
+async fn check_rejected(api: &TestApi, request: TestRequest, words: &str) {
     let expected = format!("CronTab.stable.example.com \"a\" is invalid: {words}");
-    api.check(ask, 422, json!({"message": expected})).await;
+    api.check(request, 422, json!({"message": expected})).await;
 }
 
 #[tokio::test]
@@ -40,9 +40,9 @@ async fn custom_scale_uses_the_paths_of_the_crd() {
 
 #[tokio::test]
 async fn invalid_replicas_are_rejected_on_every_write() {
-    let api = with_anything().await;
+    let api = api_preserving_unknown_fields().await;
     let path = format!("{CRONTABS}/a");
-    let wrong = [
+    let invalid = [
         (json!(-1), ".spec.replicas: Invalid value: -1: should be a non-negative integer"),
         (
             json!(2_147_483_648_u32),
@@ -57,21 +57,21 @@ async fn invalid_replicas_are_rejected_on_every_write() {
             ".spec.replicas: Invalid value: 0: .spec.replicas accessor error: 1.5 is of the type float64, expected int64",
         ),
     ];
-    for (replicas, words) in &wrong {
-        refused(&api, post(CRONTABS, &crontab("a", &json!({"replicas": replicas}))), words).await;
+    for (replicas, words) in &invalid {
+        check_rejected(&api, post(CRONTABS, &crontab("a", &json!({"replicas": replicas}))), words).await;
     }
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 1}))), 201, json!({})).await;
-    for (replicas, words) in &wrong {
-        refused(&api, merge_patch(&path, &json!({"spec": {"replicas": replicas}})), words).await;
+    for (replicas, words) in &invalid {
+        check_rejected(&api, merge_patch(&path, &json!({"spec": {"replicas": replicas}})), words).await;
     }
-    refused(&api, merge_patch(format!("{path}/scale"), &json!({"spec": {"replicas": -1}})), wrong[0].1).await;
+    check_rejected(&api, merge_patch(format!("{path}/scale"), &json!({"spec": {"replicas": -1}})), invalid[0].1).await;
     let status = json!({"status": {"replicas": -1, "labelSelector": 7}});
     let words = "[.status.replicas: Invalid value: -1: should be a non-negative integer, .status.labelSelector: Invalid value: \"\": .status.labelSelector accessor error: 7 is of the type int64, expected string]";
-    refused(&api, merge_patch(format!("{path}/status"), &status), words).await;
+    check_rejected(&api, merge_patch(format!("{path}/status"), &status), words).await;
 }
 
 /// Returns the path of an object `a` that was created before its kind had a scale.
-async fn scaled_later(kind: &str, replicas: &Value) -> TestApi {
+async fn api_with_added_scale(kind: &str, replicas: &Value) -> TestApi {
     let mut definition = crontabs(&json!({"replicas": {"type": kind}}));
     let scale = definition["spec"]["versions"][0]["subresources"]["scale"].take();
     let api = TestApi::new().await;
@@ -84,16 +84,16 @@ async fn scaled_later(kind: &str, replicas: &Value) -> TestApi {
 
 #[tokio::test]
 async fn status_write_ignores_invalid_spec_replicas() {
-    let api = scaled_later("integer", &json!(-1)).await;
+    let api = api_with_added_scale("integer", &json!(-1)).await;
     let path = format!("{CRONTABS}/a");
     api.check(merge_patch(format!("{path}/status"), &json!({"status": {"replicas": 1}})), 200, json!({})).await;
     let words = ".spec.replicas: Invalid value: -1: should be a non-negative integer";
-    refused(&api, merge_patch(&path, &json!({"metadata": {"labels": {"a": "b"}}})), words).await;
+    check_rejected(&api, merge_patch(&path, &json!({"metadata": {"labels": {"a": "b"}}})), words).await;
 }
 
 #[tokio::test]
 async fn scale_of_non_integer_replicas_is_an_error() {
-    let api = scaled_later("string", &json!("x")).await;
+    let api = api_with_added_scale("string", &json!("x")).await;
     let words = json!({"message": ".spec.replicas accessor error: x is of the type string, expected int64"});
     let path = format!("{CRONTABS}/a/scale");
     api.check(get(&path), 500, words.clone()).await;
@@ -140,12 +140,13 @@ async fn scale_update_that_breaks_a_rule_is_rejected() {
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 2}))), 201, json!({})).await;
     let path = format!("{CRONTABS}/a/scale");
     let scale = |replicas: i32| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": replicas}});
-    refused(&api, merge_patch(&path, &json!({"spec": {"replicas": 3}})), "spec: Invalid value: must be even").await;
-    refused(&api, put(&path, &scale(3)), "spec: Invalid value: must be even").await;
+    check_rejected(&api, merge_patch(&path, &json!({"spec": {"replicas": 3}})), "spec: Invalid value: must be even")
+        .await;
+    check_rejected(&api, put(&path, &scale(3)), "spec: Invalid value: must be even").await;
     let forced = format!("{path}?force=true");
-    refused(&api, apply(forced, "m", &scale(3)), "spec: Invalid value: must be even").await;
+    check_rejected(&api, apply(forced, "m", &scale(3)), "spec: Invalid value: must be even").await;
     let large = "spec.replicas: Invalid value: 12: spec.replicas in body should be less than or equal to 10";
-    refused(&api, merge_patch(&path, &json!({"spec": {"replicas": 12}})), large).await;
+    check_rejected(&api, merge_patch(&path, &json!({"spec": {"replicas": 12}})), large).await;
     api.check(merge_patch(&path, &json!({"spec": {"replicas": 4}})), 200, json!({"spec": {"replicas": 4}})).await;
 }
 

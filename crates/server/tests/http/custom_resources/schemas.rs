@@ -3,10 +3,10 @@
 use super::*;
 
 /// Posts an object with this `spec` and asserts the end of the error message.
-async fn refused(api: &TestApi, spec: Value, words: &str) {
-    let answer = api.send(&post(CRONTABS, &crontab("wrong", &spec))).await;
+async fn check_rejected(api: &TestApi, spec: Value, words: &str) {
+    let response = api.send(&post(CRONTABS, &crontab("wrong", &spec))).await;
     let expected = format!("CronTab.stable.example.com \"wrong\" is invalid: {words}");
-    assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(expected.as_str())), "{spec}");
+    assert_eq!((response.status, response.body["message"].as_str()), (422, Some(expected.as_str())), "{spec}");
 }
 
 #[tokio::test]
@@ -61,10 +61,10 @@ async fn invalid_custom_resource_is_rejected() {
             "[spec: Invalid value: \"array\": spec in body must be of type object: \"array\", .spec.replicas: Invalid value: 0: .spec.replicas accessor error: [] is of the type []interface {}, expected map[string]interface{}]",
         ),
     ] {
-        refused(&api, spec, words).await;
+        check_rejected(&api, spec, words).await;
     }
-    let answer = api.send(&post(CRONTABS, &crontab("wrong", &json!({"replicas": "x"})))).await;
-    let cause = &answer.body["details"]["causes"][0];
+    let response = api.send(&post(CRONTABS, &crontab("wrong", &json!({"replicas": "x"})))).await;
+    let cause = &response.body["details"]["causes"][0];
     assert_eq!((&cause["reason"], &cause["field"]), (&json!("FieldValueTypeInvalid"), &json!("spec.replicas")));
 }
 
@@ -107,7 +107,7 @@ async fn preserve_unknown_fields_keeps_unknown_fields() {
     kept["any"]["known"]["b"] = Value::Null;
     kept["map"]["one"]["b"] = Value::Null;
     api.check(post(CRONTABS, &crontab("a", &given)), 201, json!({"spec": kept})).await;
-    refused(
+    check_rejected(
         &api,
         json!({"pod": {"spec": {}}}),
         "[spec.pod.apiVersion: Required value: must not be empty, spec.pod.kind: Required value: must not be empty]",
@@ -127,13 +127,13 @@ async fn embedded_resources_are_validated() {
     let made = api.check(post(CRONTABS, &crontab("a", &given)), 201, kept).await;
     assert_eq!(made.warnings(), ["299 - \"unknown field \\\"spec.pods[0].metadata.unknown\\\"\""]);
     let words = "json: cannot unmarshal number into Go struct field ObjectMeta.spec.pod.metadata.name of type string";
-    let wrong = json!({"pod": with(json!({"name": 1}))});
-    let answer = api.send(&post(CRONTABS, &crontab("b", &wrong))).await;
+    let invalid = json!({"pod": with(json!({"name": 1}))});
+    let response = api.send(&post(CRONTABS, &crontab("b", &invalid))).await;
     assert_eq!(
-        (answer.status, answer.body["message"].as_str().unwrap().contains(words)),
+        (response.status, response.body["message"].as_str().unwrap().contains(words)),
         (400, true),
         "{}",
-        answer.body
+        response.body
     );
     for (resource, words) in [
         (
@@ -146,12 +146,12 @@ async fn embedded_resources_are_validated() {
             "spec.pod.metadata.generation: Invalid value: -1: must be greater than or equal to 0",
         ),
     ] {
-        refused(&api, json!({"pod": resource}), words).await;
+        check_rejected(&api, json!({"pod": resource}), words).await;
     }
     // An update cannot make an embedded resource invalid.
     let change = json!({"spec": {"pods": [with(json!({"namespace": "No"}))]}});
-    let answer = api.send(&merge_patch(format!("{CRONTABS}/a"), &change)).await;
-    assert_eq!(answer.status, 422, "{}", answer.body);
+    let response = api.send(&merge_patch(format!("{CRONTABS}/a"), &change)).await;
+    assert_eq!(response.status, 422, "{}", response.body);
 }
 
 #[tokio::test]
@@ -197,13 +197,13 @@ async fn integers_accept_whole_json_numbers() {
             "spec.any: Invalid value: \"number\": spec.any in body must be of type integer: \"number\"",
         ),
     ] {
-        refused(&api, json!({field: value}), words).await;
+        check_rejected(&api, json!({field: value}), words).await;
     }
     let text = r#"{"apiVersion": "stable.example.com/v1", "kind": "CronTab", "metadata": {"name": "a"}, "spec": {"long": 1.0, "any": 1.5e1, "part": 2.0}}"#;
-    let made = api.send(&ask_text(text)).await;
+    let made = api.send(&post_json(text)).await;
     assert_eq!((made.status, made.body["spec"].to_string().as_str()), (201, r#"{"any":15,"long":1,"part":2}"#));
 }
 
-fn ask_text(body: &str) -> TestRequest {
+fn post_json(body: &str) -> TestRequest {
     post(CRONTABS, &Value::Null).text("application/json", body)
 }

@@ -10,12 +10,12 @@ async fn webhook_configurations() {
         "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]});
     let made = json!({"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10, "namespaceSelector": {},
         "clientConfig": {"service": {"port": 443}}, "rules": [{"scope": "*"}]});
-    Of {
+    KindCase {
         path: "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
         discovery: json!({"singularName": "validatingwebhookconfiguration", "categories": ["api-extensions"]}),
         manifest: json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "v"}, "webhooks": [webhook]}),
         made: json!({"metadata": {"generation": 1}, "webhooks": [made]}),
-        wrong: &[(
+        invalid: &[(
             r#"{"webhooks": [{"name": "a.example.com", "sideEffects": "Some", "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://x"}}]}"#,
             "webhooks[0].sideEffects: Unsupported value: \"Some\": supported values: \"None\", \"NoneOnDryRun\"",
         ), (
@@ -28,12 +28,12 @@ async fn webhook_configurations() {
     }
     .check()
     .await;
-    Of {
+    KindCase {
         path: "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
         discovery: json!({"singularName": "mutatingwebhookconfiguration", "categories": ["api-extensions"]}),
         manifest: json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": "m"}, "webhooks": [webhook]}),
         made: json!({"webhooks": [{"reinvocationPolicy": "Never"}]}),
-        wrong: &[(
+        invalid: &[(
             r#"{"webhooks": [{"name": "a.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1", "v1"], "reinvocationPolicy": "x",
                 "clientConfig": {"service": {"namespace": "n", "name": "s", "port": 0, "path": "/a//b"}},
                 "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": [""], "resources": ["*", "pods", "a/*", "a/b", "*/s", "b/s", "*/*", ""]}]}]}"#,
@@ -50,13 +50,13 @@ async fn webhook_configurations() {
 async fn admission_policies() {
     let group = "admissionregistration.k8s.io/v1";
     let rule = json!({"operations": ["*"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]});
-    Of {
+    KindCase {
         path: "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
         discovery: json!({"singularName": "validatingadmissionpolicy", "status": true}),
         manifest: json!({"apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "p"},
             "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "true"}]}}),
         made: json!({"spec": {"failurePolicy": "Fail", "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": [{"scope": "*"}]}}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"matchConstraints": null}}"#, "spec.matchConstraints: Required value"),
             (
                 r#"{"spec": {"paramKind": {"apiVersion": "a/b/c", "kind": "x y"}}}"#,
@@ -75,12 +75,12 @@ async fn admission_policies() {
     }
     .check()
     .await;
-    Of {
+    KindCase {
         path: "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
         discovery: json!({"singularName": "validatingadmissionpolicybinding"}),
         manifest: json!({"apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}}),
         made: json!({}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"validationActions": []}}"#, "spec.validationActions: Required value: at least one validation action is required"),
             (
                 r#"{"spec": {"paramRef": {"name": "a", "selector": {}, "parameterNotFoundAction": "Allow"}}}"#,
@@ -109,12 +109,12 @@ async fn policy_expressions_are_stored_verbatim() {
 #[tokio::test]
 async fn flow_control() {
     let group = "flowcontrol.apiserver.k8s.io/v1";
-    Of {
+    KindCase {
         path: "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
         discovery: json!({"singularName": "flowschema", "status": true}),
         manifest: json!({"apiVersion": group, "kind": "FlowSchema", "metadata": {"name": "f"}, "spec": {"priorityLevelConfiguration": {"name": "p"}, "distinguisherMethod": {"type": "ByUser"}}}),
         made: json!({"spec": {"matchingPrecedence": 1000}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"matchingPrecedence": -1}}"#, "spec.matchingPrecedence: Invalid value: -1: must be a positive value"),
             (
                 r#"{"spec": {"rules": [{"subjects": [{"kind": "User"}], "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["x"]}]}]}}"#,
@@ -126,12 +126,12 @@ async fn flow_control() {
     }
     .check()
     .await;
-    Of {
+    KindCase {
         path: "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations",
         discovery: json!({"singularName": "prioritylevelconfiguration", "status": true}),
         manifest: json!({"apiVersion": group, "kind": "PriorityLevelConfiguration", "metadata": {"name": "p"}, "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Queue", "queuing": {}}}}}),
         made: json!({"spec": {"limited": {"nominalConcurrencyShares": 30, "limitResponse": {"queuing": {"queues": 64}}}}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"limited": null}}"#, "spec.limited: Required value: must not be empty when type is Limited"),
             (
                 r#"{"spec": {"type": "Exempt", "limited": null}}"#,
@@ -156,12 +156,12 @@ fn request() -> Value {
 
 #[tokio::test]
 async fn certificate_signing_requests() {
-    Of {
+    KindCase {
         path: "/apis/certificates.k8s.io/v1/certificatesigningrequests",
         discovery: json!({"singularName": "certificatesigningrequest", "shortNames": ["csr"], "status": true}),
         manifest: request(),
         made: json!({"status": {}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"usages": null}}"#, "spec.usages: Required value"),
             (
                 r#"{"spec": {"request": "cmVxdWVzdA=="}}"#,
@@ -208,8 +208,8 @@ async fn csr_approval_changes_only_conditions() {
     // A decision is final; a signer cannot approve, and signs once.
     let check = async |sub: &str, status: Value, words: &str| {
         let message = format!("CertificateSigningRequest.certificates.k8s.io \"r\" is invalid: {words}");
-        let answer = api.send(&merge_patch(format!("{path}/r/{sub}"), &json!({"status": status}))).await;
-        assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{status}");
+        let response = api.send(&merge_patch(format!("{path}/r/{sub}"), &json!({"status": status}))).await;
+        assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{status}");
     };
     let gone = "status.conditions: Forbidden: updates may not remove a condition of type \"Approved\"";
     check("approval", json!({"conditions": []}), gone).await;
@@ -237,9 +237,9 @@ async fn csr_conditions_are_validated() {
     api.check(post(path, &request()), 201, json!({})).await;
     let check = async |sub: &str, conditions: Value, words: &str| {
         let message = format!("CertificateSigningRequest.certificates.k8s.io \"r\" is invalid: {words}");
-        let answer =
+        let response =
             api.send(&merge_patch(format!("{path}/r/{sub}"), &json!({"status": {"conditions": conditions}}))).await;
-        assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{conditions}");
+        assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{conditions}");
     };
     let one = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "R", "message": "m"});
     let words = "status.conditions[0].status: Unsupported value: \"False\": supported values: \"True\"";
@@ -263,8 +263,10 @@ async fn csr_signature_is_verified() {
     let mut forged = request();
     forged["spec"]["request"] = json!(STANDARD.encode(text.replace("Y29uZm9y", "Y29uZm9z")));
     assert_ne!(forged["spec"]["request"], CERTIFICATE_REQUEST);
-    let answer = api.check(post(path, &forged), 422, json!({})).await;
-    assert!(answer.body["message"].as_str().unwrap().ends_with("the signature of the request is not that of its key"));
+    let response = api.check(post(path, &forged), 422, json!({})).await;
+    assert!(
+        response.body["message"].as_str().unwrap().ends_with("the signature of the request is not that of its key")
+    );
     let mut old = request();
     old["spec"]["signerName"] = json!("kubernetes.io/legacy-unknown");
     let words = "CertificateSigningRequest.certificates.k8s.io \"r\" is invalid: spec.signerName: Invalid value: \"kubernetes.io/legacy-unknown\": the legacy signerName is not allowed via this API version";
@@ -297,12 +299,12 @@ async fn csr_without_exactly_one_user_is_rejected() {
 async fn dynamic_resource_allocation() {
     let group = "resource.k8s.io/v1";
     let spec = json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}});
-    Of {
+    KindCase {
         path: "/apis/resource.k8s.io/v1/deviceclasses",
         discovery: json!({"singularName": "deviceclass"}),
         manifest: json!({"apiVersion": group, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": "true"}}]}}),
         made: json!({"metadata": {"generation": 1}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"selectors": [{}]}}"#, "spec.selectors[0].cel: Required value"),
             (r#"{"spec": {"config": [{}]}}"#, "spec.config[0].opaque: Required value"),
         ],
@@ -311,12 +313,12 @@ async fn dynamic_resource_allocation() {
     }
     .check()
     .await;
-    Of {
+    KindCase {
         path: "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims",
         discovery: json!({"singularName": "resourceclaim", "status": true}),
         manifest: json!({"apiVersion": group, "kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": spec}),
         made: json!({"spec": {"devices": {"requests": [{"exactly": {"allocationMode": "ExactCount", "count": 1}}]}}}),
-        wrong: &[(
+        invalid: &[(
             r#"{"spec": {"devices": {"requests": [{"name": "r"}]}}}"#,
             "spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required",
         ), (
@@ -328,12 +330,12 @@ async fn dynamic_resource_allocation() {
     }
     .check()
     .await;
-    Of {
+    KindCase {
         path: "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates",
         discovery: json!({"singularName": "resourceclaimtemplate"}),
         manifest: json!({"apiVersion": group, "kind": "ResourceClaimTemplate", "metadata": {"name": "t"}, "spec": {"spec": spec}}),
         made: json!({"spec": {"spec": {"devices": {"requests": [{"exactly": {"count": 1}}]}}}}),
-        wrong: &[(
+        invalid: &[(
             r#"{"spec": {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": ""}}]}}}}"#,
             "spec.spec.devices.requests[0].exactly.deviceClassName: Required value",
         )],
@@ -342,13 +344,13 @@ async fn dynamic_resource_allocation() {
     }
     .check()
     .await;
-    Of {
+    KindCase {
         path: "/apis/resource.k8s.io/v1/resourceslices",
         discovery: json!({"singularName": "resourceslice"}),
         manifest: json!({"apiVersion": group, "kind": "ResourceSlice", "metadata": {"name": "s"},
             "spec": {"driver": "example.com", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}}}),
         made: json!({"metadata": {"generation": 1}}),
-        wrong: &[(
+        invalid: &[(
             r#"{"spec": {"allNodes": true}}"#,
             "spec: Invalid value: \"{`nodeName`, `allNodes`}\": exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required, but multiple fields are set",
         ), (

@@ -5,7 +5,7 @@ use super::*;
 fn set(kind: &str, more: Value) -> Value {
     let mut object = json!({
         "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template("web")},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": pod_template("web")},
     });
     merge_into(&mut object, &more);
     object
@@ -13,7 +13,7 @@ fn set(kind: &str, more: Value) -> Value {
 
 #[tokio::test]
 async fn deployments() {
-    Of {
+    KindCase {
         path: "/apis/apps/v1/namespaces/default/deployments",
         discovery: json!({"singularName": "deployment", "shortNames": ["deploy"], "categories": ["all"], "status": true}),
         manifest: set("Deployment", json!({})),
@@ -26,7 +26,7 @@ async fn deployments() {
                     "containers": [{"imagePullPolicy": "IfNotPresent", "terminationMessagePolicy": "File"}]}}},
             "status": {},
         }),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"selector": null}}"#, "[spec.selector: Required value, spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match template `labels`]"),
             (r#"{"spec": {"selector": {"matchLabels": null}}}"#, "spec.selector: Invalid value: {}: empty selector is invalid for deployment"),
             (
@@ -69,12 +69,12 @@ async fn deployments() {
 
 #[tokio::test]
 async fn replica_sets() {
-    Of {
+    KindCase {
         path: "/apis/apps/v1/namespaces/default/replicasets",
         discovery: json!({"singularName": "replicaset", "shortNames": ["rs"], "categories": ["all"], "status": true}),
         manifest: set("ReplicaSet", json!({"spec": {"replicas": 3}})),
         made: json!({"metadata": {"generation": 1}, "spec": {"replicas": 3}, "status": {"replicas": 0}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"selector": {"matchLabels": null}}}"#, "spec.selector: Invalid value: {}: empty selector is invalid for deployment"),
             (
                 r#"{"spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "In"}]}}}"#,
@@ -91,7 +91,7 @@ async fn replica_sets() {
 #[tokio::test]
 async fn stateful_sets() {
     let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
-    Of {
+    KindCase {
         path: "/apis/apps/v1/namespaces/default/statefulsets",
         discovery: json!({"singularName": "statefulset", "shortNames": ["sts"], "categories": ["all"], "status": true}),
         manifest: set("StatefulSet", json!({"spec": {"serviceName": "web", "volumeClaimTemplates": [claim], "revisionHistoryLimit": -1,
@@ -103,7 +103,7 @@ async fn stateful_sets() {
                 "volumeClaimTemplates": [{"spec": {"volumeMode": "Filesystem"}, "status": {"phase": "Pending"}}]},
             "status": {"replicas": 0, "availableReplicas": 0},
         }),
-        wrong: &[
+        invalid: &[
             (
                 r#"{"spec": {"podManagementPolicy": "Random"}}"#,
                 "spec.podManagementPolicy: Invalid value: \"Random\": must be 'OrderedReady' or 'Parallel'",
@@ -142,7 +142,7 @@ async fn stateful_sets() {
 
 #[tokio::test]
 async fn daemon_sets() {
-    Of {
+    KindCase {
         path: "/apis/apps/v1/namespaces/default/daemonsets",
         discovery: json!({"singularName": "daemonset", "shortNames": ["ds"], "categories": ["all"], "status": true}),
         manifest: set("DaemonSet", json!({"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}})),
@@ -150,7 +150,7 @@ async fn daemon_sets() {
             "spec": {"revisionHistoryLimit": 10, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}},
             "status": {"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0},
         }),
-        wrong: &[
+        invalid: &[
             (
                 r#"{"spec": {"updateStrategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}}}"#,
                 "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: may not be set when maxUnavailable is non-zero",
@@ -174,13 +174,13 @@ async fn daemon_sets() {
 #[tokio::test]
 async fn controller_revisions() {
     let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "web", "uid": "u", "controller": true}]);
-    Of {
+    KindCase {
         path: "/apis/apps/v1/namespaces/default/controllerrevisions",
         discovery: json!({"singularName": "controllerrevision"}),
         manifest: json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": "web-1", "ownerReferences": owner},
             "data": {"any": "thing"}, "revision": 2}),
         made: json!({"revision": 2, "data": {"any": "thing"}}),
-        wrong: &[
+        invalid: &[
             (r#"{"data": null}"#, "data: Required value: data is mandatory"),
             (r#"{"revision": -1}"#, "revision: Invalid value: -1: must be greater than or equal to 0"),
         ],
@@ -203,8 +203,8 @@ async fn workload_selectors_are_immutable() {
         );
         api.check(merge_patch(format!("{path}/web"), &other), 422, json!({"message": message})).await;
         let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "busybox:2"}]}}}});
-        let ask = patch("strategic-merge-patch", format!("{path}/web"), &image);
-        api.check(ask, 200, json!({"metadata": {"generation": 2}, "spec": {"template": {"spec": {"containers": [{"image": "busybox:2"}]}}}}))
+        let request = patch("strategic-merge-patch", format!("{path}/web"), &image);
+        api.check(request, 200, json!({"metadata": {"generation": 2}, "spec": {"template": {"spec": {"containers": [{"image": "busybox:2"}]}}}}))
             .await;
     }
     let path = "/apis/apps/v1/namespaces/default/statefulsets";

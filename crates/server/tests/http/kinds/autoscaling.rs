@@ -17,12 +17,12 @@ async fn horizontal_pod_autoscaler_versions() {
     let discovery = json!({"singularName": "horizontalpodautoscaler", "shortNames": ["hpa"], "categories": ["all"], "status": true});
     let columns = "Name|Reference|Targets|MinPods|MaxPods|Replicas|Age";
     let cells = json!(["h", "Deployment/web", "cpu: <unknown>/80%", "1", 3, 0, null]);
-    Of {
+    KindCase {
         path: V2,
         discovery: discovery.clone(),
         manifest: of("v2", json!({})),
         made: json!({"spec": {"minReplicas": 1, "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"minReplicas": 5}}"#, "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`"),
             (r#"{"spec": {"minReplicas": 0}}"#, "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"),
             (r#"{"spec": {"scaleTargetRef": {"name": null}}}"#, "spec.scaleTargetRef.name: Required value"),
@@ -101,12 +101,12 @@ async fn horizontal_pod_autoscaler_versions() {
     }
     .check()
     .await;
-    Of {
+    KindCase {
         path: V1,
         discovery,
         manifest: of("v1", json!({})),
         made: json!({"apiVersion": "autoscaling/v1", "spec": {"minReplicas": 1, "targetCPUUtilizationPercentage": 80, "metrics": null}}),
-        wrong: &[(r#"{"spec": {"maxReplicas": -1}}"#, "[spec.maxReplicas: Invalid value: -1: must be greater than 0, spec.maxReplicas: Invalid value: -1: must be greater than or equal to `minReplicas`]")],
+        invalid: &[(r#"{"spec": {"maxReplicas": -1}}"#, "[spec.maxReplicas: Invalid value: -1: must be greater than 0, spec.maxReplicas: Invalid value: -1: must be greater than or equal to `minReplicas`]")],
         columns,
         cells,
     }

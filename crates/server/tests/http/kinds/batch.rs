@@ -20,12 +20,12 @@ async fn jobs() {
             "template": {"metadata": {"labels": {"job-name": "once", "batch.kubernetes.io/job-name": "once"}}}},
         "status": {},
     });
-    Of {
+    KindCase {
         path: "/apis/batch/v1/namespaces/default/jobs",
         discovery: json!({"singularName": "job", "categories": ["all"], "status": true}),
         manifest: job(json!({})),
         made,
-        wrong: &[
+        invalid: &[
             (
                 r#"{"metadata": {"name": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}, "spec": {"completionMode": "Indexed", "completions": 11}}"#,
                 "metadata.name: Invalid value: \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\": will not able to create pod with invalid DNS label: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-10",
@@ -63,7 +63,7 @@ async fn elastic_indexed_job_is_limited_by_host_name_length() {
 }
 
 /// Returns a Job with these policies.
-fn indexed(more: &str) -> Value {
+fn indexed_job(more: &str) -> Value {
     let mut object = job(json!({"spec": {"completionMode": "Indexed", "completions": 3, "parallelism": 1}}));
     merge_into(&mut object, &serde_json::from_str(more).unwrap());
     object
@@ -139,11 +139,11 @@ async fn invalid_job_policies_are_rejected() {
     let path = "/apis/batch/v1/namespaces/default/jobs";
     let check = async |object: Value, words: &str| {
         let message = format!("Job.batch \"once\" is invalid: {words}");
-        let answer = api.send(&post(path, &object)).await;
-        assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{object}");
+        let response = api.send(&post(path, &object)).await;
+        assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{object}");
     };
     for (change, words) in REFUSED {
-        check(indexed(change), words).await;
+        check(indexed_job(change), words).await;
     }
     let rule = json!({"action": "Count", "onPodConditions": [{"type": "T"}]});
     let many = json!({"podFailurePolicy": {"rules": vec![rule; 21]}});
@@ -155,7 +155,7 @@ async fn invalid_job_policies_are_rejected() {
     let good = r#"{"spec": {"backoffLimitPerIndex": 1, "maxFailedIndexes": 2, "managedBy": "example.com/me", "successPolicy": {"rules": [{"succeededIndexes": "0,2", "succeededCount": 1}]},
         "podFailurePolicy": {"rules": [{"action": "FailIndex", "onExitCodes": {"operator": "NotIn", "containerName": "c", "values": [0, 3]}}, {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}}}"#;
     let made = json!({"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": [{}, {"onPodConditions": [{"status": "True"}]}]}}});
-    api.check(post(path, &indexed(good)), 201, made).await;
+    api.check(post(path, &indexed_job(good)), 201, made).await;
     let words = "Job.batch \"once\" is invalid: spec.completions: Invalid value: 5: can only be modified in tandem with spec.parallelism";
     api.check(
         merge_patch(format!("{path}/once"), &json!({"spec": {"completions": 5}})),
@@ -181,8 +181,8 @@ async fn inconsistent_job_status_is_rejected() {
     let one = format!("{path}/once/status");
     let check = async |status: Value, words: &str| {
         let message = format!("Job.batch \"once\" is invalid: {words}");
-        let answer = api.send(&merge_patch(&one, &json!({"status": status}))).await;
-        assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{status}");
+        let response = api.send(&merge_patch(&one, &json!({"status": status}))).await;
+        assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{status}");
     };
     check(json!({"active": -1}), "status.active: Invalid value: -1: must be greater than or equal to 0").await;
     check(json!({"ready": 1}), "status.ready: Invalid value: 1: cannot set more ready pods than active").await;
@@ -270,26 +270,26 @@ async fn labels_of_another_job_are_rejected() {
         ),
         (json!({"selector": {"matchLabels": {"a": "b"}}}), "`selector` not auto-generated"),
     ] {
-        let answer = api.check(post(path, &job(json!({"spec": more}))), 422, json!({})).await;
-        let message = answer.body["message"].as_str().unwrap();
+        let response = api.check(post(path, &job(json!({"spec": more}))), 422, json!({})).await;
+        let message = response.body["message"].as_str().unwrap();
         assert!(message.contains(expected), "{message}");
     }
     let own = json!({"template": {"metadata": {"labels": {"job-name": "once"}}}});
-    let answer = api.check(post(path, &job(json!({"spec": own}))), 422, json!({})).await;
-    let message = answer.body["message"].as_str().unwrap();
+    let response = api.check(post(path, &job(json!({"spec": own}))), 422, json!({})).await;
+    let message = response.body["message"].as_str().unwrap();
     assert!(message.contains("[batch.kubernetes.io/job-name]: Required value: must be 'once'"), "{message}");
 }
 
 #[tokio::test]
 async fn cron_jobs() {
-    Of {
+    KindCase {
         path: "/apis/batch/v1/namespaces/default/cronjobs",
         discovery: json!({"singularName": "cronjob", "shortNames": ["cj"], "categories": ["all"], "status": true}),
         manifest: json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "often"},
             "spec": {"schedule": "*/5 * * * *", "jobTemplate": {"spec": job(json!({}))["spec"]}}}),
         made: json!({"spec": {"concurrencyPolicy": "Allow", "suspend": false, "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1,
             "jobTemplate": {"spec": {"completions": null, "template": {"spec": {"dnsPolicy": "ClusterFirst"}}}}}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"schedule": null}}"#, "spec.schedule: Required value"),
             (
                 r#"{"spec": {"schedule": "often"}}"#,
@@ -318,16 +318,16 @@ async fn cron_jobs() {
 #[tokio::test]
 async fn job_delete_warns_of_orphaned_pods() {
     let (api, path) = (TestApi::new().await, "/apis/batch/v1/namespaces/default/jobs");
-    let told = |answer: crate::common::TestResponse| answer.warnings().len();
+    let message = |response: crate::common::TestResponse| response.warnings().len();
     let one = format!("{path}/once");
-    for (ask, count) in [
+    for (request, count) in [
         (delete(&one), 1),
         (delete(format!("{one}?propagationPolicy=Background")), 0),
         (delete(format!("{one}?orphanDependents=true")), 0),
         (delete(path), 1),
     ] {
         api.check(post(path, &job(json!({}))), 201, json!({})).await;
-        assert_eq!(told(api.check(ask.clone(), 200, json!({})).await), count, "{ask:?}");
+        assert_eq!(message(api.check(request.clone(), 200, json!({})).await), count, "{request:?}");
         let _ = api.send(&merge_patch(&one, &json!({"metadata": {"finalizers": null}}))).await;
     }
 }

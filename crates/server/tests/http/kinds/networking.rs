@@ -6,13 +6,13 @@ use super::*;
 async fn ingresses() {
     let path =
         json!({"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "web", "port": {"number": 80}}}});
-    Of {
+    KindCase {
         path: "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
         discovery: json!({"singularName": "ingress", "shortNames": ["ing"], "status": true}),
         manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"},
             "spec": {"rules": [{"host": "a.example.com", "http": {"paths": [path]}}]}}),
         made: json!({"metadata": {"generation": 1}, "status": {"loadBalancer": {}}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"rules": null}}"#, "spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"),
             (
                 r#"{"spec": {"rules": [{"http": {"paths": [{"backend": {"service": {"name": "web", "port": {"number": 80}}}}]}}]}}"#,
@@ -65,13 +65,13 @@ async fn ingresses() {
     }
     .check()
     .await;
-    Of {
+    KindCase {
         path: "/apis/networking.k8s.io/v1/ingressclasses",
         discovery: json!({"singularName": "ingressclass"}),
         manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": {"name": "c"},
             "spec": {"controller": "example.com/c", "parameters": {"apiGroup": "example.com", "kind": "P", "name": "p"}}}),
         made: json!({"spec": {"parameters": {"scope": "Cluster"}}}),
-        wrong: &[
+        invalid: &[
             (
                 r#"{"spec": {"controller": "c"}}"#,
                 "spec.controller: Invalid value: \"c\": must be a domain-prefixed path (such as \"acme.io/foo\")",
@@ -102,13 +102,13 @@ async fn ingresses() {
 
 #[tokio::test]
 async fn network_policies() {
-    Of {
+    KindCase {
         path: "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
         discovery: json!({"singularName": "networkpolicy", "shortNames": ["netpol"]}),
         manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "n"},
             "spec": {"podSelector": {"matchLabels": {"app": "db"}}, "egress": [{"ports": [{"port": 53}]}]}}),
         made: json!({"spec": {"policyTypes": ["Ingress", "Egress"], "egress": [{"ports": [{"protocol": "TCP"}]}]}}),
-        wrong: &[
+        invalid: &[
             (
                 r#"{"spec": {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0"}}]}]}}"#,
                 "spec.egress[0].to[0].ipBlock.cidr: Invalid value: \"10.0.0.0\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
@@ -146,27 +146,27 @@ async fn ingress_load_balancer_status_is_validated() {
         "spec": {"defaultBackend": backend}});
     api.check(post(path, &ingress), 201, json!({})).await;
     let status = format!("{path}/i/status");
-    let told = |balancer: Value| json!({"status": {"loadBalancer": {"ingress": [balancer]}}});
+    let message = |balancer: Value| json!({"status": {"loadBalancer": {"ingress": [balancer]}}});
     for (balancer, why) in [
         (json!({"ip": "x"}), "ip: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
         (json!({"hostname": "1.2.3.4"}), "hostname: Invalid value: \"1.2.3.4\": must be a DNS name, not an IP address"),
     ] {
         let why = format!("Ingress.networking.k8s.io \"i\" is invalid: status.loadBalancer.ingress[0].{why}");
-        api.check(merge_patch(&status, &told(balancer)), 422, json!({"message": why})).await;
+        api.check(merge_patch(&status, &message(balancer)), 422, json!({"message": why})).await;
     }
-    let fine = told(json!({"hostname": "a.example.com"}));
+    let fine = message(json!({"hostname": "a.example.com"}));
     api.check(merge_patch(&status, &fine), 200, fine).await;
 }
 
 #[tokio::test]
 async fn ip_addresses_and_service_cidrs() {
-    Of {
+    KindCase {
         path: "/apis/networking.k8s.io/v1/ipaddresses",
         discovery: json!({"singularName": "ipaddress", "shortNames": ["ip"]}),
         manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": "10.0.0.1"},
             "spec": {"parentRef": {"resource": "services", "namespace": "n", "name": "s"}}}),
         made: json!({}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"parentRef": {"name": null}}}"#, "spec.parentRef.name: Required value"),
             (
                 r#"{"spec": {"parentRef": {"resource": "s/x"}}}"#,
@@ -182,12 +182,12 @@ async fn ip_addresses_and_service_cidrs() {
     }
     .check()
     .await;
-    Of {
+    KindCase {
         path: "/apis/networking.k8s.io/v1/servicecidrs",
         discovery: json!({"singularName": "servicecidr", "status": true}),
         manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "s"}, "spec": {"cidrs": ["10.1.0.0/24"]}}),
         made: json!({}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"cidrs": []}}"#, "spec.cidrs: Required value: at least one CIDR required"),
             (
                 r#"{"spec": {"cidrs": ["10.0.0.1/24"]}}"#,

@@ -1,4 +1,4 @@
-//! Kinds of other groups.
+//! `scheduling.k8s.io`, `rbac.authorization.k8s.io`, `policy` and other groups.
 
 use super::*;
 
@@ -61,13 +61,13 @@ async fn pods_get_the_priority_of_their_class() {
 
 #[tokio::test]
 async fn roles() {
-    Of {
+    KindCase {
         path: "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles",
         discovery: json!({"singularName": "role"}),
         manifest: json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "read:pods"},
             "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}),
         made: json!({"rules": [{"verbs": ["get"]}]}),
-        wrong: &[
+        invalid: &[
             (
                 r#"{"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": []}]}"#,
                 "rules[0].verbs: Required value: verbs must contain at least one value",
@@ -90,13 +90,13 @@ async fn roles() {
 
 #[tokio::test]
 async fn cluster_roles() {
-    Of {
+    KindCase {
         path: "/apis/rbac.authorization.k8s.io/v1/clusterroles",
         discovery: json!({"singularName": "clusterrole"}),
         manifest: json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "health"},
             "rules": [{"nonResourceURLs": ["/healthz"], "verbs": ["get"]}]}),
         made: json!({"rules": [{"nonResourceURLs": ["/healthz"]}]}),
-        wrong: &[(
+        invalid: &[(
             r#"{"rules": [{"nonResourceURLs": ["/x"], "resources": ["pods"], "verbs": ["get"]}]}"#,
             "rules[0].nonResourceURLs: Invalid value: [\"/x\"]: rules cannot apply to both regular resources and non-resource URLs",
         ), (
@@ -118,12 +118,12 @@ async fn role_bindings() {
             "subjects": [{"kind": "User", "name": "ann"}, {"kind": "Group", "name": "all"}, {"kind": "ServiceAccount", "namespace": "n", "name": "a"}]})
     };
     let group = "rbac.authorization.k8s.io";
-    Of {
+    KindCase {
         path: "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
         discovery: json!({"singularName": "rolebinding"}),
         manifest: binding("RoleBinding", "Role"),
         made: json!({"roleRef": {"apiGroup": group}, "subjects": [{"apiGroup": group}, {"apiGroup": group}, {"apiGroup": null}]}),
-        wrong: &[
+        invalid: &[
             (r#"{"roleRef": {"kind": "Rule"}}"#, "roleRef.kind: Unsupported value: \"Rule\": supported values: \"Role\", \"ClusterRole\""),
             (r#"{"roleRef": {"name": null}}"#, "roleRef.name: Required value"),
         ],
@@ -137,12 +137,12 @@ async fn role_bindings() {
     let mut near = binding("RoleBinding", "Role");
     near["subjects"] = json!([{"kind": "ServiceAccount", "name": "a"}]);
     api.check(post("/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", &near), 201, json!({})).await;
-    Of {
+    KindCase {
         path: "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
         discovery: json!({"singularName": "clusterrolebinding"}),
         manifest: binding("ClusterRoleBinding", "ClusterRole"),
         made: json!({"roleRef": {"apiGroup": group}}),
-        wrong: &[
+        invalid: &[
             (
                 r#"{"roleRef": {"kind": "Role"}}"#,
                 "roleRef.kind: Unsupported value: \"Role\": supported values: \"ClusterRole\"",
@@ -158,13 +158,13 @@ async fn role_bindings() {
 
 #[tokio::test]
 async fn pod_disruption_budgets() {
-    Of {
+    KindCase {
         path: "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
         discovery: json!({"singularName": "poddisruptionbudget", "shortNames": ["pdb"], "status": true}),
         manifest: json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "p"},
             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}}),
         made: json!({"status": {"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0}}),
-        wrong: &[
+        invalid: &[
             (
                 r#"{"spec": {"minAvailable": -1}}"#,
                 "spec.minAvailable: Invalid value: -1: must be greater than or equal to 0",
@@ -183,13 +183,13 @@ async fn pod_disruption_budgets() {
 
 #[tokio::test]
 async fn endpoint_slices() {
-    Of {
+    KindCase {
         path: "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
         discovery: json!({"singularName": "endpointslice"}),
         manifest: json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "s"}, "addressType": "IPv4",
             "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"port": 80}]}),
         made: json!({"metadata": {"generation": 1}, "ports": [{"name": "", "port": 80, "protocol": "TCP"}]}),
-        wrong: &[
+        invalid: &[
             (
                 r#"{"endpoints": [{"addresses": ["10.0.0.1"], "hostname": "A_"}]}"#,
                 "endpoints[0].hostname: Invalid value: \"A_\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",

@@ -4,17 +4,17 @@ use super::*;
 
 const PATH: &str = "/apis/apps/v1/namespaces/default/deployments";
 
-async fn deployed() -> TestApi {
+async fn api_with_deployment() -> TestApi {
     let api = TestApi::new().await;
     let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
-        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "app", "operator": "Exists"}]}, "template": template("web")}});
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "app", "operator": "Exists"}]}, "template": pod_template("web")}});
     api.check(post(PATH, &object), 201, json!({})).await;
     api
 }
 
 #[tokio::test]
 async fn scale_is_read_and_written() {
-    let api = deployed().await;
+    let api = api_with_deployment().await;
     let scale = format!("{PATH}/web/scale");
     let shape = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web", "namespace": "default"},
         "spec": {"replicas": 2}, "status": {"replicas": 0, "selector": "app,app=web"}});
@@ -60,7 +60,7 @@ async fn missing_scale_error_names_upstreams_resource() {
 }
 
 /// Returns the managers of `spec.replicas` of a Deployment, with their operations.
-fn owners(object: &Value) -> Vec<String> {
+fn replicas_managers(object: &Value) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array().unwrap().iter();
     let owns = |e: &&Value| e["fieldsV1"]["f:spec"].get("f:replicas").is_some();
     let text = |e: &Value, field: &str| e[field].as_str().unwrap_or("").to_owned();
@@ -72,7 +72,7 @@ fn owners(object: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn scale_apply_owns_replicas_in_the_object() {
-    let api = deployed().await;
+    let api = api_with_deployment().await;
     let scale = format!("{PATH}/web/scale");
     let config = |replicas: i64| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": replicas}});
     let conflict = json!({"reason": "Conflict", "details": {"causes": [{"field": ".spec.replicas", "reason": "FieldManagerConflict"}]}});
@@ -80,18 +80,18 @@ async fn scale_apply_owns_replicas_in_the_object() {
     // A manager that applies the same value becomes a co-owner.
     api.check(apply(&scale, "m", &config(2)), 200, json!({"kind": "Scale", "spec": {"replicas": 2}})).await;
     let object = api.check(get(format!("{PATH}/web")), 200, json!({})).await.body;
-    assert_eq!(owners(&object), ["m Apply apps/v1 scale", "unknown Update apps/v1 "]);
+    assert_eq!(replicas_managers(&object), ["m Apply apps/v1 scale", "unknown Update apps/v1 "]);
     api.check(apply(format!("{scale}?force=true"), "m", &config(5)), 200, json!({"spec": {"replicas": 5}})).await;
     let object = api.check(get(format!("{PATH}/web")), 200, json!({"spec": {"replicas": 5}})).await.body;
-    assert_eq!(owners(&object), ["m Apply apps/v1 scale"]);
+    assert_eq!(replicas_managers(&object), ["m Apply apps/v1 scale"]);
     // The previous owner keeps the other fields.
     assert!(managers(&object).contains(&"unknown Update".to_owned()), "{:?}", managers(&object));
     let other =
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 7}});
     api.check(apply(format!("{PATH}/web"), "n", &other), 409, json!({"reason": "Conflict"})).await;
-    let wrong = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}});
+    let invalid = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}});
     let message = "invalid object type: apps/v1, Kind=Deployment";
-    api.check(apply(&scale, "m", &wrong), 400, json!({"message": message})).await;
+    api.check(apply(&scale, "m", &invalid), 400, json!({"message": message})).await;
     let unknown =
         json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicaz": 1}});
     let message = "failed to create typed patch object (/web; autoscaling/v1, Kind=Scale): .spec.replicaz: field not declared in schema";
@@ -101,7 +101,7 @@ async fn scale_apply_owns_replicas_in_the_object() {
 
 #[tokio::test]
 async fn only_kinds_with_replicas_have_a_scale() {
-    let api = deployed().await;
+    let api = api_with_deployment().await;
     let has = |list: &Value, name: &str| list["resources"].as_array().unwrap().iter().any(|r| r["name"] == name);
     let apps = api.check(get("/apis/apps/v1"), 200, json!({})).await.body;
     for (name, expected) in [

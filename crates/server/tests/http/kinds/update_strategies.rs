@@ -19,13 +19,13 @@ async fn check(path: &str, manifest: Value, update: Update, makes: bool) {
     if !makes {
         api.check(post(path, &manifest), 201, json!({})).await;
     }
-    let answer = api.send(&put(format!("{path}/{name}"), &manifest)).await;
-    let message = answer.body["message"].as_str().unwrap_or("");
+    let response = api.send(&put(format!("{path}/{name}"), &manifest)).await;
+    let message = response.body["message"].as_str().unwrap_or("");
     if update == Update::Any {
-        assert_eq!(answer.status, 200, "{kind}: {message}");
+        assert_eq!(response.status, 200, "{kind}: {message}");
     } else {
         let words = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
-        assert!(answer.status == 422 && message.ends_with(words), "{kind}: {message}");
+        assert!(response.status == 422 && message.ends_with(words), "{kind}: {message}");
     }
 }
 

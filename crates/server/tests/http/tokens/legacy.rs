@@ -5,7 +5,7 @@ use super::*;
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
 /// Starts a server with a service account and its token Secret, and returns the token.
-async fn kept() -> (TestApi, String) {
+async fn api_with_legacy_token() -> (TestApi, String) {
     use base64::{Engine, engine::general_purpose::STANDARD};
     let mut api = TestApi::new().await;
     let dir = tempfile::tempdir().unwrap();
@@ -29,15 +29,15 @@ async fn review(api: &TestApi, token: &str, audiences: Value) -> Value {
 
 #[tokio::test]
 async fn legacy_token_is_valid_while_its_secret_exists() {
-    let (api, token) = kept().await;
-    let said = claims(&token);
-    assert_eq!(said["iss"], "kubernetes/serviceaccount");
-    assert_eq!(said["kubernetes.io/serviceaccount/secret.name"], "s");
-    assert_eq!((said.get("exp"), said.get("aud")), (None, None));
-    let told = review(&api, &token, Value::Null).await;
-    assert_eq!(told["user"]["username"], "system:serviceaccount:default:app");
-    let (code, told) = show(&api.server, &token, "GET", "/api/v1/namespaces/default/pods").await;
-    assert_eq!(code, 403, "{told}");
+    let (api, token) = api_with_legacy_token().await;
+    let expected = claims(&token);
+    assert_eq!(expected["iss"], "kubernetes/serviceaccount");
+    assert_eq!(expected["kubernetes.io/serviceaccount/secret.name"], "s");
+    assert_eq!((expected.get("exp"), expected.get("aud")), (None, None));
+    let message = review(&api, &token, Value::Null).await;
+    assert_eq!(message["user"]["username"], "system:serviceaccount:default:app");
+    let (code, message) = show(&api.server, &token, "GET", "/api/v1/namespaces/default/pods").await;
+    assert_eq!(code, 403, "{message}");
     // The token is valid for the API server's audience only.
     let other = review(&api, &token, json!(["other"])).await;
     assert!(other["error"].as_str().unwrap().contains("is invalid for the target audiences [\"other\"]"), "{other}");
@@ -57,7 +57,7 @@ async fn legacy_token_is_valid_while_its_secret_exists() {
 
 #[tokio::test]
 async fn legacy_token_use_sets_the_last_used_label() {
-    let (api, token) = kept().await;
+    let (api, token) = api_with_legacy_token().await;
     let path = format!("{SECRETS}/s");
     let used = async || {
         let labels = api.check(get(&path), 200, json!({})).await.body["metadata"]["labels"].clone();
@@ -72,7 +72,7 @@ async fn legacy_token_use_sets_the_last_used_label() {
         let labels = json!({format!("kubernetes.io/legacy-token-{name}"): at});
         merge_patch(&path, &json!({"metadata": {"labels": labels}}))
     };
-    let noted = async |before: &str| {
+    let recorded = async |before: &str| {
         for _ in 0..1000 {
             if used().await != before {
                 break;
@@ -81,20 +81,20 @@ async fn legacy_token_use_sets_the_last_used_label() {
         }
         used().await
     };
-    let (code, told) = show(&api.server, &token, "GET", "/api/v1/namespaces/default/pods").await;
-    assert_eq!(code, 403, "{told}");
+    let (code, message) = show(&api.server, &token, "GET", "/api/v1/namespaces/default/pods").await;
+    assert_eq!(code, 403, "{message}");
     // The test may run over midnight.
-    assert!([day(0), day(-1)].contains(&noted("").await));
+    assert!([day(0), day(-1)].contains(&recorded("").await));
     // An old date is updated even if the token is invalidated.
     api.check(mark("last-used", json!("2020-01-01")), 200, json!({})).await;
     api.check(mark("invalid-since", json!("2021-01-01")), 200, json!({})).await;
     assert_eq!(show(&api.server, &token, "GET", "/api").await.0, 401);
-    assert!([day(0), day(-1)].contains(&noted("2020-01-01").await));
+    assert!([day(0), day(-1)].contains(&recorded("2020-01-01").await));
     // A later date, of another server, is kept.
     let ahead = day(1);
     api.check(mark("last-used", json!(ahead)), 200, json!({})).await;
     assert_eq!(show(&api.server, &token, "GET", "/api").await.0, 401);
-    assert_eq!(noted(&ahead).await, ahead);
+    assert_eq!(recorded(&ahead).await, ahead);
 }
 
 #[tokio::test]
@@ -116,11 +116,11 @@ async fn legacy_token_tracking_config_map_has_a_date() {
 
 #[tokio::test]
 async fn legacy_token_must_match_secret_and_account() {
-    let (api, token) = kept().await;
+    let (api, token) = api_with_legacy_token().await;
     api.check(merge_patch(format!("{SECRETS}/s"), &json!({"data": {"token": "eA=="}})), 200, json!({})).await;
     let other = review(&api, &token, Value::Null).await;
     assert!(other["error"].as_str().unwrap().contains("token does not match server's copy"), "{other}");
-    let (api, token) = kept().await;
+    let (api, token) = api_with_legacy_token().await;
     api.check(delete(format!("{ACCOUNTS}/app")), 200, json!({})).await;
     api.check(post(ACCOUNTS, &json!({"metadata": {"name": "app"}})), 201, json!({})).await;
     assert_eq!(show(&api.server, &token, "GET", "/api").await.0, 401);

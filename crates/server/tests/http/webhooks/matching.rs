@@ -85,15 +85,15 @@ async fn match_conditions_filter_webhook_calls() {
     .await;
     for (name, user, data) in [("a", "ann", json!({})), ("b", "bob", json!({})), ("c", "test", json!({"ask": "yes"}))] {
         let made = post(CONFIG_MAPS, &json!({"metadata": {"name": name}, "data": data}));
-        api.check(if user == "test" { made } else { made.by(user, &[]) }, 201, json!({})).await;
+        api.check(if user == "test" { made } else { made.as_user(user, &[]) }, 201, json!({})).await;
     }
-    let mut asked: Vec<String> = hook
+    let mut requests: Vec<String> = hook
         .take_requests()
         .into_iter()
         .map(|(path, r)| format!("{path} {}", r["request"]["name"].as_str().unwrap()))
         .collect();
-    asked.sort();
-    assert_eq!(asked, ["/may a", "/may c", "/object c", "/request b"]);
+    requests.sort();
+    assert_eq!(requests, ["/may a", "/may c", "/object c", "/request b"]);
     // An evaluation error follows the failure policy.
     let broken = "object.data.none == 'x'";
     mutating(&api, "broken", hook.client_config("/broken"), condition(broken)).await;
@@ -127,17 +127,17 @@ async fn equivalent_match_policy_converts_versions() {
     let made =
         json!({"apiVersion": "autoscaling/v1", "spec": {"maxReplicas": 7, "targetCPUUtilizationPercentage": 50}});
     api.check(post(path, &scaler), 201, made).await;
-    let asked = hook.take_requests();
-    assert_eq!(asked.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>(), ["/patch", "/all"]);
-    let request = &asked[1].1["request"];
+    let requests = hook.take_requests();
+    assert_eq!(requests.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>(), ["/patch", "/all"]);
+    let request = &requests[1].1["request"];
     let expected = json!({
         "kind": {"group": "autoscaling", "version": "v2", "kind": "HorizontalPodAutoscaler"},
         "requestKind": {"group": "autoscaling", "version": "v1", "kind": "HorizontalPodAutoscaler"},
         "object": {"apiVersion": "autoscaling/v2", "spec": {"maxReplicas": 7, "metrics": [{"type": "Resource", "resource": {"name": "cpu"}}]}},
     });
-    let mut wrong = Vec::new();
-    compare(&expected, request, "", &mut wrong);
-    assert!(wrong.is_empty(), "{wrong:#?}\n{request:#}");
+    let mut mismatches = Vec::new();
+    compare(&expected, request, "", &mut mismatches);
+    assert!(mismatches.is_empty(), "{mismatches:#?}\n{request:#}");
 }
 
 #[tokio::test]
@@ -154,6 +154,6 @@ async fn webhook_output_of_custom_resources_is_pruned() {
     let expected = json!({"spec": {"replicas": 5, "image": "busybox", "unknown": null}});
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 1}))), 201, expected).await;
     assert_eq!(hook.take_requests()[0].1["request"]["object"]["spec"], json!({"replicas": 1, "image": "busybox"}));
-    let refused = api.send(&post(CRONTABS, &crontab("wrong", &json!({})))).await;
-    assert_eq!(refused.status, 422, "{}", refused.body);
+    let rejected = api.send(&post(CRONTABS, &crontab("wrong", &json!({})))).await;
+    assert_eq!(rejected.status, 422, "{}", rejected.body);
 }

@@ -18,8 +18,8 @@ async fn reinvoked_webhook_may_change_the_object_again() {
     mutating(&api, "b", hook.client_config("/b"), again).await;
     let map = json!({"metadata": {"name": "a"}, "data": {"fight": "none"}});
     api.check(post(CONFIG_MAPS, &map), 201, json!({"data": {"fight": "/b"}})).await;
-    let asked: Vec<String> = hook.take_requests().into_iter().map(|(path, _)| path).collect();
-    assert_eq!(asked, ["/a", "/b", "/a", "/b"]);
+    let requests: Vec<String> = hook.take_requests().into_iter().map(|(path, _)| path).collect();
+    assert_eq!(requests, ["/a", "/b", "/a", "/b"]);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Returns the requests of the webhook, as `UPDATE deployments/scale Scale a`.
-fn told(hook: &WebhookServer) -> Vec<String> {
+fn reviewed_requests(hook: &WebhookServer) -> Vec<String> {
     let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
     let one = |(_, review): (String, Value)| {
         let request = &review["request"];
@@ -51,7 +51,7 @@ async fn webhooks_receive_subresource_kinds() {
         "CREATE pods/binding Binding p",
         "CREATE selfsubjectaccessreviews SelfSubjectAccessReview ",
     ];
-    assert_eq!(told(&hook), expected);
+    assert_eq!(reviewed_requests(&hook), expected);
 }
 
 #[tokio::test]
@@ -87,11 +87,11 @@ async fn delete_review_has_the_old_object() {
     api.check(get(format!("{CONFIG_MAPS}/kept")), 200, json!({})).await;
     hook.take_requests();
     api.check(delete(CONFIG_MAPS), 400, kept).await;
-    assert_eq!(told(&hook), ["DELETE configmaps ConfigMap ", "DELETE configmaps ConfigMap "]);
+    assert_eq!(reviewed_requests(&hook), ["DELETE configmaps ConfigMap ", "DELETE configmaps ConfigMap "]);
     api.check(get(format!("{CONFIG_MAPS}/b")), 404, json!({})).await;
     api.check(post(format!("{PODS}/p/eviction"), &json!({"metadata": {"name": "p"}})), 201, json!({})).await;
     // The deletion by an eviction is not reviewed again.
-    assert_eq!(told(&hook), ["CREATE pods/eviction Eviction p"]);
+    assert_eq!(reviewed_requests(&hook), ["CREATE pods/eviction Eviction p"]);
 }
 
 #[tokio::test]
@@ -103,11 +103,11 @@ async fn connect_review_has_the_options() {
     api.bound_pod("p").await;
     let rules = json!([{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec", "pods/portforward"]}]);
     validating(&api, "v", hook.client_config("/"), json!({"rules": rules})).await;
-    let refused = json!({"message": "admission webhook \"v.example.com\" denied the request: no way in"});
+    let rejected = json!({"message": "admission webhook \"v.example.com\" denied the request: no way in"});
     api.check(
         post(format!("{PODS}/p/exec?command=ls&command=-l&stdout=true&container=c"), &Value::Null),
         400,
-        refused.clone(),
+        rejected.clone(),
     )
     .await;
     let request = hook.take_requests().remove(0).1["request"].clone();
@@ -119,10 +119,10 @@ async fn connect_review_has_the_options() {
         (&request["operation"], &request["subResource"], &request["name"]),
         (&json!("CONNECT"), &json!("exec"), &json!("p"))
     );
-    api.check(post(format!("{PODS}/p/portforward?ports=80"), &Value::Null), 400, refused).await;
+    api.check(post(format!("{PODS}/p/portforward?ports=80"), &Value::Null), 400, rejected).await;
     assert_eq!(hook.take_requests()[0].1["request"]["object"]["ports"], json!([80]));
-    let answer = api.send(&post(format!("{PODS}/p/attach?container=c"), &Value::Null)).await;
-    assert_ne!(answer.body["message"], "admission webhook \"v.example.com\" denied the request: no way in");
+    let response = api.send(&post(format!("{PODS}/p/attach?container=c"), &Value::Null)).await;
+    assert_ne!(response.body["message"], "admission webhook \"v.example.com\" denied the request: no way in");
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn webhooks_run_before_missing_object_check() {
         json!([{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec"]}]);
     validating(&api, "v", hook.client_config("/"), json!({"rules": rules})).await;
     api.check(post(format!("{PODS}/none/exec?command=ls"), &Value::Null), 404, json!({})).await;
-    assert_eq!(told(&hook), ["CONNECT pods/exec PodExecOptions none"]);
+    assert_eq!(reviewed_requests(&hook), ["CONNECT pods/exec PodExecOptions none"]);
 }
 
 #[tokio::test]
