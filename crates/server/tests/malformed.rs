@@ -55,15 +55,15 @@ async fn send(api: &TestApi, number: usize, malformed: &Malformed) -> Option<u16
     if code == 200 && malformed.target.contains("watch") {
         return Some(code);
     }
-    let shown = || {
+    let returned = || {
         let body = String::from_utf8_lossy(&malformed.body).chars().take(2000).collect::<String>();
         format!("request {number}: {} {} {:?}\n{body}", malformed.method, malformed.target, malformed.headers)
     };
     let bytes = tokio::time::timeout(DEADLINE, body.collect()).await.unwrap().unwrap().to_bytes();
     let status: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-    assert!(EXPECTED_CODES.contains(&code), "{code} {status}\n{}", shown());
+    assert!(EXPECTED_CODES.contains(&code), "{code} {status}\n{}", returned());
     if malformed.method == "HEAD" {
-        assert!(bytes.is_empty(), "{code} {}\n{}", String::from_utf8_lossy(&bytes), shown());
+        assert!(bytes.is_empty(), "{code} {}\n{}", String::from_utf8_lossy(&bytes), returned());
     } else if code >= 400 {
         let text = |field: &str| status[field].as_str().unwrap_or("");
         let proper = status["code"] == json!(code)
@@ -71,7 +71,7 @@ async fn send(api: &TestApi, number: usize, malformed: &Malformed) -> Option<u16
             && text("status") == "Failure"
             && !text("reason").is_empty()
             && !text("message").is_empty();
-        assert!(proper, "{code} {}\n{}", String::from_utf8_lossy(&bytes), shown());
+        assert!(proper, "{code} {}\n{}", String::from_utf8_lossy(&bytes), returned());
     }
     Some(code)
 }

@@ -222,9 +222,9 @@ async fn stricter_pod_security_level_warns_of_violating_pods() {
         "299 - \"a (and 2 other pods): host namespaces\"",
     ];
     assert_eq!(response.warnings(), expected);
-    let invalid = |label: &str, value: &str, why: &str| {
+    let invalid = |label: &str, value: &str, reason: &str| {
         let field = format!("metadata.labels[pod-security.kubernetes.io/{label}]");
-        format!("Namespace \"default\" is invalid: {field}: Invalid value: \"{value}\": {why}")
+        format!("Namespace \"default\" is invalid: {field}: Invalid value: \"{value}\": {reason}")
     };
     let message = invalid("enforce", "none", "must be one of privileged, baseline, restricted");
     api.check(request(&[("enforce", "none")]), 422, json!({"message": message})).await;
@@ -336,8 +336,7 @@ async fn pvc_expansion_requires_allow_volume_expansion() {
         let object = json!({"metadata": {"name": class}, "provisioner": "p.io/x", "allowVolumeExpansion": grows});
         api.check(post(classes, &object), 201, json!({})).await;
     }
-    let forbidden =
-        |name: &str, why: &str| json!({"message": format!("persistentvolumeclaims {name:?} is forbidden: {why}")});
+    let forbidden = |name: &str, reason: &str| json!({"message": format!("persistentvolumeclaims {name:?} is forbidden: {reason}")});
     let unfit = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
     for (name, class, bound, expected) in
         [("a", "fixed", true, Some(unfit)), ("b", "growing", true, None), ("d", "none", true, Some(unfit))]
@@ -352,7 +351,7 @@ async fn pvc_expansion_requires_allow_volume_expansion() {
         }
         let grown = merge_patch(&path, &json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}));
         match expected {
-            Some(why) => api.check(grown, 403, forbidden(name, why)).await,
+            Some(reason) => api.check(grown, 403, forbidden(name, reason)).await,
             None => api.check(grown, 200, json!({})).await,
         };
     }
@@ -362,7 +361,7 @@ async fn pvc_expansion_requires_allow_volume_expansion() {
 async fn system_priority_classes_cannot_be_deleted() {
     let api = TestApi::new().await;
     let path = "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical";
-    let why = "priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: this is a system priority class and cannot be deleted";
-    api.check(delete(path), 403, json!({"message": why})).await;
+    let reason = "priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: this is a system priority class and cannot be deleted";
+    api.check(delete(path), 403, json!({"message": reason})).await;
     api.check(get(path), 200, json!({})).await;
 }

@@ -127,8 +127,8 @@ impl AggregatedApi {
 async fn aggregated_request_is_proxied_with_user_headers() {
     let setup = AggregatedApi::new().await;
     setup.create_service().await;
-    let made = json!({"spec": {"service": {"port": 443}}});
-    setup.api.check(post(APIS, &setup.api_service(json!({}))), 201, made).await;
+    let created = json!({"spec": {"service": {"port": 443}}});
+    setup.api.check(post(APIS, &setup.api_service(json!({}))), 201, created).await;
     assert_eq!(setup.wait_for_condition("True", "Passed").await, "all checks passed");
     let things = "/apis/more.io/v1/namespaces/default/things?watch=false&x=a%2Fb";
     let request = TestRequest { method: "POST", ..get(things) }.text("application/json", "{}");
@@ -218,9 +218,9 @@ async fn unreachable_api_service_is_unavailable_with_reason() {
     setup.api.check(delete(format!("{SERVICES}/more")), 200, json!({})).await;
     setup.create_service().await;
     // The backend's certificate is signed by an unknown CA.
-    let why = setup.wait_for_condition("False", "FailedDiscoveryCheck").await;
+    let reason = setup.wait_for_condition("False", "FailedDiscoveryCheck").await;
     let start = format!("failing or missing response from https://{}/apis/more.io/v1: ", setup.to);
-    assert!(why.as_str().unwrap().starts_with(&start), "{why}");
+    assert!(reason.as_str().unwrap().starts_with(&start), "{reason}");
     let insecure = json!({"spec": {"insecureSkipTLSVerify": true}});
     setup.api.check(merge_patch(format!("{APIS}/v1.more.io"), &insecure), 200, json!({})).await;
     setup.wait_for_condition("True", "Passed").await;
@@ -322,7 +322,7 @@ async fn invalid_api_service_is_rejected() {
         more.as_object().unwrap().iter().for_each(|(k, v)| spec[k] = v.clone());
         spec
     };
-    for (more, why) in [
+    for (more, reason) in [
         (
             json!({"version": "v2"}),
             "metadata.name: Invalid value: \"v1.more.io\": must be `spec.version+\".\"+spec.group`: \"v2.more.io\"",
@@ -346,7 +346,7 @@ async fn invalid_api_service_is_rejected() {
         ),
     ] {
         let object = json!({"metadata": {"name": "v1.more.io"}, "spec": spec(more)});
-        let message = format!("APIService.apiregistration.k8s.io \"v1.more.io\" is invalid: {why}");
+        let message = format!("APIService.apiregistration.k8s.io \"v1.more.io\" is invalid: {reason}");
         api.check(post(APIS, &object), 422, json!({"message": message})).await;
     }
 }

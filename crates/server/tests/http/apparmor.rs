@@ -61,9 +61,9 @@ async fn apparmor_annotation_sets_the_field() {
         ("localhost/mine", json!({"type": "Localhost", "localhostProfile": "mine"})),
     ] {
         let annotations = json!({format!("{KEY}/c"): annotation});
-        let shown = json!({"metadata": {"annotations": annotations},
+        let returned = json!({"metadata": {"annotations": annotations},
             "spec": {"containers": [{"securityContext": {"appArmorProfile": expected}}]}});
-        api.check(post(&dry, &pod_with_apparmor(annotations, Value::Null)), 201, shown).await;
+        api.check(post(&dry, &pod_with_apparmor(annotations, Value::Null)), 201, returned).await;
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{
     common::{CONFIG_MAPS, PODS, TestApi, TestRequest, compare, get, merge_patch, post},
     validating_admission_policies,
     webhook_server::WebhookServer,
-    webhooks::{self, says},
+    webhooks::{self, review_response},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -122,8 +122,8 @@ async fn audit_logs_authorization_decision_and_reason() {
         )
         .await;
     audited.api.check(as_ann(get(format!("{PODS}/p"))), 404, json!({})).await;
-    let why = r#"RBAC: allowed by ClusterRoleBinding "r" of ClusterRole "r" to User "ann""#;
-    let allowed = json!({"responseStatus": {"code": 404, "reason": "NotFound"}, "annotations": {"authorization.k8s.io/reason": why}});
+    let reason = r#"RBAC: allowed by ClusterRoleBinding "r" of ClusterRole "r" to User "ann""#;
+    let allowed = json!({"responseStatus": {"code": 404, "reason": "NotFound"}, "annotations": {"authorization.k8s.io/reason": reason}});
     AuditedApi::check(&audited.events().await[3..], &[allowed]);
     audited.api.check(get(PODS).header("impersonate-user", "bob"), 403, json!({})).await;
     let acting = json!({"user": {"username": "test"}, "impersonatedUser": {"username": "bob", "groups": ["system:authenticated"]}});
@@ -204,8 +204,9 @@ async fn admission_policies_add_audit_annotations() {
         "auditAnnotations": [{"key": "name", "valueExpression": "'it is ' + object.metadata.name"},
                              {"key": "nothing", "valueExpression": "null"}],
     });
-    validating_admission_policies::policy(&audited.api, "p", spec).await;
-    validating_admission_policies::bind(&audited.api, "b", "p", json!({"validationActions": ["Audit"]})).await;
+    validating_admission_policies::create_policy(&audited.api, "p", spec).await;
+    validating_admission_policies::create_binding(&audited.api, "b", "p", json!({"validationActions": ["Audit"]}))
+        .await;
     audited.api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "m"}})), 201, json!({})).await;
     let event = audited.events().await.pop().unwrap();
     let reported = &event["annotations"];
@@ -254,19 +255,19 @@ async fn webhook_mutations_and_failures_are_audited() {
             "/changes" => {
                 let patch = json!([{"op": "add", "path": "/data", "value": {"a": "b"}}]).to_string();
                 let recorded = json!({"k": "v", "no/key": "x"});
-                says(
+                review_response(
                     review,
                     json!({"patch": STANDARD.encode(patch), "patchType": "JSONPatch", "auditAnnotations": recorded}),
                 )
             }
-            _ => says(review, json!({"auditAnnotations": {"seen": "yes"}})),
+            _ => review_response(review, json!({"auditAnnotations": {"seen": "yes"}})),
         })
         .await;
-        let rules = || json!({"rules": webhooks::only("configmaps"), "failurePolicy": "Ignore"});
-        webhooks::mutating(&audited.api, "a", hook.client_config("/changes"), rules()).await;
-        webhooks::mutating(&audited.api, "b", hook.client_config("/down"), rules()).await;
-        webhooks::validating(&audited.api, "c", hook.client_config("/down"), rules()).await;
-        webhooks::validating(&audited.api, "d", hook.client_config("/looks"), rules()).await;
+        let rules = || json!({"rules": webhooks::rule_for("configmaps"), "failurePolicy": "Ignore"});
+        webhooks::create_mutating_webhook(&audited.api, "a", hook.client_config("/changes"), rules()).await;
+        webhooks::create_mutating_webhook(&audited.api, "b", hook.client_config("/down"), rules()).await;
+        webhooks::create_validating_webhook(&audited.api, "c", hook.client_config("/down"), rules()).await;
+        webhooks::create_validating_webhook(&audited.api, "d", hook.client_config("/looks"), rules()).await;
         audited
             .api
             .check(post(CONFIG_MAPS, &json!({"metadata": {"name": "m"}})), 201, json!({"data": {"a": "b"}}))

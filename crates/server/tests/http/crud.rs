@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 async fn object_create_get_update_delete_roundtrip() {
     let api = TestApi::new().await;
     let given = json!({"metadata": {"name": "a", "uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z"}, "data": {"k": "v"}});
-    let made = api
+    let created = api
         .check(
             post(CONFIG_MAPS, &given),
             201,
@@ -15,11 +15,11 @@ async fn object_create_get_update_delete_roundtrip() {
         )
         .await
         .body;
-    assert_ne!(made["metadata"]["uid"], "mine");
-    assert_ne!(made["metadata"]["creationTimestamp"], "2001-01-01T00:00:00Z");
+    assert_ne!(created["metadata"]["uid"], "mine");
+    assert_ne!(created["metadata"]["creationTimestamp"], "2001-01-01T00:00:00Z");
     let path = format!("{CONFIG_MAPS}/a");
     let read = api.check(get(&path), 200, json!({})).await.body;
-    assert_eq!(read, made);
+    assert_eq!(read, created);
     api.check(
         post(CONFIG_MAPS, &given),
         409,
@@ -28,17 +28,17 @@ async fn object_create_get_update_delete_roundtrip() {
     .await;
     let changed = json!({"metadata": {"name": "a"}, "data": {"k": "w"}});
     let after = api
-        .check(put(&path, &changed), 200, json!({"data": {"k": "w"}, "metadata": {"uid": made["metadata"]["uid"], "creationTimestamp": made["metadata"]["creationTimestamp"]}}))
+        .check(put(&path, &changed), 200, json!({"data": {"k": "w"}, "metadata": {"uid": created["metadata"]["uid"], "creationTimestamp": created["metadata"]["creationTimestamp"]}}))
         .await
         .body;
-    assert_ne!(resource_version(&after), resource_version(&made));
+    assert_ne!(resource_version(&after), resource_version(&created));
     // An update without changes keeps the resource version.
     let same = api.check(put(&path, &changed), 200, json!({})).await.body;
     assert_eq!(resource_version(&same), resource_version(&after));
     api.check(
         delete(&path),
         200,
-        json!({"kind": "Status", "status": "Success", "details": {"name": "a", "kind": "configmaps", "uid": made["metadata"]["uid"], "group": null}}),
+        json!({"kind": "Status", "status": "Success", "details": {"name": "a", "kind": "configmaps", "uid": created["metadata"]["uid"], "group": null}}),
     )
     .await;
     let gone = json!({"kind": "Status", "reason": "NotFound", "message": "configmaps \"a\" not found", "code": 404});
@@ -220,13 +220,13 @@ async fn create_runs_admission_before_resource_version_check() {
     api.check(post(CONFIG_MAPS, &object("A")), 422, invalid).await;
     let gone = json!({"message": "namespaces \"none\" not found"});
     api.check(post("/api/v1/namespaces/none/configmaps", &object("a")), 404, gone).await;
-    crate::validating_admission_policies::policy(
+    crate::validating_admission_policies::create_policy(
         &api,
         "never",
         json!({"validations": [{"expression": "false", "message": "no"}]}),
     )
     .await;
-    crate::validating_admission_policies::bind(&api, "never", "never", json!({})).await;
+    crate::validating_admission_policies::create_binding(&api, "never", "never", json!({})).await;
     let rejected =
         "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'never' with binding 'never' denied request: no";
     api.check(post(CONFIG_MAPS, &object("a")), 422, json!({"message": rejected})).await;
@@ -289,8 +289,8 @@ async fn generation_increments_on_spec_changes_only() {
     api.check(get(&path), 200, generation(2)).await;
     api.check(delete(&path), 200, generation(3)).await;
     // A ConfigMap has no generation.
-    let made = api.create_config_map("a", json!({})).await;
-    assert!(made["metadata"]["generation"].is_null());
+    let created = api.create_config_map("a", json!({})).await;
+    assert!(created["metadata"]["generation"].is_null());
 }
 
 #[tokio::test]
@@ -343,9 +343,9 @@ async fn delete_without_orphaning_returns_accepted_if_kept() {
         (json!({"orphanDependents": true}), 200),
         (json!({"propagationPolicy": "Background"}), 200),
     ] {
-        let made = json!({"metadata": {"generateName": "c-", "finalizers": ["x.io/y"]}});
-        let made = api.check(post(CONFIG_MAPS, &made), 201, json!({})).await.body;
-        let path = format!("{CONFIG_MAPS}/{}", made["metadata"]["name"].as_str().unwrap());
+        let created = json!({"metadata": {"generateName": "c-", "finalizers": ["x.io/y"]}});
+        let created = api.check(post(CONFIG_MAPS, &created), 201, json!({})).await.body;
+        let path = format!("{CONFIG_MAPS}/{}", created["metadata"]["name"].as_str().unwrap());
         api.check(delete_with_options(&path, &options), expected, json!({"kind": "ConfigMap"})).await;
     }
 }

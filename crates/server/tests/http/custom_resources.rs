@@ -15,7 +15,7 @@ pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresour
 pub(crate) const CRONTABS: &str = "/apis/stable.example.com/v1/namespaces/default/crontabs";
 
 /// Returns a CustomResourceDefinition of CronTabs with these properties of `spec`.
-pub(crate) fn crontabs(spec: &Value) -> Value {
+pub(crate) fn crontab_definition(spec: &Value) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "crontabs.stable.example.com"},
@@ -45,7 +45,7 @@ pub(crate) fn crontabs(spec: &Value) -> Value {
 }
 
 /// Returns the properties of `spec` in the documentation's example.
-pub(crate) fn spec() -> Value {
+pub(crate) fn crontab_properties() -> Value {
     json!({
         "cronSpec": {"type": "string", "pattern": r"^(\d+|\*)(/\d+)?(\s+(\d+|\*)(/\d+)?){4}$"},
         "image": {"type": "string", "default": "busybox"},
@@ -58,14 +58,14 @@ pub(crate) fn crontab(name: &str, spec: &Value) -> Value {
 }
 
 /// Starts a server with the CronTab definition.
-pub(crate) async fn with_crontabs(spec: &Value) -> TestApi {
+pub(crate) async fn api_with_crontabs(spec: &Value) -> TestApi {
     let api = TestApi::new().await;
-    api.check(post(DEFINITIONS, &crontabs(spec)), 201, json!({})).await;
+    api.check(post(DEFINITIONS, &crontab_definition(spec)), 201, json!({})).await;
     api
 }
 
 /// Repeats a GET until the response has this status code.
-pub(crate) async fn until(api: &TestApi, path: &str, status: u16) -> Value {
+pub(crate) async fn wait_for_status(api: &TestApi, path: &str, status: u16) -> Value {
     loop {
         let response = api.send(&get(path)).await;
         if response.status == status {

@@ -96,8 +96,8 @@ async fn yaml_scalars_are_read_like_upstream() {
     let api = TestApi::new().await;
     let yaml = "metadata: {name: keys}\ndata:\n  0x10: a\n  010: b\n  n: c\n  yes: d\n  '010': e\n";
     let expected = json!({"16": "a", "8": "b", "false": "c", "true": "d", "010": "e"});
-    let made = api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, yaml), 201, json!({})).await.body;
-    assert_eq!(made["data"], expected);
+    let created = api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, yaml), 201, json!({})).await.body;
+    assert_eq!(created["data"], expected);
     let yaml = "metadata: {name: p}\nspec:\n  terminationGracePeriodSeconds: 400.0\n  containers: [{name: c, image: i}]\n  \
         volumes: [{name: v, configMap: {name: m, defaultMode: 0640}}]\n";
     let spec = json!({"terminationGracePeriodSeconds": 400, "volumes": [{"configMap": {"defaultMode": 416}}]});
@@ -135,12 +135,12 @@ async fn quantities_are_stored_in_canonical_form() {
     let stored = json!({"limits": {"cpu": "1", "memory": "1Mi", "x.io/gpu": "2"}, "requests": {"cpu": "500m", "memory": "1048576", "x.io/gpu": "2"}});
     let expected =
         json!({"spec": {"containers": [{"resources": stored}], "volumes": [{"emptyDir": {"sizeLimit": "2Gi"}}]}});
-    let made = api.check(post(PODS, &object), 201, expected).await.body;
+    let created = api.check(post(PODS, &object), 201, expected).await.body;
     // An equal quantity in another format is no change.
-    let mut same = made.clone();
+    let mut same = created.clone();
     same["spec"]["containers"][0]["resources"]["limits"]["cpu"] = json!("1.0");
     let after = api.check(put(format!("{PODS}/p"), &same), 200, json!({})).await.body;
-    assert_eq!(resource_version(&after), resource_version(&made));
+    assert_eq!(resource_version(&after), resource_version(&created));
     object["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "1 core"}});
     let response = api.check(post(PODS, &object), 400, json!({"reason": "BadRequest"})).await;
     let message = response.body["message"].as_str().unwrap();
@@ -152,10 +152,10 @@ async fn quantities_keep_the_format_that_upstream_keeps() {
     let api = TestApi::new().await;
     let mut object = pod("p");
     let written = json!({"cpu": "+2", "memory": "1E9", "x.io/gpu": "007", "ephemeral-storage": "+1024Mi"});
-    let shown = json!({"cpu": "+2", "memory": "1E9", "x.io/gpu": "007", "ephemeral-storage": "1Gi"});
+    let returned = json!({"cpu": "+2", "memory": "1E9", "x.io/gpu": "007", "ephemeral-storage": "1Gi"});
     object["spec"]["containers"][0]["resources"] = json!({"limits": written, "requests": {"cpu": "1.234500"}});
     object["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {"sizeLimit": "+5Mi"}}]);
-    let resources = json!({"limits": shown, "requests": {"cpu": "1235m", "memory": "1E9", "x.io/gpu": "007"}});
+    let resources = json!({"limits": returned, "requests": {"cpu": "1235m", "memory": "1E9", "x.io/gpu": "007"}});
     let expected =
         json!({"spec": {"containers": [{"resources": resources}], "volumes": [{"emptyDir": {"sizeLimit": "+5Mi"}}]}});
     api.check(post(PODS, &object), 201, expected.clone()).await;
@@ -196,7 +196,7 @@ async fn create_on_update_and_unconditional_update_by_kind() {
     let api = TestApi::new().await;
     let lease = |holder: &str| json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": holder}});
     let path = format!("{LEASES}/l");
-    let made = api.check(put(&path, &lease("a")), 201, json!({"spec": {"holderIdentity": "a"}})).await.body;
+    let created = api.check(put(&path, &lease("a")), 201, json!({"spec": {"holderIdentity": "a"}})).await.body;
     let message = "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
     api.check(put(&path, &lease("b")), 422, json!({"message": message})).await;
     let mut next = lease("b");
@@ -204,7 +204,7 @@ async fn create_on_update_and_unconditional_update_by_kind() {
     api.check(put(&path, &next), 422, json!({"message": message})).await;
     let none = json!({"metadata": {"resourceVersion": "0"}});
     api.check(patch("merge-patch", path.clone(), &none), 422, json!({"message": message})).await;
-    next["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
+    next["metadata"]["resourceVersion"] = created["metadata"]["resourceVersion"].clone();
     api.check(put(&path, &next), 200, json!({"spec": {"holderIdentity": "b"}})).await;
     api.check(delete(&path), 200, json!({})).await;
     api.check(put(&path, &next), 404, json!({})).await;

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 #[tokio::test]
 async fn pod_gets_upstream_defaults() {
     let api = TestApi::new().await;
-    let made = api.create_pod("p").await;
+    let created = api.create_pod("p").await;
     let toleration = |key: &str| json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
     assert_eq!(
-        made["spec"],
+        created["spec"],
         json!({
             "containers": [{
                 "name": "c", "image": "busybox:1", "imagePullPolicy": "IfNotPresent", "resources": {},
@@ -21,7 +21,7 @@ async fn pod_gets_upstream_defaults() {
             "tolerations": [toleration("not-ready"), toleration("unreachable")],
         })
     );
-    assert_eq!(made["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}));
+    assert_eq!(created["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}));
 }
 
 /// Asserts the defaults of a part of a spec.
@@ -167,7 +167,7 @@ async fn pod_priority_is_resolved_from_its_class() {
         object["spec"][field] = value;
         post(PODS, &object)
     };
-    for (request, why) in [
+    for (request, reason) in [
         (with("priorityClassName", json!("high")), "no PriorityClass with name high was found"),
         (
             with("priority", json!(5)),
@@ -178,8 +178,12 @@ async fn pod_priority_is_resolved_from_its_class() {
             "the string value of PreemptionPolicy (Never) must not be provided in pod spec; priority admission controller computed PreemptLowerPriority from the given PriorityClass name",
         ),
     ] {
-        api.check(request, 403, json!({"reason": "Forbidden", "message": format!("pods \"p\" is forbidden: {why}")}))
-            .await;
+        api.check(
+            request,
+            403,
+            json!({"reason": "Forbidden", "message": format!("pods \"p\" is forbidden: {reason}")}),
+        )
+        .await;
     }
 }
 
@@ -188,9 +192,9 @@ async fn service_account_is_required_and_adds_pull_secrets() {
     let api = TestApi::new().await;
     let mut object = pod("p");
     object["spec"]["serviceAccountName"] = json!("robot");
-    let why =
+    let reason =
         "pods \"p\" is forbidden: error looking up service account default/robot: serviceaccount \"robot\" not found";
-    api.check(post(PODS, &object), 403, json!({"reason": "Forbidden", "message": why})).await;
+    api.check(post(PODS, &object), 403, json!({"reason": "Forbidden", "message": reason})).await;
     let account = json!({"metadata": {"name": "robot"}, "imagePullSecrets": [{"name": "s"}]});
     api.check(post("/api/v1/namespaces/default/serviceaccounts", &account), 201, json!({})).await;
     api.check(post(PODS, &object), 201, json!({"spec": {"imagePullSecrets": [{"name": "s"}]}})).await;
@@ -286,9 +290,9 @@ async fn remote_volumes_get_upstream_defaults() {
     let volume = json!({"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "1Gi"},
         "accessModes": ["ReadWriteOnce"], "iscsi": iscsi}});
     let path = "/api/v1/persistentvolumes";
-    let made =
+    let created =
         api.check(post(path, &volume), 201, json!({"spec": {"iscsi": {"iscsiInterface": "default"}}})).await.body;
-    let since = made["status"]["lastPhaseTransitionTime"].as_str().unwrap();
+    let since = created["status"]["lastPhaseTransitionTime"].as_str().unwrap();
     assert!(since.ends_with('Z'), "{since}");
     let long_ago = json!({"status": {"lastPhaseTransitionTime": "2020-01-01T00:00:00Z"}});
     api.check(merge_patch(format!("{path}/v/status"), &long_ago), 200, long_ago.clone()).await;
@@ -306,10 +310,10 @@ async fn remote_volumes_get_upstream_defaults() {
     let expected = json!([{"rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"}},
         {"azureDisk": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": false}},
         {"scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"}}]);
-    let made = api.check(post(PODS, &pod), 201, json!({})).await.body;
-    for (made, expected) in made["spec"]["volumes"].as_array().unwrap().iter().zip(expected.as_array().unwrap()) {
+    let created = api.check(post(PODS, &pod), 201, json!({})).await.body;
+    for (created, expected) in created["spec"]["volumes"].as_array().unwrap().iter().zip(expected.as_array().unwrap()) {
         let mut mismatches = Vec::new();
-        compare(expected, made, "", &mut mismatches);
+        compare(expected, created, "", &mut mismatches);
         assert!(mismatches.is_empty(), "{mismatches:?}");
     }
 }

@@ -35,18 +35,18 @@ async fn unchanged_update_rewrites_stale_stored_object() {
     let engine = MemoryEngine::new();
     let secret = json!({"metadata": {"name": "s"}, "data": {"k": "dg=="}});
     let api = boot(&engine, b'a').await;
-    let made = api.check(post("/api/v1/namespaces/default/secrets", &secret), 201, json!({})).await.body;
-    let same = api.check(put(PATH, &made), 200, json!({})).await.body;
-    assert_eq!(same, made, "an unchanged update without stale storage writes nothing");
+    let created = api.check(post("/api/v1/namespaces/default/secrets", &secret), 201, json!({})).await.body;
+    let same = api.check(put(PATH, &created), 200, json!({})).await.body;
+    assert_eq!(same, created, "an unchanged update without stale storage writes nothing");
 
     let api = boot(&engine, b'b').await;
-    let dry = api.check(put(format!("{PATH}?dryRun=All"), &made), 200, json!({})).await.body;
-    assert_eq!(resource_version(&dry), resource_version(&made), "a dry run writes nothing");
+    let dry = api.check(put(format!("{PATH}?dryRun=All"), &created), 200, json!({})).await.body;
+    assert_eq!(resource_version(&dry), resource_version(&created), "a dry run writes nothing");
     let mut watch = api.watch("/api/v1/namespaces/default/secrets?watch=true").await;
     watch.check("ADDED", json!({"metadata": {"name": "s"}})).await;
-    let rewritten = api.check(put(PATH, &made), 200, json!({"data": {"k": "dg=="}})).await.body;
-    assert_ne!(resource_version(&rewritten), resource_version(&made));
-    assert_eq!(rewritten["metadata"]["managedFields"], made["metadata"]["managedFields"]);
+    let rewritten = api.check(put(PATH, &created), 200, json!({"data": {"k": "dg=="}})).await.body;
+    assert_ne!(resource_version(&rewritten), resource_version(&created));
+    assert_eq!(rewritten["metadata"]["managedFields"], created["metadata"]["managedFields"]);
     watch.check("MODIFIED", json!({"metadata": {"name": "s"}})).await;
     let again = api.check(put(PATH, &rewritten), 200, json!({})).await.body;
     assert_eq!(again, rewritten, "a current object is not rewritten");

@@ -159,13 +159,13 @@ async fn csr_has_its_user_and_approval_requires_signer_verb() {
     let approved =
         json!({"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "r", "message": "m"}]}});
     let approve = || as_ann(merge_patch(format!("{path}/r/approval"), &approved));
-    let why = |verb: &str| json!({"message": format!("certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: user not permitted to {verb} requests with signerName \"example.com/own\"")});
-    api.check(approve(), 403, why("approve")).await;
+    let reason = |verb: &str| json!({"message": format!("certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: user not permitted to {verb} requests with signerName \"example.com/own\"")});
+    api.check(approve(), 403, reason("approve")).await;
     let signers = |verb: &str, name: &str| json!([{"verbs": [verb], "apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "resourceNames": [name]}]);
     api.grant_cluster_role("approves", ann(), signers("approve", "example.com/*")).await;
     api.check(approve(), 200, json!({})).await;
     let sign = || as_ann(merge_patch(format!("{path}/r/status"), &json!({"status": {"certificate": "QQ=="}})));
-    api.check(sign(), 403, why("sign")).await;
+    api.check(sign(), 403, reason("sign")).await;
     api.grant_cluster_role("signs", ann(), signers("sign", "example.com/own")).await;
     assert_ne!(api.send(&sign()).await.status, 403);
 }

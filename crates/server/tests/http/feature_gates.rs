@@ -233,12 +233,12 @@ async fn disabled_env_files_drops_file_key_refs() {
         object["spec"]["containers"][0]["env"] = json!([{"name": "V", "valueFrom": source}]);
         object
     };
-    let shown = json!({"spec": {"containers": [{"env": [{"valueFrom": {"fileKeyRef": {"key": "K"}}}]}]}});
-    on.check(post(PODS, &object("p")), 201, shown.clone()).await;
+    let returned = json!({"spec": {"containers": [{"env": [{"valueFrom": {"fileKeyRef": {"key": "K"}}}]}]}});
+    on.check(post(PODS, &object("p")), 201, returned.clone()).await;
     // Without the field the variable has no source.
     off.check(post(PODS, &object("q")), 422, json!({"reason": "Invalid"})).await;
     let label = json!({"metadata": {"labels": {"a": "b"}}});
-    off.check(merge_patch(format!("{PODS}/p"), &label), 200, shown).await;
+    off.check(merge_patch(format!("{PODS}/p"), &label), 200, returned).await;
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use store::{CommitError, MemoryEngine};
 #[tokio::test]
 async fn full_disk_rejects_writes_and_serves_reads() {
     let api = TestApi::new().await;
-    let made = api.create_config_map("a", json!({})).await;
+    let created = api.create_config_map("a", json!({})).await;
     api.create_pod("p").await;
     let path = format!("{CONFIG_MAPS}/a");
     let full = json!({"kind": "Status", "status": "Failure", "reason": "InsufficientStorage", "code": 507,
@@ -22,11 +22,11 @@ async fn full_disk_rejects_writes_and_serves_reads() {
         post(format!("{PODS}/p/binding"), &json!({"metadata": {"name": "p"}, "target": {"name": "n"}})),
         post(format!("{PODS}/p/eviction"), &json!({"metadata": {"name": "p"}})),
     ];
-    let mut events = api.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", resource_version(&made))).await;
+    let mut events = api.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", resource_version(&created))).await;
     for request in writes.clone() {
         api.engine.fail_next_commit(CommitError::Full);
         api.check(request, 507, full.clone()).await;
-        assert_eq!(api.send(&get(&path)).await.body, made);
+        assert_eq!(api.send(&get(&path)).await.body, created);
         api.check(
             get(PODS),
             200,
@@ -53,10 +53,10 @@ async fn system_objects_are_created_once_space_is_free() {
     let api = TestApi::reopen(engine).await;
     let path = "/api/v1/namespaces/default";
     api.check(get(path), 404, json!({})).await;
-    let made = async {
+    let created = async {
         while api.send(&get(path)).await.status != 200 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), made).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(30), created).await.unwrap();
 }

@@ -70,8 +70,8 @@ async fn default_service_cidr_is_ready_and_recreated() {
     api.check(get(format!("{RANGES}/kubernetes")), 200, range).await;
 }
 
-fn check_rejected(name: &str, ip: &str, why: &str) -> Value {
-    json!({"message": format!("Service {name:?} is invalid: spec.clusterIPs: Invalid value: [{ip:?}]: failed to allocate IP {ip}: {why}")})
+fn check_rejected(name: &str, ip: &str, reason: &str) -> Value {
+    json!({"message": format!("Service {name:?} is invalid: spec.clusterIPs: Invalid value: [{ip:?}]: failed to allocate IP {ip}: {reason}")})
 }
 
 #[tokio::test]

@@ -29,14 +29,14 @@ async fn mirror_annotation_is_immutable() {
     let api = TestApi::new().await;
     api.check(post(PODS, &mirror_pod("m")), 201, json!({})).await;
     api.create_pod("p").await;
-    for (name, value, words) in [
+    for (name, value, message) in [
         ("m", json!("other"), "may not remove or update mirror pod annotation"),
         ("m", Value::Null, "may not remove or update mirror pod annotation"),
         ("p", json!("hash"), "may not add mirror pod annotation"),
     ] {
         let change = json!({"metadata": {"annotations": {MIRROR: value}}});
         let cause = json!({"field": format!("metadata.annotations[{MIRROR}]"), "reason": "FieldValueForbidden",
-            "message": format!("Forbidden: {words}")});
+            "message": format!("Forbidden: {message}")});
         api.check(merge_patch(format!("{PODS}/{name}"), &change), 422, json!({"details": {"causes": [cause]}})).await;
     }
     let labels = json!({"metadata": {"labels": {"a": "b"}}});
@@ -89,9 +89,9 @@ async fn subresources_cannot_change_the_mirror_annotation() {
     let api = TestApi::new().await;
     api.check(post(PODS, &mirror_pod("m")), 201, json!({})).await;
     api.create_pod("p").await;
-    let cause = |words: &str| {
+    let cause = |message: &str| {
         let field = format!("metadata.annotations[{MIRROR}]");
-        json!({"details": {"causes": [{"field": field, "message": format!("Forbidden: {words}")}]}})
+        json!({"details": {"causes": [{"field": field, "message": format!("Forbidden: {message}")}]}})
     };
     let change = |value: Value| json!({"metadata": {"annotations": {MIRROR: value}}});
     let removed = "may not remove or update mirror pod annotation";

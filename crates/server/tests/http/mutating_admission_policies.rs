@@ -4,7 +4,7 @@ use crate::{
     common::*,
     custom_resources::*,
     webhook_server::WebhookServer,
-    webhooks::{mutating, only, patches},
+    webhooks::{create_mutating_webhook, patch_response, rule_for},
 };
 use api::feature_gates::FeatureGates;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ async fn policy(api: &TestApi, name: &str, mutations: &[Value], more: Value) {
     api.check(post(format!("{BETA}/mutatingadmissionpolicybindings"), &object), 201, json!({})).await;
 }
 
-fn map(name: &str, data: Value) -> Value {
+fn config_map(name: &str, data: Value) -> Value {
     json!({"metadata": {"name": name}, "data": data})
 }
 
@@ -55,9 +55,9 @@ async fn failed_json_patch_test_leaves_the_object_unchanged() {
         )
     };
     policy(&api, "other", &[json_patch(&of("other"))], json!({})).await;
-    api.check(post(CONFIG_MAPS, &map("a", json!({"a": "old"}))), 201, json!({"data": {"a": "old"}})).await;
+    api.check(post(CONFIG_MAPS, &config_map("a", json!({"a": "old"}))), 201, json!({"data": {"a": "old"}})).await;
     policy(&api, "same", &[json_patch(&of("old"))], json!({})).await;
-    api.check(post(CONFIG_MAPS, &map("b", json!({"a": "old"}))), 201, json!({"data": {"a": "new"}})).await;
+    api.check(post(CONFIG_MAPS, &config_map("b", json!({"a": "old"}))), 201, json!({"data": {"a": "new"}})).await;
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn mutating_policies_are_served_by_feature_gate() {
     api.check(get(format!("{ALPHA}/mutatingadmissionpolicies/p")), 200, alpha).await;
     let rows = json!({"rows": [{"cells": ["p", 1, "<unset>", "0s"]}]});
     api.check(get_table(format!("{BETA}/mutatingadmissionpolicies")), 200, rows).await;
-    api.check(post(CONFIG_MAPS, &map("a", json!({}))), 201, json!({"data": {"by": "policy"}})).await;
+    api.check(post(CONFIG_MAPS, &config_map("a", json!({}))), 201, json!({"data": {"by": "policy"}})).await;
 }
 
 #[tokio::test]
@@ -91,13 +91,13 @@ async fn mutating_policy_applies_config_and_json_patch() {
     let variables = json!([{"name": "image", "expression": "object.spec.template.spec.containers[0].image + ':side'"}]);
     let more = json!({"matchConstraints": with_match_constraints("apps", "deployments"), "variables": variables});
     policy(&api, "sidecar", &[apply_configuration(sidecar), json_patch(labels)], more).await;
-    let made = api.check(post(DEPLOYMENTS, &deployment("d")), 201, json!({})).await.body;
-    let containers = made["spec"]["template"]["spec"]["containers"].as_array().unwrap();
+    let created = api.check(post(DEPLOYMENTS, &deployment("d")), 201, json!({})).await.body;
+    let containers = created["spec"]["template"]["spec"]["containers"].as_array().unwrap();
     let named: Vec<(&Value, &Value)> = containers.iter().map(|c| (&c["name"], &c["image"])).collect();
     assert_eq!(named, [(&json!("c"), &json!("i")), (&json!("sidecar"), &json!("i:side"))]);
     // Added fields get defaults, and each mutation sees the previous ones.
     assert_eq!(containers[1]["terminationMessagePath"], "/dev/termination-log");
-    assert_eq!(made["metadata"]["labels"], json!({"a.b/c": "test", "x/y": "2"}));
+    assert_eq!(created["metadata"]["labels"], json!({"a.b/c": "test", "x/y": "2"}));
 }
 
 fn deployment(name: &str) -> Value {
@@ -111,7 +111,7 @@ fn deployment(name: &str) -> Value {
 async fn invalid_mutating_policy_is_rejected() {
     let api = api_with_policies(TestApi::new().await);
     let more = |fails: &str| json!({"matchConstraints": with_match_constraints("apps", "deployments"), "failurePolicy": fails});
-    for (name, mutation, why) in [
+    for (name, mutation, reason) in [
         (
             "atomic",
             apply_configuration("Object{spec: Object.spec{selector: Object.spec.selector{matchLabels: {'x': 'y'}}}}"),
@@ -129,7 +129,7 @@ async fn invalid_mutating_policy_is_rejected() {
         ),
     ] {
         policy(&api, name, std::slice::from_ref(&mutation), more("Fail")).await;
-        let message = format!("policy '{name}' with binding '{name}' denied request: {why}");
+        let message = format!("policy '{name}' with binding '{name}' denied request: {reason}");
         let rejected = json!({"reason": "Invalid", "message": message, "details": {"name": "d", "causes": [{"message": message}]}});
         api.check(post(DEPLOYMENTS, &deployment("d")), 403, rejected).await;
         api.check(
@@ -210,13 +210,13 @@ async fn mutating_policy_uses_match_conditions_and_params() {
     let path = format!("{BETA}/mutatingadmissionpolicybindings/p");
     api.check(merge_patch(path, &json!({"spec": {"paramRef": reference}})), 200, json!({})).await;
     let message = "policy 'p' with binding 'p' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
-    api.check(post(CONFIG_MAPS, &map("a", json!({}))), 403, json!({"message": message})).await;
+    api.check(post(CONFIG_MAPS, &config_map("a", json!({}))), 403, json!({"message": message})).await;
     api.check(delete(format!("{BETA}/mutatingadmissionpolicybindings/p")), 200, json!({})).await;
-    api.check(post(CONFIG_MAPS, &map("params", json!({"k": "v"}))), 201, json!({})).await;
+    api.check(post(CONFIG_MAPS, &config_map("params", json!({"k": "v"}))), 201, json!({})).await;
     let object = json!({"metadata": {"name": "p"}, "spec": {"policyName": "p", "paramRef": reference,
         "matchResources": {"objectSelector": {"matchLabels": {"x": "y"}}}}});
     api.check(post(format!("{BETA}/mutatingadmissionpolicybindings"), &object), 201, json!({})).await;
-    api.check(post(CONFIG_MAPS, &map("a", json!({}))), 201, json!({"data": null})).await;
+    api.check(post(CONFIG_MAPS, &config_map("a", json!({}))), 201, json!({"data": null})).await;
     let labelled = json!({"metadata": {"name": "b", "labels": {"x": "y"}}});
     api.check(post(CONFIG_MAPS, &labelled), 201, json!({"data": {"k": "v"}})).await;
 }
@@ -230,8 +230,8 @@ async fn mutating_policy_is_reinvoked_after_changes() {
     };
     policy(&api, "first", &[count("first")], json!({"reinvocationPolicy": "IfNeeded"})).await;
     policy(&api, "second", &[count("second")], json!({})).await;
-    let made = json!({"data": {"first": "2", "second": "1"}});
-    api.check(post(CONFIG_MAPS, &map("a", json!({}))), 201, made).await;
+    let created = json!({"data": {"first": "2", "second": "1"}});
+    api.check(post(CONFIG_MAPS, &config_map("a", json!({}))), 201, created).await;
 }
 
 #[tokio::test]
@@ -239,18 +239,18 @@ async fn mutating_policies_run_before_webhooks() {
     let api = api_with_policies(TestApi::new().await);
     let hook = WebhookServer::new(|_, review| {
         let seen = review["request"]["object"]["data"]["by"].as_str().unwrap_or("nobody").to_owned();
-        patches(review, json!([{"op": "add", "path": "/data/seen", "value": seen}]))
+        patch_response(review, json!([{"op": "add", "path": "/data/seen", "value": seen}]))
     })
     .await;
     policy(&api, "p", &[apply_configuration("Object{data: {'by': 'policy'}}")], json!({})).await;
-    mutating(&api, "w", hook.client_config("/"), json!({"rules": only("configmaps")})).await;
-    let made = json!({"data": {"by": "policy", "seen": "policy"}});
-    api.check(post(CONFIG_MAPS, &map("a", json!({"x": "y"}))), 201, made).await;
+    create_mutating_webhook(&api, "w", hook.client_config("/"), json!({"rules": rule_for("configmaps")})).await;
+    let created = json!({"data": {"by": "policy", "seen": "policy"}});
+    api.check(post(CONFIG_MAPS, &config_map("a", json!({"x": "y"}))), 201, created).await;
 }
 
 #[tokio::test]
 async fn mutating_policy_merges_custom_resources_by_schema() {
-    let api = api_with_policies(with_crontabs(&spec()).await);
+    let api = api_with_policies(api_with_crontabs(&crontab_properties()).await);
     let rule = json!({"operations": ["*"], "apiGroups": ["stable.example.com"], "apiVersions": ["v1"], "resources": ["crontabs"]});
     let more = json!({"matchConstraints": {"resourceRules": [rule]}});
     policy(&api, "p", &[apply_configuration("Object{spec: Object.spec{replicas: 7}}")], more).await;

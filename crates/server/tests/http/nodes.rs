@@ -189,7 +189,7 @@ async fn node_requests_tokens_only_for_its_pods() {
         |bound: Value| as_node(post(format!("{accounts}/default/token"), &json!({"spec": {"boundObjectRef": bound}})));
     let pod = |name: &str, uid: Value| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid});
     api.check(request(pod("p", uid("p").await)), 201, json!({})).await;
-    let rejected = |why: &str| forbidden(&format!("serviceaccounts \"default\" is forbidden: {why}"));
+    let rejected = |reason: &str| forbidden(&format!("serviceaccounts \"default\" is forbidden: {reason}"));
     api.check(request(Value::Null), 403, rejected("node requested token not bound to a pod")).await;
     let message = "node requested token with a pod binding without a uid";
     api.check(request(pod("p", Value::Null)), 403, rejected(message)).await;
@@ -225,15 +225,15 @@ async fn node_token_audiences_are_restricted() {
         let spec = json!({"audiences": audiences, "boundObjectRef": bound});
         as_node(post(format!("{accounts}/default/token"), &json!({"spec": spec})))
     };
-    let rejected = |why: &str| forbidden(&format!("serviceaccounts \"default\" is forbidden: {why}"));
+    let rejected = |reason: &str| forbidden(&format!("serviceaccounts \"default\" is forbidden: {reason}"));
     for audiences in [json!([]), json!([""]), json!(["vault"])] {
         api.check(request("p", audiences).await, 201, json!({})).await;
     }
     api.check(request("stores", json!(["of-driver"])).await, 201, json!({})).await;
     let two = rejected("node may only request 0 or 1 audiences");
     api.check(request("p", json!(["vault", "other"])).await, 403, two).await;
-    let why = "audience \"of-driver\" not found in pod spec volume, system:node:n is not authorized to request tokens for this audience";
-    api.check(request("p", json!(["of-driver"])).await, 403, rejected(why)).await;
+    let reason = "audience \"of-driver\" not found in pod spec volume, system:node:n is not authorized to request tokens for this audience";
+    api.check(request("p", json!(["of-driver"])).await, 403, rejected(reason)).await;
     // RBAC can allow further audiences, for credential providers of images.
     let rules =
         json!([{"apiGroups": [""], "resources": ["of-driver"], "verbs": ["request-serviceaccounts-token-audience"]}]);
@@ -254,14 +254,14 @@ async fn node_requests_only_its_own_certificates() {
     };
     let two_names = certificate_request(&["system:node:n", "system:node:m"]);
     for signer in ["kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"] {
-        for (request, why) in [
+        for (request, reason) in [
             (CERTIFICATE_REQUEST, "can only create a node CSR with CN=system:node:n"),
             (&two_names, "subject has more than one common name"),
         ] {
             let response = api.send(&send_request(signer, request)).await;
             let message = response.body["message"].as_str().unwrap_or("").to_owned();
             assert_eq!(response.status, 403, "{message}");
-            assert!(message.contains(" is forbidden: ") && message.ends_with(why), "{message}");
+            assert!(message.contains(" is forbidden: ") && message.ends_with(reason), "{message}");
         }
         api.check(send_request(signer, &certificate_request(&["system:node:n"])), 201, json!({})).await;
     }
@@ -291,22 +291,27 @@ async fn node_updates_only_the_capacity_of_pvc_status() {
 async fn node_pod_cidrs_and_provider_id_are_immutable() {
     let api = TestApi::new().await;
     let node = |spec: Value| json!({"metadata": {"name": "n"}, "spec": spec});
-    let check = async |request: TestRequest, words: &str| {
-        let message = format!("Node \"n\" is invalid: {words}");
+    let check = async |request: TestRequest, expected_message: &str| {
+        let message = format!("Node \"n\" is invalid: {expected_message}");
         api.check(request, 422, json!({"message": message})).await;
     };
     let path = "/api/v1/nodes";
-    let words = "spec.podCIDRs[0]: Invalid value: \"10.0.0.0\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-    check(post(path, &node(json!({"podCIDR": "10.0.0.0"}))), words).await;
-    let words = "spec.podCIDRs: Invalid value: [\"10.0.0.0/24\",\"10.0.1.0/24\"]: may specify no more than one CIDR for each IP family";
-    check(post(path, &node(json!({"podCIDRs": ["10.0.0.0/24", "10.0.1.0/24"]}))), words).await;
+    let expected_message = "spec.podCIDRs[0]: Invalid value: \"10.0.0.0\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+    check(post(path, &node(json!({"podCIDR": "10.0.0.0"}))), expected_message).await;
+    let expected_message = "spec.podCIDRs: Invalid value: [\"10.0.0.0/24\",\"10.0.1.0/24\"]: may specify no more than one CIDR for each IP family";
+    check(post(path, &node(json!({"podCIDRs": ["10.0.0.0/24", "10.0.1.0/24"]}))), expected_message).await;
     api.check(post(path, &node(json!({}))), 201, json!({})).await;
     let one = format!("{path}/n");
     let given = json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"], "providerID": "a://1"});
     api.check(merge_patch(&one, &json!({"spec": given})), 200, json!({})).await;
-    let words = "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid";
-    check(merge_patch(&one, &json!({"spec": {"podCIDR": "10.0.1.0/24"}})), words).await;
-    check(merge_patch(&one, &json!({"spec": {"podCIDR": "10.0.1.0/24", "podCIDRs": ["10.0.1.0/24"]}})), words).await;
-    let words = "spec.providerID: Forbidden: node updates may not change providerID except from \"\" to valid";
-    check(merge_patch(&one, &json!({"spec": {"providerID": "a://2"}})), words).await;
+    let expected_message = "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid";
+    check(merge_patch(&one, &json!({"spec": {"podCIDR": "10.0.1.0/24"}})), expected_message).await;
+    check(
+        merge_patch(&one, &json!({"spec": {"podCIDR": "10.0.1.0/24", "podCIDRs": ["10.0.1.0/24"]}})),
+        expected_message,
+    )
+    .await;
+    let expected_message =
+        "spec.providerID: Forbidden: node updates may not change providerID except from \"\" to valid";
+    check(merge_patch(&one, &json!({"spec": {"providerID": "a://2"}})), expected_message).await;
 }

@@ -134,7 +134,7 @@ async fn strategic_merge_to_wrong_type_is_rejected() {
     let api = TestApi::new().await;
     api.create_pod("p").await;
     let smp = |path: &str, body: Value| patch("strategic-merge-patch", format!("{PODS}/p{path}"), &body);
-    for (body, shown, why) in [
+    for (body, returned, reason) in [
         (json!({"metadata": {"labels": "x"}}), "map[metadata:map[labels:x]]", "cannot restore map from string"),
         (
             json!({"metadata": {"finalizers": {}}}),
@@ -149,7 +149,7 @@ async fn strategic_merge_to_wrong_type_is_rejected() {
         (json!({"spec": "x"}), "map[spec:x]", "cannot restore struct from: string"),
         (json!({"spec": {"priority": "x"}}), "map[spec:map[priority:x]]", "unrecognized type: int32"),
     ] {
-        let message = format!(" \"\" is invalid: patch: Invalid value: \"{shown}\": {why}");
+        let message = format!(" \"\" is invalid: patch: Invalid value: \"{returned}\": {reason}");
         api.check(smp("", body), 422, json!({"reason": "Invalid", "message": message})).await;
     }
     let whole = json!({"spec": {"activeDeadlineSeconds": 400}});
@@ -157,7 +157,7 @@ async fn strategic_merge_to_wrong_type_is_rejected() {
     // Other patch types produce JSON that is decoded.
     let response = api.send(&merge_patch(format!("{PODS}/p"), &json!({"metadata": {"labels": "x"}}))).await;
     let message = response.body["message"].as_str().unwrap();
-    let words =
+    let expected_message =
         "json: cannot unmarshal string into Go struct field ObjectMeta.metadata.labels of type map[string]string";
-    assert!(message.ends_with(words), "{message}");
+    assert!(message.ends_with(expected_message), "{message}");
 }

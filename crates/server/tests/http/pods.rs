@@ -105,7 +105,7 @@ async fn pod_can_be_bound_only_once() {
 #[tokio::test]
 async fn pod_status_and_spec_are_updated_separately() {
     let api = TestApi::new().await;
-    let made = api.create_pod("p").await;
+    let created = api.create_pod("p").await;
     let (path, status) = (format!("{PODS}/p"), format!("{PODS}/p/status"));
     api.check(
         merge_patch(&path, &json!({"status": {"phase": "Failed"}})),
@@ -115,7 +115,7 @@ async fn pod_status_and_spec_are_updated_separately() {
     .await;
     let both = json!({"spec": {"nodeName": "n"}, "status": {"phase": "Running"}, "metadata": {"labels": {"a": "b"}, "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}]}});
     let after = api.check(merge_patch(&status, &both), 200, json!({"spec": {"nodeName": null}, "status": {"phase": "Running"}, "metadata": {"labels": {"a": "b"}, "ownerReferences": null}})).await.body;
-    assert_eq!(after["spec"], made["spec"]);
+    assert_eq!(after["spec"], created["spec"]);
     let mut changed = after.clone();
     changed["status"] = json!({});
     changed["metadata"]["labels"] = json!({"a": "c"});
@@ -282,7 +282,7 @@ async fn terminating_pod_rejects_new_finalizers() {
 #[tokio::test]
 async fn eviction_deletes_the_pod_with_a_condition() {
     let api = TestApi::new().await;
-    let made = api.bound_pod("p").await;
+    let created = api.bound_pod("p").await;
     let path = format!("{PODS}/p/eviction");
     let eviction = |options: Value| json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}, "deleteOptions": options});
     api.check(post(&path, &eviction(json!({"preconditions": {"uid": "other"}}))), 409, json!({"reason": "Conflict"}))
@@ -294,11 +294,13 @@ async fn eviction_deletes_the_pod_with_a_condition() {
     let message = "the namespace of the provided object does not match the namespace sent on the request";
     api.check(post(&path, &json!({"metadata": {"namespace": "other"}})), 400, json!({"message": message})).await;
     let pod = api.check(get(format!("{PODS}/p")), 200, json!({"metadata": {"deletionTimestamp": null}})).await.body;
-    assert_eq!(resource_version(&pod), resource_version(&made));
+    assert_eq!(resource_version(&pod), resource_version(&created));
     api.check(
         post(
             &path,
-            &eviction(json!({"gracePeriodSeconds": 3, "preconditions": {"resourceVersion": resource_version(&made)}})),
+            &eviction(
+                json!({"gracePeriodSeconds": 3, "preconditions": {"resourceVersion": resource_version(&created)}}),
+            ),
         ),
         201,
         json!({"kind": "Status", "status": "Success"}),
@@ -339,10 +341,10 @@ async fn eviction_respects_the_pod_disruption_budget() {
     }
     let budget = |name: &str| json!({"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
     api.check(post(BUDGETS, &budget("b")), 201, json!({})).await;
-    let rejected = |why: &str| {
+    let rejected = |reason: &str| {
         json!({"status": "Failure", "reason": "TooManyRequests", "code": 429,
         "message": "Cannot evict pod as it would violate the pod's disruption budget.",
-        "details": {"causes": [{"reason": "DisruptionBudget", "message": why}]}})
+        "details": {"causes": [{"reason": "DisruptionBudget", "message": reason}]}})
     };
     api.check(evict("a"), 429, rejected("The disruption budget b is still being processed by the server.")).await;
     let status = |current: i32, allowed: i32| {

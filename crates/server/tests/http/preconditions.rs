@@ -28,25 +28,25 @@ async fn update_with_stale_resource_version_conflicts() {
 #[tokio::test]
 async fn update_with_another_uid_is_rejected() {
     let api = TestApi::new().await;
-    let made = api.create_config_map("a", json!({})).await;
+    let created = api.create_config_map("a", json!({})).await;
     let path = format!("{CONFIG_MAPS}/a");
-    let uid = made["metadata"]["uid"].as_str().unwrap();
-    let why = format!(
+    let uid = created["metadata"]["uid"].as_str().unwrap();
+    let reason = format!(
         "Operation cannot be fulfilled on configmaps \"a\": StorageError: invalid object, Code: 4, Key: /registry/configmaps/default/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: other, UID in object meta: {uid}"
     );
     let other = json!({"metadata": {"name": "a", "uid": "other"}});
-    api.check(put(&path, &other), 409, json!({"reason": "Conflict", "message": why})).await;
-    let why = "ConfigMap \"a\" is invalid: metadata.uid: Invalid value: \"other\": field is immutable";
-    api.check(merge_patch(&path, &other), 422, json!({"reason": "Invalid", "message": why})).await;
+    api.check(put(&path, &other), 409, json!({"reason": "Conflict", "message": reason})).await;
+    let reason = "ConfigMap \"a\" is invalid: metadata.uid: Invalid value: \"other\": field is immutable";
+    api.check(merge_patch(&path, &other), 422, json!({"reason": "Invalid", "message": reason})).await;
     api.check(merge_patch(&path, &json!({"metadata": {"uid": uid}})), 200, json!({})).await;
 }
 
 #[tokio::test]
 async fn delete_checks_preconditions_and_propagation() {
     let api = TestApi::new().await;
-    let made = api.create_pod("p").await;
+    let created = api.create_pod("p").await;
     let path = format!("{PODS}/p");
-    let (uid, rv) = (made["metadata"]["uid"].as_str().unwrap(), resource_version(&made));
+    let (uid, rv) = (created["metadata"]["uid"].as_str().unwrap(), resource_version(&created));
     let only = |field: &str, value: &str| json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {field: value}});
     api.check(
         delete_with_options(&path, &only("uid", "other")),

@@ -133,9 +133,9 @@ async fn proxy_authorization_maps_methods_to_verbs() {
         let response = api.send(&TestRequest { method, ..get(&path) }.as_user("ann", &[])).await;
         assert_eq!(response.status, status, "{method}");
     }
-    let words = "cannot create resource \"pods/proxy\" in API group \"\" in the namespace \"default\"";
+    let message = "cannot create resource \"pods/proxy\" in API group \"\" in the namespace \"default\"";
     let rejected = api.send(&TestRequest { method: "POST", ..get(&path) }.as_user("ann", &[])).await.body;
-    assert!(rejected["message"].as_str().unwrap().contains(words), "{rejected}");
+    assert!(rejected["message"].as_str().unwrap().contains(message), "{rejected}");
 }
 
 /// Sends an upgrade request and returns its response.
@@ -238,9 +238,10 @@ async fn logs_and_exec_of_a_pod_on_another_node_name_the_node() {
         json!({}),
     )
     .await;
-    let words = "node \"m\" is another one than this API server's, which does not reach its kubelet: no kubelet of m";
+    let expected_message =
+        "node \"m\" is another one than this API server's, which does not reach its kubelet: no kubelet of m";
     let path = "/api/v1/namespaces/default/pods/p";
-    let message = json!({"reason": "ServiceUnavailable", "message": words});
+    let message = json!({"reason": "ServiceUnavailable", "message": expected_message});
     api.check(get(format!("{path}/log")), 503, message).await;
     let response =
         send_upgrade(&api, UserInfo::component("admin"), "POST", &format!("{path}/exec?command=id&stdout=1")).await;
@@ -269,8 +270,8 @@ async fn node_proxy_upgrade_needs_create_whatever_the_method() {
         let response = send_upgrade(&api, ann(), method, &format!("/api/v1/nodes/n/proxy/{path}")).await;
         assert_eq!(response.status().as_u16(), 403, "{method} {path}");
         let status = response.into_body().collect().await.unwrap().to_bytes();
-        let words = "cannot create resource \\\"nodes/proxy\\\" in API group";
-        assert!(String::from_utf8_lossy(&status).contains(words), "{status:?}");
+        let message = "cannot create resource \\\"nodes/proxy\\\" in API group";
+        assert!(String::from_utf8_lossy(&status).contains(message), "{status:?}");
     }
     api.grant_cluster_role("acts", json!([{"kind": "User", "name": "ann"}]), rule(json!(["create"]))).await;
     for (method, path) in requests {

@@ -106,10 +106,10 @@ async fn concurrent_requests_share_two_samples() {
     let path = format!("{POD_METRICS}/p");
     tokio::join!(api.check(get(&path), 200, one.clone()), api.check(get(&path), 200, one));
     assert_eq!(requests.load(Ordering::Relaxed), 2);
-    let (now, made) =
+    let (now, created) =
         (jiff::Timestamp::now(), api.send(&get(&path)).await.body["metadata"]["creationTimestamp"].clone());
-    let made: jiff::Timestamp = made.as_str().unwrap().parse().unwrap();
-    assert!(now.duration_since(made).as_secs().abs() < 10, "{made}");
+    let created: jiff::Timestamp = created.as_str().unwrap().parse().unwrap();
+    assert!(now.duration_since(created).as_secs().abs() < 10, "{created}");
 }
 
 #[tokio::test]
@@ -194,15 +194,15 @@ async fn metrics_reject_writes_and_watches() {
 #[tokio::test]
 async fn metrics_tables_have_metrics_server_columns() {
     let (api, _) = start_api().await;
-    let shown = api.check(get_table(POD_METRICS), 200, json!({"kind": "Table"})).await.body;
-    let columns: Vec<String> = shown["columnDefinitions"]
+    let returned = api.check(get_table(POD_METRICS), 200, json!({"kind": "Table"})).await.body;
+    let columns: Vec<String> = returned["columnDefinitions"]
         .as_array()
         .unwrap()
         .iter()
         .map(|c| format!("{} {}", c["name"].as_str().unwrap(), c["format"].as_str().unwrap()))
         .collect();
     assert_eq!(columns, ["Name name", "cpu quantity", "memory quantity", "Window duration"]);
-    let rows: Vec<&Value> = shown["rows"].as_array().unwrap().iter().map(|r| &r["cells"]).collect();
+    let rows: Vec<&Value> = returned["rows"].as_array().unwrap().iter().map(|r| &r["cells"]).collect();
     assert_eq!(rows, [&json!(["p", "123456789n", "1206Ki", "10s"]), &json!(["q", "500005u", "1004097", "10s"])]);
     let one = api.send(&get_table(format!("{METRICS}/nodes/n"))).await.body;
     assert_eq!(one["rows"][0]["cells"], json!(["n", "1500m", "4Mi", "10s"]));

@@ -68,7 +68,7 @@ async fn pod_gets_overhead_and_scheduling_of_runtime_class() {
     let more = json!({"overhead": {"podFixed": {"cpu": "0.25", "memory": "64Mi"}},
         "scheduling": {"nodeSelector": {"vm": "yes"}, "tolerations": [{"key": "vm", "operator": "Exists"}]}});
     api.check(post(CLASSES, &runtime_class("vm", more)), 201, json!({})).await;
-    let made = api
+    let created = api
         .check(
             post(PODS, &pod_with_class("p", "vm")),
             201,
@@ -77,10 +77,11 @@ async fn pod_gets_overhead_and_scheduling_of_runtime_class() {
         )
         .await
         .body;
-    let keys: Vec<&Value> = made["spec"]["tolerations"].as_array().unwrap().iter().map(|t| &t["key"]).collect();
+    let keys: Vec<&Value> = created["spec"]["tolerations"].as_array().unwrap().iter().map(|t| &t["key"]).collect();
     assert_eq!(keys, ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "vm"]);
-    let forbidden = |why: &str| json!({"reason": "Forbidden", "message": format!("pods \"q\" is forbidden: {why}")});
-    for (change, why) in [
+    let forbidden =
+        |reason: &str| json!({"reason": "Forbidden", "message": format!("pods \"q\" is forbidden: {reason}")});
+    for (change, reason) in [
         (
             json!({"overhead": {"cpu": "1"}}),
             "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
@@ -99,6 +100,6 @@ async fn pod_gets_overhead_and_scheduling_of_runtime_class() {
         for (key, value) in change.as_object().unwrap() {
             pod["spec"][key] = value.clone();
         }
-        api.check(post(PODS, &pod), 403, forbidden(why)).await;
+        api.check(post(PODS, &pod), 403, forbidden(reason)).await;
     }
 }

@@ -127,7 +127,7 @@ async fn ephemeral_containers_are_added_by_subresource_only() {
         json!({"metadata": {"generation": 3}}),
     )
     .await;
-    let words = |what: &str| {
+    let message = |what: &str| {
         format!(
             "Pod \"p\" is invalid: spec.ephemeralContainers: Forbidden: existing ephemeral containers \"d\" may not be {what}\n"
         )
@@ -136,14 +136,14 @@ async fn ephemeral_containers_are_added_by_subresource_only() {
     api.check(
         patch("strategic-merge-patch", EPHEMERAL_CONTAINERS, &changed),
         422,
-        json!({"message": words("changed")}),
+        json!({"message": message("changed")}),
     )
     .await;
     let without = merge_patch(
         EPHEMERAL_CONTAINERS,
         &json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "busybox:1"}]}}),
     );
-    api.check(without, 422, json!({"message": words("removed")})).await;
+    api.check(without, 422, json!({"message": message("removed")})).await;
     api.check(post(EPHEMERAL_CONTAINERS, &json!({})), 405, json!({"reason": "MethodNotAllowed"})).await;
 }
 

@@ -17,20 +17,20 @@ pub(crate) fn web_spec(more: Value) -> Value {
 }
 
 async fn check_invalid(spec: Value, message: &str) {
-    let words = format!("Service \"s\" is invalid: {message}");
-    TestApi::new().await.check(post(SERVICES, &service("s", spec)), 422, json!({"message": words})).await;
+    let expected_message = format!("Service \"s\" is invalid: {message}");
+    TestApi::new().await.check(post(SERVICES, &service("s", spec)), 422, json!({"message": expected_message})).await;
 }
 
 #[tokio::test]
 async fn service_gets_upstream_defaults_and_cluster_ip() {
     let api = TestApi::new().await;
-    let made = api.check(post(SERVICES, &service("s", web_spec(json!({})))), 201, json!({})).await.body;
-    let ip = made["spec"]["clusterIP"].as_str().unwrap().to_owned();
+    let created = api.check(post(SERVICES, &service("s", web_spec(json!({})))), 201, json!({})).await.body;
+    let ip = created["spec"]["clusterIP"].as_str().unwrap().to_owned();
     assert!(ip.starts_with("10.96."), "{ip}");
     let expected = json!({"clusterIP": ip, "clusterIPs": [ip], "internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"],
         "ipFamilyPolicy": "SingleStack", "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
         "selector": {"app": "web"}, "sessionAffinity": "None", "type": "ClusterIP"});
-    assert_eq!((&made["spec"], &made["status"]), (&expected, &json!({"loadBalancer": {}})));
+    assert_eq!((&created["spec"], &created["status"]), (&expected, &json!({"loadBalancer": {}})));
     let row = api.send(&get_table(SERVICES)).await.body["rows"][0]["cells"].clone();
     assert_eq!(
         row.as_array().unwrap()[..5],
@@ -39,8 +39,9 @@ async fn service_gets_upstream_defaults_and_cluster_ip() {
     // A PUT may omit allocated fields, and may not change them.
     let path = format!("{SERVICES}/s");
     api.check(put(&path, &service("s", web_spec(json!({})))), 200, json!({"spec": {"clusterIP": ip}})).await;
-    let words = "Service \"s\" is invalid: spec.clusterIPs[0]: Invalid value: [\"10.96.9.9\"]: may not change once set";
-    api.check(merge_patch(&path, &json!({"spec": {"clusterIP": "10.96.9.9"}})), 422, json!({"message": words})).await;
+    let message =
+        "Service \"s\" is invalid: spec.clusterIPs[0]: Invalid value: [\"10.96.9.9\"]: may not change once set";
+    api.check(merge_patch(&path, &json!({"spec": {"clusterIP": "10.96.9.9"}})), 422, json!({"message": message})).await;
     let kind = json!({"spec": {"type": "NodePort"}});
     let changed = api
         .check(merge_patch(&path, &kind), 200, json!({"spec": {"externalTrafficPolicy": "Cluster", "clusterIP": ip}}))
@@ -67,17 +68,17 @@ async fn cluster_ips_and_node_ports_are_unique() {
         responses.iter().map(|a| a.body.pointer(pointer).unwrap_or_else(|| panic!("{}", a.body)).to_string()).collect()
     };
     assert_eq!((of("/spec/clusterIP").len(), of("/spec/ports/0/nodePort").len()), (40, 40));
-    let words = "Service \"x\" is invalid: spec.clusterIPs: Invalid value: [\"10.96.0.77\"]: failed to allocate IP 10.96.0.77: provided IP is already allocated";
+    let message = "Service \"x\" is invalid: spec.clusterIPs: Invalid value: [\"10.96.0.77\"]: failed to allocate IP 10.96.0.77: provided IP is already allocated";
     api.check(
         post(SERVICES, &service("x", web_spec(json!({"clusterIP": "10.96.0.77"})))),
         422,
-        json!({"message": words}),
+        json!({"message": message}),
     )
     .await;
-    let words =
+    let message =
         "Service \"x\" is invalid: spec.ports[0].nodePort: Invalid value: 31000: provided port is already allocated";
     let port = web_spec(json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": 31_000}]}));
-    api.check(post(SERVICES, &service("x", port)), 422, json!({"message": words})).await;
+    api.check(post(SERVICES, &service("x", port)), 422, json!({"message": message})).await;
     api.check(delete(format!("{SERVICES}/own")), 200, json!({})).await;
     api.check(post(SERVICES, &service("x", web_spec(json!({"clusterIP": "10.96.0.77"})))), 201, json!({})).await;
 }
@@ -104,8 +105,8 @@ async fn invalid_service_is_rejected() {
     )
     .await;
     let name = json!({"type": "ExternalName", "externalName": "x.example"});
-    let made = api.check(post(SERVICES, &service("name", name)), 201, json!({"spec": {"clusterIP": null}})).await;
-    assert_eq!(made.body["spec"].get("internalTrafficPolicy"), None);
+    let created = api.check(post(SERVICES, &service("name", name)), 201, json!({"spec": {"clusterIP": null}})).await;
+    assert_eq!(created.body["spec"].get("internalTrafficPolicy"), None);
 }
 
 /// Service specs that are merged into that of [`web`], and the expected errors.
@@ -211,10 +212,10 @@ const INVALID_SPECS: &[(&str, &str)] = &[
 #[tokio::test]
 async fn fields_of_another_service_type_are_rejected() {
     let api = TestApi::new().await;
-    for (more, words) in INVALID_SPECS {
+    for (more, expected_message) in INVALID_SPECS {
         let spec = web_spec(serde_json::from_str(more).unwrap());
         let response = api.send(&post(SERVICES, &service("s", spec))).await;
-        let message = format!("Service \"s\" is invalid: {words}");
+        let message = format!("Service \"s\" is invalid: {expected_message}");
         assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{more}");
     }
 }
@@ -224,13 +225,13 @@ async fn source_ranges_annotation_is_validated() {
     let (api, key) = (TestApi::new().await, "service.beta.kubernetes.io/load-balancer-source-ranges");
     let at = format!("metadata.annotations[{key}]");
     let bad = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-    for (kind, ranges, why) in [
+    for (kind, ranges, reason) in [
         ("ClusterIP", "10.0.0.0/8", format!("{at}: Forbidden: may only be used when `type` is 'LoadBalancer'")),
         ("LoadBalancer", "10.0.0.0/8, foo.bar", format!("{at}: Invalid value: \"foo.bar\": {bad}")),
     ] {
         let mut object = service("s", web_spec(json!({"type": kind})));
         object["metadata"]["annotations"][key] = json!(ranges);
-        let message = format!("Service \"s\" is invalid: {why}");
+        let message = format!("Service \"s\" is invalid: {reason}");
         api.check(post(SERVICES, &object), 422, json!({"message": message})).await;
     }
     let mut object = service("s", web_spec(json!({"type": "LoadBalancer"})));
@@ -243,29 +244,29 @@ async fn service_type_change_drops_unused_fields() {
     let api = TestApi::new().await;
     let path = format!("{SERVICES}/s");
     let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "loadBalancerClass": "a.example/b"});
-    let made = api.check(post(SERVICES, &service("s", web_spec(spec.clone()))), 201, json!({})).await.body;
-    let health = made["spec"]["healthCheckNodePort"].as_i64().unwrap();
-    let port = made["spec"]["ports"][0]["nodePort"].as_i64().unwrap();
-    assert!((30_000..=32_767).contains(&health) && health != port, "{made:#}");
+    let created = api.check(post(SERVICES, &service("s", web_spec(spec.clone()))), 201, json!({})).await.body;
+    let health = created["spec"]["healthCheckNodePort"].as_i64().unwrap();
+    let port = created["spec"]["ports"][0]["nodePort"].as_i64().unwrap();
+    assert!((30_000..=32_767).contains(&health) && health != port, "{created:#}");
     // A PUT without the allocated ports keeps them.
     let same = json!({"spec": {"healthCheckNodePort": health, "ports": [{"nodePort": port}]}});
     api.check(put(&path, &service("s", web_spec(spec))), 200, same).await;
-    let words = "Service \"s\" is invalid: spec.loadBalancerClass: Invalid value: \"c\": may not change once set";
-    api.check(merge_patch(&path, &json!({"spec": {"loadBalancerClass": "c"}})), 422, json!({"message": words})).await;
-    let words = "Service \"s\" is invalid: spec.healthCheckNodePort: Forbidden: field is immutable";
-    api.check(merge_patch(&path, &json!({"spec": {"healthCheckNodePort": 30_123}})), 422, json!({"message": words}))
+    let message = "Service \"s\" is invalid: spec.loadBalancerClass: Invalid value: \"c\": may not change once set";
+    api.check(merge_patch(&path, &json!({"spec": {"loadBalancerClass": "c"}})), 422, json!({"message": message})).await;
+    let message = "Service \"s\" is invalid: spec.healthCheckNodePort: Forbidden: field is immutable";
+    api.check(merge_patch(&path, &json!({"spec": {"healthCheckNodePort": 30_123}})), 422, json!({"message": message}))
         .await;
     let balanced = json!({"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.10"}]}}});
     api.check(merge_patch(format!("{path}/status"), &balanced), 200, balanced.clone()).await;
     // Fields that change with the type are validated; unchanged ones are dropped.
     let invalid = json!({"spec": {"type": "ClusterIP", "externalTrafficPolicy": "Cluster"}});
-    let words = "Service \"s\" is invalid: spec.externalTrafficPolicy: Invalid value: \"Cluster\": may only be set for externally-accessible services";
-    api.check(merge_patch(&path, &invalid), 422, json!({"message": words})).await;
+    let message = "Service \"s\" is invalid: spec.externalTrafficPolicy: Invalid value: \"Cluster\": may only be set for externally-accessible services";
+    api.check(merge_patch(&path, &invalid), 422, json!({"message": message})).await;
     let inside = api.check(merge_patch(&path, &json!({"spec": {"type": "ClusterIP"}})), 200, json!({})).await.body;
     let gone = ["externalTrafficPolicy", "healthCheckNodePort", "allocateLoadBalancerNodePorts", "loadBalancerClass"];
     let left: Vec<&&str> = gone.iter().filter(|f| !inside["spec"][**f].is_null()).collect();
     assert!(left.is_empty() && inside["spec"]["ports"][0]["nodePort"].is_null(), "{left:?} {inside:#}");
-    assert_eq!(inside["spec"]["clusterIP"], made["spec"]["clusterIP"]);
+    assert_eq!(inside["spec"]["clusterIP"], created["spec"]["clusterIP"]);
     assert_eq!(inside["status"]["loadBalancer"], json!({}));
     let name = json!({"spec": {"type": "ExternalName", "externalName": "x.example"}});
     let named = api.check(merge_patch(&path, &name), 200, json!({})).await.body;
@@ -274,8 +275,8 @@ async fn service_type_change_drops_unused_fields() {
     assert!(left.is_empty(), "{left:?} {named:#}");
     // Node ports are not allocated if they are disabled.
     let none = json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false});
-    let made = api.check(post(SERVICES, &service("t", web_spec(none))), 201, json!({})).await.body;
-    assert!(made["spec"]["ports"][0]["nodePort"].is_null(), "{made:#}");
+    let created = api.check(post(SERVICES, &service("t", web_spec(none))), 201, json!({})).await.body;
+    assert!(created["spec"]["ports"][0]["nodePort"].is_null(), "{created:#}");
 }
 
 #[tokio::test]
@@ -343,10 +344,10 @@ async fn port_of_two_protocols_shares_one_node_port() {
         json!({"type": "NodePort", "ports": [first, second]})
     };
     let ports = |service: &Value| [0, 1].map(|i| service["spec"]["ports"][i]["nodePort"].as_i64().unwrap());
-    let made = api.check(post(SERVICES, &service("asked", both(json!(30053)))), 201, json!({})).await.body;
-    assert_eq!(ports(&made), [30053, 30053]);
-    let made = api.check(post(SERVICES, &service("given", both(Value::Null))), 201, json!({})).await.body;
-    let [udp, tcp] = ports(&made);
+    let created = api.check(post(SERVICES, &service("asked", both(json!(30053)))), 201, json!({})).await.body;
+    assert_eq!(ports(&created), [30053, 30053]);
+    let created = api.check(post(SERVICES, &service("given", both(Value::Null))), 201, json!({})).await.body;
+    let [udp, tcp] = ports(&created);
     assert!(udp == tcp && udp != 30053, "{udp} {tcp}");
     // The node port is kept, and not allocated to another Service.
     let again = api.check(
@@ -367,10 +368,10 @@ async fn load_balancer_status_is_validated() {
     let request = |name: &str, ingress: Value| {
         merge_patch(format!("{SERVICES}/{name}/status"), &json!({"status": {"loadBalancer": {"ingress": [ingress]}}}))
     };
-    let rejected = |name: &str, why: &str| json!({"message": format!("Service {name:?} is invalid: status.loadBalancer.ingress{why}")});
-    let why = ": Forbidden: may only be used when `spec.type` is \"LoadBalancer\"";
-    api.check(request("plain", json!({"ip": "192.0.2.1"})), 422, rejected("plain", why)).await;
-    for (ingress, why) in [
+    let rejected = |name: &str, reason: &str| json!({"message": format!("Service {name:?} is invalid: status.loadBalancer.ingress{reason}")});
+    let reason = ": Forbidden: may only be used when `spec.type` is \"LoadBalancer\"";
+    api.check(request("plain", json!({"ip": "192.0.2.1"})), 422, rejected("plain", reason)).await;
+    for (ingress, reason) in [
         (json!({"ipMode": "VIP"}), "[0].ipMode: Forbidden: may not be specified when `ip` is not set"),
         (
             json!({"ip": "192.0.2.1", "ipMode": "Own"}),
@@ -381,17 +382,17 @@ async fn load_balancer_status_is_validated() {
             "[0].hostname: Invalid value: \"192.0.2.1\": must be a DNS name, not an IP address",
         ),
     ] {
-        api.check(request("lb", ingress), 422, rejected("lb", why)).await;
+        api.check(request("lb", ingress), 422, rejected("lb", reason)).await;
     }
-    let shown = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}}});
-    api.check(request("lb", json!({"ip": "192.0.2.1"})), 200, shown).await;
+    let returned = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}}});
+    api.check(request("lb", json!({"ip": "192.0.2.1"})), 200, returned).await;
 }
 
 #[tokio::test]
 async fn endpoints_reject_loopback_and_link_local() {
     let api = TestApi::new().await;
     let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
-    for (address, why) in [
+    for (address, reason) in [
         ("127.0.0.1", "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
         ("169.254.1.1", "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
         ("224.0.0.1", "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
@@ -399,7 +400,7 @@ async fn endpoints_reject_loopback_and_link_local() {
     ] {
         let slice = json!({"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": [{"addresses": [address]}]});
         let message = format!(
-            "EndpointSlice.discovery.k8s.io \"s\" is invalid: endpoints[0].addresses[0]: Invalid value: {address:?}: {why}"
+            "EndpointSlice.discovery.k8s.io \"s\" is invalid: endpoints[0].addresses[0]: Invalid value: {address:?}: {reason}"
         );
         api.check(post(slices, &slice), 422, json!({"message": message})).await;
     }
@@ -410,8 +411,8 @@ async fn new_external_ips_are_denied_unless_admission_is_off() {
     let path = SERVICES;
     let with = |name: &str, ips: Value| service(name, web_spec(json!({"externalIPs": ips})));
     let denied = |name: &str| {
-        let why = "Use of external IPs is denied by admission control";
-        json!({"reason": "Forbidden", "message": format!("services {name:?} is forbidden: {why}")})
+        let reason = "Use of external IPs is denied by admission control";
+        json!({"reason": "Forbidden", "message": format!("services {name:?} is forbidden: {reason}")})
     };
     let open = TestApi::new().await.without_plugin("DenyServiceExternalIPs");
     open.check(post(path, &with("old", json!(["192.0.2.1", "192.0.2.2"]))), 201, json!({})).await;

@@ -98,10 +98,10 @@ async fn watch_list_is_not_served_as_table() {
 #[tokio::test]
 async fn partial_object_metadata_has_only_metadata() {
     let api = TestApi::new().await;
-    let made = api.create_config_map("a", json!({"l": "1"})).await;
+    let created = api.create_config_map("a", json!({"l": "1"})).await;
     let path = format!("{CONFIG_MAPS}/a");
     let partial =
-        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": made["metadata"]});
+        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": created["metadata"]});
     assert_eq!(api.check(get(&path).header("accept", PARTIAL), 200, json!({})).await.body, partial);
     let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "items": [partial]});
     api.check(get(CONFIG_MAPS).header("accept", PARTIAL_LIST), 200, list).await;

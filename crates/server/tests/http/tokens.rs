@@ -31,7 +31,7 @@ async fn token(api: &TestApi, spec: Value) -> String {
 }
 
 /// Sends a request with only this token, and returns the status code and the message.
-async fn show(server: &ApiServer, token: &str, method: &str, path: &str) -> (u16, String) {
+async fn send_with_token(server: &ApiServer, token: &str, method: &str, path: &str) -> (u16, String) {
     let request = http::Request::builder().method(method).uri(path).header("authorization", format!("Bearer {token}"));
     let response = server.handle(None, request.body(Full::<bytes::Bytes>::default()).unwrap()).await;
     let code = response.status().as_u16();
@@ -41,8 +41,8 @@ async fn show(server: &ApiServer, token: &str, method: &str, path: &str) -> (u16
 }
 
 #[track_caller]
-fn check(shown: (u16, String), code: u16, message: &str) {
-    assert_eq!(shown, (code, message.to_owned()));
+fn check(returned: (u16, String), code: u16, message: &str) {
+    assert_eq!(returned, (code, message.to_owned()));
 }
 
 /// Decodes the claims without verification.
@@ -111,8 +111,8 @@ async fn invalid_token_request_is_rejected() {
     api.check(request(nameless), 400, json!({"message": "Name parameter required."})).await;
     api.create_pod("other").await;
     let other = json!({"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "other"}});
-    let words = "cannot bind token for serviceaccount \"app\" to pod running with different serviceaccount name.";
-    api.check(request(other), 400, json!({"message": words})).await;
+    let message = "cannot bind token for serviceaccount \"app\" to pod running with different serviceaccount name.";
+    api.check(request(other), 400, json!({"message": message})).await;
     for body in [json!({"spec": 5}), json!({"spec": "x"}), json!([]), json!({"metadata": 1})] {
         let response = api.send(&post(format!("{ACCOUNTS}/app/token"), &body)).await;
         assert_eq!(response.status, 400, "{body}: {}", response.body);
@@ -131,33 +131,33 @@ async fn token_request_for_another_uid_or_kind_is_rejected() {
     let account = api.send(&get(format!("{ACCOUNTS}/app"))).await.body;
     let uid = account["metadata"]["uid"].as_str().unwrap();
     let asking = |uid: &str| post(format!("{ACCOUNTS}/app/token"), &json!({"metadata": {"uid": uid}, "spec": {}}));
-    let words = format!(
+    let message = format!(
         "Operation cannot be fulfilled on TokenRequest.authentication.k8s.io \"app\": the UID in the token request \
          (other) does not match the UID of the service account ({uid})"
     );
     let details = json!({"name": "app", "group": "authentication.k8s.io", "kind": "TokenRequest"});
-    api.check(asking("other"), 409, json!({"reason": "Conflict", "message": words, "details": details})).await;
+    api.check(asking("other"), 409, json!({"reason": "Conflict", "message": message, "details": details})).await;
     let metadata = json!({"name": "app", "namespace": "default", "uid": uid});
     api.check(asking(uid), 201, json!({"metadata": metadata})).await;
     api.check(request(json!({})), 201, json!({"metadata": metadata})).await;
     let bound = |reference: Value| request(json!({"boundObjectRef": reference}));
-    for (api_version, kind, shown) in [
+    for (api_version, kind, returned) in [
         ("v1", "ConfigMap", "/v1, Kind=ConfigMap"),
         ("apps/v1", "Pod", "apps/v1, Kind=Pod"),
         ("a/b/c", "Job", "/, Kind=Job"),
         ("", "", "/, Kind="),
     ] {
         let reference = json!({"apiVersion": api_version, "kind": kind, "name": "x"});
-        let words = format!("cannot bind token to object of type {shown}");
-        api.check(bound(reference), 400, json!({"reason": "BadRequest", "message": words})).await;
+        let message = format!("cannot bind token to object of type {returned}");
+        api.check(bound(reference), 400, json!({"reason": "BadRequest", "message": message})).await;
     }
     api.check(post("/api/v1/namespaces/default/secrets", &json!({"metadata": {"name": "s"}})), 201, json!({})).await;
     // The API version of the reference is optional.
     api.check(bound(json!({"kind": "Secret", "name": "s"})), 201, json!({})).await;
-    let words = "Operation cannot be fulfilled on Secret \"s\": the UID in the bound object reference (other) does not \
+    let message = "Operation cannot be fulfilled on Secret \"s\": the UID in the bound object reference (other) does not \
                  match the UID in record. The object might have been deleted and then recreated";
     let other = json!({"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "other"});
-    api.check(bound(other), 409, json!({"message": words, "details": {"name": "s", "kind": "Secret"}})).await;
+    api.check(bound(other), 409, json!({"message": message, "details": {"name": "s", "kind": "Secret"}})).await;
 }
 
 #[tokio::test]
@@ -200,15 +200,15 @@ async fn token_authenticates_and_is_authorized_by_bindings() {
         ),
         ("GET", "/metrics".to_owned(), format!("forbidden: {user} get path \"/metrics\"")),
     ] {
-        check(show(&api.server, &token, method, &path).await, 403, &expected);
+        check(send_with_token(&api.server, &token, method, &path).await, 403, &expected);
     }
     let named = json!([{"kind": "ServiceAccount", "name": "app", "namespace": "default"}]);
     api.grant_cluster_role("b", named, json!([{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}])).await;
-    check(show(&api.server, &token, "GET", pods).await, 200, "");
-    assert_eq!(show(&api.server, &token, "DELETE", pods).await.0, 403);
-    check(show(&api.server, "nonsense", "GET", pods).await, 401, "Unauthorized");
+    check(send_with_token(&api.server, &token, "GET", pods).await, 200, "");
+    assert_eq!(send_with_token(&api.server, &token, "DELETE", pods).await.0, 403);
+    check(send_with_token(&api.server, "nonsense", "GET", pods).await, 401, "Unauthorized");
     let other = self::token(&api, json!({"audiences": ["somebody.else"]})).await;
-    check(show(&api.server, &other, "GET", pods).await, 401, "Unauthorized");
+    check(send_with_token(&api.server, &other, "GET", pods).await, 401, "Unauthorized");
 }
 
 #[tokio::test]
@@ -222,15 +222,15 @@ async fn token_is_invalid_after_account_or_pod_is_deleted() {
     api.check(request(reference(&json!("another"))), 409, json!({"reason": "Conflict"})).await;
     let (bound, free) = (token(&api, reference(&uid)).await, token(&api, json!({})).await);
     assert_eq!(claims(&bound)["kubernetes.io"]["pod"], json!({"name": "p", "uid": uid}));
-    assert_eq!(show(&api.server, &bound, "GET", PODS).await.0, 403);
+    assert_eq!(send_with_token(&api.server, &bound, "GET", PODS).await.0, 403);
     api.check(delete(format!("{PODS}/p")), 200, json!({})).await;
-    assert_eq!(show(&api.server, &bound, "GET", PODS).await.0, 401);
+    assert_eq!(send_with_token(&api.server, &bound, "GET", PODS).await.0, 401);
     // A recreated Pod has another UID.
     api.check(post(PODS, &object), 201, json!({})).await;
-    assert_eq!(show(&api.server, &bound, "GET", PODS).await.0, 401);
-    assert_eq!(show(&api.server, &free, "GET", PODS).await.0, 403);
+    assert_eq!(send_with_token(&api.server, &bound, "GET", PODS).await.0, 401);
+    assert_eq!(send_with_token(&api.server, &free, "GET", PODS).await.0, 403);
     api.check(delete(format!("{ACCOUNTS}/app")), 200, json!({})).await;
-    assert_eq!(show(&api.server, &free, "GET", PODS).await.0, 401);
+    assert_eq!(send_with_token(&api.server, &free, "GET", PODS).await.0, 401);
 }
 
 #[tokio::test]
@@ -242,21 +242,21 @@ async fn token_volume_is_mounted_into_every_container() {
     object["spec"]["volumes"] = json!([{"name": "own", "emptyDir": {}}]);
     let own = json!([{"name": "own", "mountPath": path}]);
     object["spec"]["containers"].as_array_mut().unwrap().push(json!({"name": "d", "image": "x", "volumeMounts": own}));
-    let made = api.check(post(PODS, &object), 201, json!({})).await.body["spec"].clone();
-    let name = made["volumes"][1]["name"].as_str().unwrap();
+    let created = api.check(post(PODS, &object), 201, json!({})).await.body["spec"].clone();
+    let name = created["volumes"][1]["name"].as_str().unwrap();
     assert!(name.starts_with("kube-api-access-") && name.len() == "kube-api-access-xxxxx".len(), "{name}");
     let expected = json!({"name": name, "projected": {"defaultMode": 420, "sources": [
         {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
         {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
     ]}});
-    assert_eq!(made["volumes"][1], expected);
+    assert_eq!(created["volumes"][1], expected);
     let mounted = json!([{"name": name, "readOnly": true, "mountPath": path}]);
     assert_eq!(
-        (&made["containers"][0]["volumeMounts"], &made["initContainers"][0]["volumeMounts"]),
+        (&created["containers"][0]["volumeMounts"], &created["initContainers"][0]["volumeMounts"]),
         (&mounted, &mounted)
     );
-    assert_eq!(made["containers"][1]["volumeMounts"], json!([{"name": "own", "mountPath": path}]));
+    assert_eq!(created["containers"][1]["volumeMounts"], json!([{"name": "own", "mountPath": path}]));
 }
 
 #[tokio::test]
@@ -274,8 +274,8 @@ async fn automount_can_be_disabled_by_pod_or_account() {
     let mut object = pod("own");
     object["spec"]["serviceAccountName"] = json!("app");
     object["spec"]["automountServiceAccountToken"] = json!(true);
-    let made = api.check(post(PODS, &object), 201, json!({})).await;
-    assert_eq!(made.body["spec"]["volumes"].as_array().map(Vec::len), Some(1));
+    let created = api.check(post(PODS, &object), 201, json!({})).await;
+    assert_eq!(created.body["spec"]["volumes"].as_array().map(Vec::len), Some(1));
 }
 
 #[tokio::test]
@@ -309,7 +309,7 @@ async fn tokens_verify_with_published_oidc_keys() {
     api.check(get("/.well-known/openid-configuration"), 200, configuration).await;
     // Only service accounts may read the discovery documents.
     api.server.bootstrap_access().await;
-    assert_eq!(show(&api.server, &token, "GET", "/openid/v1/jwks").await.0, 200);
+    assert_eq!(send_with_token(&api.server, &token, "GET", "/openid/v1/jwks").await.0, 200);
     api.check(get("/openid/v1/jwks").as_user("ann", &[]), 403, json!({})).await;
     api.check(delete("/openid/v1/jwks"), 405, json!({})).await;
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-pub(crate) async fn policy(api: &TestApi, name: &str, spec: Value) {
+pub(crate) async fn create_policy(api: &TestApi, name: &str, spec: Value) {
     let mut spec = spec;
     if spec["matchConstraints"].is_null() {
         let rule = json!({"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]});
@@ -16,7 +16,7 @@ pub(crate) async fn policy(api: &TestApi, name: &str, spec: Value) {
     api.check(post(format!("{GROUP}/validatingadmissionpolicies"), &object), 201, json!({})).await;
 }
 
-pub(crate) async fn bind(api: &TestApi, name: &str, policy: &str, more: Value) {
+pub(crate) async fn create_binding(api: &TestApi, name: &str, policy: &str, more: Value) {
     let mut spec = json!({"policyName": policy, "validationActions": ["Deny"]});
     for (field, value) in more.as_object().unwrap() {
         spec[field] = value.clone();
@@ -25,7 +25,7 @@ pub(crate) async fn bind(api: &TestApi, name: &str, policy: &str, more: Value) {
     api.check(post(format!("{GROUP}/validatingadmissionpolicybindings"), &object), 201, json!({})).await;
 }
 
-fn map(name: &str, data: Value) -> Value {
+fn config_map(name: &str, data: Value) -> Value {
     json!({"metadata": {"name": name}, "data": data})
 }
 
@@ -34,12 +34,13 @@ async fn unserved_param_kind_fails_every_matching_request() {
     let api = TestApi::new().await;
     let spec =
         json!({"paramKind": {"apiVersion": "foo.io/v1", "kind": "Foo"}, "validations": [{"expression": "true"}]});
-    policy(&api, "p", spec).await;
+    create_policy(&api, "p", spec).await;
     // A policy without a binding has no effect; with one, the match resources of the binding do not matter.
-    api.check(post(CONFIG_MAPS, &map("a", json!({}))), 201, json!({})).await;
-    bind(&api, "b", "p", json!({"matchResources": {"objectSelector": {"matchLabels": {"of": "none"}}}})).await;
-    let words = "configmaps \"b\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource referenced by paramKind: 'foo.io/v1, Kind=Foo'";
-    api.check(post(CONFIG_MAPS, &map("b", json!({}))), 422, json!({"message": words})).await;
+    api.check(post(CONFIG_MAPS, &config_map("a", json!({}))), 201, json!({})).await;
+    create_binding(&api, "b", "p", json!({"matchResources": {"objectSelector": {"matchLabels": {"of": "none"}}}}))
+        .await;
+    let message = "configmaps \"b\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource referenced by paramKind: 'foo.io/v1, Kind=Foo'";
+    api.check(post(CONFIG_MAPS, &config_map("b", json!({}))), 422, json!({"message": message})).await;
 }
 
 #[tokio::test]
@@ -47,9 +48,9 @@ async fn access_reviews_are_exempt_from_policies() {
     let api = TestApi::new().await;
     let rules = json!([{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]);
     let spec = json!({"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": "false"}]});
-    policy(&api, "no", spec).await;
-    bind(&api, "no", "no", json!({})).await;
-    api.check(post(CONFIG_MAPS, &map("a", json!({}))), 422, json!({})).await;
+    create_policy(&api, "no", spec).await;
+    create_binding(&api, "no", "no", json!({})).await;
+    api.check(post(CONFIG_MAPS, &config_map("a", json!({}))), 422, json!({})).await;
     let verb = json!({"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}});
     api.check(post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &verb), 201, json!({})).await;
     api.check(post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({})), 201, json!({})).await;
@@ -61,17 +62,17 @@ async fn access_reviews_are_exempt_from_policies() {
 async fn policy_applies_only_where_bound() {
     let api = TestApi::new().await;
     let validation = json!({"expression": "has(object.data) && object.data.owner != ''", "message": "say who owns it"});
-    policy(&api, "owned", json!({"validations": [validation]})).await;
-    api.check(post(CONFIG_MAPS, &map("before", json!({}))), 201, json!({})).await;
-    bind(&api, "everywhere", "owned", json!({})).await;
+    create_policy(&api, "owned", json!({"validations": [validation]})).await;
+    api.check(post(CONFIG_MAPS, &config_map("before", json!({}))), 201, json!({})).await;
+    create_binding(&api, "everywhere", "owned", json!({})).await;
     let message = "ValidatingAdmissionPolicy 'owned' with binding 'everywhere' denied request: say who owns it";
     let rejected = json!({
         "message": format!("configmaps \"a\" is forbidden: {message}"), "reason": "Invalid", "code": 422,
         "details": {"name": "a", "kind": "configmaps", "causes": [{"message": message}]},
     });
-    api.check(post(CONFIG_MAPS, &map("a", json!({}))), 422, rejected.clone()).await;
-    api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &map("a", json!({}))), 422, rejected).await;
-    api.check(post(CONFIG_MAPS, &map("a", json!({"owner": "me"}))), 201, json!({})).await;
+    api.check(post(CONFIG_MAPS, &config_map("a", json!({}))), 422, rejected.clone()).await;
+    api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &config_map("a", json!({}))), 422, rejected).await;
+    api.check(post(CONFIG_MAPS, &config_map("a", json!({"owner": "me"}))), 201, json!({})).await;
     api.check(
         merge_patch(format!("{CONFIG_MAPS}/a"), &json!({"data": {"owner": ""}})),
         422,
@@ -80,22 +81,22 @@ async fn policy_applies_only_where_bound() {
     .await;
     // A deleted binding has no effect.
     api.check(delete(format!("{GROUP}/validatingadmissionpolicybindings/everywhere")), 200, json!({})).await;
-    api.check(post(CONFIG_MAPS, &map("b", json!({}))), 201, json!({})).await;
+    api.check(post(CONFIG_MAPS, &config_map("b", json!({}))), 201, json!({})).await;
 }
 
 #[tokio::test]
 async fn binding_sets_actions_and_match_resources() {
     let api = TestApi::new().await;
     let validation = json!({"expression": "false", "reason": "Forbidden", "messageExpression": "request.name + ' in ' + namespaceObject.metadata.name + ' by ' + request.userInfo.username"});
-    policy(&api, "never", json!({"validations": [validation]})).await;
-    bind(&api, "warns", "never", json!({"validationActions": ["Warn", "Audit"]})).await;
-    let made = api.check(post(CONFIG_MAPS, &map("a", json!({}))), 201, json!({})).await;
+    create_policy(&api, "never", json!({"validations": [validation]})).await;
+    create_binding(&api, "warns", "never", json!({"validationActions": ["Warn", "Audit"]})).await;
+    let created = api.check(post(CONFIG_MAPS, &config_map("a", json!({}))), 201, json!({})).await;
     let warning =
         "299 - \"Validation failed for ValidatingAdmissionPolicy 'never' with binding 'warns': a in default by test\"";
-    assert_eq!(made.warnings(), [warning]);
+    assert_eq!(created.warnings(), [warning]);
     let select = json!({"matchResources": {"objectSelector": {"matchLabels": {"strict": "yes"}}}});
-    bind(&api, "denies", "never", select).await;
-    api.check(post(CONFIG_MAPS, &map("b", json!({}))), 201, json!({})).await;
+    create_binding(&api, "denies", "never", select).await;
+    api.check(post(CONFIG_MAPS, &config_map("b", json!({}))), 201, json!({})).await;
     let strict = json!({"metadata": {"name": "c", "labels": {"strict": "yes"}}});
     let message = "configmaps \"c\" is forbidden: ValidatingAdmissionPolicy 'never' with binding 'denies' denied request: c in default by test";
     let rejected = api.check(post(CONFIG_MAPS, &strict), 403, json!({"message": message, "reason": "Forbidden"})).await;
@@ -104,26 +105,26 @@ async fn binding_sets_actions_and_match_resources() {
 
 #[tokio::test]
 async fn param_ref_selects_parameter_objects() {
-    let api = with_crontabs(&spec()).await;
+    let api = api_with_crontabs(&crontab_properties()).await;
     let rule = json!({"operations": ["CREATE"], "apiGroups": ["stable.example.com"], "apiVersions": ["v1"], "resources": ["crontabs"]});
-    policy(&api, "limited", json!({
+    create_policy(&api, "limited", json!({
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "matchConstraints": {"resourceRules": [rule]},
         "variables": [{"name": "most", "expression": "int(params.data.most)"}],
         "validations": [{"expression": "object.spec.replicas <= variables.most", "messageExpression": "'at most ' + string(variables.most)"}],
     }))
     .await;
     let by_name = json!({"paramRef": {"name": "limits", "namespace": "default", "parameterNotFoundAction": "Deny"}});
-    bind(&api, "named", "limited", by_name).await;
-    let denied = |why: &str| {
+    create_binding(&api, "named", "limited", by_name).await;
+    let denied = |reason: &str| {
         let message = format!(
-            "crontabs.stable.example.com \"a\" is forbidden: ValidatingAdmissionPolicy 'limited' with binding 'named' denied request: {why}"
+            "crontabs.stable.example.com \"a\" is forbidden: ValidatingAdmissionPolicy 'limited' with binding 'named' denied request: {reason}"
         );
         json!({"message": message})
     };
     let tab = |replicas: i64| post(CRONTABS, &crontab("a", &json!({"replicas": replicas})));
     let missing = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
     api.check(tab(3), 422, denied(missing)).await;
-    api.check(post(CONFIG_MAPS, &map("limits", json!({"most": "2"}))), 201, json!({})).await;
+    api.check(post(CONFIG_MAPS, &config_map("limits", json!({"most": "2"}))), 201, json!({})).await;
     api.check(tab(3), 422, denied("at most 2")).await;
     // Every selected parameter object must be satisfied.
     let path = format!("{GROUP}/validatingadmissionpolicybindings/named");
@@ -142,19 +143,19 @@ async fn policy_errors_follow_the_failure_policy() {
     let api = TestApi::new().await;
     let spec =
         |fails: &str| json!({"failurePolicy": fails, "validations": [{"expression": "object.data.none == 'x'"}]});
-    policy(&api, "ignored", spec("Ignore")).await;
-    bind(&api, "ignored", "ignored", json!({})).await;
-    api.check(post(CONFIG_MAPS, &map("a", json!({"x": "y"}))), 201, json!({})).await;
-    policy(&api, "fails", spec("Fail")).await;
-    bind(&api, "fails", "fails", json!({})).await;
+    create_policy(&api, "ignored", spec("Ignore")).await;
+    create_binding(&api, "ignored", "ignored", json!({})).await;
+    api.check(post(CONFIG_MAPS, &config_map("a", json!({"x": "y"}))), 201, json!({})).await;
+    create_policy(&api, "fails", spec("Fail")).await;
+    create_binding(&api, "fails", "fails", json!({})).await;
     let message = "configmaps \"b\" is forbidden: ValidatingAdmissionPolicy 'fails' with binding 'fails' denied request: expression 'object.data.none == 'x'' resulted in error: no such key: none";
-    api.check(post(CONFIG_MAPS, &map("b", json!({"x": "y"}))), 422, json!({"message": message})).await;
+    api.check(post(CONFIG_MAPS, &config_map("b", json!({"x": "y"}))), 422, json!({"message": message})).await;
     let rejected = api.send(&post(format!("{GROUP}/validatingadmissionpolicies"), &json!({"metadata": {"name": "wrong"}, "spec": {
         "matchConstraints": {"resourceRules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]},
         "validations": [{"expression": "objekt == 1"}]}}))).await;
-    let words = "ValidatingAdmissionPolicy.admissionregistration.k8s.io \"wrong\" is invalid: spec.validations[0].expression: Invalid value: \"objekt == 1\": compilation failed: ERROR: <input>";
+    let expected_message = "ValidatingAdmissionPolicy.admissionregistration.k8s.io \"wrong\" is invalid: spec.validations[0].expression: Invalid value: \"objekt == 1\": compilation failed: ERROR: <input>";
     assert!(
-        rejected.status == 422 && rejected.body["message"].as_str().unwrap().starts_with(words),
+        rejected.status == 422 && rejected.body["message"].as_str().unwrap().starts_with(expected_message),
         "{}",
         rejected.body
     );
@@ -164,13 +165,13 @@ async fn policy_errors_follow_the_failure_policy() {
 async fn policies_check_delete_and_connect() {
     let api = TestApi::new().await;
     let rule = json!({"operations": ["DELETE", "CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps", "pods/exec"]});
-    policy(&api, "kept", json!({
+    create_policy(&api, "kept", json!({
         "matchConstraints": {"resourceRules": [rule], "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}},
         "matchConditions": [{"name": "not-me", "expression": "request.userInfo.username != 'me'"}],
         "validations": [{"expression": "request.operation == 'DELETE' ? !has(oldObject.metadata.labels) : !('sh' in object.command)", "message": "no"}],
     }))
     .await;
-    bind(&api, "kept", "kept", json!({})).await;
+    create_binding(&api, "kept", "kept", json!({})).await;
     for name in ["a", "b"] {
         api.create_config_map(name, json!({"keep": "yes"})).await;
     }
@@ -187,7 +188,7 @@ async fn policies_check_delete_and_connect() {
 async fn policy_status_has_type_checking_warnings() {
     let api = TestApi::new().await;
     let rule = json!({"operations": ["*"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments", "replicasets", "deployments/scale"]});
-    policy(&api, "p", json!({
+    create_policy(&api, "p", json!({
         "matchConstraints": {"resourceRules": [rule]},
         "validations": [{"expression": "object.spec.paused"}, {"expression": "object.spec.replicas > 1", "messageExpression": "object.metadata.nam"}],
     }))
@@ -197,11 +198,13 @@ async fn policy_status_has_type_checking_warnings() {
     let warnings = got["status"]["typeChecking"]["expressionWarnings"].as_array().unwrap();
     let message: Vec<(&str, &str)> =
         warnings.iter().map(|w| (w["fieldRef"].as_str().unwrap(), w["warning"].as_str().unwrap())).collect();
-    let why =
-        |kind: &str, why: &str, source: &str| format!("apps/v1, Kind={kind}: ERROR: <input>: {why}\n | {source}\n");
-    let paused = why("ReplicaSet", "undefined field 'paused'", "object.spec.paused");
-    let named =
-        ["Deployment", "ReplicaSet"].map(|kind| why(kind, "undefined field 'nam'", "object.metadata.nam")).join("\n");
+    let reason = |kind: &str, reason: &str, source: &str| {
+        format!("apps/v1, Kind={kind}: ERROR: <input>: {reason}\n | {source}\n")
+    };
+    let paused = reason("ReplicaSet", "undefined field 'paused'", "object.spec.paused");
+    let named = ["Deployment", "ReplicaSet"]
+        .map(|kind| reason(kind, "undefined field 'nam'", "object.metadata.nam"))
+        .join("\n");
     assert_eq!(
         message,
         [("spec.validations[0].expression", &*paused), ("spec.validations[1].messageExpression", &*named)]
@@ -211,9 +214,10 @@ async fn policy_status_has_type_checking_warnings() {
     let got = api.check(merge_patch(&path, &mixed), 200, json!({})).await.body;
     let warnings = got["status"]["typeChecking"]["expressionWarnings"].as_array().unwrap();
     let message: Vec<&str> = warnings.iter().map(|w| w["warning"].as_str().unwrap()).collect();
-    let why = |operator: &str, types: &str| format!("found no matching overload for '{operator}' applied to '{types}'");
-    assert!(message.len() == 2 && message[0].contains(&why("_>_", "(int, string)")), "{message:?}");
-    assert!(message[1].contains(&why("_+_", "(string, int)")), "{message:?}");
+    let reason =
+        |operator: &str, types: &str| format!("found no matching overload for '{operator}' applied to '{types}'");
+    assert!(message.len() == 2 && message[0].contains(&reason("_>_", "(int, string)")), "{message:?}");
+    assert!(message[1].contains(&reason("_+_", "(string, int)")), "{message:?}");
     let fixed = json!({"spec": {"validations": [{"expression": "object.spec.replicas > 1"}]}});
     let status = json!({"status": {"observedGeneration": 3, "typeChecking": {"expressionWarnings": null}}});
     api.check(merge_patch(&path, &fixed), 200, status).await;
@@ -222,11 +226,11 @@ async fn policy_status_has_type_checking_warnings() {
 #[tokio::test]
 async fn type_checking_covers_custom_resources() {
     let api = TestApi::new().await;
-    api.check(post(DEFINITIONS, &crontabs(&spec())), 201, json!({})).await;
+    api.check(post(DEFINITIONS, &crontab_definition(&crontab_properties())), 201, json!({})).await;
     let rule = |group: &str, resource: &str| json!({"operations": ["*"], "apiGroups": [group], "apiVersions": ["v1"], "resources": [resource]});
     let mut any = rule("", "configmaps");
     any["apiGroups"] = json!(["*"]);
-    policy(&api, "p", json!({
+    create_policy(&api, "p", json!({
         "paramKind": {"apiVersion": "stable.example.com/v1", "kind": "CronTab"},
         "matchConstraints": {"resourceRules": [rule("stable.example.com", "crontabs"), rule("", "pods"), any]},
         "validations": [
@@ -244,7 +248,7 @@ async fn type_checking_covers_custom_resources() {
         .map(|w| (w["fieldRef"].as_str().unwrap(), w["warning"].as_str().unwrap().split("\n\n").collect()))
         .collect();
     assert_eq!(message.len(), 3, "{message:#?}");
-    for ((field, message), (expected, words)) in message.iter().zip([
+    for ((field, message), (expected, expected_message)) in message.iter().zip([
         (
             "spec.validations[0].expression",
             [
@@ -268,7 +272,7 @@ async fn type_checking_covers_custom_resources() {
         ),
     ]) {
         assert_eq!((*field, message.len()), (expected, 2), "{message:?}");
-        assert!(message.iter().zip(words).all(|(message, words)| message.starts_with(words)), "{message:?}");
+        assert!(message.iter().zip(expected_message).all(|(message, expected_message)| message.starts_with(expected_message)), "{message:?}");
     }
 }
 
@@ -347,8 +351,8 @@ async fn binding_by_param_selector_requires_list() {
     let params = json!({"selector": {"matchLabels": {"a": "b"}}, "parameterNotFoundAction": "Deny"});
     let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": params}});
     let request = || post(format!("{beta}/mutatingadmissionpolicybindings"), &binding).as_user("ann", &[]);
-    let words = "MutatingAdmissionPolicyBinding.admissionregistration.k8s.io \"b\" is invalid: spec.paramRef: Forbidden: user &{ann  [system:authenticated] map[]} does not have \"list\" permission on the object referenced by paramRef";
-    api.check(request(), 422, json!({"message": words})).await;
+    let message = "MutatingAdmissionPolicyBinding.admissionregistration.k8s.io \"b\" is invalid: spec.paramRef: Forbidden: user &{ann  [system:authenticated] map[]} does not have \"list\" permission on the object referenced by paramRef";
+    api.check(request(), 422, json!({"message": message})).await;
     let list = json!([{"verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"]}]);
     api.grant_cluster_role("ann-lists", json!([{"kind": "User", "name": "ann"}]), list).await;
     api.check(request(), 201, json!({})).await;

@@ -42,12 +42,12 @@ async fn pod_os_specific_fields_are_validated() {
 async fn dns_search_paths_are_validated() {
     let searches = |list: Value| json!({"dnsConfig": {"searches": list}});
     check_spec(searches(json!(["a.b", "_sip._tcp.x", "x.y.", "."])), &[]).await;
-    let words = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
+    let message = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
     check_spec(
         searches(json!(["ok", "A_", "__x"])),
         &[
-            ("spec.dnsConfig.searches[1]", "Invalid", &format!("Invalid value: \"A_\": {words}")),
-            ("spec.dnsConfig.searches[2]", "Invalid", &format!("Invalid value: \"__x\": {words}")),
+            ("spec.dnsConfig.searches[1]", "Invalid", &format!("Invalid value: \"A_\": {message}")),
+            ("spec.dnsConfig.searches[2]", "Invalid", &format!("Invalid value: \"__x\": {message}")),
         ],
     )
     .await;
@@ -213,9 +213,9 @@ async fn node_affinity_match_fields_are_validated() {
         check_spec(json!({"affinity": affinity}), &[(&format!("{path}.{field}"), reason, message)]).await;
     }
     let odd = json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["a b"]}]});
-    let words = "Invalid value: \"a b\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+    let expected_message = "Invalid value: \"a b\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
     let required = json!({"affinity": {"nodeAffinity": {list: {"nodeSelectorTerms": [odd]}}}});
-    check_spec(required, &[(&format!("{path}.matchExpressions[0].values[0]"), "Invalid", words)]).await;
+    check_spec(required, &[(&format!("{path}.matchExpressions[0].values[0]"), "Invalid", expected_message)]).await;
     let preferred = json!([{"weight": 1, "preference": odd}]);
     check_spec(
         json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}}),

@@ -154,7 +154,7 @@ async fn gated_pod_node_selector_can_only_be_extended() {
     for invalid in [json!({"a": "x"}), json!({"a": null})] {
         let response = api.check(change(invalid), 422, json!({"reason": "Invalid"})).await;
         let message = response.body["details"]["causes"][0]["message"].as_str().unwrap();
-        let why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
-        assert!(message.ends_with(why), "{message}");
+        let reason = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        assert!(message.ends_with(reason), "{message}");
     }
 }

@@ -80,7 +80,7 @@ async fn volume_sources_are_validated() {
 #[tokio::test]
 async fn ephemeral_volume_claim_templates_are_validated() {
     let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}});
-    let made = |name: &str| json!({"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": claim}}});
+    let created = |name: &str| json!({"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": claim}}});
     let other = |claim: &str| json!({"name": "x", "persistentVolumeClaim": {"claimName": claim}});
     let named = |pod: &str, volumes: Value| {
         let pod = pod.to_owned();
@@ -90,13 +90,13 @@ async fn ephemeral_volume_claim_templates_are_validated() {
         }
     };
     let api = TestApi::new().await;
-    let why = "Invalid value: \"v-d\": must not reference a PVC that gets created for an ephemeral volume";
+    let reason = "Invalid value: \"v-d\": must not reference a PVC that gets created for an ephemeral volume";
     let at = "spec.volumes[1].persistentVolumeClaim.claimName";
-    check(&api, named("v", json!([made("d"), other("v-d")])), &[(at, "Invalid", why)]).await;
-    check(&api, named("w", json!([made("d"), other("v-d")])), &[]).await;
+    check(&api, named("v", json!([created("d"), other("v-d")])), &[(at, "Invalid", reason)]).await;
+    check(&api, named("w", json!([created("d"), other("v-d")])), &[]).await;
     let pod = "p".repeat(252);
-    let why = format!("Invalid value: \"d\": PVC name \"{pod}-d\": must be no more than 253 bytes");
-    check(&api, named(&pod, json!([made("d")])), &[("spec.volumes[0].name", "Invalid", &why)]).await;
+    let reason = format!("Invalid value: \"d\": PVC name \"{pod}-d\": must be no more than 253 bytes");
+    check(&api, named(&pod, json!([created("d")])), &[("spec.volumes[0].name", "Invalid", &reason)]).await;
 }
 
 #[tokio::test]
@@ -250,14 +250,18 @@ async fn resource_units_are_validated() {
     let alone = json!({"limits": {"hugepages-2Mi": "2Mi"}});
     check(alone, &[(&path(""), "Forbidden", "Forbidden: HugePages require cpu or memory")]).await;
     let name = "requests.example.com/x";
-    let words = format!("Invalid value: \"{name}\": doesn't follow extended resource name standard");
+    let expected_message = format!("Invalid value: \"{name}\": doesn't follow extended resource name standard");
     let (limits, requests) = (path(&format!(".limits[{name}]")), path(&format!(".requests[{name}]")));
-    check(json!({"limits": {name: "1"}}), &[(&limits, "Invalid", &words), (&requests, "Invalid", &words)]).await;
+    check(
+        json!({"limits": {name: "1"}}),
+        &[(&limits, "Invalid", &expected_message), (&requests, "Invalid", &expected_message)],
+    )
+    .await;
     let variable = |resource: &str, divisor: &str| json!({"env": [{"name": "V", "valueFrom": {"resourceFieldRef": {"resource": resource, "divisor": divisor}}}]});
     let path = "spec.containers[0].env[0].valueFrom.resourceFieldRef.divisor";
     check_container(json!({}), variable("limits.cpu", "1m"), &[]).await;
     check_container(json!({}), variable("limits.memory", "1Mi"), &[]).await;
-    for (resource, divisor, words) in [
+    for (resource, divisor, expected_message) in [
         ("limits.cpu", "10m", "only divisor's values 1m and 1 are supported with the cpu resource"),
         (
             "requests.memory",
@@ -265,7 +269,7 @@ async fn resource_units_are_validated() {
             "only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the memory resource",
         ),
     ] {
-        let message = format!("Invalid value: \"{resource}\": {words}");
+        let message = format!("Invalid value: \"{resource}\": {expected_message}");
         check_container(json!({}), variable(resource, divisor), &[(path, "Invalid", &message)]).await;
     }
 }

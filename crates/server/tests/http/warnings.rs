@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 async fn create_and_label(api: &TestApi, path: &str, name: &str, object: Value) -> [Vec<String>; 2] {
     let mut object = object;
     object["metadata"]["name"] = json!(name);
-    let made = api.check(post(path, &object), 201, json!({})).await;
+    let created = api.check(post(path, &object), 201, json!({})).await;
     let label = merge_patch(format!("{path}/{name}"), &json!({"metadata": {"labels": {"a": "b"}}}));
     let changed = api.check(label, 200, json!({})).await;
-    [made.warnings(), changed.warnings()]
+    [created.warnings(), changed.warnings()]
 }
 
 /// Formats a warning as in the header.
@@ -19,9 +19,9 @@ fn warning_header(told: &str) -> String {
 }
 
 #[track_caller]
-fn check(told: [Vec<String>; 2], made: &[&str], changed: &[&str]) {
+fn check(told: [Vec<String>; 2], created: &[&str], changed: &[&str]) {
     let headers = |all: &[&str]| all.iter().map(|one| warning_header(one)).collect::<Vec<_>>();
-    assert_eq!(told, [headers(made), headers(changed)]);
+    assert_eq!(told, [headers(created), headers(changed)]);
 }
 
 const OLD_LABEL: &str = "deprecated since v1.14; use \"kubernetes.io/os\" instead";
@@ -102,9 +102,9 @@ async fn cluster_ip_is_unique_in_every_notation() {
     let with =
         |name: &str, ip: &str| json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], "clusterIP": ip}});
     let future = "will be considered invalid in a future Kubernetes release: use";
-    let made = api.check(post(services, &with("a", "010.96.0.77")), 201, json!({})).await;
+    let created = api.check(post(services, &with("a", "010.96.0.77")), 201, json!({})).await;
     let told = format!("spec.clusterIPs[0]: non-standard IP address \"010.96.0.77\" {future} \"10.96.0.77\"");
-    assert_eq!(made.warnings(), [warning_header(&told)]);
+    assert_eq!(created.warnings(), [warning_header(&told)]);
     let taken = r#"Service "b" is invalid: spec.clusterIPs: Invalid value: ["10.96.0.77"]: failed to allocate IP 10.96.0.77: provided IP is already allocated"#;
     api.check(post(services, &with("b", "10.96.0.77")), 422, json!({"message": taken})).await;
 }
@@ -157,15 +157,15 @@ async fn duplicate_owner_reference_causes_a_warning() {
     let api = TestApi::new().await;
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"});
     let twice = json!({"metadata": {"name": "c", "ownerReferences": [owner, owner]}});
-    let words = |when: &str| {
+    let message = |when: &str| {
         warning_header(&format!(
             ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: u"
         ))
     };
     let once = json!({"metadata": {"ownerReferences": [owner]}});
     let one = format!("{CONFIG_MAPS}/c");
-    assert_eq!(api.check(post(CONFIG_MAPS, &twice), 201, once.clone()).await.warnings(), [words("")]);
-    assert_eq!(api.check(put(&one, &twice), 200, once.clone()).await.warnings(), [words("")]);
+    assert_eq!(api.check(post(CONFIG_MAPS, &twice), 201, once.clone()).await.warnings(), [message("")]);
+    assert_eq!(api.check(put(&one, &twice), 200, once.clone()).await.warnings(), [message("")]);
     let patched = api.check(merge_patch(&one, &twice), 200, once).await;
-    assert_eq!(patched.warnings(), [words(" after mutating admission happens")]);
+    assert_eq!(patched.warnings(), [message(" after mutating admission happens")]);
 }

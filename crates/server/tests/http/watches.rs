@@ -21,12 +21,12 @@ async fn watch_starts_with_state_or_after_resource_version() {
     for events in [&mut now, &mut zero] {
         assert_eq!(events.check("ADDED", json!({})).await, first);
     }
-    let made = api.create_config_map("b", json!({})).await;
+    let created = api.create_config_map("b", json!({})).await;
     let changed =
         api.check(merge_patch(format!("{CONFIG_MAPS}/b"), &json!({"data": {"k": "v"}})), 200, json!({})).await.body;
     api.check(delete(format!("{CONFIG_MAPS}/b")), 200, json!({})).await;
     for events in [&mut now, &mut zero, &mut behind, &mut one] {
-        assert_eq!(events.check("ADDED", json!({})).await, made);
+        assert_eq!(events.check("ADDED", json!({})).await, created);
         assert_eq!(events.check("MODIFIED", json!({})).await, changed);
         let gone = events.check("DELETED", json!({"data": {"k": "v"}})).await;
         assert!(resource_version(&gone).parse::<u64>().unwrap() > resource_version(&changed).parse().unwrap());
@@ -36,9 +36,9 @@ async fn watch_starts_with_state_or_after_resource_version() {
 #[tokio::test]
 async fn watch_parameter_on_one_object_is_a_get() {
     let api = TestApi::new().await;
-    let made = api.create_config_map("a", json!({})).await;
+    let created = api.create_config_map("a", json!({})).await;
     let path = format!("{CONFIG_MAPS}/a?watch=1");
-    assert_eq!(api.check(get(&path), 200, json!({"kind": "ConfigMap"})).await.body, made);
+    assert_eq!(api.check(get(&path), 200, json!({"kind": "ConfigMap"})).await.body, created);
     api.check(get(format!("{CONFIG_MAPS}/none?watch=1")), 404, json!({"reason": "NotFound"})).await;
     // The authorizer checks the verb `get`.
     let message = r#"configmaps "a" is forbidden: User "ann" cannot get resource "configmaps" in API group "" in the namespace "default""#;
@@ -148,9 +148,9 @@ async fn immediate_delete_event_has_the_last_state() {
     let api = TestApi::new().await;
     let mut events = api.watch(&format!("{CONFIG_MAPS}?watch=1")).await;
     api.create_config_map("c", json!({})).await;
-    let made = events.check("ADDED", json!({})).await;
+    let created = events.check("ADDED", json!({})).await;
     api.check(delete(format!("{CONFIG_MAPS}/c")), 200, json!({})).await;
-    let gone = json!({"metadata": {"uid": made["metadata"]["uid"], "deletionTimestamp": null, "deletionGracePeriodSeconds": null}});
+    let gone = json!({"metadata": {"uid": created["metadata"]["uid"], "deletionTimestamp": null, "deletionGracePeriodSeconds": null}});
     events.check("DELETED", gone).await;
     // The event of a terminated Pod shows its termination.
     api.bound_pod("p").await;

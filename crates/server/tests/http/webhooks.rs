@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 pub(crate) const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
 /// Returns a configuration with one webhook that matches all writes.
-pub(crate) fn configuration(name: &str, config: Value, more: Value) -> Value {
+pub(crate) fn webhook_configuration(name: &str, config: Value, more: Value) -> Value {
     let rule = json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]});
     let mut webhook = json!({
         "name": format!("{name}.example.com"), "clientConfig": config, "rules": [rule], "sideEffects": "None",
@@ -23,23 +23,23 @@ pub(crate) fn configuration(name: &str, config: Value, more: Value) -> Value {
     json!({"metadata": {"name": name}, "webhooks": [webhook]})
 }
 
-pub(crate) async fn mutating(api: &TestApi, name: &str, config: Value, more: Value) {
+pub(crate) async fn create_mutating_webhook(api: &TestApi, name: &str, config: Value, more: Value) {
     let path = format!("{GROUP}/mutatingwebhookconfigurations");
-    api.check(post(path, &configuration(name, config, more)), 201, json!({})).await;
+    api.check(post(path, &webhook_configuration(name, config, more)), 201, json!({})).await;
 }
 
-pub(crate) async fn validating(api: &TestApi, name: &str, config: Value, more: Value) {
+pub(crate) async fn create_validating_webhook(api: &TestApi, name: &str, config: Value, more: Value) {
     let path = format!("{GROUP}/validatingwebhookconfigurations");
-    api.check(post(path, &configuration(name, config, more)), 201, json!({})).await;
+    api.check(post(path, &webhook_configuration(name, config, more)), 201, json!({})).await;
 }
 
 /// Returns a rule for one resource.
-pub(crate) fn only(resource: &str) -> Value {
+pub(crate) fn rule_for(resource: &str) -> Value {
     json!([{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": [resource]}])
 }
 
 /// Returns an AdmissionReview with this response.
-pub(crate) fn says(review: &Value, mut response: Value) -> (u16, Value) {
+pub(crate) fn review_response(review: &Value, mut response: Value) -> (u16, Value) {
     response["uid"] = review["request"]["uid"].clone();
     if response["allowed"].is_null() {
         response["allowed"] = json!(true);
@@ -48,33 +48,33 @@ pub(crate) fn says(review: &Value, mut response: Value) -> (u16, Value) {
 }
 
 /// Returns an AdmissionReview with this JSON patch.
-pub(crate) fn patches(review: &Value, patch: Value) -> (u16, Value) {
-    says(review, json!({"patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string())}))
+pub(crate) fn patch_response(review: &Value, patch: Value) -> (u16, Value) {
+    review_response(review, json!({"patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string())}))
 }
 
-pub(crate) fn allows(_path: &str, review: &Value) -> (u16, Value) {
-    says(review, json!({}))
+pub(crate) fn allow_response(_path: &str, review: &Value) -> (u16, Value) {
+    review_response(review, json!({}))
 }
 
 #[tokio::test]
 async fn validating_webhook_sees_mutated_object() {
     let api = TestApi::new().await;
     let hook = WebhookServer::new(|path, review| match path {
-        "/change" => patches(
+        "/change" => patch_response(
             review,
             json!([{"op": "add", "path": "/metadata/labels", "value": {"by": "hook"}},
                 {"op": "add", "path": "/spec/containers/-", "value": {"name": "more", "image": "busybox:1", "unknown": 1}},
                 {"op": "add", "path": "/metadata/annotations", "value": {"saw": review["request"]["object"]["spec"]["priority"].to_string()}}]),
         ),
-        _ => says(review, json!({"warnings": ["mind the \"gap\""]})),
+        _ => review_response(review, json!({"warnings": ["mind the \"gap\""]})),
     })
     .await;
-    mutating(&api, "changes", hook.client_config("/change"), json!({"rules": only("pods")})).await;
-    validating(&api, "checks", hook.client_config("/check"), json!({"rules": only("pods")})).await;
+    create_mutating_webhook(&api, "changes", hook.client_config("/change"), json!({"rules": rule_for("pods")})).await;
+    create_validating_webhook(&api, "checks", hook.client_config("/check"), json!({"rules": rule_for("pods")})).await;
     let expected = json!({"metadata": {"labels": {"by": "hook"}, "annotations": {"saw": "0"}},
         "spec": {"containers": [{"name": "c"}, {"name": "more", "imagePullPolicy": "IfNotPresent", "terminationMessagePath": "/dev/termination-log", "unknown": null}]}});
-    let made = api.check(post(format!("{PODS}?fieldManager=me"), &pod("a")), 201, expected.clone()).await;
-    assert_eq!(made.warnings(), ["299 - \"mind the \\\"gap\\\"\""]);
+    let created = api.check(post(format!("{PODS}?fieldManager=me"), &pod("a")), 201, expected.clone()).await;
+    assert_eq!(created.warnings(), ["299 - \"mind the \\\"gap\\\"\""]);
     let requests = hook.take_requests();
     let paths: Vec<&str> = requests.iter().map(|(path, _)| path.as_str()).collect();
     assert_eq!(paths, ["/change", "/check"]);
@@ -97,10 +97,10 @@ async fn validating_webhook_sees_mutated_object() {
             && changing["object"]["spec"]["serviceAccountName"] == "default"
     );
     assert_eq!(changing["object"]["metadata"]["managedFields"][0]["manager"], "me");
-    assert_eq!(checking["object"]["metadata"]["uid"], made.body["metadata"]["uid"]);
-    assert_eq!(checking["object"]["spec"], made.body["spec"]);
+    assert_eq!(checking["object"]["metadata"]["uid"], created.body["metadata"]["uid"]);
+    assert_eq!(checking["object"]["spec"], created.body["spec"]);
     // Fields that a webhook sets have no manager.
-    assert!(owned_fields(&made.body, "me")["f:metadata"]["f:labels"].is_null());
+    assert!(owned_fields(&created.body, "me")["f:metadata"]["f:labels"].is_null());
     api.check(get(format!("{PODS}/a")), 200, expected).await;
     // The review of an update has both objects.
     api.check(merge_patch(format!("{PODS}/a"), &json!({"metadata": {"labels": {"x": "y"}}})), 422, json!({})).await;
@@ -116,20 +116,20 @@ async fn validating_webhook_sees_mutated_object() {
 async fn webhook_denial_message_is_returned() {
     let api = TestApi::new().await;
     let hook = WebhookServer::new(|path, review| match path {
-        "/told" => says(review, json!({"allowed": false, "status": {"message": "not today", "code": 403, "reason": "Forbidden"}, "warnings": ["told anyway"]})),
-        "/mute" => says(review, json!({"allowed": false})),
-        _ => says(review, json!({})),
+        "/told" => review_response(review, json!({"allowed": false, "status": {"message": "not today", "code": 403, "reason": "Forbidden"}, "warnings": ["told anyway"]})),
+        "/mute" => review_response(review, json!({"allowed": false})),
+        _ => review_response(review, json!({})),
     })
     .await;
     let (message, mute) = (
         json!({"message": "admission webhook \"a.example.com\" denied the request: not today", "code": 403, "reason": "Forbidden", "status": "Failure"}),
         json!({"message": "admission webhook \"b.example.com\" denied the request without explanation", "code": 400}),
     );
-    mutating(&api, "a", hook.client_config("/told"), json!({"rules": only("configmaps")})).await;
+    create_mutating_webhook(&api, "a", hook.client_config("/told"), json!({"rules": rule_for("configmaps")})).await;
     let response = api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 403, message).await;
     assert_eq!(response.warnings(), ["299 - \"told anyway\""]);
     api.check(delete(format!("{GROUP}/mutatingwebhookconfigurations/a")), 200, json!({})).await;
-    validating(&api, "b", hook.client_config("/mute"), json!({"rules": only("configmaps")})).await;
+    create_validating_webhook(&api, "b", hook.client_config("/mute"), json!({"rules": rule_for("configmaps")})).await;
     api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 400, mute).await;
     api.check(get(format!("{CONFIG_MAPS}/a")), 404, json!({})).await;
     api.check(delete(format!("{GROUP}/validatingwebhookconfigurations/b")), 200, json!({})).await;
@@ -144,8 +144,8 @@ async fn failing_webhook_follows_its_failure_policy() {
         "/uid" => {
             (200, json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": "x"}}))
         }
-        "/patch" => patches(review, json!([])),
-        "/type" => says(review, json!({"allowed": "yes"})),
+        "/patch" => patch_response(review, json!([])),
+        "/type" => review_response(review, json!({"allowed": "yes"})),
         _ => (404, json!("")),
     })
     .await;
@@ -158,16 +158,16 @@ async fn failing_webhook_follows_its_failure_policy() {
         ("/type", "failed to call webhook: json: cannot unmarshal string into Go struct field AdmissionReview.response.allowed of type bool".to_owned()),
         ("/patch", "received invalid webhook response: validating webhook may not return response.patch".to_owned()),
     ];
-    for (path, why) in cases {
+    for (path, reason) in cases {
         for (policy, status) in [("Fail", 500), ("Ignore", 201)] {
-            validating(
+            create_validating_webhook(
                 &api,
                 "v",
                 hook.client_config(path),
-                json!({"rules": only("configmaps"), "failurePolicy": policy}),
+                json!({"rules": rule_for("configmaps"), "failurePolicy": policy}),
             )
             .await;
-            let message = format!("Internal error occurred: failed calling webhook \"v.example.com\": {why}");
+            let message = format!("Internal error occurred: failed calling webhook \"v.example.com\": {reason}");
             let expected =
                 if status == 500 { json!({"message": message, "reason": "InternalError"}) } else { json!({}) };
             api.check(post_one(), status, expected).await;
@@ -175,14 +175,14 @@ async fn failing_webhook_follows_its_failure_policy() {
         }
     }
     let nobody = json!({"url": "https://127.0.0.1:1/x", "caBundle": hook.ca_bundle()});
-    mutating(&api, "m", nobody, json!({"rules": only("configmaps")})).await;
-    let why = "failed to call webhook: Post \"https://127.0.0.1:1/x?timeout=1s\": dial tcp 127.0.0.1:1: connect: connection refused";
-    let message = format!("Internal error occurred: failed calling webhook \"m.example.com\": {why}");
+    create_mutating_webhook(&api, "m", nobody, json!({"rules": rule_for("configmaps")})).await;
+    let reason = "failed to call webhook: Post \"https://127.0.0.1:1/x?timeout=1s\": dial tcp 127.0.0.1:1: connect: connection refused";
+    let message = format!("Internal error occurred: failed calling webhook \"m.example.com\": {reason}");
     api.check(post_one(), 500, json!({"message": message})).await;
-    let patient = json!({"rules": only("configmaps"), "timeoutSeconds": 30});
+    let patient = json!({"rules": rule_for("configmaps"), "timeoutSeconds": 30});
     let nobody = json!({"url": "https://127.0.0.1:1/x", "caBundle": hook.ca_bundle()});
     api.check(delete(format!("{GROUP}/mutatingwebhookconfigurations/m")), 200, json!({})).await;
-    mutating(&api, "m", nobody, patient).await;
+    create_mutating_webhook(&api, "m", nobody, patient).await;
     for (query, given) in [("?timeout=2500ms", 3), ("", 30), ("?timeout=50s", 30)] {
         let request = post(format!("{CONFIG_MAPS}{query}"), &json!({"metadata": {"generateName": "a-"}}));
         let message = message.replace("timeout=1s", &format!("timeout={given}s"));
@@ -198,18 +198,30 @@ async fn if_needed_webhook_is_reinvoked_after_changes() {
         let data = &review["request"]["object"]["data"];
         let seen = data["said"].as_str().unwrap_or("");
         if path == "/still" || seen.matches(path).count() > 1 {
-            return says(review, json!({}));
+            return review_response(review, json!({}));
         }
-        patches(review, json!([{"op": "add", "path": "/data", "value": {"said": format!("{seen}{path}")}}]))
+        patch_response(review, json!([{"op": "add", "path": "/data", "value": {"said": format!("{seen}{path}")}}]))
     })
     .await;
-    let rules = only("configmaps");
-    mutating(&api, "a", hook.client_config("/a"), json!({"rules": rules, "reinvocationPolicy": "IfNeeded"})).await;
-    mutating(&api, "b", hook.client_config("/b"), json!({"rules": rules})).await;
-    mutating(&api, "c", hook.client_config("/c"), json!({"rules": rules, "reinvocationPolicy": "IfNeeded"})).await;
-    mutating(&api, "d", hook.client_config("/still"), json!({"rules": rules})).await;
-    let made = json!({"data": {"said": "/a/b/c/a/c"}});
-    api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 201, made).await;
+    let rules = rule_for("configmaps");
+    create_mutating_webhook(
+        &api,
+        "a",
+        hook.client_config("/a"),
+        json!({"rules": rules, "reinvocationPolicy": "IfNeeded"}),
+    )
+    .await;
+    create_mutating_webhook(&api, "b", hook.client_config("/b"), json!({"rules": rules})).await;
+    create_mutating_webhook(
+        &api,
+        "c",
+        hook.client_config("/c"),
+        json!({"rules": rules, "reinvocationPolicy": "IfNeeded"}),
+    )
+    .await;
+    create_mutating_webhook(&api, "d", hook.client_config("/still"), json!({"rules": rules})).await;
+    let created = json!({"data": {"said": "/a/b/c/a/c"}});
+    api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 201, created).await;
     let requests: Vec<String> = hook.take_requests().into_iter().map(|(path, _)| path).collect();
     assert_eq!(requests, ["/a", "/b", "/c", "/still", "/a", "/c"]);
 }
@@ -219,10 +231,10 @@ async fn webhook_may_not_change_identity_or_break_schema() {
     let api = TestApi::new().await;
     let hook = WebhookServer::new(|_, review| {
         let object = &review["request"]["object"];
-        patches(review, object["data"]["patch"].as_str().map_or(json!([]), |p| serde_json::from_str(p).unwrap()))
+        patch_response(review, object["data"]["patch"].as_str().map_or(json!([]), |p| serde_json::from_str(p).unwrap()))
     })
     .await;
-    mutating(&api, "m", hook.client_config("/"), json!({"rules": only("configmaps")})).await;
+    create_mutating_webhook(&api, "m", hook.client_config("/"), json!({"rules": rule_for("configmaps")})).await;
     let with = |patch: Value| json!({"metadata": {"name": "a"}, "data": {"patch": patch.to_string()}});
     let set = |path: &str, value: Value| with(json!([{"op": "add", "path": path, "value": value}]));
     api.check(post(CONFIG_MAPS, &set("/unknown", json!(1))), 201, json!({"unknown": null})).await;
@@ -254,17 +266,18 @@ async fn webhook_may_not_change_identity_or_break_schema() {
     assert_eq!(owned.warnings().len(), 1, "{:?}", owned.warnings());
     assert_eq!(managers(&owned.body), ["unknown Update"]);
     // A deletion has no object that could be patched.
-    let hook = WebhookServer::new(|_, review| patches(review, json!([{"op": "add", "path": "/x", "value": 1}]))).await;
-    mutating(&api, "n", hook.client_config("/"), json!({"rules": [{"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]})).await;
-    let why = "Internal error occurred: admission webhook \"n.example.com\" attempted to modify the object, which is not supported for this operation";
-    api.check(delete(format!("{CONFIG_MAPS}/a")), 500, json!({"message": why})).await;
+    let hook =
+        WebhookServer::new(|_, review| patch_response(review, json!([{"op": "add", "path": "/x", "value": 1}]))).await;
+    create_mutating_webhook(&api, "n", hook.client_config("/"), json!({"rules": [{"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]})).await;
+    let reason = "Internal error occurred: admission webhook \"n.example.com\" attempted to modify the object, which is not supported for this operation";
+    api.check(delete(format!("{CONFIG_MAPS}/a")), 500, json!({"message": reason})).await;
 }
 
 #[tokio::test]
 async fn slow_webhook_does_not_block_other_services() {
-    let (api, hook) = (TestApi::new().await, WebhookServer::new(allows).await);
-    let slow = json!({"rules": only("services"), "objectSelector": {"matchLabels": {"slow": "yes"}}, "failurePolicy": "Ignore"});
-    validating(&api, "v", hook.client_config("/never"), slow).await;
+    let (api, hook) = (TestApi::new().await, WebhookServer::new(allow_response).await);
+    let slow = json!({"rules": rule_for("services"), "objectSelector": {"matchLabels": {"slow": "yes"}}, "failurePolicy": "Ignore"});
+    create_validating_webhook(&api, "v", hook.client_config("/never"), slow).await;
     let make = |name: &str, labels: Value| {
         let object = json!({"metadata": {"name": name, "labels": labels}, "spec": {"ports": [{"port": 80}]}});
         post("/api/v1/namespaces/default/services", &object)
@@ -288,9 +301,9 @@ async fn slow_webhook_does_not_block_other_services() {
 #[tokio::test]
 async fn webhooks_skip_configurations_and_see_dry_run() {
     let api = TestApi::new().await;
-    let hook = WebhookServer::new(allows).await;
-    validating(&api, "a", hook.client_config("/"), json!({})).await;
-    validating(&api, "b", hook.client_config("/"), json!({})).await;
+    let hook = WebhookServer::new(allow_response).await;
+    create_validating_webhook(&api, "a", hook.client_config("/"), json!({})).await;
+    create_validating_webhook(&api, "b", hook.client_config("/"), json!({})).await;
     api.check(delete(format!("{GROUP}/validatingwebhookconfigurations/a")), 200, json!({})).await;
     assert!(hook.take_requests().is_empty());
     api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &json!({"metadata": {"name": "a"}})), 201, json!({})).await;

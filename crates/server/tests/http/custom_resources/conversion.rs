@@ -7,7 +7,7 @@ const CRONTABS_V1BETA1: &str = "/apis/stable.example.com/v1beta1/namespaces/defa
 
 /// Returns a definition with `spec.schedule` in `v1`, and `spec.cron` in the storage version `v1beta1`.
 fn definition(config: &Value) -> Value {
-    let mut definition = crontabs(&json!({"schedule": {"type": "string"}, "replicas": {"type": "integer"},
+    let mut definition = crontab_definition(&json!({"schedule": {"type": "string"}, "replicas": {"type": "integer"},
         "given": {"type": "string", "default": "new"}}));
     let mut old = definition["spec"]["versions"][0].clone();
     old["name"] = json!("v1beta1");
@@ -205,7 +205,7 @@ async fn conversion_webhook_failures_are_reported() {
     api.check(post(CRONTABS, &crontab("a", &json!({"schedule": "1"}))), 201, json!({})).await;
     let webhook = "conversion webhook for stable.example.com/v1beta1, Kind=CronTab";
     let path = format!("{DEFINITIONS}/crontabs.stable.example.com");
-    for (at, words) in [
+    for (at, expected_message) in [
         ("/down", " failed: an error on the server (\"out of order\") has prevented the request from succeeding"),
         ("/none", " returned 0 objects, expected 1"),
         (
@@ -217,7 +217,7 @@ async fn conversion_webhook_failures_are_reported() {
     ] {
         let conversion = json!({"webhook": {"clientConfig": hook.client_config(at)}});
         api.check(merge_patch(&path, &json!({"spec": {"conversion": conversion}})), 200, json!({})).await;
-        let message = json!({"message": format!("{webhook}{words}"), "code": 500});
+        let message = json!({"message": format!("{webhook}{expected_message}"), "code": 500});
         api.check(get(format!("{CRONTABS}/a")), 500, message.clone()).await;
         api.check(get(CRONTABS), 500, message.clone()).await;
         let mut watch = api.watch(&format!("{CRONTABS}?watch=true")).await;
@@ -237,7 +237,7 @@ async fn conversion_webhook_service_is_resolved() {
     api.check(post(DEFINITIONS, &definition(&service)), 201, json!({})).await;
     let new = crontab("a", &json!({"schedule": "1"}));
     let url = "Post \"https://hook.default.svc:443/convert?timeout=30s\"";
-    let failed = |why: &str| json!({"message": format!("conversion webhook for stable.example.com/v1, Kind=CronTab failed: {url}: {why}")});
+    let failed = |reason: &str| json!({"message": format!("conversion webhook for stable.example.com/v1, Kind=CronTab failed: {url}: {reason}")});
     api.check(post(CRONTABS, &new), 500, failed("service \"hook\" not found")).await;
     let spec = json!({"ports": [{"port": 443, "targetPort": 9443}]});
     api.check(
@@ -273,6 +273,6 @@ async fn conversion_webhook_certificate_must_be_trusted() {
     )
     .await;
     let response = api.send(&get(format!("{CRONTABS}/a"))).await;
-    let words = "tls: failed to verify certificate: x509: certificate signed by unknown authority";
-    assert!(response.body["message"].as_str().unwrap().ends_with(words), "{}", response.body);
+    let message = "tls: failed to verify certificate: x509: certificate signed by unknown authority";
+    assert!(response.body["message"].as_str().unwrap().ends_with(message), "{}", response.body);
 }

@@ -11,10 +11,10 @@ fn condition<'a>(definition: &'a Value, kind: &str) -> &'a Value {
 
 #[tokio::test]
 async fn crd_is_defaulted_and_established() {
-    let api = with_crontabs(&spec()).await;
+    let api = api_with_crontabs(&crontab_properties()).await;
     let names = json!({"plural": "crontabs", "singular": "crontab", "kind": "CronTab", "listKind": "CronTabList",
         "shortNames": ["ct"], "categories": ["all"]});
-    let made = api
+    let created = api
         .check(
             get(CRONTAB),
             200,
@@ -29,14 +29,14 @@ async fn crd_is_defaulted_and_established() {
         )
         .await
         .body;
-    assert_eq!(managers(&made), ["kube-apiserver Update status", "unknown Update"]);
-    assert_eq!(made["metadata"]["generation"], 1);
+    assert_eq!(managers(&created), ["kube-apiserver Update status", "unknown Update"]);
+    assert_eq!(created["metadata"]["generation"], 1);
     api.check(get_table(CRONTAB), 200, json!({"columnDefinitions": [{"name": "Name"}, {"name": "Created At"}]})).await;
 }
 
 #[tokio::test]
 async fn crd_kind_is_in_discovery_until_deleted() {
-    let api = with_crontabs(&spec()).await;
+    let api = api_with_crontabs(&crontab_properties()).await;
     let list =
         api.check(get("/apis/stable.example.com/v1"), 200, json!({"groupVersion": "stable.example.com/v1"})).await;
     let expected = json!([
@@ -52,10 +52,10 @@ async fn crd_kind_is_in_discovery_until_deleted() {
         get("/apis").header("accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
     let has =
         |body: &Value| body["items"].as_array().unwrap().iter().any(|g| g["metadata"]["name"] == "stable.example.com");
-    let shown = api.send(&aggregated).await;
-    assert!(has(&shown.body));
+    let returned = api.send(&aggregated).await;
+    assert!(has(&returned.body));
     // An unchanged document is answered with 304.
-    let tag = shown.headers["etag"].to_str().unwrap().to_owned();
+    let tag = returned.headers["etag"].to_str().unwrap().to_owned();
     let again = aggregated.clone().header("if-none-match", &tag);
     assert_eq!(api.send(&again).await.status, 304);
     api.check(get("/apis/stable.example.com"), 200, json!({"preferredVersion": {"version": "v1"}})).await;
@@ -65,8 +65,8 @@ async fn crd_kind_is_in_discovery_until_deleted() {
         json!({"metadata": {"finalizers": ["customresourcecleanup.apiextensions.k8s.io"]}}),
     )
     .await;
-    until(&api, CRONTAB, 404).await;
-    until(&api, "/apis/stable.example.com", 404).await;
+    wait_for_status(&api, CRONTAB, 404).await;
+    wait_for_status(&api, "/apis/stable.example.com", 404).await;
     api.check(get(CRONTABS), 404, json!({"reason": "NotFound"})).await;
     assert!(!has(&api.send(&again).await.body));
 }
@@ -74,7 +74,7 @@ async fn crd_kind_is_in_discovery_until_deleted() {
 #[tokio::test]
 async fn invalid_crd_is_rejected() {
     let api = TestApi::new().await;
-    for (pointer, value, words) in [
+    for (pointer, value, expected_message) in [
         (
             "/metadata/name",
             json!("x.stable.example.com"),
@@ -137,7 +137,7 @@ async fn invalid_crd_is_rejected() {
             "spec.preserveUnknownFields: Invalid value: true: cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
         ),
     ] {
-        let mut definition = crontabs(&spec());
+        let mut definition = crontab_definition(&crontab_properties());
         let (parent, key) = pointer.rsplit_once('/').unwrap();
         let parent = definition.pointer_mut(parent).unwrap();
         match parent {
@@ -147,7 +147,7 @@ async fn invalid_crd_is_rejected() {
         let response = api.send(&post(DEFINITIONS, &definition)).await;
         let message = response.body["message"].as_str().unwrap();
         assert_eq!(response.status, 422, "{message}");
-        assert!(message.contains(words), "{pointer}:\n{message}\n{words}");
+        assert!(message.contains(expected_message), "{pointer}:\n{message}\n{expected_message}");
     }
     let misspelt = r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b.c"},
         "spec": {"group": "b.c", "versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"typ": "object"}}}]}}"#;
@@ -164,8 +164,8 @@ async fn invalid_crd_is_rejected() {
 
 #[tokio::test]
 async fn crd_name_conflict_is_resolved_after_deletion() {
-    let api = with_crontabs(&spec()).await;
-    let mut other = crontabs(&spec());
+    let api = api_with_crontabs(&crontab_properties()).await;
+    let mut other = crontab_definition(&crontab_properties());
     other["metadata"]["name"] = json!("tabs.stable.example.com");
     other["spec"]["names"] = json!({"plural": "tabs", "kind": "CronTab"});
     api.check(post(DEFINITIONS, &other), 201, json!({})).await;
@@ -176,14 +176,14 @@ async fn crd_name_conflict_is_resolved_after_deletion() {
     assert_eq!(condition(&got, "Established")["reason"], "NotAccepted");
     api.check(get("/apis/stable.example.com/v1/tabs"), 404, json!({})).await;
     api.check(delete(CRONTAB), 200, json!({})).await;
-    until(&api, "/apis/stable.example.com/v1/tabs", 200).await;
+    wait_for_status(&api, "/apis/stable.example.com/v1/tabs", 200).await;
     let got = api.send(&get(&path)).await.body;
     assert_eq!(condition(&got, "Established")["status"], "True");
 }
 
 #[tokio::test]
 async fn crd_deletion_deletes_objects_and_waits_for_finalizers() {
-    let api = with_crontabs(&spec()).await;
+    let api = api_with_crontabs(&crontab_properties()).await;
     for i in 0..3 {
         let mut object = crontab(&format!("c{i}"), &json!({}));
         if i == 0 {
@@ -214,17 +214,17 @@ async fn crd_deletion_deletes_objects_and_waits_for_finalizers() {
     assert_eq!((late.status, late.body["reason"].as_str()), (403, Some("Forbidden")), "{}", late.body);
     let kept = format!("{CRONTABS}/c0");
     api.check(merge_patch(&kept, &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
-    until(&api, CRONTAB, 404).await;
+    wait_for_status(&api, CRONTAB, 404).await;
     // The watch ends when the kind is removed.
     while watch.try_next().await.is_some() {}
     // A recreated definition has no objects.
-    api.check(post(DEFINITIONS, &crontabs(&spec())), 201, json!({})).await;
+    api.check(post(DEFINITIONS, &crontab_definition(&crontab_properties())), 201, json!({})).await;
     api.check(get(CRONTABS), 200, json!({"kind": "CronTabList", "items": []})).await;
 }
 
 #[tokio::test]
 async fn custom_resources_are_served_after_restart() {
-    let api = with_crontabs(&spec()).await;
+    let api = api_with_crontabs(&crontab_properties()).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 2}))), 201, json!({})).await;
     let again = TestApi::reopen(api.engine.clone()).await;
     again.check(get(format!("{CRONTABS}/a")), 200, json!({"spec": {"replicas": 2, "image": "busybox"}})).await;
@@ -232,8 +232,8 @@ async fn custom_resources_are_served_after_restart() {
 
 #[tokio::test]
 async fn crd_storage_fields_are_immutable() {
-    let api = with_crontabs(&spec()).await;
-    for (change, words) in [
+    let api = api_with_crontabs(&crontab_properties()).await;
+    for (change, expected_message) in [
         (json!({"spec": {"scope": "Cluster"}}), "spec.scope: Invalid value: \"Cluster\": field is immutable"),
         (json!({"spec": {"names": {"kind": "Tab"}}}), "spec.names.kind: Invalid value: \"Tab\": field is immutable"),
         (
@@ -244,19 +244,19 @@ async fn crd_storage_fields_are_immutable() {
     ] {
         let response = api.send(&merge_patch(CRONTAB, &change)).await;
         let message = response.body["message"].as_str().unwrap();
-        assert!(response.status == 422 && message.contains(words), "{message}");
+        assert!(response.status == 422 && message.contains(expected_message), "{message}");
     }
 }
 
 #[tokio::test]
 async fn protected_groups_require_the_approval_annotation() {
     let api = TestApi::new().await;
-    let mut definition = crontabs(&spec());
+    let mut definition = crontab_definition(&crontab_properties());
     definition["metadata"]["name"] = json!("crontabs.stable.k8s.io");
     definition["spec"]["group"] = json!("stable.k8s.io");
     let response = api.send(&post(DEFINITIONS, &definition)).await;
-    let words = "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111";
-    assert!(response.body["message"].as_str().unwrap().contains(words), "{}", response.body);
+    let expected_message = "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111";
+    assert!(response.body["message"].as_str().unwrap().contains(expected_message), "{}", response.body);
     definition["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": "unapproved, for a test"});
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
     let path = format!("{DEFINITIONS}/crontabs.stable.k8s.io");
@@ -280,7 +280,7 @@ async fn invalid_conversion_ca_bundle_prevents_established() {
         json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
             "clientConfig": {"service": {"namespace": "n", "name": "s"}, "caBundle": bundle}}})
     };
-    let mut definition = crontabs(&spec());
+    let mut definition = crontab_definition(&crontab_properties());
     definition["spec"]["conversion"] = webhook("Zm9v");
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
     let established = |body: &Value| condition(body, "Established")["reason"].clone();
@@ -288,17 +288,18 @@ async fn invalid_conversion_ca_bundle_prevents_established() {
     assert_eq!(established(&api.send(&get(&crontab)).await.body), "InvalidCABundle");
     api.check(merge_patch(&crontab, &json!({"spec": {"conversion": webhook("")}})), 200, json!({})).await;
     assert_eq!(established(&api.send(&get(&crontab)).await.body), "InitialNamesAccepted");
-    let words = "spec.conversion.webhookClientConfig.caBundle: Invalid value: \"Zm9v\": unable to load root certificates: data does not contain any valid RSA or ECDSA certificates";
+    let message = "spec.conversion.webhookClientConfig.caBundle: Invalid value: \"Zm9v\": unable to load root certificates: data does not contain any valid RSA or ECDSA certificates";
     let response = api.send(&merge_patch(&crontab, &json!({"spec": {"conversion": webhook("Zm9v")}}))).await;
     assert_eq!(response.status, 422);
-    assert!(response.body["message"].as_str().unwrap().ends_with(words), "{}", response.body);
+    assert!(response.body["message"].as_str().unwrap().ends_with(message), "{}", response.body);
 }
 
 #[tokio::test]
 async fn unrecognized_format_causes_a_warning() {
     let api = TestApi::new().await;
-    let definition =
-        crontabs(&json!({"a": {"type": "string", "format": "foo"}, "b": {"type": "string", "format": "uri"}}));
-    let made = api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
-    assert_eq!(made.warnings(), ["299 - \"unrecognized format \\\"foo\\\"\""]);
+    let definition = crontab_definition(
+        &json!({"a": {"type": "string", "format": "foo"}, "b": {"type": "string", "format": "uri"}}),
+    );
+    let created = api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
+    assert_eq!(created.warnings(), ["299 - \"unrecognized format \\\"foo\\\"\""]);
 }

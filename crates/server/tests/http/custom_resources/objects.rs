@@ -4,9 +4,9 @@ use super::*;
 
 #[tokio::test]
 async fn custom_resource_crud_roundtrip() {
-    let api = with_crontabs(&spec()).await;
+    let api = api_with_crontabs(&crontab_properties()).await;
     let object = crontab("a", &json!({"cronSpec": "* * * * */5", "replicas": 2}));
-    let made = api
+    let created = api
         .check(
             post(CRONTABS, &object),
             201,
@@ -21,7 +21,7 @@ async fn custom_resource_crud_roundtrip() {
     let changed = api
         .check(merge_patch(&path, &json!({"spec": {"replicas": 3}})), 200, json!({"metadata": {"generation": 2}}))
         .await;
-    assert_ne!(resource_version(&made), resource_version(&changed.body));
+    assert_ne!(resource_version(&created), resource_version(&changed.body));
     let json_patch = patch("json-patch", &path, &json!([{"op": "replace", "path": "/spec/replicas", "value": 4}]));
     api.check(json_patch, 200, json!({"spec": {"replicas": 4}})).await;
     let strategic = api.send(&patch("strategic-merge-patch", &path, &json!({"spec": {}}))).await;
@@ -43,20 +43,20 @@ async fn custom_resource_crud_roundtrip() {
 
 #[tokio::test]
 async fn custom_table_has_additional_printer_columns() {
-    let api = with_crontabs(&spec()).await;
+    let api = api_with_crontabs(&crontab_properties()).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"cronSpec": "* * * * *", "replicas": 2}))), 201, json!({})).await;
     api.check(post(CRONTABS, &crontab("b", &json!({}))), 201, json!({})).await;
-    let shown = api.check(get_table(CRONTABS), 200, json!({"kind": "Table"})).await.body;
-    let names: Vec<&Value> = shown["columnDefinitions"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
+    let returned = api.check(get_table(CRONTABS), 200, json!({"kind": "Table"})).await.body;
+    let names: Vec<&Value> = returned["columnDefinitions"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
     assert_eq!(names, ["Name", "Spec", "Replicas", "Age"]);
-    let cells = |i: usize| shown["rows"][i]["cells"].as_array().unwrap()[..3].to_vec();
+    let cells = |i: usize| returned["rows"][i]["cells"].as_array().unwrap()[..3].to_vec();
     assert_eq!(cells(0), [json!("a"), json!("* * * * *"), json!(2)]);
     assert_eq!(cells(1), [json!("b"), json!(null), json!(null)]);
 }
 
 #[tokio::test]
 async fn printer_column_paths_are_parsed_and_validated() {
-    let mut definition = crontabs(&spec());
+    let mut definition = crontab_definition(&crontab_properties());
     let column = |name: &str, path: &str| json!({"name": name, "type": "string", "jsonPath": path});
     definition["spec"]["versions"][0]["additionalPrinterColumns"] = json!([
         column("Quoted", r".metadata.labels['serving\.knative\.dev/configuration']"),
@@ -77,16 +77,16 @@ async fn printer_column_paths_are_parsed_and_validated() {
         let invalid =
             json!([{"op": "replace", "path": "/spec/versions/0/additionalPrinterColumns/0/jsonPath", "value": path}]);
         let location = "spec.additionalPrinterColumns[0].JSONPath";
-        let words = format!("{location}: Invalid value: {path:?}: must be a simple json path starting with .");
+        let message = format!("{location}: Invalid value: {path:?}: must be a simple json path starting with .");
         let response =
             api.send(&patch("json-patch", format!("{DEFINITIONS}/crontabs.stable.example.com"), &invalid)).await;
-        assert!(response.body["message"].as_str().unwrap().contains(&words), "{}", response.body);
+        assert!(response.body["message"].as_str().unwrap().contains(&message), "{}", response.body);
     }
 }
 
 #[tokio::test]
 async fn custom_resource_watch_and_deletecollection_work() {
-    let api = with_crontabs(&spec()).await;
+    let api = api_with_crontabs(&crontab_properties()).await;
     let mut watch = api.watch(&format!("{CRONTABS}?watch=1")).await;
     api.check(post(CRONTABS, &crontab("a", &json!({}))), 201, json!({})).await;
     watch.check("ADDED", json!({"metadata": {"name": "a"}, "spec": {"image": "busybox"}})).await;
@@ -96,7 +96,7 @@ async fn custom_resource_watch_and_deletecollection_work() {
 
 #[tokio::test]
 async fn custom_status_subresource_is_separate() {
-    let api = with_crontabs(&spec()).await;
+    let api = api_with_crontabs(&crontab_properties()).await;
     let mut object = crontab("a", &json!({"replicas": 2}));
     object["status"] = json!({"replicas": 9});
     api.check(post(CRONTABS, &object), 201, json!({"status": null})).await;
@@ -107,14 +107,14 @@ async fn custom_status_subresource_is_separate() {
     api.check(merge_patch(format!("{path}/status"), &status), 200, expected).await;
     api.check(merge_patch(&path, &json!({"status": {"replicas": 7}})), 200, json!({"status": {"replicas": 1}})).await;
     let invalid = api.send(&merge_patch(format!("{path}/status"), &json!({"status": {"replicas": "x"}}))).await;
-    let words =
+    let message =
         "status.replicas: Invalid value: \"string\": status.replicas in body must be of type integer: \"string\"";
-    assert!(invalid.body["message"].as_str().unwrap().contains(words), "{}", invalid.body);
+    assert!(invalid.body["message"].as_str().unwrap().contains(message), "{}", invalid.body);
 }
 
 #[tokio::test]
 async fn custom_status_defaults_are_set_on_create() {
-    let mut definition = crontabs(&spec());
+    let mut definition = crontab_definition(&crontab_properties());
     let first = &mut definition["spec"]["versions"][0];
     first["schema"]["openAPIV3Schema"]["properties"]["status"] = json!({"type": "object",
         "default": {"state": "Waiting"},
@@ -125,17 +125,17 @@ async fn custom_status_defaults_are_set_on_create() {
     let mut watch = api.watch(&format!("{CRONTABS}?watch=1")).await;
     let mut object = crontab("a", &json!({}));
     object["status"] = json!({"state": "Mine", "replicas": 9});
-    let shown = json!({"status": {"state": "Waiting", "replicas": 0}, "metadata": {"generation": 1}});
-    api.check(post(format!("{CRONTABS}?dryRun=All"), &object), 201, shown.clone()).await;
-    let made = api.check(post(CRONTABS, &object), 201, shown.clone()).await.body;
+    let returned = json!({"status": {"state": "Waiting", "replicas": 0}, "metadata": {"generation": 1}});
+    api.check(post(format!("{CRONTABS}?dryRun=All"), &object), 201, returned.clone()).await;
+    let created = api.check(post(CRONTABS, &object), 201, returned.clone()).await.body;
     let path = format!("{CRONTABS}/a");
-    api.check(get(&path), 200, shown.clone()).await;
-    api.check(get(CRONTABS), 200, json!({"items": [shown]})).await;
-    watch.check("ADDED", shown.clone()).await;
+    api.check(get(&path), 200, returned.clone()).await;
+    api.check(get(CRONTABS), 200, json!({"items": [returned]})).await;
+    watch.check("ADDED", returned.clone()).await;
     api.check(get_table(CRONTABS), 200, json!({"rows": [{"cells": ["a", "Waiting"]}]})).await;
     // An update without changes keeps the version, and status writes override the defaults.
-    let same = api.check(merge_patch(&path, &json!({"spec": {}})), 200, shown).await.body;
-    assert_eq!(resource_version(&same), resource_version(&made));
+    let same = api.check(merge_patch(&path, &json!({"spec": {}})), 200, returned).await.body;
+    assert_eq!(resource_version(&same), resource_version(&created));
     let changed = json!({"status": {"state": "Waiting", "replicas": 0}, "metadata": {"generation": 2}});
     api.check(merge_patch(&path, &json!({"spec": {"replicas": 3}})), 200, changed).await;
     let written = json!({"status": {"state": "Ready", "replicas": 0}});
@@ -149,7 +149,7 @@ async fn custom_resource_apply_merges_map_lists_by_key() {
     let ports = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
         "items": {"type": "object", "required": ["name"],
             "properties": {"name": {"type": "string"}, "port": {"type": "integer"}}}});
-    let api = with_crontabs(&json!({"ports": ports, "list": {"type": "array", "items": {"type": "string"}}})).await;
+    let api = api_with_crontabs(&json!({"ports": ports, "list": {"type": "array", "items": {"type": "string"}}})).await;
     let path = format!("{CRONTABS}/a");
     let first = crontab("a", &json!({"ports": [{"name": "http", "port": 80}], "list": ["a"]}));
     api.check(apply(&path, "one", &first), 201, json!({})).await;
@@ -164,7 +164,7 @@ async fn custom_resource_apply_merges_map_lists_by_key() {
 
 #[tokio::test]
 async fn selectable_fields_work_as_field_selectors() {
-    let mut definition = crontabs(&spec());
+    let mut definition = crontab_definition(&crontab_properties());
     definition["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.image"}]);
     let api = TestApi::new().await;
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
@@ -181,7 +181,7 @@ async fn selectable_fields_work_as_field_selectors() {
 
 #[tokio::test]
 async fn openapi_document_describes_custom_kinds() {
-    let api = with_crontabs(&spec()).await;
+    let api = api_with_crontabs(&crontab_properties()).await;
     let index = api.check(get("/openapi/v3"), 200, json!({})).await.body;
     let url = index["paths"]["apis/stable.example.com/v1"]["serverRelativeURL"].as_str().unwrap().to_owned();
     let document = api.check(get(&url), 200, json!({})).await.body;
@@ -208,7 +208,7 @@ async fn openapi_document_describes_custom_kinds() {
 
 #[tokio::test]
 async fn custom_versions_serve_pruned_views_of_one_object() {
-    let mut definition = crontabs(&spec());
+    let mut definition = crontab_definition(&crontab_properties());
     let mut old = definition["spec"]["versions"][0].clone();
     old["name"] = json!("v1beta1");
     old["storage"] = json!(false);
@@ -219,13 +219,13 @@ async fn custom_versions_serve_pruned_views_of_one_object() {
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
     let beta = CRONTABS.replace("/v1/", "/v1beta1/");
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 2}))), 201, json!({})).await;
-    let shown = json!({"apiVersion": "stable.example.com/v1beta1", "spec": {"image": "busybox", "only": "here", "replicas": null}});
-    let got = api.check(get(format!("{beta}/a")), 200, shown.clone()).await;
+    let returned = json!({"apiVersion": "stable.example.com/v1beta1", "spec": {"image": "busybox", "only": "here", "replicas": null}});
+    let got = api.check(get(format!("{beta}/a")), 200, returned.clone()).await;
     assert_eq!(
         got.warnings(),
         ["299 - \"stable.example.com/v1beta1 CronTab is deprecated; use stable.example.com/v1 CronTab\""]
     );
-    api.check(get(&beta), 200, json!({"apiVersion": "stable.example.com/v1beta1", "items": [shown]})).await;
+    api.check(get(&beta), 200, json!({"apiVersion": "stable.example.com/v1beta1", "items": [returned]})).await;
     api.check(get(CRONTABS), 200, json!({"items": [{"apiVersion": "stable.example.com/v1", "spec": {"replicas": 2}}]}))
         .await;
     api.check(
@@ -241,12 +241,12 @@ async fn custom_versions_serve_pruned_views_of_one_object() {
 
 #[tokio::test]
 async fn custom_resource_denial_names_the_resource() {
-    let api = with_crontabs(&spec()).await;
+    let api = api_with_crontabs(&crontab_properties()).await;
     let user = server::UserInfo { name: "jane".to_owned(), ..server::UserInfo::default() };
     let request = http::Request::get(CRONTABS).body(http_body_util::Full::<bytes::Bytes>::default()).unwrap();
     let response = api.server.handle(Some(user), request).await;
     let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap();
-    let words = "crontabs.stable.example.com is forbidden: User \"jane\" cannot list resource \"crontabs\" in API group \"stable.example.com\" in the namespace \"default\"";
-    assert_eq!(body["message"], words);
+    let message = "crontabs.stable.example.com is forbidden: User \"jane\" cannot list resource \"crontabs\" in API group \"stable.example.com\" in the namespace \"default\"";
+    assert_eq!(body["message"], message);
 }

@@ -29,8 +29,8 @@ async fn patch_spec(api: &TestApi, spec: Value) -> (u16, String) {
     )
 }
 
-fn rejected(words: &str) -> (u16, String) {
-    (422, words.to_owned())
+fn rejected(message: &str) -> (u16, String) {
+    (422, message.to_owned())
 }
 
 fn accepted() -> (u16, String) {
@@ -39,7 +39,7 @@ fn accepted() -> (u16, String) {
 
 #[tokio::test]
 async fn stricter_schema_allows_updates_of_other_fields() {
-    let api = with_crontabs(&json!({"replicas": {"type": "integer"}, "image": {"type": "string"}})).await;
+    let api = api_with_crontabs(&json!({"replicas": {"type": "integer"}, "image": {"type": "string"}})).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 50}))), 201, json!({})).await;
     let path = format!("{DEFINITIONS}/crontabs.stable.example.com");
     let change = json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/replicas/maximum", "value": 10}]);
@@ -51,20 +51,20 @@ async fn stricter_schema_allows_updates_of_other_fields() {
 
 #[tokio::test]
 async fn map_list_over_max_items_may_be_reordered() {
-    let api = with_crontabs(&json!({"l": map_list()})).await;
+    let api = api_with_crontabs(&json!({"l": map_list()})).await;
     let [a, b, c] = [item("a", 1), item("b", 2), item("c", 3)];
     api.check(post(CRONTABS, &crontab("a", &json!({"l": [a, b, c]}))), 201, json!({})).await;
     add_schema(&api, "l/maxItems", json!(2)).await;
     assert_eq!(patch_spec(&api, json!({"l": [c, a, b]})).await, accepted());
-    let words = rejected("spec.l: Too many: 3: must have at most 2 items");
-    assert_eq!(patch_spec(&api, json!({"l": [c, a, item("b", 9)]})).await, words);
-    assert_eq!(patch_spec(&api, json!({"l": [c, a, item("d", 2)]})).await, words);
+    let message = rejected("spec.l: Too many: 3: must have at most 2 items");
+    assert_eq!(patch_spec(&api, json!({"l": [c, a, item("b", 9)]})).await, message);
+    assert_eq!(patch_spec(&api, json!({"l": [c, a, item("d", 2)]})).await, message);
 }
 
 #[tokio::test]
 async fn set_list_over_max_items_may_not_be_reordered() {
     let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}});
-    let api = with_crontabs(&json!({"l": set, "x": {"type": "string"}})).await;
+    let api = api_with_crontabs(&json!({"l": set, "x": {"type": "string"}})).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"l": ["a", "b", "c"]}))), 201, json!({})).await;
     add_schema(&api, "l/maxItems", json!(2)).await;
     assert_eq!(patch_spec(&api, json!({"x": "y"})).await, accepted());
@@ -76,7 +76,7 @@ async fn set_list_over_max_items_may_not_be_reordered() {
 
 #[tokio::test]
 async fn list_rule_is_skipped_when_map_items_are_reordered() {
-    let api = with_crontabs(&json!({"l": map_list()})).await;
+    let api = api_with_crontabs(&json!({"l": map_list()})).await;
     let [a, b, c] = [item("a", 1), item("b", 2), item("c", 3)];
     api.check(post(CRONTABS, &crontab("a", &json!({"l": [a, b, c]}))), 201, json!({})).await;
     add_schema(&api, "l/x-kubernetes-validations", json!([{"rule": "self.size() < 3", "message": "few"}])).await;
@@ -87,7 +87,7 @@ async fn list_rule_is_skipped_when_map_items_are_reordered() {
 #[tokio::test]
 async fn item_rule_is_skipped_for_an_unchanged_list() {
     let list = json!({"type": "array", "maxItems": 9, "items": {"type": "integer"}});
-    let api = with_crontabs(&json!({"l": list, "x": {"type": "string"}})).await;
+    let api = api_with_crontabs(&json!({"l": list, "x": {"type": "string"}})).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"l": [1, 9]}))), 201, json!({})).await;
     add_schema(&api, "l/items/x-kubernetes-validations", json!([{"rule": "self < 5", "message": "small"}])).await;
     assert_eq!(patch_spec(&api, json!({"x": "y"})).await, accepted());
@@ -98,7 +98,7 @@ async fn item_rule_is_skipped_for_an_unchanged_list() {
 #[tokio::test]
 async fn existing_duplicates_allow_new_duplicates() {
     let list = json!({"type": "array", "items": {"type": "string"}});
-    let api = with_crontabs(
+    let api = api_with_crontabs(
         &json!({"l": list, "s": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}}),
     )
     .await;
@@ -112,7 +112,7 @@ async fn existing_duplicates_allow_new_duplicates() {
 
 #[tokio::test]
 async fn duplicates_in_spec_allow_duplicates_in_status() {
-    let mut definition = crontabs(&json!({"l": {"type": "array", "items": {"type": "string"}}}));
+    let mut definition = crontab_definition(&json!({"l": {"type": "array", "items": {"type": "string"}}}));
     let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}});
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["s"] = set;
     let api = TestApi::new().await;

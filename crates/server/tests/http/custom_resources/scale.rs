@@ -4,7 +4,7 @@ use super::*;
 
 /// Starts a server whose CronTabs preserve unknown fields.
 async fn api_preserving_unknown_fields() -> TestApi {
-    let mut definition = crontabs(&json!({}));
+    let mut definition = crontab_definition(&json!({}));
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!({"spec": any, "status": any});
     let api = TestApi::new().await;
@@ -12,14 +12,14 @@ async fn api_preserving_unknown_fields() -> TestApi {
     api
 }
 
-async fn check_rejected(api: &TestApi, request: TestRequest, words: &str) {
-    let expected = format!("CronTab.stable.example.com \"a\" is invalid: {words}");
+async fn check_rejected(api: &TestApi, request: TestRequest, message: &str) {
+    let expected = format!("CronTab.stable.example.com \"a\" is invalid: {message}");
     api.check(request, 422, json!({"message": expected})).await;
 }
 
 #[tokio::test]
 async fn custom_scale_uses_the_paths_of_the_crd() {
-    let api = with_crontabs(&spec()).await;
+    let api = api_with_crontabs(&crontab_properties()).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 2}))), 201, json!({})).await;
     api.check(post(CRONTABS, &crontab("none", &json!({}))), 201, json!({})).await;
     let path = format!("{CRONTABS}/a");
@@ -34,8 +34,8 @@ async fn custom_scale_uses_the_paths_of_the_crd() {
     )
     .await;
     api.check(get(&path), 200, json!({"metadata": {"generation": 2}, "spec": {"replicas": 3}})).await;
-    let words = "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist";
-    api.check(get(format!("{CRONTABS}/none/scale")), 500, json!({"message": words})).await;
+    let message = "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist";
+    api.check(get(format!("{CRONTABS}/none/scale")), 500, json!({"message": message})).await;
 }
 
 #[tokio::test]
@@ -57,22 +57,22 @@ async fn invalid_replicas_are_rejected_on_every_write() {
             ".spec.replicas: Invalid value: 0: .spec.replicas accessor error: 1.5 is of the type float64, expected int64",
         ),
     ];
-    for (replicas, words) in &invalid {
-        check_rejected(&api, post(CRONTABS, &crontab("a", &json!({"replicas": replicas}))), words).await;
+    for (replicas, message) in &invalid {
+        check_rejected(&api, post(CRONTABS, &crontab("a", &json!({"replicas": replicas}))), message).await;
     }
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 1}))), 201, json!({})).await;
-    for (replicas, words) in &invalid {
-        check_rejected(&api, merge_patch(&path, &json!({"spec": {"replicas": replicas}})), words).await;
+    for (replicas, message) in &invalid {
+        check_rejected(&api, merge_patch(&path, &json!({"spec": {"replicas": replicas}})), message).await;
     }
     check_rejected(&api, merge_patch(format!("{path}/scale"), &json!({"spec": {"replicas": -1}})), invalid[0].1).await;
     let status = json!({"status": {"replicas": -1, "labelSelector": 7}});
-    let words = "[.status.replicas: Invalid value: -1: should be a non-negative integer, .status.labelSelector: Invalid value: \"\": .status.labelSelector accessor error: 7 is of the type int64, expected string]";
-    check_rejected(&api, merge_patch(format!("{path}/status"), &status), words).await;
+    let message = "[.status.replicas: Invalid value: -1: should be a non-negative integer, .status.labelSelector: Invalid value: \"\": .status.labelSelector accessor error: 7 is of the type int64, expected string]";
+    check_rejected(&api, merge_patch(format!("{path}/status"), &status), message).await;
 }
 
 /// Returns the path of an object `a` that was created before its kind had a scale.
 async fn api_with_added_scale(kind: &str, replicas: &Value) -> TestApi {
-    let mut definition = crontabs(&json!({"replicas": {"type": kind}}));
+    let mut definition = crontab_definition(&json!({"replicas": {"type": kind}}));
     let scale = definition["spec"]["versions"][0]["subresources"]["scale"].take();
     let api = TestApi::new().await;
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
@@ -87,22 +87,22 @@ async fn status_write_ignores_invalid_spec_replicas() {
     let api = api_with_added_scale("integer", &json!(-1)).await;
     let path = format!("{CRONTABS}/a");
     api.check(merge_patch(format!("{path}/status"), &json!({"status": {"replicas": 1}})), 200, json!({})).await;
-    let words = ".spec.replicas: Invalid value: -1: should be a non-negative integer";
-    check_rejected(&api, merge_patch(&path, &json!({"metadata": {"labels": {"a": "b"}}})), words).await;
+    let message = ".spec.replicas: Invalid value: -1: should be a non-negative integer";
+    check_rejected(&api, merge_patch(&path, &json!({"metadata": {"labels": {"a": "b"}}})), message).await;
 }
 
 #[tokio::test]
 async fn scale_of_non_integer_replicas_is_an_error() {
     let api = api_with_added_scale("string", &json!("x")).await;
-    let words = json!({"message": ".spec.replicas accessor error: x is of the type string, expected int64"});
+    let message = json!({"message": ".spec.replicas accessor error: x is of the type string, expected int64"});
     let path = format!("{CRONTABS}/a/scale");
-    api.check(get(&path), 500, words.clone()).await;
-    api.check(merge_patch(&path, &json!({"spec": {"replicas": 1}})), 500, words).await;
+    api.check(get(&path), 500, message.clone()).await;
+    api.check(merge_patch(&path, &json!({"spec": {"replicas": 1}})), 500, message).await;
 }
 
 #[tokio::test]
 async fn unset_scale_replicas_can_be_set() {
-    let api = with_crontabs(&spec()).await;
+    let api = api_with_crontabs(&crontab_properties()).await;
     for name in ["merged", "patched", "put", "applied", "empty"] {
         api.check(post(CRONTABS, &crontab(name, &json!({}))), 201, json!({})).await;
     }
@@ -121,18 +121,18 @@ async fn unset_scale_replicas_can_be_set() {
     for name in ["merged", "patched", "put", "applied"] {
         api.check(get(format!("{CRONTABS}/{name}")), 200, set.clone()).await;
     }
-    let words =
+    let message =
         json!({"reason": "BadRequest", "message": "the spec replicas field \".spec.replicas\" cannot be empty"});
     let labels = json!({"metadata": {"labels": {"a": "b"}}});
-    api.check(merge_patch(path("empty"), &labels), 400, words.clone()).await;
-    api.check(apply(path("empty"), "one", &scale("empty", json!({}))), 400, words).await;
-    let words = "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist";
-    api.check(get(path("empty")), 500, json!({"message": words})).await;
+    api.check(merge_patch(path("empty"), &labels), 400, message.clone()).await;
+    api.check(apply(path("empty"), "one", &scale("empty", json!({}))), 400, message).await;
+    let message = "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist";
+    api.check(get(path("empty")), 500, json!({"message": message})).await;
 }
 
 #[tokio::test]
 async fn scale_update_that_breaks_a_rule_is_rejected() {
-    let mut definition = crontabs(&spec());
+    let mut definition = crontab_definition(&crontab_properties());
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] =
         json!([{"rule": "!has(self.replicas) || self.replicas % 2 == 0", "message": "must be even"}]);
     let api = TestApi::new().await;
@@ -152,14 +152,14 @@ async fn scale_update_that_breaks_a_rule_is_rejected() {
 
 #[tokio::test]
 async fn scale_put_requires_the_name_of_its_path() {
-    let api = with_crontabs(&spec()).await;
+    let api = api_with_crontabs(&crontab_properties()).await;
     api.check(post(CRONTABS, &crontab("a", &json!({}))), 201, json!({})).await;
     let path = format!("{CRONTABS}/a/scale");
     let scale = |metadata: Value| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": 3}});
-    for (metadata, why) in [
+    for (metadata, reason) in [
         (json!({}), "the name of the object (a based on URL) was undeterminable: name must be provided"),
         (json!({"name": "b"}), "the name of the object (b) does not match the name on the URL (a)"),
     ] {
-        api.check(put(&path, &scale(metadata)), 400, json!({"message": why})).await;
+        api.check(put(&path, &scale(metadata)), 400, json!({"message": reason})).await;
     }
 }

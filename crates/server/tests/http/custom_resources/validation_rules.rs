@@ -6,7 +6,7 @@ use super::*;
 async fn api_with_rule(property: Value, rule: Value) -> TestApi {
     let mut property = property;
     property["x-kubernetes-validations"] = json!([rule]);
-    with_crontabs(&json!({"f": property})).await
+    api_with_crontabs(&json!({"f": property})).await
 }
 
 async fn send_and_format(api: &TestApi, request: TestRequest) -> String {
@@ -79,14 +79,14 @@ async fn rules_read_escaped_names_and_format_types() {
 
 #[tokio::test]
 async fn root_rules_read_metadata_name() {
-    let mut definition = crontabs(&spec());
+    let mut definition = crontab_definition(&crontab_properties());
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = json!([{"rule": "self.metadata.name.startsWith('a')", "message": "its name begins with a"},
             {"rule": "!has(self.status) || self.status.replicas <= self.spec.replicas", "message": "too many"}]);
     let api = TestApi::new().await;
     api.check(post(DEFINITIONS, &definition), 201, json!({})).await;
     let rejected = api.send(&post(CRONTABS, &crontab("b", &json!({})))).await;
-    let words = "CronTab.stable.example.com \"b\" is invalid: <nil>: Invalid value: its name begins with a";
-    assert_eq!(rejected.body["message"], words);
+    let message = "CronTab.stable.example.com \"b\" is invalid: <nil>: Invalid value: its name begins with a";
+    assert_eq!(rejected.body["message"], message);
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 1}))), 201, json!({})).await;
     let status = merge_patch(format!("{CRONTABS}/a/status"), &json!({"status": {"replicas": 2}}));
     assert_eq!(send_and_format(&api, status).await, "422 <nil>: Invalid value: too many");
@@ -115,7 +115,7 @@ async fn transition_rules_compare_with_old_self() {
 
 #[tokio::test]
 async fn new_rule_allows_updates_of_other_fields() {
-    let api = with_crontabs(&json!({"f": {"type": "string"}, "g": {"type": "string"}})).await;
+    let api = api_with_crontabs(&json!({"f": {"type": "string"}, "g": {"type": "string"}})).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"f": "x"}))), 201, json!({})).await;
     let rule = json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/f/x-kubernetes-validations",
         "value": [{"rule": "self == 'y'"}]}]);
@@ -137,7 +137,7 @@ async fn new_rule_allows_updates_of_other_fields() {
 async fn crd_with_an_invalid_rule_is_rejected() {
     let api = TestApi::new().await;
     let list = json!({"type": "array", "items": {"type": "string"}});
-    for (property, rule, at, words) in [
+    for (property, rule, at, message) in [
         (port_range(), json!({"rule": "self.nothing == 1"}), ".rule", "undefined field 'nothing'"),
         (port_range(), json!({"rule": "self.min.odd()"}), ".rule", "undeclared reference to 'odd' (in container '')"),
         (
@@ -176,21 +176,22 @@ async fn crd_with_an_invalid_rule_is_rejected() {
     ] {
         let mut property = property;
         property["x-kubernetes-validations"] = json!([rule]);
-        let response = api.send(&post(DEFINITIONS, &crontabs(&json!({"f": property})))).await;
+        let response = api.send(&post(DEFINITIONS, &crontab_definition(&json!({"f": property})))).await;
         let text = response.body["message"].as_str().unwrap();
         let location =
             format!("spec.validation.openAPIV3Schema.properties[spec].properties[f].x-kubernetes-validations[0]{at}: ");
-        assert!(response.status == 422 && text.contains(&location) && text.contains(words), "{rule}: {text}");
+        assert!(response.status == 422 && text.contains(&location) && text.contains(message), "{rule}: {text}");
     }
     // A change of an atomic map changes the whole map; old values are still available.
     let whole = json!({"type": "object", "x-kubernetes-map-type": "atomic",
         "properties": {"a": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}});
-    api.check(post(format!("{DEFINITIONS}?dryRun=All"), &crontabs(&json!({"f": whole}))), 201, json!({})).await;
+    api.check(post(format!("{DEFINITIONS}?dryRun=All"), &crontab_definition(&json!({"f": whole}))), 201, json!({}))
+        .await;
     let mut apart = list;
     apart["items"]["x-kubernetes-validations"] = json!([{"rule": "self == oldSelf"}]);
-    let response = api.send(&post(DEFINITIONS, &crontabs(&json!({"f": apart})))).await;
-    let words = "oldSelf cannot be used on the uncorrelatable portion of the schema within spec.validation.openAPIV3Schema.properties[spec].properties[f]";
-    assert!(response.body["message"].as_str().unwrap().contains(words), "{}", response.body);
+    let response = api.send(&post(DEFINITIONS, &crontab_definition(&json!({"f": apart})))).await;
+    let message = "oldSelf cannot be used on the uncorrelatable portion of the schema within spec.validation.openAPIV3Schema.properties[spec].properties[f]";
+    assert!(response.body["message"].as_str().unwrap().contains(message), "{}", response.body);
 }
 
 #[tokio::test]

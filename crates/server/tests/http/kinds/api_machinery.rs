@@ -195,19 +195,19 @@ async fn certificate_signing_requests() {
 async fn csr_approval_changes_only_conditions() {
     let api = TestApi::new().await;
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    let mut made = api.check(post(path, &request()), 201, json!({})).await.body;
+    let mut created = api.check(post(path, &request()), 201, json!({})).await.body;
     let condition = |kind: &str| json!({"type": kind, "status": "True", "reason": "R", "message": "m"});
-    made["status"] = json!({"conditions": [condition("Approved"), condition("Reviewed")], "certificate": "eA=="});
-    made["spec"]["signerName"] = json!("example.com/other");
-    let approved = api.check(put(format!("{path}/r/approval"), &made), 200, json!({})).await.body;
+    created["status"] = json!({"conditions": [condition("Approved"), condition("Reviewed")], "certificate": "eA=="});
+    created["spec"]["signerName"] = json!("example.com/other");
+    let approved = api.check(put(format!("{path}/r/approval"), &created), 200, json!({})).await.body;
     assert_eq!(approved["status"]["conditions"].as_array().unwrap().len(), 2, "{approved:#}");
     assert_eq!(approved["status"].get("certificate"), None);
     assert_eq!(approved["spec"]["signerName"], "example.com/s");
     let row = api.check(get_table(path), 200, json!({})).await.body;
     assert_eq!(row["rows"][0]["cells"][5], "Approved");
     // A decision is final; a signer cannot approve, and signs once.
-    let check = async |sub: &str, status: Value, words: &str| {
-        let message = format!("CertificateSigningRequest.certificates.k8s.io \"r\" is invalid: {words}");
+    let check = async |sub: &str, status: Value, expected_message: &str| {
+        let message = format!("CertificateSigningRequest.certificates.k8s.io \"r\" is invalid: {expected_message}");
         let response = api.send(&merge_patch(format!("{path}/r/{sub}"), &json!({"status": status}))).await;
         assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{status}");
     };
@@ -215,19 +215,19 @@ async fn csr_approval_changes_only_conditions() {
     check("approval", json!({"conditions": []}), gone).await;
     check("status", json!({"conditions": []}), gone).await;
     let twice = json!({"conditions": [condition("Approved"), condition("Approved")]});
-    let words = "[status.conditions[1].type: Duplicate value: \"Approved\", status.conditions: Forbidden: updates may not add a condition of type \"Approved\"]";
-    check("status", twice, words).await;
-    let words =
+    let expected_message = "[status.conditions[1].type: Duplicate value: \"Approved\", status.conditions: Forbidden: updates may not add a condition of type \"Approved\"]";
+    check("status", twice, expected_message).await;
+    let expected_message =
         "status.certificate: Invalid value: \"<certificate data>\": must contain at least one CERTIFICATE PEM block";
-    check("status", json!({"certificate": "eA=="}), words).await;
+    check("status", json!({"certificate": "eA=="}), expected_message).await;
     check("status", json!({"certificate": CERTIFICATE_REQUEST}), "status.certificate: Invalid value: \"<certificate data>\": only CERTIFICATE PEM blocks are allowed, found \"CERTIFICATE REQUEST\"").await;
     let certificate = || {
         let pem = rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap().cert.pem();
         json!({"certificate": STANDARD.encode(pem)})
     };
     api.check(merge_patch(format!("{path}/r/status"), &json!({"status": certificate()})), 200, json!({})).await;
-    let words = "status.certificate: Forbidden: updates may not modify existing certificate content";
-    check("status", certificate(), words).await;
+    let expected_message = "status.certificate: Forbidden: updates may not modify existing certificate content";
+    check("status", certificate(), expected_message).await;
 }
 
 #[tokio::test]
@@ -235,23 +235,23 @@ async fn csr_conditions_are_validated() {
     let api = TestApi::new().await;
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     api.check(post(path, &request()), 201, json!({})).await;
-    let check = async |sub: &str, conditions: Value, words: &str| {
-        let message = format!("CertificateSigningRequest.certificates.k8s.io \"r\" is invalid: {words}");
+    let check = async |sub: &str, conditions: Value, expected_message: &str| {
+        let message = format!("CertificateSigningRequest.certificates.k8s.io \"r\" is invalid: {expected_message}");
         let response =
             api.send(&merge_patch(format!("{path}/r/{sub}"), &json!({"status": {"conditions": conditions}}))).await;
         assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{conditions}");
     };
     let one = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "R", "message": "m"});
-    let words = "status.conditions[0].status: Unsupported value: \"False\": supported values: \"True\"";
-    check("approval", json!([one("Approved", "False")]), words).await;
-    check("status", json!([one("Failed", "False")]), words).await;
+    let expected_message = "status.conditions[0].status: Unsupported value: \"False\": supported values: \"True\"";
+    check("approval", json!([one("Approved", "False")]), expected_message).await;
+    check("status", json!([one("Failed", "False")]), expected_message).await;
     check("status", json!([one("", "True")]), "status.conditions[0].type: Required value").await;
-    let words =
+    let expected_message =
         "status.conditions[0].status: Unsupported value: \"Often\": supported values: \"False\", \"True\", \"Unknown\"";
-    check("status", json!([one("Own", "Often")]), words).await;
-    let words =
+    check("status", json!([one("Own", "Often")]), expected_message).await;
+    let expected_message =
         "status.conditions[1].type: Invalid value: \"Denied\": Approved and Denied conditions are mutually exclusive";
-    check("approval", json!([one("Approved", "True"), one("Denied", "True")]), words).await;
+    check("approval", json!([one("Approved", "True"), one("Denied", "True")]), expected_message).await;
 }
 
 #[tokio::test]
@@ -269,15 +269,15 @@ async fn csr_signature_is_verified() {
     );
     let mut old = request();
     old["spec"]["signerName"] = json!("kubernetes.io/legacy-unknown");
-    let words = "CertificateSigningRequest.certificates.k8s.io \"r\" is invalid: spec.signerName: Invalid value: \"kubernetes.io/legacy-unknown\": the legacy signerName is not allowed via this API version";
-    api.check(post(path, &old), 422, json!({"message": words})).await;
+    let message = "CertificateSigningRequest.certificates.k8s.io \"r\" is invalid: spec.signerName: Invalid value: \"kubernetes.io/legacy-unknown\": the legacy signerName is not allowed via this API version";
+    api.check(post(path, &old), 422, json!({"message": message})).await;
 }
 
 #[tokio::test]
 async fn csr_without_exactly_one_user_is_rejected() {
     let api = TestApi::new().await;
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    for (names, why) in [
+    for (names, reason) in [
         (&[][..], "subject has no common name"),
         (&["alice", "system:kube-controller-manager"], "subject has more than one common name"),
     ] {
@@ -285,7 +285,7 @@ async fn csr_without_exactly_one_user_is_rejected() {
             let mut ambiguous = request();
             ambiguous["spec"]["signerName"] = json!(signer);
             ambiguous["spec"]["request"] = json!(certificate_request(names));
-            let message = format!("certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: {why}");
+            let message = format!("certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: {reason}");
             api.check(post(path, &ambiguous), 403, json!({"message": message})).await;
         }
     }
@@ -384,10 +384,10 @@ async fn disabled_device_fields_are_dropped() {
     ] {
         let object = json!({"metadata": {"name": "x"}, "spec": spec});
         assert!(object.pointer(dropped).is_some());
-        let made = api.check(post(format!("{path}/{collection}"), &object), 201, json!({})).await.body;
-        assert_eq!(made.pointer(dropped), None, "{collection}");
-        let again = api.check(put(format!("{path}/{collection}/x"), &made), 200, json!({})).await.body;
-        assert_eq!(again["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"], "{collection}");
+        let created = api.check(post(format!("{path}/{collection}"), &object), 201, json!({})).await.body;
+        assert_eq!(created.pointer(dropped), None, "{collection}");
+        let again = api.check(put(format!("{path}/{collection}/x"), &created), 200, json!({})).await.body;
+        assert_eq!(again["metadata"]["resourceVersion"], created["metadata"]["resourceVersion"], "{collection}");
     }
 }
 

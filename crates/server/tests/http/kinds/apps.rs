@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn set(kind: &str, more: Value) -> Value {
+fn workload(kind: &str, more: Value) -> Value {
     let mut object = json!({
         "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": pod_template("web")},
@@ -16,7 +16,7 @@ async fn deployments() {
     KindCase {
         path: "/apis/apps/v1/namespaces/default/deployments",
         discovery: json!({"singularName": "deployment", "shortNames": ["deploy"], "categories": ["all"], "status": true}),
-        manifest: set("Deployment", json!({})),
+        manifest: workload("Deployment", json!({})),
         made: json!({
             "metadata": {"generation": 1},
             "spec": {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
@@ -72,7 +72,7 @@ async fn replica_sets() {
     KindCase {
         path: "/apis/apps/v1/namespaces/default/replicasets",
         discovery: json!({"singularName": "replicaset", "shortNames": ["rs"], "categories": ["all"], "status": true}),
-        manifest: set("ReplicaSet", json!({"spec": {"replicas": 3}})),
+        manifest: workload("ReplicaSet", json!({"spec": {"replicas": 3}})),
         made: json!({"metadata": {"generation": 1}, "spec": {"replicas": 3}, "status": {"replicas": 0}}),
         invalid: &[
             (r#"{"spec": {"selector": {"matchLabels": null}}}"#, "spec.selector: Invalid value: {}: empty selector is invalid for deployment"),
@@ -94,7 +94,7 @@ async fn stateful_sets() {
     KindCase {
         path: "/apis/apps/v1/namespaces/default/statefulsets",
         discovery: json!({"singularName": "statefulset", "shortNames": ["sts"], "categories": ["all"], "status": true}),
-        manifest: set("StatefulSet", json!({"spec": {"serviceName": "web", "volumeClaimTemplates": [claim], "revisionHistoryLimit": -1,
+        manifest: workload("StatefulSet", json!({"spec": {"serviceName": "web", "volumeClaimTemplates": [claim], "revisionHistoryLimit": -1,
             "template": {"spec": {"containers": [{"name": "c", "image": "busybox:1", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]}}}})),
         made: json!({
             "spec": {"replicas": 1, "podManagementPolicy": "OrderedReady", "revisionHistoryLimit": -1,
@@ -145,7 +145,7 @@ async fn daemon_sets() {
     KindCase {
         path: "/apis/apps/v1/namespaces/default/daemonsets",
         discovery: json!({"singularName": "daemonset", "shortNames": ["ds"], "categories": ["all"], "status": true}),
-        manifest: set("DaemonSet", json!({"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}})),
+        manifest: workload("DaemonSet", json!({"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}})),
         made: json!({
             "spec": {"revisionHistoryLimit": 10, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}},
             "status": {"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0},
@@ -196,7 +196,7 @@ async fn workload_selectors_are_immutable() {
     let api = TestApi::new().await;
     for (kind, plural) in [("Deployment", "deployments"), ("ReplicaSet", "replicasets"), ("DaemonSet", "daemonsets")] {
         let path = format!("/apis/apps/v1/namespaces/default/{plural}");
-        api.check(post(&path, &set(kind, json!({}))), 201, json!({})).await;
+        api.check(post(&path, &workload(kind, json!({}))), 201, json!({})).await;
         let other = json!({"spec": {"selector": {"matchLabels": {"app": "other"}}, "template": {"metadata": {"labels": {"app": "other"}}}}});
         let message = format!(
             "{kind}.apps \"web\" is invalid: spec.selector: Invalid value: {{\"matchLabels\":{{\"app\":\"other\"}}}}: field is immutable"
@@ -208,7 +208,7 @@ async fn workload_selectors_are_immutable() {
             .await;
     }
     let path = "/apis/apps/v1/namespaces/default/statefulsets";
-    api.check(post(path, &set("StatefulSet", json!({}))), 201, json!({})).await;
+    api.check(post(path, &workload("StatefulSet", json!({}))), 201, json!({})).await;
     let message = "StatefulSet.apps \"web\" is invalid: spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
     let other = merge_patch(format!("{path}/web"), &json!({"spec": {"serviceName": "other"}}));
     api.check(other, 422, json!({"message": message})).await;

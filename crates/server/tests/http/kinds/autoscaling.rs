@@ -5,7 +5,7 @@ use super::*;
 const V1: &str = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
 const V2: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 
-fn of(version: &str, more: Value) -> Value {
+fn autoscaler(version: &str, more: Value) -> Value {
     let mut object = json!({"apiVersion": format!("autoscaling/{version}"), "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
         "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}});
     merge_into(&mut object, &more);
@@ -20,7 +20,7 @@ async fn horizontal_pod_autoscaler_versions() {
     KindCase {
         path: V2,
         discovery: discovery.clone(),
-        manifest: of("v2", json!({})),
+        manifest: autoscaler("v2", json!({})),
         made: json!({"spec": {"minReplicas": 1, "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]}}),
         invalid: &[
             (r#"{"spec": {"minReplicas": 5}}"#, "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`"),
@@ -104,7 +104,7 @@ async fn horizontal_pod_autoscaler_versions() {
     KindCase {
         path: V1,
         discovery,
-        manifest: of("v1", json!({})),
+        manifest: autoscaler("v1", json!({})),
         made: json!({"apiVersion": "autoscaling/v1", "spec": {"minReplicas": 1, "targetCPUUtilizationPercentage": 80, "metrics": null}}),
         invalid: &[(r#"{"spec": {"maxReplicas": -1}}"#, "[spec.maxReplicas: Invalid value: -1: must be greater than 0, spec.maxReplicas: Invalid value: -1: must be greater than or equal to `minReplicas`]")],
         columns,
@@ -119,7 +119,7 @@ async fn hpa_is_converted_between_v1_and_v2() {
     let api = TestApi::new().await;
     let memory = json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}});
     let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}});
-    api.check(post(V2, &of("v2", json!({"spec": {"metrics": [cpu, memory]}}))), 201, json!({})).await;
+    api.check(post(V2, &autoscaler("v2", json!({"spec": {"metrics": [cpu, memory]}}))), 201, json!({})).await;
     let note = json!([{"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "1Gi"}}]).to_string();
     let key = "autoscaling.alpha.kubernetes.io/metrics";
     let older = api
@@ -147,7 +147,7 @@ async fn hpa_behavior_is_an_annotation_in_v1() {
     let api = TestApi::new().await;
     let key = "autoscaling.alpha.kubernetes.io/behavior";
     let note = r#"{"ScaleUp":{"StabilizationWindowSeconds":7},"Unknown":1}"#;
-    api.check(post(V1, &of("v1", json!({"metadata": {"annotations": {key: note}}}))), 201, json!({})).await;
+    api.check(post(V1, &autoscaler("v1", json!({"metadata": {"annotations": {key: note}}}))), 201, json!({})).await;
     let up = json!({"stabilizationWindowSeconds": 7, "selectPolicy": "Max"});
     let newer = json!({"metadata": {"annotations": null}, "spec": {"behavior": {"scaleUp": up, "ScaleUp": null, "Unknown": null}}});
     api.check(get(format!("{V2}/h")), 200, newer).await;

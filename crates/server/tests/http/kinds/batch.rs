@@ -137,30 +137,31 @@ const REFUSED: &[(&str, &str)] = &[
 async fn invalid_job_policies_are_rejected() {
     let api = TestApi::new().await;
     let path = "/apis/batch/v1/namespaces/default/jobs";
-    let check = async |object: Value, words: &str| {
-        let message = format!("Job.batch \"once\" is invalid: {words}");
+    let check = async |object: Value, expected_message: &str| {
+        let message = format!("Job.batch \"once\" is invalid: {expected_message}");
         let response = api.send(&post(path, &object)).await;
         assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{object}");
     };
-    for (change, words) in REFUSED {
-        check(indexed_job(change), words).await;
+    for (change, expected_message) in REFUSED {
+        check(indexed_job(change), expected_message).await;
     }
     let rule = json!({"action": "Count", "onPodConditions": [{"type": "T"}]});
     let many = json!({"podFailurePolicy": {"rules": vec![rule; 21]}});
     check(job(json!({"spec": many})), "spec.podFailurePolicy.rules: Too many: 21: must have at most 20 items").await;
     let codes: Vec<i32> = (1..=256).collect();
     let rule = json!({"action": "Count", "onExitCodes": {"operator": "In", "values": codes}});
-    let words = "spec.podFailurePolicy.rules[0].onExitCodes.values: Too many: 256: must have at most 255 items";
-    check(job(json!({"spec": {"podFailurePolicy": {"rules": [rule]}}})), words).await;
+    let expected_message =
+        "spec.podFailurePolicy.rules[0].onExitCodes.values: Too many: 256: must have at most 255 items";
+    check(job(json!({"spec": {"podFailurePolicy": {"rules": [rule]}}})), expected_message).await;
     let good = r#"{"spec": {"backoffLimitPerIndex": 1, "maxFailedIndexes": 2, "managedBy": "example.com/me", "successPolicy": {"rules": [{"succeededIndexes": "0,2", "succeededCount": 1}]},
         "podFailurePolicy": {"rules": [{"action": "FailIndex", "onExitCodes": {"operator": "NotIn", "containerName": "c", "values": [0, 3]}}, {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}}}"#;
-    let made = json!({"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": [{}, {"onPodConditions": [{"status": "True"}]}]}}});
-    api.check(post(path, &indexed_job(good)), 201, made).await;
-    let words = "Job.batch \"once\" is invalid: spec.completions: Invalid value: 5: can only be modified in tandem with spec.parallelism";
+    let created = json!({"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": [{}, {"onPodConditions": [{"status": "True"}]}]}}});
+    api.check(post(path, &indexed_job(good)), 201, created).await;
+    let expected_message = "Job.batch \"once\" is invalid: spec.completions: Invalid value: 5: can only be modified in tandem with spec.parallelism";
     api.check(
         merge_patch(format!("{path}/once"), &json!({"spec": {"completions": 5}})),
         422,
-        json!({"message": words}),
+        json!({"message": expected_message}),
     )
     .await;
 }
@@ -179,8 +180,8 @@ async fn inconsistent_job_status_is_rejected() {
     let path = "/apis/batch/v1/namespaces/default/jobs";
     api.check(post(path, &job(json!({}))), 201, json!({})).await;
     let one = format!("{path}/once/status");
-    let check = async |status: Value, words: &str| {
-        let message = format!("Job.batch \"once\" is invalid: {words}");
+    let check = async |status: Value, expected_message: &str| {
+        let message = format!("Job.batch \"once\" is invalid: {expected_message}");
         let response = api.send(&merge_patch(&one, &json!({"status": status}))).await;
         assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{status}");
     };
@@ -243,12 +244,12 @@ async fn inconsistent_job_status_is_rejected() {
 async fn job_selector_is_generated_from_its_uid() {
     let api = TestApi::new().await;
     let path = "/apis/batch/v1/namespaces/default/jobs";
-    let made = api.check(post(path, &job(json!({}))), 201, json!({})).await.body;
-    let uid = &made["metadata"]["uid"];
+    let created = api.check(post(path, &job(json!({}))), 201, json!({})).await.body;
+    let uid = &created["metadata"]["uid"];
     let key = "batch.kubernetes.io/controller-uid";
-    assert_eq!(made["spec"]["selector"], json!({"matchLabels": {key: uid}}));
-    assert_eq!(&made["spec"]["template"]["metadata"]["labels"][key], uid);
-    let immutable = |field: &str, shown: &str| json!({"message": format!("Job.batch \"once\" is invalid: spec.{field}: Invalid value: {shown}: field is immutable")});
+    assert_eq!(created["spec"]["selector"], json!({"matchLabels": {key: uid}}));
+    assert_eq!(&created["spec"]["template"]["metadata"]["labels"][key], uid);
+    let immutable = |field: &str, returned: &str| json!({"message": format!("Job.batch \"once\" is invalid: spec.{field}: Invalid value: {returned}: field is immutable")});
     let one = format!("{path}/once");
     api.check(merge_patch(&one, &json!({"spec": {"completions": 3}})), 422, immutable("completions", "3")).await;
     api.check(merge_patch(&one, &json!({"spec": {"parallelism": 3}})), 200, json!({"metadata": {"generation": 2}}))

@@ -213,15 +213,15 @@ async fn persistent_volume_source_is_immutable() {
     let one = format!("{path}/v");
     let secret = |name: &str| json!({"spec": {"csi": {"controllerExpandSecretRef": {"name": name, "namespace": "n"}}}});
     api.check(merge_patch(&one, &secret("a")), 200, secret("a")).await;
-    let rejected = |why: &str| json!({"message": format!("PersistentVolume \"v\" is invalid: {why}")});
+    let rejected = |reason: &str| json!({"message": format!("PersistentVolume \"v\" is invalid: {reason}")});
     let stays = "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation";
     api.check(merge_patch(&one, &secret("b")), 422, rejected(stays)).await;
     let none = json!({"spec": {"volumeAttributesClassName": null}});
-    let why = "spec.volumeAttributesClassName: Forbidden: update from non-nil value to nil is forbidden";
-    api.check(merge_patch(&one, &none), 422, rejected(why)).await;
+    let reason = "spec.volumeAttributesClassName: Forbidden: update from non-nil value to nil is forbidden";
+    api.check(merge_patch(&one, &none), 422, rejected(reason)).await;
     let block = json!({"spec": {"volumeMode": "Block"}});
-    let why = "volumeMode: Invalid value: \"Block\": field is immutable";
-    api.check(merge_patch(&one, &block), 422, rejected(why)).await;
+    let reason = "volumeMode: Invalid value: \"Block\": field is immutable";
+    api.check(merge_patch(&one, &block), 422, rejected(reason)).await;
 }
 
 #[tokio::test]

@@ -147,12 +147,12 @@ async fn ingress_load_balancer_status_is_validated() {
     api.check(post(path, &ingress), 201, json!({})).await;
     let status = format!("{path}/i/status");
     let message = |balancer: Value| json!({"status": {"loadBalancer": {"ingress": [balancer]}}});
-    for (balancer, why) in [
+    for (balancer, reason) in [
         (json!({"ip": "x"}), "ip: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
         (json!({"hostname": "1.2.3.4"}), "hostname: Invalid value: \"1.2.3.4\": must be a DNS name, not an IP address"),
     ] {
-        let why = format!("Ingress.networking.k8s.io \"i\" is invalid: status.loadBalancer.ingress[0].{why}");
-        api.check(merge_patch(&status, &message(balancer)), 422, json!({"message": why})).await;
+        let reason = format!("Ingress.networking.k8s.io \"i\" is invalid: status.loadBalancer.ingress[0].{reason}");
+        api.check(merge_patch(&status, &message(balancer)), 422, json!({"message": reason})).await;
     }
     let fine = message(json!({"hostname": "a.example.com"}));
     api.check(merge_patch(&status, &fine), 200, fine).await;

@@ -7,14 +7,14 @@ async fn priority_classes() {
     let api = TestApi::new().await;
     let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
     let class = |name: &str, value: i64| json!({"metadata": {"name": name}, "value": value});
-    let shown = api.check(get_table(path), 200, json!({})).await.body;
-    let columns: Vec<&Value> = shown["columnDefinitions"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
+    let returned = api.check(get_table(path), 200, json!({})).await.body;
+    let columns: Vec<&Value> = returned["columnDefinitions"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
     assert_eq!(columns, ["Name", "Value", "Global-Default", "Age", "PreemptionPolicy"]);
-    let names: Vec<&Value> = shown["rows"].as_array().unwrap().iter().map(|row| &row["cells"][0]).collect();
+    let names: Vec<&Value> = returned["rows"].as_array().unwrap().iter().map(|row| &row["cells"][0]).collect();
     assert_eq!(names, ["system-cluster-critical", "system-node-critical"]);
     api.check(post(path, &class("high", 1000)), 201, json!({"preemptionPolicy": "PreemptLowerPriority"})).await;
-    let invalid = |name: &str, words: &str| json!({"message": format!("PriorityClass.scheduling.k8s.io {name:?} is invalid: {words}")});
-    for (name, value, words) in [
+    let invalid = |name: &str, message: &str| json!({"message": format!("PriorityClass.scheduling.k8s.io {name:?} is invalid: {message}")});
+    for (name, value, message) in [
         (
             "system-mine",
             1,
@@ -22,7 +22,7 @@ async fn priority_classes() {
         ),
         ("top", 1_000_000_001, "value: Forbidden: maximum allowed value of a user defined priority is 1000000000"),
     ] {
-        api.check(post(path, &class(name, value)), 422, invalid(name, words)).await;
+        api.check(post(path, &class(name, value)), 422, invalid(name, message)).await;
     }
     let change = merge_patch(format!("{path}/high"), &json!({"value": 5}));
     api.check(change, 422, invalid("high", "value: Forbidden: may not be changed in an update.")).await;
@@ -231,14 +231,14 @@ async fn removed_fields_are_not_stored() {
     let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
     let endpoint = json!({"addresses": ["10.0.0.1"], "deprecatedTopology": {"kubernetes.io/hostname": "x"}});
     let slice = json!({"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": [endpoint]});
-    let made = api.check(post(slices, &slice), 201, json!({})).await.body;
-    assert_eq!(made["endpoints"][0]["deprecatedTopology"], Value::Null);
+    let created = api.check(post(slices, &slice), 201, json!({})).await.body;
+    assert_eq!(created["endpoints"][0]["deprecatedTopology"], Value::Null);
     // The feature gate of coordinated leader election is off.
     let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     let lease =
         json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "a", "strategy": "foo", "preferredHolder": "b"}});
-    let made = api.check(post(leases, &lease), 201, json!({})).await.body;
-    assert_eq!(made["spec"], json!({"holderIdentity": "a"}));
+    let created = api.check(post(leases, &lease), 201, json!({})).await.body;
+    assert_eq!(created["spec"], json!({"holderIdentity": "a"}));
     let change = json!({"spec": {"holderIdentity": "c", "strategy": "foo"}});
     let changed = api.check(merge_patch(format!("{leases}/l"), &change), 200, json!({})).await.body;
     assert_eq!(changed["spec"], json!({"holderIdentity": "c"}));

@@ -152,14 +152,14 @@ async fn csi_driver_fields_are_immutable() {
     let path = "/apis/storage.k8s.io/v1";
     let driver = json!({"metadata": {"name": "d"}, "spec": {}});
     api.check(post(format!("{path}/csidrivers"), &driver), 201, json!({})).await;
-    let rejected = |kind: &str, name: &str, words: &str| json!({"message": format!("{kind}.storage.k8s.io {name:?} is invalid: {words}")});
+    let rejected = |kind: &str, name: &str, message: &str| json!({"message": format!("{kind}.storage.k8s.io {name:?} is invalid: {message}")});
     let change = merge_patch(format!("{path}/csidrivers/d"), &json!({"spec": {"attachRequired": false}}));
-    let words = "spec.attachedRequired: Invalid value: false: field is immutable";
-    api.check(change, 422, rejected("CSIDriver", "d", words)).await;
+    let message = "spec.attachedRequired: Invalid value: false: field is immutable";
+    api.check(change, 422, rejected("CSIDriver", "d", message)).await;
     let of = |id: &str, count: u32| json!({"metadata": {"name": "n"}, "spec": {"drivers": [{"name": "d", "nodeID": id, "allocatable": {"count": count}}]}});
     api.check(post(format!("{path}/csinodes"), &of("x", 1)), 201, json!({})).await;
     let one = format!("{path}/csinodes/n");
     api.check(merge_patch(&one, &of("x", 2)), 200, json!({})).await;
-    let words = "spec.drivers: Invalid value: {\"name\":\"d\",\"nodeID\":\"y\"}: field is immutable";
-    api.check(merge_patch(&one, &of("y", 2)), 422, rejected("CSINode", "n", words)).await;
+    let message = "spec.drivers: Invalid value: {\"name\":\"d\",\"nodeID\":\"y\"}: field is immutable";
+    api.check(merge_patch(&one, &of("y", 2)), 422, rejected("CSINode", "n", message)).await;
 }

@@ -13,9 +13,9 @@ enum Update {
 /// Asserts whether an update creates the object, and whether one without a version is accepted.
 async fn check(path: &str, manifest: Value, update: Update, makes: bool) {
     let api = TestApi::new().await;
-    let (kind, made) = (&manifest["kind"], if makes { 201 } else { 404 });
+    let (kind, created) = (&manifest["kind"], if makes { 201 } else { 404 });
     let name = manifest["metadata"]["name"].as_str().unwrap();
-    api.check(put(format!("{path}/{name}"), &manifest), made, json!({})).await;
+    api.check(put(format!("{path}/{name}"), &manifest), created, json!({})).await;
     if !makes {
         api.check(post(path, &manifest), 201, json!({})).await;
     }
@@ -24,8 +24,8 @@ async fn check(path: &str, manifest: Value, update: Update, makes: bool) {
     if update == Update::Any {
         assert_eq!(response.status, 200, "{kind}: {message}");
     } else {
-        let words = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
-        assert!(response.status == 422 && message.ends_with(words), "{kind}: {message}");
+        let expected_message = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+        assert!(response.status == 422 && message.ends_with(expected_message), "{kind}: {message}");
     }
 }
 

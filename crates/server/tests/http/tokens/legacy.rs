@@ -36,7 +36,7 @@ async fn legacy_token_is_valid_while_its_secret_exists() {
     assert_eq!((expected.get("exp"), expected.get("aud")), (None, None));
     let message = review(&api, &token, Value::Null).await;
     assert_eq!(message["user"]["username"], "system:serviceaccount:default:app");
-    let (code, message) = show(&api.server, &token, "GET", "/api/v1/namespaces/default/pods").await;
+    let (code, message) = send_with_token(&api.server, &token, "GET", "/api/v1/namespaces/default/pods").await;
     assert_eq!(code, 403, "{message}");
     // The token is valid for the API server's audience only.
     let other = review(&api, &token, json!(["other"])).await;
@@ -81,19 +81,19 @@ async fn legacy_token_use_sets_the_last_used_label() {
         }
         used().await
     };
-    let (code, message) = show(&api.server, &token, "GET", "/api/v1/namespaces/default/pods").await;
+    let (code, message) = send_with_token(&api.server, &token, "GET", "/api/v1/namespaces/default/pods").await;
     assert_eq!(code, 403, "{message}");
     // The test may run over midnight.
     assert!([day(0), day(-1)].contains(&recorded("").await));
     // An old date is updated even if the token is invalidated.
     api.check(mark("last-used", json!("2020-01-01")), 200, json!({})).await;
     api.check(mark("invalid-since", json!("2021-01-01")), 200, json!({})).await;
-    assert_eq!(show(&api.server, &token, "GET", "/api").await.0, 401);
+    assert_eq!(send_with_token(&api.server, &token, "GET", "/api").await.0, 401);
     assert!([day(0), day(-1)].contains(&recorded("2020-01-01").await));
     // A later date, of another server, is kept.
     let ahead = day(1);
     api.check(mark("last-used", json!(ahead)), 200, json!({})).await;
-    assert_eq!(show(&api.server, &token, "GET", "/api").await.0, 401);
+    assert_eq!(send_with_token(&api.server, &token, "GET", "/api").await.0, 401);
     assert_eq!(recorded(&ahead).await, ahead);
 }
 
@@ -123,5 +123,5 @@ async fn legacy_token_must_match_secret_and_account() {
     let (api, token) = api_with_legacy_token().await;
     api.check(delete(format!("{ACCOUNTS}/app")), 200, json!({})).await;
     api.check(post(ACCOUNTS, &json!({"metadata": {"name": "app"}})), 201, json!({})).await;
-    assert_eq!(show(&api.server, &token, "GET", "/api").await.0, 401);
+    assert_eq!(send_with_token(&api.server, &token, "GET", "/api").await.0, 401);
 }

@@ -1,7 +1,7 @@
 //! Matching of webhooks: selectors, match conditions and versions.
 
 use super::*;
-use crate::custom_resources::{CRONTABS, DEFINITIONS, crontab, crontabs, spec};
+use crate::custom_resources::{CRONTABS, DEFINITIONS, crontab, crontab_definition, crontab_properties};
 
 fn names(hook: &WebhookServer) -> Vec<String> {
     hook.take_requests()
@@ -17,11 +17,11 @@ async fn namespace(api: &TestApi, name: &str, labels: Value) {
 #[tokio::test]
 async fn webhook_selectors_match_object_and_namespace() {
     let api = TestApi::new().await;
-    let hook = WebhookServer::new(allows).await;
+    let hook = WebhookServer::new(allow_response).await;
     namespace(&api, "in", json!({"asked": "yes"})).await;
     namespace(&api, "out", json!({})).await;
     let select = json!({"matchLabels": {"asked": "yes"}});
-    validating(&api, "n", hook.client_config("/n"), json!({"namespaceSelector": select})).await;
+    create_validating_webhook(&api, "n", hook.client_config("/n"), json!({"namespaceSelector": select})).await;
     let make = |namespace: &str, name: &str, labels: Value| {
         post(
             format!("/api/v1/namespaces/{namespace}/configmaps"),
@@ -41,7 +41,7 @@ async fn webhook_selectors_match_object_and_namespace() {
     namespace(&api, "other", json!({"asked": "no"})).await;
     assert_eq!(names(&hook), ["a", "p", "new"]);
     api.check(delete(format!("{GROUP}/validatingwebhookconfigurations/n")), 200, json!({})).await;
-    validating(&api, "o", hook.client_config("/o"), json!({"objectSelector": select})).await;
+    create_validating_webhook(&api, "o", hook.client_config("/o"), json!({"objectSelector": select})).await;
     api.check(make("in", "c", json!({"asked": "yes"})), 201, json!({})).await;
     api.check(make("in", "d", json!({})), 201, json!({})).await;
     // The old object is matched, too.
@@ -55,9 +55,9 @@ async fn webhook_selectors_match_object_and_namespace() {
 #[tokio::test]
 async fn match_conditions_filter_webhook_calls() {
     let api = TestApi::new().await;
-    let hook = WebhookServer::new(allows).await;
+    let hook = WebhookServer::new(allow_response).await;
     let condition =
-        |text: &str| json!({"rules": only("configmaps"), "matchConditions": [{"name": "c", "expression": text}]});
+        |text: &str| json!({"rules": rule_for("configmaps"), "matchConditions": [{"name": "c", "expression": text}]});
     let may = "authorizer.group('').resource('secrets').namespace('default').check('get').allowed()";
     api.grant_cluster_role(
         "secrets",
@@ -68,15 +68,15 @@ async fn match_conditions_filter_webhook_calls() {
     let maps = json!([{"verbs": ["*"], "apiGroups": [""], "resources": ["configmaps"]}]);
     api.grant_cluster_role("maps", json!([{"kind": "User", "name": "ann"}, {"kind": "User", "name": "bob"}]), maps)
         .await;
-    validating(&api, "may", hook.client_config("/may"), condition(may)).await;
-    validating(
+    create_validating_webhook(&api, "may", hook.client_config("/may"), condition(may)).await;
+    create_validating_webhook(
         &api,
         "request",
         hook.client_config("/request"),
         condition("authorizer.requestResource.check('delete').allowed() && request.userInfo.username == 'bob'"),
     )
     .await;
-    validating(
+    create_validating_webhook(
         &api,
         "object",
         hook.client_config("/object"),
@@ -84,8 +84,8 @@ async fn match_conditions_filter_webhook_calls() {
     )
     .await;
     for (name, user, data) in [("a", "ann", json!({})), ("b", "bob", json!({})), ("c", "test", json!({"ask": "yes"}))] {
-        let made = post(CONFIG_MAPS, &json!({"metadata": {"name": name}, "data": data}));
-        api.check(if user == "test" { made } else { made.as_user(user, &[]) }, 201, json!({})).await;
+        let created = post(CONFIG_MAPS, &json!({"metadata": {"name": name}, "data": data}));
+        api.check(if user == "test" { created } else { created.as_user(user, &[]) }, 201, json!({})).await;
     }
     let mut requests: Vec<String> = hook
         .take_requests()
@@ -96,9 +96,9 @@ async fn match_conditions_filter_webhook_calls() {
     assert_eq!(requests, ["/may a", "/may c", "/object c", "/request b"]);
     // An evaluation error follows the failure policy.
     let broken = "object.data.none == 'x'";
-    mutating(&api, "broken", hook.client_config("/broken"), condition(broken)).await;
-    let why = format!("configmaps \"d\" is forbidden: expression '{broken}' resulted in error: no such key: data");
-    api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "d"}})), 403, json!({"message": why})).await;
+    create_mutating_webhook(&api, "broken", hook.client_config("/broken"), condition(broken)).await;
+    let reason = format!("configmaps \"d\" is forbidden: expression '{broken}' resulted in error: no such key: data");
+    api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "d"}})), 403, json!({"message": reason})).await;
     let path = format!("{GROUP}/mutatingwebhookconfigurations/broken");
     api.check(
         patch("json-patch", path, &json!([{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}])),
@@ -113,20 +113,26 @@ async fn match_conditions_filter_webhook_calls() {
 async fn equivalent_match_policy_converts_versions() {
     let api = TestApi::new().await;
     let hook = WebhookServer::new(|path, review| match path {
-        "/patch" => patches(review, json!([{"op": "replace", "path": "/spec/maxReplicas", "value": 7}])),
-        _ => says(review, json!({})),
+        "/patch" => patch_response(review, json!([{"op": "replace", "path": "/spec/maxReplicas", "value": 7}])),
+        _ => review_response(review, json!({})),
     })
     .await;
     let rules = json!([{"operations": ["*"], "apiGroups": ["autoscaling"], "apiVersions": ["v2"], "resources": ["horizontalpodautoscalers"]}]);
-    mutating(&api, "m", hook.client_config("/patch"), json!({"rules": rules})).await;
-    validating(&api, "exact", hook.client_config("/exact"), json!({"rules": rules, "matchPolicy": "Exact"})).await;
-    validating(&api, "all", hook.client_config("/all"), json!({"rules": rules})).await;
+    create_mutating_webhook(&api, "m", hook.client_config("/patch"), json!({"rules": rules})).await;
+    create_validating_webhook(
+        &api,
+        "exact",
+        hook.client_config("/exact"),
+        json!({"rules": rules, "matchPolicy": "Exact"}),
+    )
+    .await;
+    create_validating_webhook(&api, "all", hook.client_config("/all"), json!({"rules": rules})).await;
     let scaler = json!({"metadata": {"name": "a"}, "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 50,
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
     let path = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
-    let made =
+    let created =
         json!({"apiVersion": "autoscaling/v1", "spec": {"maxReplicas": 7, "targetCPUUtilizationPercentage": 50}});
-    api.check(post(path, &scaler), 201, made).await;
+    api.check(post(path, &scaler), 201, created).await;
     let requests = hook.take_requests();
     assert_eq!(requests.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>(), ["/patch", "/all"]);
     let request = &requests[1].1["request"];
@@ -143,14 +149,14 @@ async fn equivalent_match_policy_converts_versions() {
 #[tokio::test]
 async fn webhook_output_of_custom_resources_is_pruned() {
     let api = TestApi::new().await;
-    api.check(post(DEFINITIONS, &crontabs(&spec())), 201, json!({})).await;
+    api.check(post(DEFINITIONS, &crontab_definition(&crontab_properties())), 201, json!({})).await;
     let hook = WebhookServer::new(|_, review| {
         let replicas = if review["request"]["name"] == "wrong" { 11 } else { 5 };
         let spec = json!({"replicas": replicas, "unknown": true});
-        patches(review, json!([{"op": "replace", "path": "/spec", "value": spec}]))
+        patch_response(review, json!([{"op": "replace", "path": "/spec", "value": spec}]))
     })
     .await;
-    mutating(&api, "m", hook.client_config("/"), json!({"rules": only("crontabs")})).await;
+    create_mutating_webhook(&api, "m", hook.client_config("/"), json!({"rules": rule_for("crontabs")})).await;
     let expected = json!({"spec": {"replicas": 5, "image": "busybox", "unknown": null}});
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 1}))), 201, expected).await;
     assert_eq!(hook.take_requests()[0].1["request"]["object"]["spec"], json!({"replicas": 1, "image": "busybox"}));

@@ -23,8 +23,8 @@ fn reviewed_requests(hook: &WebhookServer) -> Vec<String> {
 async fn webhooks_receive_subresource_kinds() {
     let api = TestApi::new().await;
     let hook = WebhookServer::new(|_, review| match review["request"]["kind"]["kind"].as_str() {
-        Some("Scale") => patches(review, json!([{"op": "replace", "path": "/spec/replicas", "value": 4}])),
-        _ => says(review, json!({})),
+        Some("Scale") => patch_response(review, json!([{"op": "replace", "path": "/spec/replicas", "value": 4}])),
+        _ => review_response(review, json!({})),
     })
     .await;
     let template =
@@ -34,7 +34,7 @@ async fn webhooks_receive_subresource_kinds() {
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     api.check(post(deployments, &deployment), 201, json!({})).await;
     api.create_pod("p").await;
-    mutating(&api, "m", hook.client_config("/"), json!({})).await;
+    create_mutating_webhook(&api, "m", hook.client_config("/"), json!({})).await;
     let scaled = json!({"spec": {"replicas": 4}});
     api.check(merge_patch(format!("{deployments}/d/scale"), &json!({"spec": {"replicas": 2}})), 200, scaled.clone())
         .await;
@@ -59,7 +59,7 @@ async fn delete_review_has_the_old_object() {
     let api = TestApi::new().await;
     let hook = WebhookServer::new(|_, review| {
         let old = &review["request"]["oldObject"];
-        says(
+        review_response(
             review,
             json!({"allowed": old["metadata"]["labels"]["keep"].is_null(), "status": {"message": "it is kept"}}),
         )
@@ -69,7 +69,7 @@ async fn delete_review_has_the_old_object() {
         api.create_config_map(name, labels).await;
     }
     api.create_pod("p").await;
-    validating(&api, "v", hook.client_config("/"), json!({})).await;
+    create_validating_webhook(&api, "v", hook.client_config("/"), json!({})).await;
     api.check(
         delete_with_options(format!("{CONFIG_MAPS}/a"), &json!({"propagationPolicy": "Background"})),
         200,
@@ -97,12 +97,13 @@ async fn delete_review_has_the_old_object() {
 #[tokio::test]
 async fn connect_review_has_the_options() {
     let api = TestApi::new().await;
-    let hook =
-        WebhookServer::new(|_, review| says(review, json!({"allowed": false, "status": {"message": "no way in"}})))
-            .await;
+    let hook = WebhookServer::new(|_, review| {
+        review_response(review, json!({"allowed": false, "status": {"message": "no way in"}}))
+    })
+    .await;
     api.bound_pod("p").await;
     let rules = json!([{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec", "pods/portforward"]}]);
-    validating(&api, "v", hook.client_config("/"), json!({"rules": rules})).await;
+    create_validating_webhook(&api, "v", hook.client_config("/"), json!({"rules": rules})).await;
     let rejected = json!({"message": "admission webhook \"v.example.com\" denied the request: no way in"});
     api.check(
         post(format!("{PODS}/p/exec?command=ls&command=-l&stdout=true&container=c"), &Value::Null),
@@ -128,9 +129,9 @@ async fn connect_review_has_the_options() {
 #[tokio::test]
 async fn proxy_connect_review_has_the_path() {
     let api = TestApi::new().await;
-    let hook = WebhookServer::new(|_, review| says(review, json!({"allowed": false}))).await;
+    let hook = WebhookServer::new(|_, review| review_response(review, json!({"allowed": false}))).await;
     let rules = json!([{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/proxy", "services/proxy", "nodes/proxy"]}]);
-    validating(&api, "v", hook.client_config("/"), json!({"rules": rules})).await;
+    create_validating_webhook(&api, "v", hook.client_config("/"), json!({"rules": rules})).await;
     for (path, kind, behind) in [
         ("/api/v1/nodes/n/proxy/healthz?path=/other", "NodeProxyOptions", json!("/healthz")),
         ("/api/v1/namespaces/default/pods/p:80/proxy/a/b%20c/", "PodProxyOptions", json!("/a/b c/")),
@@ -146,10 +147,10 @@ async fn proxy_connect_review_has_the_path() {
 #[tokio::test]
 async fn webhooks_run_before_missing_object_check() {
     let api = TestApi::new().await;
-    let hook = WebhookServer::new(|_, review| says(review, json!({"allowed": true}))).await;
+    let hook = WebhookServer::new(|_, review| review_response(review, json!({"allowed": true}))).await;
     let rules =
         json!([{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec"]}]);
-    validating(&api, "v", hook.client_config("/"), json!({"rules": rules})).await;
+    create_validating_webhook(&api, "v", hook.client_config("/"), json!({"rules": rules})).await;
     api.check(post(format!("{PODS}/none/exec?command=ls"), &Value::Null), 404, json!({})).await;
     assert_eq!(reviewed_requests(&hook), ["CONNECT pods/exec PodExecOptions none"]);
 }
@@ -157,9 +158,9 @@ async fn webhooks_run_before_missing_object_check() {
 #[tokio::test]
 async fn binding_and_token_reviews_have_defaulted_objects() {
     let api = crate::tokens::api().await;
-    let hook = WebhookServer::new(|_, review| says(review, json!({"allowed": true}))).await;
+    let hook = WebhookServer::new(|_, review| review_response(review, json!({"allowed": true}))).await;
     let rules = json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["bindings", "serviceaccounts/token"]}]);
-    validating(&api, "v", hook.client_config("/"), json!({"rules": rules})).await;
+    create_validating_webhook(&api, "v", hook.client_config("/"), json!({"rules": rules})).await;
     api.create_pod("p").await;
     let binding = json!({"metadata": {"name": "p"}, "target": {"name": "n"}});
     api.check(post("/api/v1/namespaces/default/bindings", &binding), 201, json!({})).await;
@@ -169,10 +170,10 @@ async fn binding_and_token_reviews_have_defaulted_objects() {
         (&json!("bindings"), &Value::Null, &json!("p"), &json!({"name": "p", "namespace": "default"}))
     );
     api.check(post("/api/v1/namespaces/default/serviceaccounts/app/token", &json!({})), 201, json!({})).await;
-    let shown = hook.take_requests().remove(0).1["request"]["object"].clone();
+    let returned = hook.take_requests().remove(0).1["request"]["object"].clone();
     assert_eq!(
-        (&shown["metadata"]["name"], &shown["metadata"]["namespace"], &shown["spec"]["expirationSeconds"]),
+        (&returned["metadata"]["name"], &returned["metadata"]["namespace"], &returned["spec"]["expirationSeconds"]),
         (&json!("app"), &json!("default"), &json!(3600))
     );
-    assert_eq!(shown["spec"]["audiences"].as_array().map(Vec::len), Some(1));
+    assert_eq!(returned["spec"]["audiences"].as_array().map(Vec::len), Some(1));
 }
