@@ -170,7 +170,7 @@ async fn pod_security_labels_enforce_and_warn() {
         ),
         "{message}"
     );
-    // Workloads get a warning of what their Pods would violate.
+    // Workloads get a warning of the violations of their Pods.
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": host["spec"]});
     let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
     let response =

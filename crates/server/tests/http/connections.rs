@@ -145,7 +145,7 @@ async fn with_deadline<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, work).await.expect("timeout")
 }
 
-/// Waits until the server has closed a connection; discards what it sends.
+/// Waits until the server has closed a connection; discards its response.
 async fn wait_until_closed(mut stream: impl AsyncRead + Unpin) {
     let mut rest = Vec::new();
     let _ = with_deadline(stream.read_to_end(&mut rest)).await;

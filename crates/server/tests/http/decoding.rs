@@ -192,7 +192,7 @@ async fn deprecated_fields_cause_warnings() {
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 
 #[tokio::test]
-async fn create_on_update_and_unconditional_update_by_kind() {
+async fn lease_is_created_by_update_and_requires_a_version() {
     let api = TestApi::new().await;
     let lease = |holder: &str| json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": holder}});
     let path = format!("{LEASES}/l");

@@ -24,7 +24,7 @@ async fn resource_version_match_is_honored() {
         (format!("resourceVersion={old}&resourceVersionMatch=NotOlderThan"), &both),
         ("resourceVersion=0&resourceVersionMatch=NotOlderThan".to_owned(), &both),
         (format!("resourceVersion={old}&resourceVersionMatch=Exact"), &one),
-        // Any state is acceptable.
+        // Version 0 returns the whole list, whatever the limit.
         ("resourceVersion=0&limit=1".to_owned(), &both),
         // A page with a resource version is exact.
         (format!("resourceVersion={old}&limit=5"), &one),

@@ -1,4 +1,4 @@
-//! Tests of the API through `ApiServer::handle`, without sockets: what kubectl and client libraries see.
+//! Tests of the API through `ApiServer::handle`, without sockets, as kubectl and client libraries use it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests panic on failure")]
 
 #[cfg(test)]

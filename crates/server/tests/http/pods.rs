@@ -361,7 +361,7 @@ async fn eviction_respects_the_pod_disruption_budget() {
     assert!(taken["status"]["disruptedPods"]["a"].is_string(), "{taken}");
     api.check(merge_patch(format!("{BUDGETS}/b/status"), &status(1, 0)), 200, json!({})).await;
     api.check(evict("b"), 429, rejected("The disruption budget b needs 1 healthy pods and has 1 currently")).await;
-    // Deletion of a terminating Pod needs no disruption budget.
+    // An eviction of a terminating Pod does not use the disruption budget.
     api.check(evict("a"), 201, json!({})).await;
     api.check(post(BUDGETS, &budget("other")), 201, json!({})).await;
     let several = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";

@@ -163,7 +163,7 @@ async fn full_queue_returns_429_and_masters_are_exempt() {
     api.check(post(format!("{GROUP}/flowschemas"), &schema), 201, json!({})).await;
     let permits = Arc::new(Semaphore::new(0));
     let mut first = tokio::spawn(send_blocking_request(&api, "carl", &permits));
-    // The waiting request gets the seat before new ones.
+    // A rejected request shows that the first one has the seat.
     let rejected = tokio::time::timeout(Duration::from_secs(10), async {
         loop {
             let response = api.send(&get(PODS).as_user("carl", &[])).await;

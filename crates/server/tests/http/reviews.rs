@@ -222,9 +222,9 @@ async fn token_review_returns_the_user() {
     let user = json!({"username": "system:serviceaccount:default:app", "uid": uid, "groups": groups});
     let status =
         json!({"authenticated": true, "user": user, "audiences": ["https://kubernetes.default.svc.cluster.local"]});
-    let message = api.check(send_request(json!({"token": own})), 201, json!({"status": status})).await.body;
-    let id = &message["status"]["user"]["extra"]["authentication.kubernetes.io/credential-id"][0];
-    assert!(id.as_str().unwrap().starts_with("JTI="), "{message}");
+    let reviewed = api.check(send_request(json!({"token": own})), 201, json!({"status": status})).await.body;
+    let id = &reviewed["status"]["user"]["extra"]["authentication.kubernetes.io/credential-id"][0];
+    assert!(id.as_str().unwrap().starts_with("JTI="), "{reviewed}");
     let vault = token(json!(["vault", "other"])).await;
     let status = json!({"authenticated": true, "audiences": ["vault"]});
     api.check(send_request(json!({"token": vault, "audiences": ["vault", "x"]})), 201, json!({"status": status})).await;

@@ -255,7 +255,7 @@ async fn webhook_may_not_change_identity_or_break_schema() {
     api.check(update(set("/metadata/labels", json!({"a": "%"}))), 422, invalid).await;
     let other = json!({"metadata": {"name": "b"}, "data": {"patch": json!([{"op": "add", "path": "/metadata/namespace", "value": "kube-system"}]).to_string()}});
     api.check(post(CONFIG_MAPS, &other), 400, json!({})).await;
-    // Invalid owner references are rejected.
+    // Invalid managed fields of a webhook are ignored.
     let owned = api
         .check(
             update(set("/metadata/managedFields", json!([{"manager": "x", "fieldsV1": {"f:a": {}}}]))),

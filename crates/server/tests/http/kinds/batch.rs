@@ -319,7 +319,7 @@ async fn cron_jobs() {
 #[tokio::test]
 async fn job_delete_warns_of_orphaned_pods() {
     let (api, path) = (TestApi::new().await, "/apis/batch/v1/namespaces/default/jobs");
-    let message = |response: crate::common::TestResponse| response.warnings().len();
+    let warning_count = |response: crate::common::TestResponse| response.warnings().len();
     let one = format!("{path}/once");
     for (request, count) in [
         (delete(&one), 1),
@@ -328,7 +328,7 @@ async fn job_delete_warns_of_orphaned_pods() {
         (delete(path), 1),
     ] {
         api.check(post(path, &job(json!({}))), 201, json!({})).await;
-        assert_eq!(message(api.check(request.clone(), 200, json!({})).await), count, "{request:?}");
+        assert_eq!(warning_count(api.check(request.clone(), 200, json!({})).await), count, "{request:?}");
         let _ = api.send(&merge_patch(&one, &json!({"metadata": {"finalizers": null}}))).await;
     }
 }

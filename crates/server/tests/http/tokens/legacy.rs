@@ -34,8 +34,8 @@ async fn legacy_token_is_valid_while_its_secret_exists() {
     assert_eq!(expected["iss"], "kubernetes/serviceaccount");
     assert_eq!(expected["kubernetes.io/serviceaccount/secret.name"], "s");
     assert_eq!((expected.get("exp"), expected.get("aud")), (None, None));
-    let message = review(&api, &token, Value::Null).await;
-    assert_eq!(message["user"]["username"], "system:serviceaccount:default:app");
+    let status = review(&api, &token, Value::Null).await;
+    assert_eq!(status["user"]["username"], "system:serviceaccount:default:app");
     let (code, message) = send_with_token(&api.server, &token, "GET", "/api/v1/namespaces/default/pods").await;
     assert_eq!(code, 403, "{message}");
     // The token is valid for the API server's audience only.
