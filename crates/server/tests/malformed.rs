@@ -18,7 +18,7 @@ mod samples;
 
 use bytes::Bytes;
 use common::TestApi;
-use generate::{Fuzz, Malformed};
+use generate::{MalformedRequest, RequestGenerator};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ fn peak_memory_kib() -> u64 {
 }
 
 /// Sends a request and returns the status code, or `None` if no HTTP client could send it.
-async fn send(api: &TestApi, number: usize, malformed: &Malformed) -> Option<u16> {
+async fn send(api: &TestApi, number: usize, malformed: &MalformedRequest) -> Option<u16> {
     let mut request = Request::builder().method(malformed.method.as_str()).uri(&malformed.target);
     for (name, value) in &malformed.headers {
         request = request.header(*name, value);
@@ -83,11 +83,11 @@ async fn malformed_requests_get_no_internal_errors() {
     api.create_config_map("a", json!({})).await;
     api.check(common::post(defined::DEFINITIONS, &defined::definition("widgets")), 201, json!({})).await;
     let before = peak_memory_kib();
-    let mut fuzz = Fuzz::new(0x5EED);
+    let mut generator = RequestGenerator::new(0x5EED);
     let mut codes: BTreeMap<u16, usize> = BTreeMap::new();
-    let (mut sent, mut typed) = (0, fuzz.wrong_types().into_iter());
+    let (mut sent, mut typed) = (0, generator.wrong_types().into_iter());
     while sent < REQUESTS {
-        let malformed = typed.next().unwrap_or_else(|| fuzz.any_request());
+        let malformed = typed.next().unwrap_or_else(|| generator.any_request());
         if let Some(code) = send(&api, sent, &malformed).await {
             sent += 1;
             *codes.entry(code).or_default() += 1;

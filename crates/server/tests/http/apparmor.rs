@@ -3,7 +3,7 @@
 use crate::{common::*, validation::check_spec};
 use serde_json::{Value, json};
 
-const KEY: &str = "container.apparmor.security.beta.kubernetes.io";
+const ANNOTATION_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io";
 
 fn pod_with_apparmor(annotations: Value, profile: Value) -> Value {
     let mut object = pod("p");
@@ -60,7 +60,7 @@ async fn apparmor_annotation_sets_the_field() {
         ("runtime/default", json!({"type": "RuntimeDefault"})),
         ("localhost/mine", json!({"type": "Localhost", "localhostProfile": "mine"})),
     ] {
-        let annotations = json!({format!("{KEY}/c"): annotation});
+        let annotations = json!({format!("{ANNOTATION_PREFIX}/c"): annotation});
         let returned = json!({"metadata": {"annotations": annotations},
             "spec": {"containers": [{"securityContext": {"appArmorProfile": expected}}]}});
         api.check(post(&dry, &pod_with_apparmor(annotations, Value::Null)), 201, returned).await;
@@ -72,24 +72,24 @@ async fn invalid_or_conflicting_apparmor_annotation_is_rejected() {
     let api = TestApi::new().await;
     for (annotations, profile, message) in [
         (
-            json!({format!("{KEY}/x"): "unconfined"}),
+            json!({format!("{ANNOTATION_PREFIX}/x"): "unconfined"}),
             Value::Null,
-            format!("metadata.annotations[{KEY}/x]: Invalid value: \"x\": container not found"),
+            format!("metadata.annotations[{ANNOTATION_PREFIX}/x]: Invalid value: \"x\": container not found"),
         ),
         (
-            json!({format!("{KEY}/c"): "mine"}),
+            json!({format!("{ANNOTATION_PREFIX}/c"): "mine"}),
             Value::Null,
             format!(
-                "metadata.annotations[{KEY}/c]: Invalid value: \"mine\": invalid AppArmor profile name: \"mine\""
+                "metadata.annotations[{ANNOTATION_PREFIX}/c]: Invalid value: \"mine\": invalid AppArmor profile name: \"mine\""
             ),
         ),
         (
-            json!({format!("{KEY}/c"): "unconfined"}),
+            json!({format!("{ANNOTATION_PREFIX}/c"): "unconfined"}),
             json!({"type": "RuntimeDefault"}),
             "spec.containers[0].securityContext.appArmorProfile.type: Forbidden: apparmor type in annotation and field must match".to_owned(),
         ),
         (
-            json!({format!("{KEY}/c"): "localhost/a"}),
+            json!({format!("{ANNOTATION_PREFIX}/c"): "localhost/a"}),
             json!({"type": "Localhost", "localhostProfile": "b"}),
             "spec.containers[0].securityContext.appArmorProfile.localhostProfile: Forbidden: apparmor profile in annotation and field must match".to_owned(),
         ),
@@ -102,14 +102,21 @@ async fn invalid_or_conflicting_apparmor_annotation_is_rejected() {
 #[tokio::test]
 async fn apparmor_annotations_are_immutable() {
     let api = TestApi::new().await;
-    api.check(post(PODS, &pod_with_apparmor(json!({format!("{KEY}/c"): "unconfined"}), Value::Null)), 201, json!({}))
-        .await;
+    api.check(
+        post(PODS, &pod_with_apparmor(json!({format!("{ANNOTATION_PREFIX}/c"): "unconfined"}), Value::Null)),
+        201,
+        json!({}),
+    )
+    .await;
     api.create_pod("q").await;
     let annotate = |name: &str, value: Value| {
-        merge_patch(format!("{PODS}/{name}"), &json!({"metadata": {"annotations": {format!("{KEY}/c"): value}}}))
+        merge_patch(
+            format!("{PODS}/{name}"),
+            &json!({"metadata": {"annotations": {format!("{ANNOTATION_PREFIX}/c"): value}}}),
+        )
     };
     let expected = |name: &str, what: &str| {
-        let field = format!("metadata.annotations[{KEY}/c]");
+        let field = format!("metadata.annotations[{ANNOTATION_PREFIX}/c]");
         json!({"message": format!("Pod \"{name}\" is invalid: {field}: Forbidden: may not {what} AppArmor annotations")})
     };
     api.check(annotate("p", json!("runtime/default")), 422, expected("p", "remove or update")).await;

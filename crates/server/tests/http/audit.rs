@@ -12,7 +12,7 @@ use server::{AuditLog, AuditPolicy, AuditRotation};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-const HEAD: &str = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: ";
+const POLICY_HEADER: &str = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: ";
 
 /// A test API server that writes an audit log with these rules.
 struct AuditedApi {
@@ -24,7 +24,7 @@ struct AuditedApi {
 impl AuditedApi {
     async fn with(rules: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let policy = AuditPolicy::parse(&format!("{HEAD}{rules}}}")).unwrap();
+        let policy = AuditPolicy::parse(&format!("{POLICY_HEADER}{rules}}}")).unwrap();
         let log = AuditLog::open(policy, &dir.path().join("audit.log"), AuditRotation::default(), |path| {
             std::fs::File::create(path)
         })

@@ -171,14 +171,14 @@ async fn csr_has_its_user_and_approval_requires_signer_verb() {
 }
 
 /// `/CN=root/O=system:masters`
-const MASTERS: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIa01JR0tBZ0VBTUNneERUQUxCZ05WQkFNTUJISnZiM1F4RnpBVkJnTlZCQW9NRG5ONWMzUmxiVHB0WVhOMApaWEp6TUZrd0V3WUhLb1pJemowQ0FRWUlLb1pJemowREFRY0RRZ0FFT0R0MUxhVXFJb0V4VXpJVXVFY1ZqYzF1ClBDNDlkQW81cmhBZlFkZTV1OHNkU0ZEZTdCdnhQcnFBTi81NU50bE1OdnJDRW1jM1FXdnRuMFRCZjFmamZxQUEKTUFvR0NDcUdTTTQ5QkFNQ0Ewa0FNRVlDSVFDNkx5NUJmM1pXbFZXeno5NG5FbWI2dDA0VjFrV3JaeERUZmJGcQp6dk1vV3dJaEFLbUdhcnBob0x3anpjY3hxdWFOdmNMK2FmbHM3ZXMwY3ZqN0tmTm5jNU5tCi0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
+const MASTERS_CSR: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIa01JR0tBZ0VBTUNneERUQUxCZ05WQkFNTUJISnZiM1F4RnpBVkJnTlZCQW9NRG5ONWMzUmxiVHB0WVhOMApaWEp6TUZrd0V3WUhLb1pJemowQ0FRWUlLb1pJemowREFRY0RRZ0FFT0R0MUxhVXFJb0V4VXpJVXVFY1ZqYzF1ClBDNDlkQW81cmhBZlFkZTV1OHNkU0ZEZTdCdnhQcnFBTi81NU50bE1OdnJDRW1jM1FXdnRuMFRCZjFmamZxQUEKTUFvR0NDcUdTTTQ5QkFNQ0Ewa0FNRVlDSVFDNkx5NUJmM1pXbFZXeno5NG5FbWI2dDA0VjFrV3JaeERUZmJGcQp6dk1vV3dJaEFLbUdhcnBob0x3anpjY3hxdWFOdmNMK2FmbHM3ZXMwY3ZqN0tmTm5jNU5tCi0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
 
 #[tokio::test]
 async fn csr_for_system_masters_is_rejected() {
     let api = TestApi::new().await;
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let request = |signer: &str| {
-        let spec = json!({"request": MASTERS, "signerName": signer, "usages": ["client auth"]});
+        let spec = json!({"request": MASTERS_CSR, "signerName": signer, "usages": ["client auth"]});
         post(path, &json!({"metadata": {"name": "r"}, "spec": spec}))
     };
     let message = "certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";

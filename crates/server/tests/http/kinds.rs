@@ -38,13 +38,13 @@ impl KindCase {
         self.check_discovery(&api).await;
         let (kind, name) = (&self.manifest["kind"], self.manifest["metadata"]["name"].as_str().unwrap());
         let group = self.manifest["apiVersion"].as_str().unwrap().split_once('/').map(|(group, _)| group);
-        let called =
+        let qualified_kind =
             group.map_or_else(|| kind.as_str().unwrap().to_owned(), |g| format!("{}.{g}", kind.as_str().unwrap()));
-        for (change, words) in self.invalid {
+        for (change, expected_error) in self.invalid {
             let mut object = self.manifest.clone();
             merge_into(&mut object, &serde_json::from_str(change).unwrap());
             let name = object["metadata"]["name"].as_str().unwrap();
-            let message = format!("{called} {name:?} is invalid: {words}");
+            let message = format!("{qualified_kind} {name:?} is invalid: {expected_error}");
             let response = api.send(&post(self.path, &object)).await;
             assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{change}");
         }

@@ -130,15 +130,16 @@ async fn token_request_for_another_uid_or_kind_is_rejected() {
     let api = api().await;
     let account = api.send(&get(format!("{ACCOUNTS}/app"))).await.body;
     let uid = account["metadata"]["uid"].as_str().unwrap();
-    let asking = |uid: &str| post(format!("{ACCOUNTS}/app/token"), &json!({"metadata": {"uid": uid}, "spec": {}}));
+    let token_request =
+        |uid: &str| post(format!("{ACCOUNTS}/app/token"), &json!({"metadata": {"uid": uid}, "spec": {}}));
     let message = format!(
         "Operation cannot be fulfilled on TokenRequest.authentication.k8s.io \"app\": the UID in the token request \
          (other) does not match the UID of the service account ({uid})"
     );
     let details = json!({"name": "app", "group": "authentication.k8s.io", "kind": "TokenRequest"});
-    api.check(asking("other"), 409, json!({"reason": "Conflict", "message": message, "details": details})).await;
+    api.check(token_request("other"), 409, json!({"reason": "Conflict", "message": message, "details": details})).await;
     let metadata = json!({"name": "app", "namespace": "default", "uid": uid});
-    api.check(asking(uid), 201, json!({"metadata": metadata})).await;
+    api.check(token_request(uid), 201, json!({"metadata": metadata})).await;
     api.check(request(json!({})), 201, json!({"metadata": metadata})).await;
     let bound = |reference: Value| request(json!({"boundObjectRef": reference}));
     for (api_version, kind, returned) in [

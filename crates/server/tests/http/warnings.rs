@@ -14,17 +14,17 @@ async fn create_and_label(api: &TestApi, path: &str, name: &str, object: Value) 
 }
 
 /// Formats a warning as in the header.
-fn warning_header(told: &str) -> String {
-    format!("299 - \"{}\"", told.replace('"', "\\\""))
+fn warning_header(warnings: &str) -> String {
+    format!("299 - \"{}\"", warnings.replace('"', "\\\""))
 }
 
 #[track_caller]
-fn check(told: [Vec<String>; 2], created: &[&str], changed: &[&str]) {
+fn check(warnings: [Vec<String>; 2], created: &[&str], changed: &[&str]) {
     let headers = |all: &[&str]| all.iter().map(|one| warning_header(one)).collect::<Vec<_>>();
-    assert_eq!(told, [headers(created), headers(changed)]);
+    assert_eq!(warnings, [headers(created), headers(changed)]);
 }
 
-const OLD_LABEL: &str = "deprecated since v1.14; use \"kubernetes.io/os\" instead";
+const DEPRECATED_LABEL: &str = "deprecated since v1.14; use \"kubernetes.io/os\" instead";
 
 #[tokio::test]
 async fn template_warnings_appear_on_spec_changes_only() {
@@ -32,7 +32,7 @@ async fn template_warnings_appear_on_spec_changes_only() {
     let spec = json!({"nodeSelector": {"beta.kubernetes.io/os": "linux"}, "containers": [{"name": "c", "image": "i"}]});
     let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": spec});
     let lasting = json!({"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template}});
-    let at = format!("spec.template.spec.nodeSelector[beta.kubernetes.io/os]: {OLD_LABEL}");
+    let at = format!("spec.template.spec.nodeSelector[beta.kubernetes.io/os]: {DEPRECATED_LABEL}");
     for plural in ["deployments", "replicasets", "daemonsets", "statefulsets"] {
         let path = format!("/apis/apps/v1/namespaces/default/{plural}");
         check(create_and_label(&api, &path, "a", lasting.clone()).await, &[&at], &[]);
@@ -57,10 +57,10 @@ async fn template_warnings_appear_on_spec_changes_only() {
         &[&name, &in_cron],
         &[],
     );
-    let bare = format!("template.spec.nodeSelector[beta.kubernetes.io/os]: {OLD_LABEL}");
+    let bare = format!("template.spec.nodeSelector[beta.kubernetes.io/os]: {DEPRECATED_LABEL}");
     let path = "/api/v1/namespaces/default/podtemplates";
     check(create_and_label(&api, path, "a", json!({"template": template})).await, &[&bare], &[]);
-    let pod = format!("spec.nodeSelector[beta.kubernetes.io/os]: {OLD_LABEL}");
+    let pod = format!("spec.nodeSelector[beta.kubernetes.io/os]: {DEPRECATED_LABEL}");
     check(create_and_label(&api, PODS, "a", json!({"spec": spec})).await, &[&pod], &[]);
 }
 
@@ -103,8 +103,8 @@ async fn cluster_ip_is_unique_in_every_notation() {
         |name: &str, ip: &str| json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], "clusterIP": ip}});
     let future = "will be considered invalid in a future Kubernetes release: use";
     let created = api.check(post(services, &with("a", "010.96.0.77")), 201, json!({})).await;
-    let told = format!("spec.clusterIPs[0]: non-standard IP address \"010.96.0.77\" {future} \"10.96.0.77\"");
-    assert_eq!(created.warnings(), [warning_header(&told)]);
+    let warnings = format!("spec.clusterIPs[0]: non-standard IP address \"010.96.0.77\" {future} \"10.96.0.77\"");
+    assert_eq!(created.warnings(), [warning_header(&warnings)]);
     let taken = r#"Service "b" is invalid: spec.clusterIPs: Invalid value: ["10.96.0.77"]: failed to allocate IP 10.96.0.77: provided IP is already allocated"#;
     api.check(post(services, &with("b", "10.96.0.77")), 422, json!({"message": taken})).await;
 }
@@ -141,11 +141,11 @@ async fn deprecated_fields_and_values_cause_warnings() {
     let path = "/api/v1/namespaces/default/serviceaccounts";
     check(create_and_label(&api, path, "a", annotated(mountable, json!({}))).await, &[&separate], &[]);
     let class = json!({"handler": "h", "scheduling": {"nodeSelector": {"beta.kubernetes.io/os": "linux"}}});
-    let at = format!("scheduling.nodeSelector: {OLD_LABEL}");
+    let at = format!("scheduling.nodeSelector: {DEPRECATED_LABEL}");
     check(create_and_label(&api, "/apis/node.k8s.io/v1/runtimeclasses", "a", class).await, &[&at], &[&at]);
     let topology = json!({"matchLabelExpressions": [{"key": "beta.kubernetes.io/os", "values": ["linux"]}]});
     let class = json!({"provisioner": "p.example.com", "allowedTopologies": [topology]});
-    let at = format!("allowedTopologies[0].matchLabelExpressions[0]: {OLD_LABEL}");
+    let at = format!("allowedTopologies[0].matchLabelExpressions[0]: {DEPRECATED_LABEL}");
     check(create_and_label(&api, "/apis/storage.k8s.io/v1/storageclasses", "a", class).await, &[&at], &[&at]);
     let pair = json!({"type": "kubernetes.io/tls", "data": {"tls.crt": "", "tls.key": ""}});
     let none = "tls: failed to find any PEM data in certificate input";

@@ -1,22 +1,22 @@
 //! Generator of malformed requests from a seed.
 
-use super::samples::{ACCEPTS, KEYS, METHODS, SEGMENTS, TYPES, VALUES, samples};
+use super::samples::{ACCEPTS, CONTENT_TYPES, KEYS, METHODS, SEGMENTS, VALUES, samples};
 use serde_json::{Map, Value, json};
 
 /// A request that is possibly not valid HTTP.
 #[derive(Debug, Clone)]
-pub(crate) struct Malformed {
+pub(crate) struct MalformedRequest {
     pub(crate) method: String,
     pub(crate) target: String,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-pub(crate) struct Fuzz(u64);
+pub(crate) struct RequestGenerator(u64);
 
 pub(crate) const NS: &str = "/api/v1/namespaces/default";
 
-impl Fuzz {
+impl RequestGenerator {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -62,7 +62,7 @@ impl Fuzz {
     }
 
     /// Returns each field of each sample with values of wrong types.
-    pub(crate) fn wrong_types(&mut self) -> Vec<Malformed> {
+    pub(crate) fn wrong_types(&mut self) -> Vec<MalformedRequest> {
         let odd = [
             json!(null),
             json!(-7),
@@ -86,7 +86,7 @@ impl Fuzz {
         all
     }
 
-    pub(crate) fn any_request(&mut self) -> Malformed {
+    pub(crate) fn any_request(&mut self) -> MalformedRequest {
         match self.below(13) {
             0 | 1 => self.mangled_body(),
             2 | 3 => self.mangled_tree(),
@@ -100,7 +100,7 @@ impl Fuzz {
     }
 
     /// Returns a valid body that is truncated or has changed bytes.
-    fn mangled_body(&mut self) -> Malformed {
+    fn mangled_body(&mut self) -> MalformedRequest {
         let (path, sample) = self.sample();
         let mut body = sample.to_string().into_bytes();
         match self.below(3) {
@@ -125,7 +125,7 @@ impl Fuzz {
     }
 
     /// Returns a valid body with random values in random fields.
-    fn mangled_tree(&mut self) -> Malformed {
+    fn mangled_tree(&mut self) -> MalformedRequest {
         let (path, mut sample) = self.sample();
         for _ in 0..=self.below(4) {
             let all = pointers(&sample);
@@ -136,7 +136,7 @@ impl Fuzz {
         request("POST", &path, "application/json", sample.to_string().into_bytes())
     }
 
-    fn path(&mut self) -> Malformed {
+    fn path(&mut self) -> MalformedRequest {
         let mut target = String::new();
         for _ in 0..self.below(9) {
             target.push('/');
@@ -153,10 +153,10 @@ impl Fuzz {
         }
         let method = self.pick(&METHODS).to_owned();
         let body = if self.below(2) == 0 { Vec::new() } else { self.odd_value().to_string().into_bytes() };
-        Malformed { method, target, headers: Vec::new(), body }
+        MalformedRequest { method, target, headers: Vec::new(), body }
     }
 
-    fn query(&mut self) -> Malformed {
+    fn query(&mut self) -> MalformedRequest {
         let base = self.pick(&[
             "/api/v1/pods",
             "/api/v1/namespaces/default/pods",
@@ -178,7 +178,7 @@ impl Fuzz {
         send_request
     }
 
-    fn patch(&mut self) -> Malformed {
+    fn patch(&mut self) -> MalformedRequest {
         let kind = self.pick(&["json-patch", "merge-patch", "strategic-merge-patch"]);
         let body = if kind == "json-patch" { self.json_patch() } else { self.merge_patch(0) };
         let path = self.pick(&["pods/p", "pods/p/status", "configmaps/a", "configmaps/none"]);
@@ -239,7 +239,7 @@ impl Fuzz {
         Value::Object(map)
     }
 
-    fn yaml(&mut self) -> Malformed {
+    fn yaml(&mut self) -> MalformedRequest {
         let laughs = (1..12).fold("a0: &a0 [x, x]\n".to_owned(), |text, i| {
             let before = format!("*a{}", i - 1);
             text + &format!("a{i}: &a{i} [{}]\n", vec![before; 9].join(","))
@@ -270,7 +270,7 @@ impl Fuzz {
     }
 
     /// Returns bytes that start like Kubernetes' protobuf encoding.
-    fn protobuf(&mut self) -> Malformed {
+    fn protobuf(&mut self) -> MalformedRequest {
         let (path, _) = self.sample();
         let mut body = b"k8s\0".to_vec();
         // An envelope: the TypeMeta (1) with version and kind, then the object (2) of any length and content.
@@ -287,9 +287,9 @@ impl Fuzz {
         request(method, &path, "application/vnd.kubernetes.protobuf", body)
     }
 
-    fn odd_headers_and_sizes(&mut self) -> Malformed {
+    fn odd_headers_and_sizes(&mut self) -> MalformedRequest {
         let (path, sample) = self.sample();
-        let mut send_request = request("POST", &path, self.pick(&TYPES), sample.to_string().into_bytes());
+        let mut send_request = request("POST", &path, self.pick(&CONTENT_TYPES), sample.to_string().into_bytes());
         match self.below(40) {
             0 => send_request.body = vec![b' '; (3 << 20) + 1],
             1 => {
@@ -311,8 +311,8 @@ impl Fuzz {
     }
 }
 
-fn request(method: &str, target: &str, content_type: &str, body: Vec<u8>) -> Malformed {
-    Malformed {
+fn request(method: &str, target: &str, content_type: &str, body: Vec<u8>) -> MalformedRequest {
+    MalformedRequest {
         method: method.to_owned(),
         target: target.to_owned(),
         headers: vec![("content-type", content_type.to_owned())],

@@ -91,7 +91,7 @@ pub(crate) const VALUES: [&str; 40] = [
     "99999999999999999999h",
     "\u{1f980}",
 ];
-pub(crate) const TYPES: [&str; 16] = [
+pub(crate) const CONTENT_TYPES: [&str; 16] = [
     "application/json",
     "application/yaml",
     "application/json-patch+json",

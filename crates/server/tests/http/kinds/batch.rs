@@ -70,7 +70,7 @@ fn indexed_job(more: &str) -> Value {
 }
 
 /// Invalid Job specs and the expected messages.
-const REFUSED: &[(&str, &str)] = &[
+const INVALID_JOBS: &[(&str, &str)] = &[
     (
         r#"{"spec": {"podFailurePolicy": {"rules": [{"action": "Explode", "onPodConditions": [{"type": "T", "status": "Maybe"}]}]}}}"#,
         r#"[spec.podFailurePolicy.rules[0].action: Unsupported value: "Explode": supported values: "Count", "FailIndex", "FailJob", "Ignore", spec.podFailurePolicy.rules[0].onPodConditions[0].status: Unsupported value: "Maybe": supported values: "False", "True", "Unknown"]"#,
@@ -142,7 +142,7 @@ async fn invalid_job_policies_are_rejected() {
         let response = api.send(&post(path, &object)).await;
         assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{object}");
     };
-    for (change, expected_message) in REFUSED {
+    for (change, expected_message) in INVALID_JOBS {
         check(indexed_job(change), expected_message).await;
     }
     let rule = json!({"action": "Count", "onPodConditions": [{"type": "T"}]});
