@@ -1,7 +1,7 @@
 //! Large objects that were written lately, as writes take them: whoever applies the same again and again would read most
 //! of it from text each time, to find it as it was.
 
-use crate::{existing_object::Live, kinds::Kind, status::ApiError, webhook::Webhooks};
+use crate::{managed_object::ManagedObject, kinds::Kind, status::ApiError, webhook::Webhooks};
 use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc};
 use store::{Key, Object, Revision};
@@ -25,7 +25,7 @@ struct Kept {
 
 struct One {
     revision: Revision,
-    live: Arc<Live>,
+    live: Arc<ManagedObject>,
     size: usize,
     used: u64,
 }
@@ -42,12 +42,12 @@ impl Recent {
         webhooks: &Webhooks,
         kind: &dyn Kind,
         stored: &Object,
-    ) -> Result<Arc<Live>, ApiError> {
+    ) -> Result<Arc<ManagedObject>, ApiError> {
         let is_worth_it = has_one_form(kind) && stored.data.len() >= WORTH_KEEPING;
         if let Some(live) = is_worth_it.then(|| self.0.lock().find(&stored.key, stored.revision)).flatten() {
             return Ok(live);
         }
-        let live = Arc::new(Live::read(webhooks, kind, stored).await?);
+        let live = Arc::new(ManagedObject::decode(webhooks, kind, stored).await?);
         if is_worth_it {
             self.0.lock().keep(stored, Arc::clone(&live));
         }
@@ -55,7 +55,7 @@ impl Recent {
     }
 
     /// This is what was written, but for its version.
-    pub(crate) fn wrote(&self, kind: &dyn Kind, stored: &Object, live: Arc<Live>) {
+    pub(crate) fn wrote(&self, kind: &dyn Kind, stored: &Object, live: Arc<ManagedObject>) {
         let is_worth_it = has_one_form(kind) && stored.data.len() >= WORTH_KEEPING;
         // The writer is done with it, and nobody else has it.
         if let Some(mut live) = Arc::into_inner(live).filter(|_| is_worth_it) {
@@ -66,14 +66,14 @@ impl Recent {
 }
 
 impl Kept {
-    fn find(&mut self, key: &Key, revision: Revision) -> Option<Arc<Live>> {
+    fn find(&mut self, key: &Key, revision: Revision) -> Option<Arc<ManagedObject>> {
         self.clock += 1;
         let one = self.objects.get_mut(key).filter(|one| one.revision == revision)?;
         one.used = self.clock;
         Some(Arc::clone(&one.live))
     }
 
-    fn keep(&mut self, stored: &Object, live: Arc<Live>) {
+    fn keep(&mut self, stored: &Object, live: Arc<ManagedObject>) {
         self.clock += 1;
         let one = One { revision: stored.revision, live, size: stored.data.len(), used: self.clock };
         // Whoever was slow does not take back what came after.
@@ -101,9 +101,9 @@ mod tests {
         Object::from(Record::new(key, revision, 1, &vec![b' '; size].into()))
     }
 
-    fn live(object: &Object) -> Arc<Live> {
+    fn live(object: &Object) -> Arc<ManagedObject> {
         let object = json!({"metadata": {"name": object.key.name.as_ref(), "resourceVersion": object.revision}});
-        Arc::new(Live { object, ..Live::default() })
+        Arc::new(ManagedObject { object, ..ManagedObject::default() })
     }
 
     #[test]

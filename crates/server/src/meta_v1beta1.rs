@@ -2,10 +2,10 @@
 //! is given the name of the older version.
 
 use crate::{
-    accept::{Choice, choices},
+    accept::{MediaRange, parse_accept},
     content_negotiation,
     protobuf::MEDIA_TYPE as PROTOBUF,
-    response::{Body, Frames, Passed},
+    response::{Body, JsonStream, ProxiedResponse},
 };
 use bytes::Bytes;
 use http::{HeaderMap, Response, header};
@@ -20,7 +20,7 @@ const WRITTEN: &str = r#""apiVersion":"meta.k8s.io/v1""#;
 const RENAMED: &str = r#""apiVersion":"meta.k8s.io/v1beta1""#;
 
 /// Whether a choice names a version of the shapes that is served. The older one is written as text only.
-pub(crate) fn is_served(choice: &Choice<'_>) -> bool {
+pub(crate) fn is_served(choice: &MediaRange<'_>) -> bool {
     let is_version = match choice.parameter("v") {
         Some("v1") => true,
         Some(OLDER) => choice.media != PROTOBUF,
@@ -36,13 +36,13 @@ pub(crate) fn is_older(headers: &HeaderMap) -> bool {
     if !accept.contains(OLDER) {
         return false;
     }
-    choices(accept).iter().find(|choice| is_known(choice)).is_some_and(|choice| choice.parameter("v") == Some(OLDER))
+    parse_accept(accept).iter().find(|choice| is_known(choice)).is_some_and(|choice| choice.parameter("v") == Some(OLDER))
 }
 
 /// Whether a choice is for an object as it is, or in a shape that is served.
-fn is_known(choice: &Choice<'_>) -> bool {
+fn is_known(choice: &MediaRange<'_>) -> bool {
     let is_text = matches!(choice.media, JSON | content_negotiation::YAML | "application/*" | "*/*");
-    match choice.shape() {
+    match choice.requested_as() {
         None => is_text || choice.media == PROTOBUF,
         Some("Table") => is_text && is_served(choice),
         Some(_) => (is_text || choice.media == PROTOBUF) && is_served(choice),
@@ -52,15 +52,15 @@ fn is_known(choice: &Choice<'_>) -> bool {
 /// The answer in the older version, if it is one in JSON.
 pub(crate) async fn answer(response: Response<Body>) -> Response<Body> {
     let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|t| t == JSON);
-    if !is_json || response.extensions().get::<Passed>().is_some() {
+    if !is_json || response.extensions().get::<ProxiedResponse>().is_some() {
         return response;
     }
-    if response.extensions().get::<Frames>().is_some() {
+    if response.extensions().get::<JsonStream>().is_some() {
         let (head, body) = response.into_parts();
         let frames = body.map_frame(|frame| frame.map_data(|lines| Bytes::from(renamed(&lines))));
         return Response::from_parts(head, frames.boxed_unsync());
     }
-    content_negotiation::rewritten(response, JSON, |json| Some(renamed(json))).await
+    content_negotiation::reencode(response, JSON, |json| Some(renamed(json))).await
 }
 
 fn renamed(json: &[u8]) -> Vec<u8> {

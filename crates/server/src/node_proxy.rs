@@ -4,8 +4,8 @@ use crate::{
     handler_chain::read_body,
     kinds::{FieldErrors, FieldPath},
     object,
-    request::{Query, Resource},
-    response::{BoxError, Reply},
+    request::{Query, RequestInfo},
+    response::{BoxError, HandlerResult},
     service::{ApiServer, Call},
     status::ApiError,
     websocket,
@@ -33,7 +33,7 @@ pub trait NodeDialer: Send + Sync + 'static {
     fn dial<'a>(&'a self, node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn DialedStream>>>;
 }
 
-pub(crate) async fn log(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn log(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let name = resource.name.as_deref().unwrap_or("");
     let pod = pod(server, resource)?;
     check_log_options(name, &call.query)?;
@@ -76,7 +76,7 @@ fn check_log_options(name: &str, query: &Query) -> Result<(), ApiError> {
 }
 
 /// The Pod that a request is about.
-pub(crate) fn pod(server: &ApiServer, resource: &Resource) -> Result<Value, ApiError> {
+pub(crate) fn pod(server: &ApiServer, resource: &RequestInfo) -> Result<Value, ApiError> {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let stored = server.store.get(&object::key(kind, &resource.namespace, name));
     Ok(object::decode(kind, &stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?))
@@ -105,7 +105,7 @@ pub(crate) fn container(pod: &Value, name: &str, asked: Option<&str>) -> Result<
     }
 }
 
-async fn ask(server: &ApiServer, node: &str, path: &str) -> Reply {
+async fn ask(server: &ApiServer, node: &str, path: &str) -> HandlerResult {
     let response = get(server, node, path).await?;
     Ok(response.map(|body| body.map_err(|e| -> BoxError { e.into() }).boxed_unsync()))
 }

@@ -6,8 +6,8 @@
 use crate::{
     admit,
     node_proxy::{container, pod, refused, send},
-    request::Resource,
-    response::{self, Reply},
+    request::RequestInfo,
+    response::{self, HandlerResult},
     reverse_proxy,
     service::{ApiServer, Call},
     status::ApiError,
@@ -30,7 +30,7 @@ const UPGRADE_HEADERS: [HeaderName; 7] = [
 ];
 
 /// `pods/exec`, `pods/attach` and `pods/portforward`.
-pub(crate) async fn open(server: &ApiServer, resource: &Resource, call: &mut Call) -> Reply {
+pub(crate) async fn open(server: &ApiServer, resource: &RequestInfo, call: &mut Call) -> HandlerResult {
     let (kind, fields) = options(resource);
     admit::outside::connect(server, resource, call, kind, || admit::connect::options(call, fields)).await?;
     let pod = pod(server, resource)?;
@@ -44,7 +44,7 @@ pub(crate) async fn open(server: &ApiServer, resource: &Resource, call: &mut Cal
 }
 
 /// The kind of what a connection is asked for with, and its fields.
-fn options(resource: &Resource) -> (&'static str, &'static [&'static str]) {
+fn options(resource: &RequestInfo) -> (&'static str, &'static [&'static str]) {
     const STREAMS: [&str; 6] = ["stdin", "stdout", "stderr", "tty", "container", "command"];
     match resource.subresource.as_deref() {
         Some("portforward") => ("PodPortForwardOptions", &["ports"]),
@@ -53,7 +53,7 @@ fn options(resource: &Resource) -> (&'static str, &'static [&'static str]) {
     }
 }
 
-fn path(resource: &Resource, pod: &Value, name: &str, call: &Call) -> Result<String, ApiError> {
+fn path(resource: &RequestInfo, pod: &Value, name: &str, call: &Call) -> Result<String, ApiError> {
     let namespace = &resource.namespace;
     let parameters = form_urlencoded::parse(call.raw_query.as_bytes());
     let mut query = Serializer::new(String::new());
@@ -77,7 +77,7 @@ fn path(resource: &Resource, pod: &Value, name: &str, call: &Call) -> Result<Str
 }
 
 /// Passes the upgrade on, and then the bytes, until one side ends.
-async fn join(server: &ApiServer, node: &str, path: &str, call: &mut Call) -> Reply {
+async fn join(server: &ApiServer, node: &str, path: &str, call: &mut Call) -> HandlerResult {
     let asked = call.headers.get(header::CONNECTION).and_then(|v| v.to_str().ok()).unwrap_or_default();
     if !asked.to_ascii_lowercase().contains("upgrade") {
         return Err(ApiError::bad_request("Upgrade request required"));

@@ -1,6 +1,6 @@
 //! What the metadata of every object may say, in upstream's words (`apimachinery/pkg/api/validation/objectmeta.go`).
 
-use crate::kinds::{FieldErrors, FieldPath, Kind, path_segment};
+use crate::kinds::{FieldErrors, FieldPath, Kind, validate_path_segment_name};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
@@ -37,7 +37,7 @@ pub(crate) fn validate(kind: &dyn Kind, value: &Value, errors: &mut FieldErrors)
 pub(crate) fn validate_embedded(metadata: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for field in ["generateName", "name"] {
         let name = metadata[field].as_str().unwrap_or("");
-        path_segment(name).iter().for_each(|e| errors.invalid(&path.child(field), &json!(name), e));
+        validate_path_segment_name(name).iter().for_each(|e| errors.invalid(&path.child(field), &json!(name), e));
     }
     if let Some(namespace) = metadata["namespace"].as_str().filter(|namespace| !namespace.is_empty()) {
         let wrong = api::names::dns1123_label(namespace);

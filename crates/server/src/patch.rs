@@ -21,14 +21,14 @@ const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+jso
 
 /// Refuses a content type that is no patch's. Apply is also one in CBOR, which upstream has behind a gate that is off.
 pub(crate) fn check_type(kind: &dyn Kind, content_type: &str) -> Result<(), ApiError> {
-    let taken = |accepted: &&str| kind.merges_strategically() || !accepted.contains("strategic");
+    let taken = |accepted: &&str| kind.supports_strategic_merge() || !accepted.contains("strategic");
     let accepted: Vec<&str> = ACCEPTED.split(", ").filter(taken).collect();
     if accepted.contains(&content_type) {
         return Ok(());
     }
     if !kind.is_custom() {
         // The routes of built-in kinds name what they take, so that the handler is not asked.
-        return Err(ApiError::refused_by_route(415, "UnsupportedMediaType", "415: Unsupported Media Type".to_owned()));
+        return Err(ApiError::rejected_by_router(415, "UnsupportedMediaType", "415: Unsupported Media Type".to_owned()));
     }
     let why = "the body of the request was in an unknown format";
     Err(ApiError::unsupported_media_type(why, &accepted.join(", ")))

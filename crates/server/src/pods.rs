@@ -2,12 +2,12 @@
 
 use crate::{
     admit::{outside, topology_labels},
-    create::in_its_namespace,
+    create::set_request_namespace,
     decode,
     kinds::{self, FieldErrors, FieldPath, KindRef, POD, RUNTIME_CLASSES},
     object,
-    request::Resource,
-    response::{self, Reply},
+    request::RequestInfo,
+    response::{self, HandlerResult},
     service::{ApiServer, Call},
     status::ApiError,
     store_quota::Purpose,
@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 use store::{Expect, Key, Write, WriteError};
 
 /// How often a write is tried again when another came first.
-const TRIES: usize = 20;
+const MAX_ATTEMPTS: usize = 20;
 
 pub(crate) fn success() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }
 
 /// The body, which must be of this kind and about the Pod that the path names.
-pub(crate) fn body(resource: &Resource, call: &Call, kind: &str) -> Result<Value, ApiError> {
+pub(crate) fn body(resource: &RequestInfo, call: &Call, kind: &str) -> Result<Value, ApiError> {
     let (mut value, name) = (decode::options(call, kind)?, resource.name.as_deref().unwrap_or(""));
     in_its_namespace(resource, &mut value)?;
     if value["metadata"]["name"].as_str().unwrap_or("") != name {
@@ -79,23 +79,23 @@ pub(crate) fn admit_runtime_class(server: &ApiServer, pod: &mut Value) -> Result
 }
 
 /// Binds the Pod that a Binding names.
-pub(crate) async fn bind_any(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn bind_any(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     if call.method != http::Method::POST || resource.name.is_some() || resource.namespace.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
     let binding = decode::options(call, "Binding")?;
     let name = binding["metadata"]["name"].as_str().unwrap_or("");
     // Who is asked is asked about an object of this name.
-    let asked = Resource { name: Some(name.to_owned()), ..resource.clone() };
+    let asked = RequestInfo { name: Some(name.to_owned()), ..resource.clone() };
     bind_as(server, &asked, call, &KindRef::BuiltIn(POD)).await
 }
 
 /// Binds a Pod to a node: once, and only when nothing holds it back.
-pub(crate) async fn bind(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn bind(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     bind_as(server, resource, call, &resource.kind).await
 }
 
-async fn bind_as(server: &ApiServer, resource: &Resource, call: &Call, kind: &KindRef) -> Reply {
+async fn bind_as(server: &ApiServer, resource: &RequestInfo, call: &Call, kind: &KindRef) -> HandlerResult {
     let (kind, name) = (&**kind, resource.name.as_deref().unwrap_or(""));
     let dry = dry_run(&call.query, "CreateOptions")?;
     let mut binding = body(resource, call, "Binding")?;
@@ -103,7 +103,7 @@ async fn bind_as(server: &ApiServer, resource: &Resource, call: &Call, kind: &Ki
     outside::body(server, resource, call, ["", "v1", "Binding"], &mut binding, dry).await?;
     let target = target(&binding, name)?;
     let key = object::key(kind, &resource.namespace, name);
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let mut pod = object::decode(kind, &current);
         if let Some(why) = obstacle(&pod, name, &binding) {
@@ -120,7 +120,7 @@ async fn bind_as(server: &ApiServer, resource: &Resource, call: &Call, kind: &Ki
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), name)),
         }
     }
-    Err(ApiError::modified(kind.info(), name))
+    Err(ApiError::optimistic_lock_conflict(kind.info(), name))
 }
 
 fn assign(pod: &mut Value, target: &str, binding: &Value) {

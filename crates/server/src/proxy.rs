@@ -9,8 +9,8 @@ use crate::{
     backend_connections::{self, unavailable},
     endpoints,
     kinds::KindInfo,
-    request::Resource,
-    response::{Body, Reply},
+    request::RequestInfo,
+    response::{Body, HandlerResult},
     reverse_proxy::{self, Outgoing},
     service::{ApiServer, Call},
     status::ApiError,
@@ -44,7 +44,7 @@ enum Target {
 }
 
 /// Whether a request is passed on.
-pub(crate) fn concerns(resource: &Resource) -> bool {
+pub(crate) fn concerns(resource: &RequestInfo) -> bool {
     let info = resource.kind.info();
     resource.subresource.as_deref() == Some("proxy")
         && info.group.is_empty()
@@ -54,12 +54,12 @@ pub(crate) fn concerns(resource: &Resource) -> bool {
 /// Passes a request on, with its body as it comes; what stands behind `proxy` in its path is the path there.
 pub(crate) async fn answer(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     call: Call,
     body: Body,
     uri: &Uri,
     peer: Option<&Peer>,
-) -> Reply {
+) -> HandlerResult {
     if !matches!(call.method.as_str(), "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") {
         return Err(ApiError::method_not_allowed());
     }
@@ -74,7 +74,7 @@ pub(crate) async fn answer(
         return moved(&format!("{path}/{query}"));
     }
     let to = format!("{}{query}", if rest.is_empty() { "/" } else { rest });
-    let Call { method, mut headers, upgrade, trail, told, .. } = call;
+    let Call { method, mut headers, upgrade, trail, warnings, .. } = call;
     let host = name_peers(&mut headers, uri, peer);
     let outgoing = Outgoing { method, to, headers, body, upgrade, trail };
     let failed = |e: &dyn std::fmt::Display| unavailable(format!("error trying to reach service: {e}"));
@@ -90,7 +90,7 @@ pub(crate) async fn answer(
         Target::At { to, .. } => to.to_string(),
     };
     let through = Through { prefix: prefix.to_owned(), hosts: [there, host] };
-    Ok(with_warnings(through.answer(answer), &told.into_inner()))
+    Ok(with_warnings(through.answer(answer), &warnings.into_inner()))
 }
 
 /// The path behind, as policies see it: not encoded, and with slashes at its ends as they came.
@@ -99,7 +99,7 @@ fn path_there(rest: &str) -> Cow<'_, str> {
 }
 
 /// The kind of what upstream makes of the query of such a request.
-fn options_of(resource: &Resource) -> &'static str {
+fn options_of(resource: &RequestInfo) -> &'static str {
     match resource.kind.info().plural {
         "pods" => "PodProxyOptions",
         "services" => "ServiceProxyOptions",
@@ -124,7 +124,7 @@ fn prefix_length(path: &str, segments: usize) -> usize {
     path.len()
 }
 
-fn moved(to: &str) -> Reply {
+fn moved(to: &str) -> HandlerResult {
     let mut response = crate::response::full(StatusCode::MOVED_PERMANENTLY.as_u16(), "text/plain; charset=utf-8", "");
     let to = HeaderValue::from_str(to).map_err(ApiError::internal)?;
     response.headers_mut().insert(header::LOCATION, to);
@@ -152,7 +152,7 @@ fn name_peers(headers: &mut HeaderMap, uri: &Uri, peer: Option<&Peer>) -> String
 
 /// Pods and Services show certificates that nobody knows.
 fn any_certificate(to: SocketAddr) -> Result<(Arc<rustls::ClientConfig>, ServerName<'static>), ApiError> {
-    let config = backend_connections::tls(None, None).map_err(ApiError::internal)?;
+    let config = backend_connections::tls_config(None, None).map_err(ApiError::internal)?;
     Ok((config, ServerName::IpAddress(to.ip().into())))
 }
 
@@ -177,7 +177,7 @@ impl<'a> Named<'a> {
     }
 }
 
-fn target(server: &ApiServer, resource: &Resource) -> Result<Target, ApiError> {
+fn target(server: &ApiServer, resource: &RequestInfo) -> Result<Target, ApiError> {
     let (info, id) = (resource.kind.info(), resource.name.as_deref().unwrap_or_default());
     let what = info.singular;
     let named = Named::parse(id).ok_or_else(|| ApiError::bad_request(format!("invalid {what} request {id:?}")))?;
@@ -227,7 +227,7 @@ fn service(
         pod["status"]["podIP"] == endpoint["addresses"][0] || ips.any(|ip| ip["ip"] == endpoint["addresses"][0])
     };
     let id = if slices.is_empty() { named.name } else { id };
-    let found = endpoints::endpoint(&slices, &port, is_pod);
+    let found = endpoints::random_endpoint(&slices, &port, is_pod);
     let to = found.ok_or_else(|| unavailable(format!("no endpoints available for service {id:?}")))?;
     Ok(Target::At { to, https: named.https })
 }

@@ -4,7 +4,7 @@
 use crate::{
     audit::Trail,
     node_proxy::DialedStream,
-    response::{Body, BoxError, Passed},
+    response::{Body, BoxError, ProxiedResponse},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
@@ -102,7 +102,7 @@ pub(crate) async fn forward(stream: Box<dyn DialedStream>, outgoing: Outgoing) -
     }
     strip(response.headers_mut(), false);
     let mut response = response.map(|body| body.map_err(|e| -> BoxError { e.into() }).boxed_unsync());
-    response.extensions_mut().insert(Passed);
+    response.extensions_mut().insert(ProxiedResponse);
     Ok(response)
 }
 

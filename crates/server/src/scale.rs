@@ -6,25 +6,24 @@ mod paths;
 pub(crate) use paths::{BUILT_IN, ScalePaths};
 
 use crate::{
-    conversion, decode,
-    existing_object::Live,
-    identity,
+    conversion, decode, identity,
     kinds::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, integer, selector},
-    managed_fields::{self, Asked},
+    managed_fields::{self, RequestedManagedFields},
+    managed_object::ManagedObject,
     object, patch as patches,
-    request::Resource,
-    response::Reply,
+    request::RequestInfo,
+    response::HandlerResult,
     service::{ApiServer, Call},
     status::ApiError,
     strict::{self, Validation},
-    update::{self, Made, Ownership, Written},
-    write::{dry_run, show_value, with_warnings},
+    update::{self, FieldOwnership, UpdateResult, UpdatedObject},
+    write::{dry_run, respond_with_value, with_warnings},
 };
 use ::apply::Managers;
 use serde_json::{Value, json};
 
 /// What the body of these requests is.
-static SCALE: KindInfo = KindInfo::of("autoscaling", "Scale", "scales", "scale");
+static SCALE: KindInfo = KindInfo::namespaced("autoscaling", "Scale", "scales", "scale");
 /// What changes see where an object of a custom kind does not say how many there should be (`invalidSpecReplicas`).
 const UNSET: i64 = i32::MIN as i64;
 
@@ -33,8 +32,8 @@ struct Scale;
 /// `scaleColumnDefinitions` of upstream's printers.
 static COLUMNS: [Column; 4] = [
     NAME,
-    integer("Desired", Cell::Of(|scale, _| json!(replicas(scale)))),
-    integer("Available", Cell::Of(|scale, _| json!(scale["status"]["replicas"].as_i64().unwrap_or(0)))),
+    integer("Desired", Cell::Computed(|scale, _| json!(replicas(scale)))),
+    integer("Available", Cell::Computed(|scale, _| json!(scale["status"]["replicas"].as_i64().unwrap_or(0)))),
     AGE,
 ];
 
@@ -61,7 +60,7 @@ fn set(object: &mut Value, path: &[String], value: Value) {
     set(&mut object[first.as_str()], rest, value);
 }
 
-pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let missing = ApiError::not_found(info, name);
     let reads = call.method == "GET";
@@ -82,7 +81,7 @@ fn not_found(info: &KindInfo, name: &str, reads: bool) -> ApiError {
     }
 }
 
-async fn requested(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+async fn requested(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
     match call.method.as_str() {
         "GET" => {
@@ -90,10 +89,10 @@ async fn requested(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
             let stored = server.store.get(&object::key(kind, &resource.namespace, name));
             let stored = stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?;
             let object = conversion::decode(&server.webhooks, kind, &stored).await?;
-            show_value(&Scale, 200, checked(kind, &object)?, call)
+            respond_with_value(&Scale, 200, checked(kind, &object)?, call)
         }
         "PUT" => {
-            managed_fields::require(call, "UpdateOptions", false)?;
+            managed_fields::validate_field_manager(call, "UpdateOptions", false)?;
             let validation = Validation::parse(&call.query, "UpdateOptions")?;
             let parsed = decode::parse(call, &Scale)?;
             let (scale, warnings) = strict::check(&Scale, parsed, validation)?;
@@ -102,7 +101,7 @@ async fn requested(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
         }
         "PATCH" if call.content_type == patches::APPLY => apply::apply(server, resource, call).await,
         "PATCH" => {
-            managed_fields::require(call, "PatchOptions", false)?;
+            managed_fields::validate_field_manager(call, "PatchOptions", false)?;
             patches::check_type(kind, &call.content_type)?;
             let validation = Validation::parse(&call.query, "PatchOptions")?;
             write(server, resource, call, "PatchOptions", |before| {
@@ -121,13 +120,13 @@ async fn requested(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
 /// Writes the number of the scale that `make` makes of an object, and who owns what then, if it says so.
 async fn write(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     call: &Call,
     options: &str,
-    make: impl Fn(&Live) -> Result<(Value, Vec<String>, Option<Managers>), ApiError>,
-) -> Reply {
+    make: impl Fn(&ManagedObject) -> Result<(Value, Vec<String>, Option<Managers>), ApiError>,
+) -> HandlerResult {
     let dry = dry_run(&call.query, options)?;
-    let (written, warnings) = update::write(server, resource, call, dry, |old| {
+    let (written, warnings) = update::update_object(server, resource, call, dry, |old| {
         readable(&*resource.kind, &old.object)?;
         let (scale, warnings, managers) = make(old)?;
         validate(resource, &scale)?;
@@ -145,15 +144,16 @@ async fn write(
             object["metadata"]["resourceVersion"] = version.clone();
         }
         put(&*resource.kind, &mut object, &scale);
-        let ownership = managers.map_or(Ownership::Update(Asked::Nothing), Ownership::Settled);
-        Ok(Made { object, warnings, ownership })
+        let ownership =
+            managers.map_or(FieldOwnership::Updated(RequestedManagedFields::Absent), FieldOwnership::Applied);
+        Ok(UpdatedObject { object, warnings, ownership })
     })
     .await?;
     let object = match written {
-        Written::Stored(stored) => conversion::decode(&server.webhooks, &*resource.kind, &stored).await?,
-        Written::Dry(value) => value,
+        UpdateResult::Stored(stored) => conversion::decode(&server.webhooks, &*resource.kind, &stored).await?,
+        UpdateResult::DryRun(value) => value,
     };
-    Ok(with_warnings(show_value(&Scale, 200, scale_of(&*resource.kind, &object), call)?, &warnings))
+    Ok(with_warnings(respond_with_value(&Scale, 200, scale_of(&*resource.kind, &object), call)?, &warnings))
 }
 
 /// Writes the number of a scale into its object.
@@ -169,7 +169,7 @@ fn replicas(object: &Value) -> i64 {
 }
 
 /// `ValidateScale`; how many there may be of a custom kind, its own validation says.
-fn validate(resource: &Resource, scale: &Value) -> Result<(), ApiError> {
+fn validate(resource: &RequestInfo, scale: &Value) -> Result<(), ApiError> {
     let (mut errors, paths) = (FieldErrors::default(), resource.kind.scale());
     let name = scale["metadata"]["name"].as_str().unwrap_or("");
     if name.is_empty() {
@@ -226,9 +226,9 @@ pub(crate) fn scale_of(kind: &dyn Kind, object: &Value) -> Value {
     let selector = if !paths.is_built_in() {
         at(object, &paths.selector).as_str().filter(|_| !paths.selector.is_empty()).unwrap_or("").to_owned()
     } else if object["kind"] == "ReplicationController" {
-        selector::labels_as_text(wanted)
+        selector::format_labels(wanted)
     } else {
-        selector::as_text(wanted)
+        selector::format(wanted)
     };
     let (replicas, current) = if paths.is_built_in() {
         (replicas(object), &object["status"]["replicas"])

@@ -21,14 +21,14 @@ impl Selection {
         let mut fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or(""))
             .map_err(|e| ApiError::bad_request(e.to_string()))?;
         for (field, _, _) in &mut fields.terms {
-            *field = kind.renamed_field(field).to_owned();
+            *field = kind.convert_field_label(field).to_owned();
             let is_known = match field.as_str() {
                 "metadata.name" => true,
-                "metadata.namespace" => kind.selects_namespace(),
-                other => kind.selects(other),
+                "metadata.namespace" => kind.supports_namespace_field(),
+                other => kind.supports_field(other),
             };
             if !is_known {
-                return Err(ApiError::bad_request(kind.not_selectable(field)));
+                return Err(ApiError::bad_request(kind.unsupported_field_message(field)));
             }
         }
         let outline = outline(kind, &labels, &fields);
@@ -70,7 +70,7 @@ impl Selection {
         if self.fields.is_empty() {
             return true;
         }
-        let own = self.kind.selected(object);
+        let own = self.kind.field_set(object);
         self.fields.matches(|field| match field {
             "metadata.name" => metadata["name"].as_str().unwrap_or("").to_owned(),
             "metadata.namespace" => metadata["namespace"].as_str().unwrap_or("").to_owned(),
@@ -92,7 +92,7 @@ fn outline(kind: &KindRef, labels: &Selector, fields: &FieldSelector) -> Option<
             return None;
         }
         outline.add(field.split('.'));
-        kind.looked_at_beside(field).iter().for_each(|beside| outline.add(beside.split('.')));
+        kind.field_dependencies(field).iter().for_each(|beside| outline.add(beside.split('.')));
     }
     Some(outline)
 }
@@ -117,7 +117,7 @@ mod tests {
                     let fields = FieldSelector { terms: vec![((*field).to_owned(), String::new(), true)] };
                     let outline = outline(&KindRef::BuiltIn(*kind), &Selector::default(), &fields).unwrap();
                     let part = outline.read(object.to_string().as_bytes());
-                    let found = |object: &Value| kind.selected(object).get(*field).cloned();
+                    let found = |object: &Value| kind.field_set(object).get(*field).cloned();
                     assert_eq!(found(&part), found(&object), "{} {field}", kind.info().kind);
                 }
             }

@@ -2,53 +2,57 @@
 
 use crate::{
     authorization,
-    create::{self, New},
+    create::{self, NewObject},
     decode::{self, Parsed},
-    existing_object::Live,
     identity,
     kinds::Kind,
     large_requests,
-    managed_fields::{self, Write},
+    managed_fields::{self, FieldManager},
+    managed_object::ManagedObject,
     object, patch,
-    request::Resource,
-    response::Reply,
+    request::RequestInfo,
+    response::HandlerResult,
     service::{ApiServer, Call},
     status::ApiError,
     strict::{self, Validation},
-    update::{self, Made},
+    update::{self, UpdatedObject},
     write::{dry_run, now},
 };
 use ::apply::Managers;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn apply(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
-    managed_fields::require(call, "PatchOptions", true)?;
+    managed_fields::validate_field_manager(call, "PatchOptions", true)?;
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
-    object::view(&call.accept, resource.kind.info())?;
+    object::negotiate_object(&call.accept, resource.kind.info())?;
     let (config, warnings) = read(call, validation)?;
     let config = Config { call, validation, read: Mutex::new(Some(config)) };
     let force = call.query.flag("force");
     let key = object::key(kind, &resource.namespace, name);
     let not_found = || ApiError::not_found(kind.info(), name);
-    for _ in 0..large_requests::tries(server, resource, call) {
+    for _ in 0..large_requests::max_attempts(server, resource, call) {
         let answer = if server.store.get(&key).is_some() {
-            let make = |old: &Live| {
-                let write = Write::new(resource, call, now());
-                let (object, managers) = applied(kind, || write.apply(Some(old), config.take()?, force))?;
-                Ok(Made { object, warnings: warnings.clone(), ownership: update::Ownership::Settled(managers) })
+            let make = |old: &ManagedObject| {
+                let manager = FieldManager::new(resource, call, now());
+                let (object, managers) = applied(kind, || manager.apply(Some(old), config.take()?, force))?;
+                Ok(UpdatedObject {
+                    object,
+                    warnings: warnings.clone(),
+                    ownership: update::FieldOwnership::Applied(managers),
+                })
             };
-            update::change(server, resource, call, dry, make).await
+            update::update_and_respond(server, resource, call, dry, make).await
         } else if resource.subresource.is_some() {
             return Err(not_found());
         } else {
             authorization::may_create(server, resource, call)?;
-            let write = Write::new(resource, call, now());
-            let (value, managers) = applied(kind, || write.apply(None, config.take()?, force))?;
+            let manager = FieldManager::new(resource, call, now());
+            let (value, managers) = applied(kind, || manager.apply(None, config.take()?, force))?;
             check_new(resource, &value)?;
-            let new = New { value, warnings: warnings.clone(), managers: Some(managers) };
-            create::write(server, resource, call, new, dry).await
+            let new = NewObject { value, warnings: warnings.clone(), managers: Some(managers) };
+            create::create_object(server, resource, call, new, dry).await
         };
         match answer {
             // It came, or went, meanwhile.
@@ -56,7 +60,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
             answer => return answer,
         }
     }
-    Err(ApiError::modified(kind.info(), name))
+    Err(ApiError::optimistic_lock_conflict(kind.info(), name))
 }
 
 /// A configuration, which becomes the object: for another try it is read again.
@@ -84,7 +88,7 @@ pub(crate) fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<St
         Validation::Strict if !duplicates.is_empty() => {
             Err(bad("strict decoding", &format!("error converting YAML to JSON: {}", duplicates.join(", "))))
         }
-        Validation::Warn => Ok((value, duplicates.iter().flat_map(|twice| decode::as_warnings(twice)).collect())),
+        Validation::Warn => Ok((value, duplicates.iter().flat_map(|twice| decode::split_warnings(twice)).collect())),
         _ => Ok((value, Vec::new())),
     }
 }
@@ -103,7 +107,7 @@ pub(crate) fn applied(
 }
 
 /// What an object must say that is not there yet.
-fn check_new(resource: &Resource, object: &Value) -> Result<(), ApiError> {
+fn check_new(resource: &RequestInfo, object: &Value) -> Result<(), ApiError> {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or("");
     if !text("uid").is_empty() {

@@ -2,9 +2,9 @@
 
 use crate::{
     ip_addresses,
-    kinds::{FieldErrors, FieldPath, KindInfo, is_told_by_others, needs_health_check, needs_node_ports},
+    kinds::{FieldErrors, FieldPath, KindInfo, is_headless_without_selector, needs_health_check, needs_node_ports},
     object,
-    request::Resource,
+    request::RequestInfo,
     service::ApiServer,
     service_ranges::Ranges,
     status::ApiError,
@@ -28,7 +28,7 @@ struct Taken {
 }
 
 impl Taken {
-    fn look(server: &ApiServer, resource: &Resource, own: &str) -> Self {
+    fn look(server: &ApiServer, resource: &RequestInfo, own: &str) -> Self {
         let mut taken = Self { ips: HashSet::new(), own: None, ports: BTreeSet::new() };
         for stored in server.store.list(&Scope::resource(resource.kind.info().storage), None, None).objects {
             let other = object::decode(&*resource.kind, &stored);
@@ -43,7 +43,7 @@ impl Taken {
             taken.ports.extend(other["spec"]["healthCheckNodePort"].as_i64());
         }
         // What somebody has noted down for another use is had, too.
-        ip_addresses::of_others(&server.store, &resource.namespace, own, &mut taken.ips);
+        ip_addresses::add_used_by_others(&server.store, &resource.namespace, own, &mut taken.ips);
         taken
     }
 }
@@ -54,19 +54,19 @@ pub(crate) type Turn<'a> = tokio::sync::MutexGuard<'a, ()>;
 /// Gives a Service its addresses, which nobody else takes meanwhile; `None` for other kinds.
 pub(crate) async fn take<'a>(
     server: &'a ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     service: &mut Value,
 ) -> Result<Option<Turn<'a>>, ApiError> {
     if resource.kind.info().kind != "Service" {
         return Ok(None);
     }
-    let turn = server.allocating.lock().await;
+    let turn = server.ip_allocation_lock.lock().await;
     allocate(server, resource, service)?;
     Ok(Some(turn))
 }
 
 /// Gives a Service what it asks for, or what is free. To be called by one at a time.
-fn allocate(server: &ApiServer, resource: &Resource, service: &mut Value) -> Result<(), ApiError> {
+fn allocate(server: &ApiServer, resource: &RequestInfo, service: &mut Value) -> Result<(), ApiError> {
     if service["spec"]["type"] == "ExternalName" {
         return Ok(());
     }
@@ -122,7 +122,7 @@ fn address(
 
 /// `initIPFamilyFields`: a Service without addresses of its own may be of both families where others say where it leads.
 fn families(spec: &mut Value) {
-    let is_free = is_told_by_others(spec);
+    let is_free = is_headless_without_selector(spec);
     if spec["ipFamilyPolicy"].is_null() {
         spec["ipFamilyPolicy"] = json!(if is_free { "RequireDualStack" } else { "SingleStack" });
     }

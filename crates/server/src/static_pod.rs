@@ -16,8 +16,8 @@ use std::sync::Arc;
 pub fn prepare_static_pod(object: &mut Value, gates: &FeatureGates) -> Result<(), String> {
     let kind: &dyn Kind = kinds::POD;
     let account = ["serviceAccountName", "serviceAccount"].map(|field| object["spec"].get(field).cloned());
-    kind.default(object);
-    kind.complete(object);
+    kind.set_defaults(object);
+    kind.apply_admission_defaults(object);
     if account.iter().all(Option::is_none)
         && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
     {
@@ -25,7 +25,7 @@ pub fn prepare_static_pod(object: &mut Value, gates: &FeatureGates) -> Result<()
         spec.remove("serviceAccount");
     }
     let named = object["spec"]["priorityClassName"].as_str().unwrap_or("").to_owned();
-    let class = priority_class::of_the_system(&named);
+    let class = priority_class::system_priority_class(&named);
     if named.is_empty() || class.is_some() {
         // What contradicts its class is refused where the mirror is made.
         let _ = priority_class::admit(object, class.as_ref());

@@ -1,7 +1,7 @@
 //! What must be there of the API's own: made again when somebody takes it away or changes it, as upstream's controllers
 //! for it do every ten seconds or every minute (`kubernetesservice`, `clusterauthenticationtrust`, `systemnamespaces`).
 
-use crate::{ApiServer, request::Resource, tokens::legacy};
+use crate::{ApiServer, request::RequestInfo, tokens::legacy};
 use futures::FutureExt;
 use http::Method;
 use parking_lot::Mutex;
@@ -23,14 +23,14 @@ const OWN: [(&str, &str, &str); 6] = [
 
 /// What is known of them.
 #[derive(Debug, Default)]
-pub(crate) struct OwnObjects {
+pub(crate) struct SystemObjects {
     /// Where the API answers, once its objects were made.
     address: Mutex<Option<SocketAddr>>,
     /// Whether somebody looks after them already, and has not begun to.
     pending: AtomicBool,
 }
 
-impl OwnObjects {
+impl SystemObjects {
     /// Where the API's own Service leads, if that is anywhere from a Pod.
     pub(crate) fn reached(&self) -> Option<SocketAddr> {
         self.address.lock().filter(|address| !address.ip().is_loopback())
@@ -43,7 +43,7 @@ impl OwnObjects {
 }
 
 /// Whether a request may change one of them.
-pub(crate) fn concern(resource: &Resource, method: &Method) -> bool {
+pub(crate) fn is_affected_by(resource: &RequestInfo, method: &Method) -> bool {
     let is_read = matches!(*method, Method::GET | Method::HEAD);
     let storage = resource.kind.info().storage;
     // A collection is deleted without names.
@@ -55,18 +55,18 @@ pub(crate) fn concern(resource: &Resource, method: &Method) -> bool {
 
 impl ApiServer {
     /// Somebody may have changed one of them.
-    pub(crate) fn look_after_own(&self) {
-        let Some(address) = *self.own.address.lock() else { return };
-        if self.own.pending.swap(true, Ordering::AcqRel) {
+    pub(crate) fn reconcile_system_objects(&self) {
+        let Some(address) = *self.system_objects.address.lock() else { return };
+        if self.system_objects.pending.swap(true, Ordering::AcqRel) {
             return;
         }
         let server = self.clone();
         let look = async move {
             // From here on, a write asks for another look.
-            server.own.pending.store(false, Ordering::Release);
+            server.system_objects.pending.store(false, Ordering::Release);
             server.bootstrap_namespaces().await;
             server.bootstrap_service(address).await;
-            server.tell_authorities().await;
+            server.publish_client_cas().await;
             server.bootstrap_token_tracking().await;
         };
         tokio::spawn(look.boxed());

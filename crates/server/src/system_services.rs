@@ -21,7 +21,7 @@ impl ApiServer {
         let body = json!({"apiVersion": "v1", "kind": "Service",
             "metadata": {"name": name, "labels": {"component": "apiserver", "provider": name}},
             "spec": {"clusterIP": API_IP, "ports": [{"name": "https", "port": 443, "targetPort": port}]}});
-        self.ensure_made("/api/v1/namespaces/default/services", &body).await;
+        self.ensure_created("/api/v1/namespaces/default/services", &body).await;
         let (ip, is_reached) = (address.ip().to_string(), !address.ip().is_loopback());
         let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
         let labels = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
@@ -35,7 +35,7 @@ impl ApiServer {
             "addressType": if address.is_ipv4() { "IPv4" } else { "IPv6" },
             "endpoints": if is_reached { endpoint } else { json!([]) }, "ports": ports});
         self.hold_slice("default", &slice).await;
-        self.own.made(address);
+        self.system_objects.made(address);
     }
 
     /// Makes the Service of the cluster's name server, where it is not there yet, and says where it answers. One with a
@@ -47,7 +47,7 @@ impl ApiServer {
             |name: &str, protocol: &str, number: u16| json!({"name": name, "port": number, "protocol": protocol});
         let body = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "labels": labels},
             "spec": {"clusterIP": DNS_IP, "ports": [port("dns", "UDP", 53), port("dns-tcp", "TCP", 53)]}});
-        self.ensure_made(&format!("/api/v1/namespaces/{namespace}/services"), &body).await;
+        self.ensure_created(&format!("/api/v1/namespaces/{namespace}/services"), &body).await;
         let there = self.store.get(&Key::new("services", namespace, name));
         let there: Value = there.and_then(|stored| serde_json::from_slice(&stored.data).ok()).unwrap_or_default();
         if there["spec"]["selector"].as_object().is_some_and(|selector| !selector.is_empty()) {
@@ -70,14 +70,14 @@ impl ApiServer {
     async fn hold(&self, all: &str, storage: &'static str, namespace: &str, object: &Value) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let Some(stored) = self.store.get(&Key::new(storage, namespace, name)) else {
-            return self.ensure_made(all, object).await;
+            return self.ensure_created(all, object).await;
         };
         let there: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
         let same =
             |field: &str| there[field] == object[field] || (there[field].is_null() && object[field] == json!([]));
         if !["subsets", "endpoints", "ports", "addressType"].into_iter().all(same) {
-            self.ask(Method::DELETE, &format!("{all}/{name}"), &Value::Null).await;
-            self.ensure_made(all, object).await;
+            self.request_as_apiserver(Method::DELETE, &format!("{all}/{name}"), &Value::Null).await;
+            self.ensure_created(all, object).await;
         }
     }
 }

@@ -2,7 +2,7 @@
 //! a header (`apiserver/pkg/util/wsstream`, `authentication/request/websocket`).
 
 use crate::{
-    response::{self, Body, Frames},
+    response::{self, Body, JsonStream},
     reverse_proxy::is_upgrade,
 };
 use base64::{
@@ -96,7 +96,7 @@ impl Wanted {
     /// The same answer over a WebSocket, if it is one that comes bit by bit.
     pub(crate) fn answer(self, response: Response<Body>) -> Response<Body> {
         let extensions = response.extensions();
-        let (is_watch, is_log) = (extensions.get::<Frames>().is_some(), extensions.get::<Log>().is_some());
+        let (is_watch, is_log) = (extensions.get::<JsonStream>().is_some(), extensions.get::<Log>().is_some());
         if !(is_watch || is_log) || response.status() != StatusCode::OK {
             return response;
         }

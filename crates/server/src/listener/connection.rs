@@ -9,7 +9,7 @@ use crate::{
     ApiServer, UserInfo,
     audit::Peer,
     authorization::Attributes,
-    body_drain::Dropped,
+    body_drain::DrainedOnDrop,
     deadline,
     pki::ServerTls,
     tokens,
@@ -159,7 +159,7 @@ impl Client {
         request.extensions_mut().insert(self.peer);
         self.unknown.and_then(|unknown| request.extensions_mut().insert(unknown));
         let is_anonymous = self.user.is_none() && tokens::shown(request.headers()).is_none();
-        let response = self.server.handle(self.user, request.map(Dropped::later)).await;
+        let response = self.server.handle(self.user, request.map(DrainedOnDrop::new)).await;
         let is_unauthenticated = is_anonymous || response.status() == StatusCode::UNAUTHORIZED;
         if !is_unauthenticated {
             self.activity.note_authenticated();
@@ -176,7 +176,7 @@ impl Client {
 
 /// Whether a request lasts for as long as its client wants.
 fn is_long_running(request: &Request<Incoming>) -> bool {
-    deadline::lasts(&Attributes::of_request(request.method(), &mut request.uri().clone()))
+    deadline::is_long_running(&Attributes::of_request(request.method(), &mut request.uri().clone()))
 }
 
 /// The user of a certificate that our own authority signed; `None` when its subject does not identify one.

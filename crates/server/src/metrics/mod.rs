@@ -8,8 +8,8 @@ mod text;
 
 use crate::{
     flowcontrol::FlowControl,
-    request::Resource,
-    response::{self, Body, Reply},
+    request::RequestInfo,
+    response::{self, Body, HandlerResult},
     service::{ApiServer, Call},
 };
 use http::{Method, Response};
@@ -116,7 +116,7 @@ struct Labels {
 }
 
 impl Labels {
-    fn of(resource: &Resource, call: &Call, verb: &'static str) -> Self {
+    fn of(resource: &RequestInfo, call: &Call, verb: &'static str) -> Self {
         let info = resource.kind.info();
         let subresource = match resource.subresource.as_deref() {
             Some("status") => "status",
@@ -150,7 +150,7 @@ impl fmt::Display for Labels {
 }
 
 impl Measured {
-    pub(crate) fn begin(metrics: &Arc<Metrics>, resource: &Resource, call: &Call) -> Self {
+    pub(crate) fn begin(metrics: &Arc<Metrics>, resource: &RequestInfo, call: &Call) -> Self {
         let verb = match resource.subresource.as_deref() {
             Some("exec" | "attach" | "portforward" | "proxy" | "log") => "CONNECT",
             _ => verb(call, resource.name.is_some()),
@@ -174,7 +174,7 @@ impl Measured {
     }
 
     /// It is answered; what lasts goes on with the body of the answer.
-    pub(crate) fn answered(mut self, reply: Reply) -> Reply {
+    pub(crate) fn answered(mut self, reply: HandlerResult) -> HandlerResult {
         let mut response = reply.unwrap_or_else(|error| response::error(&error));
         self.code = response.status().as_u16();
         if self.lasts {
@@ -207,7 +207,7 @@ impl Drop for Measured {
 pub(crate) fn answer(server: &ApiServer) -> Response<Body> {
     let mut text = Text::default();
     requests(&server.metrics, &mut text);
-    flows(&server.flows, &mut text);
+    flows(&server.flow_control, &mut text);
     objects(server, &mut text);
     process::write(&mut text);
     response::full(200, "text/plain; version=0.0.4; charset=utf-8", text.0)
@@ -277,7 +277,7 @@ fn objects(server: &ApiServer, text: &mut Text) {
         for kind in group.versions.iter().flat_map(|version| served.kinds(group.name, version)) {
             let info = kind.info();
             // Of a custom kind every version may be another than the stored one.
-            if !info.question && !info.computed && (kind.is_custom() || !info.converted) {
+            if !info.create_only && !info.computed && (kind.is_custom() || !info.converted) {
                 seen.insert(info.group_resource(), info.storage);
             }
         }

@@ -11,9 +11,9 @@ use crate::{
     duration,
     kinds::{Kind, NODE, POD},
     list_options::ListOptions,
-    object::{self, Include, View},
-    request::Resource,
-    response::{self, Reply},
+    object::{self, IncludeObjectPolicy, Representation},
+    request::RequestInfo,
+    response::{self, HandlerResult},
     selectors::Selection,
     service::{ApiServer, Call},
     status::ApiError,
@@ -27,26 +27,26 @@ use store::Scope;
 use usage::{Pair, Usage};
 
 /// Answers a request for one or more of them.
-pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     if call.method != http::Method::GET {
         return Err(ApiError::method_not_allowed());
     }
     let kind = &*resource.kind;
     if let Some(name) = &resource.name {
-        object::view(&call.accept, kind.info())?;
+        object::negotiate_object(&call.accept, kind.info())?;
         let about = find(server, resource, Some(name));
         if about.is_empty() {
             return Err(missing(kind, name));
         }
         let unknown = || unmeasured(kind, &resource.namespace, name);
         let found = metrics(server, kind, about).await.into_iter().next().ok_or_else(unknown)?;
-        return write::show_value(kind, 200, typed(kind, found), call);
+        return write::respond_with_value(kind, 200, typed(kind, found), call);
     }
     if call.query.flag("watch") {
         let message = format!("watch is not supported on resources of kind {:?}", kind.info().group_resource());
         return Err(ApiError::new(405, "MethodNotAllowed", message));
     }
-    let (view, include) = (object::list_view(&call.accept, kind.info())?, Include::parse(&call.query)?);
+    let (view, include) = (object::negotiate_list(&call.accept, kind.info())?, IncludeObjectPolicy::parse(&call.query)?);
     let selection = Selection::parse(&resource.kind, &call.query)?;
     ListOptions::parse(&call.query, false)?;
     let mut about = find(server, resource, selection.name());
@@ -55,11 +55,11 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
     Ok(response::json(
         200,
         &match view {
-            View::Whole => {
+            Representation::Object => {
                 json!({"kind": kind.list_kind(), "apiVersion": kind.info().api_version(), "metadata": {}, "items": items})
             }
-            View::Metadata => object::metadata_list(&items, &json!({})),
-            View::Table => {
+            Representation::Metadata => object::metadata_list(&items, &json!({})),
+            Representation::Table => {
                 let items: Vec<Value> = items.into_iter().map(|item| typed(kind, item)).collect();
                 object::table(kind, &items, &json!({}), true, include)
             }
@@ -102,7 +102,7 @@ struct Spec {
 }
 
 /// The Pods or nodes that a request is about, in the order of their names.
-fn find(server: &ApiServer, resource: &Resource, name: Option<&str>) -> Vec<About> {
+fn find(server: &ApiServer, resource: &RequestInfo, name: Option<&str>) -> Vec<About> {
     let of_pods = resource.kind.info().namespaced;
     let mut scope = Scope::resource(if of_pods { POD } else { NODE }.info().storage);
     if !of_pods || !resource.namespace.is_empty() {
@@ -133,9 +133,9 @@ async fn metrics(server: &ApiServer, kind: &dyn Kind, about: Vec<About>) -> Vec<
         let nodes = server.store.list(&Scope::resource(NODE.info().storage), None, None).objects;
         nodes.iter().map(|node| node.key.name.to_string()).collect()
     };
-    server.nodes.keep(|node| known.contains(node));
+    server.node_metrics.keep(|node| known.contains(node));
     let asked = about.iter().map(|about| &about.node).filter(|node| known.contains(*node)).cloned().collect();
-    let pairs: HashMap<String, Pair> = server.nodes.pairs(server, asked).await;
+    let pairs: HashMap<String, Pair> = server.node_metrics.pairs(server, asked).await;
     let of_pods = kind.info().namespaced;
     let measured = |About { metadata, namespace, name, node }: About| {
         let pair = pairs.get(&node)?;
@@ -162,7 +162,7 @@ fn pod(metadata: Value, pair: &Pair, namespace: &str, name: &str) -> Option<Valu
 }
 
 fn interval(metadata: Value, usage: &Usage) -> Value {
-    let at = write::whole_seconds(usage.at);
+    let at = write::truncate_to_seconds(usage.at);
     json!({"metadata": metadata, "timestamp": at.to_string(), "window": duration::written(usage.window)})
 }
 

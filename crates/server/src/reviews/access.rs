@@ -129,7 +129,7 @@ pub(super) fn rules(server: &ApiServer, user: &UserInfo, review: &mut Value) -> 
         return Err(Refused::Other(ApiError::bad_request("no namespace on request")));
     }
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
-    let errors = server.follower.ask(|policy| {
+    let errors = server.authorizer.ask(|policy| {
         let (rules, errors) = policy.rules_for(user, &namespace);
         for rule in rules {
             let list = if rule.resources.is_empty() { None } else { Some(&mut resources) };

@@ -27,9 +27,9 @@ pub(super) fn validate(resource: &Value, path: &FieldPath, errors: &mut FieldErr
             if field == "fieldSelector" && requirement["key"].as_str().unwrap_or("").is_empty() {
                 errors.required(&path.child("key"), "must be specified");
             }
-            selector::operator(requirement, &path, errors);
+            selector::validate_operator(requirement, &path, errors);
             if field == "labelSelector" {
-                selector::label_requirement(requirement, &path, errors);
+                selector::validate_label_requirement(requirement, &path, errors);
             }
         }
     }

@@ -3,10 +3,10 @@
 
 use super::{SCALE, Scale, ScalePaths, changeable, write};
 use crate::{
-    existing_object::Live,
     managed_fields::{self, types},
-    request::Resource,
-    response::Reply,
+    managed_object::ManagedObject,
+    request::RequestInfo,
+    response::HandlerResult,
     server_side_apply,
     service::{ApiServer, Call},
     status::ApiError,
@@ -31,8 +31,8 @@ impl Versions for OneVersion {
     }
 }
 
-pub(super) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    managed_fields::require(call, "PatchOptions", true)?;
+pub(super) async fn apply(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+    managed_fields::validate_field_manager(call, "PatchOptions", true)?;
     let validation = Validation::parse(&call.query, "PatchOptions")?;
     let (config, warnings) = server_side_apply::read(call, validation)?;
     if (&config["apiVersion"], &config["kind"]) != (&Value::from(VERSION), &Value::from(SCALE.kind)) {
@@ -52,14 +52,14 @@ pub(super) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
 
 /// The scale with what is applied to it, and who owns what of its object then.
 fn merged(
-    resource: &Resource,
+    resource: &RequestInfo,
     call: &Call,
-    old: &Live,
+    old: &ManagedObject,
     config: &Value,
     force: bool,
 ) -> Result<(Value, Managers), ApiError> {
     let kind = &*resource.kind;
-    let forms = resource.served.forms(kind.info().storage);
+    let forms = resource.served.kinds_of_storage(kind.info().storage);
     let path_of = |version: &str| {
         let form = forms.iter().find(|form| form.info().api_version() == version)?;
         Some(path(form.scale()))
@@ -67,7 +67,7 @@ fn merged(
     let own_path = Path::of_fields(&["spec", "replicas"]);
     let part = Part { path_of: &path_of, own_path: &own_path, own_version: VERSION };
     let (live, whole) = (changeable(kind, &old.object)?, &old.managers);
-    let (manager, time) = (managed_fields::manager(call), now().to_string());
+    let (manager, time) = (managed_fields::field_manager_name(call), now().to_string());
     let request = Request {
         versions: &OneVersion,
         api_version: VERSION,

@@ -3,7 +3,7 @@
 use super::target::{Peer, Service};
 use crate::{
     backend_connections, backend_tls,
-    endpoints::{self, Place},
+    endpoints::{self, ServiceDestination},
 };
 use futures::{FutureExt, future::BoxFuture};
 use http::Uri;
@@ -33,7 +33,7 @@ pub(super) struct Connector {
 
 impl Connector {
     pub(super) fn new(store: Store, peer: &Peer) -> Result<Self, String> {
-        let config: ClientConfig = backend_tls::webhook(&peer.authorities)?;
+        let config: ClientConfig = backend_tls::webhook_config(&peer.authorities)?;
         Ok(Self { store, service: peer.service.clone(), tls: TlsConnector::from(Arc::new(config)) })
     }
 
@@ -44,8 +44,8 @@ impl Connector {
             None => (host.clone(), port),
             Some(Service { namespace, name, port }) => {
                 match endpoints::resolve(&self.store, namespace, name, i64::from(*port)).map_err(io::Error::other)? {
-                    Place::Endpoint(to) => (to.ip().to_string(), to.port()),
-                    Place::Elsewhere(name) => (name, *port),
+                    ServiceDestination::Endpoint(to) => (to.ip().to_string(), to.port()),
+                    ServiceDestination::ExternalName(name) => (name, *port),
                 }
             }
         };
@@ -53,7 +53,7 @@ impl Connector {
         // A webhook waits for what is sent, and we for the answer.
         let _ = stream.set_nodelay(true);
         let name = ServerName::try_from(host).map_err(io::Error::other)?;
-        let stream = self.tls.connect(name, stream).await.map_err(|e| io::Error::other(backend_tls::refusal(&e)))?;
+        let stream = self.tls.connect(name, stream).await.map_err(|e| io::Error::other(backend_tls::go_error_text(&e)))?;
         Ok(Tls(TokioIo::new(stream)))
     }
 }
@@ -64,7 +64,7 @@ fn dial(error: &io::Error, address: &str, port: u16) -> io::Error {
     if error.to_string().contains("failed to lookup address") {
         return io::Error::other(format!("dial tcp: lookup {address}: no such host"));
     }
-    io::Error::other(format!("dial tcp {at}: {}", backend_connections::words(error)))
+    io::Error::other(format!("dial tcp {at}: {}", backend_connections::go_error_text(error)))
 }
 
 impl tower::Service<Uri> for Connector {
