@@ -1,16 +1,16 @@
-//! Which objects a client wants: label and field selectors.
+//! Label and field selectors of requests.
 
 use crate::{kinds::KindRef, object, partial_json::Outline, request::Query, status::ApiError};
 use api::selector::{FieldSelector, Selector};
 use serde_json::Value;
 use store::Object;
 
-/// Both selectors of a request.
+/// The label and field selector of a request.
 pub(crate) struct Selection {
     kind: KindRef,
     labels: Selector,
     fields: FieldSelector,
-    /// What of an object the selectors look at, where that is known.
+    /// The fields that the selectors read, if they are known.
     outline: Option<Outline>,
 }
 
@@ -39,22 +39,22 @@ impl Selection {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Whether nothing but the name is asked for, so that whatever has it is selected.
+    /// Whether only the name is selected, so that the object of the name always matches.
     pub(crate) fn is_name(&self) -> bool {
         self.labels.is_empty() && self.fields.terms.len() == 1 && self.name().is_some()
     }
 
-    /// The name that objects must have, if they must have one: it is looked up, not searched for.
+    /// Returns the required name, which is looked up instead of listed.
     pub(crate) fn name(&self) -> Option<&str> {
         self.fields.required("metadata.name")
     }
 
-    /// The namespace that objects must be in, if they must be in one.
+    /// Returns the required namespace.
     pub(crate) fn namespace(&self) -> Option<&str> {
         self.fields.required("metadata.namespace")
     }
 
-    /// Whether this is true of a stored object, without its being converted by a webhook.
+    /// Whether a stored object matches. It is not converted by a webhook.
     pub(crate) fn matches_stored(&self, object: &Object) -> bool {
         match &self.outline {
             Some(outline) if self.kind.is_stored_form(object.revision) => self.matches(&outline.read(&object.data)),
@@ -79,7 +79,7 @@ impl Selection {
     }
 }
 
-/// Fields of built-in kinds are called by their paths; those of custom kinds can stand anywhere.
+/// Returns the fields that the selectors read. Field selectors of built-in kinds are paths; those of custom kinds are not.
 fn outline(kind: &KindRef, labels: &Selector, fields: &FieldSelector) -> Option<Outline> {
     let mut outline = Outline::default();
     outline.add(["metadata", "name"].into_iter());
@@ -103,13 +103,13 @@ mod tests {
     use crate::kinds::ALL;
     use serde_json::json;
 
-    /// An object that has this at a path.
+    /// Returns an object with a value at a path.
     fn with(path: &str, value: Value) -> Value {
         path.rsplit('.').fold(value, |below, name| json!({ name: below }))
     }
 
     #[test]
-    fn what_selectors_look_at_is_what_they_would_find_in_the_whole() {
+    fn selectors_match_outline_as_whole_object() {
         for kind in ALL {
             for field in kind.selectable_fields() {
                 for value in [json!("v"), json!(true), json!({"component": "c"}), json!(null)] {

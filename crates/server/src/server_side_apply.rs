@@ -1,4 +1,4 @@
-//! Server-side apply: the configuration is merged into what is there, or becomes a new object.
+//! Server-side apply: merges the configuration into the object, or creates it.
 
 use crate::{
     authorization,
@@ -55,7 +55,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &RequestInfo, call: &Cal
             create::create_object(server, resource, call, new, dry).await
         };
         match answer {
-            // It came, or went, meanwhile.
+            // The object was created or deleted concurrently.
             Err(error) if error == not_found() || error.reason == "AlreadyExists" => {}
             answer => return answer,
         }
@@ -63,7 +63,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &RequestInfo, call: &Cal
     Err(ApiError::optimistic_lock_conflict(kind.info(), name))
 }
 
-/// A configuration, which becomes the object: for another try it is read again.
+/// The applied configuration. Applying consumes it, so a retry parses it again.
 struct Config<'a> {
     call: &'a Call,
     validation: Validation,
@@ -77,7 +77,7 @@ impl Config<'_> {
     }
 }
 
-/// The configuration, YAML or JSON; and warnings for what stands twice in it.
+/// Parses a configuration in YAML or JSON; returns warnings about duplicate fields, too.
 pub(crate) fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<String>), ApiError> {
     let bad = |what: &str, why: &str| ApiError::bad_request(format!("error {what} YAML: {why}"));
     let Parsed { value, duplicates } = decode::yaml_or_json(&call.body).map_err(|e| bad("decoding", &e))?;
@@ -93,20 +93,20 @@ pub(crate) fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<St
     }
 }
 
-/// What an apply makes, in the form of its kind; fields that the kind has not were refused already.
+/// Applies a configuration, and decodes the result as its kind. Unknown fields were rejected by `apply`.
 pub(crate) fn applied(
     kind: &dyn Kind,
     apply: impl Fn() -> Result<(Value, Managers), ApiError>,
 ) -> Result<(Value, Managers), ApiError> {
     let (value, managers) = apply()?;
-    // Only of one that is refused it is seen again what it was.
+    // An error contains the applied object, which is computed again only then.
     let shown = || apply().map(|(value, _)| value.to_string()).unwrap_or_default();
     let parsed = Parsed { value, duplicates: Vec::new() };
     let (object, _) = strict::check_patched(kind, parsed, patch::APPLY, shown, Validation::Ignore)?;
     Ok((object, managers))
 }
 
-/// What an object must say that is not there yet.
+/// Checks the metadata of an object that an apply creates.
 fn check_new(resource: &RequestInfo, object: &Value) -> Result<(), ApiError> {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or("");

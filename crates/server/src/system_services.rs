@@ -35,7 +35,7 @@ impl ApiServer {
             "addressType": if address.is_ipv4() { "IPv4" } else { "IPv6" },
             "endpoints": if is_reached { endpoint } else { json!([]) }, "ports": ports});
         self.hold_slice("default", &slice).await;
-        self.system_objects.made(address);
+        self.system_objects.set_address(address);
     }
 
     /// Makes the Service of the cluster's name server, where it is not there yet, and says where it answers. One with a

@@ -247,7 +247,7 @@ async fn mutate(
     review: Option<&Review<'_>>,
 ) -> Result<ManagedObject, ApiError> {
     let kind = &*resource.kind;
-    object_meta::keep(&mut new, &old.object);
+    object_meta::preserve_system_metadata(&mut new, &old.object);
     // As upstream, the result of a patch is checked for duplicates as after admission.
     let when = if call.method == Method::PATCH { object_meta::AFTER_ADMISSION } else { "" };
     call.warnings.lock().extend(object_meta::drop_duplicate_owners(&mut new["metadata"], when));
@@ -279,7 +279,7 @@ async fn mutate(
         return Ok(new);
     }
     identity::check(resource, false, &object, &old.object)?;
-    object_meta::keep(&mut object, &old.object);
+    object_meta::preserve_system_metadata(&mut object, &old.object);
     call.warnings
         .lock()
         .extend(object_meta::drop_duplicate_owners(&mut object["metadata"], object_meta::AFTER_ADMISSION));
