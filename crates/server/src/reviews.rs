@@ -1,4 +1,4 @@
-//! Questions: kinds that are asked with a POST, answered, and stored nowhere.
+//! Virtual kinds: reviews, which are created, answered and not stored.
 
 mod access;
 mod identity;
@@ -16,7 +16,7 @@ use crate::{
     write::{dry_run, respond_with_value, with_warnings},
 };
 
-/// Answers a question.
+/// Handles a review.
 pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     if call.method != http::Method::POST || resource.name.is_some() {
         return Err(ApiError::method_not_allowed());
@@ -41,7 +41,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Ca
     Ok(with_warnings(respond_with_value(kind, 201, review, call)?, &warnings))
 }
 
-/// Why there is no answer.
+/// Error of a review.
 enum Refused {
     Wrong(FieldErrors),
     Other(ApiError),

@@ -1,4 +1,4 @@
-//! The Services that the cluster itself has: that of the API, and that of its name server.
+//! The Services of the cluster itself: `kubernetes` and `kube-dns`.
 
 use crate::ApiServer;
 use http::Method;
@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use store::Key;
 
-/// Where Services have their addresses, `10.96.0.0/16`.
+/// Service IP range, `10.96.0.0/16`.
 pub const SERVICE_RANGE: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 96, 0, 0), 16);
-/// The address of the API's own Service, the first one.
+/// Cluster IP of the `kubernetes` Service, the first of the range.
 pub const API_IP: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
-/// The address of the name server's Service, as kubeadm gives it.
+/// Cluster IP of the `kube-dns` Service, as with kubeadm.
 pub const DNS_IP: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
 
 impl ApiServer {
-    /// Makes the Service of the API itself, where it is not there yet, and says where the API answers. An address that is
-    /// loopback's is nobody else's: then there is no endpoint.
+    /// Creates the `kubernetes` Service if it is absent, and sets its endpoint to the API server's address. A loopback
+    /// address has no endpoint, since Pods cannot reach it.
     pub async fn bootstrap_service(&self, address: SocketAddr) {
         let (name, port) = ("kubernetes", address.port());
         let body = json!({"apiVersion": "v1", "kind": "Service",
@@ -38,8 +38,8 @@ impl ApiServer {
         self.system_objects.set_address(address);
     }
 
-    /// Makes the Service of the cluster's name server, where it is not there yet, and says where it answers. One with a
-    /// selector is somebody else's, who answers himself.
+    /// Creates the `kube-dns` Service if it is absent, and sets its endpoint. A Service with a selector belongs to another
+    /// DNS server, and is not changed.
     pub async fn bootstrap_name_server(&self, address: SocketAddrV4) {
         let (namespace, name) = ("kube-system", "kube-dns");
         let labels = json!({"k8s-app": name, "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "CoreDNS"});
@@ -66,7 +66,7 @@ impl ApiServer {
         self.hold(&all, "endpointslices", namespace, slice).await;
     }
 
-    /// Makes an object, or makes it so again.
+    /// Creates an object, or replaces it if a client has changed it.
     async fn hold(&self, all: &str, storage: &'static str, namespace: &str, object: &Value) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let Some(stored) = self.store.get(&Key::new(storage, namespace, name)) else {

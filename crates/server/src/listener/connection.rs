@@ -14,7 +14,7 @@ use crate::{
     pki::ServerTls,
     tokens,
     user::CREDENTIAL_ID,
-    write_coalescing::{Gather, Turns},
+    write_coalescing::{CoalescingStream, PollCounter},
 };
 use api::certificate::{SubjectUser, subject_user};
 use http::{Request, Response, StatusCode};
@@ -100,11 +100,11 @@ impl Protocol {
         let activity = Arc::clone(&client.activity);
         activity.read_heads();
         // There is one answer at a time.
-        let turns = Turns::default();
-        let io = TokioIo::new(Gather::new(stream, turns.clone(), false));
+        let polls = PollCounter::default();
+        let io = TokioIo::new(CoalescingStream::new(stream, polls.clone(), false));
         let service = service_fn(move |request| client.clone().answer(request));
         let connection = pin!(http1::Builder::new().serve_connection(io, service).with_upgrades());
-        turns.counted(self.until_expired(connection, &activity, http1::UpgradeableConnection::graceful_shutdown)).await;
+        polls.counted(self.until_expired(connection, &activity, http1::UpgradeableConnection::graceful_shutdown)).await;
     }
 
     async fn http2(&self, stream: Stream, client: Client, is_local: bool) {
@@ -118,11 +118,11 @@ impl Protocol {
             .timer(TokioTimer::new())
             .keep_alive_interval(self.timeouts.ping_interval)
             .keep_alive_timeout(self.timeouts.ping_timeout);
-        let turns = Turns::default();
-        let io = TokioIo::new(Gather::new(stream, turns.clone(), true));
+        let polls = PollCounter::default();
+        let io = TokioIo::new(CoalescingStream::new(stream, polls.clone(), true));
         let service = service_fn(move |request| client.clone().answer(request));
         let connection = pin!(builder.serve_connection(io, service));
-        turns.counted(self.until_expired(connection, &activity, http2::Connection::graceful_shutdown)).await;
+        polls.counted(self.until_expired(connection, &activity, http2::Connection::graceful_shutdown)).await;
     }
 
     /// Serves a connection until its client ends it, or it expires. How a connection ends is its client's affair.

@@ -1,6 +1,6 @@
-//! What a question about access may say of selectors (`pkg/apis/authorization/validation`).
+//! Validation of selectors in access reviews (upstream's `pkg/apis/authorization/validation`).
 //!
-//! Operators that nobody knows may be asked about: newer clients may know them.
+//! Unknown operators are allowed, since newer clients may know them.
 
 use crate::kinds::{FieldErrors, FieldPath, selector};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! A connection to a webhook: TCP to the URL's host, or to a ready endpoint of a Service, and TLS above.
+//! Connection to a webhook: TLS to the URL's host, or to a ready endpoint of a Service.
 
 use super::target::{Peer, Service};
 use crate::{
@@ -23,7 +23,7 @@ use store::Store;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// Connects to one webhook, or to those of one authority.
+/// Connects to a webhook's host, or to a Service, with one set of certificate authorities.
 #[derive(Clone)]
 pub(super) struct Connector {
     store: Store,
@@ -50,15 +50,15 @@ impl Connector {
             }
         };
         let stream = TcpStream::connect((address.as_str(), port)).await.map_err(|e| dial(&e, &address, port))?;
-        // A webhook waits for what is sent, and we for the answer.
         let _ = stream.set_nodelay(true);
         let name = ServerName::try_from(host).map_err(io::Error::other)?;
-        let stream = self.tls.connect(name, stream).await.map_err(|e| io::Error::other(backend_tls::go_error_text(&e)))?;
+        let stream =
+            self.tls.connect(name, stream).await.map_err(|e| io::Error::other(backend_tls::go_error_text(&e)))?;
         Ok(Tls(TokioIo::new(stream)))
     }
 }
 
-/// Go's words for a connection that is not made.
+/// Returns Go's error of a failed connection.
 fn dial(error: &io::Error, address: &str, port: u16) -> io::Error {
     let at = if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") };
     if error.to_string().contains("failed to lookup address") {
@@ -81,7 +81,7 @@ impl tower::Service<Uri> for Connector {
     }
 }
 
-/// A connection on which HTTP/1.1 is spoken.
+/// A TLS connection for HTTP/1.1.
 pub(super) struct Tls(TokioIo<TlsStream<TcpStream>>);
 
 impl Connection for Tls {

@@ -17,11 +17,11 @@ fn check_of(message: &str, original: &Value, patch: &Value, expected: &Value) {
     assert_eq!(got, *expected, "{patch}");
 }
 
-fn merge(object: &Value, patch: &Map<String, Value>, facts: Facts) -> Result<Value, String> {
+fn merge(object: &Value, patch: &Map<String, Value>, facts: MessageType) -> Result<Value, String> {
     merge_map(object.as_object().cloned().unwrap_or_default(), patch, facts).map(Value::Object)
 }
 
-fn facts(message: &str) -> Facts {
+fn facts(message: &str) -> MessageType {
     Some(TABLE.messages.iter().find(|m| m.name == message).unwrap())
 }
 
