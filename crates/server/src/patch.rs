@@ -5,7 +5,7 @@ mod shown;
 mod strategic;
 
 use crate::{
-    decode::{self, Parsed},
+    decode::{self, DecodedBody},
     kinds::Kind,
     status::ApiError,
 };
@@ -40,27 +40,27 @@ pub(crate) fn check_type(kind: &dyn Kind, content_type: &str) -> Result<(), ApiE
 
 /// Applies a patch, and rejects an object that is costly to validate. Returns the object, which is not validated yet, and
 /// the duplicate fields of the patch.
-pub(crate) fn apply(content_type: &str, object: Value, patch: &[u8]) -> Result<Parsed, ApiError> {
+pub(crate) fn apply(content_type: &str, object: Value, patch: &[u8]) -> Result<DecodedBody, ApiError> {
     let patched = apply_by_type(content_type, object, patch)?;
     // A JSON patch can nest long names.
     decode::check_paths(&patched.value).map_err(ApiError::bad_request)?;
     Ok(patched)
 }
 
-fn apply_by_type(content_type: &str, mut object: Value, patch: &[u8]) -> Result<Parsed, ApiError> {
+fn apply_by_type(content_type: &str, mut object: Value, patch: &[u8]) -> Result<DecodedBody, ApiError> {
     let bad = |e: &dyn std::fmt::Display| ApiError::bad_request(format!("error decoding patch: {e}"));
     match content_type {
         JSON => Ok(json_patch::apply(object, patch)?),
         "application/merge-patch+json" => {
-            let Parsed { value: patch, duplicates } = decode::json(patch).map_err(|e| bad(&e))?;
+            let DecodedBody { value: patch, duplicates } = decode::json(patch).map_err(|e| bad(&e))?;
             ::json_patch::merge(&mut object, &patch);
-            Ok(Parsed { value: object, duplicates })
+            Ok(DecodedBody { value: object, duplicates })
         }
         STRATEGIC => {
-            let Parsed { value: patch, duplicates } = decode::json(patch).map_err(|e| bad(&e))?;
+            let DecodedBody { value: patch, duplicates } = decode::json(patch).map_err(|e| bad(&e))?;
             let Value::Object(patch) = patch else { return Err(bad(&"a patch must be an object")) };
             let value = strategic::apply(object, &patch).map_err(ApiError::bad_request)?;
-            Ok(Parsed { value, duplicates })
+            Ok(DecodedBody { value, duplicates })
         }
         _ => Err(ApiError::unsupported_media_type("the body of the request was in an unknown format", ACCEPTED)),
     }
@@ -68,7 +68,7 @@ fn apply_by_type(content_type: &str, mut object: Value, patch: &[u8]) -> Result<
 
 /// Returns the text of an invalid patch for an error: upstream prints a strategic merge patch itself, and the patched
 /// object for the other types.
-pub(crate) fn shown(content_type: &str, patch: &[u8], made: impl Fn() -> Result<Parsed, ApiError>) -> String {
+pub(crate) fn shown(content_type: &str, patch: &[u8], made: impl Fn() -> Result<DecodedBody, ApiError>) -> String {
     let shown = match content_type {
         STRATEGIC => decode::json(patch).ok().map(|parsed| shown::as_go(&parsed.value)),
         _ => made().ok().map(|made| made.value.to_string()),

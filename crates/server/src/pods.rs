@@ -26,7 +26,7 @@ pub(crate) fn success() -> Value {
 /// Parses the body of a Pod's subresource, which must be of a kind and have the Pod's name.
 pub(crate) fn body(resource: &RequestInfo, call: &Call, kind: &str) -> Result<Value, ApiError> {
     let (mut value, name) = (decode::options(call, kind)?, resource.name.as_deref().unwrap_or(""));
-    in_its_namespace(resource, &mut value)?;
+    set_request_namespace(resource, &mut value)?;
     if value["metadata"]["name"].as_str().unwrap_or("") != name {
         return Err(ApiError::bad_request(format!("name in URL does not match name in {kind} object")));
     }

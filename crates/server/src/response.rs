@@ -40,7 +40,7 @@ pub(crate) fn json(code: u16, value: &Value) -> Response<Body> {
 
 /// Returns a JSON document that is not an API object: upstream indents it (`WriteRawJSON`).
 pub(crate) fn raw_json(json: &[u8]) -> Response<Body> {
-    full(200, "application/json", indent::indented(json))
+    full(200, "application/json", indent::indent(json))
 }
 
 pub(crate) fn bytes(code: u16, bytes: Bytes) -> Response<Body> {

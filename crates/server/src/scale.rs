@@ -1,4 +1,4 @@
-//! The `scale` subresource: how many there should be, as an object of its own (`autoscaling/v1`), whatever the kind.
+//! The `scale` subresource (`autoscaling/v1`).
 
 mod apply;
 mod paths;
@@ -22,9 +22,9 @@ use crate::{
 use ::apply::Managers;
 use serde_json::{Value, json};
 
-/// What the body of these requests is.
+/// Kind of the body of scale requests.
 static SCALE: KindInfo = KindInfo::namespaced("autoscaling", "Scale", "scales", "scale");
-/// What changes see where an object of a custom kind does not say how many there should be (`invalidSpecReplicas`).
+/// Replicas of a custom resource whose `specReplicasPath` is absent, in updates (upstream's `invalidSpecReplicas`).
 const UNSET: i64 = i32::MIN as i64;
 
 struct Scale;
@@ -47,7 +47,7 @@ impl Kind for Scale {
     }
 }
 
-/// What stands there.
+/// Returns the value at a path.
 fn at<'a>(object: &'a Value, path: &[String]) -> &'a Value {
     path.iter().fold(object, |value, part| &value[part.as_str()])
 }
@@ -70,7 +70,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Ca
     })
 }
 
-/// Who it is that is missing, as each of upstream's stores has it (`ScaleREST` and `scaleUpdatedObjectInfo`).
+/// Returns the error of a missing object, which depends on upstream's store (`ScaleREST` and `scaleUpdatedObjectInfo`).
 fn not_found(info: &KindInfo, name: &str, reads: bool) -> ApiError {
     let of = |group: &str| ApiError::not_found_in(group, &format!("{}/scale", info.plural), name);
     match (info.group, info.plural) {
@@ -117,7 +117,7 @@ async fn requested(server: &ApiServer, resource: &RequestInfo, call: &Call) -> H
     }
 }
 
-/// Writes the number of the scale that `make` makes of an object, and who owns what then, if it says so.
+/// Updates the replicas of an object with the Scale that `make` returns, and its managers if `make` returns them.
 async fn write(
     server: &ApiServer,
     resource: &RequestInfo,
@@ -131,7 +131,7 @@ async fn write(
         let (scale, warnings, managers) = make(old)?;
         validate(resource, &scale)?;
         let mut object = old.object.clone();
-        // It is the object's name and version that the scale speaks of.
+        // Name, UID and `resourceVersion` of the Scale are those of its object.
         for field in ["name", "namespace", "uid"] {
             let (from, into) = (&scale["metadata"][field], &mut object["metadata"]);
             match from {
@@ -139,7 +139,7 @@ async fn write(
                 value => into[field] = value.clone(),
             }
         }
-        // Who names no version means any.
+        // Without `resourceVersion`, any version is updated.
         if let version @ Value::String(_) = &scale["metadata"]["resourceVersion"] {
             object["metadata"]["resourceVersion"] = version.clone();
         }
@@ -156,7 +156,7 @@ async fn write(
     Ok(with_warnings(respond_with_value(&Scale, 200, scale_of(&*resource.kind, &object), call)?, &warnings))
 }
 
-/// Writes the number of a scale into its object.
+/// Sets the replicas of an object from its Scale.
 pub(crate) fn put(kind: &dyn Kind, object: &mut Value, scale: &Value) {
     match kind.scale() {
         paths if paths.is_built_in() => object["spec"]["replicas"] = json!(replicas(scale)),
@@ -168,7 +168,7 @@ fn replicas(object: &Value) -> i64 {
     object["spec"]["replicas"].as_i64().unwrap_or(0)
 }
 
-/// `ValidateScale`; how many there may be of a custom kind, its own validation says.
+/// Upstream's `ValidateScale`; the replicas of a custom resource are validated by its schema.
 fn validate(resource: &RequestInfo, scale: &Value) -> Result<(), ApiError> {
     let (mut errors, paths) = (FieldErrors::default(), resource.kind.scale());
     let name = scale["metadata"]["name"].as_str().unwrap_or("");
@@ -189,12 +189,12 @@ fn validate(resource: &RequestInfo, scale: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// What an object says of its scale can be told.
+/// Checks that the scale fields of an object have the right types.
 fn readable(kind: &dyn Kind, object: &Value) -> Result<(), ApiError> {
     kind.scale().readable(object).map_err(|why| ApiError::new(500, "", why))
 }
 
-/// The scale as it is shown: of a custom kind, the object must say how many there should be.
+/// Returns the Scale of a GET; `specReplicasPath` of a custom resource must exist.
 fn checked(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
     readable(kind, object)?;
     if kind.scale().is_unset(object) {
@@ -204,7 +204,7 @@ fn checked(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
     Ok(scale_of(kind, object))
 }
 
-/// The scale as changes find it: one that is not set yet can be, and who leaves it so is told.
+/// Returns the Scale for an update, with [`UNSET`] replicas if `specReplicasPath` does not exist.
 fn changeable(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
     readable(kind, object)?;
     let mut scale = scale_of(kind, object);
@@ -214,7 +214,7 @@ fn changeable(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
     Ok(scale)
 }
 
-/// How many there are, should be, and which they are.
+/// Returns the Scale of an object.
 pub(crate) fn scale_of(kind: &dyn Kind, object: &Value) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -222,7 +222,7 @@ pub(crate) fn scale_of(kind: &dyn Kind, object: &Value) -> Value {
     }
     let paths = kind.scale();
     let wanted = &object["spec"]["selector"];
-    // That of a ReplicationController is older than label selectors.
+    // The selector of a ReplicationController is a plain map of labels.
     let selector = if !paths.is_built_in() {
         at(object, &paths.selector).as_str().filter(|_| !paths.selector.is_empty()).unwrap_or("").to_owned()
     } else if object["kind"] == "ReplicationController" {

@@ -3,7 +3,7 @@
 use crate::{
     authorization,
     create::{self, NewObject},
-    decode::{self, Parsed},
+    decode::{self, DecodedBody},
     identity,
     kinds::Kind,
     large_requests,
@@ -80,7 +80,7 @@ impl Config<'_> {
 /// Parses a configuration in YAML or JSON; returns warnings about duplicate fields, too.
 pub(crate) fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<String>), ApiError> {
     let bad = |what: &str, why: &str| ApiError::bad_request(format!("error {what} YAML: {why}"));
-    let Parsed { value, duplicates } = decode::yaml_or_json(&call.body).map_err(|e| bad("decoding", &e))?;
+    let DecodedBody { value, duplicates } = decode::yaml_or_json(&call.body).map_err(|e| bad("decoding", &e))?;
     if !(value.is_object() || value.is_null()) {
         return Err(bad("decoding", "a configuration must be an object"));
     }
@@ -101,7 +101,7 @@ pub(crate) fn applied(
     let (value, managers) = apply()?;
     // An error contains the applied object, which is computed again only then.
     let shown = || apply().map(|(value, _)| value.to_string()).unwrap_or_default();
-    let parsed = Parsed { value, duplicates: Vec::new() };
+    let parsed = DecodedBody { value, duplicates: Vec::new() };
     let (object, _) = strict::check_patched(kind, parsed, patch::APPLY, shown, Validation::Ignore)?;
     Ok((object, managers))
 }

@@ -5,7 +5,7 @@ use crate::{
     authorization,
     create::{self, NewObject},
     decode,
-    identity::{self, named_version},
+    identity::{self, requested_version},
     kinds::{FieldErrors, KindInfo, WriteContext},
     large_requests,
     managed_fields::{self, RequestedManagedFields},
@@ -85,7 +85,7 @@ async fn create_on_update(
 ) -> HandlerResult {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     authorization::may_create(server, resource, call)?;
-    if named_version(&value).is_some() {
+    if requested_version(&value).is_some() {
         return Err(ApiError::not_found(info, name));
     }
     identity::check(resource, true, &value, &Value::Null)?;

@@ -123,7 +123,7 @@ impl WebSocketUpgrade {
 }
 
 fn switch(accept_key: &str, protocol: &str) -> Response<Body> {
-    let mut response = Response::new(crate::reverse_proxy::nothing());
+    let mut response = Response::new(crate::reverse_proxy::empty_body());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));

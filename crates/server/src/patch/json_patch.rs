@@ -8,7 +8,7 @@ mod budget;
 mod place;
 
 use crate::{
-    decode::{self, Parsed},
+    decode::{self, DecodedBody},
     status::ApiError,
 };
 use budget::Budget;
@@ -59,9 +59,9 @@ impl From<PatchError> for ApiError {
     }
 }
 
-pub(crate) fn apply(mut value: Value, patch: &[u8]) -> Result<Parsed, PatchError> {
+pub(crate) fn apply(mut value: Value, patch: &[u8]) -> Result<DecodedBody, PatchError> {
     let bad = |e: serde_json::Error| ApiError::bad_request(format!("error decoding patch: {e}"));
-    let Parsed { value: patch, duplicates } = decode::json(patch).map_err(bad)?;
+    let DecodedBody { value: patch, duplicates } = decode::json(patch).map_err(bad)?;
     let patch: Vec<Map<String, Value>> = serde_json::from_value(patch).map_err(bad)?;
     if patch.len() > MAX_OPERATIONS {
         let text = format!(
@@ -83,7 +83,7 @@ pub(crate) fn apply(mut value: Value, patch: &[u8]) -> Result<Parsed, PatchError
         strange.map(move |field| format!("unknown field \"[{i}].{field}\""))
     });
     let found = duplicates.into_iter().chain(unknown);
-    Ok(Parsed { value, duplicates: found.map(|found| format!("json patch {found}")).collect() })
+    Ok(DecodedBody { value, duplicates: found.map(|found| format!("json patch {found}")).collect() })
 }
 
 fn rejected(why: &str) -> ApiError {

@@ -1,5 +1,4 @@
-//! Server-side apply of a Scale: it is merged as an object of its own, and who owns its number is noted in the object that
-//! it scales.
+//! Server-side apply of a Scale. Its managers are stored in the scaled object (upstream's `ScaleHandler`).
 
 use super::{SCALE, Scale, ScalePaths, changeable, write};
 use crate::{
@@ -18,7 +17,7 @@ use serde_json::Value;
 
 const VERSION: &str = "autoscaling/v1";
 
-/// There is one version of a Scale.
+/// The only version of Scale.
 struct OneVersion;
 
 impl Versions for OneVersion {
@@ -50,7 +49,7 @@ pub(super) async fn apply(server: &ApiServer, resource: &RequestInfo, call: &Cal
     .await
 }
 
-/// The scale with what is applied to it, and who owns what of its object then.
+/// Applies a configuration to the Scale; returns it, and the managers of its object.
 fn merged(
     resource: &RequestInfo,
     call: &Call,
@@ -89,7 +88,7 @@ fn merged(
     Ok((applied.object, managers))
 }
 
-/// Where an object says how many there should be.
+/// Returns the path of an object's replicas.
 fn path(paths: &ScalePaths) -> Path {
     if paths.is_built_in() {
         return Path::of_fields(&["spec", "replicas"]);
