@@ -16,7 +16,7 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-/// What is known of one connection.
+/// Activity of one connection.
 #[derive(Debug)]
 pub(super) struct Activity {
     state: Mutex<State>,
@@ -24,7 +24,7 @@ pub(super) struct Activity {
     authenticated: AtomicBool,
     /// Set for HTTP/1: bytes between requests begin the head of the next one.
     reads_heads: AtomicBool,
-    /// Whether the connection ends after the requests in progress, and what tells so.
+    /// Whether the connection ends after the requests in progress, and its notification.
     ends: AtomicBool,
     ending: Notify,
     /// Cancelled when the connection must make room for another.

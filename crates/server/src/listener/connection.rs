@@ -62,7 +62,7 @@ pub(super) struct Protocol {
     pub(super) timeouts: Timeouts,
 }
 
-/// What all requests of a connection share.
+/// State that all requests of a connection share.
 #[derive(Clone)]
 struct Client {
     server: ApiServer,

@@ -1,4 +1,4 @@
-//! Tables of strategic merges.
+//! Table tests of strategic merge patches.
 
 use super::*;
 use serde_json::json;
@@ -57,7 +57,7 @@ fn lists_of_objects_are_merged_by_their_key() {
         &json!({"containers": [{"name": "b", "image": "3"}]}),
         &json!({"containers": [{"name": "a", "image": "a"}, {"name": "b", "image": "3"}]}),
     );
-    // What is new comes first.
+    // New elements come first.
     check(&both, &json!({"containers": list("c")}), &json!({"containers": list("c a b")}));
     check(&both, &json!({"containers": [{"name": "a", "$patch": "delete"}]}), &json!({"containers": list("b")}));
     check(
@@ -151,7 +151,7 @@ fn every_list_of_a_pod_has_its_merge_key() {
 }
 
 #[test]
-fn lists_of_plain_values_are_joined() {
+fn lists_of_primitives_are_merged_as_sets() {
     let two = json!({"metadata": {"finalizers": ["x", "y"]}});
     let finalizers = |list: Value| json!({"metadata": {"finalizers": list}});
     check(&two, &finalizers(json!(["y"])), &two);
