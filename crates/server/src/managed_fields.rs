@@ -6,8 +6,8 @@ pub(crate) mod types;
 pub(crate) use name::{field_manager_name, validate_field_manager};
 
 use crate::{
-    managed_object::ManagedObject,
     kinds::{Kind, KindInfo, KindRef, WriteTarget},
+    managed_object::ManagedObject,
     request::RequestInfo,
     service::Call,
     status::ApiError,
@@ -71,7 +71,12 @@ impl FieldManager {
     }
 
     /// Returns the managers after an update or create of an object.
-    pub(crate) fn update(&self, live: Option<&ManagedObject>, new: &Value, requested: RequestedManagedFields) -> Managers {
+    pub(crate) fn update(
+        &self,
+        live: Option<&ManagedObject>,
+        new: &Value,
+        requested: RequestedManagedFields,
+    ) -> Managers {
         let unchanged = || live.map_or_else(Managers::default, |live| live.managers.clone());
         let managers = match requested {
             // Requests of subresources cannot set managers.
@@ -85,7 +90,12 @@ impl FieldManager {
     }
 
     /// Applies a configuration; returns the object and its managers.
-    pub(crate) fn apply(&self, live: Option<&ManagedObject>, config: Value, force: bool) -> Result<(Value, Managers), ApiError> {
+    pub(crate) fn apply(
+        &self,
+        live: Option<&ManagedObject>,
+        config: Value,
+        force: bool,
+    ) -> Result<(Value, Managers), ApiError> {
         let info = self.kind.info();
         self.check(&config)?;
         let api_version = info.api_version();

@@ -12,7 +12,7 @@ use crate::{
     flowcontrol::FlowControl,
     ip_addresses::{self, IpAddresses},
     kinds::Subresource,
-    large_object_cache::Recent,
+    large_object_cache::LargeObjectCache,
     large_requests::LargeRequests,
     metrics::Metrics,
     node_proxy, node_stream, pods, read,
@@ -81,7 +81,7 @@ pub struct ApiServer {
     /// Resource metrics, scraped from kubelets.
     pub(crate) node_metrics: Arc<resource_metrics::Nodes>,
     /// Decoded large objects that were written recently.
-    pub(crate) large_object_cache: Arc<Recent>,
+    pub(crate) large_object_cache: Arc<LargeObjectCache>,
     /// The oldest revision that can still be listed.
     pub(crate) compaction: Arc<Compaction>,
     /// The threads of large requests.

@@ -96,8 +96,8 @@ fn networks(range: &Value) -> impl Iterator<Item = Ipv4Net> {
     all.filter_map(|cidr| cidr.as_str()?.parse().ok())
 }
 
-/// Whether a ServiceCIDR gives addresses: unless it goes, or its condition says that it does not. One that nobody has looked at
-/// yet does.
+/// Whether addresses can be allocated from a ServiceCIDR: it is not being deleted, and its `Ready` condition is true or
+/// absent.
 fn is_ready(range: &Value) -> bool {
     let conditions = range["status"]["conditions"].as_array();
     let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_addresses_are_kept_for_those_who_ask_for_them() {
+    fn first_addresses_are_reserved_for_static_allocation() {
         for (net, usable, first_given) in [
             ("10.96.0.0/16", 65_534, "10.96.1.1"),
             ("10.97.0.0/24", 254, "10.97.0.17"),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_begins_anywhere_and_goes_round() {
+    fn search_of_free_address_wraps_around() {
         let ranges = ranges(&["10.97.0.0/29", "10.98.0.0/29"]);
         let all = |start: u64| {
             let mut taken = HashSet::new();

@@ -64,7 +64,7 @@ impl ApiServer {
         }
         let server = self.clone();
         let look = async move {
-            // From here on, a write asks for another look.
+            // A later write schedules another reconciliation.
             server.system_objects.pending.store(false, Ordering::Release);
             server.bootstrap_namespaces().await;
             server.bootstrap_service(address).await;

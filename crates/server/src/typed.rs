@@ -129,7 +129,7 @@ impl Reader {
         }
     }
 
-    /// One value of a field: the whole of it, or one of a list or map.
+    /// Decodes one value of a field, or one element of a list or map.
     fn one(&mut self, field: &Field, value: &mut Value, parent: &str) -> Result<(), String> {
         match (field.kind, value) {
             (Kind::Raw | Kind::Json, _) | (Kind::BoolOr(_), Value::Bool(_)) => Ok(()),
@@ -198,7 +198,7 @@ fn is_empty(field: &Field, value: &Value) -> bool {
     }
 }
 
-/// What Go writes though nobody said it: structs, and values that may not be left out.
+/// Adds the absent fields that Go always encodes: structs, and values without `omitempty`.
 fn fill(message: &Message, clean: &mut Map<String, Value>) {
     for field in &message.fields {
         let is_absent = || !clean.contains_key(field.name);

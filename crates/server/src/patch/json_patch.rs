@@ -229,7 +229,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// What becomes of an object, or the code and the cause of a refusal.
+    /// Compares the patched object, or code and cause of the error.
     #[track_caller]
     fn check(patch: &Value, expected: Result<&Value, (u16, &str)>) {
         let object = json!({"a": [1, 2], "b": {"c": "x"}, "n": null});
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// One operation, and the object with this change (a merge patch).
+    /// Applies one operation, and expects the object with these changed fields.
     #[track_caller]
     fn becomes(operation: Value, change: Value) {
         let mut object = json!({"a": [1, 2], "b": {"c": "x"}, "n": null});

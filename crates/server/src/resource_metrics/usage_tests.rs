@@ -82,7 +82,7 @@ fn samples_that_cannot_be_a_base_are_dropped() {
     assert_eq!(moments(&ring(&[0, 10_000, 200_000])), [200_000]);
 }
 
-/// A container at the base, which was taken at 0, and at the last sample; what is told of it.
+/// Compares the usage of a container between its points in the base sample (at 0) and in the last one.
 #[track_caller]
 fn check_container(before: &str, now: &str, expected: &str) {
     let key = ("n".to_owned(), "p".to_owned());
@@ -115,7 +115,7 @@ fn container_started_in_window_counts_from_its_start() {
     check_container("0 -5000 9000 7", "10000 6000 2000 8", "4000 500000000 8");
     // Known a little later than it was started.
     check_container("", "10000 -500 2100 8", "10500 200000000 8");
-    // Too young to say anything, or nobody knows how long it was there.
+    // Too young, or the start time is unknown.
     check_container("", "10000 9500 400 8", "");
     check_container("", "10000 -5000 400 8", "");
     check_container("", "10000 - 400 8", "");

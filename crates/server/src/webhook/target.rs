@@ -66,7 +66,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_webhook_is_found_by_its_url_or_as_a_service() {
+    fn webhook_target_is_a_url_or_a_service() {
         let check = |config: Value, url: &str| assert_eq!(Target::read(&config).unwrap().url(), url);
         check(json!({"url": "https://example.com/path"}), "https://example.com/path");
         check(json!({"url": "https://127.0.0.1:9443"}), "https://127.0.0.1:9443/");
