@@ -108,12 +108,7 @@ mod tests {
     #[test]
     fn webhook_client_config_is_validated() {
         let service = |path: &str| json!({"service": {"name": "s", "namespace": "n", "port": 443, "path": path}});
-        for right in [
-            json!({"url": "https://host:1/path"}),
-            validate_service(""),
-            validate_service("/"),
-            validate_service("/a/b.c/"),
-        ] {
+        for right in [json!({"url": "https://host:1/path"}), service(""), service("/"), service("/a/b.c/")] {
             check_errors(right, &[]);
         }
         check_errors(json!({}), &["c: Required value: exactly one of url or service is required"]);
@@ -137,13 +132,10 @@ mod tests {
                 "c.service.port: Invalid value: 70000: port is not valid: must be between 1 and 65535, inclusive",
             ],
         );
-        check_errors(validate_service("//"), &["c.service.path: Invalid value: \"//\": segment[0] may not be empty"]);
+        check_errors(service("//"), &["c.service.path: Invalid value: \"//\": segment[0] may not be empty"]);
+        check_errors(service("/a//b"), &["c.service.path: Invalid value: \"/a//b\": segment[1] may not be empty"]);
         check_errors(
-            validate_service("/a//b"),
-            &["c.service.path: Invalid value: \"/a//b\": segment[1] may not be empty"],
-        );
-        check_errors(
-            validate_service("x"),
+            service("x"),
             &[
                 "c.service.path: Invalid value: \"x\": must start with a '/'",
                 "c.service.path: Invalid value: \"x\": segment[0] may not be empty",

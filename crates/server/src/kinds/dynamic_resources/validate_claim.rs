@@ -127,7 +127,7 @@ mod tests {
         for (key, value) in devices.as_object().unwrap() {
             spec["devices"][key] = value.clone();
         }
-        super::spec(&spec, &FieldPath::new("spec"), &mut errors);
+        super::validate_claim_spec(&spec, &FieldPath::new("spec"), &mut errors);
         let shown = |e: &crate::kinds::FieldError| {
             e.to_string().split(": a lowercase RFC 1123").next().unwrap_or("").to_owned()
         };

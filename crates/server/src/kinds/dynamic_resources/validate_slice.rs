@@ -135,11 +135,11 @@ mod tests {
     fn pool_name_and_numbers_are_validated() {
         check(json!({}), &[]);
         let pool = |name: &str, generation: i64, count: i64| json!({"pool": {"name": name, "generation": generation, "resourceSliceCount": count}});
-        check(validate_pool("a/b.c", 0, 1), &[]);
-        check(validate_pool("A_", 1, 1), &["spec.pool.name: Invalid value: \"A_\""]);
-        check(validate_pool("", 1, 1), &["spec.pool.name: Required value"]);
+        check(pool("a/b.c", 0, 1), &[]);
+        check(pool("A_", 1, 1), &["spec.pool.name: Invalid value: \"A_\""]);
+        check(pool("", 1, 1), &["spec.pool.name: Required value"]);
         check(
-            validate_pool("p", -1, 0),
+            pool("p", -1, 0),
             &[
                 "spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero",
                 "spec.pool.generation: Invalid value: -1: must be greater than or equal to zero",
@@ -192,9 +192,9 @@ mod tests {
     #[test]
     fn shared_counters_exclude_devices() {
         let set = |name: &str| json!({"name": name, "counters": {"c": {"value": "1"}}});
-        check(json!({"sharedCounters": [validate_set("a")]}), &[]);
+        check(json!({"sharedCounters": [set("a")]}), &[]);
         check(
-            json!({"sharedCounters": [validate_set("a"), set_default("a"), {"name": "", "counters": {}}], "devices": [{"name": "d"}]}),
+            json!({"sharedCounters": [set("a"), set("a"), {"name": "", "counters": {}}], "devices": [{"name": "d"}]}),
             &[
                 "spec: Invalid value: \"\": only one of `sharedCounters` or `devices` is allowed",
                 "spec.sharedCounters[2].name: Required value",

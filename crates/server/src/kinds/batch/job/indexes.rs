@@ -40,7 +40,7 @@ fn parse_interval(part: &str, completions: i64) -> Result<(i64, i64), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::count;
+    use super::count_indexes;
 
     #[test]
     fn index_format_is_validated() {
