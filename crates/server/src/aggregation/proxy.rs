@@ -1,4 +1,4 @@
-//! Passing requests on to the server that serves them, with who asks (`kube-aggregator/pkg/apiserver/handler_proxy.go`).
+//! Proxies requests to extension API servers (`kube-aggregator/pkg/apiserver/handler_proxy.go`).
 
 use super::Route;
 use crate::{
@@ -6,8 +6,8 @@ use crate::{
     audit::Peer,
     backend_connections::{self, unavailable},
     deadline,
-    endpoints::{self, Place},
-    response::Reply,
+    endpoints::{self, ServiceDestination},
+    response::HandlerResult,
     reverse_proxy::{self, Outgoing},
     service::ApiServer,
 };
@@ -15,59 +15,60 @@ use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use rustls::pki_types::ServerName;
 use std::{fmt::Write, net::SocketAddr};
 
-/// What clients without words for it make of a 503 (client-go).
-const UNABLE: &str = "the server is currently unable to handle the request";
+/// client-go's text for a 503 without a message.
+const UNABLE_TO_HANDLE: &str = "the server is currently unable to handle the request";
 
-/// Whom a request goes on to, if it is not for this server.
-pub(crate) struct Elsewhere(std::sync::Arc<Route>);
+/// Route of a request that an extension API server serves.
+pub(crate) struct AggregatedRoute(std::sync::Arc<Route>);
 
 impl ApiServer {
-    /// Whether another server serves this path.
-    pub(crate) fn elsewhere(&self, path: &str) -> Option<Elsewhere> {
-        self.aggregation.route(path).map(Elsewhere)
+    /// Returns the route of a path that an extension API server serves.
+    pub(crate) fn aggregated_route(&self, path: &str) -> Option<AggregatedRoute> {
+        self.aggregation.route(path).map(AggregatedRoute)
     }
 }
 
-/// Passes a request on.
-pub(crate) async fn answer(
+/// Proxies a request to the extension API server.
+pub(crate) async fn proxy_request(
     server: &ApiServer,
-    Elsewhere(route): Elsewhere,
+    AggregatedRoute(route): AggregatedRoute,
     user: &UserInfo,
     mut outgoing: Outgoing,
     head: &Parts,
-) -> Reply {
+) -> HandlerResult {
     if !route.available {
-        return Err(unavailable(UNABLE));
+        return Err(unavailable(UNABLE_TO_HANDLE));
     }
-    let to = endpoint(server, &route).map_err(|_| unavailable(UNABLE))?;
+    let to = resolve_endpoint(server, &route).map_err(|_| unavailable(UNABLE_TO_HANDLE))?;
     outgoing.to = head.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
-    tell(&mut outgoing.headers, user);
+    set_user_headers(&mut outgoing.headers, user);
     set(&mut outgoing.headers, header::HOST, &to.to_string());
-    // In both logs it is the same request.
+    // The audit ID is the same in both servers' audit logs.
     outgoing.trail.name(&mut outgoing.headers);
     if let Some(Peer(peer)) = head.extensions.get() {
         set(&mut outgoing.headers, HeaderName::from_static("x-forwarded-for"), &peer.ip().to_string());
     }
-    let deadline::Limit(limit) = head.extensions.get().copied().unwrap_or_default();
-    deadline::within(limit, async {
+    let deadline::RequestTimeout(timeout) = head.extensions.get().copied().unwrap_or_default();
+    deadline::with_timeout(timeout, async {
         let failed = |e: &dyn std::fmt::Display| unavailable(format!("error trying to reach service: {e}"));
         let tls = route.tls.clone().map_err(|e| failed(&e))?;
-        let stream = backend_connections::connect(to, Some((tls, name(&route, to)))).await.map_err(|e| failed(&e))?;
+        let stream =
+            backend_connections::connect(to, Some((tls, server_name(&route, to)))).await.map_err(|e| failed(&e))?;
         reverse_proxy::forward(stream, outgoing).await.map_err(|e| failed(&e))
     })
     .await
 }
 
-/// Where one of the server's Pods answers (`ResolveEndpoint`).
-pub(super) fn endpoint(server: &ApiServer, route: &Route) -> Result<SocketAddr, String> {
+/// Resolves the address of one of the server's endpoints (`ResolveEndpoint`).
+pub(super) fn resolve_endpoint(server: &ApiServer, route: &Route) -> Result<SocketAddr, String> {
     match endpoints::resolve(&server.store, &route.namespace, &route.service, route.port)? {
-        Place::Endpoint(to) => Ok(to),
-        Place::Elsewhere(_) => Err("unsupported service type \"ExternalName\"".to_owned()),
+        ServiceDestination::Endpoint(to) => Ok(to),
+        ServiceDestination::ExternalName(_) => Err("unsupported service type \"ExternalName\"".to_owned()),
     }
 }
 
-/// For whom its certificate must be.
-pub(super) fn name(route: &Route, to: SocketAddr) -> ServerName<'static> {
+/// Returns the name that the server's certificate must be valid for.
+pub(super) fn server_name(route: &Route, to: SocketAddr) -> ServerName<'static> {
     let name = ServerName::try_from(format!("{}.{}.svc", route.service, route.namespace));
     name.unwrap_or_else(|_| ServerName::IpAddress(to.ip().into()))
 }
@@ -78,10 +79,11 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-/// Says who asks; what the client says of that is left out (`SetAuthProxyHeaders`).
-pub(super) fn tell(headers: &mut HeaderMap, user: &UserInfo) {
-    let told: Vec<HeaderName> = headers.keys().filter(|n| n.as_str().starts_with("x-remote-")).cloned().collect();
-    told.iter().for_each(|name| drop(headers.remove(name)));
+/// Sets the `X-Remote-*` headers to the user; those that the client sent are removed (`SetAuthProxyHeaders`).
+pub(super) fn set_user_headers(headers: &mut HeaderMap, user: &UserInfo) {
+    let sent_by_client: Vec<HeaderName> =
+        headers.keys().filter(|n| n.as_str().starts_with("x-remote-")).cloned().collect();
+    sent_by_client.iter().for_each(|name| drop(headers.remove(name)));
     let mut add = |name: &str, value: &str| {
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value)) {
             headers.append(name, value);
@@ -93,13 +95,13 @@ pub(super) fn tell(headers: &mut HeaderMap, user: &UserInfo) {
     }
     user.groups.iter().for_each(|group| add("x-remote-group", group));
     for (key, values) in &user.extra {
-        let name = format!("x-remote-extra-{}", escaped(key));
+        let name = format!("x-remote-extra-{}", escape_header_key(key));
         values.iter().for_each(|value| add(&name, value));
     }
 }
 
-/// A key as part of a header's name: what cannot stand there is written as in URLs.
-fn escaped(key: &str) -> String {
+/// Percent-encodes the bytes of a key that a header's name cannot have (`headerKeyEscape`).
+fn escape_header_key(key: &str) -> String {
     let mut name = String::new();
     for byte in key.bytes() {
         if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
@@ -116,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_is_told_by_us_and_nobody_else() {
+    fn remote_user_headers_from_client_are_replaced() {
         let mut headers = HeaderMap::new();
         for (name, value) in [("x-remote-user", "root"), ("x-remote-extra-a", "b"), ("accept", "c")] {
             headers.insert(HeaderName::from_static(name), value.parse().unwrap());
@@ -127,8 +129,8 @@ mod tests {
             extra: [("example.com/K y".to_owned(), vec!["v".to_owned()])].into(),
             ..UserInfo::default()
         };
-        tell(&mut headers, &user);
-        let told: Vec<(&str, &str)> = headers.iter().map(|(n, v)| (n.as_str(), v.to_str().unwrap())).collect();
+        set_user_headers(&mut headers, &user);
+        let got: Vec<(&str, &str)> = headers.iter().map(|(n, v)| (n.as_str(), v.to_str().unwrap())).collect();
         let mut expected = [
             ("accept", "c"),
             ("x-remote-user", "ann"),
@@ -136,9 +138,9 @@ mod tests {
             ("x-remote-group", "b"),
             ("x-remote-extra-example.com%2fk%20y", "v"),
         ];
-        let mut told = told;
-        told.sort_unstable();
+        let mut got = got;
+        got.sort_unstable();
         expected.sort_unstable();
-        assert_eq!(told, expected);
+        assert_eq!(got, expected);
     }
 }
