@@ -1,29 +1,29 @@
-//! What clients would rather have: the choices of an Accept header.
+//! Parser of Accept headers (`goautoneg`).
 
-/// One of the media types that a client takes.
+/// One media range of an Accept header.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Choice<'a> {
+pub(crate) struct MediaRange<'a> {
     pub(crate) media: &'a str,
     text: &'a str,
 }
 
-impl<'a> Choice<'a> {
+impl<'a> MediaRange<'a> {
     pub(crate) fn parse(text: &'a str) -> Self {
         Self { media: text.split(';').next().unwrap_or_default().trim(), text }
     }
 
-    /// A parameter of it.
+    /// Returns the value of a parameter.
     pub(crate) fn parameter(&self, name: &str) -> Option<&'a str> {
         let mut parameters = self.text.split(';').skip(1).filter_map(|p| p.split_once('='));
         parameters.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
     }
 
-    /// In what shape of objects it is wanted, if not as they are.
-    pub(crate) fn shape(&self) -> Option<&'a str> {
+    /// The `as` parameter: the representation of objects that the client wants, such as `Table`.
+    pub(crate) fn requested_as(&self) -> Option<&'a str> {
         self.parameter("as")
     }
 
-    /// How much it is wanted.
+    /// The `q` parameter.
     fn quality(&self) -> f32 {
         self.parameter("q").and_then(|q| q.parse().ok()).unwrap_or(1.0)
     }
@@ -33,10 +33,10 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// All choices, the best first: by how much they are wanted, then those that say exactly what they mean, then as they stand
-/// there (as `goautoneg`).
-pub(crate) fn choices(accept: &str) -> Vec<Choice<'_>> {
-    let mut all: Vec<Choice<'_>> = accept.split(',').map(Choice::parse).collect();
+/// Parses an Accept header. Ranges are sorted by quality, then by fewer wildcards, then by their order in the header (as
+/// `goautoneg` does).
+pub(crate) fn parse_accept(accept: &str) -> Vec<MediaRange<'_>> {
+    let mut all: Vec<MediaRange<'_>> = accept.split(',').map(MediaRange::parse).collect();
     if all.len() > 1 {
         all.sort_by(|a, b| b.quality().total_cmp(&a.quality()).then_with(|| a.wildcards().cmp(&b.wildcards())));
     }
@@ -49,12 +49,12 @@ mod tests {
 
     #[track_caller]
     fn check(accept: &str, expected: &[&str]) {
-        let media: Vec<&str> = choices(accept).iter().map(|choice| choice.media).collect();
+        let media: Vec<&str> = parse_accept(accept).iter().map(|choice| choice.media).collect();
         assert_eq!(media, expected, "{accept}");
     }
 
     #[test]
-    fn the_best_choice_comes_first() {
+    fn media_ranges_are_sorted_by_quality() {
         check("a/b", &["a/b"]);
         check("a/b, c/d", &["a/b", "c/d"]);
         check("a/b;q=0.4 ,c/d; q=0.5,e/f", &["e/f", "c/d", "a/b"]);

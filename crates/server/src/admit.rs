@@ -33,14 +33,14 @@ use crate::{
     audit::Trail,
     kinds::{self, FieldErrors, KindInfo, WriteTarget},
     pods,
-    request::Resource,
+    request::RequestInfo,
     service::ApiServer,
     status::ApiError,
 };
 use serde_json::Value;
 
 /// Fills in what other objects say about a new one, and what the cluster asks of all.
-pub(crate) fn complete(server: &ApiServer, resource: &Resource, object: &mut Value) -> Result<(), ApiError> {
+pub(crate) fn complete(server: &ApiServer, resource: &RequestInfo, object: &mut Value) -> Result<(), ApiError> {
     let (info, namespace) = (resource.kind.info(), &resource.namespace);
     if let Some(finalizer) = in_use_protection::finalizer(info.group, info.kind) {
         in_use_protection::admit(object, finalizer);
@@ -70,8 +70,8 @@ pub(crate) fn complete(server: &ApiServer, resource: &Resource, object: &mut Val
 }
 
 /// Fills in what the cluster asks of a Pod, new or changed.
-pub(crate) fn complete_change(server: &ApiServer, resource: &Resource, object: &mut Value, old: Option<&Value>) {
-    let (info, pulls) = (resource.kind.info(), server.plugins.is_on(AdmissionPlugin::AlwaysPullImages));
+pub(crate) fn complete_change(server: &ApiServer, resource: &RequestInfo, object: &mut Value, old: Option<&Value>) {
+    let (info, pulls) = (resource.kind.info(), server.admission_plugins.is_on(AdmissionPlugin::AlwaysPullImages));
     if pulls && info.group.is_empty() && info.kind == "Pod" && resource.subresource.is_none() {
         always_pull_images::admit(object, old);
     }
@@ -80,7 +80,7 @@ pub(crate) fn complete_change(server: &ApiServer, resource: &Resource, object: &
 /// A mirror shows what its node runs already, without an account.
 fn complete_pod(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<(), String> {
     priority::admit_pod(server, pod)?;
-    if !kinds::pod::mirror::is_one(pod) {
+    if !kinds::pod::mirror_pod::is_mirror_pod(pod) {
         service_account::admit(server, namespace, pod)?;
     }
     pods::admit_runtime_class(server, pod)
@@ -89,7 +89,7 @@ fn complete_pod(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<
 /// Whether an object that is right by itself may be written; `old` is there for an update. Gives what to warn of.
 pub(crate) fn check(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     object: &Value,
     old: Option<&Value>,
     trail: &Trail,
@@ -108,7 +108,7 @@ pub(crate) fn check(
     if (info.group, info.kind) == ("", "Pod") && takes_secrets {
         service_account::check(server, &resource.namespace, object).map_err(|why| refused(info, object, &why))?;
     }
-    let denies_external_ips = server.plugins.is_on(AdmissionPlugin::DenyServiceExternalIps);
+    let denies_external_ips = server.admission_plugins.is_on(AdmissionPlugin::DenyServiceExternalIps);
     if (info.group, info.kind) == ("", "Service") && is_main && denies_external_ips {
         service_external_ips::check(object, old).map_err(|why| refused(info, object, why))?;
     }

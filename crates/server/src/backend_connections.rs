@@ -1,4 +1,4 @@
-//! Connections to servers that the API passes requests on to.
+//! Connections to servers to which requests are proxied.
 
 use crate::{backend_tls, node_proxy::DialedStream, status::ApiError};
 use rustls::{ClientConfig, client::ResolvesClientCert, crypto::ring, pki_types::ServerName};
@@ -6,35 +6,35 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Go's default for proxies.
-const CONNECT: Duration = Duration::from_secs(30);
+/// Dial timeout (that of Go's `http.DefaultTransport`).
+const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A 503 in upstream's form.
+/// Returns a 503 (`NewServiceUnavailable`).
 pub(crate) fn unavailable(message: impl Into<String>) -> ApiError {
     ApiError::new(503, "ServiceUnavailable", message)
 }
 
-/// A connection, encrypted if there is a configuration for that; the name is what a certificate must be for.
+/// Connects, with TLS if a configuration is given; the server's certificate must be valid for the name.
 pub(crate) async fn connect(
     to: SocketAddr,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 ) -> io::Result<Box<dyn DialedStream>> {
-    let work = async {
+    let dial = async {
         let stream = TcpStream::connect(to)
             .await
-            .map_err(|e| io::Error::new(e.kind(), format!("dial tcp {to}: {}", words(&e))))?;
+            .map_err(|e| io::Error::new(e.kind(), format!("dial tcp {to}: {}", go_error_text(&e))))?;
         let _ = stream.set_nodelay(true);
         Ok(match tls {
             None => Box::new(stream) as Box<dyn DialedStream>,
             Some((config, name)) => Box::new(TlsConnector::from(config).connect(name, stream).await?),
         })
     };
-    let late = || io::Error::new(io::ErrorKind::TimedOut, format!("dial tcp {to}: i/o timeout"));
-    tokio::time::timeout(CONNECT, work).await.unwrap_or_else(|_| Err(late()))
+    let timed_out = || io::Error::new(io::ErrorKind::TimedOut, format!("dial tcp {to}: i/o timeout"));
+    tokio::time::timeout(DIAL_TIMEOUT, dial).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
-/// Go's words for what happens every day.
-pub(crate) fn words(error: &io::Error) -> String {
+/// Go's text of common connection errors.
+pub(crate) fn go_error_text(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
         io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
@@ -43,22 +43,22 @@ pub(crate) fn words(error: &io::Error) -> String {
     }
 }
 
-/// How a connection is encrypted: the server must show a certificate of these authorities (in PEM), or without any
-/// whichever it likes; we show this one.
+/// Builds a TLS client configuration. The server's certificate must be signed by one of these CAs (PEM); without any,
+/// every certificate is accepted. `own` is the client certificate.
 ///
 /// # Errors
-/// When a certificate makes no sense.
-pub(crate) fn tls(
-    authorities: Option<&[u8]>,
+/// When a certificate cannot be parsed.
+pub(crate) fn tls_config(
+    ca_bundle: Option<&[u8]>,
     own: Option<&Arc<dyn ResolvesClientCert>>,
 ) -> Result<Arc<ClientConfig>, String> {
     let failed = |e: &dyn std::fmt::Display| e.to_string();
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
     let builder = builder.map_err(|e| failed(&e))?;
-    let verifier = match authorities {
-        Some(pem) => backend_tls::of(pem, provider)?,
-        None => backend_tls::anybody(provider),
+    let verifier = match ca_bundle {
+        Some(pem) => backend_tls::ca_verifier(pem, provider)?,
+        None => backend_tls::accept_any(provider),
     };
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     let config = match own {

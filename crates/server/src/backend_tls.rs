@@ -1,4 +1,4 @@
-//! By what the servers that this one asks are known, and what is said when one is not.
+//! Verification of the certificates of servers that this server calls, and Go's text of TLS errors.
 
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
@@ -14,67 +14,69 @@ use rustls::{
 use std::{io, sync::Arc};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// For a webhook: its certificates (PEM), none of which stand for those that the machine trusts.
-pub(crate) fn webhook(authorities: &[u8]) -> Result<ClientConfig, String> {
+/// Builds the configuration for a webhook; an empty CA bundle (PEM) selects the machine's trusted CAs.
+pub(crate) fn webhook_config(ca_bundle: &[u8]) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
-    let mut named = Vec::new();
-    if authorities.is_empty() {
+    let mut bundle = Vec::new();
+    if ca_bundle.is_empty() {
         let (_, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     } else {
-        named = CertificateDer::pem_slice_iter(authorities).filter_map(Result::ok).collect();
-        if named.is_empty() {
+        bundle = CertificateDer::pem_slice_iter(ca_bundle).filter_map(Result::ok).collect();
+        if bundle.is_empty() {
             return Err("unable to load root certificates: unable to parse bytes as PEM block".to_owned());
         }
-        let (_, _) = roots.add_parsable_certificates(named.iter().cloned());
+        let (_, _) = roots.add_parsable_certificates(bundle.iter().cloned());
     }
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
     let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
-    let builder = builder.dangerous().with_custom_certificate_verifier(known(roots, named, provider)?);
+    let builder = builder.dangerous().with_custom_certificate_verifier(build_verifier(roots, bundle, provider)?);
     let mut config = builder.with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
 
-/// Takes the certificates that these authorities (PEM) have signed, and those that stand there themselves.
-pub(crate) fn of(authorities: &[u8], provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, String> {
-    let named: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(authorities).collect();
-    let named = named.map_err(|e| e.to_string())?;
-    let mut roots = RootCertStore::empty();
-    for certificate in &named {
-        roots.add(certificate.clone()).map_err(|e| e.to_string())?;
-    }
-    known(roots, named, provider)
-}
-
-fn known(
-    roots: RootCertStore,
-    named: Vec<CertificateDer<'static>>,
+/// Returns a verifier that accepts certificates signed by these CAs (PEM), and the bundle's certificates themselves.
+pub(crate) fn ca_verifier(
+    ca_bundle: &[u8],
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, String> {
-    let usual = if roots.is_empty() {
+    let bundle: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(ca_bundle).collect();
+    let bundle = bundle.map_err(|e| e.to_string())?;
+    let mut roots = RootCertStore::empty();
+    for certificate in &bundle {
+        roots.add(certificate.clone()).map_err(|e| e.to_string())?;
+    }
+    build_verifier(roots, bundle, provider)
+}
+
+fn build_verifier(
+    roots: RootCertStore,
+    bundle: Vec<CertificateDer<'static>>,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, String> {
+    let web_pki = if roots.is_empty() {
         None
     } else {
         let built = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
         Some(built.map_err(|e| e.to_string())?)
     };
-    Ok(Arc::new(Verifier { trust: Trust::Known { usual, named }, provider }))
+    Ok(Arc::new(Verifier { trust: Trust::CaBundle { web_pki, bundle }, provider }))
 }
 
-/// Takes every certificate whose key the server has.
-pub(crate) fn anybody(provider: Arc<CryptoProvider>) -> Arc<dyn ServerCertVerifier> {
-    Arc::new(Verifier { trust: Trust::Anybody, provider })
+/// Returns a verifier that accepts every certificate whose key the server has (`insecureSkipTLSVerify`).
+pub(crate) fn accept_any(provider: Arc<CryptoProvider>) -> Arc<dyn ServerCertVerifier> {
+    Arc::new(Verifier { trust: Trust::Any, provider })
 }
 
-/// Whose certificate a server may show.
+/// The certificates that a server may present.
 #[derive(Debug)]
 enum Trust {
-    Anybody,
-    /// What an authority has signed, and what is named itself: a certificate that signed itself is its own authority,
-    /// as in Go.
-    Known {
-        usual: Option<Arc<WebPkiServerVerifier>>,
-        named: Vec<CertificateDer<'static>>,
+    Any,
+    /// Those signed by a CA, and those in the bundle itself: a self-signed certificate is its own CA, as in Go.
+    CaBundle {
+        web_pki: Option<Arc<WebPkiServerVerifier>>,
+        bundle: Vec<CertificateDer<'static>>,
     },
 }
 
@@ -87,20 +89,20 @@ struct Verifier {
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        shown: &CertificateDer<'_>,
-        between: &[CertificateDer<'_>],
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let Trust::Known { usual, named } = &self.trust else { return Ok(ServerCertVerified::assertion()) };
-        if named.iter().any(|named| named == shown) {
-            is_valid_at(shown, now)?;
-            verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+        let Trust::CaBundle { web_pki, bundle } = &self.trust else { return Ok(ServerCertVerified::assertion()) };
+        if bundle.iter().any(|trusted| trusted == certificate) {
+            is_valid_at(certificate, now)?;
+            verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
             return Ok(ServerCertVerified::assertion());
         }
-        match usual {
-            Some(usual) => usual.verify_server_cert(shown, between, name, ocsp, now),
+        match web_pki {
+            Some(web_pki) => web_pki.verify_server_cert(certificate, intermediates, name, ocsp, now),
             None => Err(CertificateError::UnknownIssuer.into()),
         }
     }
@@ -139,34 +141,34 @@ fn is_valid_at(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Er
     if now > validity.not_after.timestamp() { Err(CertificateError::Expired.into()) } else { Ok(()) }
 }
 
-/// Go's words for a handshake that failed.
-pub(crate) fn refusal(error: &io::Error) -> String {
+/// Go's text of a failed TLS handshake.
+pub(crate) fn go_error_text(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|e| e.downcast_ref::<Error>());
-    let why = match inner {
-        Some(Error::InvalidCertificate(why)) => why,
+    let error_kind = match inner {
+        Some(Error::InvalidCertificate(error_kind)) => error_kind,
         Some(Error::InvalidMessage(_)) => return "http: server gave HTTP response to HTTPS client".to_owned(),
         _ if error.kind() == io::ErrorKind::UnexpectedEof => return "EOF".to_owned(),
         _ => return error.to_string(),
     };
     let unknown = || "certificate signed by unknown authority".to_owned();
-    let told = match why {
+    let text = match error_kind {
         CertificateError::UnknownIssuer => unknown(),
-        // An authority that is not trusted itself.
+        // The certificate of a CA that is not trusted.
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => unknown(),
         CertificateError::Expired
         | CertificateError::ExpiredContext { .. }
         | CertificateError::NotValidYet
         | CertificateError::NotValidYetContext { .. } => "certificate has expired or is not yet valid".to_owned(),
         CertificateError::NotValidForNameContext { expected, presented } => {
-            let names: Vec<&str> = presented.iter().map(|n| between(n)).collect();
+            let names: Vec<&str> = presented.iter().map(|n| unquote_name(n)).collect();
             format!("certificate is valid for {}, not {}", names.join(", "), expected.to_str())
         }
         other => other.to_string(),
     };
-    format!("tls: failed to verify certificate: x509: {told}")
+    format!("tls: failed to verify certificate: x509: {text}")
 }
 
-/// The name in `DnsName("name")`, as rustls shows what a certificate is for.
-fn between(shown: &str) -> &str {
-    shown.split('"').nth(1).unwrap_or(shown)
+/// Returns the name in `DnsName("name")`, rustls' debug form of a subject alternative name.
+fn unquote_name(certificate: &str) -> &str {
+    certificate.split('"').nth(1).unwrap_or(certificate)
 }

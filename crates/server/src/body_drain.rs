@@ -1,8 +1,8 @@
-//! Bodies that nobody reads to their end: what is left of them is read and thrown away, for a while.
+//! Draining of request bodies that handlers do not read to the end.
 //!
-//! A request can be answered before its body is read, because its path leads nowhere or because it is too large. Ending the
-//! connection then would take the answer from clients that are still sending, and with HTTP/1.1 the client's next request,
-//! which is on its way over a connection that it believes to be good.
+//! A request can be answered before its body is read, because its path does not exist or because the body is too large.
+//! Closing the connection then would lose the response for clients that are still sending, and with HTTP/1.1 the client's
+//! next request on the same connection. So the rest of the body is read and discarded, within limits.
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -15,20 +15,20 @@ use std::{
 };
 use tokio::runtime::Handle;
 
-/// How much is thrown away at most, in bytes, and for how long. Who sends more loses the connection.
-const MOST: usize = 64 << 20;
-const LONGEST: Duration = Duration::from_secs(5);
+/// Limits of draining, in bytes and time; beyond them the connection is closed.
+const MAX_DRAINED: usize = 64 << 20;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The body of a request, which may be dropped at any time.
-pub(crate) struct Dropped(Option<Incoming>);
+/// The body of a request; the rest is drained when it is dropped.
+pub(crate) struct DrainedOnDrop(Option<Incoming>);
 
-impl Dropped {
-    pub(crate) fn later(body: Incoming) -> Self {
+impl DrainedOnDrop {
+    pub(crate) fn new(body: Incoming) -> Self {
         Self(Some(body))
     }
 }
 
-impl Body for Dropped {
+impl Body for DrainedOnDrop {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -45,20 +45,20 @@ impl Body for Dropped {
     }
 }
 
-impl Drop for Dropped {
+impl Drop for DrainedOnDrop {
     fn drop(&mut self) {
         let rest = self.0.take().filter(|body| !body.is_end_stream());
         if let (Some(rest), Ok(runtime)) = (rest, Handle::try_current()) {
-            runtime.spawn(tokio::time::timeout(LONGEST, throw_away(rest)));
+            runtime.spawn(tokio::time::timeout(DRAIN_TIMEOUT, drain(rest)));
         }
     }
 }
 
-async fn throw_away(mut body: Incoming) {
+async fn drain(mut body: Incoming) {
     let mut read = 0;
     while let Some(Ok(frame)) = body.frame().await {
         read += frame.data_ref().map_or(0, Bytes::len);
-        if read > MOST {
+        if read > MAX_DRAINED {
             return;
         }
     }
@@ -66,7 +66,7 @@ async fn throw_away(mut body: Incoming) {
 
 #[cfg(test)]
 mod tests {
-    use super::Dropped;
+    use super::DrainedOnDrop;
     use bytes::Bytes;
     use http::{Request, Response};
     use http_body_util::Full;
@@ -75,18 +75,18 @@ mod tests {
     use std::convert::Infallible;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    /// Answers at once, and reads nothing.
+    /// Responds without reading the body.
     async fn refuse(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-        drop(request.map(Dropped::later));
+        drop(request.map(DrainedOnDrop::new));
         Ok(Response::new(Full::from("no")))
     }
 
     #[tokio::test]
-    async fn a_connection_stays_although_a_body_was_not_read() {
+    async fn connection_stays_open_after_unread_body() {
         let (client, server) = tokio::io::duplex(4096);
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(server), service_fn(refuse)));
         let (mut answers, mut requests) = tokio::io::split(client);
-        let asked = tokio::spawn(async move {
+        let sent = tokio::spawn(async move {
             for _ in 0..3 {
                 requests.write_all(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5000000\r\n\r\n").await?;
                 requests.write_all(&vec![b'x'; 5_000_000]).await?;
@@ -95,7 +95,7 @@ mod tests {
         });
         let mut text = String::new();
         answers.read_to_string(&mut text).await.unwrap();
-        asked.await.unwrap().unwrap();
+        sent.await.unwrap().unwrap();
         assert_eq!(text.matches("HTTP/1.1 200 OK").count(), 4, "{text}");
     }
 }

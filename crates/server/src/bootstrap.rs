@@ -1,4 +1,4 @@
-//! What must be there before anyone asks: the namespaces and priority classes of the system, and who may do what.
+//! Creates objects that must exist before requests are served: system namespaces and priority classes, RBAC defaults.
 
 use crate::{
     ApiServer, UserInfo,
@@ -14,26 +14,29 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use store::{Key, Scope};
 
-/// After what time something is tried again, the first time and at most.
-const RETRY: Duration = Duration::from_secs(1);
-const LONGEST_RETRY: Duration = Duration::from_secs(30);
+/// First and maximal backoff of a failed creation.
+const MIN_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 impl ApiServer {
-    /// Makes the namespaces and priority classes of the system, where they are not there yet.
+    /// Creates the system namespaces and priority classes that do not exist yet.
     pub async fn bootstrap(&self) {
         self.bootstrap_namespaces().await;
-        self.tell_authorities().await;
-        // What was begun before Podium ended goes on.
-        custom_resource_definitions::settle(self).await;
-        for class in priority_class::OF_THE_SYSTEM.iter().filter_map(|(name, ..)| priority_class::of_the_system(name)) {
-            self.ensure_made("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
+        self.publish_client_cas().await;
+        // Resumes deletions of definitions that the last run did not finish.
+        custom_resource_definitions::reconcile(self).await;
+        for class in priority_class::SYSTEM_PRIORITY_CLASSES
+            .iter()
+            .filter_map(|(name, ..)| priority_class::system_priority_class(name))
+        {
+            self.ensure_created("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
         }
     }
 
-    /// Makes the class of storage that claims get which name none: volumes that this provisioner makes when it is known for
-    /// which node. As in kind and k3s; it is its user's from then on, and where there are others nobody needs it.
+    /// Creates the default StorageClass, as kind and k3s have one: this provisioner creates volumes when the Pod is scheduled.
+    /// It is created once only, so users may change or delete it, and not at all when there is any other.
     pub async fn bootstrap_storage_class(&self, name: &str, provisioner: &str) {
         if !self.store.list(&Scope::resource("storageclasses"), None, None).objects.is_empty() {
             return;
@@ -43,20 +46,20 @@ impl ApiServer {
             "metadata": {"name": name, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
             "provisioner": provisioner, "reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer",
         });
-        self.ensure_made("/apis/storage.k8s.io/v1/storageclasses", &class).await;
+        self.ensure_created("/apis/storage.k8s.io/v1/storageclasses", &class).await;
     }
 
     pub(crate) async fn bootstrap_namespaces(&self) {
         for name in NAMESPACES.into_iter().filter(|name| self.store.get(&Key::new("namespaces", "", *name)).is_none()) {
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            self.ensure_made("/api/v1/namespaces", &body).await;
+            self.ensure_created("/api/v1/namespaces", &body).await;
         }
     }
 
-    /// Tells servers of other APIs by which authorities they know clients, and this server when it asks for others
-    /// (`ClusterAuthenticationTrustController`).
-    pub(crate) async fn tell_authorities(&self) {
-        let (Some(front), Some(clients)) = (self.aggregation.front(), &self.clients) else { return };
+    /// Publishes the CAs of clients and of the front proxy to extension API servers, in the ConfigMap
+    /// `extension-apiserver-authentication` (`ClusterAuthenticationTrustController`).
+    pub(crate) async fn publish_client_cas(&self) {
+        let (Some(front), Some(clients)) = (self.aggregation.front(), &self.client_ca) else { return };
         let name = "extension-apiserver-authentication";
         let data = json!({
             "client-ca-file": **clients, "requestheader-client-ca-file": front.authority,
@@ -68,92 +71,91 @@ impl ApiServer {
         let all = "/api/v1/namespaces/kube-system/configmaps";
         let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
         let Some(stored) = self.store.get(&Key::new("configmaps", "kube-system", name)) else {
-            return self.ensure_made(all, &object).await;
+            return self.ensure_created(all, &object).await;
         };
-        let there: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
-        if there["data"] != object["data"] {
-            object["metadata"] = there["metadata"].clone();
-            self.ask(Method::PUT, &format!("{all}/{name}"), &object).await;
+        let existing: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
+        if existing["data"] != object["data"] {
+            object["metadata"] = existing["metadata"].clone();
+            self.request_as_apiserver(Method::PUT, &format!("{all}/{name}"), &object).await;
         }
     }
 
-    /// Makes upstream's roles and bindings, where they are not there yet, and adds what those that are there lack: all at
-    /// once, so that few commits hold them. Who needs them waits from now on until they are there; masters do not.
+    /// Creates upstream's default roles and bindings, and reconciles existing ones; concurrently, so that few commits hold
+    /// them. Until this is done, requests wait, except those of `system:masters`.
     pub fn bootstrap_access(&self) -> impl Future<Output = ()> + Send + 'static {
-        let (server, settling) = (self.clone(), self.follower.settle());
+        let (server, settling) = (self.clone(), self.authorizer.settle());
         async move {
             server.split_bindings().await;
-            join_all(defaults::all().into_iter().map(|wanted| server.ensure(wanted))).await;
+            join_all(defaults::all().into_iter().map(|desired| server.reconcile_default(desired))).await;
             drop(settling);
             server.clone().bootstrap_flows().await;
         }
     }
 
-    /// A binding that was a part of another one once is made as that one is: who took somebody away there is not to find
-    /// them here (`primeSplitClusterRoleBindings`).
+    /// Creates bindings that upstream split off an older one with that one's subjects, so that a subject that was removed
+    /// there gets no access here (`primeSplitClusterRoleBindings`).
     async fn split_bindings(&self) {
-        for (whole, part) in defaults::SPLIT {
+        for (old, new) in defaults::SPLIT {
             let key = |name: &str| Key::new("clusterrolebindings", "", name);
-            let (Some(there), None) = (self.store.get(&key(whole)), self.store.get(&key(part))) else { continue };
-            let there: Value = serde_json::from_slice(&there.data).unwrap_or_default();
-            let object = defaults::split(&there, part);
-            self.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &object).await;
+            let (Some(existing), None) = (self.store.get(&key(old)), self.store.get(&key(new))) else { continue };
+            let existing: Value = serde_json::from_slice(&existing.data).unwrap_or_default();
+            let object = defaults::split(&existing, new);
+            self.create_object("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &object).await;
         }
     }
 
-    async fn ensure(&self, wanted: Default) {
-        let Default { resource, namespace, name, object } = wanted;
-        let place = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
-        let all = format!("/apis/rbac.authorization.k8s.io/v1/{place}{resource}");
-        let Some(there) = self.store.get(&Key::new(resource, namespace, name.as_str())) else {
-            return self.ensure_made(&all, &object).await;
+    async fn reconcile_default(&self, desired: Default) {
+        let Default { resource, namespace, name, object } = desired;
+        let scope = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
+        let collection = format!("/apis/rbac.authorization.k8s.io/v1/{scope}{resource}");
+        let Some(existing) = self.store.get(&Key::new(resource, namespace, name.as_str())) else {
+            return self.ensure_created(&collection, &object).await;
         };
-        let there: Value = serde_json::from_slice(&there.data).unwrap_or_default();
-        let one = format!("{all}/{name}");
-        match reconcile(&there, &object) {
+        let existing: Value = serde_json::from_slice(&existing.data).unwrap_or_default();
+        let path = format!("{collection}/{name}");
+        match reconcile(&existing, &object) {
             Reconciled::Nothing => {}
-            Reconciled::Update(new) => drop(self.ask(Method::PUT, &one, &new).await),
+            Reconciled::Update(new) => drop(self.request_as_apiserver(Method::PUT, &path, &new).await),
             Reconciled::Replace => {
-                self.ask(Method::DELETE, &one, &Value::Null).await;
-                self.make(&all, &object).await;
+                self.request_as_apiserver(Method::DELETE, &path, &Value::Null).await;
+                self.create_object(&collection, &object).await;
             }
         }
     }
 
-    pub(crate) async fn make(&self, path: &str, object: &Value) {
-        self.ask(Method::POST, path, object).await;
+    pub(crate) async fn create_object(&self, path: &str, object: &Value) {
+        self.request_as_apiserver(Method::POST, path, object).await;
     }
 
-    /// Makes what the system cannot be without. If that fails, because there is no room for it, say, it is tried again, in the
-    /// background, until it is there.
-    pub(crate) async fn ensure_made(&self, path: &str, object: &Value) {
-        if self.ask(Method::POST, path, object).await {
+    /// Creates an object that the system requires. A failure, such as a full store, is retried in the background with backoff.
+    pub(crate) async fn ensure_created(&self, path: &str, object: &Value) {
+        if self.request_as_apiserver(Method::POST, path, object).await {
             return;
         }
         let (server, path, object) = (self.clone(), path.to_owned(), object.clone());
         tokio::spawn(async move {
-            let mut pause = RETRY;
+            let mut backoff = MIN_BACKOFF;
             loop {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_RETRY);
-                if server.answer_to_itself(Method::POST, &path, &object).await.is_ok() {
+                tokio::time::sleep(backoff).await;
+                backoff = (backoff * 2).min(MAX_BACKOFF);
+                if server.send_as_apiserver(Method::POST, &path, &object).await.is_ok() {
                     return;
                 }
             }
         });
     }
 
-    /// Asks as the server itself; a PATCH is a merge patch. Gives whether there is nothing left to do.
-    pub(crate) async fn ask(&self, method: Method, path: &str, object: &Value) -> bool {
-        let refused = self.answer_to_itself(method.clone(), path, object).await.err();
-        if let Some(status) = refused {
+    /// Sends a request as `system:apiserver`; a PATCH is a merge patch. Returns whether nothing is left to do.
+    pub(crate) async fn request_as_apiserver(&self, method: Method, path: &str, object: &Value) -> bool {
+        let failed = self.send_as_apiserver(method.clone(), path, object).await.err();
+        if let Some(status) = failed {
             let name = &object["metadata"]["name"];
-            tracing::error!(%name, path, %method, %status, "the server's own request is refused");
+            tracing::error!(%name, path, %method, %status, "failed to send the API server's own request");
         }
-        refused.is_none()
+        failed.is_none()
     }
 
-    async fn answer_to_itself(&self, method: Method, path: &str, object: &Value) -> Result<(), StatusCode> {
+    async fn send_as_apiserver(&self, method: Method, path: &str, object: &Value) -> Result<(), StatusCode> {
         let body = if object.is_null() { String::new() } else { object.to_string() };
         let mut request = Request::new(Full::<Bytes>::from(body));
         let Ok(uri) = path.parse() else { return Ok(()) };
@@ -165,12 +167,13 @@ impl ApiServer {
         }
         let response = self.handle(Some(UserInfo::component("system:apiserver")), request).await;
         let status = response.status();
-        if status.is_success() || is_settled(&method, status) { Ok(()) } else { Err(status) }
+        if status.is_success() || is_benign_error(&method, status) { Ok(()) } else { Err(status) }
     }
 }
 
-/// A refusal that leaves nothing to do: it is there already, or is another by now, or what was to change or to go is gone.
-fn is_settled(method: &Method, status: StatusCode) -> bool {
+/// Whether an error leaves nothing to do: the object exists already or was changed, or the object to change or delete is
+/// gone.
+fn is_benign_error(method: &Method, status: StatusCode) -> bool {
     status == StatusCode::CONFLICT
         || (status == StatusCode::NOT_FOUND && matches!(*method, Method::DELETE | Method::PATCH))
 }
@@ -180,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_as_it_should_be_is_no_error() {
+    fn conflict_and_absence_are_benign_errors() {
         for (method, status, expected) in [
             (Method::POST, 409, true),
             (Method::PUT, 409, true),
@@ -191,7 +194,7 @@ mod tests {
             (Method::DELETE, 403, false),
             (Method::POST, 422, false),
         ] {
-            assert_eq!(is_settled(&method, StatusCode::from_u16(status).unwrap()), expected, "{method} {status}");
+            assert_eq!(is_benign_error(&method, StatusCode::from_u16(status).unwrap()), expected, "{method} {status}");
         }
     }
 }

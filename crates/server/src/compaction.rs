@@ -1,16 +1,16 @@
-//! How long a list goes on as it was: upstream's API server compacts what it stores every five minutes, so that a continue
-//! token and an exact revision hold for five to ten, however much there is room for (`--etcd-compaction-interval`;
-//! test/e2e/apimachinery/chunking.go waits for its end). Watches go on for as long as the window of events lasts.
+//! Compaction of revisions that lists can read: upstream's API server compacts etcd every five minutes
+//! (`--etcd-compaction-interval`), so continue tokens and exact revisions expire after five to ten minutes. Upstream's
+//! test/e2e/apimachinery/chunking.go waits for their expiry. Watches are limited by the store's window of events instead.
 
 use parking_lot::Mutex;
 use std::time::Duration;
 use store::Revision;
 use tokio::time::Instant;
 
-/// Upstream's default.
+/// Upstream's default of `--etcd-compaction-interval`.
 const INTERVAL: Duration = Duration::from_secs(5 * 60);
 
-/// Which revisions can still be listed exactly.
+/// The revisions that can still be listed exactly.
 #[derive(Debug)]
 pub(crate) struct Compaction {
     marks: Mutex<Marks>,
@@ -20,19 +20,19 @@ pub(crate) struct Compaction {
 struct Marks {
     /// The oldest revision that can be listed.
     oldest: Revision,
-    /// The revision that is the oldest once the interval is over, and when that began.
+    /// The revision that becomes the oldest at the end of the interval, and the interval's start.
     next: Revision,
     since: Instant,
 }
 
 impl Compaction {
-    /// Nothing that comes after this revision is too old yet.
+    /// Starts with all revisions after this one readable.
     pub(crate) fn new(current: Revision) -> Self {
         Self { marks: Mutex::new(Marks { oldest: 0, next: current, since: Instant::now() }) }
     }
 
-    /// The oldest revision that can be listed at this moment, at which `current` is the newest. To be asked also by whoever
-    /// hands out a revision: it is looked at the clock only then.
+    /// Returns the oldest revision that can be listed now, when `current` is the newest. Must also be called when a revision
+    /// is handed out, as intervals advance only in this call.
     pub(crate) fn oldest(&self, current: Revision) -> Revision {
         let (mut marks, now) = (self.marks.lock(), Instant::now());
         if now.duration_since(marks.since) >= INTERVAL {
@@ -49,15 +49,15 @@ mod tests {
 
     const ALL: &str = "/api/v1/namespaces";
 
-    /// Lets time go by. Only here the clock stands: while a request waits for the store's thread it would jump to the next timer.
-    async fn pass(time: Duration) {
+    /// Advances time. The clock is paused only here: during a request to the store's thread it would jump to the next timer.
+    async fn advance(time: Duration) {
         tokio::time::pause();
         tokio::time::advance(time).await;
         tokio::time::resume();
     }
 
     #[tokio::test]
-    async fn a_token_that_is_too_old_goes_on_with_what_there_is() {
+    async fn expired_continue_token_resumes_inconsistently() {
         let server = test_server::server().await;
         let get = async |query: String| send(&server, "GET", &format!("{ALL}?{query}"), &[], b"").await;
         let page = get("limit=1".to_owned()).await.json();
@@ -68,7 +68,7 @@ mod tests {
         send(&server, "POST", ALL, &[], br#"{"metadata": {"name": "zz"}}"#).await;
         for _ in 0..2 {
             assert_eq!((get(again.clone()).await.code, get(exact.clone()).await.code), (200, 200));
-            pass(INTERVAL).await;
+            advance(INTERVAL).await;
         }
         let expired = get(again).await;
         assert_eq!((expired.code, get(exact).await.code), (410, 410));
@@ -77,10 +77,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_revision_can_be_listed_for_five_to_ten_minutes() {
+    async fn revision_can_be_listed_for_five_to_ten_minutes() {
         let compaction = Compaction::new(10);
         tokio::time::advance(INTERVAL / 2).await;
-        // Handed out at 20: with the first interval what was before goes, with the second what it shows.
+        // Handed out at 20: the first interval compacts what was before, the second the revision itself.
         assert_eq!(compaction.oldest(20), 0);
         tokio::time::advance(INTERVAL / 2).await;
         assert_eq!(compaction.oldest(30), 10);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_the_newest_is_never_too_old() {
+    async fn newest_revision_never_expires() {
         let compaction = Compaction::new(10);
         for _ in 0..3 {
             tokio::time::advance(INTERVAL * 2).await;

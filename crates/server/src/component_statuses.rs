@@ -1,10 +1,9 @@
-//! ComponentStatus: whether the parts of the control plane are there, asked when somebody asks
-//! (`pkg/registry/core/componentstatus`).
+//! ComponentStatus: health of the control plane's components, checked by each request (`pkg/registry/core/componentstatus`).
 
 use crate::{
-    object::{self, Include, View},
-    request::Resource,
-    response::{self, Reply},
+    object::{self, IncludeObjectPolicy, Representation},
+    request::RequestInfo,
+    response::{self, HandlerResult},
     selectors::Selection,
     service::{ApiServer, Call},
     status::ApiError,
@@ -14,12 +13,12 @@ use parking_lot::RwLock;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, fmt};
 
-/// Says whether a component is there, else why not.
-type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// Returns an error message when a component is unhealthy.
+type HealthCheck = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// The components that are known.
+/// Health checks of components, by name.
 #[derive(Default)]
-pub(crate) struct Components(RwLock<BTreeMap<String, Check>>);
+pub(crate) struct Components(RwLock<BTreeMap<String, HealthCheck>>);
 
 impl fmt::Debug for Components {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -28,45 +27,49 @@ impl fmt::Debug for Components {
 }
 
 impl ApiServer {
-    /// Makes a component known, such as `scheduler`; the check says whether it is there, else why not.
+    /// Registers a component, such as `scheduler`; the check returns an error message when it is unhealthy.
     pub fn note_component(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.components.0.write().insert(name.to_owned(), Box::new(check));
     }
 }
 
 impl Components {
-    fn all(&self) -> Vec<Value> {
-        self.0.read().iter().map(|(name, check)| status(name, &check())).collect()
+    fn statuses(&self) -> Vec<Value> {
+        self.0.read().iter().map(|(name, check)| component_status(name, &check())).collect()
     }
 }
 
-fn status(name: &str, healthy: &Result<(), String>) -> Value {
+fn component_status(name: &str, healthy: &Result<(), String>) -> Value {
     let condition = match healthy {
         Ok(()) => json!({"type": "Healthy", "status": "True", "message": "ok"}),
-        Err(why) => json!({"type": "Healthy", "status": "False", "message": why, "error": why}),
+        Err(message) => json!({"type": "Healthy", "status": "False", "message": message, "error": message}),
     };
     json!({"apiVersion": "v1", "kind": "ComponentStatus", "metadata": {"name": name}, "conditions": [condition]})
 }
 
-/// Answers a request for one or all of them.
-pub(crate) fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+/// Handles GET and LIST.
+pub(crate) fn answer(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     if call.method != http::Method::GET || (call.query.flag("watch") && resource.name.is_none()) {
         return Err(ApiError::method_not_allowed());
     }
-    let (kind, all) = (&*resource.kind, server.components.all());
+    let (kind, all) = (&*resource.kind, server.components.statuses());
     if let Some(name) = &resource.name {
         let found = all.into_iter().find(|status| status["metadata"]["name"] == **name);
         let found = found.ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-        return write::show_value(kind, 200, found, call);
+        return write::respond_with_value(kind, 200, found, call);
     }
     let selection = Selection::parse(&resource.kind, &call.query)?;
     let items: Vec<Value> = all.into_iter().filter(|status| selection.matches(status)).collect();
     Ok(response::json(
         200,
-        &match object::list_view(&call.accept, kind.info())? {
-            View::Whole => json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": items}),
-            View::Metadata => object::metadata_list(&items, &json!({})),
-            View::Table => object::table(kind, &items, &json!({}), true, Include::parse(&call.query)?),
+        &match object::negotiate_list(&call.accept, kind.info())? {
+            Representation::Object => {
+                json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": items})
+            }
+            Representation::Metadata => object::metadata_list(&items, &json!({})),
+            Representation::Table => {
+                object::table(kind, &items, &json!({}), true, IncludeObjectPolicy::parse(&call.query)?)
+            }
         },
     ))
 }

@@ -1,6 +1,6 @@
-//! Large answers are compressed for clients that can read that.
+//! Gzip compression of large responses.
 
-use crate::response::{Body, BoxError, Frames, Passed};
+use crate::response::{Body, BoxError, JsonStream, ProxiedResponse};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use futures::{TryStreamExt, stream};
@@ -9,10 +9,10 @@ use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, StreamBody};
 use std::io::Write;
 
-/// Upstream compresses nothing smaller: what the network saves, the processor would pay.
+/// Minimal size of a compressed response, in bytes (upstream's `defaultGzipThresholdBytes`).
 const THRESHOLD: u64 = 128 << 10;
 
-/// Whether the client reads gzip. A quality of zero says no.
+/// Whether the client accepts gzip. A quality of zero rejects it.
 pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|v| v.to_str().ok());
     values.flat_map(|v| v.split(',')).any(|choice| {
@@ -22,10 +22,11 @@ pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The answer, compressed as it is sent if it is large.
-pub(crate) fn answer(response: Response<Body>) -> Response<Body> {
-    let is_own = response.extensions().get::<Frames>().is_none() && response.extensions().get::<Passed>().is_none();
-    if !is_own
+/// Compresses a large response while it is sent.
+pub(crate) fn compress_response(response: Response<Body>) -> Response<Body> {
+    let is_compressible =
+        response.extensions().get::<JsonStream>().is_none() && response.extensions().get::<ProxiedResponse>().is_none();
+    if !is_compressible
         || response.headers().contains_key(header::CONTENT_ENCODING)
         || response.body().size_hint().exact().is_none_or(|size| size <= THRESHOLD)
     {
@@ -33,14 +34,14 @@ pub(crate) fn answer(response: Response<Body>) -> Response<Body> {
     }
     let (mut head, body) = response.into_parts();
     head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    // A node's answer comes with the length that it had.
+    // A response that a node sent has its uncompressed length.
     head.headers.remove(header::CONTENT_LENGTH);
     head.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-    let pieces = stream::try_unfold(Some((encoder(), body)), |state| async {
+    let chunks = stream::try_unfold(Some((encoder(), body)), |state| async {
         let Some((encoder, body)) = state else { return Ok(None) };
-        next(encoder, body).await.map(Some)
+        next_chunk(encoder, body).await.map(Some)
     });
-    Response::from_parts(head, StreamBody::new(pieces.map_ok(Frame::data)).boxed_unsync())
+    Response::from_parts(head, StreamBody::new(chunks.map_ok(Frame::data)).boxed_unsync())
 }
 
 type Encoder = GzEncoder<Vec<u8>>;
@@ -49,12 +50,12 @@ fn encoder() -> Encoder {
     GzEncoder::new(Vec::new(), Compression::fast())
 }
 
-/// The next piece that is not empty, and what is left.
-async fn next(mut encoder: Encoder, mut body: Body) -> Result<(Bytes, Option<(Encoder, Body)>), BoxError> {
+/// Returns the next compressed chunk that is not empty, and the remaining state.
+async fn next_chunk(mut encoder: Encoder, mut body: Body) -> Result<(Bytes, Option<(Encoder, Body)>), BoxError> {
     while let Some(frame) = body.frame().await.transpose()? {
-        let Ok(piece) = frame.into_data() else { continue };
-        // Not on a thread that carries other requests.
-        let work = move || encoder.write_all(&piece).map(|()| encoder);
+        let Ok(chunk) = frame.into_data() else { continue };
+        // Compression must not block an async worker thread.
+        let work = move || encoder.write_all(&chunk).map(|()| encoder);
         encoder = tokio::task::spawn_blocking(work).await??;
         if !encoder.get_ref().is_empty() {
             return Ok((std::mem::take(encoder.get_mut()).into(), Some((encoder, body))));
@@ -71,16 +72,16 @@ mod tests {
     use std::io::Read;
 
     #[tokio::test]
-    async fn the_length_of_a_nodes_answer_goes_with_its_compression() {
+    async fn compressed_response_loses_content_length() {
         let mut large = crate::response::json(200, &json!({"k": "x".repeat(200_000)}));
         large.headers_mut().insert("content-length", 200_008.into());
-        let answer = super::answer(large);
+        let answer = super::compress_response(large);
         assert_eq!(answer.headers()["content-encoding"], "gzip");
         assert!(!answer.headers().contains_key("content-length"));
     }
 
     #[tokio::test]
-    async fn only_large_answers_to_clients_that_read_gzip_are_compressed() {
+    async fn only_large_responses_are_compressed_if_accepted() {
         let server = server().await;
         let path = "/api/v1/namespaces/default/configmaps";
         for (name, size) in [("small", 1000), ("large", 200_000)] {

@@ -1,5 +1,5 @@
-//! Objects of custom kinds in another version than the one in which they are stored, where a webhook makes them
-//! (`apiextensions-apiserver/pkg/apiserver/conversion`). All other kinds go by without a detour.
+//! Conversion of custom resources between versions by webhook (`apiextensions-apiserver/pkg/apiserver/conversion`). Other
+//! kinds are converted in place, without I/O.
 
 mod review;
 
@@ -17,24 +17,25 @@ use serde_json::Value;
 use std::{collections::BTreeMap, time::Duration};
 use store::Object;
 
-/// Upstream's time for a conversion.
+/// Timeout of a conversion webhook, as upstream's.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// So many objects are sent at once.
-const BATCH: usize = 500;
-const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
+/// Maximal number of objects in a ConversionReview.
+const BATCH_SIZE: usize = 500;
+/// Supported versions of ConversionReview.
+const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-/// How versions of a kind become each other.
+/// Conversion webhook of a custom resource.
 pub struct Conversion {
     target: Result<Target, String>,
-    /// The version of reviews that both sides know; the first of those that are named.
-    review: Option<&'static str>,
-    /// What objects may hold, by version.
+    /// The first of `conversionReviewVersions` that is supported.
+    review_version: Option<&'static str>,
+    /// Schemas by API version.
     schemas: BTreeMap<String, Schema>,
-    stored_as: String,
+    storage_version: String,
 }
 
 impl Conversion {
-    /// What a definition says, if it has a webhook.
+    /// Reads `spec.conversion` of a definition; `None` without a webhook.
     pub(crate) fn read(definition: &Value) -> Option<Self> {
         let spec = &definition["spec"];
         let conversion = &spec["conversion"];
@@ -51,50 +52,62 @@ impl Conversion {
         let reviews = conversion["webhook"]["conversionReviewVersions"].as_array().into_iter().flatten();
         Some(Self {
             target: Target::read(&conversion["webhook"]["clientConfig"]),
-            review: reviews.filter_map(|v| REVIEWS.into_iter().find(|known| v == known)).next(),
+            review_version: reviews.filter_map(|v| REVIEW_VERSIONS.into_iter().find(|known| v == known)).next(),
             schemas: versions().map(|v| (name(v), schema(v))).collect(),
-            stored_as: versions().find(|v| v["storage"] == true).map(name).unwrap_or_default(),
+            storage_version: versions().find(|v| v["storage"] == true).map(name).unwrap_or_default(),
         })
     }
 
-    /// Objects in this version, in the order in which they came.
-    async fn all(&self, webhooks: &Webhooks, values: &mut [Value], wanted: &str) -> Result<(), ApiError> {
-        let mut others: Vec<&mut Value> = values.iter_mut().filter(|v| v["apiVersion"] != wanted).collect();
-        for batch in others.chunks_mut(BATCH) {
-            self.batch(webhooks, batch, wanted).await.map_err(|why| ApiError::new(500, "", why))?;
+    /// Converts objects to this version, in place.
+    async fn convert_all(
+        &self,
+        webhooks: &Webhooks,
+        values: &mut [Value],
+        desired_version: &str,
+    ) -> Result<(), ApiError> {
+        let mut others: Vec<&mut Value> = values.iter_mut().filter(|v| v["apiVersion"] != desired_version).collect();
+        for batch in others.chunks_mut(BATCH_SIZE) {
+            self.convert_batch(webhooks, batch, desired_version)
+                .await
+                .map_err(|error| ApiError::new(500, "", error))?;
         }
         Ok(())
     }
 
-    async fn batch(&self, webhooks: &Webhooks, batch: &mut [&mut Value], wanted: &str) -> Result<(), String> {
+    async fn convert_batch(
+        &self,
+        webhooks: &Webhooks,
+        batch: &mut [&mut Value],
+        desired_version: &str,
+    ) -> Result<(), String> {
         let Some(first) = batch.first() else { return Ok(()) };
-        let named = review::named(first);
-        let version = self.review.ok_or("no supported conversion review versions")?;
-        let failed = |why: &str| format!("conversion webhook for {named} failed: {why}");
-        let target = self.target.as_ref().map_err(|why| failed(why))?;
+        let gvk = review::gvk(first);
+        let version = self.review_version.ok_or("no supported conversion review versions")?;
+        let failed = |error: &str| format!("conversion webhook for {gvk} failed: {error}");
+        let target = self.target.as_ref().map_err(|error| failed(error))?;
         let uid = uuid::Uuid::new_v4().to_string();
-        let asked = review::request(version, &uid, wanted, batch);
-        let answer = webhooks.call(target, TIMEOUT, &asked).await.map_err(|why| failed(&why))?;
-        let made = review::objects(version, &uid, answer).map_err(|why| failed(&why))?;
-        if made.len() != batch.len() {
-            let (got, sent) = (made.len(), batch.len());
-            return Err(format!("conversion webhook for {named} returned {got} objects, expected {sent}"));
+        let request = review::request(version, &uid, desired_version, batch);
+        let response = webhooks.call(target, TIMEOUT, &request).await.map_err(|error| failed(&error))?;
+        let converted = review::objects(version, &uid, response).map_err(|error| failed(&error))?;
+        if converted.len() != batch.len() {
+            let (got, sent) = (converted.len(), batch.len());
+            return Err(format!("conversion webhook for {gvk} returned {got} objects, expected {sent}"));
         }
-        for (i, (object, mut made)) in batch.iter_mut().zip(made).enumerate() {
-            review::check(object, &mut made, wanted).map_err(|why| {
-                format!("conversion webhook for {named} returned invalid converted object at index {i}: {why}")
+        for (i, (object, mut converted)) in batch.iter_mut().zip(converted).enumerate() {
+            review::check(object, &mut converted, desired_version).map_err(|error| {
+                format!("conversion webhook for {gvk} returned invalid converted object at index {i}: {error}")
             })?;
-            // What the version does not know is not taken from a webhook either.
-            if let Some(schema) = self.schemas.get(wanted) {
-                schema.prune(&mut made);
+            // Fields that the version's schema does not have are pruned from the webhook's response too.
+            if let Some(schema) = self.schemas.get(desired_version) {
+                schema.prune(&mut converted);
             }
-            **object = made;
+            **object = converted;
         }
         Ok(())
     }
 
-    /// As it is stored, with the defaults of the version in which it is.
-    fn stored(&self, object: &Object) -> Value {
+    /// Decodes a stored object, pruned and with the defaults of its stored version.
+    fn decode_stored(&self, object: &Object) -> Value {
         let mut value: Value = serde_json::from_slice(&object.data).unwrap_or_default();
         if let Some(schema) = value["apiVersion"].as_str().and_then(|version| self.schemas.get(version)) {
             schema.prune(&mut value);
@@ -104,7 +117,7 @@ impl Conversion {
     }
 }
 
-/// Stored objects in this kind's form.
+/// Decodes stored objects in this kind's version.
 pub(crate) async fn decode_all(
     webhooks: &Webhooks,
     kind: &dyn Kind,
@@ -113,13 +126,13 @@ pub(crate) async fn decode_all(
     let Some(conversion) = kind.conversion() else {
         return Ok(objects.iter().map(|o| object::decode(kind, o)).collect());
     };
-    let mut values: Vec<Value> = objects.iter().map(|o| conversion.stored(o)).collect();
-    conversion.all(webhooks, &mut values, &kind.info().api_version()).await?;
+    let mut values: Vec<Value> = objects.iter().map(|o| conversion.decode_stored(o)).collect();
+    conversion.convert_all(webhooks, &mut values, &kind.info().api_version()).await?;
     Ok(values)
 }
 
-/// Leaves those that are selected. One is looked at after the other; those that a webhook converts, a batch.
-pub(crate) async fn retain(
+/// Retains the selected objects. Objects that a webhook converts are decoded in batches, all others one by one.
+pub(crate) async fn retain_selected(
     webhooks: &Webhooks,
     kind: &dyn Kind,
     objects: &mut Vec<Object>,
@@ -129,18 +142,18 @@ pub(crate) async fn retain(
         objects.retain(|o| selection.matches_stored(o));
         return Ok(());
     }
-    let mut left = Vec::new();
-    for batch in objects.chunks(BATCH) {
+    let mut selected = Vec::new();
+    for batch in objects.chunks(BATCH_SIZE) {
         let values = decode_all(webhooks, kind, batch).await?;
-        left.extend(
+        selected.extend(
             batch.iter().zip(&values).filter(|(_, value)| selection.matches(value)).map(|(object, _)| object.clone()),
         );
     }
-    *objects = left;
+    *objects = selected;
     Ok(())
 }
 
-/// A stored object in this kind's form.
+/// Decodes a stored object in this kind's version.
 pub(crate) async fn decode(webhooks: &Webhooks, kind: &dyn Kind, object: &Object) -> Result<Value, ApiError> {
     if kind.conversion().is_none() {
         return Ok(object::decode(kind, object));
@@ -148,40 +161,40 @@ pub(crate) async fn decode(webhooks: &Webhooks, kind: &dyn Kind, object: &Object
     Ok(decode_all(webhooks, kind, std::slice::from_ref(object)).await?.pop().unwrap_or_default())
 }
 
-/// The bytes of whole objects in this kind's form.
-pub(crate) async fn bytes_all(
+/// Encodes stored objects in this kind's version.
+pub(crate) async fn encode_all(
     webhooks: &Webhooks,
     kind: &dyn Kind,
     objects: &[Object],
 ) -> Result<Vec<Bytes>, ApiError> {
     if kind.conversion().is_none() || objects.iter().all(|o| kind.is_stored_form(o.revision)) {
-        return Ok(objects.iter().map(|o| object::bytes(kind, o)).collect());
+        return Ok(objects.iter().map(|o| object::encoded(kind, o)).collect());
     }
     let values = decode_all(webhooks, kind, objects).await?;
-    Ok(values.into_iter().map(|v| json_order::document(&v).into()).collect())
+    Ok(values.into_iter().map(|v| json_order::encode_document(&v).into()).collect())
 }
 
-/// What is to be stored of an object of this kind's form.
-pub(crate) async fn to_stored(webhooks: &Webhooks, kind: &dyn Kind, value: Value) -> Result<Value, ApiError> {
+/// Converts an object of this kind's version to the storage version.
+pub(crate) async fn to_storage_version(webhooks: &Webhooks, kind: &dyn Kind, value: Value) -> Result<Value, ApiError> {
     let Some(conversion) = kind.conversion() else { return Ok(value) };
     let mut values = [value];
-    conversion.all(webhooks, &mut values, &conversion.stored_as).await?;
+    conversion.convert_all(webhooks, &mut values, &conversion.storage_version).await?;
     let [mut value] = values;
-    if let Some(schema) = conversion.schemas.get(&conversion.stored_as) {
+    if let Some(schema) = conversion.schemas.get(&conversion.storage_version) {
         schema.fill_in(&mut value);
     }
     Ok(value)
 }
 
-/// An object of one version in another.
-pub(crate) async fn between(
+/// Converts an object from one version to another.
+pub(crate) async fn convert(
     webhooks: &Webhooks,
     from: &dyn Kind,
     to: &dyn Kind,
     mut object: Value,
 ) -> Result<Value, ApiError> {
     if let Some(conversion) = to.conversion() {
-        conversion.all(webhooks, std::slice::from_mut(&mut object), &to.info().api_version()).await?;
+        conversion.convert_all(webhooks, std::slice::from_mut(&mut object), &to.info().api_version()).await?;
     } else if let Some(fields) = object.as_object_mut() {
         from.to_storage(fields);
         to.from_storage(fields);
@@ -189,8 +202,8 @@ pub(crate) async fn between(
     Ok(object)
 }
 
-/// A stored object whose metadata alone is of interest: where a webhook converts it is as it is stored, and stays so when
-/// it is written back.
+/// Decodes a stored object of which only the metadata is needed: where a webhook converts, it keeps the storage version, in
+/// which it can be written back.
 pub(crate) fn as_stored(kind: &dyn Kind, object: &Object) -> Value {
     match kind.conversion() {
         None => object::decode(kind, object),

@@ -66,8 +66,8 @@ fn cpu_time() -> Duration {
 async fn cost(requests: Requests, length: usize) -> (Duration, Option<u16>) {
     let server = test_server::server().await;
     let mut large = LargeRequests::default();
-    large.from = usize::MAX;
-    let server = ApiServer { large: Arc::new(large), ..server };
+    large.threshold = usize::MAX;
+    let server = ApiServer { large_requests: Arc::new(large), ..server };
     let (mut cost, mut code) = (Duration::ZERO, Some(200));
     for Sent { method, path, content_type, accept, body } in requests(length) {
         assert!(code.is_some_and(|code| code < 300), "{path}: the request before was answered with {code:?}");

@@ -2,21 +2,20 @@
 
 use crate::{
     admit::{self, review::Review},
-    authorization, decode,
-    existing_object::Live,
-    identity,
+    authorization, decode, identity,
     kinds::{FieldErrors, WriteContext, WriteTarget},
-    managed_fields::{self, Asked},
+    managed_fields::{self, RequestedManagedFields},
+    managed_object::ManagedObject,
     object, object_meta,
     partial_json::Outline,
-    request::Resource,
-    response::Reply,
+    request::RequestInfo,
+    response::HandlerResult,
     service::{ApiServer, Call},
     services,
     status::ApiError,
     store_quota::Purpose,
     strict::{self, Validation},
-    write::{dry_run, now, show, show_value, with_warnings},
+    write::{dry_run, now, respond_with_object, respond_with_value, with_warnings},
 };
 use admission::about::Operation;
 use apply::Managers;
@@ -24,10 +23,10 @@ use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 use store::{Expect, Key, Write, WriteError};
 
-/// Letters of generated names: no vowels, so no words (upstream's `rand.SafeEncodeString`).
-const SAFE: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-/// Metadata that no client sets.
-const SYSTEM: [&str; 8] = [
+/// Characters of generated names: no vowels, so no words (upstream's `rand.SafeEncodeString`).
+const NAME_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Metadata that only the server sets.
+const SYSTEM_METADATA: [&str; 8] = [
     "uid",
     "creationTimestamp",
     "generation",
@@ -37,38 +36,44 @@ const SYSTEM: [&str; 8] = [
     "selfLink",
     "managedFields",
 ];
-/// How often another name is generated when one is taken, as upstream does.
-const NAMES: usize = 8;
+/// Attempts to generate a free name (upstream's `maxNameGenerationCreateAttempts`).
+const MAX_NAME_ATTEMPTS: usize = 8;
 
-/// An object that is not there yet.
-pub(crate) struct New {
-    /// In the form of its kind, without defaults.
+/// An object to create.
+pub(crate) struct NewObject {
+    /// In its kind's version, without defaults.
     pub(crate) value: Value,
     pub(crate) warnings: Vec<String>,
-    /// Who owns what; where that is not said, the one who creates it owns everything.
+    /// Field managers; `None` lets the creator own all fields.
     pub(crate) managers: Option<Managers>,
 }
 
-pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    managed_fields::require(call, "CreateOptions", false)?;
+pub(crate) async fn create(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+    managed_fields::validate_field_manager(call, "CreateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "CreateOptions")?, Validation::parse(&call.query, "CreateOptions")?);
-    object::view(&call.accept, resource.kind.info())?;
+    object::negotiate_object(&call.accept, resource.kind.info())?;
     let (value, warnings) = strict::check(&*resource.kind, decode::parse(call, &*resource.kind)?, validation)?;
-    write(server, resource, call, New { value, warnings, managers: None }, dry).await
+    create_object(server, resource, call, NewObject { value, warnings, managers: None }, dry).await
 }
 
-/// Makes an object of a request that may be one for something else.
-pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, new: New, dry: bool) -> Reply {
+/// Creates an object, for a create request, or for an update or apply of an object that does not exist.
+pub(crate) async fn create_object(
+    server: &ApiServer,
+    resource: &RequestInfo,
+    call: &Call,
+    new: NewObject,
+    dry: bool,
+) -> HandlerResult {
     let kind = &*resource.kind;
-    let New { mut value, mut warnings, managers } = new;
-    // An apply may name a version of what is not there.
+    let NewObject { mut value, mut warnings, managers } = new;
+    // An apply may have a resource version although the object does not exist.
     let versioned = managers.is_none() && identity::is_versioned(&value);
     let namespace = namespace_of(server, resource, &value)?;
     if kind.info().namespaced {
         value["metadata"]["namespace"] = json!(namespace);
     }
     if kind.is_terminating() {
-        // `forbidCreateAdmission`: objects would go with their definition at once.
+        // `forbidCreateAdmission`: the object would be deleted with its definition at once.
         let (name, why) = (
             value["metadata"]["name"].as_str().unwrap_or(""),
             "create not allowed while custom resource definition is terminating",
@@ -81,16 +86,16 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
         review.named(value["metadata"]["name"].as_str().unwrap_or(""));
         review.generates(value["metadata"]["generateName"].as_str().unwrap_or(""));
     }
-    let Live { object: mut value, managers } =
-        admitted(server, resource, call, value, managers, review.as_ref()).await?;
+    let ManagedObject { object: mut value, managers } =
+        admit_object(server, resource, call, value, managers, review.as_ref()).await?;
     let prefix = value["metadata"]["generateName"].as_str().unwrap_or("").to_owned();
-    // Webhooks may have named it, too.
+    // Webhooks may have set the name.
     let generated = value["metadata"]["name"].as_str().unwrap_or("").is_empty() && !prefix.is_empty();
-    for left in (0..NAMES).rev() {
-        // What is named by its client is tried once.
-        let mut object = if generated && left > 0 { value.clone() } else { value.take() };
+    for attempts_left in (0..MAX_NAME_ATTEMPTS).rev() {
+        // A name that the client set is tried once.
+        let mut object = if generated && attempts_left > 0 { value.clone() } else { value.take() };
         if generated {
-            object["metadata"]["name"] = json!(generate(&prefix));
+            object["metadata"]["name"] = json!(generate_name(&prefix));
         }
         prepare(server, resource, call, &mut object)?;
         authorization::restrict_subject(resource, &object)?;
@@ -98,9 +103,9 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
         let addresses = services::take(server, resource, &mut object).await?;
         let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
         warnings.extend(object_meta::warnings(&object, None).into_iter().chain(kind.warnings(&object, None)));
-        let mut new = Live { object, managers: managers.clone() };
+        let mut new = ManagedObject { object, managers: managers.clone() };
         let key = object::key(kind, &namespace, &name);
-        // Nobody waits while others are asked; what was chosen is asked for again.
+        // Addresses are not locked while webhooks are called; they are allocated again afterwards.
         let _held = match &mut review {
             None => addresses,
             Some(review) => {
@@ -118,56 +123,56 @@ pub(crate) async fn write(server: &ApiServer, resource: &Resource, call: &Call, 
             }
             let mut shown = new.whole();
             if kind.is_custom() {
-                // What is read has the defaults of its status, too.
-                kind.default(&mut shown);
+                // A response has the defaults of the status too.
+                kind.set_defaults(&mut shown);
             }
-            return Ok(with_warnings(show_value(kind, 201, shown, call)?, &warnings));
+            return Ok(with_warnings(respond_with_value(kind, 201, shown, call)?, &warnings));
         }
         if versioned {
-            // Upstream's store says so, when all others have spoken, and nobody makes more of it.
+            // Upstream's storage layer returns this after admission and validation, as a plain error.
             return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
-        let new = new.stored(&server.webhooks, kind).await?;
+        let new = new.into_storage_form(&server.webhooks, kind).await?;
         let write = Write::put(key, Expect::Absent, new.encode()?);
         match server.store_object(&call.user, kind, Purpose::Create, write).await {
             Ok(object) => {
-                server.recent.wrote(kind, &object, new);
-                return Ok(with_warnings(show(server, kind, 201, &object, call).await?, &warnings));
+                server.large_object_cache.wrote(kind, &object, new);
+                return Ok(with_warnings(respond_with_object(server, kind, 201, &object, call).await?, &warnings));
             }
             Err(WriteError::AlreadyExists { .. }) if generated => {}
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), &name)),
         }
     }
-    Err(ApiError::name_not_generated(kind.info(), &prefix))
+    Err(ApiError::generate_name_conflict(kind.info(), &prefix))
 }
 
-/// The object as others make it, and who owns what of it.
-async fn admitted(
+/// Sets defaults, runs mutating admission, and computes the field managers.
+async fn admit_object(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     call: &Call,
     mut value: Value,
     managers: Option<Managers>,
     review: Option<&Review<'_>>,
-) -> Result<Live, ApiError> {
+) -> Result<ManagedObject, ApiError> {
     let kind = &*resource.kind;
     let is_reset = managed_fields::is_reset(&value);
-    let asked = Asked::take(&mut value, is_reset);
+    let requested = RequestedManagedFields::take(&mut value, is_reset);
     let metadata = &mut value["metadata"];
-    for field in SYSTEM {
+    for field in SYSTEM_METADATA {
         metadata.as_object_mut().map(|m| m.remove(field));
     }
-    call.told.lock().extend(object_meta::drop_duplicate_owners(metadata, ""));
-    kind.default(&mut value);
-    // What admission and the server set has no owner.
-    let new = || managed_fields::Write::new(resource, call, now()).update(None, &value, asked);
+    call.warnings.lock().extend(object_meta::drop_duplicate_owners(metadata, ""));
+    kind.set_defaults(&mut value);
+    // Fields that admission and the server set have no manager.
+    let new = || managed_fields::FieldManager::new(resource, call, now()).update(None, &value, requested);
     let managers = managers.unwrap_or_else(new);
     let complete = |value: &mut Value| {
-        kind.complete(value);
+        kind.apply_admission_defaults(value);
         admit::complete(server, resource, value)
     };
     complete(&mut value)?;
-    let made = Live { object: value, managers };
+    let made = ManagedObject { object: value, managers };
     let Some(review) = review else { return Ok(made) };
     let mut object = made.whole();
     if !admit::outside::mutate(review, &mut object, None, &complete).await? {
@@ -175,19 +180,21 @@ async fn admitted(
     }
     let managers = managed_fields::after_admission(&mut object, made.managers, call);
     if kind.info().namespaced && object["metadata"]["namespace"] != json!(resource.namespace) {
-        return Err(other_namespace());
+        return Err(namespace_mismatch());
     }
-    call.told.lock().extend(object_meta::drop_duplicate_owners(&mut object["metadata"], object_meta::AFTER_ADMISSION));
-    Ok(Live { object, managers })
+    call.warnings
+        .lock()
+        .extend(object_meta::drop_duplicate_owners(&mut object["metadata"], object_meta::AFTER_ADMISSION));
+    Ok(ManagedObject { object, managers })
 }
 
-/// Makes of an object what is stored of it, or says what is wrong with it.
-fn prepare(server: &ApiServer, resource: &Resource, call: &Call, value: &mut Value) -> Result<(), ApiError> {
+/// Sets system metadata, prepares and validates an object (`rest.BeforeCreate`).
+fn prepare(server: &ApiServer, resource: &RequestInfo, call: &Call, value: &mut Value) -> Result<(), ApiError> {
     let kind = &*resource.kind;
     let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target: WriteTarget::Main };
     let metadata = &mut value["metadata"];
-    // Whatever became of it meanwhile, this is the server's to say.
-    for field in SYSTEM {
+    // Admission may have set system metadata.
+    for field in SYSTEM_METADATA {
         metadata.as_object_mut().map(|m| m.remove(field));
     }
     metadata["uid"] = json!(uuid::Uuid::new_v4().to_string());
@@ -199,7 +206,7 @@ fn prepare(server: &ApiServer, resource: &Resource, call: &Call, value: &mut Val
     authorization::note_requestor(&call.user, resource, value);
     authorization::check_write(server, &call.user, resource, value, None)?;
     kind.prepare_create(value, &ctx);
-    kind.observe(value, &|group, version, name| resource.served.known(group, version, name));
+    kind.derive_status(value, &|group, version, name| resource.served.custom_type(group, version, name));
     object::check_depth(value)?;
     let mut errors = FieldErrors::default();
     object_meta::validate(kind, value, &mut errors);
@@ -210,17 +217,18 @@ fn prepare(server: &ApiServer, resource: &Resource, call: &Call, value: &mut Val
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(kind.info(), &name, &errors)) }
 }
 
-/// A name that begins so, and is most probably nobody else's.
-pub(crate) fn generate(prefix: &str) -> String {
-    // Upstream cuts what would make the name longer than 63 bytes.
+/// Generates a name with this prefix and a random suffix (`SimpleNameGenerator`).
+pub(crate) fn generate_name(prefix: &str) -> String {
+    // Upstream truncates the prefix, so that the name has at most 63 bytes.
     let end = prefix.char_indices().map(|(i, c)| i + c.len_utf8()).take_while(|end| *end <= 58).last().unwrap_or(0);
     let suffix = uuid::Uuid::new_v4().into_bytes();
-    let letters: String = suffix.iter().take(5).map(|b| char::from(SAFE[usize::from(*b) % SAFE.len()])).collect();
+    let letters: String =
+        suffix.iter().take(5).map(|b| char::from(NAME_CHARACTERS[usize::from(*b) % NAME_CHARACTERS.len()])).collect();
     format!("{}{letters}", &prefix[..end])
 }
 
-/// What an object that is not kept says of its namespace is what its path says.
-pub(crate) fn in_its_namespace(resource: &Resource, object: &mut Value) -> Result<(), ApiError> {
+/// Sets the namespace of an object that is not stored to the request's, or returns a 400 when it has another.
+pub(crate) fn set_request_namespace(resource: &RequestInfo, object: &mut Value) -> Result<(), ApiError> {
     let metadata = &mut object["metadata"];
     if metadata.is_null() {
         *metadata = json!({});
@@ -229,27 +237,27 @@ pub(crate) fn in_its_namespace(resource: &Resource, object: &mut Value) -> Resul
         return Err(ApiError::bad_request("metadata must be an object"));
     };
     match metadata.get("namespace").and_then(Value::as_str) {
-        Some(given) if !given.is_empty() && given != resource.namespace => return Err(other_namespace()),
+        Some(given) if !given.is_empty() && given != resource.namespace => return Err(namespace_mismatch()),
         _ if resource.namespace.is_empty() => {}
         _ => drop(metadata.insert("namespace".to_owned(), json!(resource.namespace))),
     }
     Ok(())
 }
 
-fn other_namespace() -> ApiError {
+fn namespace_mismatch() -> ApiError {
     let why = "the namespace of the provided object does not match the namespace sent on the request";
     ApiError::bad_request(why)
 }
 
-/// What says that an object is ending.
-static DELETION: LazyLock<Outline> = LazyLock::new(|| {
+/// Outline of an object's `metadata.deletionTimestamp`.
+static DELETION_TIMESTAMP: LazyLock<Outline> = LazyLock::new(|| {
     let mut outline = Outline::default();
     outline.add(["metadata", "deletionTimestamp"].into_iter());
     outline
 });
 
-/// The namespace of a new object: that of the path, which must exist and not be ending.
-fn namespace_of(server: &ApiServer, resource: &Resource, value: &Value) -> Result<String, ApiError> {
+/// Returns the namespace of a new object: the request's, which must exist and not be terminating.
+fn namespace_of(server: &ApiServer, resource: &RequestInfo, value: &Value) -> Result<String, ApiError> {
     let info = resource.kind.info();
     if !info.namespaced {
         return Ok(String::new());
@@ -260,11 +268,11 @@ fn namespace_of(server: &ApiServer, resource: &Resource, value: &Value) -> Resul
         return Err(ApiError::method_not_allowed());
     }
     if !given.is_empty() && given != namespace {
-        return Err(other_namespace());
+        return Err(namespace_mismatch());
     }
     let found = server.store.get(&Key::new("namespaces", "", namespace.as_str()));
     let object = found.ok_or_else(|| ApiError::namespace_not_found(namespace))?;
-    if !DELETION.read(&object.data)["metadata"]["deletionTimestamp"].is_null() {
+    if !DELETION_TIMESTAMP.read(&object.data)["metadata"]["deletionTimestamp"].is_null() {
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
         let error = ApiError::forbidden(info, value["metadata"]["name"].as_str().unwrap_or(""), &why);
         let message = format!("namespace {namespace} is being terminated");

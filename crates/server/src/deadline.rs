@@ -1,57 +1,62 @@
-//! How long a request may take: a minute, but for those that are meant to last.
+//! Request timeout: at most 60 s, except for long-running requests.
 
 use crate::{
     authorization::{About, Attributes},
     duration,
     request::Query,
-    response::Reply,
+    response::HandlerResult,
     status::ApiError,
 };
 use std::{future::Future, time::Duration};
 
 /// Upstream's `--request-timeout`.
-const LONGEST: Duration = Duration::from_secs(60);
-/// Subresources that last as long as their clients want.
-const LASTING: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Subresources whose requests are long-running.
+const LONG_RUNNING_SUBRESOURCES: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
-/// Whether a request lasts for as long as its client wants (`BasicLongRunningRequestCheck`).
-pub(crate) fn lasts(wanted: &Attributes) -> bool {
-    let About::Resource(about) = &wanted.about else { return false };
-    wanted.verb == "watch" || LASTING.contains(&about.subresource.as_str())
+/// Whether a request has no timeout (`BasicLongRunningRequestCheck`).
+pub(crate) fn is_long_running(attributes: &Attributes) -> bool {
+    let About::Resource(about) = &attributes.about else { return false };
+    attributes.verb == "watch" || LONG_RUNNING_SUBRESOURCES.contains(&about.subresource.as_str())
 }
 
-/// The time for a request: what its query asks for, at most a minute; `None` for what lasts. Kept in the request's
+/// Timeout of a request: its query's `timeout`, at most 60 s; `None` for long-running requests. Kept in the request's
 /// extensions.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limit(pub(crate) Option<Duration>);
+pub(crate) struct RequestTimeout(pub(crate) Option<Duration>);
 
-impl Default for Limit {
+impl Default for RequestTimeout {
     fn default() -> Self {
-        Self(Some(LONGEST))
+        Self(Some(DEFAULT_REQUEST_TIMEOUT))
     }
 }
 
-impl Limit {
-    /// An error when the query's `timeout` is not a duration.
-    pub(crate) fn of(wanted: &Attributes, query: &Query) -> Result<Self, ApiError> {
-        if lasts(wanted) {
+impl RequestTimeout {
+    /// Returns a 400 when the query's `timeout` is not a duration.
+    pub(crate) fn of(attributes: &Attributes, query: &Query) -> Result<Self, ApiError> {
+        if is_long_running(attributes) {
             return Ok(Self(None));
         }
-        let asked = match query.get("timeout") {
+        let requested = match query.get("timeout") {
             None => None,
-            Some(text) => Some(duration::read(text).ok_or_else(|| {
-                let why = format!("time: invalid duration {text:?}");
-                ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}"))
+            Some(text) => Some(duration::parse(text).ok_or_else(|| {
+                let cause = format!("time: invalid duration {text:?}");
+                ApiError::bad_request(format!("invalid timeout specified in the request URL - {cause}"))
             })?),
         };
-        Ok(Self(Some(asked.filter(|d| !d.is_zero()).map_or(LONGEST, |d| d.min(LONGEST)))))
+        Ok(Self(Some(
+            requested.filter(|d| !d.is_zero()).map_or(DEFAULT_REQUEST_TIMEOUT, |d| d.min(DEFAULT_REQUEST_TIMEOUT)),
+        )))
     }
 }
 
-/// The answer, or a 504 when there is none in time; a write may be done all the same.
-pub(crate) async fn within(limit: Option<Duration>, answer: impl Future<Output = Reply>) -> Reply {
-    let Some(limit) = limit else { return answer.await };
-    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
+/// Returns the response, or a 504 after the timeout; a write may still be committed then.
+pub(crate) async fn with_timeout(
+    timeout: Option<Duration>,
+    response: impl Future<Output = HandlerResult>,
+) -> HandlerResult {
+    let Some(timeout) = timeout else { return response.await };
+    tokio::time::timeout(timeout, response).await.unwrap_or_else(|_| {
         Err(ApiError::new(504, "Timeout", "Timeout: request did not complete within the allotted timeout"))
     })
 }
@@ -61,9 +66,9 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_takes_too_long_is_given_up() {
-        let never = std::future::pending::<Reply>();
-        let error = within(Some(LONGEST), never).await.map(drop).unwrap_err();
+    async fn request_past_its_timeout_returns_504() {
+        let never = std::future::pending::<HandlerResult>();
+        let error = with_timeout(Some(DEFAULT_REQUEST_TIMEOUT), never).await.map(drop).unwrap_err();
         assert_eq!((error.code, error.reason), (504, "Timeout"));
     }
 }

@@ -1,8 +1,8 @@
-//! Bodies: JSON or YAML, with every field that stands twice.
+//! Decoding of request bodies, JSON or YAML, with duplicate fields.
 
 mod yaml;
 
-pub(crate) use yaml::{as_warnings, is_of_yaml};
+pub(crate) use yaml::{is_yaml_error, split_warnings};
 
 use crate::{kinds::Kind, service::Call, status::ApiError};
 use api::findings::Findings;
@@ -10,20 +10,20 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::{Map, Number, Value};
 use std::{cell::RefCell, fmt, fmt::Write};
 
-/// How long the path of a field may be, in bytes. Errors, warnings and validation write paths out, so each field costs as
-/// much as its path is long. Only the field sets in `managedFields` have names that hold whole values.
+/// Maximal length of a field's path, in bytes. Errors, warnings and validation format paths, so the cost of a field grows
+/// with its path. Only field sets in `managedFields` have names that contain whole values.
 pub(crate) const MAX_PATH: usize = 16 << 10;
 
-/// A body as it was sent.
+/// A decoded body.
 #[derive(Debug)]
-pub(crate) struct Parsed {
+pub(crate) struct DecodedBody {
     pub(crate) value: Value,
-    /// For example `duplicate field "spec.containers[0].image"`: of each, the last one counts. Of YAML, one text for all.
+    /// Messages such as `duplicate field "spec.containers[0].image"`; the last of duplicates wins. YAML has one message for all.
     pub(crate) duplicates: Vec<String>,
 }
 
-/// The body of a request as an object, YAML or JSON.
-pub(crate) fn parse(call: &Call, kind: &dyn Kind) -> Result<Parsed, ApiError> {
+/// Decodes the body of a request to an object of this kind.
+pub(crate) fn parse(call: &Call, kind: &dyn Kind) -> Result<DecodedBody, ApiError> {
     let error = |e: &dyn fmt::Display| {
         let summary = summary(&call.body);
         ApiError::bad_request(format!(
@@ -31,21 +31,21 @@ pub(crate) fn parse(call: &Call, kind: &dyn Kind) -> Result<Parsed, ApiError> {
             kind.info().kind
         ))
     };
-    let parsed = read(call, &error)?;
+    let parsed = decode_body(call, &error)?;
     if !parsed.value.is_object() {
         return Err(error(&"couldn't get version/kind; it is no JSON object"));
     }
-    // What is built in is known by its path.
+    // The kind of built-in objects follows from the path.
     if kind.is_custom() && parsed.value["kind"].as_str().is_none_or(str::is_empty) {
         return Err(error(&format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(&call.body))));
     }
     Ok(parsed)
 }
 
-/// A body that is no object of a kind: a Binding, `DeleteOptions`.
+/// Decodes a body that is no object of the resource: a Binding, `DeleteOptions`.
 pub(crate) fn options(call: &Call, kind: &str) -> Result<Value, ApiError> {
     let error = |e: &dyn fmt::Display| ApiError::bad_request(format!("couldn't decode {kind}: {e}"));
-    let value = read(call, &error)?.value;
+    let value = decode_body(call, &error)?.value;
     match value["kind"].as_str() {
         _ if !value.is_object() => Err(error(&"it is no JSON object")),
         Some(other) if !other.is_empty() && other != kind => Err(error(&format!("it is of kind {other:?}"))),
@@ -53,7 +53,7 @@ pub(crate) fn options(call: &Call, kind: &str) -> Result<Value, ApiError> {
     }
 }
 
-fn read(call: &Call, error: &dyn Fn(&dyn fmt::Display) -> ApiError) -> Result<Parsed, ApiError> {
+fn decode_body(call: &Call, error: &dyn Fn(&dyn fmt::Display) -> ApiError) -> Result<DecodedBody, ApiError> {
     match call.content_type.as_str() {
         "" | "application/json" => json(&call.body).map_err(|e| error(&e)),
         "application/yaml" => {
@@ -67,16 +67,16 @@ fn read(call: &Call, error: &dyn Fn(&dyn fmt::Display) -> ApiError) -> Result<Pa
     }
 }
 
-/// JSON. The depth is bounded by `serde_json` (128).
-pub(crate) fn json(body: &[u8]) -> Result<Parsed, serde_json::Error> {
+/// Decodes JSON. `serde_json` limits the depth to 128.
+pub(crate) fn json(body: &[u8]) -> Result<DecodedBody, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let duplicates = RefCell::default();
-    let value = Seed::root(&duplicates).deserialize(&mut deserializer)?;
+    let value = ValueSeed::root(&duplicates).deserialize(&mut deserializer)?;
     deserializer.end()?;
-    Ok(Parsed { value, duplicates: duplicates.into_inner().into_texts() })
+    Ok(DecodedBody { value, duplicates: duplicates.into_inner().into_texts() })
 }
 
-/// Refuses an object with fields whose paths are too long.
+/// Rejects an object with fields whose paths are too long.
 pub(crate) fn check_paths(object: &Value) -> Result<(), String> {
     fn is_longer(value: &Value, than: usize) -> bool {
         match value {
@@ -102,8 +102,8 @@ fn too_long() -> String {
     format!("the path of a field is longer than {MAX_PATH} bytes")
 }
 
-/// YAML, of which JSON is a part: what stands twice in that is told as of YAML.
-pub(crate) fn yaml_or_json(body: &[u8]) -> Result<Parsed, String> {
+/// Decodes YAML, of which JSON is a subset; duplicate fields in JSON get YAML's messages.
+pub(crate) fn yaml_or_json(body: &[u8]) -> Result<DecodedBody, String> {
     let is_json = body.trim_ascii_start().first() == Some(&b'{');
     let parsed = is_json.then(|| json(body).ok()).flatten();
     match parsed {
@@ -111,8 +111,8 @@ pub(crate) fn yaml_or_json(body: &[u8]) -> Result<Parsed, String> {
         parsed => {
             let text = std::str::from_utf8(body).map_err(|e| e.to_string())?;
             match (yaml::read(text), parsed) {
-                (Ok(told), Some(parsed)) => Ok(Parsed { duplicates: told.duplicates, ..parsed }),
-                // JSON that is no YAML, by its tabs, is read all the same.
+                (Ok(yaml), Some(parsed)) => Ok(DecodedBody { duplicates: yaml.duplicates, ..parsed }),
+                // JSON with tabs is no valid YAML, but accepted.
                 (Err(_), Some(parsed)) => Ok(parsed),
                 (read, None) => read,
             }
@@ -120,7 +120,7 @@ pub(crate) fn yaml_or_json(body: &[u8]) -> Result<Parsed, String> {
     }
 }
 
-/// As upstream's `summarizeData`: what JSON could be as it is, anything else in hexadecimal.
+/// Summarizes a body for an error, in hexadecimal unless it starts as JSON (`summarizeData`).
 fn summary(data: &[u8]) -> String {
     const MAX: usize = 30;
     let head = &data[..data.len().min(MAX)];
@@ -135,15 +135,15 @@ fn summary(data: &[u8]) -> String {
     if data.len() > MAX { text + " ..." } else { text }
 }
 
-/// Where a value stands; made into text only when a field stands twice.
-enum At<'a> {
+/// Path of a value; formatted only for duplicate fields.
+enum Path<'a> {
     Root,
-    Field(&'a At<'a>, &'a str),
-    Item(&'a At<'a>, usize),
+    Field(&'a Path<'a>, &'a str),
+    Item(&'a Path<'a>, usize),
 }
 
-impl At<'_> {
-    /// Whether it is a field set of `metadata.managedFields`.
+impl Path<'_> {
+    /// Whether this is a field set of `metadata.managedFields`.
     fn is_field_set(&self) -> bool {
         matches!(
             self,
@@ -152,7 +152,7 @@ impl At<'_> {
     }
 }
 
-impl fmt::Display for At<'_> {
+impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),
@@ -163,22 +163,22 @@ impl fmt::Display for At<'_> {
     }
 }
 
-/// Reads the value at a place, and notes which fields in it stand twice.
+/// Deserializes the value at a path, and collects its duplicate fields.
 #[derive(Clone, Copy)]
-struct Seed<'a> {
+struct ValueSeed<'a> {
     duplicates: &'a RefCell<Findings>,
-    at: &'a At<'a>,
-    /// How much longer the path may become, not counting indexes.
+    at: &'a Path<'a>,
+    /// Remaining length of the path, in bytes, without indexes.
     left: usize,
 }
 
-impl<'a> Seed<'a> {
+impl<'a> ValueSeed<'a> {
     fn root(duplicates: &'a RefCell<Findings>) -> Self {
-        Self { duplicates, at: &At::Root, left: MAX_PATH }
+        Self { duplicates, at: &Path::Root, left: MAX_PATH }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Seed<'_> {
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -186,7 +186,7 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Seed<'_> {
+impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -224,8 +224,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
         loop {
-            let at = At::Item(self.at, items.len());
-            match seq.next_element_seed(Seed { at: &at, ..self })? {
+            let at = Path::Item(self.at, items.len());
+            match seq.next_element_seed(ValueSeed { at: &at, ..self })? {
                 Some(item) => items.push(item),
                 None => return Ok(Value::Array(items)),
             }
@@ -235,13 +235,13 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            let at = At::Field(self.at, &key);
+            let at = Path::Field(self.at, &key);
             let left = if at.is_field_set() { usize::MAX } else { self.left };
             let left = left.checked_sub(key.len() + 1).ok_or_else(|| A::Error::custom(too_long()))?;
             if fields.contains_key(&key) {
                 self.duplicates.borrow_mut().push(|| format!("duplicate field {:?}", at.to_string()));
             }
-            let value = map.next_value_seed(Seed { at: &at, left, ..self })?;
+            let value = map.next_value_seed(ValueSeed { at: &at, left, ..self })?;
             fields.insert(key, value);
         }
         Ok(Value::Object(fields))
@@ -254,14 +254,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn fields_that_stand_twice_are_named() {
+    fn duplicate_fields_are_reported_with_paths() {
         let parsed = json(br#"{"a": [{"b": 1, "b": 2}], "a.c": {}, "d": 1, "d": 3}"#).unwrap();
         assert_eq!(parsed.value, json!({"a": [{"b": 2}], "a.c": {}, "d": 3}));
         assert_eq!(parsed.duplicates, [r#"duplicate field "a[0].b""#, r#"duplicate field "d""#]);
     }
 
     #[test]
-    fn duplicates_below_a_long_key_are_bounded() {
+    fn reported_duplicates_are_bounded_by_path_length() {
         let twice = "\"a\":1,".repeat(200_000);
         let below = |key: &str| format!("{{\"{key}\":{{{twice}\"a\":1}}}}");
         assert!(json(below(&"k".repeat(MAX_PATH)).as_bytes()).unwrap_err().to_string().contains("longer than"));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn field_sets_hold_values_of_any_length() {
+    fn field_sets_have_no_path_limit() {
         let key = format!("v:\\\"{}\\\"", "k".repeat(MAX_PATH));
         let text = format!(r#"{{"metadata": {{"managedFields": [{{"fieldsV1": {{"f:spec": {{"{key}": {{}}}}}}}}]}}}}"#);
         let parsed = json(text.as_bytes()).unwrap();
@@ -281,8 +281,8 @@ mod tests {
     }
 
     #[test]
-    fn long_paths_are_refused_in_yaml_too() {
-        // Keys of YAML are shorter themselves.
+    fn yaml_with_long_paths_is_rejected() {
+        // The length of a single key is limited in YAML.
         let nested = |levels: usize| {
             let key = "k".repeat(999);
             let lines = (0..levels).map(|level| format!("{}{key}:\n", " ".repeat(level)));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused() {
+    fn invalid_json_is_rejected() {
         for bad in ["", "{", "[1,]", "{} {}", "nul", "1e999", "\"\\ud800\"", &"[".repeat(1000)] {
             assert!(json(bad.as_bytes()).is_err(), "{bad}");
         }

@@ -1,4 +1,4 @@
-//! Deletion: at once, after a grace period, or when the last finalizer is gone.
+//! Delete: immediate, graceful, or pending until the last finalizer is removed.
 
 mod propagation;
 
@@ -6,16 +6,16 @@ use crate::{
     admit::{self, review::Review},
     authorization::node::{self, End},
     conversion, decode,
-    kinds::{FieldErrors, FieldPath, priority_class::is_of_the_system},
+    kinds::{FieldErrors, FieldPath, priority_class::is_system_priority_class},
     list_options::ListOptions,
-    object::{self, Include, View},
+    object::{self, IncludeObjectPolicy, Representation},
     read,
-    request::Resource,
-    response::{self, Reply},
+    request::RequestInfo,
+    response::{self, HandlerResult},
     selectors::Selection,
     service::{ApiServer, Call},
     status::ApiError,
-    write::{dry_run, now, removable, with_warnings},
+    write::{dry_run, now, should_delete_during_update, with_warnings},
 };
 use admission::about::Operation;
 use api::text::is_yes;
@@ -26,33 +26,33 @@ use propagation::Propagation;
 use serde_json::{Value, json};
 use store::{Allowance, Expect, Key, Object, Write, WriteError};
 
-/// How often a deletion is tried again when another write came first.
-const TRIES: usize = 20;
-/// How many objects of a collection are deleted at once.
-const AT_ONCE: usize = 32;
-/// Namespaces that upstream's `NamespaceLifecycle` admission never lets go.
-const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+/// Attempts of a deletion when writes conflict.
+const MAX_ATTEMPTS: usize = 20;
+/// Concurrent deletions of a collection.
+const DELETE_COLLECTION_WORKERS: usize = 32;
+/// Namespaces that upstream's `NamespaceLifecycle` admission protects (`immortalNamespaces`).
+const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// `DeleteOptions`, from the body or the query.
-pub(crate) struct Options {
+pub(crate) struct DeletionOptions {
     grace: Option<i64>,
     uid: Option<String>,
     pub(crate) revision: Option<String>,
     pub(crate) dry_run: bool,
     propagation: Option<Propagation>,
-    /// Whether what depends on it is expressly to go, too, in the old form.
-    takes_dependents: bool,
+    /// Whether the deprecated `orphanDependents` is false.
+    deletes_dependents: bool,
 }
 
-impl Options {
-    /// Nothing but that it shall go.
-    pub(crate) fn plain() -> Self {
-        Self { grace: None, uid: None, revision: None, dry_run: false, propagation: None, takes_dependents: false }
+impl DeletionOptions {
+    /// Empty options.
+    pub(crate) fn empty() -> Self {
+        Self { grace: None, uid: None, revision: None, dry_run: false, propagation: None, deletes_dependents: false }
     }
 
-    fn warnings(&self, resource: &Resource) -> Vec<String> {
-        let untold = resource.kind.info().orphan_warning.filter(|_| self.propagation.is_none());
-        untold.map(str::to_owned).into_iter().collect()
+    fn warnings(&self, resource: &RequestInfo) -> Vec<String> {
+        let warning = resource.kind.info().orphan_warning.filter(|_| self.propagation.is_none());
+        warning.map(str::to_owned).into_iter().collect()
     }
 
     pub(crate) fn parse(call: &Call) -> Result<Self, ApiError> {
@@ -68,7 +68,7 @@ impl Options {
         let propagation = propagation::parse(call.query.get("propagationPolicy"), orphan)?;
         Ok(Self {
             propagation,
-            takes_dependents: orphan == Some(false),
+            deletes_dependents: orphan == Some(false),
             grace: call.query.number("gracePeriodSeconds")?,
             uid: None,
             revision: None,
@@ -86,7 +86,7 @@ impl Options {
         if fields.get("kind").is_some_and(|k| k != "DeleteOptions" && k != "") {
             return Err(bad(&format!("it is of kind {}", fields["kind"])));
         }
-        // Clients send it as a kind of whatever group they talk to.
+        // Clients send `DeleteOptions` with the API version of the group that they call.
         fields.retain(|key, _| key != "kind" && key != "apiVersion");
         let options: DeleteOptions = serde_json::from_value(body).map_err(|e| bad(&e))?;
         let propagation = propagation::parse(options.propagation_policy.as_deref(), options.orphan_dependents)?;
@@ -99,7 +99,7 @@ impl Options {
         let preconditions = options.preconditions.unwrap_or_default();
         Ok(Self {
             propagation,
-            takes_dependents: options.orphan_dependents == Some(false),
+            deletes_dependents: options.orphan_dependents == Some(false),
             grace: options.grace_period_seconds,
             uid: preconditions.uid,
             revision: preconditions.resource_version,
@@ -108,22 +108,28 @@ impl Options {
     }
 }
 
-pub(crate) async fn one(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    let options = Options::parse(call)?;
+pub(crate) async fn delete_one(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+    let options = DeletionOptions::parse(call)?;
     let name = resource.name.as_deref().unwrap_or("");
     let key = object::key(&*resource.kind, &resource.namespace, name);
     node::restrict_end(server, &call.user, resource, &key, End::Delete)?;
-    let review = review(server, resource, call, &options);
-    let (object, gone) = reviewed(server, resource, &key, &options, review.as_ref()).await?;
-    let answer = deleted(server, resource, &options, &object, gone).await?;
-    Ok(with_warnings(answer, &options.warnings(resource)))
+    let review = admission_review(server, resource, call, &options);
+    let (object, gone) = delete_with_admission(server, resource, &key, &options, review.as_ref()).await?;
+    let response = deletion_response(server, resource, &options, &object, gone).await?;
+    Ok(with_warnings(response, &options.warnings(resource)))
 }
 
-async fn deleted(server: &ApiServer, resource: &Resource, options: &Options, object: &Object, gone: bool) -> Reply {
+async fn deletion_response(
+    server: &ApiServer,
+    resource: &RequestInfo,
+    options: &DeletionOptions,
+    object: &Object,
+    gone: bool,
+) -> HandlerResult {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
-    // What stays for a while is shown as it is.
+    // An object that is not deleted yet is returned itself.
     if !gone || info.returns_deleted_object() {
-        let code = if !gone && options.takes_dependents { 202 } else { 200 };
+        let code = if !gone && options.deletes_dependents { 202 } else { 200 };
         return Ok(response::json(code, &conversion::decode(&server.webhooks, &*resource.kind, object).await?));
     }
     let value = conversion::as_stored(&*resource.kind, object);
@@ -137,44 +143,49 @@ async fn deleted(server: &ApiServer, resource: &Resource, options: &Options, obj
     ))
 }
 
-pub(crate) async fn collection(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn delete_collection(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let info = resource.kind.info();
-    // As upstream: never over all namespaces at once, and never the namespaces themselves.
+    // As upstream: not across all namespaces, and not for namespaces.
     if info.namespaced == resource.namespace.is_empty() || info.plural == "namespaces" {
         return Err(ApiError::method_not_allowed());
     }
-    let options = Options::parse(call)?;
-    let (view, include) = (object::list_view(&call.accept, info)?, Include::parse(&call.query)?);
+    let options = DeletionOptions::parse(call)?;
+    let (view, include) = (object::negotiate_list(&call.accept, info)?, IncludeObjectPolicy::parse(&call.query)?);
     let selection = Selection::parse(&resource.kind, &call.query)?;
-    // It deletes what a list with these options shows, and no more.
+    // Deletes exactly the objects that a list with these options returns.
     let listed = ListOptions::parse(&call.query, false)?;
-    let review = review(server, resource, call, &options);
+    let review = admission_review(server, resource, call, &options);
     let (kind, options, review) = (&*resource.kind, &options, review.as_ref());
-    let read::Page { objects: all, mut metadata } = read::page(server, resource, &selection, &listed).await?;
-    // Several at a time share the disk's flushes.
-    let deleted = stream::iter(all).map(|object| async move {
-        match reviewed(server, resource, &object.key, options, review).await {
+    let read::Page { objects: all, mut metadata } = read::list_page(server, resource, &selection, &listed).await?;
+    // Concurrent writes share flushes of the disk.
+    let deletions = stream::iter(all).map(|object| async move {
+        match delete_with_admission(server, resource, &object.key, options, review).await {
             Ok((object, _)) => Ok(Some(object)),
             Err(e) if e.code == 404 => Ok(None),
             Err(e) => Err(e),
         }
     });
     let deleted: Vec<Object> =
-        deleted.buffered(AT_ONCE).try_filter_map(|object| ready(Ok(object))).try_collect().await?;
+        deletions.buffered(DELETE_COLLECTION_WORKERS).try_filter_map(|object| ready(Ok(object))).try_collect().await?;
     let items = conversion::decode_all(&server.webhooks, kind, &deleted).await?;
     metadata["resourceVersion"] = json!(server.store.revision().to_string());
     let answer = match view {
-        View::Whole => {
+        Representation::Object => {
             json!({"kind": kind.list_kind(), "apiVersion": info.api_version(), "metadata": metadata, "items": items})
         }
-        View::Metadata => object::metadata_list(&items, &metadata),
-        View::Table => object::table(kind, &items, &metadata, true, include),
+        Representation::Metadata => object::metadata_list(&items, &metadata),
+        Representation::Table => object::table(kind, &items, &metadata, true, include),
     };
     Ok(with_warnings(response::json(200, &answer), &options.warnings(resource)))
 }
 
-/// What webhooks and policies are asked about a deletion, if there are any.
-fn review<'a>(server: &'a ApiServer, resource: &Resource, call: &'a Call, options: &Options) -> Option<Review<'a>> {
+/// Builds the admission review of a deletion, if webhooks or policies are configured.
+fn admission_review<'a>(
+    server: &'a ApiServer,
+    resource: &RequestInfo,
+    call: &'a Call,
+    options: &DeletionOptions,
+) -> Option<Review<'a>> {
     let shown = || {
         let mut shown = admit::review::options(call, "DeleteOptions", options.dry_run);
         if let Some(grace) = options.grace {
@@ -193,40 +204,40 @@ fn review<'a>(server: &'a ApiServer, resource: &Resource, call: &'a Call, option
     Review::of(server, resource, call, Operation::Delete, shown)
 }
 
-/// Deletes one object; gives it as it then is, and whether it is gone.
-pub(crate) async fn delete(
+/// Deletes one object; returns it, and whether it is removed from the store.
+pub(crate) async fn delete_object(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     key: &Key,
-    options: &Options,
+    options: &DeletionOptions,
 ) -> Result<(Object, bool), ApiError> {
-    reviewed(server, resource, key, options, None).await
+    delete_with_admission(server, resource, key, options, None).await
 }
 
-/// The same, when nobody who is asked minds.
-async fn reviewed(
+/// Like [`delete_object`], after validating admission.
+async fn delete_with_admission(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     key: &Key,
-    options: &Options,
+    options: &DeletionOptions,
     review: Option<&Review<'_>>,
 ) -> Result<(Object, bool), ApiError> {
     let (kind, name) = (&*resource.kind, &*key.name);
-    if kind.info().plural == "namespaces" && IMMORTAL.contains(&name) {
+    if kind.info().plural == "namespaces" && IMMORTAL_NAMESPACES.contains(&name) {
         return Err(ApiError::forbidden(kind.info(), name, "this namespace may not be deleted"));
     }
-    if kind.info().plural == "priorityclasses" && is_of_the_system(name) {
+    if kind.info().plural == "priorityclasses" && is_system_priority_class(name) {
         return Err(ApiError::forbidden(kind.info(), name, "this is a system priority class and cannot be deleted"));
     }
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let current = server.store.get(key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let mut value = conversion::as_stored(kind, &current);
         if !value.is_object() {
-            // Its finalizers are not known, and it is not to go past them.
+            // Its finalizers are unknown, so deleting it could bypass them.
             return Err(ApiError::internal(format!("the stored object {name:?} cannot be read")));
         }
         match kind.info().plural {
-            // These delete by themselves upstream, and say it otherwise.
+            // Upstream's registries of these have their own messages.
             "namespaces" | "customresourcedefinitions" => check_own_preconditions(kind.info(), &value, name, options)?,
             _ => check_preconditions(resource, &value, name, options)?,
         }
@@ -236,15 +247,18 @@ async fn reviewed(
         }
         let before = value.clone();
         if kind.info().plural != "events" {
-            propagation::mark(&mut value["metadata"], options.propagation.or(propagation::default(kind.info())));
+            propagation::set_finalizers(
+                &mut value["metadata"],
+                options.propagation.or(propagation::default(kind.info())),
+            );
         }
-        mark(resource, &mut value, options.grace, now());
-        let gone = removable(&value);
+        set_deletion_fields(resource, &mut value, options.grace, now());
+        let gone = should_delete_during_update(&value);
         if options.dry_run || (value == before && !gone) {
             return Ok((current, gone));
         }
-        // What has no grace and goes at once is shown as it was: nothing of its deletion was ever written.
-        let is_graceful = kind.graceful_deletion(&before, options.grace).is_some();
+        // An object that is removed at once without a grace period is returned unmarked: its deletion fields were never stored.
+        let is_graceful = kind.check_graceful_delete(&before, options.grace).is_some();
         let last = if gone && !is_graceful { before } else { value };
         let (expect, template) = (Expect::Revision(current.revision), object::encode(kind, last)?);
         let write =
@@ -255,15 +269,15 @@ async fn reviewed(
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), name)),
         }
     }
-    Err(ApiError::modified(kind.info(), name))
+    Err(ApiError::optimistic_lock_conflict(kind.info(), name))
 }
 
-/// Upstream's words (`rest.BeforeDelete`), in which the resource is called by its kind.
+/// Validates the preconditions with upstream's messages (`rest.BeforeDelete`), which name the kind, not the resource.
 pub(crate) fn check_preconditions(
-    resource: &Resource,
+    resource: &RequestInfo,
     value: &Value,
     name: &str,
-    options: &Options,
+    options: &DeletionOptions,
 ) -> Result<(), ApiError> {
     let pairs = [
         ("UID", &options.uid, "uid", "The object might have been deleted and then recreated"),
@@ -283,12 +297,12 @@ pub(crate) fn check_preconditions(
     Ok(())
 }
 
-/// The same of Namespaces and definitions (`REST.Delete` of each).
+/// Validates the preconditions of Namespaces and definitions (`REST.Delete` of each).
 fn check_own_preconditions(
     info: &crate::kinds::KindInfo,
     value: &Value,
     name: &str,
-    options: &Options,
+    options: &DeletionOptions,
 ) -> Result<(), ApiError> {
     let pairs = [("UID", &options.uid, "uid"), ("ResourceVersion", &options.revision, "resourceVersion")];
     for (what, wanted, field) in pairs {
@@ -301,9 +315,9 @@ fn check_own_preconditions(
     Ok(())
 }
 
-/// Marks an object as being deleted. A grace period only ever falls (LIFECYCLE.md 3.3, 3.7; `rest.BeforeDelete`).
-fn mark(resource: &Resource, value: &mut Value, asked: Option<i64>, now: Timestamp) {
-    let asked = asked.map(|a| if a < 0 { 1 } else { a });
+/// Sets deletion timestamp and grace period. A later deletion can only shorten the grace period (`rest.BeforeDelete`).
+fn set_deletion_fields(resource: &RequestInfo, value: &mut Value, requested: Option<i64>, now: Timestamp) {
+    let requested = requested.map(|a| if a < 0 { 1 } else { a });
     let last = Timestamp::from_second(Timestamp::MAX.as_second()).unwrap_or(Timestamp::MAX);
     let after = |from: Timestamp, seconds: i64| {
         from.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(if seconds < 0 { now } else { last })
@@ -312,19 +326,19 @@ fn mark(resource: &Resource, value: &mut Value, asked: Option<i64>, now: Timesta
     let time: Option<Timestamp> = value["metadata"]["deletionTimestamp"].as_str().and_then(|t| t.parse().ok());
     match time {
         Some(time) if known > 0 => {
-            let Some(mut grace) = asked.filter(|a| *a < known) else { return };
+            let Some(mut grace) = requested.filter(|a| *a < known) else { return };
             let mut end = after(time, grace - known);
             if end < now {
-                // The kubelet still has the last word unless it is forced.
+                // Unless the deletion is forced, the kubelet confirms it.
                 (end, grace) = (now, grace.min(1));
             }
             value["metadata"]["deletionTimestamp"] = json!(end);
             value["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
         }
-        // Only finalizers hold it.
+        // Only finalizers are left.
         Some(_) => {}
         None => {
-            let grace = resource.kind.graceful_deletion(value, asked).unwrap_or(0);
+            let grace = resource.kind.check_graceful_delete(value, requested).unwrap_or(0);
             value["metadata"]["deletionTimestamp"] = json!(after(now, grace));
             value["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
             if let Some(generation) = value["metadata"]["generation"].as_i64().filter(|g| *g > 0) {

@@ -1,12 +1,12 @@
-//! What is served: discovery and version.
+//! Discovery of groups, versions and resources, and `/version`.
 
 use crate::{
-    accept::{Choice, choices},
+    accept::{MediaRange, parse_accept},
     aggregation::Aggregation,
     json_order,
     kinds::{Kind, KindInfo},
     openapi,
-    registry::{Group, Served},
+    registry::{Group, ServedKinds},
     response::{self, Body},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -17,9 +17,9 @@ use sha2::{Digest, Sha256};
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// What can be done with the objects of a kind. Namespaces go one by one, questions are only asked.
+/// Verbs of a resource. Namespaces have no `deletecollection`, reviews only `create`.
 pub(crate) fn verbs(info: &KindInfo) -> Vec<&'static str> {
-    if info.question {
+    if info.create_only {
         return vec!["create"];
     }
     if info.computed {
@@ -43,7 +43,7 @@ struct Info<'a> {
     platform: String,
 }
 
-pub(crate) fn version() -> Response<Body> {
+pub(crate) fn version_response() -> Response<Body> {
     let info = Info {
         major: "1",
         minor: "35",
@@ -58,9 +58,10 @@ pub(crate) fn version() -> Response<Body> {
     response::raw_json(&serde_json::to_vec(&info).unwrap_or_default())
 }
 
-pub(crate) fn answer(
-    served: &Served,
-    others: &Aggregation,
+/// Responds to a path of discovery; `None` when the path is another one.
+pub(crate) fn respond(
+    served: &ServedKinds,
+    aggregation: &Aggregation,
     path: &str,
     address: Option<&str>,
     accept: &str,
@@ -70,7 +71,7 @@ pub(crate) fn answer(
     let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
     let value = match parts.as_slice() {
         ["api"] if aggregated => return Some(discovery_list(served, None, headers)),
-        ["apis"] if aggregated => return Some(discovery_list(served, Some(others), headers)),
+        ["apis"] if aggregated => return Some(discovery_list(served, Some(aggregation), headers)),
         [] => return Some(response::raw_json(json!({"paths": paths(served)}).to_string().as_bytes())),
         ["api"] => {
             let address = address.map(|to| json!({"clientCIDR": "0.0.0.0/0", "serverAddress": to}));
@@ -78,25 +79,25 @@ pub(crate) fn answer(
         }
         ["apis"] => {
             let mut all: Vec<Value> = served.groups().iter().filter(|g| !g.name.is_empty()).map(group).collect();
-            others.add_groups(&mut all);
+            aggregation.add_groups(&mut all);
             json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": all})
         }
         ["apis", name] => {
             let own = served.groups().iter().find(|g| g.name == *name && !g.name.is_empty()).map(group);
-            let mut value = others.add_versions(name, own)?;
+            let mut value = aggregation.add_versions(name, own)?;
             value["kind"] = json!("APIGroup");
             value["apiVersion"] = json!("v1");
             value
         }
         ["api", "v1"] => resource_list(served, "", "v1"),
-        ["apis", g, v] if !g.is_empty() && served.has(g, v) => resource_list(served, g, v),
+        ["apis", g, v] if !g.is_empty() && served.has_version(g, v) => resource_list(served, g, v),
         _ => return None,
     };
     Some(response::json(200, &value))
 }
 
-/// Where there is something to read (`k8s.io/apiserver/pkg/server/routes/index.go`).
-fn paths(served: &Served) -> Vec<String> {
+/// Paths of the root index (`k8s.io/apiserver/pkg/server/routes/index.go`).
+fn paths(served: &ServedKinds) -> Vec<String> {
     let mut all: Vec<String> =
         ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
             .map(str::to_owned)
@@ -109,22 +110,22 @@ fn paths(served: &Served) -> Vec<String> {
     all
 }
 
-/// Whether the client would rather have all groups in one answer, in the version that there is.
+/// Whether the client prefers aggregated discovery, in the served version v2.
 fn is_aggregated(accept: &str) -> bool {
-    let is_ours = |choice: &Choice<'_>| {
-        choice.parameter("g") == Some("apidiscovery.k8s.io") && choice.parameter("v") == Some("v2")
+    let is_v2 = |range: &MediaRange<'_>| {
+        range.parameter("g") == Some("apidiscovery.k8s.io") && range.parameter("v") == Some("v2")
     };
-    let shape = |choice: &Choice<'_>| match choice.shape() {
-        Some("APIGroupDiscoveryList") => is_ours(choice).then_some(true),
+    let aggregated = |range: &MediaRange<'_>| match range.requested_as() {
+        Some("APIGroupDiscoveryList") => is_v2(range).then_some(true),
         Some(_) => None,
-        None => matches!(choice.media, "application/json" | "application/*" | "*/*").then_some(false),
+        None => matches!(range.media, "application/json" | "application/*" | "*/*").then_some(false),
     };
-    choices(accept).iter().find_map(shape).unwrap_or(false)
+    parse_accept(accept).iter().find_map(aggregated).unwrap_or(false)
 }
 
-/// Upstream's `StorageVersionHash`: changes when objects are stored in another version.
-fn storage_hash(served: &Served, info: &KindInfo) -> String {
-    // Stored in the version before, as upstream does for one more release (and for good).
+/// Computes upstream's `StorageVersionHash`, which changes with the storage version.
+fn storage_version_hash(served: &ServedKinds, info: &KindInfo) -> String {
+    // Upstream still stores these in v1beta1.
     if matches!(
         (info.group, info.kind),
         ("storage.k8s.io", "VolumeAttributesClass") | ("apiextensions.k8s.io", "CustomResourceDefinition")
@@ -132,14 +133,14 @@ fn storage_hash(served: &Served, info: &KindInfo) -> String {
         let hash = Sha256::digest(format!("{}/v1beta1/{}", info.group, info.kind));
         return STANDARD.encode(&hash[..8]);
     }
-    let stored = served.forms(info.storage).into_iter().find(|k| !k.info().converted);
+    let stored = served.kinds_of_storage(info.storage).into_iter().find(|k| !k.info().converted);
     let (group, version) = stored.as_ref().map_or((info.group, info.version), |k| (k.info().group, k.info().version));
     let hash = Sha256::digest(format!("{group}/{version}/{}", info.kind));
     STANDARD.encode(&hash[..8])
 }
 
-/// The subresources of which upstream says what group their bodies are of (`GroupVersionKindProvider`).
-const OF_ANOTHER_GROUP: [&str; 3] = ["scale", "eviction", "token"];
+/// Subresources whose group and version are part of discovery (`GroupVersionKindProvider`).
+const WITH_GROUP_VERSION: [&str; 3] = ["scale", "eviction", "token"];
 
 fn group(group: &Group) -> Value {
     let version = |v: &&str| json!({"groupVersion": format!("{}/{v}", group.name), "version": v});
@@ -147,7 +148,7 @@ fn group(group: &Group) -> Value {
     json!({"name": group.name, "versions": versions, "preferredVersion": versions.first()})
 }
 
-fn resource_list(served: &Served, group: &str, version: &str) -> Value {
+fn resource_list(served: &ServedKinds, group: &str, version: &str) -> Value {
     let mut resources = Vec::new();
     for info in served.kinds(group, version).map(Kind::info) {
         resources.push(json!({
@@ -160,8 +161,8 @@ fn resource_list(served: &Served, group: &str, version: &str) -> Value {
                     resource[field] = json!(all);
                 }
             }
-            if !info.question && !info.computed {
-                resource["storageVersionHash"] = json!(storage_hash(served, info));
+            if !info.create_only && !info.computed {
+                resource["storageVersionHash"] = json!(storage_version_hash(served, info));
             }
         }
         if info.status {
@@ -171,7 +172,7 @@ fn resource_list(served: &Served, group: &str, version: &str) -> Value {
         for s in info.subresources {
             let name = format!("{}/{}", info.plural, s.name);
             resources.push(json!({"name": name, "singularName": "", "namespaced": info.namespaced, "kind": s.kind, "verbs": s.verbs}));
-            if OF_ANOTHER_GROUP.contains(&s.name)
+            if WITH_GROUP_VERSION.contains(&s.name)
                 && let Some(resource) = resources.last_mut()
             {
                 resource["group"] = json!(s.group);
@@ -183,32 +184,32 @@ fn resource_list(served: &Served, group: &str, version: &str) -> Value {
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources})
 }
 
-fn discovery_list(served: &Served, others: Option<&Aggregation>, headers: &HeaderMap) -> Response<Body> {
+fn discovery_list(served: &ServedKinds, aggregation: Option<&Aggregation>, headers: &HeaderMap) -> Response<Body> {
     let version = |group: &str, version: &&str| {
-        let resources: Vec<Value> = served.kinds(group, version).map(discovered).collect();
+        let resources: Vec<Value> = served.kinds(group, version).map(resource_discovery).collect();
         json!({"version": version, "resources": resources, "freshness": "Current"})
     };
     let mut items: Vec<Value> = served
         .groups()
         .iter()
-        .filter(|g| g.name.is_empty() == others.is_none())
+        .filter(|g| g.name.is_empty() == aggregation.is_none())
         .map(|g| {
             let versions: Vec<Value> = g.versions.iter().map(|v| version(g.name, v)).collect();
             json!({"metadata": {"name": g.name}, "versions": versions})
         })
         .collect();
-    if let Some(others) = others {
-        others.add_discovered(&mut items);
+    if let Some(aggregation) = aggregation {
+        aggregation.add_discovered(&mut items);
     }
     let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
     const MEDIA_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    let text = json_order::document(&list);
+    let text = json_order::encode_document(&list);
     let hash = openapi::hash_of(&text);
     let (code, text) = if openapi::has_seen(headers, &hash) { (304, Vec::new()) } else { (200, text) };
     openapi::tagged(response::full(code, MEDIA_TYPE, text), &hash)
 }
 
-fn discovered(kind: &dyn Kind) -> Value {
+fn resource_discovery(kind: &dyn Kind) -> Value {
     let info = kind.info();
     let response = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
     let mut subresources: Vec<Value> = info

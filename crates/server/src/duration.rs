@@ -1,13 +1,13 @@
-//! Durations as Go writes them (`time.Duration`): `1m30s`, `500ms`, `1.5s`.
+//! Durations in Go's format (`time.Duration`): `1m30s`, `500ms`, `1.5s`.
 
 pub(crate) use api::duration::written;
 
 use std::time::Duration;
 
-/// One that is written so, or `0`. One of less than nothing is none.
-pub(crate) fn read(text: &str) -> Option<Duration> {
-    if let Some(less) = text.strip_prefix('-') {
-        return (!less.starts_with(['-', '+'])).then(|| read(less)).flatten().map(|_| Duration::ZERO);
+/// Parses a duration (`time.ParseDuration`). A negative one becomes zero.
+pub(crate) fn parse(text: &str) -> Option<Duration> {
+    if let Some(magnitude) = text.strip_prefix('-') {
+        return (!magnitude.starts_with(['-', '+'])).then(|| parse(magnitude)).flatten().map(|_| Duration::ZERO);
     }
     let text = text.strip_prefix('+').unwrap_or(text);
     if text == "0" {
@@ -39,11 +39,11 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, millis: Option<u128>) {
-        assert_eq!(read(text).map(|d| d.as_millis()), millis, "{text}");
+        assert_eq!(parse(text).map(|d| d.as_millis()), millis, "{text}");
     }
 
     #[test]
-    fn durations_are_read_as_go_reads_them() {
+    fn duration_parses_as_in_go() {
         check("34s", Some(34_000));
         check("1m30s", Some(90_000));
         check("1.5s", Some(1_500));

@@ -1,5 +1,5 @@
-//! Objects as bytes in which the revision is still missing: they are made by whoever writes, and not by the store, which
-//! makes one write after the other.
+//! Encoding of objects to templates in which the revision is missing. Writers encode concurrently; the store, whose
+//! writes are sequential, only fills in the revision.
 
 use crate::{
     json_order::{self, InOrder, Type},
@@ -18,26 +18,26 @@ const METADATA: &str = "metadata";
 const MANAGED_FIELDS: &str = "managedFields";
 const RESOURCE_VERSION: &str = "resourceVersion";
 
-/// An object that is in the form in which it is stored, and sent: in upstream's order, with a newline at the end. Who owns
-/// what of it stands in its place, unless it does already.
+/// Encodes an object of the storage version as it is stored and sent: in upstream's field order, with a final newline.
+/// `managers` replaces `managedFields`, unless it is `None` or empty.
 pub(crate) fn encode(object: &Value, managers: Option<&Managers>) -> Result<Template, ApiError> {
-    let (written, hole) = (Cell::new(0), Cell::new(None));
-    let mut text = Counted { text: Vec::with_capacity(1 << 10), written: &written };
-    let revision = Hole { written: &written, at: &hole };
+    let (written, offset) = (Cell::new(0), Cell::new(None));
+    let mut text = CountingWriter { text: Vec::with_capacity(1 << 10), written: &written };
+    let revision = RevisionPlaceholder { written: &written, at: &offset };
     let managers = managers.filter(|managers| !managers.is_empty());
-    serde_json::to_writer(&mut text, &Whole { object, managers, revision }).map_err(ApiError::internal)?;
+    serde_json::to_writer(&mut text, &ObjectWithManagers { object, managers, revision }).map_err(ApiError::internal)?;
     text.text.push(b'\n');
-    let at = hole.get().ok_or_else(|| ApiError::internal("an object without metadata cannot be stored"))?;
+    let at = offset.get().ok_or_else(|| ApiError::internal("an object without metadata cannot be stored"))?;
     Ok(Template::new(text.text, at))
 }
 
-/// Text, and for others to see how many bytes of it there are.
-struct Counted<'a> {
+/// A buffer that publishes its length.
+struct CountingWriter<'a> {
     text: Vec<u8>,
     written: &'a Cell<usize>,
 }
 
-impl Write for Counted<'_> {
+impl Write for CountingWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_all(bytes)?;
         Ok(bytes.len())
@@ -54,26 +54,26 @@ impl Write for Counted<'_> {
     }
 }
 
-/// A text that is empty, and notes where it begins.
-struct Hole<'a> {
+/// Serializes an empty string, and records the offset of its content.
+struct RevisionPlaceholder<'a> {
     written: &'a Cell<usize>,
     at: &'a Cell<Option<usize>>,
 }
 
-impl Serialize for Hole<'_> {
+impl Serialize for RevisionPlaceholder<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.at.set(Some(self.written.get() + "\"".len()));
         serializer.serialize_str("")
     }
 }
 
-struct Whole<'a> {
+struct ObjectWithManagers<'a> {
     object: &'a Value,
     managers: Option<&'a Managers>,
-    revision: Hole<'a>,
+    revision: RevisionPlaceholder<'a>,
 }
 
-impl Serialize for Whole<'_> {
+impl Serialize for ObjectWithManagers<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         let fields = self.object.as_object().into_iter().flatten();
@@ -91,7 +91,7 @@ impl Serialize for Whole<'_> {
 struct Metadata<'a> {
     fields: &'a Map<String, Value>,
     of: Type,
-    whole: &'a Whole<'a>,
+    whole: &'a ObjectWithManagers<'a>,
 }
 
 /// A field of the metadata.
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_in_order_and_names_its_revision() {
+    fn encoded_object_is_ordered_and_has_revision() {
         check(&json!({}), None, r#"{"resourceVersion":"12"}"#);
         check(&json!({"resourceVersion": "7"}), None, r#"{"resourceVersion":"12"}"#);
         check(&json!({"uid": "u"}), None, r#"{"uid":"u","resourceVersion":"12"}"#);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_objects_are_stored_sorted() {
+    fn encoded_custom_object_is_sorted() {
         let object = json!({"spec": {}, "kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"uid": "u", "name": "n"}});
         let stored = Data::new(12, 1, &encode(&object, None).unwrap());
         let expected = r#"{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"n","resourceVersion":"12","uid":"u"},"spec":{}}"#;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_metadata_is_an_error() {
+    fn object_without_metadata_is_an_error() {
         assert!(encode(&json!({"kind": "ConfigMap"}), None).is_err());
         assert!(encode(&json!({"metadata": null}), None).is_err());
     }

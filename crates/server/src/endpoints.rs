@@ -1,5 +1,5 @@
-//! Who is behind a Service: nobody leads traffic to its address yet, so whoever asks it goes to a ready endpoint
-//! (`ResolveEndpoint` of `k8s.io/apiserver/pkg/util/proxy`).
+//! Resolution of Services to a ready endpoint (`ResolveEndpoint` of `k8s.io/apiserver/pkg/util/proxy`): the API server does
+//! not depend on the Service proxy for cluster IPs.
 
 use rand::seq::SliceRandom;
 use serde_json::{Value, json};
@@ -8,36 +8,38 @@ use store::{Key, Scope, Store};
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// Where a Service leads.
+/// Destination of a Service.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// To somebody who is ready.
+pub(crate) enum ServiceDestination {
+    /// Address of a ready endpoint.
     Endpoint(SocketAddr),
-    /// To a name that is somebody else's (`ExternalName`).
-    Elsewhere(String),
+    /// DNS name of an `ExternalName` Service.
+    ExternalName(String),
 }
 
-/// Where this port of a Service leads (`ResolveEndpoint`).
+/// Resolves a port of a Service (`ResolveEndpoint`).
 ///
 /// # Errors
-/// In upstream's words, when there is nobody.
-pub(crate) fn resolve(store: &Store, namespace: &str, name: &str, port: i64) -> Result<Place, String> {
+/// Upstream's message, when there is no endpoint.
+pub(crate) fn resolve(store: &Store, namespace: &str, name: &str, port: i64) -> Result<ServiceDestination, String> {
     let service = service(store, namespace, name).ok_or_else(|| format!("service {name:?} not found"))?;
     if service["spec"]["type"] == "ExternalName" {
-        return Ok(Place::Elsewhere(service["spec"]["externalName"].as_str().unwrap_or_default().to_owned()));
+        return Ok(ServiceDestination::ExternalName(
+            service["spec"]["externalName"].as_str().unwrap_or_default().to_owned(),
+        ));
     }
     let port = port_name(&service, port)?;
-    let found = endpoint(&slices(store, namespace, name), &port, |_| true);
-    found.map(Place::Endpoint).ok_or_else(|| format!("no endpoints available for service {name:?}"))
+    let found = random_endpoint(&slices(store, namespace, name), &port, |_| true);
+    found.map(ServiceDestination::Endpoint).ok_or_else(|| format!("no endpoints available for service {name:?}"))
 }
 
-/// A Service as it is stored.
+/// Returns a stored Service.
 pub(crate) fn service(store: &Store, namespace: &str, name: &str) -> Option<Value> {
     let stored = store.get(&Key::new("services", namespace, name))?;
     serde_json::from_slice(&stored.data).ok()
 }
 
-/// The name of a Service's port that has this number; one that has no name has an empty one.
+/// Returns the name of the Service port with this number, empty for an unnamed port.
 pub(crate) fn port_name(service: &Value, port: i64) -> Result<String, String> {
     let mut ports = service["spec"]["ports"].as_array().into_iter().flatten();
     let found = ports.find(|p| p["port"] == port).map(|p| p["name"].as_str().unwrap_or_default().to_owned());
@@ -45,7 +47,7 @@ pub(crate) fn port_name(service: &Value, port: i64) -> Result<String, String> {
     found.ok_or_else(|| format!("no service port {port} found for service {name:?}"))
 }
 
-/// All that is known of where a Service's Pods answer: its slices, or where there are none its Endpoints, as a slice each.
+/// Returns the EndpointSlices of a Service, or without any its Endpoints, converted to slices.
 pub(crate) fn slices(store: &Store, namespace: &str, service: &str) -> Vec<Value> {
     let listing = store.list(&Scope::resource("endpointslices").in_namespace(namespace), None, None);
     let parsed = listing.objects.iter().filter_map(|o| serde_json::from_slice::<Value>(&o.data).ok());
@@ -56,14 +58,14 @@ pub(crate) fn slices(store: &Store, namespace: &str, service: &str) -> Vec<Value
     let endpoints = store.get(&Key::new("endpoints", namespace, service));
     let endpoints: Value = endpoints.and_then(|o| serde_json::from_slice(&o.data).ok()).unwrap_or_default();
     let subsets = endpoints["subsets"].as_array().into_iter().flatten();
-    let endpoint = |a: &Value| json!({"addresses": [a["ip"]], "targetRef": a["targetRef"]});
-    let endpoints = |s: &Value| s["addresses"].as_array().into_iter().flatten().map(endpoint).collect::<Vec<_>>();
+    let to_endpoint = |a: &Value| json!({"addresses": [a["ip"]], "targetRef": a["targetRef"]});
+    let endpoints = |s: &Value| s["addresses"].as_array().into_iter().flatten().map(to_endpoint).collect::<Vec<_>>();
     subsets.map(|s| json!({"endpoints": endpoints(s), "ports": s["ports"]})).collect()
 }
 
-/// One of the ready endpoints of a Service behind the port of this name, if there is one that will do
-/// (`RandomEndpoint` of `k8s.io/apiserver/pkg/util/proxy`).
-pub(crate) fn endpoint(slices: &[Value], port: &str, will_do: impl Fn(&Value) -> bool) -> Option<SocketAddr> {
+/// Returns a random ready endpoint of the port of this name that satisfies the predicate (`RandomEndpoint` of
+/// `k8s.io/apiserver/pkg/util/proxy`).
+pub(crate) fn random_endpoint(slices: &[Value], port: &str, predicate: impl Fn(&Value) -> bool) -> Option<SocketAddr> {
     let mut all = Vec::new();
     for slice in slices {
         let mut ports = slice["ports"].as_array().into_iter().flatten();
@@ -74,7 +76,7 @@ pub(crate) fn endpoint(slices: &[Value], port: &str, will_do: impl Fn(&Value) ->
         all.extend(ready.map(|endpoint| (endpoint, number)));
     }
     all.shuffle(&mut rand::rng());
-    all.into_iter().filter(|(endpoint, _)| will_do(endpoint)).find_map(|(endpoint, number)| {
+    all.into_iter().filter(|(endpoint, _)| predicate(endpoint)).find_map(|(endpoint, number)| {
         let ip: IpAddr = endpoint["addresses"][0].as_str()?.parse().ok()?;
         Some(SocketAddr::new(ip, number))
     })
@@ -88,13 +90,15 @@ mod tests {
     #[track_caller]
     fn check(slices: Value, port: &str, expected: &[&str]) {
         let slices = slices.as_array().unwrap().clone();
-        let found: std::collections::BTreeSet<String> =
-            (0..100).filter_map(|_| endpoint(&slices, port, |e| e["skip"].is_null())).map(|a| a.to_string()).collect();
+        let found: std::collections::BTreeSet<String> = (0..100)
+            .filter_map(|_| random_endpoint(&slices, port, |e| e["skip"].is_null()))
+            .map(|a| a.to_string())
+            .collect();
         assert_eq!(found.into_iter().collect::<Vec<_>>(), expected);
     }
 
     #[test]
-    fn any_ready_endpoint_of_the_port_is_found() {
+    fn any_ready_endpoint_of_port_is_returned() {
         let ports = json!([{"name": "web", "port": 80}, {"name": "metrics", "port": 90}]);
         let endpoints = json!([
             {"addresses": ["10.0.0.1"], "conditions": {"ready": true}}, {"addresses": ["10.0.0.2"]},
@@ -112,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_service_leads_to_somebody_who_is_ready() {
+    async fn service_resolves_to_ready_endpoint() {
         let store = Store::open(MemoryEngine::new(), Options::default()).unwrap();
         let to = |port| resolve(&store, "n", "s", port);
         assert_eq!(to(443).unwrap_err(), "service \"s\" not found");
@@ -123,7 +127,7 @@ mod tests {
         assert_eq!(to(443).unwrap_err(), "no endpoints available for service \"s\"");
         let subsets = json!([{"addresses": [{"ip": "10.0.0.9"}], "ports": [{"name": "https", "port": 9}]}]);
         put(&store, "endpoints", "s", json!({"subsets": subsets})).await;
-        assert_eq!(to(443).unwrap(), Place::Endpoint(([10, 0, 0, 9], 9).into()));
+        assert_eq!(to(443).unwrap(), ServiceDestination::Endpoint(([10, 0, 0, 9], 9).into()));
         let slice = json!({
             "metadata": {"labels": {"kubernetes.io/service-name": "s"}},
             "endpoints": [
@@ -133,8 +137,8 @@ mod tests {
             "ports": [{"name": "other", "port": 1}, {"name": "https", "port": 9443}],
         });
         put(&store, "endpointslices", "s-1", slice).await;
-        assert_eq!(to(443).unwrap(), Place::Endpoint(([10, 0, 0, 2], 9443).into()));
+        assert_eq!(to(443).unwrap(), ServiceDestination::Endpoint(([10, 0, 0, 2], 9443).into()));
         put(&store, "services", "s", json!({"spec": {"type": "ExternalName", "externalName": "example.com"}})).await;
-        assert_eq!(to(443).unwrap(), Place::Elsewhere("example.com".to_owned()));
+        assert_eq!(to(443).unwrap(), ServiceDestination::ExternalName("example.com".to_owned()));
     }
 }

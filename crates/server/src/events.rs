@@ -1,4 +1,4 @@
-//! Events are forgotten an hour after they were last seen (upstream's `--event-ttl`).
+//! Expiry of Events, an hour after they were last seen (upstream's `--event-ttl`).
 
 use crate::{ApiServer, object, status::ApiError};
 use jiff::{SignedDuration, Timestamp};
@@ -6,12 +6,12 @@ use serde_json::Value;
 use std::time::Duration;
 use store::{Expect, Scope, Write, WriteError};
 
-/// How long an event is kept.
+/// Upstream's default of `--event-ttl`.
 const TTL: SignedDuration = SignedDuration::from_hours(1);
-/// Sweeps are no closer together than this: what expires at about the same time goes at once.
-const PAUSE: Duration = Duration::from_secs(30);
+/// Minimal interval between sweeps, so that events that expire at about the same time are deleted together.
+const MIN_SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
-/// When an event was last seen, in any of the ways that it can say so.
+/// Returns the latest timestamp of an event.
 fn last_seen(event: &Value) -> Option<Timestamp> {
     let metadata = &event["metadata"];
     let times = [
@@ -24,30 +24,30 @@ fn last_seen(event: &Value) -> Option<Timestamp> {
 }
 
 impl ApiServer {
-    /// Forgets events as they expire. Never ends.
+    /// Deletes expired events. Never returns.
     pub(crate) async fn sweep_events(self) {
         loop {
             let wait = match self.forget_events(Timestamp::now()).await {
                 Ok(wait) => wait,
                 Err(error) => {
-                    tracing::warn!(%error, "events that have expired could not be removed; trying again");
-                    PAUSE
+                    tracing::warn!(%error, "failed to delete expired events, retrying");
+                    MIN_SWEEP_INTERVAL
                 }
             };
-            tokio::time::sleep(wait.max(PAUSE)).await;
+            tokio::time::sleep(wait.max(MIN_SWEEP_INTERVAL)).await;
         }
     }
 
-    /// Removes the events that were last seen more than an hour before `now`; gives the time until the next one expires.
+    /// Deletes the events that were last seen more than an hour before `now`; returns the time until the next one expires.
     ///
     /// # Errors
-    /// When the store does not take a removal; what is left is tried again by the next call.
+    /// When the store rejects a deletion; the next call retries the remaining events.
     pub async fn forget_events(&self, now: Timestamp) -> Result<Duration, ApiError> {
         let kind: &dyn crate::kinds::Kind = &crate::kinds::CORE_EVENT;
         let mut next = TTL;
         for event in self.store.list(&Scope::resource(kind.info().storage), None, None).objects {
             let value = object::decode(kind, &event);
-            // An event that has no time, which cannot be, is as good as gone.
+            // An event without any timestamp is treated as expired.
             let age = last_seen(&value).map_or(TTL, |seen| now.duration_since(seen));
             if age < TTL {
                 next = next.min(TTL - age);
@@ -56,7 +56,7 @@ impl ApiServer {
             let expect = Expect::Revision(event.revision);
             let write = Write::delete(event.key.clone(), expect, object::encode(kind, value)?);
             match self.store.write(write).await {
-                // Who came first has seen it again, or removed it.
+                // A concurrent writer has updated or deleted it.
                 Ok(_) | Err(WriteError::Conflict { .. } | WriteError::NotFound) => {}
                 Err(e) => return Err(ApiError::from_write(&e, kind.info(), &event.key.name)),
             }

@@ -1,13 +1,13 @@
-//! Eviction: a deletion that a Pod's disruption budget may forbid (`pkg/registry/core/pod/storage/eviction.go`).
+//! Eviction: a deletion that respects PodDisruptionBudgets (`pkg/registry/core/pod/storage/eviction.go`).
 
 use crate::{
     admit::outside,
     authorization::node::{self, End},
-    delete::{self, Options},
-    kinds::{BUDGET, Kind, selector},
+    delete::{self, DeletionOptions},
+    kinds::{Kind, POD_DISRUPTION_BUDGET, selector},
     object, pods,
-    request::Resource,
-    response::{self, Reply},
+    request::RequestInfo,
+    response::{self, HandlerResult},
     service::{ApiServer, Call},
     status::ApiError,
     write::{dry_run, now},
@@ -15,65 +15,67 @@ use crate::{
 use serde_json::{Value, json};
 use store::{Allowance, Expect, Key, Object, Revision, Scope, Write, WriteError};
 
-/// How often a write is tried again when another came first.
-const TRIES: usize = 20;
-/// So many Pods may be on their way out before the controller has seen any.
-const MOST_DISRUPTED: usize = 2000;
+/// Attempts of a write that conflicts (upstream's `EvictionsRetry`).
+const MAX_ATTEMPTS: usize = 20;
+/// Maximal size of `disruptedPods` (upstream's `MaxDisruptedPodSize`).
+const MAX_DISRUPTED_POD_SIZE: usize = 2000;
 const CAUSE: &str = "DisruptionBudget";
 
-/// What a Pod's budget says.
+/// Result of checking a PodDisruptionBudget.
 #[derive(Debug, PartialEq)]
-enum Verdict {
-    /// It counts: one less may be evicted.
-    Counts,
-    /// It was not counted, and may go as long as it stays that way.
+enum BudgetCheck {
+    /// Allowed; it decrements `disruptionsAllowed`.
+    Decrements,
+    /// Allowed without decrement, if the Pod is still unhealthy when it is deleted.
     WhileUnhealthy,
 }
 
-pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let name = resource.name.as_deref().unwrap_or("");
     let (mut eviction, dry) = (pods::body(resource, call, "Eviction")?, dry_run(&call.query, "CreateOptions")?);
-    let dry = dry || Options::from_json(&eviction["deleteOptions"], call)?.dry_run;
+    let dry = dry || DeletionOptions::from_json(&eviction["deleteOptions"], call)?.dry_run;
     outside::body(server, resource, call, ["policy", "v1", "Eviction"], &mut eviction, dry).await?;
-    let mut options = Options::from_json(&eviction["deleteOptions"], call)?;
+    let mut options = DeletionOptions::from_json(&eviction["deleteOptions"], call)?;
     options.dry_run |= dry;
     let key = object::key(&*resource.kind, &resource.namespace, name);
     node::restrict_end(server, &call.user, resource, &key, End::Evict)?;
-    let mut tries = 0..TRIES;
+    let mut tries = 0..MAX_ATTEMPTS;
     loop {
-        let (stored, pod) = read(server, resource, &key)?;
-        // What has ended, or ends, or has not begun, is not missed. The latter must not begin meanwhile.
-        let at = if is_not_missed(&pod) {
+        let (stored, pod) = get_pod(server, resource, &key)?;
+        // Finished, terminating and pending Pods bypass budgets. A pending Pod must not start meanwhile.
+        let expected_revision = if can_ignore_pdb(&pod) {
             (pod["status"]["phase"] == "Pending" && pod["metadata"]["deletionTimestamp"].is_null()).then_some(stored)
         } else {
-            match ask(server, resource, &pod, options.dry_run).await? {
-                None | Some((Verdict::Counts, _)) => None,
-                Some((Verdict::WhileUnhealthy, budget)) => {
-                    if !options.dry_run && !disrupt(server, resource, &key, &mut options, Some(stored)).await? {
-                        return Err(busy(&budget));
+            match check_and_decrement(server, resource, &pod, options.dry_run).await? {
+                None | Some((BudgetCheck::Decrements, _)) => None,
+                Some((BudgetCheck::WhileUnhealthy, budget)) => {
+                    if !options.dry_run
+                        && !add_disruption_target(server, resource, &key, &mut options, Some(stored)).await?
+                    {
+                        return Err(not_observed(&budget));
                     }
                     break;
                 }
             }
         };
-        if options.dry_run || disrupt(server, resource, &key, &mut options, at).await? {
+        if options.dry_run || add_disruption_target(server, resource, &key, &mut options, expected_revision).await? {
             break;
         }
         if tries.next().is_none() {
-            return Err(ApiError::modified(resource.kind.info(), name));
+            return Err(ApiError::optimistic_lock_conflict(resource.kind.info(), name));
         }
     }
-    delete::delete(server, resource, &key, &options).await?;
+    delete::delete_object(server, resource, &key, &options).await?;
     Ok(response::json(201, &pods::success()))
 }
 
-fn read(server: &ApiServer, resource: &Resource, key: &Key) -> Result<(Revision, Value), ApiError> {
+fn get_pod(server: &ApiServer, resource: &RequestInfo, key: &Key) -> Result<(Revision, Value), ApiError> {
     let current = server.store.get(key).ok_or_else(|| ApiError::not_found(resource.kind.info(), &key.name))?;
     Ok((current.revision, object::decode(&*resource.kind, &current)))
 }
 
 /// `canIgnorePDB`.
-fn is_not_missed(pod: &Value) -> bool {
+fn can_ignore_pdb(pod: &Value) -> bool {
     let phase = pod["status"]["phase"].as_str().unwrap_or("");
     matches!(phase, "Succeeded" | "Failed" | "Pending") || !pod["metadata"]["deletionTimestamp"].is_null()
 }
@@ -83,14 +85,14 @@ fn is_ready(pod: &Value) -> bool {
     conditions.any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
-/// Asks the Pod's budget, and takes from it; gives what it says, and what it is called.
-async fn ask(
+/// Checks the Pod's budget and decrements it; returns the result and the budget's name.
+async fn check_and_decrement(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     pod: &Value,
     dry: bool,
-) -> Result<Option<(Verdict, String)>, ApiError> {
-    for _ in 0..TRIES {
+) -> Result<Option<(BudgetCheck, String)>, ApiError> {
+    for _ in 0..MAX_ATTEMPTS {
         let mut budgets = budgets(server, &resource.namespace, pod);
         let Some((stored, mut budget)) = budgets.pop() else { return Ok(None) };
         if !budgets.is_empty() {
@@ -99,38 +101,42 @@ async fn ask(
             return Err(ApiError::new(500, "", message));
         }
         let name = budget["metadata"]["name"].as_str().unwrap_or("").to_owned();
-        if verdict(&budget, is_ready(pod))? == Verdict::WhileUnhealthy {
-            return Ok(Some((Verdict::WhileUnhealthy, name)));
+        if check_budget(&budget, is_ready(pod))? == BudgetCheck::WhileUnhealthy {
+            return Ok(Some((BudgetCheck::WhileUnhealthy, name)));
         }
         if dry {
-            return Ok(Some((Verdict::Counts, name)));
+            return Ok(Some((BudgetCheck::Decrements, name)));
         }
-        take(&mut budget, pod["metadata"]["name"].as_str().unwrap_or(""));
-        let write = Write::put(stored.key.clone(), Expect::Revision(stored.revision), object::encode(BUDGET, budget)?);
+        decrement(&mut budget, pod["metadata"]["name"].as_str().unwrap_or(""));
+        let write = Write::put(
+            stored.key.clone(),
+            Expect::Revision(stored.revision),
+            object::encode(POD_DISRUPTION_BUDGET, budget)?,
+        );
         match server.store.write(write.with_allowance(Allowance::Unlimited)).await {
-            Ok(_) => return Ok(Some((Verdict::Counts, name))),
+            Ok(_) => return Ok(Some((BudgetCheck::Decrements, name))),
             Err(WriteError::Conflict { .. }) => {}
-            Err(e) => return Err(ApiError::from_write(&e, BUDGET.info(), &name)),
+            Err(e) => return Err(ApiError::from_write(&e, POD_DISRUPTION_BUDGET.info(), &name)),
         }
     }
     let message = "couldn't update PodDisruptionBudget due to conflicts";
     Err(ApiError::new(504, "Timeout", message).with_retry_after(10))
 }
 
-/// The budgets that select a Pod.
+/// Returns the budgets that select a Pod.
 fn budgets(server: &ApiServer, namespace: &str, pod: &Value) -> Vec<(Object, Value)> {
-    let scope = Scope::resource(BUDGET.info().storage).in_namespace(namespace);
+    let scope = Scope::resource(POD_DISRUPTION_BUDGET.info().storage).in_namespace(namespace);
     let all = server.store.list(&scope, None, None).objects.into_iter();
     let all = all.map(|stored| {
-        let budget = object::decode(BUDGET, &stored);
+        let budget = object::decode(POD_DISRUPTION_BUDGET, &stored);
         (stored, budget)
     });
     let labels = &pod["metadata"]["labels"];
-    all.filter(|(_, budget)| selector::selects(&budget["spec"]["selector"], labels) == Some(true)).collect()
+    all.filter(|(_, budget)| selector::matches(&budget["spec"]["selector"], labels) == Some(true)).collect()
 }
 
-/// Whether a budget lets a Pod go (`checkAndDecrement`).
-fn verdict(budget: &Value, ready: bool) -> Result<Verdict, ApiError> {
+/// Checks whether a budget allows an eviction (`checkAndDecrement`).
+fn check_budget(budget: &Value, ready: bool) -> Result<BudgetCheck, ApiError> {
     let (status, name) = (&budget["status"], budget["metadata"]["name"].as_str().unwrap_or(""));
     let number = |field: &str| status[field].as_i64().unwrap_or(0);
     let (current, desired, allowed) =
@@ -138,47 +144,47 @@ fn verdict(budget: &Value, ready: bool) -> Result<Verdict, ApiError> {
     if !ready {
         let always = budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
         if always || (current >= desired && desired > 0) {
-            return Ok(Verdict::WhileUnhealthy);
+            return Ok(BudgetCheck::WhileUnhealthy);
         }
     }
     if number("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
-        return Err(busy(name));
+        return Err(not_observed(name));
     }
     if allowed < 0 {
-        return Err(ApiError::forbidden(BUDGET.info(), name, "pdb disruptions allowed is negative"));
+        return Err(ApiError::forbidden(POD_DISRUPTION_BUDGET.info(), name, "pdb disruptions allowed is negative"));
     }
-    if status["disruptedPods"].as_object().is_some_and(|pods| pods.len() > MOST_DISRUPTED) {
-        let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
-        return Err(ApiError::forbidden(BUDGET.info(), name, why));
+    if status["disruptedPods"].as_object().is_some_and(|pods| pods.len() > MAX_DISRUPTED_POD_SIZE) {
+        let message = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+        return Err(ApiError::forbidden(POD_DISRUPTION_BUDGET.info(), name, message));
     }
     if allowed > 0 {
-        return Ok(Verdict::Counts);
+        return Ok(BudgetCheck::Decrements);
     }
     let mut conditions = status["conditions"].as_array().into_iter().flatten();
     let failed =
         conditions.find(|c| c["type"] == "DisruptionAllowed" && c["status"] == "False" && c["reason"] == "SyncFailed");
-    let why = match failed {
+    let message = match failed {
         Some(failed) => format!(
             "The disruption budget {name} does not allow evicting pods currently because it failed sync: {}",
             failed["message"].as_str().unwrap_or("")
         ),
         None => format!("The disruption budget {name} needs {desired} healthy pods and has {current} currently"),
     };
-    Err(refused().with_cause(CAUSE, &why, ""))
+    Err(too_many_requests().with_cause(CAUSE, &message, ""))
 }
 
-fn refused() -> ApiError {
+fn too_many_requests() -> ApiError {
     ApiError::new(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
 }
 
-/// The controller has not come to it yet.
-fn busy(budget: &str) -> ApiError {
-    let why = format!("The disruption budget {budget} is still being processed by the server.");
-    refused().with_cause(CAUSE, &why, "").with_retry_after(10)
+/// Returns a 429: the controller has not observed the budget yet.
+fn not_observed(budget: &str) -> ApiError {
+    let message = format!("The disruption budget {budget} is still being processed by the server.");
+    too_many_requests().with_cause(CAUSE, &message, "").with_retry_after(10)
 }
 
-/// One less may go; the controller counts this Pod no more, though it is still there.
-fn take(budget: &mut Value, pod: &str) {
+/// Decrements `disruptionsAllowed`, and adds the Pod to `disruptedPods`, so that the controller no longer counts it.
+fn decrement(budget: &mut Value, pod: &str) {
     let status = &mut budget["status"];
     let left = status["disruptionsAllowed"].as_i64().unwrap_or(0) - 1;
     status["disruptionsAllowed"] = json!(left);
@@ -198,20 +204,20 @@ fn take(budget: &mut Value, pod: &str) {
     }
 }
 
-/// Says in the Pod's status why it goes, before it goes (`addConditionAndDeletePod`); `false` when the Pod must be as it
-/// was at a revision, and is not. A precondition on its version holds for what it is from then on.
-async fn disrupt(
+/// Sets the condition `DisruptionTarget` before the deletion (`addConditionAndDeletePod`); returns `false` when the Pod is
+/// no longer at the expected revision. A `resourceVersion` precondition is updated to the written revision.
+async fn add_disruption_target(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     key: &Key,
-    options: &mut Options,
-    at: Option<Revision>,
+    options: &mut DeletionOptions,
+    expected_revision: Option<Revision>,
 ) -> Result<bool, ApiError> {
     let kind: &dyn Kind = &*resource.kind;
-    for _ in 0..TRIES {
-        let (revision, mut pod) = read(server, resource, key)?;
+    for _ in 0..MAX_ATTEMPTS {
+        let (revision, mut pod) = get_pod(server, resource, key)?;
         delete::check_preconditions(resource, &pod, &key.name, options)?;
-        if at.is_some_and(|at| at != revision) {
+        if expected_revision.is_some_and(|expected| expected != revision) {
             return Ok(false);
         }
         let condition = json!({
@@ -230,7 +236,7 @@ async fn disrupt(
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), &key.name)),
         }
     }
-    Err(ApiError::modified(kind.info(), &key.name))
+    Err(ApiError::optimistic_lock_conflict(kind.info(), &key.name))
 }
 
 #[cfg(test)]
@@ -247,44 +253,44 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused_for(budget: &Value, ready: bool, code: u16, why: &str) {
-        let error = verdict(budget, ready).unwrap_err();
+    fn check_rejected(budget: &Value, ready: bool, code: u16, message: &str) {
+        let error = check_budget(budget, ready).unwrap_err();
         assert_eq!(error.code, code);
         let status = error.to_json();
         let cause = &status["details"]["causes"][0];
-        assert!(cause["message"] == why || error.message.ends_with(why), "{status}");
+        assert!(cause["message"] == message || error.message.ends_with(message), "{status}");
     }
 
     #[test]
-    fn a_budget_lets_a_healthy_pod_go_while_there_are_enough() {
-        assert_eq!(verdict(&budget(json!({})), true).unwrap(), Verdict::Counts);
+    fn healthy_pod_is_evicted_while_budget_allows() {
+        assert_eq!(check_budget(&budget(json!({})), true).unwrap(), BudgetCheck::Decrements);
         let none = budget(json!({"currentHealthy": 2, "disruptionsAllowed": 0}));
-        refused_for(&none, true, 429, "The disruption budget b needs 2 healthy pods and has 2 currently");
+        check_rejected(&none, true, 429, "The disruption budget b needs 2 healthy pods and has 2 currently");
         let new = budget(json!({"observedGeneration": 1}));
-        refused_for(&new, true, 429, "The disruption budget b is still being processed by the server.");
-        refused_for(&budget(json!({"disruptionsAllowed": -1})), true, 403, "pdb disruptions allowed is negative");
+        check_rejected(&new, true, 429, "The disruption budget b is still being processed by the server.");
+        check_rejected(&budget(json!({"disruptionsAllowed": -1})), true, 403, "pdb disruptions allowed is negative");
         let failed =
             json!([{"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "why"}]);
         let failed = budget(json!({"disruptionsAllowed": 0, "conditions": failed}));
-        let why = "The disruption budget b does not allow evicting pods currently because it failed sync: why";
-        refused_for(&failed, true, 429, why);
+        let message = "The disruption budget b does not allow evicting pods currently because it failed sync: why";
+        check_rejected(&failed, true, 429, message);
     }
 
     #[test]
-    fn a_pod_that_is_not_healthy_goes_while_the_others_are_enough_or_always() {
+    fn unhealthy_pod_is_evicted_by_unhealthy_policy() {
         let exact = budget(json!({"currentHealthy": 2, "disruptionsAllowed": 0}));
-        assert_eq!(verdict(&exact, false).unwrap(), Verdict::WhileUnhealthy);
+        assert_eq!(check_budget(&exact, false).unwrap(), BudgetCheck::WhileUnhealthy);
         let mut few = budget(json!({"currentHealthy": 1, "disruptionsAllowed": 0}));
-        refused_for(&few, false, 429, "The disruption budget b needs 2 healthy pods and has 1 currently");
+        check_rejected(&few, false, 429, "The disruption budget b needs 2 healthy pods and has 1 currently");
         few["spec"]["unhealthyPodEvictionPolicy"] = json!("AlwaysAllow");
-        assert_eq!(verdict(&few, false).unwrap(), Verdict::WhileUnhealthy);
+        assert_eq!(check_budget(&few, false).unwrap(), BudgetCheck::WhileUnhealthy);
     }
 
     #[test]
-    fn what_is_taken_from_a_budget_is_missing_in_it() {
+    fn eviction_decrements_disruptions_allowed() {
         let allowed = json!([{"type": "DisruptionAllowed", "status": "True", "reason": "SufficientPods"}]);
         let mut budget = budget(json!({"conditions": allowed}));
-        take(&mut budget, "p");
+        decrement(&mut budget, "p");
         let status = &budget["status"];
         assert_eq!((&status["disruptionsAllowed"], status["disruptedPods"]["p"].is_string()), (&json!(0), true));
         assert_eq!(

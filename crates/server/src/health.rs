@@ -1,17 +1,17 @@
-//! `/livez`, `/readyz` and `/healthz`: one word, or every check with `?verbose`, and each check at a path of its own.
+//! Health endpoints `/livez`, `/readyz` and `/healthz`, with `?verbose`, `?exclude` and a path for each check.
 
 use crate::{
     ApiServer,
     request::Query,
-    response::{self, Reply},
+    response::{self, HandlerResult},
     status::ApiError,
 };
 use http::{HeaderValue, header};
 use std::{collections::BTreeSet, fmt::Write};
 use store::Key;
 
-/// Checks of all endpoints, in the order in which upstream's API server adds them. A server that answers at all passes most
-/// of them: it does not serve before its store is open, and what upstream starts after it listens is a part of this one.
+/// Checks of all endpoints, in upstream's order. Most of them always pass: this server does not listen before its store is
+/// open, and it has no separate components that upstream's post-start hooks start.
 static CHECKS: [&str; 32] = [
     "ping",
     "log",
@@ -46,18 +46,18 @@ static CHECKS: [&str; 32] = [
     "poststarthook/apiservice-openapi-controller",
     "poststarthook/apiservice-openapiv3-controller",
 ];
-/// Whether the namespaces of the system are there.
+/// Passes when the system namespaces exist.
 const NAMESPACES: &str = "poststarthook/start-system-namespaces-controller";
-/// Whether the default roles and bindings are there.
+/// Passes when the default roles and bindings are reconciled.
 const ROLES: &str = "poststarthook/rbac/bootstrap-roles";
-/// Those of `/readyz` alone that come behind the store's.
+/// Checks of `/readyz` only, after that of etcd.
 static READYZ: [&str; 2] = ["etcd-readiness", "informer-sync"];
-/// Those that come last there.
+/// Last checks of `/readyz`.
 static READYZ_LAST: [&str; 2] = [STORE_QUOTA, "shutdown"];
-/// Whether the store takes writes of clients: Podium's own check.
+/// Podium's own check: passes when the store is below its quota.
 const STORE_QUOTA: &str = "store-quota";
 
-/// The checks of an endpoint. A full store is no reason to restart a server.
+/// Returns the checks of an endpoint. A full store must not fail `/livez`, which would restart the server.
 fn checks(endpoint: &str) -> Vec<&'static str> {
     if endpoint != "readyz" {
         return CHECKS.to_vec();
@@ -66,13 +66,13 @@ fn checks(endpoint: &str) -> Vec<&'static str> {
     [first, &READYZ, others, &READYZ_LAST].concat()
 }
 
-/// What is wrong, if something is.
-fn failure(server: &ApiServer, check: &str) -> Option<String> {
+/// Runs a check; returns the error.
+fn run_check(server: &ApiServer, check: &str) -> Option<String> {
     match check {
         NAMESPACES if server.store.get(&Key::new("namespaces", "", "kube-system")).is_none() => {
             Some(NOT_FINISHED.into())
         }
-        ROLES if !server.follower.is_settled() => Some(NOT_FINISHED.into()),
+        ROLES if !server.authorizer.is_settled() => Some(NOT_FINISHED.into()),
         STORE_QUOTA if *server.quota_alarm().borrow() => {
             let usage = server.store.usage();
             Some(format!("{} of {} bytes are used", usage.bytes, usage.quota))
@@ -81,39 +81,39 @@ fn failure(server: &ApiServer, check: &str) -> Option<String> {
     }
 }
 
-/// Upstream's text for a hook that has not ended (`errHookNotFinished`).
+/// Upstream's error of an unfinished hook (`errHookNotFinished`).
 const NOT_FINISHED: &str = "not finished";
 
-fn endpoint(path: &str) -> Option<(&str, Option<&str>)> {
+fn parse_path(path: &str) -> Option<(&str, Option<&str>)> {
     let mut parts = path.trim_matches('/').splitn(2, '/');
     let name = parts.next().filter(|n| matches!(*n, "livez" | "readyz" | "healthz"))?;
     Some((name, parts.next()))
 }
 
-/// Whether a path is that of a health endpoint or of one of its checks.
+/// Whether a path is a health endpoint or one of its checks.
 pub(crate) fn is_check(path: &str) -> bool {
-    endpoint(path).is_some()
+    parse_path(path).is_some()
 }
 
-/// Upstream's text for a health endpoint or one of its checks.
-pub(crate) fn answer(server: &ApiServer, path: &str, query: &str) -> Reply {
-    let mut answer = checked(server, path, query)?;
-    answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    Ok(answer)
+/// Responds to a health endpoint or one of its checks, in upstream's format.
+pub(crate) fn respond(server: &ApiServer, path: &str, query: &str) -> HandlerResult {
+    let mut response = run_checks(server, path, query)?;
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(response)
 }
 
-fn checked(server: &ApiServer, path: &str, query: &str) -> Reply {
-    let (name, check) = endpoint(path).ok_or_else(ApiError::no_such_path)?;
+fn run_checks(server: &ApiServer, path: &str, query: &str) -> HandlerResult {
+    let (name, check) = parse_path(path).ok_or_else(ApiError::no_such_path)?;
     if let Some(check) = check {
         if !checks(name).contains(&check) {
             return Err(ApiError::no_such_path());
         }
-        return Ok(match failure(server, check) {
+        return Ok(match run_check(server, check) {
             None => response::text(200, "ok"),
-            Some(why) => response::text(500, &format!("internal server error: {why}\n")),
+            Some(error) => response::text(500, &format!("internal server error: {error}\n")),
         });
     }
-    // Present is enough, as upstream has it; `exclude` may come more than once, so it is read from the whole text.
+    // As upstream: `verbose` needs no value, and `exclude` may be repeated.
     let is_verbose = query.split('&').any(|p| p == "verbose" || p.starts_with("verbose="));
     let excluded: Vec<Query> = query.split('&').map(Query::parse).collect();
     let mut excluded: BTreeSet<&str> = excluded.iter().filter_map(|q| q.get("exclude")).collect();
@@ -121,9 +121,9 @@ fn checked(server: &ApiServer, path: &str, query: &str) -> Reply {
     for check in checks(name) {
         let _ = if excluded.remove(check) {
             writeln!(text, "[+]{check} excluded: ok")
-        } else if failure(server, check).is_some() {
+        } else if run_check(server, check).is_some() {
             has_failed = true;
-            // Anybody may ask.
+            // Health endpoints are public.
             writeln!(text, "[-]{check} failed: reason withheld")
         } else {
             writeln!(text, "[+]{check} ok")
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn health_is_told_in_upstreams_words() {
+    async fn health_endpoints_return_upstream_texts() {
         let server = server().await;
         for path in ["/livez", "/readyz", "/healthz", "/livez?exclude=etcd", "/readyz?exclude=none"] {
             assert_eq!(get(&server, path).await, (200, "ok".to_owned()), "{path}");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_check_has_a_path_of_its_own() {
+    async fn health_check_has_its_own_path() {
         let server = server().await;
         for endpoint in ["livez", "readyz", "healthz"] {
             for check in super::checks(endpoint) {
@@ -186,9 +186,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn roles_that_are_to_come_fail_their_check() {
+    async fn unreconciled_roles_fail_their_health_check() {
         let server = server().await;
-        let settling = server.follower.settle();
+        let settling = server.authorizer.settle();
         let failed = send(&server, "GET", "/readyz/poststarthook/rbac/bootstrap-roles", &[], &[]).await;
         assert_eq!((failed.code, &failed.body[..]), (500, &b"internal server error: not finished\n"[..]));
         drop(settling);

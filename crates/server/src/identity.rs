@@ -1,14 +1,14 @@
-//! Which object a client means, and in which version: its name, its uid and its `resourceVersion`.
+//! Validation of the identity of a sent object: its name, namespace, UID and `resourceVersion`.
 
 use crate::{
     kinds::{FieldErrors, FieldPath, KindInfo},
-    request::Resource,
+    request::RequestInfo,
     status::ApiError,
 };
 use serde_json::{Value, json};
 
-/// The object of an update has a name, and it is that of the path.
-pub(crate) fn check_named(resource: &Resource, new: &Value) -> Result<(), ApiError> {
+/// Requires the object's name to be set and to match the URL.
+pub(crate) fn check_named(resource: &RequestInfo, new: &Value) -> Result<(), ApiError> {
     let name = resource.name.as_deref().unwrap_or("");
     if new["metadata"]["name"].as_str().unwrap_or("").is_empty() {
         let why = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
@@ -17,8 +17,8 @@ pub(crate) fn check_named(resource: &Resource, new: &Value) -> Result<(), ApiErr
     check_name(resource, new)
 }
 
-/// The object that a client sends is called as the path says.
-pub(crate) fn check_name(resource: &Resource, new: &Value) -> Result<(), ApiError> {
+/// Requires the object's name to match the URL.
+pub(crate) fn check_name(resource: &RequestInfo, new: &Value) -> Result<(), ApiError> {
     let (name, given) = (resource.name.as_deref().unwrap_or(""), new["metadata"]["name"].as_str().unwrap_or(""));
     if given == name {
         return Ok(());
@@ -27,9 +27,9 @@ pub(crate) fn check_name(resource: &Resource, new: &Value) -> Result<(), ApiErro
     Err(ApiError::bad_request(why))
 }
 
-/// The object that a client sends is the one that the path names, in the version that is there. Of an update (PUT), its uid
-/// is a precondition.
-pub(crate) fn check(resource: &Resource, is_precondition: bool, new: &Value, old: &Value) -> Result<(), ApiError> {
+/// Requires the identity of the sent object to match the URL and the stored object. In an update (PUT), the UID is a
+/// precondition.
+pub(crate) fn check(resource: &RequestInfo, is_precondition: bool, new: &Value, old: &Value) -> Result<(), ApiError> {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let text = |field: &str| new["metadata"][field].as_str().unwrap_or("");
     check_name(resource, new)?;
@@ -41,21 +41,21 @@ pub(crate) fn check(resource: &Resource, is_precondition: bool, new: &Value, old
         )));
     }
     check_uid(resource, is_precondition, new, old)?;
-    let Some(version) = named_version(new).filter(|version| old["metadata"]["resourceVersion"] != *version) else {
+    let Some(version) = requested_version(new).filter(|version| old["metadata"]["resourceVersion"] != *version) else {
         return Ok(());
     };
-    if number(version).is_none() {
+    if parse_revision(version).is_none() {
         let mut errors = FieldErrors::default();
         let path = FieldPath::new("metadata").child("resourceVersion");
         let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
         errors.invalid(&path, &json!(version), &why);
         return Err(ApiError::invalid(info, name, &errors));
     }
-    Err(ApiError::modified(info, name))
+    Err(ApiError::optimistic_lock_conflict(info, name))
 }
 
-/// A uid means that object. An update has it as a precondition; a patch, or a webhook, tries to change it.
-fn check_uid(resource: &Resource, is_precondition: bool, new: &Value, old: &Value) -> Result<(), ApiError> {
+/// Requires the same UID. It is a precondition of an update, and an immutable field for patches and webhooks.
+fn check_uid(resource: &RequestInfo, is_precondition: bool, new: &Value, old: &Value) -> Result<(), ApiError> {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let [wanted, uid] = [new, old].map(|object| object["metadata"]["uid"].as_str().unwrap_or(""));
     if wanted.is_empty() || wanted == uid {
@@ -75,25 +75,25 @@ fn check_uid(resource: &Resource, is_precondition: bool, new: &Value, old: &Valu
     Err(ApiError::conflict(info, name, &why))
 }
 
-/// Which version a client says that an object is of: `0` is any, as nothing is.
-pub(crate) fn named_version(object: &Value) -> Option<&str> {
+/// Returns the `resourceVersion` of a sent object; `0` and an empty one mean any version.
+pub(crate) fn requested_version(object: &Value) -> Option<&str> {
     let version = object["metadata"]["resourceVersion"].as_str()?;
-    Some(version).filter(|version| !version.is_empty() && number(version) != Some(0))
+    Some(version).filter(|version| !version.is_empty() && parse_revision(version) != Some(0))
 }
 
-/// Whether an object names a version that the store could have given it.
+/// Whether an object has a `resourceVersion` that is a revision.
 pub(crate) fn is_versioned(object: &Value) -> bool {
-    named_version(object).and_then(number).is_some()
+    requested_version(object).and_then(parse_revision).is_some()
 }
 
-/// As Go reads one: without a sign.
-fn number(version: &str) -> Option<u64> {
+/// Parses a revision as Go's `strconv.ParseUint`: without a sign.
+fn parse_revision(version: &str) -> Option<u64> {
     version.parse().ok().filter(|_| !version.starts_with('+'))
 }
 
-/// Of some kinds an update must say which version it is of.
-pub(crate) fn check_has_version(info: &KindInfo, new: &Value) -> Result<(), ApiError> {
-    if !info.needs_version || named_version(new).is_some() {
+/// Requires a `resourceVersion` in updates of kinds that disallow unconditional updates (`AllowUnconditionalUpdate`).
+pub(crate) fn require_version(info: &KindInfo, new: &Value) -> Result<(), ApiError> {
+    if !info.requires_resource_version || requested_version(new).is_some() {
         return Ok(());
     }
     let mut errors = FieldErrors::default();

@@ -1,4 +1,4 @@
-//! The server for components of the same process: no socket, no TLS, the same semantics.
+//! In-process client transport: components of this process call the server without socket and TLS, with the same semantics.
 
 use crate::{ApiServer, Body, BoxError, UserInfo};
 use bytes::Bytes;
@@ -9,20 +9,20 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A `tower::Service` that answers as this user.
+/// A `tower::Service` whose requests are authenticated as one user.
 #[derive(Clone)]
 pub struct Local {
     server: ApiServer,
     user: UserInfo,
-    /// How the component names itself where it does not do so: what it writes is its own.
+    /// Default user agent, from which the field manager is derived.
     agent: HeaderValue,
 }
 
 impl ApiServer {
-    /// A service for a component of this process.
+    /// Returns a service for a component of this process.
     #[must_use]
     pub fn local(&self, user: UserInfo) -> Local {
-        let agent = HeaderValue::from_str(&agent(&user.name)).unwrap_or(HeaderValue::from_static("unknown"));
+        let agent = HeaderValue::from_str(&user_agent(&user.name)).unwrap_or(HeaderValue::from_static("unknown"));
         Local { server: self.clone(), user, agent }
     }
 }
@@ -47,8 +47,8 @@ where
     }
 }
 
-/// How upstream's program that has this user names itself.
-fn agent(user: &str) -> String {
+/// User agent of the upstream program that has this user.
+fn user_agent(user: &str) -> String {
     match user.strip_prefix("system:") {
         Some(node) if node.starts_with("node:") => "kubelet".to_owned(),
         Some(account) if account.starts_with("serviceaccount:kube-system:") => {

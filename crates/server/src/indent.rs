@@ -1,7 +1,7 @@
-//! JSON indented for people, as Go's `json.MarshalIndent` does it: what is in it stays in its order.
+//! Indentation of JSON text, as Go's `json.Indent` does it, without parsing it.
 
-/// The text with a field or an item a line, without a newline at its end.
-pub(crate) fn indented(json: &[u8]) -> Vec<u8> {
+/// Indents JSON by two spaces, without a final newline.
+pub(crate) fn indent(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len() + json.len() / 2);
     let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
     for &byte in json {
@@ -17,16 +17,16 @@ pub(crate) fn indented(json: &[u8]) -> Vec<u8> {
             b'}' | b']' => {
                 depth = depth.saturating_sub(1);
                 if !is_first {
-                    new_line(&mut out, depth);
+                    push_newline(&mut out, depth);
                 }
             }
-            _ if is_first => new_line(&mut out, depth),
+            _ if is_first => push_newline(&mut out, depth),
             _ => {}
         }
         out.push(byte);
         match byte {
             b'{' | b'[' => depth += 1,
-            b',' => new_line(&mut out, depth),
+            b',' => push_newline(&mut out, depth),
             b':' => out.push(b' '),
             b'"' => in_string = true,
             _ => {}
@@ -35,7 +35,7 @@ pub(crate) fn indented(json: &[u8]) -> Vec<u8> {
     out
 }
 
-fn new_line(out: &mut Vec<u8>, depth: usize) {
+fn push_newline(out: &mut Vec<u8>, depth: usize) {
     out.push(b'\n');
     out.extend(std::iter::repeat_n(b' ', depth * 2));
 }
@@ -49,16 +49,16 @@ mod tests {
     fn check(value: &Value) {
         let expected = serde_json::to_string_pretty(value).unwrap();
         let text = value.to_string();
-        assert_eq!(String::from_utf8(indented(text.as_bytes())).unwrap(), expected);
-        assert_eq!(String::from_utf8(indented(format!("{expected}\n").as_bytes())).unwrap(), expected);
+        assert_eq!(String::from_utf8(indent(text.as_bytes())).unwrap(), expected);
+        assert_eq!(String::from_utf8(indent(format!("{expected}\n").as_bytes())).unwrap(), expected);
     }
 
     #[test]
-    fn text_is_indented_and_nothing_else_changes() {
+    fn json_indentation_keeps_values_and_order() {
         check(&json!({}));
         check(&json!([]));
         check(&json!({"a": [], "b": {}, "c": [1, -2.5, true, null, "x"], "d": {"e": [[{"f": {}}], []]}}));
         check(&json!({"a{\"[,:": "b\\", "c": "\\\" : , {", "ü": "\n"}));
-        assert_eq!(indented(br#"{"b":1,"a":2}"#), b"{\n  \"b\": 1,\n  \"a\": 2\n}");
+        assert_eq!(indent(br#"{"b":1,"a":2}"#), b"{\n  \"b\": 1,\n  \"a\": 2\n}");
     }
 }

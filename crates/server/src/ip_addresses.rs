@@ -1,10 +1,10 @@
-//! Every cluster IP of a Service is an IPAddress, too, which says whose it is (`pkg/registry/core/service/ipallocator`).
+//! IPAddress objects of Services' cluster IPs (`pkg/registry/core/service/ipallocator`).
 //!
-//! Nothing runs: when a Service was written, and before that is answered, what is new is taken in. So who was told of a
-//! Service finds its addresses, and who was told that it is gone finds none.
+//! There is no background task: after the write of a Service, and before its response, IPAddresses are reconciled. So
+//! clients find the addresses of a Service that they have created, and none of a Service that they have deleted.
 
 use crate::{
-    lazy_informer::{Followed, News},
+    lazy_informer::{InformerUpdate, LazyInformer},
     service::{ApiServer, Call},
     service_ranges::{self, DEFAULT},
     system_services::SERVICE_RANGE,
@@ -25,47 +25,49 @@ const RANGES: &str = "/apis/networking.k8s.io/v1/servicecidrs";
 
 const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
-/// Whoever makes them upstream.
+/// Upstream's name of the allocator.
 const ALLOCATOR: &str = "ipallocator.k8s.io";
 
-/// An address, and the Service whose it is or was: namespace and name.
+/// An address, and namespace and name of the Service that has or had it.
 type Candidate = (String, String, String);
 
-/// Follows Services, IPAddresses and ServiceCIDRs.
-pub(crate) struct IpAddresses(tokio::sync::Mutex<Followed<3>>);
+/// Informer of Services, IPAddresses and ServiceCIDRs.
+pub(crate) struct IpAddresses(tokio::sync::Mutex<LazyInformer<3>>);
 
 impl IpAddresses {
     pub(crate) fn new(store: Store) -> Self {
-        Self(tokio::sync::Mutex::new(Followed::new(store, [SERVICES, ADDRESSES, service_ranges::STORAGE])))
+        Self(tokio::sync::Mutex::new(LazyInformer::new(store, [SERVICES, ADDRESSES, service_ranges::STORAGE])))
     }
 }
 
-/// Whether a write may leave a Service without its addresses, or addresses without a Service.
-pub(crate) fn concern(storage: &str, call: &Call) -> bool {
+/// Whether a write may leave a Service without IPAddresses, or IPAddresses without a Service.
+pub(crate) fn requires_reconcile(storage: &str, call: &Call) -> bool {
     match storage {
         SERVICES => true,
-        // What is written here itself is settled.
+        // The reconciler's own writes need no other reconciliation.
         ADDRESSES | service_ranges::STORAGE => call.user.name != "system:apiserver",
         _ => false,
     }
 }
 
-/// Makes what is missing and removes what is too much.
-pub(crate) fn settle(server: &ApiServer) -> BoxFuture<'_, ()> {
+/// Creates missing IPAddresses and deletes those without a Service.
+pub(crate) fn reconcile(server: &ApiServer) -> BoxFuture<'_, ()> {
     async move {
-        let mut followed = server.addresses.0.lock().await;
-        let news = followed.news();
-        if has_lost_its_range(&news) {
-            make_range(server).await;
+        let mut informer = server.ip_addresses.0.lock().await;
+        let update = informer.take_update();
+        if is_default_range_deleted(&update) {
+            ensure_default_range(server).await;
         }
-        for (ip, namespace, name) in candidates(&news) {
+        for (ip, namespace, name) in candidates(&update) {
             let service = server.store.get(&Key::new(SERVICES, namespace.as_str(), name.as_str()));
-            let is_its_own = service.is_some_and(|service| addresses(&read(&service)).contains(&ip));
-            let there = server.store.get(&Key::new(ADDRESSES, "", ip.as_str())).map(|stored| read(&stored));
-            match (is_its_own, there) {
-                (true, None) => server.make(PATH, &address(&ip, &namespace, &name)).await,
-                (false, Some(there)) if is_ours(&there) && parent(&there) == Some((namespace, name)) => {
-                    server.ask(Method::DELETE, &format!("{PATH}/{ip}"), &Value::Null).await;
+            let is_allocated = service.is_some_and(|service| cluster_ips(&decode(&service)).contains(&ip));
+            let existing = server.store.get(&Key::new(ADDRESSES, "", ip.as_str())).map(|stored| decode(&stored));
+            match (is_allocated, existing) {
+                (true, None) => server.create_object(PATH, &ip_address(&ip, &namespace, &name)).await,
+                (false, Some(existing))
+                    if is_managed(&existing) && service_of(&existing) == Some((namespace, name)) =>
+                {
+                    server.request_as_apiserver(Method::DELETE, &format!("{PATH}/{ip}"), &Value::Null).await;
                 }
                 _ => {}
             }
@@ -74,63 +76,64 @@ pub(crate) fn settle(server: &ApiServer) -> BoxFuture<'_, ()> {
     .boxed()
 }
 
-fn read(stored: &Object) -> Value {
+fn decode(stored: &Object) -> Value {
     serde_json::from_slice(&stored.data).unwrap_or_default()
 }
 
-/// The addresses of a Service that has any.
-fn addresses(service: &Value) -> Vec<String> {
+/// Returns the cluster IPs of a Service.
+fn cluster_ips(service: &Value) -> Vec<String> {
     let all = service["spec"]["clusterIPs"].as_array().into_iter().flatten().filter_map(Value::as_str);
     all.filter_map(api::address::ip).map(|ip| ip.to_string()).collect()
 }
 
-/// The Service that an IPAddress says it is of.
-fn parent(address: &Value) -> Option<(String, String)> {
+/// Returns namespace and name of the Service that an IPAddress references.
+fn service_of(address: &Value) -> Option<(String, String)> {
     let reference = &address["spec"]["parentRef"];
     let text = |field: &str| reference[field].as_str().unwrap_or("");
     (text("group").is_empty() && text("resource") == SERVICES)
         .then(|| (text("namespace").to_owned(), text("name").to_owned()))
 }
 
-fn is_ours(address: &Value) -> bool {
+fn is_managed(address: &Value) -> bool {
     address["metadata"]["labels"][MANAGED_BY] == ALLOCATOR
 }
 
-/// Adds the addresses that somebody else has than this Service.
-pub(crate) fn of_others(store: &Store, namespace: &str, name: &str, found: &mut HashSet<Ipv4Addr>) {
+/// Adds the addresses of IPAddresses that do not reference this Service.
+pub(crate) fn add_used_by_others(store: &Store, namespace: &str, name: &str, found: &mut HashSet<Ipv4Addr>) {
     for stored in store.list(&Scope::resource(ADDRESSES), None, None).objects {
         let Ok(ip) = stored.key.name.parse::<Ipv4Addr>() else { continue };
-        // Most are known by their Services already.
-        if !found.contains(&ip) && parent(&read(&stored)).is_none_or(|of| of != (namespace.to_owned(), name.to_owned()))
+        // Decoding is skipped for addresses that are known from Services already.
+        if !found.contains(&ip)
+            && service_of(&decode(&stored)).is_none_or(|of| of != (namespace.to_owned(), name.to_owned()))
         {
             found.insert(ip);
         }
     }
 }
 
-fn candidates(news: &News<3>) -> BTreeSet<Candidate> {
+fn candidates(update: &InformerUpdate<3>) -> BTreeSet<Candidate> {
     let of_service = |stored: &Object| -> Vec<Candidate> {
         let (namespace, name) = (stored.key.namespace.to_string(), stored.key.name.to_string());
-        addresses(&read(stored)).into_iter().map(|ip| (ip, namespace.clone(), name.clone())).collect()
+        cluster_ips(&decode(stored)).into_iter().map(|ip| (ip, namespace.clone(), name.clone())).collect()
     };
     let of = |stored: &Object| match &*stored.key.resource {
         SERVICES => of_service(stored),
         service_ranges::STORAGE => Vec::new(),
         _ => {
-            let holder = parent(&read(stored));
+            let holder = service_of(&decode(stored));
             holder.map(|(namespace, name)| (stored.key.name.to_string(), namespace, name)).into_iter().collect()
         }
     };
-    match news {
-        News::Changes(events) => {
+    match update {
+        InformerUpdate::Events(events) => {
             let both = events.iter().flat_map(|event| event.previous.iter().chain([&event.object]));
             both.flat_map(of).collect()
         }
-        News::Everything(lists) => lists.iter().flat_map(|list| &list.objects).flat_map(of).collect(),
+        InformerUpdate::Relist(lists) => lists.iter().flat_map(|list| &list.objects).flat_map(of).collect(),
     }
 }
 
-fn address(ip: &str, namespace: &str, name: &str) -> Value {
+fn ip_address(ip: &str, namespace: &str, name: &str) -> Value {
     let family = if ip.contains(':') { "IPv6" } else { "IPv4" };
     json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress",
@@ -139,31 +142,33 @@ fn address(ip: &str, namespace: &str, name: &str) -> Value {
     })
 }
 
-/// Whether the ServiceCIDR of the cluster's own range is gone: then it comes back.
-fn has_lost_its_range(news: &News<3>) -> bool {
-    let News::Changes(events) = news else { return false };
+/// Whether the default ServiceCIDR was deleted; it is created again then.
+fn is_default_range_deleted(update: &InformerUpdate<3>) -> bool {
+    let InformerUpdate::Events(events) = update else { return false };
     let is_it = |key: &Key| *key.resource == *service_ranges::STORAGE && *key.name == *DEFAULT;
     events.iter().any(|event| event.kind == EventKind::Delete && is_it(&event.object.key))
 }
 
-async fn make_range(server: &ApiServer) {
+async fn ensure_default_range(server: &ApiServer) {
     let (first, prefix) = SERVICE_RANGE;
     let range = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
         "metadata": {"name": DEFAULT}, "spec": {"cidrs": [format!("{first}/{prefix}")]}});
-    server.ensure_made(RANGES, &range).await;
-    let stored = server.store.get(&Key::new(service_ranges::STORAGE, "", DEFAULT)).map(|stored| read(&stored));
-    if let Some(mut there) = stored.filter(|there| there["status"]["conditions"].as_array().is_none_or(Vec::is_empty)) {
+    server.ensure_created(RANGES, &range).await;
+    let stored = server.store.get(&Key::new(service_ranges::STORAGE, "", DEFAULT)).map(|stored| decode(&stored));
+    if let Some(mut existing) =
+        stored.filter(|existing| existing["status"]["conditions"].as_array().is_none_or(Vec::is_empty))
+    {
         let message = "Kubernetes default Service CIDR is ready";
-        there["status"] = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "",
+        existing["status"] = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "",
             "message": message, "lastTransitionTime": crate::write::now()}]});
-        server.ask(Method::PUT, &format!("{RANGES}/{DEFAULT}/status"), &there).await;
+        server.request_as_apiserver(Method::PUT, &format!("{RANGES}/{DEFAULT}/status"), &existing).await;
     }
 }
 
 impl ApiServer {
-    /// Makes the range of the Services' addresses known, and every address that a Service has already.
+    /// Creates the default ServiceCIDR, and the IPAddresses of existing Services.
     pub async fn bootstrap_addresses(&self) {
-        make_range(self).await;
-        settle(self).await;
+        ensure_default_range(self).await;
+        reconcile(self).await;
     }
 }

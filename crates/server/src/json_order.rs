@@ -1,5 +1,4 @@
-//! JSON with the fields in upstream's order: that of Go's structs where a kind has one, and of the alphabet where it has none,
-//! as custom kinds and the maps within others.
+//! JSON with fields in upstream's order: that of Go's structs for built-in kinds, alphabetical for custom resources and maps.
 
 use crate::protobuf::table::{Kind, Message, Shape, TABLE};
 use serde::{
@@ -9,36 +8,36 @@ use serde::{
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// What decides about the order of an object's fields.
+/// Type that determines the order of an object's fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Type {
-    /// The alphabet.
+    /// Alphabetical order.
     Untyped,
-    /// What it names as its kind (`runtime.RawExtension`).
-    Named,
-    /// The struct behind a message, by the message's place in the table.
+    /// The type of the object's own `apiVersion` and `kind` (`runtime.RawExtension`).
+    Embedded,
+    /// The struct of a message, by the message's index in the table.
     Struct(usize),
-    /// The alphabet, and the values are such structs.
+    /// A map in alphabetical order, whose values are structs.
     MapOf(usize),
 }
 
 impl Type {
-    /// What an object names as its kind.
+    /// The type of an object's `apiVersion` and `kind`.
     pub(crate) fn of(object: &Value) -> Self {
         let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
         TABLE.place_of_type(text("apiVersion"), text("kind")).map_or(Self::Untyped, Self::Struct)
     }
 
-    /// Where a field stands among the others, and what its values are.
+    /// Returns the rank of a field, and the type of its value.
     fn field(self, name: &str) -> (u16, Self) {
         let place = match self {
-            Self::Untyped | Self::Named => return (0, Self::Untyped),
+            Self::Untyped | Self::Embedded => return (0, Self::Untyped),
             Self::MapOf(place) => return (0, Self::Struct(place)),
             Self::Struct(place) => place,
         };
-        let slots = SLOTS.get(place).map_or(&[][..], |slots| slots);
-        match slots.binary_search_by(|slot| slot.name.cmp(name)) {
-            Ok(at) => (slots[at].rank, slots[at].of),
+        let orders = FIELD_ORDERS.get(place).map_or(&[][..], |orders| orders);
+        match orders.binary_search_by(|order| order.name.cmp(name)) {
+            Ok(at) => (orders[at].rank, orders[at].of),
             // `TypeMeta`, which no message has.
             Err(_) if name == "kind" => (0, Self::Untyped),
             Err(_) if name == "apiVersion" => (1, Self::Untyped),
@@ -47,32 +46,32 @@ impl Type {
     }
 }
 
-/// The fields of an object of this type in their order, each with the type of its value.
+/// Sorts the fields of an object of this type; returns each with the type of its value.
 pub(crate) fn sorted<'a, T>(of: Type, fields: impl Iterator<Item = (&'a str, T)>) -> Vec<(&'a str, Type, T)> {
     let mut all: Vec<_> = fields.map(|(name, value)| (of.field(name), name, value)).collect();
     all.sort_unstable_by(|a, b| (a.0.0, a.1).cmp(&(b.0.0, b.1)));
     all.into_iter().map(|((_, of), name, value)| (name, of, value)).collect()
 }
 
-/// A field of a struct.
-struct Slot {
+/// Rank and type of a struct's field.
+struct FieldOrder {
     name: &'static str,
     rank: u16,
     of: Type,
 }
 
-/// The fields of each message's struct, by name.
-static SLOTS: LazyLock<Vec<Box<[Slot]>>> = LazyLock::new(|| {
-    let slots = |message| {
+/// The fields of each message's struct, sorted by name.
+static FIELD_ORDERS: LazyLock<Vec<Box<[FieldOrder]>>> = LazyLock::new(|| {
+    let orders = |message| {
         let mut all = Vec::new();
         flatten(message, &mut all);
-        all.sort_unstable_by_key(|slot: &Slot| slot.name);
+        all.sort_unstable_by_key(|order: &FieldOrder| order.name);
         all.into_boxed_slice()
     };
-    TABLE.messages.iter().map(slots).collect()
+    TABLE.messages.iter().map(orders).collect()
 });
 
-fn flatten(message: &'static Message, all: &mut Vec<Slot>) {
+fn flatten(message: &'static Message, all: &mut Vec<FieldOrder>) {
     const TYPE_META: usize = 2;
     let mut fields: Vec<_> = message.fields.iter().collect();
     fields.sort_unstable_by_key(|field| field.place);
@@ -84,15 +83,15 @@ fn flatten(message: &'static Message, all: &mut Vec<Slot>) {
             }
             (Shape::Map, Kind::Message(place) | Kind::ListOr(place)) => Type::MapOf(place),
             (_, Kind::Message(place) | Kind::BoolOr(place) | Kind::ListOr(place)) => Type::Struct(place),
-            (_, Kind::Raw) => Type::Named,
+            (_, Kind::Raw) => Type::Embedded,
             _ => Type::Untyped,
         };
         let rank = u16::try_from(all.len() + TYPE_META).unwrap_or(u16::MAX);
-        all.push(Slot { name: field.name, rank, of });
+        all.push(FieldOrder { name: field.name, rank, of });
     }
 }
 
-/// A value of this type, to be written in order.
+/// Serializes a value of this type in order.
 pub(crate) struct InOrder<'a> {
     pub(crate) value: &'a Value,
     pub(crate) of: Type,
@@ -109,7 +108,7 @@ impl Serialize for InOrder<'_> {
                 }
                 all.end()
             }
-            (value @ Value::Object(_), Type::Named) => InOrder { value, of: Type::of(value) }.serialize(serializer),
+            (value @ Value::Object(_), Type::Embedded) => InOrder { value, of: Type::of(value) }.serialize(serializer),
             (Value::Object(fields), of) => {
                 let mut all = serializer.serialize_map(Some(fields.len()))?;
                 for (name, of, value) in sorted(of, fields.iter().map(|(name, value)| (name.as_str(), value))) {
@@ -122,19 +121,19 @@ impl Serialize for InOrder<'_> {
     }
 }
 
-/// A document as an answer: in the order of what it names as its kind, with a newline at the end.
-pub(crate) fn document(value: &Value) -> Vec<u8> {
-    let mut text = part(value, Type::of(value));
+/// Encodes an object in the order of its kind, with a final newline.
+pub(crate) fn encode_document(value: &Value) -> Vec<u8> {
+    let mut text = encode_value(value, Type::of(value));
     text.push(b'\n');
     text
 }
 
-/// A value of this type, to be put into a document.
-pub(crate) fn part(value: &Value, of: Type) -> Vec<u8> {
+/// Encodes a value of this type, without a final newline.
+pub(crate) fn encode_value(value: &Value, of: Type) -> Vec<u8> {
     serde_json::to_vec(&InOrder { value, of }).unwrap_or_default()
 }
 
-/// A document without its end, to be put into another.
+/// Removes the final newline of a document, to embed it in another.
 pub(crate) fn without_newline(document: &[u8]) -> &[u8] {
     document.strip_suffix(b"\n").unwrap_or(document)
 }
@@ -146,11 +145,11 @@ mod tests {
 
     #[track_caller]
     fn check(value: &Value, expected: &str) {
-        assert_eq!(String::from_utf8(document(value)).unwrap(), format!("{expected}\n"));
+        assert_eq!(String::from_utf8(encode_document(value)).unwrap(), format!("{expected}\n"));
     }
 
     #[test]
-    fn fields_stand_as_in_go_structs() {
+    fn fields_are_in_order_of_go_structs() {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Running", "observedGeneration": 1},
             "metadata": {"labels": {"b": "2", "a": "1"}, "uid": "u", "name": "p", "namespace": "n"},
             "spec": {"restartPolicy": "Always", "containers": [{"image": "i", "args": ["x"], "name": "c"}], "volumes": []}});
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn inline_structs_and_references_have_their_own_places() {
+    fn inlined_and_reference_fields_are_ordered() {
         let volumes = json!({"kind": "Pod", "apiVersion": "v1", "spec": {"volumes": [{"emptyDir": {}, "name": "v"}]},
             "metadata": {"ownerReferences": [{"uid": "u", "name": "o", "kind": "Job", "apiVersion": "batch/v1"}]}});
         check(
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_kinds_are_sorted_whatever_they_are_called() {
+    fn custom_kinds_are_sorted_despite_built_in_names() {
         for kind in ["Widget", "Status", "Condition"] {
             let custom =
                 json!({"kind": kind, "apiVersion": "example.com/v1", "metadata": {"name": "a", "labels": {}}, "a": 1});
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_have_their_objects_in_order() {
+    fn objects_in_tables_are_ordered() {
         let object = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"uid": "u", "name": "a"}});
         for version in ["v1", "v1beta1"] {
             let table = json!({"kind": "Table", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": {},

@@ -1,55 +1,55 @@
-//! Resources that are followed without a task: nothing runs, and whoever asks first takes in what was written since the
-//! last question. So a write counts for whoever asks after it was acknowledged.
+//! Informer without a task: a caller processes the events since the previous call before it reads. So every acknowledged
+//! write is visible to later callers.
 
 use std::sync::Arc;
 use store::{Event, Expired, Listing, Scope, Store, Watch};
 
-/// How many changes are taken in at a time.
-const BATCH: usize = 256;
+/// Events that are read at a time.
+const MAX_BATCH: usize = 256;
 
-/// Follows some resources of a store; `N` of them.
-pub(crate) struct Followed<const N: usize> {
+/// Informer of `N` resources of a store.
+pub(crate) struct LazyInformer<const N: usize> {
     store: Store,
     resources: [&'static str; N],
-    /// Empty until somebody asks.
+    /// Empty before the first call.
     watches: Vec<Watch>,
 }
 
-/// What there is to take in.
-pub(crate) enum News<const N: usize> {
-    /// What was written since the last question, resource by resource.
-    Changes(Vec<Arc<Event>>),
-    /// Everything there is, of each resource: the last question is too long ago, or there was none.
-    Everything([Listing; N]),
+/// Changes since the previous call.
+pub(crate) enum InformerUpdate<const N: usize> {
+    /// The events since the previous call, resource by resource.
+    Events(Vec<Arc<Event>>),
+    /// All objects of each resource: this is the first call, or the events since the previous one have expired.
+    Relist([Listing; N]),
 }
 
-impl<const N: usize> Followed<N> {
+impl<const N: usize> LazyInformer<N> {
     pub(crate) fn new(store: Store, resources: [&'static str; N]) -> Self {
         Self { store, resources, watches: Vec::new() }
     }
 
-    /// What is new since this was asked last.
-    pub(crate) fn news(&mut self) -> News<N> {
+    /// Returns the changes since the previous call.
+    pub(crate) fn take_update(&mut self) -> InformerUpdate<N> {
         if self.watches.is_empty() {
-            return News::Everything(self.read());
+            return InformerUpdate::Relist(self.relist());
         }
-        self.changes().map_or_else(|_| News::Everything(self.read()), News::Changes)
+        self.changes().map_or_else(|_| InformerUpdate::Relist(self.relist()), InformerUpdate::Events)
     }
 
     fn changes(&mut self) -> Result<Vec<Arc<Event>>, Expired> {
         let mut events = Vec::new();
         for watch in &mut self.watches {
-            while watch.try_next_batch(&mut events, BATCH)? > 0 {}
+            while watch.try_next_batch(&mut events, MAX_BATCH)? > 0 {}
         }
         Ok(events)
     }
 
-    /// Reads everything, and follows from there.
-    pub(crate) fn read(&mut self) -> [Listing; N] {
+    /// Lists all objects, and watches from there.
+    pub(crate) fn relist(&mut self) -> [Listing; N] {
         self.watches.clear();
         let lists = self.resources.map(|resource| {
             let listing = self.store.list(&Scope::resource(resource), None, None);
-            // The window is as old as this list, or the next who asks reads everything again.
+            // A watch fails if the list's revision has left the window; then the next call lists again.
             self.watches.extend(self.store.watch(Scope::resource(resource), listing.revision));
             listing
         });
@@ -69,30 +69,32 @@ mod tests {
         store.write(Write::put(Key::new(resource, "", name), Expect::Any, "{}")).await.unwrap();
     }
 
-    fn check(followed: &mut Followed<2>, expected: &str) {
-        let found = match followed.news() {
-            News::Changes(events) => events.iter().map(|e| format!("+{}", e.object.key.name)).collect::<String>(),
-            News::Everything(lists) => lists.map(|l| format!("{} ", l.objects.len())).concat(),
+    fn check(informer: &mut LazyInformer<2>, expected: &str) {
+        let found = match informer.take_update() {
+            InformerUpdate::Events(events) => {
+                events.iter().map(|e| format!("+{}", e.object.key.name)).collect::<String>()
+            }
+            InformerUpdate::Relist(lists) => lists.map(|l| format!("{} ", l.objects.len())).concat(),
         };
         assert_eq!(found, expected);
     }
 
     #[tokio::test]
-    async fn who_asks_rarely_is_told_everything_again() {
+    async fn lazy_informer_relists_after_events_expired() {
         let options = Options { window_events: 4, ..Options::default() };
         let store = Store::open(MemoryEngine::new(), options).unwrap();
-        let mut followed = Followed::new(store.clone(), ["as", "bs"]);
+        let mut informer = LazyInformer::new(store.clone(), ["as", "bs"]);
         put(&store, "as", "a").await;
-        check(&mut followed, "1 0 ");
-        check(&mut followed, "");
+        check(&mut informer, "1 0 ");
+        check(&mut informer, "");
         put(&store, "bs", "b").await;
         put(&store, "cs", "c").await;
         put(&store, "as", "d").await;
-        check(&mut followed, "+d+b");
+        check(&mut informer, "+d+b");
         for i in 0..10 {
             put(&store, "as", &i.to_string()).await;
         }
-        check(&mut followed, "12 1 ");
-        check(&mut followed, "");
+        check(&mut informer, "12 1 ");
+        check(&mut informer, "");
     }
 }

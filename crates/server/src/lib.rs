@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** an object is encoded once, when it is written; GET, LIST and WATCH send those bytes.
 //!
-//! **Invariant:** whatever a client sends, there is an answer in Kubernetes' own form; nothing panics the process.
+//! **Invariant:** every request gets a response in Kubernetes' form; no input panics the process.
 #![forbid(unsafe_code)]
 
 mod accept;
@@ -32,7 +32,7 @@ mod encode;
 mod endpoints;
 mod events;
 mod eviction;
-mod existing_object;
+mod managed_object;
 mod flowcontrol;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -1,6 +1,6 @@
-//! The body of a LIST: the beginning and end of the list around bytes that are there already.
+//! Body of a LIST: an envelope around the stored bytes of the objects.
 //!
-//! It is put together as it is sent, so that a long list needs little memory beside that of its objects.
+//! A long list is assembled chunk by chunk while it is sent, so that it needs little memory beside that of its objects.
 
 use crate::{
     json_order::{self, Type},
@@ -20,30 +20,30 @@ use std::{
 };
 use store::Object;
 
-/// Bytes that are put together at a time, about.
-const PIECE: usize = 256 << 10;
+/// Approximate size of a chunk, in bytes.
+const CHUNK_SIZE: usize = 256 << 10;
 
-/// What stands around the items of a list.
+/// The JSON before and after the items of a list.
 struct Envelope {
     head: BytesMut,
     end: Bytes,
 }
 
 impl Envelope {
-    /// The list of a type that has a struct.
-    fn of_struct(kind: &str, api_version: &str, metadata: &Value) -> Self {
+    /// Returns the envelope of a typed list.
+    fn of_typed(kind: &str, api_version: &str, metadata: &Value) -> Self {
         let empty = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
-        let text = json_order::part(&empty, Type::of(&empty));
+        let text = json_order::encode_value(&empty, Type::of(&empty));
         let mut head = BytesMut::from(text.strip_suffix(b"}").unwrap_or(&text));
         head.put_slice(b",\"items\":[");
         Self { head, end: Bytes::from_static(b"]}\n") }
     }
 
-    /// The list of a kind. That of a custom kind is sorted, so its items come before most of what it says of itself.
+    /// Returns the envelope of a kind's list. The keys of a custom resource's list are sorted, so `items` precedes `kind`.
     fn of(kind: &dyn Kind, metadata: &Value) -> Self {
         let (list, api_version) = (kind.list_kind(), kind.info().api_version());
         if !kind.is_custom() {
-            return Self::of_struct(&list, &api_version, metadata);
+            return Self::of_typed(&list, &api_version, metadata);
         }
         let head = format!(r#"{{"apiVersion":"{api_version}","items":["#);
         let end = format!(r#"],"kind":"{list}","metadata":{metadata}}}"#) + "\n";
@@ -51,27 +51,27 @@ impl Envelope {
     }
 }
 
-/// A list of whole objects.
-pub(crate) fn whole(kind: &KindRef, metadata: &Value, objects: Vec<Object>) -> Response<Body> {
+/// Responds with a list of whole objects.
+pub(crate) fn objects(kind: &KindRef, metadata: &Value, objects: Vec<Object>) -> Response<Body> {
     let envelope = Envelope::of(&**kind, metadata);
-    let named = named(&**kind);
-    let is_at_hand =
-        |o: &Object| kind.is_stored_form(o.revision) && o.data.starts_with(&named) && o.data.ends_with(b"\n");
-    if !objects.iter().all(is_at_hand) {
-        return collected(envelope, objects.iter().map(|o| item(&**kind, o)));
+    let prefix = type_meta_prefix(&**kind);
+    let can_be_copied =
+        |o: &Object| kind.is_stored_form(o.revision) && o.data.starts_with(&prefix) && o.data.ends_with(b"\n");
+    if !objects.iter().all(can_be_copied) {
+        return buffered(envelope, objects.iter().map(|o| encode_item(&**kind, o)));
     }
-    let cut = named.len().saturating_sub(1);
-    let items = objects.iter().map(|o| o.data.len() - cut - 1).sum::<usize>() + objects.len().saturating_sub(1);
-    let left = envelope.head.len() + items + envelope.end.len();
-    let pieces = Pieces { envelope, objects: objects.into_iter(), is_first: true, left, cut };
-    if left <= PIECE {
-        return response::bytes(200, pieces.whole());
+    let skipped = prefix.len().saturating_sub(1);
+    let items = objects.iter().map(|o| o.data.len() - skipped - 1).sum::<usize>() + objects.len().saturating_sub(1);
+    let remaining = envelope.head.len() + items + envelope.end.len();
+    let body = ChunkedList { envelope, objects: objects.into_iter(), is_first: true, remaining, skipped };
+    if remaining <= CHUNK_SIZE {
+        return response::bytes(200, body.into_bytes());
     }
-    response::sized(200, "application/json", pieces.boxed_unsync())
+    response::sized(200, "application/json", body.boxed_unsync())
 }
 
-/// With what the objects of a kind begin that say of what kind they are: lists do not repeat it, but for custom kinds.
-fn named(kind: &dyn Kind) -> Vec<u8> {
+/// Returns the `kind` and `apiVersion` with which stored objects begin. Items of a list omit them, except custom resources.
+fn type_meta_prefix(kind: &dyn Kind) -> Vec<u8> {
     let info = kind.info();
     let text = if kind.is_custom() {
         String::new()
@@ -81,104 +81,104 @@ fn named(kind: &dyn Kind) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// An item that is not stored as it is listed: of another form, or by an older Podium, in another order.
-fn item(kind: &dyn Kind, object: &Object) -> Bytes {
+/// Encodes an item whose stored bytes cannot be copied: the stored form differs, or an older Podium stored it.
+fn encode_item(kind: &dyn Kind, object: &Object) -> Bytes {
     let mut value = object::decode(kind, object);
     let of = Type::of(&value);
     if let Some(fields) = value.as_object_mut().filter(|_| !kind.is_custom()) {
         fields.retain(|key, _| !matches!(key.as_str(), "apiVersion" | "kind"));
     }
-    json_order::part(&value, of).into()
+    json_order::encode_value(&value, of).into()
 }
 
-/// A list of objects that were converted for it.
+/// Responds with a list of converted objects.
 pub(crate) fn converted(kind: &dyn Kind, metadata: &Value, objects: Vec<Bytes>) -> Response<Body> {
-    collected(Envelope::of(kind, metadata), objects.into_iter())
+    buffered(Envelope::of(kind, metadata), objects.into_iter())
 }
 
-/// A list of metadata.
+/// Responds with a PartialObjectMetadataList.
 pub(crate) fn metadata_only(kind: &dyn Kind, metadata: &Value, objects: &[Object]) -> Response<Body> {
-    let envelope = Envelope::of_struct("PartialObjectMetadataList", "meta.k8s.io/v1", metadata);
-    collected(envelope, objects.iter().map(|o| object::metadata_bytes(kind, o)))
+    let envelope = Envelope::of_typed("PartialObjectMetadataList", "meta.k8s.io/v1", metadata);
+    buffered(envelope, objects.iter().map(|o| object::metadata_bytes(kind, o)))
 }
 
-fn collected(envelope: Envelope, items: impl Iterator<Item = Bytes>) -> Response<Body> {
+fn buffered(envelope: Envelope, items: impl Iterator<Item = Bytes>) -> Response<Body> {
     let mut all = envelope.head;
     for (i, item) in items.enumerate() {
-        put(&mut all, i == 0, 0, &item);
+        append_item(&mut all, i == 0, 0, &item);
     }
     all.put_slice(&envelope.end);
     response::bytes(200, all.freeze())
 }
 
-/// Adds an item, without its newline and without what stands in it behind its first byte for so many bytes.
-fn put(all: &mut BytesMut, is_first: bool, cut: usize, item: &[u8]) {
+/// Appends an item without its newline, and without `skipped` bytes behind its first byte.
+fn append_item(all: &mut BytesMut, is_first: bool, skipped: usize, item: &[u8]) {
     let item = json_order::without_newline(item);
     if !is_first {
         all.put_u8(b',');
     }
-    match item.split_first().filter(|_| cut > 0) {
+    match item.split_first().filter(|_| skipped > 0) {
         Some((first, rest)) => {
             all.put_u8(*first);
-            all.put_slice(rest.get(cut..).unwrap_or_default());
+            all.put_slice(rest.get(skipped..).unwrap_or_default());
         }
         None => all.put_slice(item),
     }
 }
 
-/// What is left of a list to be sent.
-struct Pieces {
-    /// The beginning, until it is sent, and the end.
+/// Body of a list that is assembled in chunks.
+struct ChunkedList {
+    /// The head is empty once it is sent.
     envelope: Envelope,
     objects: vec::IntoIter<Object>,
     is_first: bool,
-    /// Bytes.
-    left: usize,
-    /// How many bytes behind the first of each object are left out.
-    cut: usize,
+    /// Bytes that are not sent yet.
+    remaining: usize,
+    /// Bytes that are skipped behind the first byte of each object.
+    skipped: usize,
 }
 
-impl Pieces {
-    /// All of it at once.
-    fn whole(mut self) -> Bytes {
+impl ChunkedList {
+    /// Returns the whole body.
+    fn into_bytes(mut self) -> Bytes {
         let mut all = std::mem::take(&mut self.envelope.head);
-        all.reserve(self.left);
+        all.reserve(self.remaining);
         for (i, object) in self.objects.enumerate() {
-            put(&mut all, i == 0, self.cut, &object.data);
+            append_item(&mut all, i == 0, self.skipped, &object.data);
         }
         all.put_slice(&self.envelope.end);
         all.freeze()
     }
 }
 
-impl http_body::Body for Pieces {
+impl http_body::Body for ChunkedList {
     type Data = Bytes;
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if self.left == 0 {
+        if self.remaining == 0 {
             return Poll::Ready(None);
         }
-        let mut piece = std::mem::take(&mut self.envelope.head);
-        piece.reserve(self.left.min(PIECE + PIECE / 4));
-        while piece.len() < PIECE {
+        let mut chunk = std::mem::take(&mut self.envelope.head);
+        chunk.reserve(self.remaining.min(CHUNK_SIZE + CHUNK_SIZE / 4));
+        while chunk.len() < CHUNK_SIZE {
             let Some(object) = self.objects.next() else {
-                piece.put_slice(&self.envelope.end);
+                chunk.put_slice(&self.envelope.end);
                 break;
             };
-            let (is_first, cut) = (std::mem::take(&mut self.is_first), self.cut);
-            put(&mut piece, is_first, cut, &object.data);
+            let (is_first, skipped) = (std::mem::take(&mut self.is_first), self.skipped);
+            append_item(&mut chunk, is_first, skipped, &object.data);
         }
-        self.left = self.left.saturating_sub(piece.len());
-        Poll::Ready(Some(Ok(Frame::data(piece.freeze()))))
+        self.remaining = self.remaining.saturating_sub(chunk.len());
+        Poll::Ready(Some(Ok(Frame::data(chunk.freeze()))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left == 0
+        self.remaining == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left as u64)
+        SizeHint::with_exact(self.remaining as u64)
     }
 }
 
@@ -194,18 +194,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_in_pieces_is_the_whole_list() {
-        for (count, size, cut) in [(0, 0, 0), (1, 10, 0), (3, PIECE, 5), (1000, 1000, 0), (263, 1000, 17)] {
-            let item = format!("\"{}{}\"\n", "y".repeat(cut), "x".repeat(size));
+    async fn chunked_list_equals_buffered_list() {
+        for (count, size, skipped) in [(0, 0, 0), (1, 10, 0), (3, CHUNK_SIZE, 5), (1000, 1000, 0), (263, 1000, 17)] {
+            let item = format!("\"{}{}\"\n", "y".repeat(skipped), "x".repeat(size));
             let objects: Vec<Object> = (0..count).map(|i| stored(i, &item)).collect();
-            let envelope = || Envelope::of_struct("List", "v1", &json!({"resourceVersion": "1"}));
-            let left =
-                envelope().head.len() + count * (item.len() - cut) - usize::from(count > 0) + envelope().end.len();
-            let pieces =
-                || Pieces { envelope: envelope(), objects: objects.clone().into_iter(), is_first: true, left, cut };
-            let all = pieces().collect().await.expect("a body").to_bytes();
-            assert_eq!(all.len(), left);
-            assert_eq!(pieces().whole(), all);
+            let envelope = || Envelope::of_typed("List", "v1", &json!({"resourceVersion": "1"}));
+            let remaining =
+                envelope().head.len() + count * (item.len() - skipped) - usize::from(count > 0) + envelope().end.len();
+            let body = || ChunkedList {
+                envelope: envelope(),
+                objects: objects.clone().into_iter(),
+                is_first: true,
+                remaining,
+                skipped,
+            };
+            let all = body().collect().await.expect("a body").to_bytes();
+            assert_eq!(all.len(), remaining);
+            assert_eq!(body().into_bytes(), all);
             let list: Value = serde_json::from_slice(&all).expect("JSON");
             assert_eq!(list["items"].as_array().map(Vec::len), Some(count));
             assert!(list["items"].as_array().into_iter().flatten().all(|i| i == "x".repeat(size).as_str()));
@@ -213,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn items_do_not_repeat_their_type_wherever_it_stands() {
+    async fn list_items_omit_kind_and_api_version() {
         let kind = ALL.iter().find(|k| k.info().kind == "ConfigMap").expect("a kind");
         let new =
             "{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"o\"},\"data\":{\"kind\":\"a\"}}\n";
@@ -221,8 +226,11 @@ mod tests {
         for objects in [vec![new], vec![old], vec![new, old]] {
             let objects: Vec<Object> = objects.iter().enumerate().map(|(i, data)| stored(i, data)).collect();
             let count = objects.len();
-            let body =
-                whole(&KindRef::BuiltIn(*kind), &json!({}), objects).into_body().collect().await.expect("a body");
+            let body = super::objects(&KindRef::BuiltIn(*kind), &json!({}), objects)
+                .into_body()
+                .collect()
+                .await
+                .expect("a body");
             let item = r#"{"metadata":{"name":"o"},"data":{"kind":"a"}}"#;
             let head = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":["#;
             let expected = format!("{head}{}]}}\n", vec![item; count].join(","));

@@ -1,5 +1,4 @@
-//! The query of a list or watch: which revision, how much, and what may not be asked for together
-//! (`internalversion/validation.ValidateListOptions`).
+//! `ListOptions`: the query of a list or watch (upstream's `internalversion/validation.ValidateListOptions`).
 
 use crate::{
     kinds::{FieldErrors, FieldPath},
@@ -13,64 +12,64 @@ use store::{Key, Revision};
 
 /// `resourceVersionMatch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Match {
+pub(crate) enum ResourceVersionMatch {
     Exact,
     NotOlderThan,
 }
 
-/// What a list or watch asks for, beside its selectors.
+/// Options of a list or watch, without its selectors.
 #[derive(Debug)]
 pub(crate) struct ListOptions {
     pub(crate) limit: Option<usize>,
     pub(crate) revision: Option<Revision>,
-    pub(crate) revision_match: Option<Match>,
-    pub(crate) resume: Option<Token>,
-    pub(crate) bookmarks: bool,
+    pub(crate) revision_match: Option<ResourceVersionMatch>,
+    pub(crate) continue_token: Option<ContinueToken>,
+    pub(crate) allow_bookmarks: bool,
     pub(crate) send_initial_events: Option<bool>,
-    /// Seconds; upstream takes 0 for unset.
+    /// Seconds; 0 is unset, as upstream.
     pub(crate) timeout: Option<u64>,
 }
 
 impl ListOptions {
     pub(crate) fn parse(query: &Query, watch: bool) -> Result<Self, ApiError> {
         let initial = query.get("sendInitialEvents").is_some();
-        let (text, resume) = (query.get("resourceVersionMatch"), query.get("continue"));
-        let errors = contradictions(query, watch);
+        let (text, continue_token) = (query.get("resourceVersionMatch"), query.get("continue"));
+        let errors = validate(query, watch);
         if !errors.is_empty() {
             return Err(ApiError::invalid_options("ListOptions", &errors));
         }
-        let revision = revision(query)?;
-        let resume = if watch { None } else { resume.map(Token::decode).transpose()? };
-        if resume.is_some() && revision.is_some_and(|r| r > 0) {
+        let revision = parse_resource_version(query)?;
+        let continue_token = if watch { None } else { continue_token.map(ContinueToken::decode).transpose()? };
+        if continue_token.is_some() && revision.is_some_and(|r| r > 0) {
             return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
         }
         Ok(Self {
-            // As upstream, less than one is no limit.
+            // As upstream, a limit below 1 is unlimited.
             limit: query.number::<i64>("limit")?.and_then(|l| usize::try_from(l).ok()).filter(|l| *l > 0),
             revision,
             revision_match: match text {
-                Some("Exact") => Some(Match::Exact),
-                Some(_) => Some(Match::NotOlderThan),
+                Some("Exact") => Some(ResourceVersionMatch::Exact),
+                Some(_) => Some(ResourceVersionMatch::NotOlderThan),
                 None => None,
             },
-            resume,
-            bookmarks: query.flag("allowWatchBookmarks"),
+            continue_token,
+            allow_bookmarks: query.flag("allowWatchBookmarks"),
             send_initial_events: initial.then(|| query.flag("sendInitialEvents")),
             timeout: query.number("timeoutSeconds")?.filter(|t| *t > 0),
         })
     }
 
-    /// How many objects come at once: all, if any state will do (`computeListLimit` of upstream's watch cache).
+    /// Returns the page size; `resourceVersion=0` is not paginated (`computeListLimit` of upstream's watch cache).
     pub(crate) fn page_size(&self) -> Option<usize> {
-        let any = self.resume.is_none() && self.revision == Some(0);
-        self.limit.filter(|_| !any)
+        let is_unpaginated = self.continue_token.is_none() && self.revision == Some(0);
+        self.limit.filter(|_| !is_unpaginated)
     }
 }
 
-/// What may not be asked for together.
-fn contradictions(query: &Query, watch: bool) -> FieldErrors {
+/// Upstream's `ValidateListOptions`.
+fn validate(query: &Query, watch: bool) -> FieldErrors {
     let initial = query.get("sendInitialEvents").is_some();
-    let (text, resume) = (query.get("resourceVersionMatch"), query.get("continue"));
+    let (text, continue_token) = (query.get("resourceVersionMatch"), query.get("continue"));
     let mut errors = FieldErrors::default();
     let path = FieldPath::new("resourceVersionMatch");
     let forbid = |errors: &mut FieldErrors, why: &str| errors.forbidden(&path, why);
@@ -85,7 +84,7 @@ fn contradictions(query: &Query, watch: bool) -> FieldErrors {
             if text != "NotOlderThan" {
                 errors.not_supported(&path, &json!(text), &["NotOlderThan"]);
             }
-            if resume.is_some() {
+            if continue_token.is_some() {
                 forbid(&mut errors, "resourceVersionMatch is forbidden when continue is provided");
             }
         }
@@ -94,7 +93,7 @@ fn contradictions(query: &Query, watch: bool) -> FieldErrors {
             if query.get("resourceVersion").is_none() {
                 forbid(&mut errors, "resourceVersionMatch is forbidden unless resourceVersion is provided");
             }
-            if resume.is_some() {
+            if continue_token.is_some() {
                 forbid(&mut errors, "resourceVersionMatch is forbidden when continue is provided");
             }
             if !matches!(text, "Exact" | "NotOlderThan") {
@@ -111,8 +110,8 @@ fn contradictions(query: &Query, watch: bool) -> FieldErrors {
     errors
 }
 
-/// `resourceVersion`.
-pub(crate) fn revision(query: &Query) -> Result<Option<Revision>, ApiError> {
+/// Parses `resourceVersion`.
+pub(crate) fn parse_resource_version(query: &Query) -> Result<Option<Revision>, ApiError> {
     let error = |v: &str, why: &str| {
         ApiError::bad_request(format!(
             "invalid resource version: resourceVersion: Invalid value: {v:?}: strconv.ParseUint: parsing {v:?}: {why}"
@@ -124,16 +123,16 @@ pub(crate) fn revision(query: &Query) -> Result<Option<Revision>, ApiError> {
     text.parse().ok().filter(|_| digits).map_or_else(|| Err(error(text, why)), |r| Ok(Some(r)))
 }
 
-/// Where a list goes on: the revision that it shows, and the last key that it gave.
+/// A continue token: the revision of a paginated list, and its last key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Token {
-    /// `None` for what there is now, once the revision is gone: upstream's "inconsistent" token.
+pub(crate) struct ContinueToken {
+    /// `None` lists the current revision, after the original one was compacted: upstream's inconsistent token.
     pub(crate) revision: Option<Revision>,
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
 
-impl Token {
+impl ContinueToken {
     pub(crate) fn after(revision: Option<Revision>, key: &Key) -> Self {
         Self { revision, namespace: key.namespace.to_string(), name: key.name.to_string() }
     }
@@ -151,7 +150,7 @@ impl Token {
     fn decode(text: &str) -> Result<Self, ApiError> {
         let error =
             |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid{why}"));
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|e| error(&format!(": {}", in_go(&e, text))))?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|e| error(&format!(": {}", go_base64_error(&e, text))))?;
         let value: Value = serde_json::from_slice(&bytes).map_err(|e| error(&format!(": {e}")))?;
         match value["v"].as_str() {
             Some("meta.k8s.io/v1") => {}
@@ -170,8 +169,8 @@ impl Token {
         if start.is_empty() {
             return Err(error(": encoded start key empty (version meta.k8s.io/v1)"));
         }
-        let is_above = |part: &str| matches!(part, "." | "..");
-        if start.split('/').any(is_above) {
+        let is_dot_segment = |part: &str| matches!(part, "." | "..");
+        if start.split('/').any(is_dot_segment) {
             return Err(error(&format!(": {start}")));
         }
         let (namespace, name) = start.trim_end_matches('\0').rsplit_once('/').unwrap_or(("", start));
@@ -179,8 +178,8 @@ impl Token {
     }
 }
 
-/// Go's words for what is no base64.
-fn in_go(error: &DecodeError, text: &str) -> String {
+/// Returns Go's error text for invalid base64.
+fn go_base64_error(error: &DecodeError, text: &str) -> String {
     let at = match error {
         DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. } => *at,
         DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len(),
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_refused() {
+    fn invalid_list_options_are_rejected() {
         let bad = |why: &str| format!("422 ListOptions.meta.k8s.io \"\" is invalid: {why}");
         let field = "resourceVersionMatch: Forbidden: ";
         check("resourceVersion=5&resourceVersionMatch=Exact&limit=3", false, "ok");
@@ -258,12 +257,12 @@ mod tests {
     }
 
     #[test]
-    fn a_token_can_be_read_again() {
+    fn continue_token_round_trips() {
         for token in [
-            Token { revision: Some(7), namespace: "a".to_owned(), name: "b.c".to_owned() },
-            Token { revision: None, namespace: String::new(), name: "n".to_owned() },
+            ContinueToken { revision: Some(7), namespace: "a".to_owned(), name: "b.c".to_owned() },
+            ContinueToken { revision: None, namespace: String::new(), name: "n".to_owned() },
         ] {
-            assert_eq!(Token::decode(&token.encode()).unwrap(), token);
+            assert_eq!(ContinueToken::decode(&token.encode()).unwrap(), token);
         }
     }
 }

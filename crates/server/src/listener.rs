@@ -62,7 +62,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Whom a listener serves, by the peer's address.
+/// Filter of the peers that a listener serves, by address.
 #[derive(Clone)]
 pub struct PeerFilter(Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
 
@@ -86,7 +86,7 @@ pub struct ListenOptions {
     pub connections: Arc<Connections>,
     /// How long connections may be silent.
     pub timeouts: Timeouts,
-    /// Whom it serves; everybody without one.
+    /// Filter of peers; `None` serves all.
     pub peers: Option<PeerFilter>,
 }
 
@@ -98,7 +98,7 @@ impl ListenOptions {
     }
 }
 
-/// Serves until told to stop, and forgets events as they expire; connections that are open then end with the process.
+/// Serves until `stop` is cancelled, and deletes expired Events. Connections that are open then end with the process.
 pub fn serve(
     server: ApiServer,
     listener: TcpListener,
@@ -125,7 +125,8 @@ async fn accept(
 ) {
     let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
     let protocol = Arc::new(Protocol { server, tls, acceptor, timeouts: options.timeouts });
-    // What is open ends with this. To ask each time one has a turn whether it is to stop would cost as much as a small answer.
+    // Dropping the set ends the open connections. Checking `stop` at each poll of a connection would cost as much as a small
+    // response.
     let mut connections = JoinSet::new();
     let mut failures = Failures::default();
     loop {

@@ -1,54 +1,54 @@
-//! Who owns which field: `metadata.managedFields`, by every write (KEP-555).
+//! Field ownership: every write updates `metadata.managedFields` (KEP-555).
 
 mod name;
 pub(crate) mod types;
 
-pub(crate) use name::{manager, require};
+pub(crate) use name::{field_manager_name, validate_field_manager};
 
 use crate::{
-    existing_object::Live,
     kinds::{Kind, KindInfo, KindRef, WriteTarget},
-    request::Resource,
+    managed_object::ManagedObject,
+    request::RequestInfo,
     service::Call,
     status::ApiError,
 };
 use apply::{ApplyError, Filter, Managers, Request, TypeRef, Versions};
 use serde_json::Value;
 
-/// A write of an object, as far as it matters who owns what.
-pub(crate) struct Write {
+/// Field manager of one write (upstream's `managedfields.FieldManager`).
+pub(crate) struct FieldManager {
     kind: KindRef,
-    /// Every form in which this object can be.
-    forms: Vec<KindRef>,
+    /// All served versions of the object.
+    versions: Vec<KindRef>,
     subresource: String,
     manager: String,
     time: String,
     filter: Filter,
 }
 
-/// What a request itself says of `managedFields`.
+/// The `managedFields` that a request sends.
 #[derive(Clone)]
-pub(crate) enum Asked {
-    /// Nothing that counts.
-    Nothing,
-    /// That nobody owns anything: an empty list, or one with an empty entry.
+pub(crate) enum RequestedManagedFields {
+    /// Absent or invalid, which is ignored.
+    Absent,
+    /// An empty list, or one with an empty entry, which removes all managers.
     Reset,
-    /// These entries.
+    /// Valid entries, which replace the managers.
     Entries(Managers),
 }
 
-impl Asked {
-    /// Takes what an object says that its kind has read; whether it was a reset is seen before that.
+impl RequestedManagedFields {
+    /// Removes `managedFields` from a decoded object. Decoding drops empty entries, so `is_reset` is determined before it.
     pub(crate) fn take(object: &mut Value, is_reset: bool) -> Self {
-        match take(object).map(|entries| Managers::from_json(&entries)) {
+        match remove_managed_fields(object).map(|entries| Managers::from_json(&entries)) {
             _ if is_reset => Self::Reset,
             Some(Ok(entries)) if !entries.is_empty() => Self::Entries(entries),
-            _ => Self::Nothing,
+            _ => Self::Absent,
         }
     }
 }
 
-/// Whether an object as it came says that nobody owns anything of it.
+/// Whether an object that is not decoded yet resets its managers.
 pub(crate) fn is_reset(raw: &Value) -> bool {
     raw["metadata"]["managedFields"].as_array().is_some_and(|entries| match entries.as_slice() {
         [] => true,
@@ -57,35 +57,45 @@ pub(crate) fn is_reset(raw: &Value) -> bool {
     })
 }
 
-impl Write {
-    /// The write that this request is.
-    pub(crate) fn new(resource: &Resource, call: &Call, now: jiff::Timestamp) -> Self {
+impl FieldManager {
+    /// Returns the field manager of a request.
+    pub(crate) fn new(resource: &RequestInfo, call: &Call, now: jiff::Timestamp) -> Self {
         Self {
             kind: resource.kind.clone(),
-            forms: resource.served.forms(resource.kind.info().storage),
+            versions: resource.served.kinds_of_storage(resource.kind.info().storage),
             subresource: resource.subresource.clone().unwrap_or_default(),
-            manager: manager(call),
+            manager: field_manager_name(call),
             time: now.to_string(),
-            filter: resource.kind.owned(resource.target()),
+            filter: resource.kind.reset_fields_filter(resource.target()),
         }
     }
 
-    /// Who owns what once this is written, be it new or over a live object.
-    pub(crate) fn update(&self, live: Option<&Live>, new: &Value, asked: Asked) -> Managers {
-        let kept = || live.map_or_else(Managers::default, |live| live.managers.clone());
-        let managers = match asked {
-            // A subresource cannot say who owns the rest.
-            _ if !self.subresource.is_empty() => kept(),
-            Asked::Entries(managers) => managers,
-            Asked::Reset => Managers::default(),
-            Asked::Nothing => kept(),
+    /// Returns the managers after an update or create of an object.
+    pub(crate) fn update(
+        &self,
+        live: Option<&ManagedObject>,
+        new: &Value,
+        requested: RequestedManagedFields,
+    ) -> Managers {
+        let unchanged = || live.map_or_else(Managers::default, |live| live.managers.clone());
+        let managers = match requested {
+            // Requests of subresources cannot set managers.
+            _ if !self.subresource.is_empty() => unchanged(),
+            RequestedManagedFields::Entries(managers) => managers,
+            RequestedManagedFields::Reset => Managers::default(),
+            RequestedManagedFields::Absent => unchanged(),
         };
         let api_version = self.kind.info().api_version();
         apply::update(&self.request(&api_version), live.map(|live| &live.object), new, managers)
     }
 
-    /// What applying a configuration makes of an object, and who owns what then.
-    pub(crate) fn apply(&self, live: Option<&Live>, config: Value, force: bool) -> Result<(Value, Managers), ApiError> {
+    /// Applies a configuration; returns the object and its managers.
+    pub(crate) fn apply(
+        &self,
+        live: Option<&ManagedObject>,
+        config: Value,
+        force: bool,
+    ) -> Result<(Value, Managers), ApiError> {
         let info = self.kind.info();
         self.check(&config)?;
         let api_version = info.api_version();
@@ -103,7 +113,7 @@ impl Write {
         }
     }
 
-    /// Whether this can be a configuration of the kind at all.
+    /// Checks type and `managedFields` of an applied configuration.
     fn check(&self, config: &Value) -> Result<(), ApiError> {
         let info = self.kind.info();
         let text = |field: &str| config[field].as_str().unwrap_or("");
@@ -130,16 +140,16 @@ impl Write {
     }
 
     fn served(&self, api_version: &str) -> Option<&dyn Kind> {
-        self.forms.iter().find(|k| k.info().api_version() == api_version).map(|k| &**k)
+        self.versions.iter().find(|k| k.info().api_version() == api_version).map(|k| &**k)
     }
 }
 
-impl Versions for Write {
+impl Versions for FieldManager {
     fn root(&self, api_version: &str) -> Option<TypeRef<'_>> {
-        self.served(api_version)?.types()
+        self.served(api_version)?.type_ref()
     }
 
-    /// What a webhook makes of an object is not known here.
+    /// Conversions by a webhook are not available here.
     fn is_faithful(&self, from: &str, to: &str) -> bool {
         from == to || self.served(to).is_none_or(|kind| kind.conversion().is_none())
     }
@@ -155,40 +165,41 @@ impl Versions for Write {
     }
 }
 
-/// Takes out of an object that others have changed who owns what of it: what they say, if that makes sense.
+/// Removes `managedFields` from an object after mutating admission, and returns its managers: those that admission set if
+/// they are valid, else those before it.
 pub(crate) fn after_admission(object: &mut Value, before: Managers, call: &Call) -> Managers {
-    match Managers::from_json(&take(object).unwrap_or_default()) {
+    match Managers::from_json(&remove_managed_fields(object).unwrap_or_default()) {
         Ok(managers) => managers,
         Err(why) => {
-            let told = ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests";
-            call.told.lock().push(format!("{told}: {why}"));
+            let warning = ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests";
+            call.warnings.lock().push(format!("{warning}: {why}"));
             before
         }
     }
 }
 
-/// What is stored of who owns what.
-pub(crate) fn known(entries: &Value) -> Managers {
+/// Parses stored `managedFields`.
+pub(crate) fn parse_stored(entries: &Value) -> Managers {
     Managers::from_json(entries).unwrap_or_default()
 }
 
-/// The same from its text.
-pub(crate) fn known_text(entries: &str) -> Managers {
-    Managers::from_text(entries).unwrap_or_else(|| known(&serde_json::from_str(entries).unwrap_or_default()))
+/// Parses stored `managedFields` from JSON text.
+pub(crate) fn parse_stored_text(entries: &str) -> Managers {
+    Managers::from_text(entries).unwrap_or_else(|| parse_stored(&serde_json::from_str(entries).unwrap_or_default()))
 }
 
-/// Takes `managedFields` out of an object.
-pub(crate) fn take(object: &mut Value) -> Option<Value> {
+/// Removes `managedFields` from an object.
+pub(crate) fn remove_managed_fields(object: &mut Value) -> Option<Value> {
     object.get_mut("metadata")?.as_object_mut()?.remove("managedFields")
 }
 
-/// Go's text for a version and kind.
+/// Returns Go's text of a `GroupVersionKind`.
 fn version_kind(group: &str, version: &str, kind: &str) -> String {
     format!("{group}/{version}, Kind={kind}")
 }
 
-/// Notes in an object who owns what.
-pub(crate) fn note(object: &mut Value, managers: &Managers) {
+/// Sets `managedFields` of an object.
+pub(crate) fn set_managed_fields(object: &mut Value, managers: &Managers) {
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return };
     match managers.to_json() {
         Some(entries) => drop(metadata.insert("managedFields".to_owned(), entries)),
@@ -196,11 +207,12 @@ pub(crate) fn note(object: &mut Value, managers: &Managers) {
     }
 }
 
-/// Which fields requests own that change this part of an object: upstream's `GetResetFields`, for most kinds.
-pub(crate) fn owned(info: &KindInfo, target: WriteTarget) -> Filter {
+/// Returns the filter of fields that requests to this part of an object can own: upstream's `GetResetFields`, for most
+/// kinds.
+pub(crate) fn reset_fields_filter(info: &KindInfo, target: WriteTarget) -> Filter {
     match target {
         WriteTarget::Status => {
-            let kept: Vec<[&str; 2]> = info.kept_by_status.iter().map(|field| ["metadata", field]).collect();
+            let kept: Vec<[&str; 2]> = info.reset_by_status_update.iter().map(|field| ["metadata", field]).collect();
             let paths: Vec<&[&str]> = std::iter::once(&["spec"][..]).chain(kept.iter().map(|path| &path[..])).collect();
             Filter::without(&paths)
         }

@@ -1,11 +1,11 @@
-//! Tables and metadata in `meta.k8s.io/v1beta1`. Its fields are those of version 1, which every handler writes: the answer
-//! is given the name of the older version.
+//! Tables and metadata in `meta.k8s.io/v1beta1`, which has the fields of `v1`: only `apiVersion` of the response is
+//! replaced.
 
 use crate::{
-    accept::{Choice, choices},
+    accept::{MediaRange, parse_accept},
     content_negotiation,
     protobuf::MEDIA_TYPE as PROTOBUF,
-    response::{Body, Frames, Passed},
+    response::{Body, JsonStream, ProxiedResponse},
 };
 use bytes::Bytes;
 use http::{HeaderMap, Response, header};
@@ -15,12 +15,12 @@ const JSON: &str = "application/json";
 const GROUP: &str = "meta.k8s.io";
 const OLDER: &str = "v1beta1";
 
-/// As handlers write it. A text within JSON has its quotation marks escaped, so this stands nowhere in one.
+/// The `apiVersion` of handlers. Strings in JSON cannot contain it, since their quotation marks are escaped.
 const WRITTEN: &str = r#""apiVersion":"meta.k8s.io/v1""#;
 const RENAMED: &str = r#""apiVersion":"meta.k8s.io/v1beta1""#;
 
-/// Whether a choice names a version of the shapes that is served. The older one is written as text only.
-pub(crate) fn is_served(choice: &Choice<'_>) -> bool {
+/// Whether the version of a choice's transformation is served; `v1beta1` is served as text only.
+pub(crate) fn is_served(choice: &MediaRange<'_>) -> bool {
     let is_version = match choice.parameter("v") {
         Some("v1") => true,
         Some(OLDER) => choice.media != PROTOBUF,
@@ -29,38 +29,41 @@ pub(crate) fn is_served(choice: &Choice<'_>) -> bool {
     is_version && choice.parameter("g") == Some(GROUP)
 }
 
-/// Whether the client's first choice of a shape, of those that are served, is one of the older version.
+/// Whether the client's first served choice is a transformation in `v1beta1`.
 pub(crate) fn is_older(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
-    // As hardly any client says it.
+    // Few clients accept `v1beta1`.
     if !accept.contains(OLDER) {
         return false;
     }
-    choices(accept).iter().find(|choice| is_known(choice)).is_some_and(|choice| choice.parameter("v") == Some(OLDER))
+    parse_accept(accept)
+        .iter()
+        .find(|choice| is_known(choice))
+        .is_some_and(|choice| choice.parameter("v") == Some(OLDER))
 }
 
-/// Whether a choice is for an object as it is, or in a shape that is served.
-fn is_known(choice: &Choice<'_>) -> bool {
+/// Whether a choice is the untransformed object, or a served transformation.
+fn is_known(choice: &MediaRange<'_>) -> bool {
     let is_text = matches!(choice.media, JSON | content_negotiation::YAML | "application/*" | "*/*");
-    match choice.shape() {
+    match choice.requested_as() {
         None => is_text || choice.media == PROTOBUF,
         Some("Table") => is_text && is_served(choice),
         Some(_) => (is_text || choice.media == PROTOBUF) && is_served(choice),
     }
 }
 
-/// The answer in the older version, if it is one in JSON.
+/// Converts a JSON response to `v1beta1`.
 pub(crate) async fn answer(response: Response<Body>) -> Response<Body> {
     let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|t| t == JSON);
-    if !is_json || response.extensions().get::<Passed>().is_some() {
+    if !is_json || response.extensions().get::<ProxiedResponse>().is_some() {
         return response;
     }
-    if response.extensions().get::<Frames>().is_some() {
+    if response.extensions().get::<JsonStream>().is_some() {
         let (head, body) = response.into_parts();
         let frames = body.map_frame(|frame| frame.map_data(|lines| Bytes::from(renamed(&lines))));
         return Response::from_parts(head, frames.boxed_unsync());
     }
-    content_negotiation::rewritten(response, JSON, |json| Some(renamed(json))).await
+    content_negotiation::reencode(response, JSON, |json| Some(renamed(json))).await
 }
 
 fn renamed(json: &[u8]) -> Vec<u8> {
@@ -78,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn first_shape_that_is_served_decides_the_version() {
+    fn first_served_choice_determines_the_version() {
         let (new, old) =
             ("application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=Table;v=v1beta1;g=meta.k8s.io");
         check("", false);
@@ -96,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_not_renamed() {
+    fn strings_in_json_are_not_replaced() {
         let table = r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","rows":["{\"apiVersion\":\"meta.k8s.io/v1\"}"]}"#;
         let expected =
             r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1beta1","rows":["{\"apiVersion\":\"meta.k8s.io/v1\"}"]}"#;

@@ -1,11 +1,11 @@
-//! Requests that a node's kubelet answers: logs, and what `proxy.rs` and `node_stream.rs` ask for.
+//! Requests to a node's kubelet: `pods/log`, and helpers of `proxy.rs` and `node_stream.rs`.
 
 use crate::{
     handler_chain::read_body,
     kinds::{FieldErrors, FieldPath},
     object,
-    request::{Query, Resource},
-    response::{BoxError, Reply},
+    request::{Query, RequestInfo},
+    response::{BoxError, HandlerResult},
     service::{ApiServer, Call},
     status::ApiError,
     websocket,
@@ -20,11 +20,11 @@ use serde_json::{Value, json};
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// A byte stream to a kubelet, which speaks HTTP/1.1 on it.
+/// A byte stream to a kubelet's HTTP/1.1 server.
 pub trait DialedStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> DialedStream for T {}
 
-/// How the server reaches a node's kubelet: in one process a pipe, between machines TLS.
+/// Connects to a node's kubelet: by a pipe in the same process, or by TLS.
 pub trait NodeDialer: Send + Sync + 'static {
     /// Opens a stream to the kubelet of this node.
     ///
@@ -33,18 +33,18 @@ pub trait NodeDialer: Send + Sync + 'static {
     fn dial<'a>(&'a self, node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn DialedStream>>>;
 }
 
-pub(crate) async fn log(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn log(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let name = resource.name.as_deref().unwrap_or("");
     let pod = pod(server, resource)?;
     check_log_options(name, &call.query)?;
     let container = container(&pod, name, call.query.get("container"))?;
     let Some(node) = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty()) else {
-        // Nobody is asked, and there is nothing to say (`LogLocation`, `InputStream`).
+        // Without a node there is no log (upstream's `LogLocation` and `InputStream`).
         return Ok(crate::response::text(204, ""));
     };
     let path = format!("/containerLogs/{}/{name}/{container}?{}", resource.namespace, call.raw_query);
     let mut answer = ask(server, node, &path).await?;
-    // Whatever the container wrote, its log is text (`LogREST`); clients refuse bytes that say nothing of themselves.
+    // A log is `text/plain` (upstream's `LogREST`); clients reject a response without a content type.
     if answer.status().is_success() {
         answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
         answer.extensions_mut().insert(websocket::Log);
@@ -68,21 +68,21 @@ fn check_log_options(name: &str, query: &Query) -> Result<(), ApiError> {
         let text = "at most one of `sinceTime` or `sinceSeconds` may be specified";
         errors.forbidden(&FieldPath::new("[]"), text);
     }
-    // A part of the log is an alpha feature (`PodLogsQuerySplitStreams`).
+    // Alpha feature `PodLogsQuerySplitStreams`.
     if query.get("stream").is_some() {
         errors.forbidden(&FieldPath::new("stream"), "may not be specified");
     }
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid_named("", "PodLogOptions", name, &errors)) }
 }
 
-/// The Pod that a request is about.
-pub(crate) fn pod(server: &ApiServer, resource: &Resource) -> Result<Value, ApiError> {
+/// Returns the Pod of a request.
+pub(crate) fn pod(server: &ApiServer, resource: &RequestInfo) -> Result<Value, ApiError> {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let stored = server.store.get(&object::key(kind, &resource.namespace, name));
     Ok(object::decode(kind, &stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?))
 }
 
-/// The container that is meant: the one that is named, the annotated one, or the only one.
+/// Returns the container of a request: the requested one, the annotated default, or the only one.
 pub(crate) fn container(pod: &Value, name: &str, asked: Option<&str>) -> Result<String, ApiError> {
     let lists = ["initContainers", "containers", "ephemeralContainers"];
     let all: Vec<&str> = lists
@@ -105,25 +105,25 @@ pub(crate) fn container(pod: &Value, name: &str, asked: Option<&str>) -> Result<
     }
 }
 
-async fn ask(server: &ApiServer, node: &str, path: &str) -> Reply {
+async fn ask(server: &ApiServer, node: &str, path: &str) -> HandlerResult {
     let response = get(server, node, path).await?;
     Ok(response.map(|body| body.map_err(|e| -> BoxError { e.into() }).boxed_unsync()))
 }
 
-/// The whole of what a node's kubelet answers.
+/// Returns the whole body of a kubelet's response.
 pub(crate) async fn text(server: &ApiServer, node: &str, path: &str) -> Result<String, ApiError> {
     let response = get(server, node, path).await?;
     let body = read_body(response.into_body()).await?;
     Ok(String::from_utf8_lossy(&body).into_owned())
 }
 
-/// What a node's kubelet answers, if it does not refuse.
+/// Returns a kubelet's response, if it is successful.
 async fn get(server: &ApiServer, node: &str, path: &str) -> Result<Response<Incoming>, ApiError> {
     let response = send(server, node, Request::get(path).header(header::HOST, node).body(Empty::new())).await?;
     if response.status().is_success() { Ok(response) } else { Err(refused(response).await) }
 }
 
-/// Sends a request to a node's kubelet, on a connection of its own: it may become something else than HTTP.
+/// Sends a request to a node's kubelet on a connection of its own, which can be upgraded.
 pub(crate) async fn send(
     server: &ApiServer,
     node: &str,
@@ -143,7 +143,7 @@ pub(crate) async fn send(
     sender.send_request(request.map_err(|e| failed(&e))?).await.map_err(|e| failed(&e))
 }
 
-/// The kubelet's refusal as a Status.
+/// Converts an error response of the kubelet to a Status.
 pub(crate) async fn refused(response: Response<Incoming>) -> ApiError {
     let status = response.status();
     let text = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();

@@ -1,13 +1,12 @@
-//! Exec, attach and port-forward: the client's connection is joined to the kubelet's, and the bytes are theirs.
+//! Exec, attach and port-forward: the client's connection is spliced with the kubelet's.
 //!
-//! The server decides whether there is such a Pod and container, and says so as a Status; which protocol is spoken
-//! (WebSocket channels, SPDY) is between the two ends.
+//! The server checks that Pod and container exist; client and kubelet negotiate the protocol (WebSocket channels, SPDY).
 
 use crate::{
     admit,
     node_proxy::{container, pod, refused, send},
-    request::Resource,
-    response::{self, Reply},
+    request::RequestInfo,
+    response::{self, HandlerResult},
     reverse_proxy,
     service::{ApiServer, Call},
     status::ApiError,
@@ -18,7 +17,7 @@ use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
 use http_body_util::Empty;
 use serde_json::Value;
 
-/// Headers that make an upgrade, and say what to.
+/// Headers of an upgrade, which are forwarded.
 const UPGRADE_HEADERS: [HeaderName; 7] = [
     header::CONNECTION,
     header::UPGRADE,
@@ -29,8 +28,8 @@ const UPGRADE_HEADERS: [HeaderName; 7] = [
     HeaderName::from_static("x-stream-protocol-version"),
 ];
 
-/// `pods/exec`, `pods/attach` and `pods/portforward`.
-pub(crate) async fn open(server: &ApiServer, resource: &Resource, call: &mut Call) -> Reply {
+/// Handles `pods/exec`, `pods/attach` and `pods/portforward`.
+pub(crate) async fn open(server: &ApiServer, resource: &RequestInfo, call: &mut Call) -> HandlerResult {
     let (kind, fields) = options(resource);
     admit::outside::connect(server, resource, call, kind, || admit::connect::options(call, fields)).await?;
     let pod = pod(server, resource)?;
@@ -43,8 +42,8 @@ pub(crate) async fn open(server: &ApiServer, resource: &Resource, call: &mut Cal
     join(server, &node, &path, call).await
 }
 
-/// The kind of what a connection is asked for with, and its fields.
-fn options(resource: &Resource) -> (&'static str, &'static [&'static str]) {
+/// Returns the kind of a request's options, and their fields.
+fn options(resource: &RequestInfo) -> (&'static str, &'static [&'static str]) {
     const STREAMS: [&str; 6] = ["stdin", "stdout", "stderr", "tty", "container", "command"];
     match resource.subresource.as_deref() {
         Some("portforward") => ("PodPortForwardOptions", &["ports"]),
@@ -53,7 +52,7 @@ fn options(resource: &Resource) -> (&'static str, &'static [&'static str]) {
     }
 }
 
-fn path(resource: &Resource, pod: &Value, name: &str, call: &Call) -> Result<String, ApiError> {
+fn path(resource: &RequestInfo, pod: &Value, name: &str, call: &Call) -> Result<String, ApiError> {
     let namespace = &resource.namespace;
     let parameters = form_urlencoded::parse(call.raw_query.as_bytes());
     let mut query = Serializer::new(String::new());
@@ -76,8 +75,8 @@ fn path(resource: &Resource, pod: &Value, name: &str, call: &Call) -> Result<Str
     Ok(format!("/{verb}/{namespace}/{name}/{container}?{}", query.finish()))
 }
 
-/// Passes the upgrade on, and then the bytes, until one side ends.
-async fn join(server: &ApiServer, node: &str, path: &str, call: &mut Call) -> Reply {
+/// Forwards the upgrade, and splices the connections until one side ends.
+async fn join(server: &ApiServer, node: &str, path: &str, call: &mut Call) -> HandlerResult {
     let asked = call.headers.get(header::CONNECTION).and_then(|v| v.to_str().ok()).unwrap_or_default();
     if !asked.to_ascii_lowercase().contains("upgrade") {
         return Err(ApiError::bad_request("Upgrade request required"));
@@ -89,7 +88,7 @@ async fn join(server: &ApiServer, node: &str, path: &str, call: &mut Call) -> Re
     }
     let response = send(server, node, request.body(Empty::new())).await?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        // Upstream's proxy hands on what the kubelet says, as it is: clients put their own words before it.
+        // Upstream's proxy forwards the kubelet's error text unchanged.
         let (code, said) = (response.status().as_u16(), refused(response).await.message);
         return Ok(response::full(code, "text/plain; charset=utf-8", said));
     }
@@ -98,7 +97,7 @@ async fn join(server: &ApiServer, node: &str, path: &str, call: &mut Call) -> Re
         copy(response.headers(), headers);
     }
     reverse_proxy::splice(hyper::upgrade::on(response), client, std::mem::take(&mut call.trail));
-    answer.body(reverse_proxy::nothing()).map_err(ApiError::internal)
+    answer.body(reverse_proxy::empty_body()).map_err(ApiError::internal)
 }
 
 fn copy(from: &HeaderMap, to: &mut HeaderMap) {

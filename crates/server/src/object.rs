@@ -1,7 +1,7 @@
-//! From stored bytes to objects and back, and how a client wants to see them.
+//! Encoding and decoding of stored objects, and their representations: whole objects, Tables and PartialObjectMetadata.
 
 use crate::{
-    accept::{Choice, choices},
+    accept::{MediaRange, parse_accept},
     content_negotiation, encode, json_order,
     kinds::{Kind, KindInfo},
     meta_v1beta1, protobuf,
@@ -13,35 +13,35 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use store::{Key, Object, Template};
 
-/// How a client wants objects.
+/// Representation of objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum View {
-    Whole,
+pub(crate) enum Representation {
+    Object,
     Table,
     Metadata,
 }
 
-/// What the Accept header asks for, of one object.
-pub(crate) fn view(accept: &str, info: &KindInfo) -> Result<View, ApiError> {
-    match asked(accept, "")? {
+/// Negotiates the representation of a single object by the Accept header.
+pub(crate) fn negotiate_object(accept: &str, info: &KindInfo) -> Result<Representation, ApiError> {
+    match negotiate(accept, "")? {
         (_, METADATA_LIST) => {
             let what = format!("*{}.{}", info.version, info.kind);
             let message = format!("you requested {METADATA_LIST}, but the requested object is not a list ({what})");
             Err(ApiError::new(406, "NotAcceptable", message))
         }
-        (view, _) => Ok(view),
+        (representation, _) => Ok(representation),
     }
 }
 
-/// What the Accept header asks for, of a list.
-pub(crate) fn list_view(accept: &str, info: &KindInfo) -> Result<View, ApiError> {
-    match asked(accept, STREAMS)? {
+/// Negotiates the representation of a list by the Accept header.
+pub(crate) fn negotiate_list(accept: &str, info: &KindInfo) -> Result<Representation, ApiError> {
+    match negotiate(accept, STREAMS)? {
         (_, METADATA) => {
             let what = format!("*{}.{}List", info.version, info.kind);
             let message = format!("you requested {METADATA}, but the requested object is a list ({what})");
             Err(ApiError::new(406, "NotAcceptable", message))
         }
-        (view, _) => Ok(view),
+        (representation, _) => Ok(representation),
     }
 }
 
@@ -49,30 +49,30 @@ const METADATA: &str = "PartialObjectMetadata";
 const METADATA_LIST: &str = "PartialObjectMetadataList";
 
 const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-/// What there is beside of lists.
+/// Additional media types of lists.
 const STREAMS: &str = ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
-/// What the Accept header asks for, and the shape in its own words; `more` are the media types that there are beside.
-fn asked<'a>(accept: &'a str, more: &str) -> Result<(View, &'a str), ApiError> {
-    // As most clients say it.
+/// Negotiates the representation, and returns the header's `as` parameter with it; `more` are additional media types.
+fn negotiate<'a>(accept: &'a str, more: &str) -> Result<(Representation, &'a str), ApiError> {
+    // The header of most clients.
     if matches!(accept, "" | "application/json") {
-        return Ok((View::Whole, ""));
+        return Ok((Representation::Object, ""));
     }
     let mut is_routed = false;
-    for choice in choices(accept) {
+    for choice in parse_accept(accept) {
         let served = ["application/json", "application/*", "*/*", content_negotiation::YAML, protobuf::MEDIA_TYPE];
         if !served.contains(&choice.media) {
             continue;
         }
         is_routed = true;
-        let Some(shape) = choice.shape() else { return Ok((View::Whole, "")) };
+        let Some(shape) = choice.requested_as() else { return Ok((Representation::Object, "")) };
         if !meta_v1beta1::is_served(&choice) {
             continue;
         }
         match shape {
             // A Table has no binary form.
-            "Table" if choice.media != protobuf::MEDIA_TYPE => return Ok((View::Table, shape)),
-            METADATA | METADATA_LIST => return Ok((View::Metadata, shape)),
+            "Table" if choice.media != protobuf::MEDIA_TYPE => return Ok((Representation::Table, shape)),
+            METADATA | METADATA_LIST => return Ok((Representation::Metadata, shape)),
             _ => {}
         }
     }
@@ -80,12 +80,12 @@ fn asked<'a>(accept: &'a str, more: &str) -> Result<(View, &'a str), ApiError> {
         return Err(not_acceptable(MEDIA_TYPES));
     }
     let message = format!("406: Not Acceptable\n\nAvailable representations: {MEDIA_TYPES}{more}");
-    Err(ApiError::refused_by_route(406, "NotAcceptable", message))
+    Err(ApiError::rejected_by_router(406, "NotAcceptable", message))
 }
 
-/// What is left of an Accept header where there are no tables: questions have none, as their storages upstream.
-pub(crate) fn without_tables(accept: &str) -> Result<String, ApiError> {
-    let others = accept.split(',').filter(|choice| Choice::parse(choice).shape() != Some("Table"));
+/// Removes tables from an Accept header: virtual kinds, such as SubjectAccessReview, have none, as upstream.
+pub(crate) fn exclude_tables(accept: &str) -> Result<String, ApiError> {
+    let others = accept.split(',').filter(|choice| MediaRange::parse(choice).requested_as() != Some("Table"));
     let others = others.collect::<Vec<_>>().join(",");
     if others.is_empty() && !accept.is_empty() {
         return Err(not_acceptable(MEDIA_TYPES));
@@ -93,8 +93,8 @@ pub(crate) fn without_tables(accept: &str) -> Result<String, ApiError> {
     Ok(others)
 }
 
-/// Kinds that clients define have no binary form: who reads nothing else cannot have them.
-pub(crate) fn require_text(accept: &str) -> Result<(), ApiError> {
+/// Requires an Accept header that allows JSON or YAML: custom resources have no protobuf encoding.
+pub(crate) fn require_text_media_type(accept: &str) -> Result<(), ApiError> {
     let read = |choice: &str| {
         let media = choice.split(';').next().map_or("", str::trim);
         matches!(media, "application/json" | "application/*" | "*/*") || media == content_negotiation::YAML
@@ -105,25 +105,25 @@ pub(crate) fn require_text(accept: &str) -> Result<(), ApiError> {
     Err(not_acceptable(MEDIA_TYPES))
 }
 
-/// What the Accept header asks for of a watch: there are no streams of YAML, and none of tables that begin with what there
-/// is already (`sendInitialEvents`).
-pub(crate) fn stream_view(accept: &str, is_list: bool) -> Result<View, ApiError> {
+/// Negotiates the representation of a watch by the Accept header. There are no streams of YAML, and no tables in a watch
+/// with `sendInitialEvents`.
+pub(crate) fn negotiate_watch(accept: &str, is_list: bool) -> Result<Representation, ApiError> {
     let is_stream = |choice: &&str| {
-        let choice = Choice::parse(choice);
-        choice.media != content_negotiation::YAML && !(is_list && choice.shape() == Some("Table"))
+        let choice = MediaRange::parse(choice);
+        choice.media != content_negotiation::YAML && !(is_list && choice.requested_as() == Some("Table"))
     };
     let streams: Vec<&str> = accept.split(',').filter(is_stream).collect();
     if streams.is_empty() {
         return Err(not_acceptable("application/json, application/vnd.kubernetes.protobuf"));
     }
-    Ok(asked(&streams.join(","), STREAMS)?.0)
+    Ok(negotiate(&streams.join(","), STREAMS)?.0)
 }
 
 fn not_acceptable(served: &str) -> ApiError {
     ApiError::new(406, "NotAcceptable", format!("only the following media types are accepted: {served}"))
 }
 
-/// The stored object in this kind's form.
+/// Decodes a stored object into the kind's version.
 pub(crate) fn decode(kind: &dyn Kind, object: &Object) -> Value {
     let mut value: Value = serde_json::from_slice(&object.data).unwrap_or(Value::Null);
     if let Some(map) = value.as_object_mut().filter(|_| !kind.is_stored_form(object.revision)) {
@@ -132,11 +132,11 @@ pub(crate) fn decode(kind: &dyn Kind, object: &Object) -> Value {
     value
 }
 
-/// So deep an object may be: `serde_json` reads 128 levels, and clients read it within lists and tables, with who owns what
-/// of it beside it, which is as deep as it is.
-const DEEPEST: usize = 100;
+/// Maximum nesting of an object. `serde_json` parses 128 levels, lists and tables add some, and `managedFields` are as
+/// deep as the object.
+const MAX_DEPTH: usize = 100;
 
-/// Refuses what could be stored and not be read again.
+/// Rejects an object that is nested too deep to be parsed again.
 pub(crate) fn check_depth(object: &Value) -> Result<(), ApiError> {
     fn is_deeper(value: &Value, than: usize) -> bool {
         match value {
@@ -145,19 +145,20 @@ pub(crate) fn check_depth(object: &Value) -> Result<(), ApiError> {
             _ => false,
         }
     }
-    match is_deeper(object, DEEPEST) {
-        true => Err(ApiError::bad_request(format!("the object is nested deeper than {DEEPEST} levels"))),
+    match is_deeper(object, MAX_DEPTH) {
+        true => Err(ApiError::bad_request(format!("the object is nested deeper than {MAX_DEPTH} levels"))),
         false => Ok(()),
     }
 }
 
-/// The bytes of a whole object in this kind's form, with a newline at the end, as it is stored but for what an older Podium stored.
-pub(crate) fn bytes(kind: &dyn Kind, object: &Object) -> Bytes {
+/// Returns a whole object in the kind's version as JSON with a final newline: the stored bytes, unless the stored form
+/// differs or an older Podium stored it.
+pub(crate) fn encoded(kind: &dyn Kind, object: &Object) -> Bytes {
     let is_whole = kind.is_stored_form(object.revision) && object.data.ends_with(b"\n");
-    if is_whole { object.data.bytes() } else { json_order::document(&decode(kind, object)).into() }
+    if is_whole { object.data.bytes() } else { json_order::encode_document(&decode(kind, object)).into() }
 }
 
-/// A whole object for the store.
+/// Encodes a whole object for the store.
 pub(crate) fn encode(kind: &dyn Kind, mut value: Value) -> Result<Template, ApiError> {
     if let Some(map) = value.as_object_mut() {
         kind.to_storage(map);
@@ -169,19 +170,19 @@ pub(crate) fn key(kind: &dyn Kind, namespace: &str, name: &str) -> Key {
     Key::new(kind.info().storage, namespace, name)
 }
 
-/// The metadata of an object as an object of its own.
+/// Returns the PartialObjectMetadata of an object.
 pub(crate) fn metadata_only(value: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})
 }
 
-/// A list of the metadata of these objects.
+/// Returns the PartialObjectMetadataList of objects.
 pub(crate) fn metadata_list(values: &[Value], metadata: &Value) -> Value {
     let items: Vec<Value> = values.iter().map(metadata_only).collect();
     json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
 }
 
-/// The metadata of a stored object as an object of its own. All else in it is passed over: the garbage collector watches
-/// the metadata of everything.
+/// Returns the PartialObjectMetadata of a stored object without parsing the rest of it: the garbage collector watches the
+/// metadata of all objects.
 pub(crate) fn metadata_bytes(kind: &dyn Kind, object: &Object) -> Bytes {
     #[derive(Deserialize)]
     struct Outline<'a> {
@@ -189,32 +190,32 @@ pub(crate) fn metadata_bytes(kind: &dyn Kind, object: &Object) -> Bytes {
         metadata: &'a RawValue,
     }
     match serde_json::from_slice::<Outline<'_>>(&object.data) {
-        // That of custom kinds is stored in another order.
+        // Custom resources are stored with sorted keys.
         Ok(Outline { metadata }) if kind.is_stored_form(object.revision) && !kind.is_custom() => {
             let head = r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1""#;
             format!("{head},\"metadata\":{metadata}}}\n").into()
         }
         Ok(Outline { metadata }) if kind.is_stored_form(object.revision) => {
             let metadata: Value = serde_json::from_str(metadata.get()).unwrap_or_default();
-            json_order::document(&metadata_only(&json!({"metadata": metadata}))).into()
+            json_order::encode_document(&metadata_only(&json!({"metadata": metadata}))).into()
         }
-        _ => json_order::document(&metadata_only(&decode(kind, object))).into(),
+        _ => json_order::encode_document(&metadata_only(&decode(kind, object))).into(),
     }
 }
 
-/// What a Table says of each object beside its cells (`includeObject`).
+/// What the rows of a Table contain of their objects (`includeObject`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Include {
-    Nothing,
+pub(crate) enum IncludeObjectPolicy {
+    None,
     Metadata,
     Object,
 }
 
-impl Include {
+impl IncludeObjectPolicy {
     pub(crate) fn parse(query: &Query) -> Result<Self, ApiError> {
         match query.get("includeObject") {
             None | Some("" | "Metadata") => Ok(Self::Metadata),
-            Some("None") => Ok(Self::Nothing),
+            Some("None") => Ok(Self::None),
             Some("Object") => Ok(Self::Object),
             Some(other) => Err(ApiError::bad_request(format!(
                 "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
@@ -223,17 +224,23 @@ impl Include {
     }
 }
 
-/// A Table of these objects.
-pub(crate) fn table(kind: &dyn Kind, objects: &[Value], metadata: &Value, header: bool, include: Include) -> Value {
+/// Returns a Table of objects.
+pub(crate) fn table(
+    kind: &dyn Kind,
+    objects: &[Value],
+    metadata: &Value,
+    header: bool,
+    include: IncludeObjectPolicy,
+) -> Value {
     let now = jiff::Timestamp::now();
     let rows: Vec<Value> = objects
         .iter()
         .map(|o| {
             let row = kind.row(o, now);
             let object = match include {
-                Include::Nothing => Value::Null,
-                Include::Metadata => metadata_only(o),
-                Include::Object => o.clone(),
+                IncludeObjectPolicy::None => Value::Null,
+                IncludeObjectPolicy::Metadata => metadata_only(o),
+                IncludeObjectPolicy::Object => o.clone(),
             };
             let mut row_value = json!({"cells": row.cells, "object": object});
             if !row.conditions.is_empty() {
@@ -251,12 +258,12 @@ mod tests {
     use super::*;
     use crate::kinds::ALL;
 
-    /// Bookmarks are shown so in watches of tables.
+    /// A watch of Tables converts its bookmarks to rows, too.
     #[test]
-    fn an_object_with_a_revision_alone_has_a_row_of_every_kind() {
+    fn bookmark_has_a_table_row_for_every_kind() {
         for kind in ALL {
             let object = json!({"metadata": {"resourceVersion": "7"}});
-            let table = table(*kind, &[object], &Value::Null, true, Include::Metadata);
+            let table = table(*kind, &[object], &Value::Null, true, IncludeObjectPolicy::Metadata);
             assert!(table["rows"][0]["cells"].is_array(), "{table}");
             assert_eq!(table["rows"][0]["object"]["metadata"]["resourceVersion"], "7");
         }

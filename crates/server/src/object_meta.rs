@@ -1,17 +1,17 @@
-//! What the metadata of every object may say, in upstream's words (`apimachinery/pkg/api/validation/objectmeta.go`).
+//! Validation of `ObjectMeta` (upstream's `apimachinery/pkg/api/validation/objectmeta.go`).
 
-use crate::kinds::{FieldErrors, FieldPath, Kind, path_segment};
+use crate::kinds::{FieldErrors, FieldPath, Kind, validate_path_segment_name};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// Upstream's bound on all annotations of an object, in bytes.
+/// Maximum size of all annotations of an object, in bytes (upstream's `TotalAnnotationSizeLimitB`).
 const MAX_ANNOTATIONS: usize = 256 << 10;
 
-/// Checks the metadata of a new object, or of one as it would be after an update.
+/// Validates the metadata of a new or updated object.
 pub(crate) fn validate(kind: &dyn Kind, value: &Value, errors: &mut FieldErrors) {
     let (path, metadata) = (FieldPath::new("metadata"), &value["metadata"]);
     if let Some(prefix) = metadata["generateName"].as_str().filter(|p| !p.is_empty()) {
-        // Names are made by appending: a prefix may end as no name may.
+        // A suffix is appended to the prefix, so it may end with `-`, unlike a name.
         let name = format!("{}a", prefix.trim_end_matches('-'));
         kind.validate_name(&name)
             .iter()
@@ -33,11 +33,11 @@ pub(crate) fn validate(kind: &dyn Kind, value: &Value, errors: &mut FieldErrors)
     }
 }
 
-/// Checks the metadata of a resource within another: it need not have a name, and what is behind it is not known.
+/// Validates the metadata of an embedded resource, whose kind is unknown and whose name is optional.
 pub(crate) fn validate_embedded(metadata: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for field in ["generateName", "name"] {
         let name = metadata[field].as_str().unwrap_or("");
-        path_segment(name).iter().for_each(|e| errors.invalid(&path.child(field), &json!(name), e));
+        validate_path_segment_name(name).iter().for_each(|e| errors.invalid(&path.child(field), &json!(name), e));
     }
     if let Some(namespace) = metadata["namespace"].as_str().filter(|namespace| !namespace.is_empty()) {
         let wrong = api::names::dns1123_label(namespace);
@@ -52,9 +52,9 @@ pub(crate) fn validate_embedded(metadata: &Value, path: &FieldPath, errors: &mut
     finalizers(&metadata["finalizers"], &path.child("finalizers"), errors);
 }
 
-/// Finalizers whose names need no domain.
+/// Finalizers whose names have no domain.
 const STANDARD: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
-/// Groups whose kinds upstream checks as it does custom ones, not as those of the core.
+/// Groups for which upstream uses the generic validation of `ObjectMeta`, not that of the core group.
 const GENERIC: [&str; 4] =
     ["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "coordination.k8s.io"];
 
@@ -66,7 +66,7 @@ fn has_domain(finalizer: &str) -> bool {
     finalizer.contains('/') || STANDARD.contains(&finalizer)
 }
 
-/// `validateKubeFinalizerName`.
+/// Upstream's `validateKubeFinalizerName`.
 fn standard_finalizers(list: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for (i, finalizer) in list.as_array().into_iter().flatten().enumerate() {
         if !has_domain(finalizer.as_str().unwrap_or("")) {
@@ -76,7 +76,7 @@ fn standard_finalizers(list: &Value, path: &FieldPath, errors: &mut FieldErrors)
     }
 }
 
-/// Checks labels, and what has their form (a Pod's `nodeSelector`).
+/// Validates labels, and maps of the same form, such as a Pod's `nodeSelector`.
 pub(crate) fn labels(labels: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for (key, v) in labels.as_object().into_iter().flatten() {
         api::names::qualified_name(key).iter().for_each(|e| errors.invalid(path, &json!(key), e));
@@ -84,7 +84,7 @@ pub(crate) fn labels(labels: &Value, path: &FieldPath, errors: &mut FieldErrors)
     }
 }
 
-/// Checks annotations.
+/// Validates annotations.
 pub(crate) fn annotations(annotations: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let mut size = 0;
     for (key, value) in annotations.as_object().into_iter().flatten() {
@@ -97,8 +97,8 @@ pub(crate) fn annotations(annotations: &Value, path: &FieldPath, errors: &mut Fi
     }
 }
 
-/// What is wrong with labels and annotations that come from elsewhere.
-pub(crate) fn wrong_in(metadata: &Value) -> Option<String> {
+/// Returns the first error of the labels and annotations of a webhook's converted object.
+pub(crate) fn first_error(metadata: &Value) -> Option<String> {
     let (mut errors, path) = (FieldErrors::default(), FieldPath::new("metadata"));
     labels(&metadata["labels"], &path.child("labels"), &mut errors);
     annotations(&metadata["annotations"], &path.child("annotations"), &mut errors);
@@ -109,7 +109,7 @@ fn owners(list: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let text = |v: &Value, field: &str| v[field].as_str().unwrap_or("").to_owned();
     let mut controller: Option<String> = None;
     for owner in list.as_array().into_iter().flatten() {
-        // Upstream does not say which of them.
+        // Upstream's field path has no index.
         let at = |field: &str| path.child(field);
         for field in ["apiVersion", "kind", "name", "uid"] {
             let why = if field == "apiVersion" { "version must not be empty" } else { "must not be empty" };
@@ -148,8 +148,8 @@ fn finalizers(list: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// Takes from the old object what an update can never change, before it is validated.
-pub(crate) fn keep(new: &mut Value, old: &Value) {
+/// Copies the system metadata, which an update cannot change, from the old object (upstream's `BeforeUpdate`).
+pub(crate) fn preserve_system_metadata(new: &mut Value, old: &Value) {
     let (new, old) = (&mut new["metadata"], &old["metadata"]);
     let Some(new) = new.as_object_mut() else { return };
     for field in ["name", "namespace", "uid", "creationTimestamp", "generation", "resourceVersion"] {
@@ -158,7 +158,7 @@ pub(crate) fn keep(new: &mut Value, old: &Value) {
             None => drop(new.remove(field)),
         }
     }
-    // An update can never take a deletion back, and need not repeat it.
+    // An update can omit `deletionTimestamp`, but cannot remove it.
     if let Some(time) = old.get("deletionTimestamp") {
         new.insert("deletionTimestamp".to_owned(), time.clone());
     }
@@ -168,7 +168,7 @@ pub(crate) fn keep(new: &mut Value, old: &Value) {
     new.remove("selfLink");
 }
 
-/// Checks what an update changes of the metadata.
+/// Validates the changes of the metadata in an update.
 pub(crate) fn validate_update(new: &Value, old: &Value, errors: &mut FieldErrors) {
     let (path, new, old) = (FieldPath::new("metadata"), &new["metadata"], &old["metadata"]);
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
@@ -196,27 +196,27 @@ pub(crate) fn validate_update(new: &Value, old: &Value, errors: &mut FieldErrors
     }
 }
 
-/// Owners that stand twice are kept once, as upstream does; what the client is told of them. `when` is empty for what the
-/// client has sent.
+/// Removes duplicate owner references, as upstream, and returns the warning about them. `when` is empty for the client's
+/// object.
 pub(crate) fn drop_duplicate_owners(metadata: &mut Value, when: &str) -> Option<String> {
     let owners = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut)?;
     let mut seen = HashSet::new();
-    let (kept, twice): (Vec<Value>, Vec<Value>) = owners.drain(..).partition(|o| seen.insert(o.to_string()));
+    let (kept, duplicates): (Vec<Value>, Vec<Value>) = owners.drain(..).partition(|o| seen.insert(o.to_string()));
     *owners = kept;
-    let twice: Vec<&str> = twice.iter().map(|o| o["uid"].as_str().unwrap_or("")).collect();
+    let duplicates: Vec<&str> = duplicates.iter().map(|o| o["uid"].as_str().unwrap_or("")).collect();
     let hint = "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests";
-    (!twice.is_empty()).then(|| {
-        let which = twice.join(", ");
+    (!duplicates.is_empty()).then(|| {
+        let which = duplicates.join(", ");
         format!(
             ".metadata.ownerReferences contains duplicate entries{when}; {hint}; duplicate UID(s) observed: {which}"
         )
     })
 }
 
-/// When owners stand twice that nobody has sent so.
+/// Part of the warning about duplicate owner references that were added after the client's request.
 pub(crate) const AFTER_ADMISSION: &str = " after mutating admission happens";
 
-/// What upstream warns of in the metadata of any kind.
+/// Returns upstream's warnings about the metadata of any kind.
 pub(crate) fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     let before = old.and_then(|o| o["metadata"]["finalizers"].as_array());
     let before: HashSet<&Value> = before.into_iter().flatten().collect();

@@ -25,7 +25,7 @@ mod v2;
 
 use crate::{
     aggregation::Aggregation,
-    registry::{self, Registry, Served},
+    registry::{self, Registry, ServedKinds},
     response::{self, Body},
     status::ApiError,
 };
@@ -71,8 +71,8 @@ type Made = (Vec<Revision>, Arc<Document>);
 
 impl Documents {
     /// All documents of what is served.
-    fn all(&self, served: &Served) -> Vec<Arc<Document>> {
-        let is_served = |(group, version): (&str, &str)| served.has(group, version);
+    fn all(&self, served: &ServedKinds) -> Vec<Arc<Document>> {
+        let is_served = |(group, version): (&str, &str)| served.has_version(group, version);
         let built_in = registry::built_in_versions().zip(BUILT_IN.iter()).filter(|(of, _)| is_served(*of));
         let mut all: Vec<Arc<Document>> = built_in.map(|(_, document)| Arc::clone(document)).collect();
         let has = |group: &str| served.groups().iter().any(|known| known.name == group);
@@ -80,7 +80,7 @@ impl Documents {
         all.extend(general.map(|(_, document)| Arc::clone(document)));
         let mut known = self.custom.lock();
         let mut current = HashMap::new();
-        for (group, version, definitions) in served.defined() {
+        for (group, version, definitions) in served.custom_versions() {
             let path = paths::root(group, version);
             let revisions: Vec<Revision> = definitions.iter().map(|d| d.revision).collect();
             let document = match known.remove(&path) {
@@ -121,7 +121,7 @@ pub(crate) async fn answer(
     let rest = if rest.is_empty() { "" } else { rest.strip_prefix('/')? };
     let (rest, query, headers) = (rest.to_owned(), query.to_owned(), headers.clone());
     // The documents are made by the first who asks, which takes longer than other tasks should wait for.
-    let (registry, elsewhere, others) = (Arc::clone(registry), others.paths(), others.documents());
+    let (registry, elsewhere, others) = (Arc::clone(registry), others.paths(), others.openapi_urls());
     let work = tokio::task::spawn_blocking(move || {
         let mut documents = registry.documents.all(&registry.served());
         if is_v2 {

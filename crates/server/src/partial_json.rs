@@ -1,16 +1,16 @@
-//! A part of a JSON object, from its text: what stands at some paths is kept, and all else is passed over, which takes a
-//! fraction of the time that a whole object takes.
+//! Partial parsing of a JSON object: only the values at some paths are kept, which takes a fraction of the time of a whole
+//! object.
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// Which fields are kept; of a field below which none is named, everything.
+/// Tree of the fields to keep; a leaf keeps the whole value.
 #[derive(Debug, Default)]
 pub(crate) struct Outline(Vec<(Box<str>, Self)>);
 
 impl Outline {
-    /// Keeps what stands at this path, too.
+    /// Adds a path to keep.
     pub(crate) fn add<'a>(&mut self, mut path: impl Iterator<Item = &'a str>) {
         let Some(name) = path.next() else { return };
         let place = self.0.iter().position(|(n, _)| **n == *name).unwrap_or_else(|| {
@@ -20,7 +20,7 @@ impl Outline {
         self.0[place].1.add(path);
     }
 
-    /// What there is at the paths; null when the text is no JSON.
+    /// Parses the values at the paths; null when the text is not JSON.
     pub(crate) fn read(&self, json: &[u8]) -> Value {
         let mut deserializer = serde_json::Deserializer::from_slice(json);
         self.deserialize(&mut deserializer).unwrap_or_default()
@@ -35,7 +35,7 @@ impl<'de> DeserializeSeed<'de> for &Outline {
     }
 }
 
-/// Where a path goes on there is an object, or nothing.
+/// Only objects have nested paths; other values are null.
 impl<'de> Visitor<'de> for &Outline {
     type Value = Value;
 
@@ -84,7 +84,7 @@ impl<'de> Visitor<'de> for &Outline {
     }
 }
 
-/// A key, if it is one that is named.
+/// Deserializes a key, if it is in the outline.
 struct Named<'a>(&'a Outline);
 
 impl<'de, 'a> DeserializeSeed<'de> for Named<'a> {
@@ -120,11 +120,11 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_at_the_paths_is_kept() {
+    fn values_at_the_paths_are_kept() {
         let object = json!({"a": {"b": {"c": [1, {"d": 2}]}, "e": "x", "f": null}, "g": [1.5, true], "h\n": -1});
         check(&["a.b", "h\n"], &object, &json!({"a": {"b": {"c": [1, {"d": 2}]}}, "h\n": -1}));
         check(&["a.e", "a.f", "a.none", "none"], &object, &json!({"a": {"e": "x", "f": null}}));
-        // Where a path goes on and the object does not there is nothing.
+        // A path through a value that is not an object is null.
         check(
             &["a.e.x", "g.x", "h\n.x", "a.f.x"],
             &object,

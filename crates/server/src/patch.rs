@@ -5,65 +5,70 @@ mod shown;
 mod strategic;
 
 use crate::{
-    decode::{self, Parsed},
+    decode::{self, DecodedBody},
     kinds::Kind,
     status::ApiError,
 };
 use serde_json::Value;
 
-/// The media type of JSON patches.
+/// Media type of JSON patches.
 pub(crate) const JSON: &str = "application/json-patch+json";
-/// The media type of patches that merge lists by keys.
+/// Media type of strategic merge patches.
 pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
-/// The media type of configurations that are applied; it may hold JSON, too.
+/// Media type of server-side apply; its body may be JSON, too.
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml";
 
-/// Refuses a content type that is no patch's. Apply is also one in CBOR, which upstream has behind a gate that is off.
+/// Rejects a content type that is not a patch type. Upstream also accepts CBOR, behind a feature gate that is off.
 pub(crate) fn check_type(kind: &dyn Kind, content_type: &str) -> Result<(), ApiError> {
-    let taken = |accepted: &&str| kind.merges_strategically() || !accepted.contains("strategic");
+    let taken = |accepted: &&str| kind.supports_strategic_merge() || !accepted.contains("strategic");
     let accepted: Vec<&str> = ACCEPTED.split(", ").filter(taken).collect();
     if accepted.contains(&content_type) {
         return Ok(());
     }
     if !kind.is_custom() {
-        // The routes of built-in kinds name what they take, so that the handler is not asked.
-        return Err(ApiError::refused_by_route(415, "UnsupportedMediaType", "415: Unsupported Media Type".to_owned()));
+        // Upstream's router rejects the media type for built-in kinds, before the handler.
+        return Err(ApiError::rejected_by_router(
+            415,
+            "UnsupportedMediaType",
+            "415: Unsupported Media Type".to_owned(),
+        ));
     }
     let why = "the body of the request was in an unknown format";
     Err(ApiError::unsupported_media_type(why, &accepted.join(", ")))
 }
 
-/// Applies a patch of this content type, and refuses what is costly to validate; gives the object, not yet checked, and the fields that stand twice in the patch.
-pub(crate) fn apply(content_type: &str, object: Value, patch: &[u8]) -> Result<Parsed, ApiError> {
-    let patched = applied(content_type, object, patch)?;
-    // A JSON patch can put long names into each other.
+/// Applies a patch, and rejects an object that is costly to validate. Returns the object, which is not validated yet, and
+/// the duplicate fields of the patch.
+pub(crate) fn apply(content_type: &str, object: Value, patch: &[u8]) -> Result<DecodedBody, ApiError> {
+    let patched = apply_by_type(content_type, object, patch)?;
+    // A JSON patch can nest long names.
     decode::check_paths(&patched.value).map_err(ApiError::bad_request)?;
     Ok(patched)
 }
 
-fn applied(content_type: &str, mut object: Value, patch: &[u8]) -> Result<Parsed, ApiError> {
+fn apply_by_type(content_type: &str, mut object: Value, patch: &[u8]) -> Result<DecodedBody, ApiError> {
     let bad = |e: &dyn std::fmt::Display| ApiError::bad_request(format!("error decoding patch: {e}"));
     match content_type {
         JSON => Ok(json_patch::apply(object, patch)?),
         "application/merge-patch+json" => {
-            let Parsed { value: patch, duplicates } = decode::json(patch).map_err(|e| bad(&e))?;
+            let DecodedBody { value: patch, duplicates } = decode::json(patch).map_err(|e| bad(&e))?;
             ::json_patch::merge(&mut object, &patch);
-            Ok(Parsed { value: object, duplicates })
+            Ok(DecodedBody { value: object, duplicates })
         }
         STRATEGIC => {
-            let Parsed { value: patch, duplicates } = decode::json(patch).map_err(|e| bad(&e))?;
+            let DecodedBody { value: patch, duplicates } = decode::json(patch).map_err(|e| bad(&e))?;
             let Value::Object(patch) = patch else { return Err(bad(&"a patch must be an object")) };
             let value = strategic::apply(object, &patch).map_err(ApiError::bad_request)?;
-            Ok(Parsed { value, duplicates })
+            Ok(DecodedBody { value, duplicates })
         }
         _ => Err(ApiError::unsupported_media_type("the body of the request was in an unknown format", ACCEPTED)),
     }
 }
 
-/// What a message shows of a patch that made no object of its kind: upstream shows a strategic merge patch itself, and of
-/// the others what they made.
-pub(crate) fn shown(content_type: &str, patch: &[u8], made: impl Fn() -> Result<Parsed, ApiError>) -> String {
+/// Returns the text of an invalid patch for an error: upstream prints a strategic merge patch itself, and the patched
+/// object for the other types.
+pub(crate) fn shown(content_type: &str, patch: &[u8], made: impl Fn() -> Result<DecodedBody, ApiError>) -> String {
     let shown = match content_type {
         STRATEGIC => decode::json(patch).ok().map(|parsed| shown::as_go(&parsed.value)),
         _ => made().ok().map(|made| made.value.to_string()),

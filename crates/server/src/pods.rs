@@ -1,13 +1,13 @@
-//! What is particular about Pods: admission that looks at other objects, and binding.
+//! Binding of Pods, and admission of Pods that reads other objects.
 
 use crate::{
     admit::{outside, topology_labels},
-    create::in_its_namespace,
+    create::set_request_namespace,
     decode,
     kinds::{self, FieldErrors, FieldPath, KindRef, POD, RUNTIME_CLASSES},
     object,
-    request::Resource,
-    response::{self, Reply},
+    request::RequestInfo,
+    response::{self, HandlerResult},
     service::{ApiServer, Call},
     status::ApiError,
     store_quota::Purpose,
@@ -16,24 +16,24 @@ use crate::{
 use serde_json::{Value, json};
 use store::{Expect, Key, Write, WriteError};
 
-/// How often a write is tried again when another came first.
-const TRIES: usize = 20;
+/// Attempts of a binding when other writes come first.
+const MAX_ATTEMPTS: usize = 20;
 
 pub(crate) fn success() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }
 
-/// The body, which must be of this kind and about the Pod that the path names.
-pub(crate) fn body(resource: &Resource, call: &Call, kind: &str) -> Result<Value, ApiError> {
+/// Parses the body of a Pod's subresource, which must be of a kind and have the Pod's name.
+pub(crate) fn body(resource: &RequestInfo, call: &Call, kind: &str) -> Result<Value, ApiError> {
     let (mut value, name) = (decode::options(call, kind)?, resource.name.as_deref().unwrap_or(""));
-    in_its_namespace(resource, &mut value)?;
+    set_request_namespace(resource, &mut value)?;
     if value["metadata"]["name"].as_str().unwrap_or("") != name {
         return Err(ApiError::bad_request(format!("name in URL does not match name in {kind} object")));
     }
     Ok(value)
 }
 
-/// The node that a Binding names.
+/// Returns the target node of a Binding.
 fn target(binding: &Value, name: &str) -> Result<String, ApiError> {
     let (mut errors, path) = (FieldErrors::default(), FieldPath::new("target"));
     let kind = &binding["target"]["kind"];
@@ -47,8 +47,8 @@ fn target(binding: &Value, name: &str) -> Result<String, ApiError> {
     if errors.is_empty() { Ok(target.to_owned()) } else { Err(ApiError::invalid_named("", "Binding", name, &errors)) }
 }
 
-/// What stands in the way of binding this Pod.
-fn obstacle(pod: &Value, name: &str, binding: &Value) -> Option<String> {
+/// Returns why a Pod cannot be bound (upstream's `setPodNodeAndMetadata`).
+fn binding_conflict(pod: &Value, name: &str, binding: &Value) -> Option<String> {
     for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let (wanted, have) = (&binding["metadata"][field], &pod["metadata"][field]);
         if wanted.as_str().is_some_and(|w| !w.is_empty()) && wanted != have {
@@ -78,24 +78,24 @@ pub(crate) fn admit_runtime_class(server: &ApiServer, pod: &mut Value) -> Result
     kinds::admit_runtime_class(pod, class.as_ref())
 }
 
-/// Binds the Pod that a Binding names.
-pub(crate) async fn bind_any(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+/// Binds the Pod of a Binding that is sent to `bindings`.
+pub(crate) async fn bind_any(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     if call.method != http::Method::POST || resource.name.is_some() || resource.namespace.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
     let binding = decode::options(call, "Binding")?;
     let name = binding["metadata"]["name"].as_str().unwrap_or("");
-    // Who is asked is asked about an object of this name.
-    let asked = Resource { name: Some(name.to_owned()), ..resource.clone() };
-    bind_as(server, &asked, call, &KindRef::BuiltIn(POD)).await
+    // Admission webhooks need the name of the object.
+    let named = RequestInfo { name: Some(name.to_owned()), ..resource.clone() };
+    bind_as(server, &named, call, &KindRef::BuiltIn(POD)).await
 }
 
-/// Binds a Pod to a node: once, and only when nothing holds it back.
-pub(crate) async fn bind(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+/// Binds a Pod to a node (`pods/binding`).
+pub(crate) async fn bind(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     bind_as(server, resource, call, &resource.kind).await
 }
 
-async fn bind_as(server: &ApiServer, resource: &Resource, call: &Call, kind: &KindRef) -> Reply {
+async fn bind_as(server: &ApiServer, resource: &RequestInfo, call: &Call, kind: &KindRef) -> HandlerResult {
     let (kind, name) = (&**kind, resource.name.as_deref().unwrap_or(""));
     let dry = dry_run(&call.query, "CreateOptions")?;
     let mut binding = body(resource, call, "Binding")?;
@@ -103,10 +103,10 @@ async fn bind_as(server: &ApiServer, resource: &Resource, call: &Call, kind: &Ki
     outside::body(server, resource, call, ["", "v1", "Binding"], &mut binding, dry).await?;
     let target = target(&binding, name)?;
     let key = object::key(kind, &resource.namespace, name);
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let mut pod = object::decode(kind, &current);
-        if let Some(why) = obstacle(&pod, name, &binding) {
+        if let Some(why) = binding_conflict(&pod, name, &binding) {
             return Err(ApiError::conflict_on("pods/binding", name, &why));
         }
         if dry {
@@ -120,12 +120,12 @@ async fn bind_as(server: &ApiServer, resource: &Resource, call: &Call, kind: &Ki
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), name)),
         }
     }
-    Err(ApiError::modified(kind.info(), name))
+    Err(ApiError::optimistic_lock_conflict(kind.info(), name))
 }
 
 fn assign(pod: &mut Value, target: &str, binding: &Value) {
     pod["spec"]["nodeName"] = json!(target);
-    // What the scheduler learned about the Pod travels with the binding.
+    // The scheduler can set annotations and labels with the Binding.
     for field in ["annotations", "labels"] {
         for (key, value) in binding["metadata"][field].as_object().into_iter().flatten() {
             if value.is_string() {
@@ -133,11 +133,11 @@ fn assign(pod: &mut Value, target: &str, binding: &Value) {
             }
         }
     }
-    // The place that was kept for it is its own now (`ClearingNominatedNodeNameAfterBinding`).
+    // Feature gate `ClearingNominatedNodeNameAfterBinding`.
     if let Some(status) = pod["status"].as_object_mut() {
         status.remove("nominatedNodeName");
     }
-    // It stays of the generation that it is: upstream's storage changes the spec past the strategy that counts.
+    // A binding does not increase the generation: upstream's storage bypasses the update strategy.
     let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now(),
         "observedGeneration": pod["metadata"]["generation"]});
     set_condition(pod, scheduled);

@@ -1,5 +1,5 @@
-//! `proxy` of Pods, Services and nodes: whatever answers HTTP there, asked through the API
-//! (`pkg/registry/core/{pod,service,node}` of Kubernetes, `ResourceLocation`).
+//! The `proxy` subresource of Pods, Services and nodes (`ResourceLocation` in upstream's
+//! `pkg/registry/core/{pod,service,node}`).
 
 mod links;
 
@@ -9,8 +9,8 @@ use crate::{
     backend_connections::{self, unavailable},
     endpoints,
     kinds::KindInfo,
-    request::Resource,
-    response::{Body, Reply},
+    request::RequestInfo,
+    response::{Body, HandlerResult},
     reverse_proxy::{self, Outgoing},
     service::{ApiServer, Call},
     status::ApiError,
@@ -33,7 +33,7 @@ const KUBELET_PORT: u64 = 10250;
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Who answers.
+/// Backend of a proxy request.
 enum Target {
     /// A node's kubelet.
     Kubelet(String),
@@ -43,29 +43,29 @@ enum Target {
     },
 }
 
-/// Whether a request is passed on.
-pub(crate) fn concerns(resource: &Resource) -> bool {
+/// Whether a request is for a `proxy` subresource.
+pub(crate) fn concerns(resource: &RequestInfo) -> bool {
     let info = resource.kind.info();
     resource.subresource.as_deref() == Some("proxy")
         && info.group.is_empty()
         && matches!(info.plural, "pods" | "services" | "nodes")
 }
 
-/// Passes a request on, with its body as it comes; what stands behind `proxy` in its path is the path there.
+/// Forwards a request with a streamed body. The path behind `proxy` is the backend's path.
 pub(crate) async fn answer(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     call: Call,
     body: Body,
     uri: &Uri,
     peer: Option<&Peer>,
-) -> Reply {
+) -> HandlerResult {
     if !matches!(call.method.as_str(), "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") {
         return Err(ApiError::method_not_allowed());
     }
     let path = uri.path();
     let (prefix, rest) = path.split_at(prefix_length(path, if resource.namespace.is_empty() { 5 } else { 7 }));
-    let options = || if rest.is_empty() { json!({}) } else { json!({"path": path_there(rest)}) };
+    let options = || if rest.is_empty() { json!({}) } else { json!({"path": backend_path(rest)}) };
     admit::outside::connect(server, resource, &call, options_of(resource), options).await?;
     let target = target(server, resource)?;
     let query = uri.query().map(|q| format!("?{q}")).unwrap_or_default();
@@ -74,7 +74,7 @@ pub(crate) async fn answer(
         return moved(&format!("{path}/{query}"));
     }
     let to = format!("{}{query}", if rest.is_empty() { "/" } else { rest });
-    let Call { method, mut headers, upgrade, trail, told, .. } = call;
+    let Call { method, mut headers, upgrade, trail, warnings, .. } = call;
     let host = name_peers(&mut headers, uri, peer);
     let outgoing = Outgoing { method, to, headers, body, upgrade, trail };
     let failed = |e: &dyn std::fmt::Display| unavailable(format!("error trying to reach service: {e}"));
@@ -90,16 +90,16 @@ pub(crate) async fn answer(
         Target::At { to, .. } => to.to_string(),
     };
     let through = Through { prefix: prefix.to_owned(), hosts: [there, host] };
-    Ok(with_warnings(through.answer(answer), &told.into_inner()))
+    Ok(with_warnings(through.answer(answer), &warnings.into_inner()))
 }
 
-/// The path behind, as policies see it: not encoded, and with slashes at its ends as they came.
-fn path_there(rest: &str) -> Cow<'_, str> {
+/// Returns the backend's path for admission: decoded, with its leading and trailing slashes.
+fn backend_path(rest: &str) -> Cow<'_, str> {
     percent_decode_str(rest).decode_utf8_lossy()
 }
 
-/// The kind of what upstream makes of the query of such a request.
-fn options_of(resource: &Resource) -> &'static str {
+/// Returns the kind of a proxy request's options.
+fn options_of(resource: &RequestInfo) -> &'static str {
     match resource.kind.info().plural {
         "pods" => "PodProxyOptions",
         "services" => "ServiceProxyOptions",
@@ -107,7 +107,7 @@ fn options_of(resource: &Resource) -> &'static str {
     }
 }
 
-/// Where the path of the server behind begins: after so many segments.
+/// Returns where the backend's path begins: behind this many segments.
 fn prefix_length(path: &str, segments: usize) -> usize {
     let (mut seen, mut inside) = (0, false);
     for (i, c) in path.char_indices() {
@@ -124,14 +124,14 @@ fn prefix_length(path: &str, segments: usize) -> usize {
     path.len()
 }
 
-fn moved(to: &str) -> Reply {
+fn moved(to: &str) -> HandlerResult {
     let mut response = crate::response::full(StatusCode::MOVED_PERMANENTLY.as_u16(), "text/plain; charset=utf-8", "");
     let to = HeaderValue::from_str(to).map_err(ApiError::internal)?;
     response.headers_mut().insert(header::LOCATION, to);
     Ok(response)
 }
 
-/// Tells the server behind what was asked for, and by whom; gives the host that was asked.
+/// Sets the forwarding headers, and returns the requested host.
 fn name_peers(headers: &mut HeaderMap, uri: &Uri, peer: Option<&Peer>) -> String {
     let asked = headers.get(header::HOST).and_then(|v| v.to_str().ok()).map(str::to_owned);
     let host = asked.or_else(|| uri.authority().map(ToString::to_string)).unwrap_or_else(|| "localhost".to_owned());
@@ -150,9 +150,9 @@ fn name_peers(headers: &mut HeaderMap, uri: &Uri, peer: Option<&Peer>) -> String
     host
 }
 
-/// Pods and Services show certificates that nobody knows.
+/// Returns a TLS configuration that accepts any certificate, as upstream for Pods and Services.
 fn any_certificate(to: SocketAddr) -> Result<(Arc<rustls::ClientConfig>, ServerName<'static>), ApiError> {
-    let config = backend_connections::tls(None, None).map_err(ApiError::internal)?;
+    let config = backend_connections::tls_config(None, None).map_err(ApiError::internal)?;
     Ok((config, ServerName::IpAddress(to.ip().into())))
 }
 
@@ -177,7 +177,7 @@ impl<'a> Named<'a> {
     }
 }
 
-fn target(server: &ApiServer, resource: &Resource) -> Result<Target, ApiError> {
+fn target(server: &ApiServer, resource: &RequestInfo) -> Result<Target, ApiError> {
     let (info, id) = (resource.kind.info(), resource.name.as_deref().unwrap_or_default());
     let what = info.singular;
     let named = Named::parse(id).ok_or_else(|| ApiError::bad_request(format!("invalid {what} request {id:?}")))?;
@@ -217,7 +217,7 @@ fn service(
         Err(_) => named.port.to_owned(),
     };
     let slices = endpoints::slices(&server.store, namespace, named.name);
-    // Only Pods are reached so, which are what they say: else whoever writes endpoints reaches everything.
+    // Only addresses of Pods are allowed: otherwise a user who can write endpoints could reach any address.
     let is_pod = |endpoint: &Value| {
         let target = &endpoint["targetRef"];
         let name = target["name"].as_str().filter(|_| target["kind"] == "Pod").unwrap_or_default();
@@ -227,7 +227,7 @@ fn service(
         pod["status"]["podIP"] == endpoint["addresses"][0] || ips.any(|ip| ip["ip"] == endpoint["addresses"][0])
     };
     let id = if slices.is_empty() { named.name } else { id };
-    let found = endpoints::endpoint(&slices, &port, is_pod);
+    let found = endpoints::random_endpoint(&slices, &port, is_pod);
     let to = found.ok_or_else(|| unavailable(format!("no endpoints available for service {id:?}")))?;
     Ok(Target::At { to, https: named.https })
 }
@@ -243,7 +243,7 @@ fn node(server: &ApiServer, info: &KindInfo, named: &Named<'_>) -> Result<Target
     at(internal.and_then(|ip| ip.parse().ok()), named.port, named.https)
 }
 
-/// An address that may be reached through the API: not that of this machine alone, and not everybody's.
+/// Returns a target, unless its address is loopback, link-local, multicast, broadcast or unspecified.
 fn at(ip: Option<IpAddr>, port: &str, https: bool) -> Result<Target, ApiError> {
     let is_global = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => {
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_behind_the_proxy_begins_after_its_name() {
+    fn backend_path_begins_after_proxy_subresource() {
         for (path, segments, rest) in [
             ("/api/v1/nodes/n/proxy", 5, ""),
             ("/api/v1/nodes/n/proxy/", 5, "/"),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_have_a_scheme_and_a_port() {
+    fn proxy_name_can_have_scheme_and_port() {
         for (id, expected) in [
             ("a", Some((false, "a", ""))),
             ("a:80", Some((false, "a", "80"))),

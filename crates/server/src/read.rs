@@ -1,11 +1,11 @@
-//! GET and LIST: from memory, from bytes that were encoded when they were written.
+//! GET and LIST, served from memory with the bytes that the writer encoded.
 
 use crate::{
     conversion, list_body,
-    list_options::{self, ListOptions, Match, Token},
-    object::{self, Include, View},
-    request::Resource,
-    response::{self, Reply},
+    list_options::{self, ContinueToken, ListOptions, ResourceVersionMatch},
+    object::{self, IncludeObjectPolicy, Representation},
+    request::RequestInfo,
+    response::{self, HandlerResult},
     selectors::Selection,
     service::{ApiServer, Call},
     status::ApiError,
@@ -16,19 +16,19 @@ use store::{Key, Listing, Object, Revision, Scope};
 
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-pub(crate) async fn get(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn get(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
     let name = resource.name.as_deref().unwrap_or("");
-    not_older_than(server, list_options::revision(&call.query)?)?;
+    require_reached_revision(server, list_options::parse_resource_version(&call.query)?)?;
     let object = server
         .store
         .get(&object::key(kind, &resource.namespace, name))
         .ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-    write::show(server, kind, 200, &object, call).await
+    write::respond_with_object(server, kind, 200, &object, call).await
 }
 
-/// The objects that a request may be about: what the path says, narrowed by what the selector says of names.
-pub(crate) fn scope(resource: &Resource, selection: &Selection) -> Scope {
+/// Returns the scope of a request: the path, narrowed by a field selector on name or namespace.
+pub(crate) fn scope(resource: &RequestInfo, selection: &Selection) -> Scope {
     let mut scope = Scope::resource(resource.kind.info().storage);
     if !resource.kind.info().namespaced {
         scope = scope.in_namespace("");
@@ -43,32 +43,32 @@ pub(crate) fn scope(resource: &Resource, selection: &Selection) -> Scope {
     }
 }
 
-/// A revision that this server has not reached yet cannot be served.
-pub(crate) fn not_older_than(server: &ApiServer, revision: Option<u64>) -> Result<(), ApiError> {
+/// Refuses a `resourceVersion` that the store has not reached yet.
+pub(crate) fn require_reached_revision(server: &ApiServer, revision: Option<u64>) -> Result<(), ApiError> {
     let current = server.store.revision();
     match revision {
-        Some(revision) if revision > current => Err(ApiError::too_large_revision(revision, current)),
+        Some(revision) if revision > current => Err(ApiError::too_large_resource_version(revision, current)),
         _ => Ok(()),
     }
 }
 
-pub(crate) async fn list(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn list(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
-    let view = object::list_view(&call.accept, kind.info())?;
-    let include = Include::parse(&call.query)?;
+    let representation = object::negotiate_list(&call.accept, kind.info())?;
+    let include = IncludeObjectPolicy::parse(&call.query)?;
     let selection = Selection::parse(&resource.kind, &call.query)?;
     let options = ListOptions::parse(&call.query, false)?;
-    let Page { objects, metadata } = page(server, resource, &selection, &options).await?;
-    Ok(match view {
-        View::Whole if kind.conversion().is_none() => list_body::whole(&resource.kind, &metadata, objects),
-        View::Metadata if kind.conversion().is_none() => list_body::metadata_only(kind, &metadata, &objects),
-        View::Whole => {
-            list_body::converted(kind, &metadata, conversion::bytes_all(&server.webhooks, kind, &objects).await?)
+    let Page { objects, metadata } = list_page(server, resource, &selection, &options).await?;
+    Ok(match representation {
+        Representation::Object if kind.conversion().is_none() => list_body::objects(&resource.kind, &metadata, objects),
+        Representation::Metadata if kind.conversion().is_none() => list_body::metadata_only(kind, &metadata, &objects),
+        Representation::Object => {
+            list_body::converted(kind, &metadata, conversion::encode_all(&server.webhooks, kind, &objects).await?)
         }
-        View::Table | View::Metadata => {
+        Representation::Table | Representation::Metadata => {
             let values = conversion::decode_all(&server.webhooks, kind, &objects).await?;
-            let all = match view {
-                View::Table => object::table(kind, &values, &metadata, true, include),
+            let all = match representation {
+                Representation::Table => object::table(kind, &values, &metadata, true, include),
                 _ => object::metadata_list(&values, &metadata),
             };
             response::json(200, &all)
@@ -76,25 +76,25 @@ pub(crate) async fn list(server: &ApiServer, resource: &Resource, call: &Call) -
     })
 }
 
-/// What a list gives at once.
+/// One page of a list.
 pub(crate) struct Page {
     pub(crate) objects: Vec<Object>,
-    /// The metadata of the list: its revision, and where it goes on.
+    /// `ListMeta`: `resourceVersion`, and `continue` unless this is the last page.
     pub(crate) metadata: Value,
 }
 
-/// The objects that are asked for, as many as are asked for.
-pub(crate) async fn page(
+/// Lists one page of the selected objects.
+pub(crate) async fn list_page(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     selection: &Selection,
     options: &ListOptions,
 ) -> Result<Page, ApiError> {
     let limit = options.page_size();
     let Listing { mut objects, revision, mut remaining } =
-        take(server, resource, selection, options, if selection.is_all() { limit } else { None })?;
+        list_store(server, resource, selection, options, if selection.is_all() { limit } else { None })?;
     if !selection.is_all() {
-        conversion::retain(&server.webhooks, &*resource.kind, &mut objects, selection).await?;
+        conversion::retain_selected(&server.webhooks, &*resource.kind, &mut objects, selection).await?;
         if let Some(limit) = limit.filter(|l| *l < objects.len()) {
             remaining = objects.len() - limit;
             objects.truncate(limit);
@@ -102,8 +102,8 @@ pub(crate) async fn page(
     }
     let mut metadata = json!({"resourceVersion": revision.to_string()});
     if let Some(last) = objects.last().filter(|_| remaining > 0) {
-        // What goes on from an inconsistent token stays inconsistent no longer than this page.
-        metadata["continue"] = json!(Token::after(Some(revision), &last.key).encode());
+        // The pages behind an inconsistent token are consistent again, at this page's revision.
+        metadata["continue"] = json!(ContinueToken::after(Some(revision), &last.key).encode());
         if selection.is_all() {
             metadata["remainingItemCount"] = json!(remaining);
         }
@@ -111,9 +111,10 @@ pub(crate) async fn page(
     Ok(Page { objects, metadata })
 }
 
-fn take(
+/// Lists objects of the store at the requested revision.
+fn list_store(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     selection: &Selection,
     options: &ListOptions,
     limit: Option<usize>,
@@ -124,22 +125,22 @@ fn take(
         let kept = (revision >= oldest).then(|| store.list_at(&scope, revision, after, limit).ok());
         kept.flatten()
     };
-    if let Some(token) = &options.resume {
+    if let Some(token) = &options.continue_token {
         let after = token.key(&*resource.kind);
         let Some(revision) = token.revision else { return Ok(store.list(&scope, Some(&after), limit)) };
         if revision > store.revision() {
             return Err(ApiError::bad_request("continue key is not valid"));
         }
         return list_at(revision, Some(&after)).ok_or_else(|| {
-            let inconsistent = Token { revision: None, ..token.clone() };
+            let inconsistent = ContinueToken { revision: None, ..token.clone() };
             ApiError::expired(CONTINUE_EXPIRED).with_continue(inconsistent.encode())
         });
     }
-    not_older_than(server, options.revision)?;
-    // Without a match, a page of a given revision is exact, as it always was upstream.
+    require_reached_revision(server, options.revision)?;
+    // As upstream, `resourceVersionMatch` defaults to `Exact` for a paginated list at a revision.
     let exact = match options.revision_match {
-        Some(Match::Exact) => options.revision,
-        Some(Match::NotOlderThan) => None,
+        Some(ResourceVersionMatch::Exact) => options.revision,
+        Some(ResourceVersionMatch::NotOlderThan) => None,
         None => options.revision.filter(|r| *r > 0 && options.limit.is_some()),
     };
     match exact {

@@ -1,8 +1,8 @@
-//! What a request is about: its path and query, taken apart.
+//! Parsing of request paths and queries.
 
 use crate::{
     kinds::{Kind, KindRef, WriteTarget},
-    registry::Served,
+    registry::ServedKinds,
     status::ApiError,
 };
 use api::text::is_yes;
@@ -10,26 +10,26 @@ use http::Uri;
 use percent_encoding::percent_decode_str;
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-/// A request for a resource.
+/// Kind, namespace, name and subresource that a request's path names (upstream's `RequestInfo`).
 #[derive(Clone)]
-pub(crate) struct Resource {
+pub(crate) struct RequestInfo {
     pub(crate) kind: KindRef,
-    /// What was served when the request came.
-    pub(crate) served: Arc<Served>,
-    /// Empty for all namespaces, and for kinds that have none.
+    /// The kinds that were served when the request arrived.
+    pub(crate) served: Arc<ServedKinds>,
+    /// Empty for all namespaces, and for cluster-scoped kinds.
     pub(crate) namespace: String,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
 }
 
-impl Resource {
-    /// An object of a kind that has no namespaces, or a part of it.
-    pub(crate) fn named(kind: &'static dyn Kind, name: &str, part: Option<&str>) -> Self {
-        Self { subresource: part.map(str::to_owned), ..Self::at(&KindRef::BuiltIn(kind), "", name) }
+impl RequestInfo {
+    /// Returns the info of a cluster-scoped object, or of a subresource of it.
+    pub(crate) fn of_cluster_object(kind: &'static dyn Kind, name: &str, subresource: Option<&str>) -> Self {
+        Self { subresource: subresource.map(str::to_owned), ..Self::of_object(&KindRef::BuiltIn(kind), "", name) }
     }
 
-    /// An object of a kind.
-    pub(crate) fn at(kind: &KindRef, namespace: &str, name: &str) -> Self {
+    /// Returns the info of an object.
+    pub(crate) fn of_object(kind: &KindRef, namespace: &str, name: &str) -> Self {
         Self {
             kind: kind.clone(),
             served: Arc::default(),
@@ -39,12 +39,12 @@ impl Resource {
         }
     }
 
-    /// Which part of the object a request for this may change.
+    /// Returns the part of the object that a write may change.
     pub(crate) fn target(&self) -> WriteTarget {
         match self.subresource.as_deref() {
             None => WriteTarget::Main,
             Some("status") => WriteTarget::Status,
-            // One that the kind has not is answered before anything is written.
+            // An unknown subresource is rejected before anything is written.
             Some(name) => WriteTarget::Sub(self.kind.info().subresource(name).map_or("", |s| s.name)),
         }
     }
@@ -58,7 +58,7 @@ impl Query {
     pub(crate) fn parse(query: &str) -> Self {
         let mut all = BTreeMap::new();
         for (key, value) in form_urlencoded::parse(query.as_bytes()).into_owned() {
-            // Of what stands twice, the first counts.
+            // Of duplicate parameters, the first one is used.
             all.entry(key).or_insert(value);
         }
         Self(all)
@@ -68,17 +68,17 @@ impl Query {
         self.0.get(key).map(String::as_str).filter(|v| !v.is_empty())
     }
 
-    /// Whether it is there at all.
+    /// Whether the query contains a parameter, also without a value.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.0.contains_key(key)
     }
 
-    /// A flag, which is no when it is absent.
+    /// Returns a boolean parameter, which is false by default.
     pub(crate) fn flag(&self, key: &str) -> bool {
         self.0.get(key).is_some_and(|v| is_yes(v))
     }
 
-    /// A number.
+    /// Parses a numeric parameter.
     pub(crate) fn number<T: std::str::FromStr>(&self, key: &str) -> Result<Option<T>, ApiError> {
         let error = |v: &str| match v.parse::<i64>() {
             Ok(_) => ApiError::bad_request(format!("{key}: Invalid value: {v:?}: must be a non-negative integer")),
@@ -88,23 +88,23 @@ impl Query {
     }
 }
 
-/// The segments of a path as they are written: empty ones do not count.
-fn written_segments(path: &str) -> impl Iterator<Item = &str> {
+/// Returns the segments of a path without decoding them. Empty segments are skipped.
+fn raw_segments(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|segment| !segment.is_empty())
 }
 
-/// The decoded segments of a path. Audit, authorization and routing all use this function, so that they see the same
-/// request. Bytes that are not UTF-8 become the replacement character.
+/// Returns the decoded segments of a path. Audit, authorization and routing all use this function, so that they see the
+/// same request. Bytes that are not UTF-8 become the replacement character.
 pub(crate) fn segments(path: &str) -> Vec<Cow<'_, str>> {
-    written_segments(path).map(|segment| percent_decode_str(segment).decode_utf8_lossy()).collect()
+    raw_segments(path).map(|segment| percent_decode_str(segment).decode_utf8_lossy()).collect()
 }
 
-/// Puts the old path of a watch into the form of today: `/api/v1/watch/pods` is `/api/v1/pods?watch=true`, and one of a
-/// single object selects it by its name.
-pub(crate) fn renew(uri: &mut Uri) {
+/// Rewrites a deprecated watch path: `/api/v1/watch/pods` becomes `/api/v1/pods?watch=true`, and the watch of a single
+/// object gets a field selector of its name.
+pub(crate) fn rewrite_deprecated_watch(uri: &mut Uri) {
     let parts = segments(uri.path());
     let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
-    let (place, rest) = match parts.as_slice() {
+    let (watch_index, rest) = match parts.as_slice() {
         ["api", _, "watch", rest @ ..] => (2, rest),
         ["apis", _, _, "watch", rest @ ..] => (3, rest),
         _ => return,
@@ -115,11 +115,11 @@ pub(crate) fn renew(uri: &mut Uri) {
         [_, name] | ["namespaces", _, _, name] => Some(*name),
         _ => return,
     };
-    let mut written: Vec<&str> = written_segments(uri.path()).collect();
-    written.remove(place);
+    let mut raw: Vec<&str> = raw_segments(uri.path()).collect();
+    raw.remove(watch_index);
     let mut query = "watch=true".to_owned();
     if let Some(name) = name {
-        written.pop();
+        raw.pop();
         let escaped = name.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
         let selector =
             form_urlencoded::byte_serialize(format!("metadata.name={escaped}").as_bytes()).collect::<String>();
@@ -128,13 +128,13 @@ pub(crate) fn renew(uri: &mut Uri) {
     if let Some(more) = uri.query().filter(|more| !more.is_empty()) {
         query = format!("{query}&{more}");
     }
-    if let Ok(renewed) = format!("/{}?{query}", written.join("/")).parse() {
-        *uri = renewed;
+    if let Ok(rewritten) = format!("/{}?{query}", raw.join("/")).parse() {
+        *uri = rewritten;
     }
 }
 
-/// The resource that a path names.
-pub(crate) fn resource(served: &Arc<Served>, path: &str) -> Result<Resource, ApiError> {
+/// Parses the path of a resource request.
+pub(crate) fn parse_path(served: &Arc<ServedKinds>, path: &str) -> Result<RequestInfo, ApiError> {
     let parts = segments(path);
     let mut parts = parts.iter().map(AsRef::as_ref);
     let (group, version) = match parts.next() {
@@ -144,7 +144,7 @@ pub(crate) fn resource(served: &Arc<Served>, path: &str) -> Result<Resource, Api
     };
     let mut rest: Vec<&str> = parts.collect();
     let mut namespace = String::new();
-    // `namespaces/NAME` is the namespace itself; with more behind it, it is the scope of what follows, but for its own subresources.
+    // `namespaces/NAME` is the Namespace object. Further segments name resources in it, except for its own subresources.
     if rest.first() == Some(&"namespaces") && rest.len() > 2 && !matches!(rest[2], "status" | "finalize") {
         rest[1].clone_into(&mut namespace);
         rest.drain(..2);
@@ -154,18 +154,18 @@ pub(crate) fn resource(served: &Arc<Served>, path: &str) -> Result<Resource, Api
     if !namespace.is_empty() && !kind.info().namespaced {
         return Err(ApiError::no_such_path());
     }
-    let part = |i: usize| rest.get(i).map(|s| (*s).to_owned());
-    // Objects are addressed within their namespace, and nothing but a proxy has a path of its own.
+    let segment = |i: usize| rest.get(i).map(|s| (*s).to_owned());
+    // Namespaced objects are addressed within their namespace, and only a proxy has a path behind its subresource.
     if (kind.info().namespaced && namespace.is_empty() && rest.len() > 1) || (rest.len() > 3 && rest[2] != "proxy") {
         return Err(ApiError::no_such_path());
     }
-    check_segment("Name", rest.get(1).copied().unwrap_or(""))?;
-    check_segment("Namespace", &namespace)?;
-    Ok(Resource { kind, served: Arc::clone(served), namespace, name: part(1), subresource: part(2) })
+    check_path_segment_name("Name", rest.get(1).copied().unwrap_or(""))?;
+    check_path_segment_name("Namespace", &namespace)?;
+    Ok(RequestInfo { kind, served: Arc::clone(served), namespace, name: segment(1), subresource: segment(2) })
 }
 
-/// What a name may not be, for it is part of a path (`content.IsPathSegmentName`).
-fn check_segment(what: &str, name: &str) -> Result<(), ApiError> {
+/// Checks a name that is a path segment (upstream's `IsValidPathSegmentName`).
+fn check_path_segment_name(what: &str, name: &str) -> Result<(), ApiError> {
     let why = match name {
         "." | ".." => format!("may not be '{name}'"),
         _ if name.contains('/') => "may not contain '/'".to_owned(),
@@ -181,7 +181,7 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, expected: &str) {
-        let got = resource(&Arc::default(), path).map_or_else(
+        let got = parse_path(&Arc::default(), path).map_or_else(
             |e| e.code.to_string(),
             |r| {
                 format!(
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_name_resources() {
+    fn path_is_parsed_into_resource_and_subresource() {
         check("/api/v1/pods", "pods");
         check("/api/v1/namespaces/a/pods", "pods a");
         check("/api/v1/namespaces/a/pods/b/log", "pods a b log");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn old_paths_of_watches_are_renewed() {
+    fn deprecated_watch_path_is_rewritten() {
         for (old, new) in [
             ("/api/v1/watch/pods", "/api/v1/pods?watch=true"),
             (
@@ -237,13 +237,13 @@ mod tests {
             ("/metrics", "/metrics"),
         ] {
             let mut uri: Uri = old.parse().unwrap();
-            renew(&mut uri);
+            rewrite_deprecated_watch(&mut uri);
             assert_eq!(uri.to_string(), new);
         }
     }
 
     #[test]
-    fn queries_are_decoded() {
+    fn query_is_percent_decoded() {
         let q = Query::parse("labelSelector=a%3Db%2Cc&watch&x=%zz&y=1+2");
         assert_eq!(
             (q.get("labelSelector"), q.flag("watch"), q.get("x"), q.get("y")),

@@ -1,10 +1,10 @@
-//! Passing a request on to another HTTP server, and its answer back: bodies are streams both ways, and a connection that
-//! becomes something else is joined (`k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go`).
+//! Reverse proxy: bodies are streamed in both directions, and upgraded connections are spliced
+//! (upstream's `k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go`).
 
 use crate::{
     audit::Trail,
     node_proxy::DialedStream,
-    response::{Body, BoxError, Passed},
+    response::{Body, BoxError, ProxiedResponse},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
@@ -13,9 +13,9 @@ use hyper_util::rt::TokioIo;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, sink, split};
 
-/// How long a client may take to read what it was sent last, and to close.
+/// Timeout of a client to read the remaining bytes and to close.
 const LINGER: Duration = Duration::from_secs(5);
-/// What is about one connection, and not for the next.
+/// Hop-by-hop headers, which are not forwarded.
 const HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
     HeaderName::from_static("proxy-connection"),
@@ -28,21 +28,21 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
-/// A request that goes on.
+/// A request to a backend.
 pub(crate) struct Outgoing {
     pub(crate) method: Method,
-    /// Path and query, as they are.
+    /// Path and query of the backend.
     pub(crate) to: String,
-    /// As the client sent them.
+    /// The client's headers.
     pub(crate) headers: HeaderMap,
     pub(crate) body: Body,
     /// The client's connection.
     pub(crate) upgrade: Option<OnUpgrade>,
-    /// Kept until a joined connection ends.
+    /// Audit event, held until a spliced connection ends.
     pub(crate) trail: Trail,
 }
 
-/// Why there is no answer.
+/// Error without a response of the backend.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ForwardError {
     #[error(transparent)]
@@ -51,7 +51,7 @@ pub(crate) enum ForwardError {
     Answer(#[from] hyper::Error),
 }
 
-/// The cause, in which the news is.
+/// Returns the text of the innermost cause, as Go.
 fn inner(error: &hyper::Error) -> String {
     if error.is_incomplete_message() {
         return "EOF".to_owned();
@@ -59,17 +59,17 @@ fn inner(error: &hyper::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Whether a client wants to speak something else on its connection.
+/// Whether a request upgrades its connection to another protocol.
 pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
     headers.contains_key(header::UPGRADE) && listed(headers).any(|name| name.eq_ignore_ascii_case("upgrade"))
 }
 
-/// What `Connection` names.
+/// Returns the names in `Connection` headers.
 fn listed(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     headers.get_all(header::CONNECTION).iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).map(str::trim)
 }
 
-/// Takes out what is about one connection, but for an upgrade, if it is one.
+/// Removes hop-by-hop headers, except those of an upgrade.
 fn strip(headers: &mut HeaderMap, upgrade: bool) {
     let protocol = headers.get(header::UPGRADE).cloned();
     let named: Vec<String> = listed(headers).map(str::to_owned).collect();
@@ -81,15 +81,15 @@ fn strip(headers: &mut HeaderMap, upgrade: bool) {
     }
 }
 
-/// Sends the request on this connection, which is its own.
+/// Sends a request on a connection of its own.
 ///
 /// # Errors
-/// When there is no answer.
+/// When the backend does not respond.
 pub(crate) async fn forward(stream: Box<dyn DialedStream>, outgoing: Outgoing) -> Result<Response<Body>, ForwardError> {
     let Outgoing { method, to, mut headers, body, upgrade, trail } = outgoing;
     let wants = upgrade.is_some() && is_upgrade(&headers);
     strip(&mut headers, wants);
-    // Who asks was told to us, not to others.
+    // The client's credentials are not for the backend.
     headers.remove(header::AUTHORIZATION);
     let mut request = Request::builder().method(method).uri(to).body(body)?;
     *request.headers_mut() = headers;
@@ -102,32 +102,32 @@ pub(crate) async fn forward(stream: Box<dyn DialedStream>, outgoing: Outgoing) -
     }
     strip(response.headers_mut(), false);
     let mut response = response.map(|body| body.map_err(|e| -> BoxError { e.into() }).boxed_unsync());
-    response.extensions_mut().insert(Passed);
+    response.extensions_mut().insert(ProxiedResponse);
     Ok(response)
 }
 
-/// The answer to an upgrade; from then on the bytes are those of the two ends.
+/// Responds to an upgrade, and splices the connections.
 fn join(mut response: Response<hyper::body::Incoming>, client: Option<OnUpgrade>, trail: Trail) -> Response<Body> {
     if let Some(client) = client {
         splice(hyper::upgrade::on(&mut response), client, trail);
     }
-    response.map(|_| nothing())
+    response.map(|_| empty_body())
 }
 
-/// Joins two connections as soon as both are free, until one side ends.
+/// Splices two upgraded connections in a task, until one side ends.
 pub(crate) fn splice(server: OnUpgrade, client: OnUpgrade, trail: Trail) {
     tokio::spawn(async move {
-        // The answer is complete when the session is over.
+        // The audit event completes when the session ends.
         let _trail = trail;
         let (Ok(server), Ok(client)) = tokio::join!(server, client) else { return };
-        // How a session ends is told inside of it.
-        carry(TokioIo::new(server), TokioIo::new(client)).await;
+        // Errors of a session are reported by its own protocol.
+        copy_bidirectional(TokioIo::new(server), TokioIo::new(client)).await;
     });
 }
 
-/// Carries bytes both ways. A server that has said all still has a client that is sending: that is heard out, for what nobody
-/// takes of it lets its kernel throw away what it has not read.
-async fn carry(server: impl AsyncRead + AsyncWrite, client: impl AsyncRead + AsyncWrite) {
+/// Copies bytes in both directions. When the server has closed, the client's bytes are still drained: unread bytes at close
+/// reset the connection, and the client would lose what it has not read.
+async fn copy_bidirectional(server: impl AsyncRead + AsyncWrite, client: impl AsyncRead + AsyncWrite) {
     let ((mut from_server, mut to_server), (mut from_client, mut to_client)) = (split(server), split(client));
     let down = async {
         let _ = copy(&mut from_server, &mut to_client).await;
@@ -138,7 +138,7 @@ async fn carry(server: impl AsyncRead + AsyncWrite, client: impl AsyncRead + Asy
             let _ = to_server.shutdown().await;
             return Ok(0);
         }
-        // Either it is the server that hears no more, and may still have something to say, or the client is gone.
+        // Either the server no longer reads, but may still write, or the client has disconnected.
         copy(&mut from_client, &mut sink()).await
     };
     tokio::pin!(up, down);
@@ -148,8 +148,8 @@ async fn carry(server: impl AsyncRead + AsyncWrite, client: impl AsyncRead + Asy
     }
 }
 
-/// The body of an answer after which other things are spoken.
-pub(crate) fn nothing() -> Body {
+/// Returns the empty body of an upgrade's response.
+pub(crate) fn empty_body() -> Body {
     Empty::new().map_err(|never| -> BoxError { match never {} }).boxed_unsync()
 }
 
@@ -174,9 +174,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_hears_no_more_is_heard_out() {
+    async fn client_reads_all_bytes_after_server_closed() {
         let ((mut server, near), (far, mut client)) = (tokio::io::duplex(16), tokio::io::duplex(16));
-        let carried = tokio::spawn(carry(near, far));
+        let carried = tokio::spawn(copy_bidirectional(near, far));
         // The client sends all the time, and reads late what the server said before it left.
         client.write_all(b"0123456789").await.unwrap();
         server.write_all(b"the last words").await.unwrap();
@@ -190,10 +190,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_never_closes_is_left_after_a_while() {
+    async fn client_that_does_not_close_is_dropped_after_linger() {
         let ((server, near), (far, client)) = (tokio::io::duplex(16), tokio::io::duplex(16));
         let began = tokio::time::Instant::now();
-        let carried = tokio::spawn(carry(near, far));
+        let carried = tokio::spawn(copy_bidirectional(near, far));
         drop(server);
         carried.await.unwrap();
         assert_eq!(began.elapsed(), LINGER);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_one_connection_stays_behind() {
+    fn hop_by_hop_headers_are_removed() {
         let asked =
             [("accept", "a"), ("connection", "close, X-Own"), ("x-own", "b"), ("te", "trailers"), ("keep-alive", "5")];
         check(&asked, false, &[("accept", "a")]);

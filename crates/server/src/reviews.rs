@@ -1,4 +1,4 @@
-//! Questions: kinds that are asked with a POST, answered, and stored nowhere.
+//! Virtual kinds: reviews, which are created, answered and not stored.
 
 mod access;
 mod identity;
@@ -8,16 +8,16 @@ use crate::{
     admit::outside,
     create, decode,
     kinds::FieldErrors,
-    request::Resource,
-    response::Reply,
+    request::RequestInfo,
+    response::HandlerResult,
     service::{ApiServer, Call},
     status::ApiError,
     strict::{self, Validation},
-    write::{dry_run, show_value, with_warnings},
+    write::{dry_run, respond_with_value, with_warnings},
 };
 
-/// Answers a question.
-pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+/// Handles a review.
+pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     if call.method != http::Method::POST || resource.name.is_some() {
         return Err(ApiError::method_not_allowed());
     }
@@ -28,7 +28,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
     let dry = dry_run(&call.query, "CreateOptions")?;
     let validation = Validation::parse(&call.query, "CreateOptions")?;
     let (mut review, warnings) = strict::check(kind, decode::parse(call, kind)?, validation)?;
-    create::in_its_namespace(resource, &mut review)?;
+    create::set_request_namespace(resource, &mut review)?;
     outside::body(server, resource, call, [info.group, info.version, info.kind], &mut review, dry).await?;
     match info.kind {
         "SelfSubjectAccessReview" => access::of_oneself(server, &call.user, &mut review),
@@ -38,10 +38,10 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
         _ => identity::token(server, &mut review),
     }
     .map_err(|refused| refused.error(info))?;
-    Ok(with_warnings(show_value(kind, 201, review, call)?, &warnings))
+    Ok(with_warnings(respond_with_value(kind, 201, review, call)?, &warnings))
 }
 
-/// Why there is no answer.
+/// Error of a review.
 enum Refused {
     Wrong(FieldErrors),
     Other(ApiError),

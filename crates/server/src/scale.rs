@@ -1,4 +1,4 @@
-//! The `scale` subresource: how many there should be, as an object of its own (`autoscaling/v1`), whatever the kind.
+//! The `scale` subresource (`autoscaling/v1`).
 
 mod apply;
 mod paths;
@@ -6,26 +6,25 @@ mod paths;
 pub(crate) use paths::{BUILT_IN, ScalePaths};
 
 use crate::{
-    conversion, decode,
-    existing_object::Live,
-    identity,
+    conversion, decode, identity,
     kinds::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, integer, selector},
-    managed_fields::{self, Asked},
+    managed_fields::{self, RequestedManagedFields},
+    managed_object::ManagedObject,
     object, patch as patches,
-    request::Resource,
-    response::Reply,
+    request::RequestInfo,
+    response::HandlerResult,
     service::{ApiServer, Call},
     status::ApiError,
     strict::{self, Validation},
-    update::{self, Made, Ownership, Written},
-    write::{dry_run, show_value, with_warnings},
+    update::{self, FieldOwnership, UpdateResult, UpdatedObject},
+    write::{dry_run, respond_with_value, with_warnings},
 };
 use ::apply::Managers;
 use serde_json::{Value, json};
 
-/// What the body of these requests is.
-static SCALE: KindInfo = KindInfo::of("autoscaling", "Scale", "scales", "scale");
-/// What changes see where an object of a custom kind does not say how many there should be (`invalidSpecReplicas`).
+/// Kind of the body of scale requests.
+static SCALE: KindInfo = KindInfo::namespaced("autoscaling", "Scale", "scales", "scale");
+/// Replicas of a custom resource whose `specReplicasPath` is absent, in updates (upstream's `invalidSpecReplicas`).
 const UNSET: i64 = i32::MIN as i64;
 
 struct Scale;
@@ -33,8 +32,8 @@ struct Scale;
 /// `scaleColumnDefinitions` of upstream's printers.
 static COLUMNS: [Column; 4] = [
     NAME,
-    integer("Desired", Cell::Of(|scale, _| json!(replicas(scale)))),
-    integer("Available", Cell::Of(|scale, _| json!(scale["status"]["replicas"].as_i64().unwrap_or(0)))),
+    integer("Desired", Cell::Computed(|scale, _| json!(replicas(scale)))),
+    integer("Available", Cell::Computed(|scale, _| json!(scale["status"]["replicas"].as_i64().unwrap_or(0)))),
     AGE,
 ];
 
@@ -48,7 +47,7 @@ impl Kind for Scale {
     }
 }
 
-/// What stands there.
+/// Returns the value at a path.
 fn at<'a>(object: &'a Value, path: &[String]) -> &'a Value {
     path.iter().fold(object, |value, part| &value[part.as_str()])
 }
@@ -61,7 +60,7 @@ fn set(object: &mut Value, path: &[String], value: Value) {
     set(&mut object[first.as_str()], rest, value);
 }
 
-pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let missing = ApiError::not_found(info, name);
     let reads = call.method == "GET";
@@ -71,7 +70,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
     })
 }
 
-/// Who it is that is missing, as each of upstream's stores has it (`ScaleREST` and `scaleUpdatedObjectInfo`).
+/// Returns the error of a missing object, which depends on upstream's store (`ScaleREST` and `scaleUpdatedObjectInfo`).
 fn not_found(info: &KindInfo, name: &str, reads: bool) -> ApiError {
     let of = |group: &str| ApiError::not_found_in(group, &format!("{}/scale", info.plural), name);
     match (info.group, info.plural) {
@@ -82,7 +81,7 @@ fn not_found(info: &KindInfo, name: &str, reads: bool) -> ApiError {
     }
 }
 
-async fn requested(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+async fn requested(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
     match call.method.as_str() {
         "GET" => {
@@ -90,10 +89,10 @@ async fn requested(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
             let stored = server.store.get(&object::key(kind, &resource.namespace, name));
             let stored = stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?;
             let object = conversion::decode(&server.webhooks, kind, &stored).await?;
-            show_value(&Scale, 200, checked(kind, &object)?, call)
+            respond_with_value(&Scale, 200, checked(kind, &object)?, call)
         }
         "PUT" => {
-            managed_fields::require(call, "UpdateOptions", false)?;
+            managed_fields::validate_field_manager(call, "UpdateOptions", false)?;
             let validation = Validation::parse(&call.query, "UpdateOptions")?;
             let parsed = decode::parse(call, &Scale)?;
             let (scale, warnings) = strict::check(&Scale, parsed, validation)?;
@@ -102,7 +101,7 @@ async fn requested(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
         }
         "PATCH" if call.content_type == patches::APPLY => apply::apply(server, resource, call).await,
         "PATCH" => {
-            managed_fields::require(call, "PatchOptions", false)?;
+            managed_fields::validate_field_manager(call, "PatchOptions", false)?;
             patches::check_type(kind, &call.content_type)?;
             let validation = Validation::parse(&call.query, "PatchOptions")?;
             write(server, resource, call, "PatchOptions", |before| {
@@ -118,21 +117,21 @@ async fn requested(server: &ApiServer, resource: &Resource, call: &Call) -> Repl
     }
 }
 
-/// Writes the number of the scale that `make` makes of an object, and who owns what then, if it says so.
+/// Updates the replicas of an object with the Scale that `make` returns, and its managers if `make` returns them.
 async fn write(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     call: &Call,
     options: &str,
-    make: impl Fn(&Live) -> Result<(Value, Vec<String>, Option<Managers>), ApiError>,
-) -> Reply {
+    make: impl Fn(&ManagedObject) -> Result<(Value, Vec<String>, Option<Managers>), ApiError>,
+) -> HandlerResult {
     let dry = dry_run(&call.query, options)?;
-    let (written, warnings) = update::write(server, resource, call, dry, |old| {
+    let (written, warnings) = update::update_object(server, resource, call, dry, |old| {
         readable(&*resource.kind, &old.object)?;
         let (scale, warnings, managers) = make(old)?;
         validate(resource, &scale)?;
         let mut object = old.object.clone();
-        // It is the object's name and version that the scale speaks of.
+        // Name, UID and `resourceVersion` of the Scale are those of its object.
         for field in ["name", "namespace", "uid"] {
             let (from, into) = (&scale["metadata"][field], &mut object["metadata"]);
             match from {
@@ -140,23 +139,24 @@ async fn write(
                 value => into[field] = value.clone(),
             }
         }
-        // Who names no version means any.
+        // Without `resourceVersion`, any version is updated.
         if let version @ Value::String(_) = &scale["metadata"]["resourceVersion"] {
             object["metadata"]["resourceVersion"] = version.clone();
         }
         put(&*resource.kind, &mut object, &scale);
-        let ownership = managers.map_or(Ownership::Update(Asked::Nothing), Ownership::Settled);
-        Ok(Made { object, warnings, ownership })
+        let ownership =
+            managers.map_or(FieldOwnership::Updated(RequestedManagedFields::Absent), FieldOwnership::Applied);
+        Ok(UpdatedObject { object, warnings, ownership })
     })
     .await?;
     let object = match written {
-        Written::Stored(stored) => conversion::decode(&server.webhooks, &*resource.kind, &stored).await?,
-        Written::Dry(value) => value,
+        UpdateResult::Stored(stored) => conversion::decode(&server.webhooks, &*resource.kind, &stored).await?,
+        UpdateResult::DryRun(value) => value,
     };
-    Ok(with_warnings(show_value(&Scale, 200, scale_of(&*resource.kind, &object), call)?, &warnings))
+    Ok(with_warnings(respond_with_value(&Scale, 200, scale_of(&*resource.kind, &object), call)?, &warnings))
 }
 
-/// Writes the number of a scale into its object.
+/// Sets the replicas of an object from its Scale.
 pub(crate) fn put(kind: &dyn Kind, object: &mut Value, scale: &Value) {
     match kind.scale() {
         paths if paths.is_built_in() => object["spec"]["replicas"] = json!(replicas(scale)),
@@ -168,8 +168,8 @@ fn replicas(object: &Value) -> i64 {
     object["spec"]["replicas"].as_i64().unwrap_or(0)
 }
 
-/// `ValidateScale`; how many there may be of a custom kind, its own validation says.
-fn validate(resource: &Resource, scale: &Value) -> Result<(), ApiError> {
+/// Upstream's `ValidateScale`; the replicas of a custom resource are validated by its schema.
+fn validate(resource: &RequestInfo, scale: &Value) -> Result<(), ApiError> {
     let (mut errors, paths) = (FieldErrors::default(), resource.kind.scale());
     let name = scale["metadata"]["name"].as_str().unwrap_or("");
     if name.is_empty() {
@@ -189,12 +189,12 @@ fn validate(resource: &Resource, scale: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// What an object says of its scale can be told.
+/// Checks that the scale fields of an object have the right types.
 fn readable(kind: &dyn Kind, object: &Value) -> Result<(), ApiError> {
     kind.scale().readable(object).map_err(|why| ApiError::new(500, "", why))
 }
 
-/// The scale as it is shown: of a custom kind, the object must say how many there should be.
+/// Returns the Scale of a GET; `specReplicasPath` of a custom resource must exist.
 fn checked(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
     readable(kind, object)?;
     if kind.scale().is_unset(object) {
@@ -204,7 +204,7 @@ fn checked(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
     Ok(scale_of(kind, object))
 }
 
-/// The scale as changes find it: one that is not set yet can be, and who leaves it so is told.
+/// Returns the Scale for an update, with [`UNSET`] replicas if `specReplicasPath` does not exist.
 fn changeable(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
     readable(kind, object)?;
     let mut scale = scale_of(kind, object);
@@ -214,7 +214,7 @@ fn changeable(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
     Ok(scale)
 }
 
-/// How many there are, should be, and which they are.
+/// Returns the Scale of an object.
 pub(crate) fn scale_of(kind: &dyn Kind, object: &Value) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -222,13 +222,13 @@ pub(crate) fn scale_of(kind: &dyn Kind, object: &Value) -> Value {
     }
     let paths = kind.scale();
     let wanted = &object["spec"]["selector"];
-    // That of a ReplicationController is older than label selectors.
+    // The selector of a ReplicationController is a plain map of labels.
     let selector = if !paths.is_built_in() {
         at(object, &paths.selector).as_str().filter(|_| !paths.selector.is_empty()).unwrap_or("").to_owned()
     } else if object["kind"] == "ReplicationController" {
-        selector::labels_as_text(wanted)
+        selector::format_labels(wanted)
     } else {
-        selector::as_text(wanted)
+        selector::format(wanted)
     };
     let (replicas, current) = if paths.is_built_in() {
         (replicas(object), &object["status"]["replicas"])

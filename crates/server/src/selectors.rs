@@ -1,16 +1,16 @@
-//! Which objects a client wants: label and field selectors.
+//! Label and field selectors of requests.
 
 use crate::{kinds::KindRef, object, partial_json::Outline, request::Query, status::ApiError};
 use api::selector::{FieldSelector, Selector};
 use serde_json::Value;
 use store::Object;
 
-/// Both selectors of a request.
+/// The label and field selector of a request.
 pub(crate) struct Selection {
     kind: KindRef,
     labels: Selector,
     fields: FieldSelector,
-    /// What of an object the selectors look at, where that is known.
+    /// The fields that the selectors read, if they are known.
     outline: Option<Outline>,
 }
 
@@ -21,14 +21,14 @@ impl Selection {
         let mut fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or(""))
             .map_err(|e| ApiError::bad_request(e.to_string()))?;
         for (field, _, _) in &mut fields.terms {
-            *field = kind.renamed_field(field).to_owned();
+            *field = kind.convert_field_label(field).to_owned();
             let is_known = match field.as_str() {
                 "metadata.name" => true,
-                "metadata.namespace" => kind.selects_namespace(),
-                other => kind.selects(other),
+                "metadata.namespace" => kind.supports_namespace_field(),
+                other => kind.supports_field(other),
             };
             if !is_known {
-                return Err(ApiError::bad_request(kind.not_selectable(field)));
+                return Err(ApiError::bad_request(kind.unsupported_field_message(field)));
             }
         }
         let outline = outline(kind, &labels, &fields);
@@ -39,22 +39,22 @@ impl Selection {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Whether nothing but the name is asked for, so that whatever has it is selected.
+    /// Whether only the name is selected, so that the object of the name always matches.
     pub(crate) fn is_name(&self) -> bool {
         self.labels.is_empty() && self.fields.terms.len() == 1 && self.name().is_some()
     }
 
-    /// The name that objects must have, if they must have one: it is looked up, not searched for.
+    /// Returns the required name, which is looked up instead of listed.
     pub(crate) fn name(&self) -> Option<&str> {
         self.fields.required("metadata.name")
     }
 
-    /// The namespace that objects must be in, if they must be in one.
+    /// Returns the required namespace.
     pub(crate) fn namespace(&self) -> Option<&str> {
         self.fields.required("metadata.namespace")
     }
 
-    /// Whether this is true of a stored object, without its being converted by a webhook.
+    /// Whether a stored object matches. It is not converted by a webhook.
     pub(crate) fn matches_stored(&self, object: &Object) -> bool {
         match &self.outline {
             Some(outline) if self.kind.is_stored_form(object.revision) => self.matches(&outline.read(&object.data)),
@@ -70,7 +70,7 @@ impl Selection {
         if self.fields.is_empty() {
             return true;
         }
-        let own = self.kind.selected(object);
+        let own = self.kind.field_set(object);
         self.fields.matches(|field| match field {
             "metadata.name" => metadata["name"].as_str().unwrap_or("").to_owned(),
             "metadata.namespace" => metadata["namespace"].as_str().unwrap_or("").to_owned(),
@@ -79,7 +79,7 @@ impl Selection {
     }
 }
 
-/// Fields of built-in kinds are called by their paths; those of custom kinds can stand anywhere.
+/// Returns the fields that the selectors read. Field selectors of built-in kinds are paths; those of custom kinds are not.
 fn outline(kind: &KindRef, labels: &Selector, fields: &FieldSelector) -> Option<Outline> {
     let mut outline = Outline::default();
     outline.add(["metadata", "name"].into_iter());
@@ -92,7 +92,7 @@ fn outline(kind: &KindRef, labels: &Selector, fields: &FieldSelector) -> Option<
             return None;
         }
         outline.add(field.split('.'));
-        kind.looked_at_beside(field).iter().for_each(|beside| outline.add(beside.split('.')));
+        kind.field_dependencies(field).iter().for_each(|beside| outline.add(beside.split('.')));
     }
     Some(outline)
 }
@@ -103,13 +103,13 @@ mod tests {
     use crate::kinds::ALL;
     use serde_json::json;
 
-    /// An object that has this at a path.
+    /// Returns an object with a value at a path.
     fn with(path: &str, value: Value) -> Value {
         path.rsplit('.').fold(value, |below, name| json!({ name: below }))
     }
 
     #[test]
-    fn what_selectors_look_at_is_what_they_would_find_in_the_whole() {
+    fn selectors_match_outline_as_whole_object() {
         for kind in ALL {
             for field in kind.selectable_fields() {
                 for value in [json!("v"), json!(true), json!({"component": "c"}), json!(null)] {
@@ -117,7 +117,7 @@ mod tests {
                     let fields = FieldSelector { terms: vec![((*field).to_owned(), String::new(), true)] };
                     let outline = outline(&KindRef::BuiltIn(*kind), &Selector::default(), &fields).unwrap();
                     let part = outline.read(object.to_string().as_bytes());
-                    let found = |object: &Value| kind.selected(object).get(*field).cloned();
+                    let found = |object: &Value| kind.field_set(object).get(*field).cloned();
                     assert_eq!(found(&part), found(&object), "{} {field}", kind.info().kind);
                 }
             }

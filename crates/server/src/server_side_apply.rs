@@ -1,65 +1,69 @@
-//! Server-side apply: the configuration is merged into what is there, or becomes a new object.
+//! Server-side apply: merges the configuration into the object, or creates it.
 
 use crate::{
     authorization,
-    create::{self, New},
-    decode::{self, Parsed},
-    existing_object::Live,
+    create::{self, NewObject},
+    decode::{self, DecodedBody},
     identity,
     kinds::Kind,
     large_requests,
-    managed_fields::{self, Write},
+    managed_fields::{self, FieldManager},
+    managed_object::ManagedObject,
     object, patch,
-    request::Resource,
-    response::Reply,
+    request::RequestInfo,
+    response::HandlerResult,
     service::{ApiServer, Call},
     status::ApiError,
     strict::{self, Validation},
-    update::{self, Made},
+    update::{self, UpdatedObject},
     write::{dry_run, now},
 };
 use ::apply::Managers;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-pub(crate) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn apply(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
-    managed_fields::require(call, "PatchOptions", true)?;
+    managed_fields::validate_field_manager(call, "PatchOptions", true)?;
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
-    object::view(&call.accept, resource.kind.info())?;
+    object::negotiate_object(&call.accept, resource.kind.info())?;
     let (config, warnings) = read(call, validation)?;
     let config = Config { call, validation, read: Mutex::new(Some(config)) };
     let force = call.query.flag("force");
     let key = object::key(kind, &resource.namespace, name);
     let not_found = || ApiError::not_found(kind.info(), name);
-    for _ in 0..large_requests::tries(server, resource, call) {
+    for _ in 0..large_requests::max_attempts(server, resource, call) {
         let answer = if server.store.get(&key).is_some() {
-            let make = |old: &Live| {
-                let write = Write::new(resource, call, now());
-                let (object, managers) = applied(kind, || write.apply(Some(old), config.take()?, force))?;
-                Ok(Made { object, warnings: warnings.clone(), ownership: update::Ownership::Settled(managers) })
+            let make = |old: &ManagedObject| {
+                let manager = FieldManager::new(resource, call, now());
+                let (object, managers) = applied(kind, || manager.apply(Some(old), config.take()?, force))?;
+                Ok(UpdatedObject {
+                    object,
+                    warnings: warnings.clone(),
+                    ownership: update::FieldOwnership::Applied(managers),
+                })
             };
-            update::change(server, resource, call, dry, make).await
+            update::update_and_respond(server, resource, call, dry, make).await
         } else if resource.subresource.is_some() {
             return Err(not_found());
         } else {
             authorization::may_create(server, resource, call)?;
-            let write = Write::new(resource, call, now());
-            let (value, managers) = applied(kind, || write.apply(None, config.take()?, force))?;
+            let manager = FieldManager::new(resource, call, now());
+            let (value, managers) = applied(kind, || manager.apply(None, config.take()?, force))?;
             check_new(resource, &value)?;
-            let new = New { value, warnings: warnings.clone(), managers: Some(managers) };
-            create::write(server, resource, call, new, dry).await
+            let new = NewObject { value, warnings: warnings.clone(), managers: Some(managers) };
+            create::create_object(server, resource, call, new, dry).await
         };
         match answer {
-            // It came, or went, meanwhile.
+            // The object was created or deleted concurrently.
             Err(error) if error == not_found() || error.reason == "AlreadyExists" => {}
             answer => return answer,
         }
     }
-    Err(ApiError::modified(kind.info(), name))
+    Err(ApiError::optimistic_lock_conflict(kind.info(), name))
 }
 
-/// A configuration, which becomes the object: for another try it is read again.
+/// The applied configuration. Applying consumes it, so a retry parses it again.
 struct Config<'a> {
     call: &'a Call,
     validation: Validation,
@@ -73,10 +77,10 @@ impl Config<'_> {
     }
 }
 
-/// The configuration, YAML or JSON; and warnings for what stands twice in it.
+/// Parses a configuration in YAML or JSON; returns warnings about duplicate fields, too.
 pub(crate) fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<String>), ApiError> {
     let bad = |what: &str, why: &str| ApiError::bad_request(format!("error {what} YAML: {why}"));
-    let Parsed { value, duplicates } = decode::yaml_or_json(&call.body).map_err(|e| bad("decoding", &e))?;
+    let DecodedBody { value, duplicates } = decode::yaml_or_json(&call.body).map_err(|e| bad("decoding", &e))?;
     if !(value.is_object() || value.is_null()) {
         return Err(bad("decoding", "a configuration must be an object"));
     }
@@ -84,26 +88,26 @@ pub(crate) fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<St
         Validation::Strict if !duplicates.is_empty() => {
             Err(bad("strict decoding", &format!("error converting YAML to JSON: {}", duplicates.join(", "))))
         }
-        Validation::Warn => Ok((value, duplicates.iter().flat_map(|twice| decode::as_warnings(twice)).collect())),
+        Validation::Warn => Ok((value, duplicates.iter().flat_map(|twice| decode::split_warnings(twice)).collect())),
         _ => Ok((value, Vec::new())),
     }
 }
 
-/// What an apply makes, in the form of its kind; fields that the kind has not were refused already.
+/// Applies a configuration, and decodes the result as its kind. Unknown fields were rejected by `apply`.
 pub(crate) fn applied(
     kind: &dyn Kind,
     apply: impl Fn() -> Result<(Value, Managers), ApiError>,
 ) -> Result<(Value, Managers), ApiError> {
     let (value, managers) = apply()?;
-    // Only of one that is refused it is seen again what it was.
+    // An error contains the applied object, which is computed again only then.
     let shown = || apply().map(|(value, _)| value.to_string()).unwrap_or_default();
-    let parsed = Parsed { value, duplicates: Vec::new() };
+    let parsed = DecodedBody { value, duplicates: Vec::new() };
     let (object, _) = strict::check_patched(kind, parsed, patch::APPLY, shown, Validation::Ignore)?;
     Ok((object, managers))
 }
 
-/// What an object must say that is not there yet.
-fn check_new(resource: &Resource, object: &Value) -> Result<(), ApiError> {
+/// Checks the metadata of an object that an apply creates.
+fn check_new(resource: &RequestInfo, object: &Value) -> Result<(), ApiError> {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or("");
     if !text("uid").is_empty() {

@@ -1,4 +1,4 @@
-//! The API server, what it is made of, and which of its handlers answers a request.
+//! [`ApiServer`], its state, and the dispatch of resource requests to handlers.
 
 use crate::{
     AdmissionPlugins, AuditLog, FrontProxy, NodeDialer, SigningKey, TokenFile, TokenLifetime, UserInfo,
@@ -12,17 +12,17 @@ use crate::{
     flowcontrol::FlowControl,
     ip_addresses::{self, IpAddresses},
     kinds::Subresource,
-    large_object_cache::Recent,
+    large_object_cache::LargeObjectCache,
     large_requests::LargeRequests,
     metrics::Metrics,
     node_proxy, node_stream, pods, read,
     registry::Registry,
-    request::{Query, Resource},
+    request::{Query, RequestInfo},
     resource_metrics,
-    response::{self, Reply},
+    response::{self, HandlerResult},
     reviews, scale,
     status::ApiError,
-    system_objects::{self, OwnObjects},
+    system_objects::{self, SystemObjects},
     tokens, update, watch,
     webhook::Webhooks,
     write::with_warnings,
@@ -42,55 +42,55 @@ pub struct ApiServer {
     pub(crate) store: Store,
     pub(crate) dialer: Arc<dyn NodeDialer>,
     pub(crate) gates: Arc<FeatureGates>,
-    /// The roles and bindings that decide who may do what.
-    pub(crate) follower: Arc<Follower>,
-    /// Signs the tokens of service accounts; without one there are none.
+    /// RBAC authorizer: roles and bindings.
+    pub(crate) authorizer: Arc<Follower>,
+    /// Signs service account tokens; `None` disables them.
     pub(crate) signing_key: Option<Arc<SigningKey>>,
-    /// How long requested tokens are valid at most.
+    /// Maximum lifetime of requested tokens.
     pub(crate) token_lifetime: TokenLifetime,
-    /// Tokens that let in whom a file names.
+    /// Static tokens (upstream's `--token-auth-file`).
     pub(crate) tokens: Option<Arc<TokenFile>>,
-    /// Host and port, as others are told.
-    pub(crate) address: Option<String>,
-    /// What is served beside what is built in.
+    /// Host and port at which clients reach this server.
+    pub(crate) external_address: Option<String>,
+    /// The kinds that are served, built-in and custom.
     pub(crate) registry: Arc<Registry>,
-    /// Held by whoever chooses the addresses of a Service.
-    pub(crate) allocating: Arc<tokio::sync::Mutex<()>>,
-    /// Follows which addresses are whose.
-    pub(crate) addresses: Arc<IpAddresses>,
-    /// The admission plugins that are on.
-    pub(crate) plugins: Arc<AdmissionPlugins>,
-    /// Held by whoever takes from a quota.
-    pub(crate) counting: Arc<tokio::sync::Mutex<()>>,
-    /// Whose requests are carried out when there are too many.
-    pub(crate) flows: Arc<FlowControl>,
-    /// Who serves what is not served here.
+    /// Held while addresses of a Service are allocated.
+    pub(crate) ip_allocation_lock: Arc<tokio::sync::Mutex<()>>,
+    /// Keeps IPAddress objects in step with Services.
+    pub(crate) ip_addresses: Arc<IpAddresses>,
+    /// The enabled admission plugins.
+    pub(crate) admission_plugins: Arc<AdmissionPlugins>,
+    /// Held while a write is charged to a ResourceQuota.
+    pub(crate) quota_lock: Arc<tokio::sync::Mutex<()>>,
+    /// API Priority and Fairness.
+    pub(crate) flow_control: Arc<FlowControl>,
+    /// The aggregation layer: APIServices of extension API servers.
     pub(crate) aggregation: Arc<Aggregation>,
-    /// The authority by which clients are known, in PEM.
-    pub(crate) clients: Option<Arc<str>>,
-    /// Where it is noted who does what, if it is.
+    /// Certificate authority of client certificates, in PEM.
+    pub(crate) client_ca: Option<Arc<str>>,
+    /// The audit log, if auditing is enabled.
     pub(crate) audit: Option<Arc<AuditLog>>,
-    /// Calls whoever converts or admits objects outside of this process.
+    /// Client of admission and conversion webhooks.
     pub(crate) webhooks: Arc<Webhooks>,
-    /// Who is asked about writes.
+    /// Configured admission webhooks and policies.
     pub(crate) hooks: Arc<Hooks>,
-    /// Whether the parts of the control plane are there.
+    /// Health of the control plane's components.
     pub(crate) components: Arc<Components>,
-    /// What is measured.
+    /// The server's own metrics.
     pub(crate) metrics: Arc<Metrics>,
-    /// What nodes have said that is used there.
-    pub(crate) nodes: Arc<resource_metrics::Nodes>,
-    /// What was written lately.
-    pub(crate) recent: Arc<Recent>,
-    /// Which revisions can still be listed.
+    /// Resource metrics, scraped from kubelets.
+    pub(crate) node_metrics: Arc<resource_metrics::Nodes>,
+    /// Decoded large objects that were written recently.
+    pub(crate) large_object_cache: Arc<LargeObjectCache>,
+    /// The oldest revision that can still be listed.
     pub(crate) compaction: Arc<Compaction>,
-    /// The threads of requests with large objects.
-    pub(crate) large: Arc<LargeRequests>,
-    /// What there must be of its own.
-    pub(crate) own: Arc<OwnObjects>,
+    /// The threads of large requests.
+    pub(crate) large_requests: Arc<LargeRequests>,
+    /// The objects that the API server maintains for itself.
+    pub(crate) system_objects: Arc<SystemObjects>,
 }
 
-/// A request whose body was read.
+/// A resource request: caller, method, query, headers and body.
 pub(crate) struct Call {
     pub(crate) user: UserInfo,
     pub(crate) method: Method,
@@ -100,24 +100,24 @@ pub(crate) struct Call {
     pub(crate) content_type: String,
     pub(crate) body: Bytes,
     pub(crate) headers: HeaderMap,
-    /// The connection itself, for those that speak something else on it.
+    /// The connection, for requests that upgrade to another protocol.
     pub(crate) upgrade: Option<OnUpgrade>,
-    /// By when there must be an answer, if it does not last.
-    pub(crate) ends: Option<Instant>,
-    /// What is noted of it; kept by whoever goes on after the answer.
+    /// Deadline of the response; `None` for long-running requests.
+    pub(crate) deadline: Option<Instant>,
+    /// Audit event of the request; streams keep a clone of it after the response has begun.
     pub(crate) trail: Trail,
-    /// What the client is told beside the answer, whatever that is.
-    pub(crate) told: Mutex<Vec<String>>,
+    /// `Warning` headers, sent with the response even if it is an error.
+    pub(crate) warnings: Mutex<Vec<String>>,
 }
 
 impl ApiServer {
-    /// A server of the objects in this store, which reaches kubelets through this dialer.
+    /// Creates a server of the objects in a store, which reaches kubelets through a dialer.
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
-        let follower = Arc::new(Follower::new(store.clone()));
+        let authorizer = Arc::new(Follower::new(store.clone()));
         let hooks = Arc::new(Hooks::new(store.clone()));
         let webhooks = Arc::new(Webhooks::new(store.clone()));
-        let addresses = Arc::new(IpAddresses::new(store.clone()));
+        let ip_addresses = Arc::new(IpAddresses::new(store.clone()));
         let compaction = Arc::new(Compaction::new(store.revision()));
         let server = Self {
             store,
@@ -126,34 +126,34 @@ impl ApiServer {
             hooks,
             dialer,
             gates: Arc::default(),
-            follower,
+            authorizer,
             signing_key: None,
             token_lifetime: TokenLifetime::default(),
             tokens: None,
-            address: None,
+            external_address: None,
             registry: Arc::default(),
-            allocating: Arc::default(),
-            addresses,
-            counting: Arc::default(),
-            plugins: Arc::default(),
-            own: Arc::default(),
+            ip_allocation_lock: Arc::default(),
+            ip_addresses,
+            quota_lock: Arc::default(),
+            admission_plugins: Arc::default(),
+            system_objects: Arc::default(),
             audit: None,
             aggregation: Arc::default(),
-            clients: None,
-            flows: Arc::default(),
+            client_ca: None,
+            flow_control: Arc::default(),
             components: Arc::default(),
             metrics: Arc::default(),
-            nodes: Arc::default(),
-            recent: Arc::default(),
-            large: Arc::default(),
+            node_metrics: Arc::default(),
+            large_object_cache: Arc::default(),
+            large_requests: Arc::default(),
         };
         Registry::load(&server);
         server.aggregation.load(&server);
-        server.flows.load(&server);
+        server.flow_control.load(&server);
         server
     }
 
-    /// The same server with these features; without, there are the defaults.
+    /// Sets the feature gates; the default is [`FeatureGates::default`].
     #[must_use]
     pub fn with_gates(mut self, gates: FeatureGates) -> Self {
         self.gates = Arc::new(gates);
@@ -162,111 +162,112 @@ impl ApiServer {
         self
     }
 
-    /// The same server with these admission plugins; without, there are the default ones.
+    /// Sets the enabled admission plugins; the default is [`AdmissionPlugins::default`].
     #[must_use]
     pub fn with_admission(self, plugins: AdmissionPlugins) -> Self {
-        Self { plugins: Arc::new(plugins), ..self }
+        Self { admission_plugins: Arc::new(plugins), ..self }
     }
 
-    /// The same server, which issues tokens for service accounts, mounts them into Pods, and knows who shows one.
+    /// Enables service account tokens: the server issues and authenticates them, and mounts them into Pods.
     #[must_use]
     pub fn with_signing_key(self, key: SigningKey) -> Self {
         Self { signing_key: Some(Arc::new(key)), ..self }
     }
 
-    /// The same server, whose requested tokens are valid for so long at most.
+    /// Sets the maximum lifetime of requested service account tokens.
     #[must_use]
     pub fn with_token_lifetime(self, token_lifetime: TokenLifetime) -> Self {
         Self { token_lifetime, ..self }
     }
 
-    /// The same server, which lets in whoever shows one of these tokens.
+    /// Sets the static tokens that the server authenticates.
     #[must_use]
     pub fn with_tokens(self, tokens: TokenFile) -> Self {
         Self { tokens: Some(Arc::new(tokens)), ..self }
     }
 
-    /// The same server, which tells others that it is found at this host and port.
+    /// Sets the host and port at which clients reach this server.
     #[must_use]
     pub fn with_address(self, address: &str) -> Self {
-        Self { address: Some(address.to_owned()), ..self }
+        Self { external_address: Some(address.to_owned()), ..self }
     }
 
-    /// The same server, which carries out so many requests at a time (upstream's `--max-requests-inflight` and
-    /// `--max-mutating-requests-inflight`, together).
+    /// Sets the concurrency limit: the sum of upstream's `--max-requests-inflight` and `--max-mutating-requests-inflight`.
     #[must_use]
     pub fn with_requests_at_a_time(self, total: usize) -> Self {
-        let server = Self { flows: Arc::new(FlowControl::new(total)), ..self };
-        server.flows.load(&server);
+        let server = Self { flow_control: Arc::new(FlowControl::new(total)), ..self };
+        server.flow_control.load(&server);
         server
     }
 
-    /// The same server, which notes who does what.
+    /// Sets the audit log.
     #[must_use]
     pub fn with_audit(self, log: Arc<AuditLog>) -> Self {
         Self { audit: Some(log), ..self }
     }
 
-    /// The same server, which other servers know by this certificate; its own clients are known by this authority, in PEM.
+    /// Sets the front-proxy certificate, with which this server authenticates to extension API servers, and the
+    /// certificate authority of its own clients (PEM), which it publishes to them.
     #[must_use]
-    pub fn with_front_proxy(self, front: FrontProxy, clients: &str) -> Self {
-        let (aggregation, clients) = (Arc::new(Aggregation::new(Some(front))), Some(clients.into()));
-        let server = Self { aggregation, clients, ..self };
+    pub fn with_front_proxy(self, front: FrontProxy, client_ca: &str) -> Self {
+        let (aggregation, client_ca) = (Arc::new(Aggregation::new(Some(front))), Some(client_ca.into()));
+        let server = Self { aggregation, client_ca, ..self };
         server.aggregation.load(&server);
         server
     }
 
-    /// A request for a part of an object that has rules of its own.
-    async fn part(&self, part: &Subresource, resource: &Resource, call: &Call) -> Reply {
+    /// Serves a subresource that is stored in its object, such as `ephemeralcontainers`.
+    async fn serve_subresource(&self, subresource: &Subresource, resource: &RequestInfo, call: &Call) -> HandlerResult {
         match call.method.as_str() {
-            "GET" if part.verbs.contains(&"get") => read::get(self, resource, call).await,
-            "PUT" if part.verbs.contains(&"update") => update::update(self, resource, call).await,
-            "PATCH" if part.verbs.contains(&"patch") => update::patch(self, resource, call).await,
+            "GET" if subresource.verbs.contains(&"get") => read::get(self, resource, call).await,
+            "PUT" if subresource.verbs.contains(&"update") => update::update(self, resource, call).await,
+            "PATCH" if subresource.verbs.contains(&"patch") => update::patch(self, resource, call).await,
             _ => Err(ApiError::method_not_allowed()),
         }
     }
 
-    /// Carries out a request; what follows from it for what is served is true when it is answered.
-    pub(crate) async fn carried_out(&self, resource: Resource, mut call: Call) -> Reply {
+    /// Handles a resource request. A write to a CustomResourceDefinition, an APIService, the flow control configuration or
+    /// a Service takes effect before the response is sent.
+    pub(crate) async fn handle_resource_request(&self, resource: RequestInfo, mut call: Call) -> HandlerResult {
         let kind = resource.kind.clone();
-        let concerns = custom_resource_definitions::concern(&resource, &call.method);
+        let affects_definitions = custom_resource_definitions::requires_reconcile(&resource, &call.method);
         let is_write = !matches!(call.method, Method::GET | Method::HEAD);
-        let is_own = system_objects::concern(&resource, &call.method);
-        let mut answer = self.dispatch(resource, &mut call).await;
-        if concerns {
-            answer = custom_resource_definitions::settled(self, answer).await;
+        let affects_system_objects = system_objects::is_affected_by(&resource, &call.method);
+        let mut result = self.dispatch(resource, &mut call).await;
+        if affects_definitions {
+            result = custom_resource_definitions::reconcile_after(self, result).await;
         }
-        if is_write && answer.is_ok() {
-            self.aggregation.note(self, kind.info().storage);
+        if is_write && result.is_ok() {
+            self.aggregation.handle_write(self, kind.info().storage);
             self.note_flows(kind.info().storage);
-            if is_own {
-                self.look_after_own();
+            if affects_system_objects {
+                self.reconcile_system_objects();
             }
-            if ip_addresses::concern(kind.info().storage, &call) {
-                ip_addresses::settle(self).await;
+            if ip_addresses::requires_reconcile(kind.info().storage, &call) {
+                ip_addresses::reconcile(self).await;
             }
         }
-        let told = std::mem::take(&mut *call.told.lock());
-        if !told.is_empty() {
-            let response = answer.unwrap_or_else(|error| response::error(&error));
-            answer = Ok(with_warnings(response, &told));
+        let warnings = std::mem::take(&mut *call.warnings.lock());
+        if !warnings.is_empty() {
+            let response = result.unwrap_or_else(|error| response::error(&error));
+            result = Ok(with_warnings(response, &warnings));
         }
         match kind.deprecation() {
             Some(warning) => {
                 call.trail.annotate("k8s.io/deprecated", "true".to_owned());
-                answer.map(|response| with_warnings(response, &[warning.to_owned()]))
+                result.map(|response| with_warnings(response, &[warning.to_owned()]))
             }
-            None => answer,
+            None => result,
         }
     }
 
-    async fn dispatch(&self, resource: Resource, call: &mut Call) -> Reply {
+    async fn dispatch(&self, resource: RequestInfo, call: &mut Call) -> HandlerResult {
         let info = resource.kind.info();
         match (info.storage, resource.subresource.as_deref()) {
-            ("bindings", None) if info.question => return pods::bind_any(self, &resource, call).await,
-            (_, None) if info.stand_in => return resource_metrics::answer(self, &resource, call).await,
+            ("bindings", None) if info.create_only => return pods::bind_any(self, &resource, call).await,
+            (_, None) if info.aggregation_fallback => return resource_metrics::answer(self, &resource, call).await,
             (_, None) if info.computed => return component_statuses::answer(self, &resource, call),
-            (_, None) if info.question => return reviews::answer(self, &resource, call).await,
+            (_, None) if info.create_only => return reviews::answer(self, &resource, call).await,
             (_, None | Some("status")) => {}
             (_, Some("scale")) if info.subresource("scale").is_some() => {
                 return scale::answer(self, &resource, call).await;
@@ -291,23 +292,23 @@ impl ApiServer {
                 if found.kind != info.kind {
                     return Err(ApiError::method_not_allowed());
                 }
-                return self.part(found, &resource, call).await;
+                return self.serve_subresource(found, &resource, call).await;
             }
         }
         if resource.subresource.is_some() && !info.status {
             return Err(ApiError::no_such_path());
         }
         match (call.method.as_str(), resource.name.is_some()) {
-            // Of what has a name there is nothing to watch but by a selector: there, upstream ignores `watch`.
+            // As upstream, `watch` is ignored when a path names an object: a single object is watched by a field selector.
             ("GET", true) => read::get(self, &resource, call).await,
             ("GET", false) if call.query.flag("watch") => watch::watch(self, &resource, call),
             ("GET", false) => read::list(self, &resource, call).await,
             ("POST", false) => create::create(self, &resource, call).await,
             ("PUT", true) => update::update(self, &resource, call).await,
             ("PATCH", true) => update::patch(self, &resource, call).await,
-            // What is deleted is the whole: nobody may do that who may no more than see its status.
-            ("DELETE", true) if resource.subresource.is_none() => delete::one(self, &resource, call).await,
-            ("DELETE", false) => delete::collection(self, &resource, call).await,
+            // A subresource cannot be deleted: access to `status` must not allow to delete the object.
+            ("DELETE", true) if resource.subresource.is_none() => delete::delete_one(self, &resource, call).await,
+            ("DELETE", false) => delete::delete_collection(self, &resource, call).await,
             _ => Err(ApiError::method_not_allowed()),
         }
     }

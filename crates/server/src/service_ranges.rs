@@ -1,5 +1,5 @@
-//! From which addresses Services get theirs: the cluster's own range, and those that ServiceCIDRs add
-//! (`pkg/registry/core/service/ipallocator`). Of IPv6 there is none to be had.
+//! Service IP ranges: the default range, and those of ServiceCIDRs (upstream's `pkg/registry/core/service/ipallocator`).
+//! IPv4 only.
 
 use crate::system_services::SERVICE_RANGE;
 use ipnet::Ipv4Net;
@@ -7,12 +7,12 @@ use serde_json::Value;
 use std::{collections::HashSet, net::Ipv4Addr};
 use store::{Scope, Store};
 
-/// The ServiceCIDR that stands for the cluster's own range, by upstream's name.
+/// Name of the default ServiceCIDR, as upstream.
 pub(crate) const DEFAULT: &str = "kubernetes";
-/// Where ServiceCIDRs are stored.
+/// Storage name of ServiceCIDRs.
 pub(crate) const STORAGE: &str = "servicecidrs";
 
-/// Those addresses of a network that a Service can have: neither that of the network itself nor the broadcast address.
+/// Allocatable addresses of a network: without the network and broadcast address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Range {
     net: Ipv4Net,
@@ -21,21 +21,21 @@ struct Range {
 }
 
 impl Range {
-    /// `None` when the network has no such address.
+    /// Returns `None` when the network has no allocatable address.
     fn new(net: Ipv4Net) -> Option<Self> {
         let net = net.trunc();
         let (first, last) = (net.network().to_bits().checked_add(1)?, net.broadcast().to_bits().checked_sub(1)?);
         (first <= last).then_some(Self { net, first, last })
     }
 
-    /// How many of the first addresses are for those who ask for one by name (KEP-3070): a sixteenth, but 16 to 256; of a small
-    /// range none.
+    /// Returns the number of addresses that are reserved for static allocation (KEP-3070): a sixteenth of the range, 16 to
+    /// 256, and none of a small range.
     fn reserved(&self) -> u32 {
         let size = self.last - self.first + 1;
         if size <= 16 { 0 } else { (size / 16).clamp(16, 256) }
     }
 
-    /// A free address: of the upper ones, and of the reserved ones when there is no other. `start` says where the search begins.
+    /// Returns a free address, preferably not a reserved one. `start` is the offset at which the search begins.
     fn free(&self, taken: &HashSet<Ipv4Addr>, start: u64) -> Option<Ipv4Addr> {
         let bound = self.first + self.reserved();
         let search = |first: u32, end: u32| {
@@ -48,11 +48,11 @@ impl Range {
     }
 }
 
-/// All ranges from which addresses are given.
+/// All Service IP ranges.
 pub(crate) struct Ranges(Vec<Range>);
 
 impl Ranges {
-    /// Those that there are now. The cluster's own counts before its ServiceCIDR is there.
+    /// Returns the current ranges. The default range is used before its ServiceCIDR exists.
     pub(crate) fn of(store: &Store) -> Self {
         let (first, bits) = SERVICE_RANGE;
         let mut known = false;
@@ -70,7 +70,7 @@ impl Ranges {
         Self(all.into_iter().filter_map(Range::new).collect())
     }
 
-    /// Why an address that somebody asks for is not to be had.
+    /// Returns why a requested address cannot be allocated.
     pub(crate) fn refusal(&self, ip: Ipv4Addr) -> Option<String> {
         let around: Vec<&Range> = self.0.iter().filter(|range| range.net.contains(&ip)).collect();
         if around.iter().any(|range| (range.first..=range.last).contains(&ip.to_bits())) {
@@ -85,7 +85,7 @@ impl Ranges {
         })
     }
 
-    /// A free address; `None` when all ranges are full.
+    /// Returns a free address; `None` when all ranges are full.
     pub(crate) fn free(&self, taken: &HashSet<Ipv4Addr>, start: u64) -> Option<Ipv4Addr> {
         self.0.iter().find_map(|range| range.free(taken, start))
     }
@@ -96,8 +96,8 @@ fn networks(range: &Value) -> impl Iterator<Item = Ipv4Net> {
     all.filter_map(|cidr| cidr.as_str()?.parse().ok())
 }
 
-/// Whether a ServiceCIDR gives addresses: unless it goes, or its condition says that it does not. One that nobody has looked at
-/// yet does.
+/// Whether addresses can be allocated from a ServiceCIDR: it is not being deleted, and its `Ready` condition is true or
+/// absent.
 fn is_ready(range: &Value) -> bool {
     let conditions = range["status"]["conditions"].as_array();
     let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_addresses_are_kept_for_those_who_ask_for_them() {
+    fn first_addresses_are_reserved_for_static_allocation() {
         for (net, usable, first_given) in [
             ("10.96.0.0/16", 65_534, "10.96.1.1"),
             ("10.97.0.0/24", 254, "10.97.0.17"),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_begins_anywhere_and_goes_round() {
+    fn search_of_free_address_wraps_around() {
         let ranges = ranges(&["10.97.0.0/29", "10.98.0.0/29"]);
         let all = |start: u64| {
             let mut taken = HashSet::new();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_an_address_outside_is_told_why() {
+    fn address_outside_all_ranges_is_refused_with_reason() {
         let ranges = ranges(&["10.96.0.0/16", "10.97.0.0/24"]);
         for (ip, expected) in [
             ("10.96.0.1", None),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_goes_or_is_not_ready_gives_nothing() {
+    fn range_that_is_deleted_or_not_ready_is_unused() {
         let status =
             |is: &str| json!({"conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": is}]});
         for (range, expected) in [

@@ -1,10 +1,10 @@
-//! Addresses and node ports of Services: each is had once. Who leads their traffic is `network`.
+//! Allocation of cluster IPs and node ports of Services.
 
 use crate::{
     ip_addresses,
-    kinds::{FieldErrors, FieldPath, KindInfo, is_told_by_others, needs_health_check, needs_node_ports},
+    kinds::{FieldErrors, FieldPath, KindInfo, is_headless_without_selector, needs_health_check, needs_node_ports},
     object,
-    request::Resource,
+    request::RequestInfo,
     service::ApiServer,
     service_ranges::Ranges,
     status::ApiError,
@@ -19,16 +19,16 @@ use store::Scope;
 
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
-/// What the other Services have.
+/// Addresses and ports of the other Services.
 struct Taken {
     ips: HashSet<Ipv4Addr>,
-    /// The address that the Service itself has already, wherever that lies.
+    /// The address that the Service itself already has.
     own: Option<Ipv4Addr>,
     ports: BTreeSet<i64>,
 }
 
 impl Taken {
-    fn look(server: &ApiServer, resource: &Resource, own: &str) -> Self {
+    fn look(server: &ApiServer, resource: &RequestInfo, own: &str) -> Self {
         let mut taken = Self { ips: HashSet::new(), own: None, ports: BTreeSet::new() };
         for stored in server.store.list(&Scope::resource(resource.kind.info().storage), None, None).objects {
             let other = object::decode(&*resource.kind, &stored);
@@ -42,37 +42,37 @@ impl Taken {
             taken.ports.extend(ports.iter().filter_map(|p| p["nodePort"].as_i64()));
             taken.ports.extend(other["spec"]["healthCheckNodePort"].as_i64());
         }
-        // What somebody has noted down for another use is had, too.
-        ip_addresses::of_others(&server.store, &resource.namespace, own, &mut taken.ips);
+        // Addresses of IPAddress objects of other owners are taken, too.
+        ip_addresses::add_used_by_others(&server.store, &resource.namespace, own, &mut taken.ips);
         taken
     }
 }
 
-/// Held by whoever gives a Service its addresses, until they are stored.
+/// Lock of the allocation, held until the addresses are stored.
 pub(crate) type Turn<'a> = tokio::sync::MutexGuard<'a, ()>;
 
-/// Gives a Service its addresses, which nobody else takes meanwhile; `None` for other kinds.
+/// Allocates the addresses of a Service, and returns the lock; `None` for other kinds.
 pub(crate) async fn take<'a>(
     server: &'a ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     service: &mut Value,
 ) -> Result<Option<Turn<'a>>, ApiError> {
     if resource.kind.info().kind != "Service" {
         return Ok(None);
     }
-    let turn = server.allocating.lock().await;
+    let turn = server.ip_allocation_lock.lock().await;
     allocate(server, resource, service)?;
     Ok(Some(turn))
 }
 
-/// Gives a Service what it asks for, or what is free. To be called by one at a time.
-fn allocate(server: &ApiServer, resource: &Resource, service: &mut Value) -> Result<(), ApiError> {
+/// Allocates the requested or free addresses and ports of a Service. The caller holds the lock.
+fn allocate(server: &ApiServer, resource: &RequestInfo, service: &mut Value) -> Result<(), ApiError> {
     if service["spec"]["type"] == "ExternalName" {
         return Ok(());
     }
     let name = service["metadata"]["name"].as_str().unwrap_or("").to_owned();
     let taken = Taken::look(server, resource, &name);
-    // Where the search begins is as random as the UID.
+    // The UID randomizes where the search begins.
     let uid = service["metadata"]["uid"].as_str().and_then(|u| uuid::Uuid::parse_str(u).ok()).unwrap_or_default();
     let start = uid.as_u64_pair().1;
     let info = resource.kind.info();
@@ -120,9 +120,9 @@ fn address(
     Ok(())
 }
 
-/// `initIPFamilyFields`: a Service without addresses of its own may be of both families where others say where it leads.
+/// Upstream's `initIPFamilyFields`: a headless Service without selector defaults to dual stack.
 fn families(spec: &mut Value) {
-    let is_free = is_told_by_others(spec);
+    let is_free = is_headless_without_selector(spec);
     if spec["ipFamilyPolicy"].is_null() {
         spec["ipFamilyPolicy"] = json!(if is_free { "RequireDualStack" } else { "SingleStack" });
     }
@@ -146,7 +146,7 @@ fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, n
     };
     let (spec, mut own) = (FieldPath::new("spec"), BTreeSet::new());
     let (requested, mut shared) = (requested(&service["spec"]), BTreeMap::new());
-    // What a port further down asks for is not free for those before it.
+    // A port that a later port requests is not allocated to an earlier one.
     let wanted: BTreeSet<i64> = requested.values().copied().collect();
     for (i, port) in service.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten().enumerate()
     {
@@ -157,7 +157,7 @@ fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, n
             continue;
         }
         let path = spec.child("ports").index(i).child("nodePort");
-        // One port for several protocols is one port of the node, too.
+        // Ports that differ only by protocol share a node port.
         let number = fields.get("port").and_then(Value::as_i64).unwrap_or(0);
         if let Some(same) = shared.get(&number).copied().filter(|same| asked.is_none_or(|asked| asked == *same)) {
             fields.insert("nodePort".to_owned(), json!(same));
@@ -180,7 +180,7 @@ fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, n
     Ok(())
 }
 
-/// The ports of the node that are asked for, by the Service's own ports; of several the first.
+/// Returns the requested node ports by Service port; the first of several.
 fn requested(spec: &Value) -> BTreeMap<i64, i64> {
     let mut all = BTreeMap::new();
     for port in spec["ports"].as_array().into_iter().flatten() {
@@ -191,7 +191,7 @@ fn requested(spec: &Value) -> BTreeMap<i64, i64> {
     all
 }
 
-/// The port that is asked for, or a free one; or why it cannot be had.
+/// Returns the requested node port or a free one, or why it cannot be allocated.
 fn node_port(
     asked: Option<i64>,
     taken: &Taken,

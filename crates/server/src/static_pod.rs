@@ -1,4 +1,4 @@
-//! The rules of Pods for a manifest that never comes to the API: the kubelet runs it as it is, and shows a mirror of it.
+//! Defaults and validation of static Pods, which the kubelet runs from a manifest.
 
 use crate::{
     kinds::{self, FieldErrors, Kind, WriteContext, WriteTarget, priority_class},
@@ -9,15 +9,15 @@ use api::feature_gates::FeatureGates;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Fills in the defaults of a Pod's manifest, and checks it as a new Pod is checked. It gets no service account.
+/// Defaults and validates the manifest of a static Pod as a new Pod, without a service account.
 ///
 /// # Errors
-/// What is wrong with it, in upstream's words.
+/// Upstream's validation errors.
 pub fn prepare_static_pod(object: &mut Value, gates: &FeatureGates) -> Result<(), String> {
     let kind: &dyn Kind = kinds::POD;
     let account = ["serviceAccountName", "serviceAccount"].map(|field| object["spec"].get(field).cloned());
-    kind.default(object);
-    kind.complete(object);
+    kind.set_defaults(object);
+    kind.apply_admission_defaults(object);
     if account.iter().all(Option::is_none)
         && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
     {
@@ -25,9 +25,9 @@ pub fn prepare_static_pod(object: &mut Value, gates: &FeatureGates) -> Result<()
         spec.remove("serviceAccount");
     }
     let named = object["spec"]["priorityClassName"].as_str().unwrap_or("").to_owned();
-    let class = priority_class::of_the_system(&named);
+    let class = priority_class::system_priority_class(&named);
     if named.is_empty() || class.is_some() {
-        // What contradicts its class is refused where the mirror is made.
+        // A priority that contradicts the class is rejected when the mirror Pod is created.
         let _ = priority_class::admit(object, class.as_ref());
     }
     let mut errors = FieldErrors::default();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_gets_the_defaults_of_a_pod_but_no_account() {
+    fn static_pod_gets_pod_defaults_without_service_account() {
         let containers = json!([{"name": "c", "image": "i"}]);
         check(
             json!({"containers": containers}),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_is_checked_as_a_pod_is() {
+    fn static_pod_is_validated_as_a_pod() {
         check(json!({"containers": []}), Err("spec.containers: Required value"));
         check(json!({"containers": [{"name": "C", "image": "i"}]}), Err("spec.containers[0].name: Invalid value"));
     }

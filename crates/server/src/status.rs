@@ -1,10 +1,10 @@
-//! Errors in Kubernetes' own form: a `Status` with reason, message, causes and the right HTTP code.
+//! API errors: a `Status` with reason, message, causes and HTTP code (upstream's `apimachinery/pkg/api/errors`).
 
 use crate::kinds::{FieldErrors, KindInfo};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// Why a request failed, as its client is told.
+/// Error of a request, as it is sent to the client.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiError {
     /// HTTP code.
@@ -14,10 +14,10 @@ pub struct ApiError {
     /// `Status.message`.
     pub message: String,
     details: Option<Value>,
-    /// `Status.metadata.continue`: how a list that expired can go on.
-    resume: Option<String>,
-    /// The whole of it, where somebody else has written it.
-    given: Option<Box<Value>>,
+    /// `Status.metadata.continue` of an expired list.
+    continue_token: Option<String>,
+    /// The whole `Status`, if a webhook or policy wrote it.
+    status: Option<Box<Value>>,
 }
 
 impl std::fmt::Display for ApiError {
@@ -29,14 +29,14 @@ impl std::fmt::Display for ApiError {
 impl ApiError {
     /// An error without details.
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, resume: None, given: None }
+        Self { code, reason, message: message.into(), details: None, continue_token: None, status: None }
     }
 
-    /// A `Status` that somebody else has written.
-    pub(crate) fn given(status: Value) -> Self {
+    /// Returns the error of a `Status` that a webhook or policy wrote.
+    pub(crate) fn from_status(status: Value) -> Self {
         let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(400);
         let message = status["message"].as_str().unwrap_or("").to_owned();
-        Self { given: Some(Box::new(status)), ..Self::new(code, "", message) }
+        Self { status: Some(Box::new(status)), ..Self::new(code, "", message) }
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
@@ -55,7 +55,7 @@ impl ApiError {
         Self::new(405, "MethodNotAllowed", message)
     }
 
-    /// The server's own fault.
+    /// Internal server error.
     pub(crate) fn internal(message: impl std::fmt::Display) -> Self {
         Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
     }
@@ -65,13 +65,13 @@ impl ApiError {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// What the routes upstream say themselves (`go-restful`) of what a request has or wants.
-    pub(crate) fn refused_by_route(code: u16, reason: &'static str, message: String) -> Self {
+    /// Error of upstream's router (`go-restful`), which has empty details.
+    pub(crate) fn rejected_by_router(code: u16, reason: &'static str, message: String) -> Self {
         let error = Self::new(code, reason, message);
         Self { details: Some(json!({})), ..error }
     }
 
-    fn about(mut self, kind: &KindInfo, name: &str) -> Self {
+    fn with_details(mut self, kind: &KindInfo, name: &str) -> Self {
         self.details = Some(details(name, kind.group, kind.plural));
         self
     }
@@ -88,31 +88,31 @@ impl ApiError {
         self
     }
 
-    /// What its one cause says, where there is one; else what it says itself.
-    pub(crate) fn cause(&self) -> &str {
+    /// Returns the message of the first cause, or the error's message.
+    pub(crate) fn cause_message(&self) -> &str {
         let cause = self.details.as_ref().and_then(|details| details["causes"][0]["message"].as_str());
         cause.unwrap_or(&self.message)
     }
 
-    /// Says after how many seconds it is worth trying again.
+    /// Sets `retryAfterSeconds`.
     #[must_use]
     pub(crate) fn with_retry_after(mut self, seconds: u32) -> Self {
         self.details.get_or_insert_with(|| json!({}))["retryAfterSeconds"] = json!(seconds);
         self
     }
 
-    /// Gives a token with which a list that expired goes on, no longer at one revision.
+    /// Sets the inconsistent continue token of an expired list.
     #[must_use]
     pub(crate) fn with_continue(mut self, token: String) -> Self {
-        self.resume = Some(token);
+        self.continue_token = Some(token);
         self
     }
 
     pub(crate) fn not_found(kind: &KindInfo, name: &str) -> Self {
-        Self::new(404, "NotFound", format!("{} {name:?} not found", kind.group_resource())).about(kind, name)
+        Self::new(404, "NotFound", format!("{} {name:?} not found", kind.group_resource())).with_details(kind, name)
     }
 
-    /// The same, where only the names are at hand.
+    /// As [`Self::not_found`], for a resource without a [`KindInfo`].
     pub(crate) fn not_found_in(group: &str, plural: &str, name: &str) -> Self {
         let dot = if group.is_empty() { "" } else { "." };
         let message = format!("{plural}{dot}{group} {name:?} not found");
@@ -126,54 +126,56 @@ impl ApiError {
         }
     }
 
-    /// A generated name that is taken, each time it was tried.
-    pub(crate) fn name_not_generated(kind: &KindInfo, name: &str) -> Self {
+    /// Conflict of a generated name, after all attempts (upstream's `NewGenerateNameConflict`).
+    pub(crate) fn generate_name_conflict(kind: &KindInfo, name: &str) -> Self {
         let message = format!(
             "{} {name:?} already exists, the server was not able to generate a unique name for the object",
             kind.group_resource()
         );
-        Self::new(409, "AlreadyExists", message).about(kind, name).with_retry_after(1)
+        Self::new(409, "AlreadyExists", message).with_details(kind, name).with_retry_after(1)
     }
 
     pub(crate) fn already_exists(kind: &KindInfo, name: &str) -> Self {
-        Self::new(409, "AlreadyExists", format!("{} {name:?} already exists", kind.group_resource())).about(kind, name)
+        Self::new(409, "AlreadyExists", format!("{} {name:?} already exists", kind.group_resource()))
+            .with_details(kind, name)
     }
 
     pub(crate) fn conflict(kind: &KindInfo, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", kind.group_resource());
-        Self::new(409, "Conflict", message).about(kind, name)
+        Self::new(409, "Conflict", message).with_details(kind, name)
     }
 
-    /// Fields of an apply that others own.
+    /// Conflict of a server-side apply: other managers own the fields.
     pub(crate) fn apply_conflict(conflicts: &apply::Conflicts) -> Self {
         let cause = |(c, path): (&apply::Conflict, String)| json!({"reason": "FieldManagerConflict", "message": format!("conflict with {}", c.manager), "field": path});
         let causes: Vec<Value> = conflicts.shown().map(cause).collect();
         Self { details: Some(json!({"causes": causes})), ..Self::new(409, "Conflict", conflicts.to_string()) }
     }
 
-    /// A conflict on a subresource, which upstream names as `pods/binding`.
+    /// Conflict on a subresource, which upstream names as `pods/binding`.
     pub(crate) fn conflict_on(resource: &str, name: &str, why: &str) -> Self {
         Self::conflict_in("", resource, name, why)
     }
 
-    /// A conflict on what only names are at hand for.
+    /// As [`Self::conflict`], for a resource without a [`KindInfo`].
     pub(crate) fn conflict_in(group: &str, resource: &str, name: &str, why: &str) -> Self {
         let dot = if group.is_empty() { "" } else { "." };
         let message = format!("Operation cannot be fulfilled on {resource}{dot}{group} {name:?}: {why}");
         Self { details: Some(details(name, group, resource)), ..Self::new(409, "Conflict", message) }
     }
 
-    pub(crate) fn modified(kind: &KindInfo, name: &str) -> Self {
+    /// Conflict with a concurrent write (upstream's `OptimisticLockErrorMsg`).
+    pub(crate) fn optimistic_lock_conflict(kind: &KindInfo, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(kind, name, why)
     }
 
     pub(crate) fn forbidden(kind: &KindInfo, name: &str, why: &str) -> Self {
-        Self::forbidden_to(kind.group, kind.plural, name, why)
+        Self::forbidden_resource(kind.group, kind.plural, name, why)
     }
 
-    /// The same, about a resource that need not be there.
-    pub(crate) fn forbidden_to(group: &str, plural: &str, name: &str, why: &str) -> Self {
+    /// As [`Self::forbidden`], for a resource without a [`KindInfo`], which may not exist.
+    pub(crate) fn forbidden_resource(group: &str, plural: &str, name: &str, why: &str) -> Self {
         let named = if name.is_empty() { String::new() } else { format!(" {name:?}") };
         let dot = if group.is_empty() { "" } else { "." };
         let message = format!("{plural}{dot}{group}{named} is forbidden: {why}");
@@ -181,12 +183,12 @@ impl ApiError {
     }
 
     pub(crate) fn invalid(kind: &KindInfo, name: &str, errors: &FieldErrors) -> Self {
-        // Both forms of an Event are the core group's to upstream.
+        // Upstream's errors of both Event versions name the core group.
         let group = if kind.group == "events.k8s.io" { "" } else { kind.group };
         Self::invalid_named(group, kind.kind, name, errors)
     }
 
-    /// A query of a request is wrong; `options` is for example `ListOptions`.
+    /// Invalid query parameters; `options` is for example `ListOptions`.
     pub(crate) fn invalid_options(options: &str, errors: &FieldErrors) -> Self {
         Self::invalid_named("meta.k8s.io", options, "", errors)
     }
@@ -208,8 +210,8 @@ impl ApiError {
         Self { details: Some(details), ..Self::new(422, "Invalid", format!("{qualified} {name:?} is invalid: {list}")) }
     }
 
-    /// A revision that is not there yet.
-    pub(crate) fn too_large_revision(wanted: u64, current: u64) -> Self {
+    /// The store has not reached a `resourceVersion` yet (upstream's `NewTooLargeResourceVersionError`).
+    pub(crate) fn too_large_resource_version(wanted: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
         Self::new(504, "Timeout", message)
             .with_cause("ResourceVersionTooLarge", "Too large resource version", "")
@@ -223,10 +225,10 @@ impl ApiError {
     pub(crate) fn from_write(error: &store::WriteError, kind: &KindInfo, name: &str) -> Self {
         use store::WriteError as E;
         match error {
-            E::Conflict { .. } => Self::modified(kind, name),
+            E::Conflict { .. } => Self::optimistic_lock_conflict(kind, name),
             E::AlreadyExists { .. } => Self::already_exists(kind, name),
             E::NotFound => Self::not_found(kind, name),
-            // These two are etcd's own words upstream, of which the API server makes no more.
+            // Upstream returns these two errors of etcd unchanged.
             E::TooLarge { .. } => Self::new(500, "", "etcdserver: request is too large"),
             E::NoSpace { .. } => Self::new(500, "", "etcdserver: mvcc: database space exceeded"),
             E::Full => Self::new(507, "InsufficientStorage", format!("the store cannot take the write: {error}")),
@@ -238,8 +240,8 @@ impl ApiError {
     /// The `Status` object.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        if let Some(given) = &self.given {
-            return (**given).clone();
+        if let Some(status) = &self.status {
+            return (**status).clone();
         }
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -248,14 +250,14 @@ impl ApiError {
         if let Some(details) = &self.details {
             status["details"] = details.clone();
         }
-        if let Some(token) = &self.resume {
+        if let Some(token) = &self.continue_token {
             status["metadata"]["continue"] = json!(token);
         }
         status
     }
 }
 
-/// `Status.details`; what is empty is left out, as upstream does.
+/// Returns `Status.details`; empty fields are omitted, as upstream.
 fn details(name: &str, group: &str, kind: &str) -> Value {
     let parts = [("name", name), ("group", group), ("kind", kind)];
     parts.into_iter().filter(|(_, v)| !v.is_empty()).map(|(k, v)| (k.to_owned(), json!(v))).collect()

@@ -1,16 +1,16 @@
-//! Limits of what is stored: the size of one object, and who may use the last bytes of the store.
+//! Storage limits: the size of one object, and the quota of the store.
 //!
-//! Both are etcd's upstream: `--max-request-bytes` (1.5 MiB) and `--quota-backend-bytes`. At the quota, clients create and
-//! enlarge nothing more. What keeps the cluster running goes on with a reserve: statuses and Leases of nodes, and updates
-//! by the components of the control plane. They create nothing with it, as clients decide how much that would be.
+//! Upstream, both are limits of etcd: `--max-request-bytes` (1.5 MiB) and `--quota-backend-bytes`. At the quota, clients
+//! cannot create or enlarge objects. A reserve keeps the cluster running: statuses and Leases of nodes, and updates by the
+//! control plane. The control plane cannot create objects with the reserve, since clients determine how many it creates.
 
 use crate::{ApiServer, UserInfo, kinds::Kind, user};
 use store::{Allowance, Change, Object, Template, Write, WriteError};
 use tokio::sync::watch;
 
-/// The largest object (etcd's `DefaultMaxRequestBytes`).
+/// Maximum size of an object in bytes (etcd's `DefaultMaxRequestBytes`).
 const MAX_OBJECT: usize = 3 << 19;
-/// What a component of the control plane may update beyond the quota.
+/// Components of the control plane, which may update objects beyond the quota.
 const COMPONENTS: [&str; 3] = ["system:apiserver", "system:kube-scheduler", "system:kube-controller-manager"];
 
 /// Why an object is written.
@@ -58,8 +58,8 @@ fn allowance(user: &UserInfo, purpose: Purpose) -> Allowance {
     }
 }
 
-/// The size that an object has in etcd, about. Upstream stores built-in kinds as protobuf, in which no character of a text
-/// is escaped; a text of quotation marks is twice as long in JSON.
+/// Returns the approximate size of an object in etcd. Upstream stores built-in kinds as protobuf, which does not escape
+/// characters of strings; a string of quotation marks is twice as long in JSON.
 fn stored_size(kind: &dyn Kind, template: &Template) -> usize {
     let text = template.text();
     if text.len() <= MAX_OBJECT || kind.is_custom() {
@@ -93,7 +93,7 @@ mod tests {
         json!({"metadata": {"name": name}, "data": {"k": "x".repeat(size)}}).to_string().into_bytes()
     }
 
-    /// A server whose store takes so many bytes more than it needs for itself.
+    /// Returns a server whose quota leaves `space` bytes for objects of the test.
     async fn server_with_space(space: u64) -> ApiServer {
         let engine = MemoryEngine::new();
         let needed = {
@@ -105,7 +105,7 @@ mod tests {
         test_server::server_of(Store::open(engine, options).unwrap()).await
     }
 
-    /// Creates ConfigMaps until one is refused; gives how many there are, and the refusal.
+    /// Creates ConfigMaps until one is refused; returns their number and the error.
     async fn fill(server: &ApiServer, size: usize) -> (usize, test_server::Answer) {
         for number in 0..1000 {
             let answer = send(server, "POST", MAPS, &[], &map(&format!("m{number}"), size)).await;
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn config_maps_without_end_are_refused_and_deletes_make_room() {
+    async fn creates_beyond_quota_are_refused_until_objects_are_deleted() {
         let server = server_with_space(100_000).await;
         let (count, refused) = fill(&server, 10_000).await;
         assert!((7..=9).contains(&count), "{count} ConfigMaps of 10 kB");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn node_and_control_plane_go_on_when_the_store_is_full() {
+    async fn nodes_and_control_plane_can_write_when_store_is_full() {
         let server = server_with_space(40_000).await;
         let pod =
             json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn object_beyond_the_limit_of_etcd_is_refused() {
+    async fn object_beyond_etcd_request_limit_is_refused() {
         let server = test_server::server().await;
         let body = json!({"metadata": {"name": "m"}, "data": {"k": "\"".repeat(1 << 20)}}).to_string();
         let created = send(&server, "POST", MAPS, &[], body.as_bytes()).await;

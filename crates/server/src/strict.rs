@@ -1,7 +1,7 @@
-//! Decoding an object as its kind: what it has that its kind has not is refused, told or dropped, as the client wishes.
+//! Strict decoding: unknown and duplicate fields are errors, warnings or ignored (`fieldValidation`).
 
 use crate::{
-    decode::{Parsed, as_warnings, is_of_yaml},
+    decode::{DecodedBody, is_yaml_error, split_warnings},
     kind_check,
     kinds::{FieldErrors, FieldPath, Kind},
     patch,
@@ -12,7 +12,7 @@ use crate::{
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// What to do with fields that do not exist, or stand twice.
+/// `fieldValidation`: how unknown and duplicate fields are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Validation {
     Ignore,
@@ -21,7 +21,7 @@ pub(crate) enum Validation {
 }
 
 impl Validation {
-    /// What the query asks for; `options` is for example `CreateOptions`.
+    /// Parses `fieldValidation`; `options` is for example `CreateOptions`.
     pub(crate) fn parse(query: &Query, options: &str) -> Result<Self, ApiError> {
         match query.get("fieldValidation") {
             None | Some("Warn") => Ok(Self::Warn),
@@ -37,8 +37,12 @@ impl Validation {
     }
 }
 
-/// The object of a create or an update, with nothing in it that its kind does not have; and warnings for what was left out.
-pub(crate) fn check(kind: &dyn Kind, parsed: Parsed, validation: Validation) -> Result<(Value, Vec<String>), ApiError> {
+/// Decodes the object of a create or update without unknown fields; returns warnings about the removed fields, too.
+pub(crate) fn check(
+    kind: &dyn Kind,
+    parsed: DecodedBody,
+    validation: Validation,
+) -> Result<(Value, Vec<String>), ApiError> {
     let info = kind.info();
     let handled = |why: &str| {
         ApiError::bad_request(format!(
@@ -46,22 +50,23 @@ pub(crate) fn check(kind: &dyn Kind, parsed: Parsed, validation: Validation) -> 
             info.kind, info.version, info.kind
         ))
     };
-    let Parsed { value: mut object, duplicates } = parsed;
+    let DecodedBody { value: mut object, duplicates } = parsed;
     kind_check::check(kind, &object)?;
-    let unknown = kind.read(&mut object).map_err(|e| handled(&e))?;
+    let unknown = kind.decode(&mut object).map_err(|e| handled(&e))?;
     let wrong = in_order(kind, unknown, duplicates);
     match validation {
         Validation::Strict if !wrong.is_empty() => {
             Err(handled(&format!("strict decoding error: {}", wrong.join(", "))))
         }
-        Validation::Warn => Ok((object, wrong.iter().flat_map(|wrong| as_warnings(wrong)).collect())),
+        Validation::Warn => Ok((object, wrong.iter().flat_map(|wrong| split_warnings(wrong)).collect())),
         _ => Ok((object, Vec::new())),
     }
 }
 
-/// A field that is not known is told of once, however often it stands there. YAML and custom kinds are read in another order.
+/// Orders unknown and duplicate fields as upstream, and reports a field that is both only once. YAML and custom resources
+/// have another order.
 fn in_order(kind: &dyn Kind, unknown: Vec<String>, duplicates: Vec<String>) -> Vec<String> {
-    if kind.is_custom() || duplicates.iter().any(|twice| is_of_yaml(twice)) {
+    if kind.is_custom() || duplicates.iter().any(|twice| is_yaml_error(twice)) {
         return duplicates.into_iter().chain(unknown).collect();
     }
     let told: HashSet<Option<&str>> = unknown.iter().map(|unknown| unknown.strip_prefix("unknown")).collect();
@@ -70,21 +75,20 @@ fn in_order(kind: &dyn Kind, unknown: Vec<String>, duplicates: Vec<String>) -> V
     unknown.into_iter().chain(twice).collect()
 }
 
-/// An object that cannot be decoded, as upstream's converter takes it; else its words, or those of the decoder.
+/// Converts an object that cannot be decoded, as upstream's unstructured converter; returns its error or the decoder's.
 fn convert(kind: &dyn Kind, object: &mut Value, decoder: String) -> Result<Vec<String>, String> {
     let info = kind.info();
     match typed::convert(&info.api_version(), info.kind, object) {
-        Ok(()) => kind.read(object),
+        Ok(()) => kind.decode(object),
         Err(typed::Unconvertible::Converter(words)) => Err(words),
         Err(typed::Unconvertible::Decoder) => Err(decoder),
     }
 }
 
-/// What a patch of this content type made of an object; upstream finds fault with these as an invalid `patch`, which is
-/// shown.
+/// Decodes a patched object. As upstream, its errors are those of an invalid `patch` field, with the patch's text.
 pub(crate) fn check_patched(
     kind: &dyn Kind,
-    parsed: Parsed,
+    parsed: DecodedBody,
     content_type: &str,
     shown: impl Fn() -> String,
     validation: Validation,
@@ -94,12 +98,12 @@ pub(crate) fn check_patched(
         errors.invalid(&FieldPath::new("patch"), &json!(shown()), why);
         ApiError::invalid_named("", "", "", &errors)
     };
-    let Parsed { value: mut object, duplicates } = parsed;
+    let DecodedBody { value: mut object, duplicates } = parsed;
     if !object.is_object() {
         return Err(invalid("the result of the patch is no object"));
     }
     kind_check::check_patched(kind, &object, invalid)?;
-    let unknown = match kind.read(&mut object) {
+    let unknown = match kind.decode(&mut object) {
         Err(why) if content_type == patch::STRATEGIC => convert(kind, &mut object, why),
         read => read,
     };
@@ -109,7 +113,7 @@ pub(crate) fn check_patched(
         Validation::Strict if !wrong.is_empty() => {
             Err(invalid(&format!("strict decoding error: {}", wrong.join(", "))))
         }
-        Validation::Warn => Ok((object, wrong.iter().flat_map(|wrong| as_warnings(wrong)).collect())),
+        Validation::Warn => Ok((object, wrong.iter().flat_map(|wrong| split_warnings(wrong)).collect())),
         _ => Ok((object, Vec::new())),
     }
 }

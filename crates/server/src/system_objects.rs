@@ -1,7 +1,7 @@
-//! What must be there of the API's own: made again when somebody takes it away or changes it, as upstream's controllers
-//! for it do every ten seconds or every minute (`kubernetesservice`, `clusterauthenticationtrust`, `systemnamespaces`).
+//! Objects that the API server maintains for itself. They are restored when a client changes or deletes one; upstream has
+//! controllers that restore them periodically (`kubernetesservice`, `clusterauthenticationtrust`, `systemnamespaces`).
 
-use crate::{ApiServer, request::Resource, tokens::legacy};
+use crate::{ApiServer, request::RequestInfo, tokens::legacy};
 use futures::FutureExt;
 use http::Method;
 use parking_lot::Mutex;
@@ -10,9 +10,9 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// By where they are stored, their namespaces and their names.
-const OWN: [(&str, &str, &str); 6] = [
-    // The one that may be deleted: nodes tell there that they live.
+/// Storage, namespace and name of the system objects.
+const SYSTEM_OBJECTS: [(&str, &str, &str); 6] = [
+    // Clients may delete this namespace, which the Leases of nodes need.
     ("namespaces", "", "kube-node-lease"),
     ("configmaps", "kube-system", legacy::TRACKING),
     ("services", "default", "kubernetes"),
@@ -21,52 +21,54 @@ const OWN: [(&str, &str, &str); 6] = [
     ("configmaps", "kube-system", "extension-apiserver-authentication"),
 ];
 
-/// What is known of them.
+/// State of the system objects.
 #[derive(Debug, Default)]
-pub(crate) struct OwnObjects {
-    /// Where the API answers, once its objects were made.
+pub(crate) struct SystemObjects {
+    /// Address of the API server, once its objects were created.
     address: Mutex<Option<SocketAddr>>,
-    /// Whether somebody looks after them already, and has not begun to.
+    /// Whether a reconciliation is scheduled, and has not begun.
     pending: AtomicBool,
 }
 
-impl OwnObjects {
-    /// Where the API's own Service leads, if that is anywhere from a Pod.
-    pub(crate) fn reached(&self) -> Option<SocketAddr> {
+impl SystemObjects {
+    /// Returns the endpoint of the `kubernetes` Service, unless it is a loopback address, which Pods cannot reach.
+    pub(crate) fn endpoint(&self) -> Option<SocketAddr> {
         self.address.lock().filter(|address| !address.ip().is_loopback())
     }
 
-    /// From now on they are looked after.
-    pub(crate) fn made(&self, address: SocketAddr) {
+    /// Starts to maintain the system objects.
+    pub(crate) fn set_address(&self, address: SocketAddr) {
         *self.address.lock() = Some(address);
     }
 }
 
-/// Whether a request may change one of them.
-pub(crate) fn concern(resource: &Resource, method: &Method) -> bool {
+/// Whether a request may change a system object.
+pub(crate) fn is_affected_by(resource: &RequestInfo, method: &Method) -> bool {
     let is_read = matches!(*method, Method::GET | Method::HEAD);
     let storage = resource.kind.info().storage;
-    // A collection is deleted without names.
-    let names = |name: &str| resource.name.as_deref().is_none_or(|asked| asked == name);
+    // A request to delete a collection has no name.
+    let matches_name = |name: &str| resource.name.as_deref().is_none_or(|requested| requested == name);
     !is_read
         && *method != Method::POST
-        && OWN.iter().any(|(of, namespace, name)| *of == storage && *namespace == resource.namespace && names(name))
+        && SYSTEM_OBJECTS
+            .iter()
+            .any(|(of, namespace, name)| *of == storage && *namespace == resource.namespace && matches_name(name))
 }
 
 impl ApiServer {
-    /// Somebody may have changed one of them.
-    pub(crate) fn look_after_own(&self) {
-        let Some(address) = *self.own.address.lock() else { return };
-        if self.own.pending.swap(true, Ordering::AcqRel) {
+    /// Restores the system objects in a task, after a write that may have changed one.
+    pub(crate) fn reconcile_system_objects(&self) {
+        let Some(address) = *self.system_objects.address.lock() else { return };
+        if self.system_objects.pending.swap(true, Ordering::AcqRel) {
             return;
         }
         let server = self.clone();
         let look = async move {
-            // From here on, a write asks for another look.
-            server.own.pending.store(false, Ordering::Release);
+            // A later write schedules another reconciliation.
+            server.system_objects.pending.store(false, Ordering::Release);
             server.bootstrap_namespaces().await;
             server.bootstrap_service(address).await;
-            server.tell_authorities().await;
+            server.publish_client_cas().await;
             server.bootstrap_token_tracking().await;
         };
         tokio::spawn(look.boxed());

@@ -1,4 +1,4 @@
-//! The Services that the cluster itself has: that of the API, and that of its name server.
+//! The Services of the cluster itself: `kubernetes` and `kube-dns`.
 
 use crate::ApiServer;
 use http::Method;
@@ -6,22 +6,22 @@ use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use store::Key;
 
-/// Where Services have their addresses, `10.96.0.0/16`.
+/// Service IP range, `10.96.0.0/16`.
 pub const SERVICE_RANGE: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 96, 0, 0), 16);
-/// The address of the API's own Service, the first one.
+/// Cluster IP of the `kubernetes` Service, the first of the range.
 pub const API_IP: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
-/// The address of the name server's Service, as kubeadm gives it.
+/// Cluster IP of the `kube-dns` Service, as with kubeadm.
 pub const DNS_IP: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
 
 impl ApiServer {
-    /// Makes the Service of the API itself, where it is not there yet, and says where the API answers. An address that is
-    /// loopback's is nobody else's: then there is no endpoint.
+    /// Creates the `kubernetes` Service if it is absent, and sets its endpoint to the API server's address. A loopback
+    /// address has no endpoint, since Pods cannot reach it.
     pub async fn bootstrap_service(&self, address: SocketAddr) {
         let (name, port) = ("kubernetes", address.port());
         let body = json!({"apiVersion": "v1", "kind": "Service",
             "metadata": {"name": name, "labels": {"component": "apiserver", "provider": name}},
             "spec": {"clusterIP": API_IP, "ports": [{"name": "https", "port": 443, "targetPort": port}]}});
-        self.ensure_made("/api/v1/namespaces/default/services", &body).await;
+        self.ensure_created("/api/v1/namespaces/default/services", &body).await;
         let (ip, is_reached) = (address.ip().to_string(), !address.ip().is_loopback());
         let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
         let labels = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
@@ -35,11 +35,11 @@ impl ApiServer {
             "addressType": if address.is_ipv4() { "IPv4" } else { "IPv6" },
             "endpoints": if is_reached { endpoint } else { json!([]) }, "ports": ports});
         self.hold_slice("default", &slice).await;
-        self.own.made(address);
+        self.system_objects.set_address(address);
     }
 
-    /// Makes the Service of the cluster's name server, where it is not there yet, and says where it answers. One with a
-    /// selector is somebody else's, who answers himself.
+    /// Creates the `kube-dns` Service if it is absent, and sets its endpoint. A Service with a selector belongs to another
+    /// DNS server, and is not changed.
     pub async fn bootstrap_name_server(&self, address: SocketAddrV4) {
         let (namespace, name) = ("kube-system", "kube-dns");
         let labels = json!({"k8s-app": name, "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "CoreDNS"});
@@ -47,7 +47,7 @@ impl ApiServer {
             |name: &str, protocol: &str, number: u16| json!({"name": name, "port": number, "protocol": protocol});
         let body = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "labels": labels},
             "spec": {"clusterIP": DNS_IP, "ports": [port("dns", "UDP", 53), port("dns-tcp", "TCP", 53)]}});
-        self.ensure_made(&format!("/api/v1/namespaces/{namespace}/services"), &body).await;
+        self.ensure_created(&format!("/api/v1/namespaces/{namespace}/services"), &body).await;
         let there = self.store.get(&Key::new("services", namespace, name));
         let there: Value = there.and_then(|stored| serde_json::from_slice(&stored.data).ok()).unwrap_or_default();
         if there["spec"]["selector"].as_object().is_some_and(|selector| !selector.is_empty()) {
@@ -66,18 +66,18 @@ impl ApiServer {
         self.hold(&all, "endpointslices", namespace, slice).await;
     }
 
-    /// Makes an object, or makes it so again.
+    /// Creates an object, or replaces it if a client has changed it.
     async fn hold(&self, all: &str, storage: &'static str, namespace: &str, object: &Value) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let Some(stored) = self.store.get(&Key::new(storage, namespace, name)) else {
-            return self.ensure_made(all, object).await;
+            return self.ensure_created(all, object).await;
         };
         let there: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
         let same =
             |field: &str| there[field] == object[field] || (there[field].is_null() && object[field] == json!([]));
         if !["subsets", "endpoints", "ports", "addressType"].into_iter().all(same) {
-            self.ask(Method::DELETE, &format!("{all}/{name}"), &Value::Null).await;
-            self.ensure_made(all, object).await;
+            self.request_as_apiserver(Method::DELETE, &format!("{all}/{name}"), &Value::Null).await;
+            self.ensure_created(all, object).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A server over memory for tests, and requests to it.
+//! In-memory server for tests, and a client of it.
 
 use crate::{ApiServer, DialedStream, NodeDialer, UserInfo};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ impl NodeDialer for NoNodes {
     }
 }
 
-/// What a client got.
+/// A response with its whole body.
 pub(crate) struct Answer {
     pub(crate) code: u16,
     pub(crate) headers: HeaderMap,
@@ -34,19 +34,19 @@ impl Answer {
     }
 }
 
-/// A server with the namespaces of the system.
+/// Returns a server with the system namespaces.
 pub(crate) async fn server() -> ApiServer {
     server_of(store::Store::open(store::MemoryEngine::new(), store::Options::default()).unwrap()).await
 }
 
-/// The same, with this store.
+/// Returns a server of a store.
 pub(crate) async fn server_of(store: store::Store) -> ApiServer {
     let server = ApiServer::new(store, Arc::new(NoNodes));
     server.bootstrap().await;
     server
 }
 
-/// The request of an administrator.
+/// Builds a request.
 pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Request<Full<Bytes>> {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
@@ -55,7 +55,7 @@ pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: 
     request.body(Full::new(Bytes::copy_from_slice(body))).unwrap()
 }
 
-/// Sends a request and reads the whole answer.
+/// Sends a request as administrator and reads the whole response.
 pub(crate) async fn send(
     server: &ApiServer,
     method: &str,
@@ -66,7 +66,7 @@ pub(crate) async fn send(
     send_as(server, UserInfo::component("kubernetes-admin"), method, path, headers, body).await
 }
 
-/// The same of another user.
+/// Sends a request as a user and reads the whole response.
 pub(crate) async fn send_as(
     server: &ApiServer,
     user: UserInfo,

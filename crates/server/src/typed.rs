@@ -1,7 +1,7 @@
-//! An object as Go's types would hold it: unknown fields are found, types are checked, and what those types leave out when
-//! they are written (zero values that may be left out) or always write is as upstream stores it.
+//! Typed decoding of objects, as with upstream's Go types: finds unknown fields, checks types, and normalizes `omitempty`
+//! fields.
 //!
-//! Driven by the facts of [`table`](crate::protobuf::table), so a kind costs no code.
+//! It is driven by the [`table`](crate::protobuf::table) of types, so that kinds need no code.
 
 mod convert;
 mod leaf;
@@ -12,18 +12,18 @@ use crate::protobuf::table::{Field, Kind, Message, Shape, TABLE};
 use api::findings::Findings;
 use serde_json::{Map, Value};
 
-/// Messages that name their version and kind although they stand in another.
+/// Embedded messages that have `apiVersion` and `kind`.
 pub(crate) const WITH_TYPE: [&str; 1] = ["core/v1.PersistentVolumeClaim"];
 
-/// Lists of which an empty one is another thing than none, for what fills in what is not there (`copyHPAScalingRules`).
-/// None is stored: validation refuses them.
-const EMPTY_SAYS: [(&str, &str); 1] = [("autoscaling/v2.HPAScalingRules", "policies")];
+/// Lists for which defaulting distinguishes empty from absent (upstream's `copyHPAScalingRules`). Validation rejects empty
+/// ones, so none is stored.
+const EMPTY_LIST_IS_SET: [(&str, &str); 1] = [("autoscaling/v2.HPAScalingRules", "policies")];
 
-/// Makes of an object what its kind has of it; gives `unknown field "path"` for each field that it has not. A kind without
-/// facts is taken as it is.
+/// Removes the unknown fields of an object; returns `unknown field "path"` for each. Kinds that are not in the table are
+/// unchanged.
 ///
 /// # Errors
-/// When a value is of the wrong type: the words of Go's decoder. The object is good for nothing then.
+/// Error text of Go's decoder, when a value has the wrong type. The object is invalid then.
 pub(crate) fn object(api_version: &str, kind: &str, object: &mut Value) -> Result<Vec<String>, String> {
     let Some(message) = TABLE.kind(api_version, kind) else { return Ok(Vec::new()) };
     let mut reader = Reader::default();
@@ -33,10 +33,10 @@ pub(crate) fn object(api_version: &str, kind: &str, object: &mut Value) -> Resul
     Ok(reader.unknown.into_texts())
 }
 
-/// The same for the metadata of any object, which is at this path.
+/// As [`object`], for `ObjectMeta` at a path.
 ///
 /// # Errors
-/// When a value is of the wrong type: the words of Go's decoder.
+/// Error text of Go's decoder, when a value has the wrong type.
 pub(crate) fn metadata(metadata: &mut Value, path: &str) -> Result<Vec<String>, String> {
     let Some(message) = TABLE.message("meta/v1.ObjectMeta") else { return Ok(Vec::new()) };
     let mut reader = Reader { path: path.to_owned(), unknown: Findings::default() };
@@ -44,14 +44,14 @@ pub(crate) fn metadata(metadata: &mut Value, path: &str) -> Result<Vec<String>, 
     Ok(reader.unknown.into_texts())
 }
 
-/// What Go writes of an object of this kind about which nothing is said.
+/// Returns the fields that Go encodes of an empty object.
 pub(crate) fn empty(api_version: &str, kind: &str) -> Map<String, Value> {
     let mut fields = Map::new();
     TABLE.kind(api_version, kind).into_iter().for_each(|message| fill(message, &mut fields));
     fields
 }
 
-/// Goes through an object, and knows where it is.
+/// Decoder with the current path.
 #[derive(Default)]
 struct Reader {
     /// `spec.containers[0].name`
@@ -60,7 +60,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// What is right already, as most is, stays where it is.
+    /// Decodes in place: most values need no change.
     fn message(&mut self, message: &Message, value: &mut Value, parent: &str) -> Result<(), String> {
         if value.is_null() {
             *value = Value::Object(Map::new());
@@ -79,7 +79,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether the value under this key of a message stays.
+    /// Decodes the value of a key; returns whether it is kept.
     fn named(&mut self, message: &Message, key: &str, value: &mut Value) -> Result<bool, String> {
         let typed = self.path.is_empty() || WITH_TYPE.contains(&message.name.as_str());
         if typed && matches!(key, "apiVersion" | "kind") {
@@ -94,7 +94,7 @@ impl Reader {
             Some(_) if value.is_null() => false,
             Some(field) => {
                 self.field(field, value, struct_name(message))?;
-                let says = EMPTY_SAYS.contains(&(message.name.as_str(), key));
+                let says = EMPTY_LIST_IS_SET.contains(&(message.name.as_str(), key));
                 field.shape == Shape::Pointer || field.always || says || !is_empty(field, value)
             }
         };
@@ -129,7 +129,7 @@ impl Reader {
         }
     }
 
-    /// One value of a field: the whole of it, or one of a list or map.
+    /// Decodes one value of a field, or one element of a list or map.
     fn one(&mut self, field: &Field, value: &mut Value, parent: &str) -> Result<(), String> {
         match (field.kind, value) {
             (Kind::Raw | Kind::Json, _) | (Kind::BoolOr(_), Value::Bool(_)) => Ok(()),
@@ -198,7 +198,7 @@ fn is_empty(field: &Field, value: &Value) -> bool {
     }
 }
 
-/// What Go writes though nobody said it: structs, and values that may not be left out.
+/// Adds the absent fields that Go always encodes: structs, and values without `omitempty`.
 fn fill(message: &Message, clean: &mut Map<String, Value>) {
     for field in &message.fields {
         let is_absent = || !clean.contains_key(field.name);

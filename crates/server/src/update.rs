@@ -1,25 +1,25 @@
-//! Update and patch: read, change, validate, store; again when another write came first and the client named no version.
+//! Update and patch: read, change, validate and store. A conflict is retried when the client gave no `resourceVersion`.
 
 use crate::{
     admit::{self, review::Review},
     authorization,
-    create::{self, New},
+    create::{self, NewObject},
     decode,
-    existing_object::Live,
-    identity::{self, named_version},
+    identity::{self, requested_version},
     kinds::{FieldErrors, KindInfo, WriteContext},
     large_requests,
-    managed_fields::{self, Asked},
+    managed_fields::{self, RequestedManagedFields},
+    managed_object::ManagedObject,
     object, object_meta, patch as patches,
-    request::Resource,
-    response::Reply,
+    request::RequestInfo,
+    response::HandlerResult,
     scale, server_side_apply,
     service::{ApiServer, Call},
     services,
     status::ApiError,
     store_quota::Purpose,
     strict::{self, Validation},
-    write::{dry_run, now, removable, show, show_value, with_warnings},
+    write::{dry_run, now, respond_with_object, respond_with_value, should_delete_during_update, with_warnings},
 };
 use admission::about::Operation;
 use apply::Managers;
@@ -28,142 +28,144 @@ use serde_json::{Value, json};
 use std::{borrow::Cow, sync::Arc};
 use store::{Expect, Object, Write, WriteError};
 
-/// How often a write without a precondition is tried again when another came first.
-pub(crate) const TRIES: usize = 20;
+/// Attempts of a write without a precondition when other writes come first.
+pub(crate) const MAX_ATTEMPTS: usize = 20;
 
-/// What a request makes of an object.
-pub(crate) struct Made {
-    /// In the form of its kind, without defaults and `managedFields`.
+/// The object that an update or patch results in, before admission.
+pub(crate) struct UpdatedObject {
+    /// In the form of the request's version, without defaults and `managedFields`.
     pub(crate) object: Value,
     pub(crate) warnings: Vec<String>,
-    pub(crate) ownership: Ownership,
+    pub(crate) ownership: FieldOwnership,
 }
 
-/// Who owns what once it is written.
-pub(crate) enum Ownership {
-    /// Whoever writes owns what changes.
-    Update(Asked),
-    /// That is known.
-    Settled(Managers),
+/// How the field ownership of the written object is determined.
+pub(crate) enum FieldOwnership {
+    /// The request's manager owns the fields that it changes.
+    Updated(RequestedManagedFields),
+    /// Server-side apply has computed the managers.
+    Applied(Managers),
 }
 
-pub(crate) async fn update(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn update(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
-    managed_fields::require(call, "UpdateOptions", false)?;
+    managed_fields::validate_field_manager(call, "UpdateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "UpdateOptions")?, Validation::parse(&call.query, "UpdateOptions")?);
     let parsed = decode::parse(call, kind)?;
     let is_reset = managed_fields::is_reset(&parsed.value);
     let (mut value, warnings) = strict::check(kind, parsed, validation)?;
     identity::check_named(resource, &value)?;
-    if kind.info().created_by_update && resource.subresource.is_none() && is_absent(server, resource) {
-        return make_new(server, resource, call, value, warnings, dry).await;
+    if kind.info().allow_create_on_update && resource.subresource.is_none() && is_absent(server, resource) {
+        return create_on_update(server, resource, call, value, warnings, dry).await;
     }
-    let asked = Asked::take(&mut value, is_reset);
-    let make = |old: &Live| {
-        // Who names another object is told that first.
+    let requested = RequestedManagedFields::take(&mut value, is_reset);
+    let make = |old: &ManagedObject| {
+        // A name or UID of another object is the first error to be reported.
         identity::check(resource, call.method == Method::PUT, &value, &old.object)?;
-        let ownership = Ownership::Update(asked.clone());
-        Ok(Made { object: value.clone(), warnings: warnings.clone(), ownership })
+        let ownership = FieldOwnership::Updated(requested.clone());
+        Ok(UpdatedObject { object: value.clone(), warnings: warnings.clone(), ownership })
     };
-    change(server, resource, call, dry, make).await
+    update_and_respond(server, resource, call, dry, make).await
 }
 
-fn is_absent(server: &ApiServer, resource: &Resource) -> bool {
+fn is_absent(server: &ApiServer, resource: &RequestInfo) -> bool {
     let name = resource.name.as_deref().unwrap_or("");
     server.store.get(&object::key(&*resource.kind, &resource.namespace, name)).is_none()
 }
 
-/// An update of what is not there makes it, unless it is of a version of it.
-async fn make_new(
+/// Creates the object of an update that does not exist (upstream's `AllowCreateOnUpdate`), unless the update has a
+/// `resourceVersion`.
+async fn create_on_update(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     call: &Call,
     value: Value,
     warnings: Vec<String>,
     dry: bool,
-) -> Reply {
+) -> HandlerResult {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     authorization::may_create(server, resource, call)?;
-    if named_version(&value).is_some() {
+    if requested_version(&value).is_some() {
         return Err(ApiError::not_found(info, name));
     }
     identity::check(resource, true, &value, &Value::Null)?;
-    create::write(server, resource, call, New { value, warnings, managers: None }, dry).await
+    create::create_object(server, resource, call, NewObject { value, warnings, managers: None }, dry).await
 }
 
-pub(crate) async fn patch(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn patch(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
     if call.content_type == patches::APPLY {
         return Box::pin(server_side_apply::apply(server, resource, call)).await;
     }
     patches::check_type(kind, &call.content_type)?;
-    managed_fields::require(call, "PatchOptions", false)?;
+    managed_fields::validate_field_manager(call, "PatchOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
-    change(server, resource, call, dry, |old| {
-        let made = || patches::apply(&call.content_type, old.whole(), &call.body);
-        let shown = || patches::shown(&call.content_type, &call.body, made);
-        let patched = made()?;
+    update_and_respond(server, resource, call, dry, |old| {
+        let patch = || patches::apply(&call.content_type, old.whole(), &call.body);
+        let shown = || patches::shown(&call.content_type, &call.body, patch);
+        let patched = patch()?;
         let is_reset = managed_fields::is_reset(&patched.value);
         let (mut object, warnings) = strict::check_patched(kind, patched, &call.content_type, shown, validation)?;
-        let ownership = Ownership::Update(Asked::take(&mut object, is_reset));
-        Ok(Made { object, warnings, ownership })
+        let ownership = FieldOwnership::Updated(RequestedManagedFields::take(&mut object, is_reset));
+        Ok(UpdatedObject { object, warnings, ownership })
     })
     .await
 }
 
-/// Writes what `make` makes of the object that is there, and answers with that.
-pub(crate) async fn change(
+/// Updates an object with `make`, and responds with the result.
+pub(crate) async fn update_and_respond(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     call: &Call,
     dry: bool,
-    make: impl Fn(&Live) -> Result<Made, ApiError>,
-) -> Reply {
-    object::view(&call.accept, resource.kind.info())?;
-    let (written, warnings) = write(server, resource, call, dry, make).await?;
-    let answer = match written {
-        Written::Stored(object) => show(server, &*resource.kind, 200, &object, call).await,
-        Written::Dry(value) => show_value(&*resource.kind, 200, value, call),
+    make: impl Fn(&ManagedObject) -> Result<UpdatedObject, ApiError>,
+) -> HandlerResult {
+    object::negotiate_object(&call.accept, resource.kind.info())?;
+    let (updated, warnings) = update_object(server, resource, call, dry, make).await?;
+    let response = match updated {
+        UpdateResult::Stored(object) => respond_with_object(server, &*resource.kind, 200, &object, call).await,
+        UpdateResult::DryRun(value) => respond_with_value(&*resource.kind, 200, value, call),
     };
-    Ok(with_warnings(answer?, &warnings))
+    Ok(with_warnings(response?, &warnings))
 }
 
-/// What a request has made of an object.
-pub(crate) enum Written {
+/// The result of [`update_object`].
+pub(crate) enum UpdateResult {
     Stored(Object),
-    /// What would be stored.
-    Dry(Value),
+    /// The object that would be stored without dry run.
+    DryRun(Value),
 }
 
-/// Writes what `make` makes of the object that is there; gives what it has become, and warnings.
-pub(crate) async fn write(
+/// Updates an object with `make`: admission, validation, and a guarded write. Returns the stored object, and warnings.
+pub(crate) async fn update_object(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     call: &Call,
     dry: bool,
-    make: impl Fn(&Live) -> Result<Made, ApiError>,
-) -> Result<(Written, Vec<String>), ApiError> {
+    make: impl Fn(&ManagedObject) -> Result<UpdatedObject, ApiError>,
+) -> Result<(UpdateResult, Vec<String>), ApiError> {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let key = object::key(kind, &resource.namespace, name);
-    let review = review(server, resource, call, dry);
-    for _ in 0..large_requests::tries(server, resource, call) {
+    let review = admission_review(server, resource, call, dry);
+    for _ in 0..large_requests::max_attempts(server, resource, call) {
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-        let old = server.recent.live(&server.webhooks, kind, &current).await?;
-        let Made { object, mut warnings, ownership } = make(&old)?;
+        let old = server.large_object_cache.live(&server.webhooks, kind, &current).await?;
+        let UpdatedObject { object, mut warnings, ownership } = make(&old)?;
         identity::check(resource, call.method == Method::PUT, &object, &old.object)?;
-        identity::check_has_version(kind.info(), &object)?;
-        let mut new = admitted(server, resource, call, object, &old, ownership, review.as_ref()).await?;
-        prepare(server, resource, call, &mut new.object, &old.object)?;
+        identity::require_version(kind.info(), &object)?;
+        let mut new = mutate(server, resource, call, object, &old, ownership, review.as_ref()).await?;
+        prepare_and_validate(server, resource, call, &mut new.object, &old.object)?;
         let addresses = services::take(server, resource, &mut new.object).await?;
         warnings.extend(admit::check(server, resource, &new.object, Some(&old.object), &call.trail)?);
-        // As when it was new, nobody waits while others are asked.
-        let _held = match &review {
+        // As in create, the allocated addresses are not locked while webhooks are called.
+        let _locked = match &review {
             None => addresses,
             Some(review) => {
                 drop(addresses);
                 let (whole_new, whole_old) = (new.whole(), old.whole());
-                let (shown_new, shown_old) = (shown(resource, &whole_new), shown(resource, &whole_old));
-                admit::outside::validate(review, Some(&shown_new), Some(&shown_old)).await?;
+                let (new_object, old_object) =
+                    (admission_object(resource, &whole_new), admission_object(resource, &whole_old));
+                admit::outside::validate(review, Some(&new_object), Some(&old_object)).await?;
                 services::take(server, resource, &mut new.object).await?
             }
         };
@@ -174,90 +176,99 @@ pub(crate) async fn write(
         if resource.subresource.is_none() {
             warnings.extend(kind.warnings(&new.object, Some(&old.object)));
         }
-        // Who writes what is there already leaves no trace, not even a time.
+        // An update without changes is not written, and does not change the times of managers.
         let is_same = new.object == old.object && new.managers.is_same_but_times(&old.managers);
         if is_same {
             new.managers = old.managers.clone();
         }
-        let gone = removable(&new.object);
-        // One in an outdated form is written again: so a change of the encryption reaches it (`origState.stale` in etcd3).
+        let gone = should_delete_during_update(&new.object);
+        // An object in an outdated stored form is rewritten, so that a changed encryption key takes effect
+        // (`origState.stale` in upstream's etcd3 store).
         let rewrites = current.is_stale && !dry;
         if is_same && !gone && !rewrites {
-            return Ok((Written::Stored(current), warnings));
+            return Ok((UpdateResult::Stored(current), warnings));
         }
         if dry {
-            return Ok((Written::Dry(new.whole()), warnings));
+            return Ok((UpdateResult::DryRun(new.whole()), warnings));
         }
-        let (new, expect) = (new.stored(&server.webhooks, kind).await?, Expect::Revision(current.revision));
+        let (new, expect) = (new.into_storage_form(&server.webhooks, kind).await?, Expect::Revision(current.revision));
         let template = new.encode()?;
         let write =
             if gone { Write::delete(key.clone(), expect, template) } else { Write::put(key.clone(), expect, template) };
         match server.store_object(&call.user, kind, Purpose::Update, write).await {
             Ok(object) => {
-                server.recent.wrote(kind, &object, new);
-                return Ok((Written::Stored(object), warnings));
+                server.large_object_cache.wrote(kind, &object, new);
+                return Ok((UpdateResult::Stored(object), warnings));
             }
             Err(WriteError::Conflict { .. }) => {}
-            // It was there a moment ago.
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), name)),
         }
     }
-    Err(ApiError::modified(kind.info(), name))
+    Err(ApiError::optimistic_lock_conflict(kind.info(), name))
 }
 
-/// Whether what is wanted has changed: everything but the metadata and the status.
-fn wants_another(info: &KindInfo, new: &Value, old: &Value) -> bool {
+/// Whether the desired state has changed: all fields except metadata and status.
+fn desired_state_changed(info: &KindInfo, new: &Value, old: &Value) -> bool {
     let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return true };
-    let told = |key: &str| key == "metadata" || key == "status" && info.status;
-    new.iter().any(|(key, value)| !told(key) && old.get(key) != Some(value))
-        || old.keys().any(|key| !told(key) && !new.contains_key(key))
+    let is_ignored = |key: &str| key == "metadata" || key == "status" && info.status;
+    new.iter().any(|(key, value)| !is_ignored(key) && old.get(key) != Some(value))
+        || old.keys().any(|key| !is_ignored(key) && !new.contains_key(key))
 }
 
-/// What webhooks and policies are asked about a change, if there are any.
-fn review<'a>(server: &'a ApiServer, resource: &Resource, call: &'a Call, dry: bool) -> Option<Review<'a>> {
+/// Returns the review of an update for webhooks and policies, if any are configured for it.
+fn admission_review<'a>(
+    server: &'a ApiServer,
+    resource: &RequestInfo,
+    call: &'a Call,
+    dry: bool,
+) -> Option<Review<'a>> {
     let options = || admit::review::options(call, "UpdateOptions", dry);
     let review = Review::of(server, resource, call, Operation::Update, options)?;
     let is_scale = resource.subresource.as_deref() == Some("scale");
     Some(if is_scale { review.of_kind(["autoscaling", "v1", "Scale"]) } else { review })
 }
 
-/// The object, as those who are asked see it: of a scale it is the scale.
-fn shown<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
+/// Returns the object that webhooks and policies review: the Scale for the `scale` subresource.
+fn admission_object<'a>(resource: &RequestInfo, object: &'a Value) -> Cow<'a, Value> {
     match resource.subresource.as_deref() {
         Some("scale") => Cow::Owned(scale::scale_of(&*resource.kind, object)),
         _ => Cow::Borrowed(object),
     }
 }
 
-/// The object as others make it, and who owns what of it.
-async fn admitted(
+/// Defaults an object, and runs mutating admission; tracks field ownership.
+async fn mutate(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     call: &Call,
     mut new: Value,
-    old: &Live,
-    ownership: Ownership,
+    old: &ManagedObject,
+    ownership: FieldOwnership,
     review: Option<&Review<'_>>,
-) -> Result<Live, ApiError> {
+) -> Result<ManagedObject, ApiError> {
     let kind = &*resource.kind;
-    object_meta::keep(&mut new, &old.object);
-    // Of a patch, upstream looks at what came of it.
+    object_meta::preserve_system_metadata(&mut new, &old.object);
+    // As upstream, the result of a patch is checked for duplicates as after admission.
     let when = if call.method == Method::PATCH { object_meta::AFTER_ADMISSION } else { "" };
-    call.told.lock().extend(object_meta::drop_duplicate_owners(&mut new["metadata"], when));
-    kind.default(&mut new);
+    call.warnings.lock().extend(object_meta::drop_duplicate_owners(&mut new["metadata"], when));
+    kind.set_defaults(&mut new);
     let managers = match ownership {
-        Ownership::Settled(managers) => managers,
-        Ownership::Update(asked) => managed_fields::Write::new(resource, call, now()).update(Some(old), &new, asked),
+        FieldOwnership::Applied(managers) => managers,
+        FieldOwnership::Updated(requested) => {
+            managed_fields::FieldManager::new(resource, call, now()).update(Some(old), &new, requested)
+        }
     };
     let complete = |new: &mut Value| {
-        kind.complete(new);
+        kind.apply_admission_defaults(new);
         admit::complete_change(server, resource, new, Some(&old.object));
         Ok(())
     };
     complete(&mut new)?;
-    let mut new = Live { object: new, managers };
+    let mut new = ManagedObject { object: new, managers };
     let Some(review) = review else { return Ok(new) };
-    if let (Cow::Owned(mut new_scale), old_scale) = (shown(resource, &new.object), shown(resource, &old.object)) {
+    if let (Cow::Owned(mut new_scale), old_scale) =
+        (admission_object(resource, &new.object), admission_object(resource, &old.object))
+    {
         if admit::outside::mutate(review, &mut new_scale, Some(&old_scale), &|_| Ok(())).await? {
             scale::put(kind, &mut new.object, &new_scale);
         }
@@ -268,31 +279,39 @@ async fn admitted(
         return Ok(new);
     }
     identity::check(resource, false, &object, &old.object)?;
-    object_meta::keep(&mut object, &old.object);
-    call.told.lock().extend(object_meta::drop_duplicate_owners(&mut object["metadata"], object_meta::AFTER_ADMISSION));
+    object_meta::preserve_system_metadata(&mut object, &old.object);
+    call.warnings
+        .lock()
+        .extend(object_meta::drop_duplicate_owners(&mut object["metadata"], object_meta::AFTER_ADMISSION));
     let managers = managed_fields::after_admission(&mut object, new.managers, call);
-    Ok(Live { object, managers })
+    Ok(ManagedObject { object, managers })
 }
 
-fn prepare(server: &ApiServer, resource: &Resource, call: &Call, new: &mut Value, old: &Value) -> Result<(), ApiError> {
+fn prepare_and_validate(
+    server: &ApiServer,
+    resource: &RequestInfo,
+    call: &Call,
+    new: &mut Value,
+    old: &Value,
+) -> Result<(), ApiError> {
     let kind = &*resource.kind;
     let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target: resource.target() };
     authorization::check_write(server, &call.user, resource, new, Some(old))?;
     kind.prepare_update(new, old, &ctx);
-    // What neither has stays absent.
+    // Fields that neither object has stay absent.
     for field in ["spec", "status"] {
         if new[field].is_null() {
             new.as_object_mut().map(|m| m.remove(field));
         }
     }
-    let annotated = kind.info().generation_of_annotations
+    let annotated = kind.info().annotations_bump_generation
         && resource.subresource.is_none()
         && new["metadata"]["annotations"] != old["metadata"]["annotations"];
-    if kind.info().generation && (annotated || wants_another(kind.info(), new, old)) {
+    if kind.info().generation && (annotated || desired_state_changed(kind.info(), new, old)) {
         new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
     }
     if resource.subresource.is_none() {
-        kind.observe(new, &|group, version, name| resource.served.known(group, version, name));
+        kind.derive_status(new, &|group, version, name| resource.served.custom_type(group, version, name));
     }
     object::check_depth(new)?;
     let mut errors = FieldErrors::default();

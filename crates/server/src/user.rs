@@ -1,56 +1,56 @@
-//! Who asks.
+//! The user of a request.
 
 use std::collections::BTreeMap;
 
-/// The group of those who may do everything.
+/// The group that is exempt from authorization.
 const MASTERS: &str = "system:masters";
-/// The group of all kubelets.
+/// The group of nodes (kubelets).
 pub(crate) const NODES: &str = "system:nodes";
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
-/// Names of what a user's `extra` says.
+/// Key of the credential in a user's `extra`.
 pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// Who asks.
+/// The caller's identity (upstream's `user.Info`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserInfo {
     /// For example `kubernetes-admin`.
     pub name: String,
-    /// Tells apart those who had the same name at different times; may be empty.
+    /// Distinguishes users who had the same name at different times; may be empty.
     pub uid: String,
     /// For example `system:masters`.
     pub groups: Vec<String>,
-    /// What else is known, for example which credential was shown.
+    /// Additional attributes, for example the ID of the credential.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl UserInfo {
-    /// A member of `system:masters`, such as the server itself.
+    /// Returns a member of `system:masters`, such as the server itself.
     #[must_use]
     pub fn component(name: &str) -> Self {
         Self { name: name.to_owned(), groups: vec![MASTERS.to_owned()], ..Self::default() }
     }
 
-    /// Somebody who may do what roles and bindings give to their name, such as `system:kube-scheduler`.
+    /// Returns a user without groups, such as `system:kube-scheduler`, who is authorized by roles and bindings.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// The kubelet of a node.
+    /// Returns the user of a node's kubelet.
     #[must_use]
     pub fn node(name: &str) -> Self {
         Self { name: format!("system:node:{name}"), groups: vec![NODES.to_owned()], ..Self::default() }
     }
 
-    /// A service account.
+    /// Returns the user of a service account.
     #[must_use]
     pub fn account(namespace: &str, name: &str) -> Self {
         account(namespace, name)
     }
 
-    /// Somebody whom nobody knows.
+    /// Returns the anonymous user.
     pub(crate) fn anonymous() -> Self {
         Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
     }
@@ -59,12 +59,12 @@ impl UserInfo {
         self.groups.iter().any(|g| g == group)
     }
 
-    /// Whether nothing is refused to the user.
+    /// Whether the user is exempt from authorization.
     pub(crate) fn is_master(&self) -> bool {
         self.is_in(MASTERS)
     }
 
-    /// The same user, in the group of all whose name is known.
+    /// Adds the user to `system:authenticated`, unless it is anonymous.
     pub(crate) fn authenticated(mut self) -> Self {
         if !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) && self.name != ANONYMOUS {
             self.groups.push(AUTHENTICATED.to_owned());
@@ -73,7 +73,7 @@ impl UserInfo {
     }
 }
 
-/// As `authentication.k8s.io/v1` writes it.
+/// Returns the `UserInfo` of `authentication.k8s.io/v1`.
 pub(crate) fn to_json(user: &UserInfo) -> serde_json::Value {
     let mut json = serde_json::json!({"username": user.name, "groups": user.groups});
     if !user.uid.is_empty() {
@@ -85,23 +85,23 @@ pub(crate) fn to_json(user: &UserInfo) -> serde_json::Value {
     json
 }
 
-/// A service account's user.
+/// Returns the user of a service account.
 pub(crate) fn account(namespace: &str, name: &str) -> UserInfo {
     let groups = groups_of_accounts(namespace);
     UserInfo { name: of_account(namespace, name), groups, ..UserInfo::default() }.authenticated()
 }
 
-/// The name of a service account's user.
+/// Returns the user name of a service account.
 pub(crate) fn of_account(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 
-/// The groups of all service accounts of a namespace.
+/// Returns the groups of the service accounts of a namespace.
 pub(crate) fn groups_of_accounts(namespace: &str) -> Vec<String> {
     vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
-/// Namespace and name of the service account that has this user, if it is one's.
+/// Returns namespace and name of the service account of a user name.
 pub(crate) fn account_of(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
     let valid = api::names::dns1123_label(namespace).is_empty() && api::names::dns1123_subdomain(name).is_empty();
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_master_is_one_by_group_and_not_by_name() {
+    fn masters_are_identified_by_group_not_by_name() {
         let server = UserInfo::component("system:apiserver").authenticated();
         assert_eq!((server.is_master(), server.is_in(AUTHENTICATED)), (true, true));
         for user in
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_an_account_if_both_its_names_can_be() {
+    fn service_account_user_needs_valid_namespace_and_name() {
         assert_eq!(account_of("system:serviceaccount:n:a.b"), Some(("n", "a.b")));
         for other in [
             "system:serviceaccount:n",

@@ -1,13 +1,13 @@
-//! WATCH: each watcher pulls from the store's window; an event is encoded once for all of them.
+//! WATCH: each watcher pulls events from the store's window. An event is encoded once for all watchers.
 
 use crate::{
     conversion, json_order,
     kinds::KindRef,
     list_options::ListOptions,
-    object::{self, Include, View},
+    object::{self, IncludeObjectPolicy, Representation},
     read,
-    request::Resource,
-    response::{self, Reply},
+    request::RequestInfo,
+    response::{self, HandlerResult},
     selectors::Selection,
     service::{ApiServer, Call},
     status::ApiError,
@@ -20,135 +20,135 @@ use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 use store::{Event, EventKind, Object, Revision, Watch};
 use tokio::time::{Instant, Sleep};
 
-/// How often a watcher that wants bookmarks gets one.
-const BOOKMARK: Duration = Duration::from_secs(60);
-/// How long before its end a watch gets a last bookmark, as upstream.
-const LAST_BOOKMARK: Duration = Duration::from_secs(2);
-/// Upstream ends a watch without `timeoutSeconds` after 30 to 60 min.
-const LONGEST: Duration = Duration::from_secs(30 * 60);
-/// A watch that is asked to last longer than this ends here.
-const MAX_TIMEOUT: u64 = 7 * 24 * 3600;
-/// Events that leave in one frame at most.
-const BATCH: usize = 256;
-/// Bytes of what there is already that leave in one frame, about.
-const FIRST_BYTES: usize = 256 << 10;
+/// Interval of bookmarks.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// Time between the final bookmark and the end of a watch, as upstream.
+const FINAL_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
+/// Duration of a watch without `timeoutSeconds`; upstream's is random between 30 and 60 min.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// Maximum of `timeoutSeconds`.
+const MAX_TIMEOUT_SECONDS: u64 = 7 * 24 * 3600;
+/// Maximum events of one frame.
+const MAX_BATCH: usize = 256;
+/// Approximate bytes of one frame of initial events.
+const INITIAL_FRAME_BYTES: usize = 256 << 10;
 
 struct Watcher {
     kind: KindRef,
     webhooks: Arc<Webhooks>,
     selection: Selection,
-    /// Whether everything in the scope of the watch is selected.
+    /// Whether all objects in the scope of the watch are selected.
     all: bool,
-    view: View,
-    include: Include,
+    representation: Representation,
+    include: IncludeObjectPolicy,
     watch: Watch,
-    /// What there was when the watch began, not sent yet; encoded as it is sent.
-    first: VecDeque<Object>,
-    /// What ends it: a bookmark of this revision that says so.
-    first_ends: Option<Revision>,
-    bookmarks: bool,
+    /// The initial objects that are not sent yet; they are encoded when they are sent.
+    initial: VecDeque<Object>,
+    /// Revision of the bookmark that ends the initial events.
+    initial_end: Option<Revision>,
+    allow_bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
-    /// Kept from one event to the next: to set another each time would cost as much as the event.
-    alarm: Pin<Box<Sleep>>,
-    over: bool,
+    /// Reused for all events: creating a timer costs as much as an event.
+    timer: Pin<Box<Sleep>>,
+    is_done: bool,
     header_sent: bool,
 }
 
-pub(crate) fn watch(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) fn watch(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let selection = Selection::parse(&resource.kind, &call.query)?;
     let options = ListOptions::parse(&call.query, true)?;
-    let view = object::stream_view(&call.accept, options.send_initial_events == Some(true))?;
-    let include = Include::parse(&call.query)?;
+    let representation = object::negotiate_watch(&call.accept, options.send_initial_events == Some(true))?;
+    let include = IncludeObjectPolicy::parse(&call.query)?;
     let scope = read::scope(resource, &selection);
-    // Without a revision, and with 0, a watch starts with what there is now.
-    let state_first = options.send_initial_events.unwrap_or(options.revision.unwrap_or(0) == 0);
-    // Clients expect the error as an event of a watch that began.
-    let refused = |error: &ApiError| Ok(response::stream(stream::iter([frame("ERROR", &error.to_json())])));
-    if state_first && let Err(error) = read::not_older_than(server, options.revision) {
-        return refused(&error);
+    // Without `resourceVersion`, and with 0, a watch starts with the current objects.
+    let sends_initial = options.send_initial_events.unwrap_or(options.revision.unwrap_or(0) == 0);
+    // Clients expect the error as an event of a watch that has begun.
+    let rejected = |error: &ApiError| Ok(response::stream(stream::iter([frame("ERROR", &error.to_json())])));
+    if sends_initial && let Err(error) = read::require_reached_revision(server, options.revision) {
+        return rejected(&error);
     }
-    let (mut first, mut first_ends) = (VecDeque::new(), None);
-    let from = if state_first {
+    let (mut initial, mut initial_end) = (VecDeque::new(), None);
+    let from = if sends_initial {
         let listing = server.store.list(&scope, None, None);
-        first.extend(listing.objects);
-        if options.send_initial_events == Some(true) && options.bookmarks {
-            first_ends = Some(listing.revision);
+        initial.extend(listing.objects);
+        if options.send_initial_events == Some(true) && options.allow_bookmarks {
+            initial_end = Some(listing.revision);
         }
         listing.revision
     } else {
         options.revision.filter(|r| *r > 0).unwrap_or_else(|| server.store.revision())
     };
-    let gone =
+    let expired =
         |e: store::Expired| ApiError::expired(format!("too old resource version: {} ({})", e.requested, e.oldest));
     let events = match server.store.watch(scope, from) {
         Ok(events) => events,
-        Err(e) => return refused(&gone(e)),
+        Err(e) => return rejected(&expired(e)),
     };
-    let limit = options.timeout.map_or(LONGEST, |t| Duration::from_secs(t.min(MAX_TIMEOUT)));
+    let limit = options.timeout.map_or(DEFAULT_TIMEOUT, |t| Duration::from_secs(t.min(MAX_TIMEOUT_SECONDS)));
     let now = Instant::now();
     let watcher = Watcher {
         kind: resource.kind.clone(),
         all: selection.is_all() || selection.is_name(),
         webhooks: Arc::clone(&server.webhooks),
         selection,
-        view,
+        representation,
         include,
         watch: events,
-        first,
-        first_ends,
-        bookmarks: options.bookmarks,
+        initial,
+        initial_end,
+        allow_bookmarks: options.allow_bookmarks,
         next_bookmark: next_bookmark(now, now + limit),
         end: now + limit,
-        alarm: Box::pin(tokio::time::sleep_until(now + limit)),
-        over: false,
+        timer: Box::pin(tokio::time::sleep_until(now + limit)),
+        is_done: false,
         header_sent: false,
     };
     Ok(response::stream(stream::unfold(watcher, |mut w| async move { w.next().await.map(|bytes| (bytes, w)) })))
 }
 
 fn next_bookmark(now: Instant, end: Instant) -> Instant {
-    let (next, last) = (now + BOOKMARK, end.checked_sub(LAST_BOOKMARK).unwrap_or(end));
-    if last > now { next.min(last) } else { next }
+    let (next, final_one) = (now + BOOKMARK_INTERVAL, end.checked_sub(FINAL_BOOKMARK_LEAD).unwrap_or(end));
+    if final_one > now { next.min(final_one) } else { next }
 }
 
-/// The annotations of the bookmark behind the initial events.
-fn initial_events_end() -> Value {
+/// Annotations of the bookmark that ends the initial events.
+fn initial_events_end_annotations() -> Value {
     json!({"k8s.io/initial-events-end": "true"})
 }
 
 impl Watcher {
     async fn next(&mut self) -> Option<Bytes> {
-        match self.next_first().await {
+        match self.next_initial_frame().await {
             Ok(Some(bytes)) => return Some(bytes),
             Ok(None) => {}
             Err(error) => return Some(self.fail(&error)),
         }
-        while !self.over {
+        while !self.is_done {
             let mut events = Vec::new();
-            let wake = if self.bookmarks { self.next_bookmark.min(self.end) } else { self.end };
-            if self.alarm.deadline() != wake {
-                self.alarm.as_mut().reset(wake);
+            let wake = if self.allow_bookmarks { self.next_bookmark.min(self.end) } else { self.end };
+            if self.timer.deadline() != wake {
+                self.timer.as_mut().reset(wake);
             }
             let kind = self.kind.clone();
             let gone = async {
-                match kind.gone() {
+                match kind.cancellation_token() {
                     Some(gone) => gone.cancelled().await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                // What happened before the kind went is told first.
+                // Events before the removal of the kind are sent first.
                 biased;
-                got = self.watch.next_batch(&mut events, BATCH) => {
+                got = self.watch.next_batch(&mut events, MAX_BATCH) => {
                     if got.is_err() {
-                        self.over = true;
+                        self.is_done = true;
                         let error = ApiError::expired("too old resource version: the watch fell out of the window of events");
                         return Some(frame("ERROR", &error.to_json()));
                     }
                 }
                 () = gone => return None,
-                () = self.alarm.as_mut() => {
+                () = self.timer.as_mut() => {
                     let now = Instant::now();
                     if now >= self.end {
                         return None;
@@ -175,29 +175,29 @@ impl Watcher {
         None
     }
 
-    /// What cannot be told ends the watch.
+    /// Ends the watch with an error event.
     fn fail(&mut self, error: &ApiError) -> Bytes {
-        self.over = true;
-        self.first.clear();
-        self.first_ends = None;
+        self.is_done = true;
+        self.initial.clear();
+        self.initial_end = None;
         frame("ERROR", &error.to_json())
     }
 
-    /// The next of what there was already, as much as fits into a frame.
-    async fn next_first(&mut self) -> Result<Option<Bytes>, ApiError> {
+    /// Returns the next frame of initial events.
+    async fn next_initial_frame(&mut self) -> Result<Option<Bytes>, ApiError> {
         let mut all = BytesMut::new();
-        while all.is_empty() && !self.first.is_empty() {
+        while all.is_empty() && !self.initial.is_empty() {
             let (mut some, mut size) = (Vec::new(), 0);
-            while size < FIRST_BYTES
-                && let Some(object) = self.first.pop_front()
+            while size < INITIAL_FRAME_BYTES
+                && let Some(object) = self.initial.pop_front()
             {
                 size += object.data.len();
                 some.push(object);
             }
-            let others: Vec<Object> = some.iter().filter(|object| !self.is_as_stored(object)).cloned().collect();
+            let others: Vec<Object> = some.iter().filter(|object| !self.sends_stored_bytes(object)).cloned().collect();
             let mut values = conversion::decode_all(&self.webhooks, &*self.kind, &others).await?.into_iter();
             for object in &some {
-                if self.is_as_stored(object) {
+                if self.sends_stored_bytes(object) {
                     if self.selects(object) {
                         all.put_slice(&self.stored_frame("ADDED", object));
                     }
@@ -207,21 +207,21 @@ impl Watcher {
             }
         }
         if all.is_empty() {
-            let ends = self.first_ends.take();
-            return Ok(ends.map(|revision| self.bookmark(revision, &initial_events_end())));
+            let end = self.initial_end.take();
+            return Ok(end.map(|revision| self.bookmark(revision, &initial_events_end_annotations())));
         }
         Ok(Some(all.freeze()))
     }
 
-    /// Whether what this watcher is shown of an object is what is stored, or a part of it.
-    fn is_as_stored(&self, object: &Object) -> bool {
-        self.view != View::Table && self.kind.is_stored_form(object.revision)
+    /// Whether this watcher is sent an object's stored bytes, or a part of them.
+    fn sends_stored_bytes(&self, object: &Object) -> bool {
+        self.representation != Representation::Table && self.kind.is_stored_form(object.revision)
     }
 
-    /// The same of an event, for which it may matter what there was before.
-    fn is_told_as_stored(&self, event: &Event) -> bool {
-        let is_at_hand = |o: &Object| self.kind.conversion().is_none() || self.kind.is_stored_form(o.revision);
-        self.is_as_stored(&event.object) && (self.all || event.previous.as_ref().is_none_or(is_at_hand))
+    /// As [`Self::sends_stored_bytes`] for an event, of which the previous object may be needed, too.
+    fn sends_stored_event(&self, event: &Event) -> bool {
+        let is_stored_form = |o: &Object| self.kind.conversion().is_none() || self.kind.is_stored_form(o.revision);
+        self.sends_stored_bytes(&event.object) && (self.all || event.previous.as_ref().is_none_or(is_stored_form))
     }
 
     fn selects(&self, object: &Object) -> bool {
@@ -229,24 +229,24 @@ impl Watcher {
     }
 
     fn stored_frame(&self, kind: &str, object: &Object) -> Bytes {
-        match self.view {
-            View::Metadata => raw_frame(kind, &object::metadata_bytes(&*self.kind, object)),
-            View::Whole | View::Table => raw_frame(kind, &object.data),
+        match self.representation {
+            Representation::Metadata => raw_frame(kind, &object::metadata_bytes(&*self.kind, object)),
+            Representation::Object | Representation::Table => raw_frame(kind, &object.data),
         }
     }
 
-    /// Frames for those of the events that this watcher gets.
+    /// Encodes the events that this watcher selects.
     async fn encode_all(&mut self, events: &[Arc<Event>]) -> Result<Vec<Bytes>, ApiError> {
-        if events.iter().all(|event| self.is_told_as_stored(event)) {
+        if events.iter().all(|event| self.sends_stored_event(event)) {
             return Ok(events.iter().filter_map(|event| self.encode_stored(event)).collect());
         }
-        let others = events.iter().filter(|event| !self.is_told_as_stored(event));
+        let others = events.iter().filter(|event| !self.sends_stored_event(event));
         let objects = others.flat_map(|event| std::iter::once(&event.object).chain(&event.previous));
         let objects: Vec<Object> = objects.cloned().collect();
         let mut values = conversion::decode_all(&self.webhooks, &*self.kind, &objects).await?.into_iter();
         let mut frames = Vec::with_capacity(events.len());
         for event in events {
-            if self.is_told_as_stored(event) {
+            if self.sends_stored_event(event) {
                 frames.extend(self.encode_stored(event));
             } else if let Some(value) = values.next() {
                 let previous = event.previous.as_ref().and_then(|_| values.next());
@@ -256,11 +256,11 @@ impl Watcher {
         Ok(frames)
     }
 
-    /// The same for an object that is shown as it is stored.
+    /// Encodes an event whose object is sent as it is stored.
     fn encode_stored(&mut self, event: &Event) -> Option<Bytes> {
         let selected = event.kind == EventKind::Put && self.selects(&event.object);
         let kind = match event.previous.as_ref().filter(|previous| self.selects(previous)) {
-            _ if self.all => told(event),
+            _ if self.all => event_type(event),
             None if selected => "ADDED",
             None => return None,
             Some(_) if selected => "MODIFIED",
@@ -271,9 +271,9 @@ impl Watcher {
                 return Some(self.frame_of("DELETED", last));
             }
         };
-        Some(match self.view {
-            // Made once for all who see it so.
-            View::Whole if kind == told(event) => {
+        Some(match self.representation {
+            // The frame is shared by all watchers that send it.
+            Representation::Object if kind == event_type(event) => {
                 event.frame.get_or_init(|| raw_frame(kind, &event.object.data)).clone()
             }
             _ => self.stored_frame(kind, &event.object),
@@ -288,7 +288,7 @@ impl Watcher {
             (None, true) => ("ADDED", value),
             (Some(_), true) => ("MODIFIED", value),
             (Some(_), false) if what == EventKind::Delete => ("DELETED", value),
-            // What leaves the selection is shown as it last was in it, at the revision at which it left.
+            // An object that no longer matches is sent in its last matching state, at the revision of the change.
             (Some(mut last), false) => {
                 last["metadata"]["resourceVersion"] = value["metadata"]["resourceVersion"].clone();
                 ("DELETED", last)
@@ -299,10 +299,10 @@ impl Watcher {
 
     fn frame_of(&mut self, kind: &str, value: Value) -> Bytes {
         let header = !std::mem::replace(&mut self.header_sent, true);
-        let shown = match self.view {
-            View::Whole => value,
-            View::Metadata => object::metadata_only(&value),
-            View::Table => {
+        let shown = match self.representation {
+            Representation::Object => value,
+            Representation::Metadata => object::metadata_only(&value),
+            Representation::Table => {
                 let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
                 object::table(&*self.kind, &[value], &metadata, header, self.include)
             }
@@ -310,7 +310,7 @@ impl Watcher {
         frame(kind, &shown)
     }
 
-    /// An object that has nothing but a revision, shown as any other.
+    /// Returns a bookmark: an object with nothing but a `resourceVersion`, in the watch's representation.
     fn bookmark(&mut self, revision: Revision, annotations: &Value) -> Bytes {
         let info = self.kind.info();
         let mut metadata = json!({"resourceVersion": revision.to_string()});
@@ -322,8 +322,8 @@ impl Watcher {
     }
 }
 
-/// What happened, for a watcher that gets everything.
-fn told(event: &Event) -> &'static str {
+/// Returns the event type for a watcher without selectors.
+fn event_type(event: &Event) -> &'static str {
     match (event.kind, &event.previous) {
         (EventKind::Delete, _) => "DELETED",
         (EventKind::Put, None) => "ADDED",
@@ -332,7 +332,7 @@ fn told(event: &Event) -> &'static str {
 }
 
 fn frame(kind: &str, object: &Value) -> Bytes {
-    raw_frame(kind, &json_order::document(object))
+    raw_frame(kind, &json_order::encode_document(object))
 }
 
 fn raw_frame(kind: &str, object: &[u8]) -> Bytes {

@@ -1,5 +1,5 @@
-//! Calls of webhooks: HTTPS to a URL or to a Service, within a time and with a bound on what comes back
-//! (`apiserver/pkg/util/webhook`). What is asked, and what an answer means, is the matter of whoever calls.
+//! Client of webhooks: HTTPS to a URL or a Service, with a timeout and a limit on the response
+//! (upstream's `apiserver/pkg/util/webhook`). The callers build the reviews and evaluate the responses.
 
 mod answer;
 mod connect;
@@ -20,30 +20,30 @@ use serde_json::Value;
 use std::{collections::HashMap, error::Error, time::Duration};
 use store::Store;
 
-/// What an answer may be at most: a list of converted objects may be long.
-const MAX_ANSWER: usize = 64 << 20;
-/// How long a connection that nobody uses stays open, as Go's.
-const IDLE: Duration = Duration::from_secs(90);
-/// So many places are remembered at most; whoever changes configurations again and again makes new ones.
-const MOST: usize = 256;
+/// Maximum size of a response in bytes: a list of converted objects may be long.
+const MAX_RESPONSE: usize = 64 << 20;
+/// Idle timeout of connections, as in Go.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// Maximum cached clients: each changed configuration creates a new one.
+const MAX_CLIENTS: usize = 256;
 
 type Hooks = Client<Connector, Full<Bytes>>;
 
-/// Calls webhooks, over connections that it keeps.
+/// Client of webhooks, with pooled connections.
 pub(crate) struct Webhooks {
     store: Store,
     clients: Mutex<HashMap<target::Peer, Hooks>>,
 }
 
 impl Webhooks {
-    /// Services are found in this store.
+    /// Creates a client that resolves Services in a store.
     pub(crate) fn new(store: Store) -> Self {
         Self { store, clients: Mutex::default() }
     }
 
-    /// Sends a review and gives the answer, or says why there is none, in the words of Go's client.
+    /// Sends a review and returns the response, or the error text of Go's client.
     pub(crate) async fn call(&self, target: &Target, timeout: Duration, review: &Value) -> Result<Value, String> {
-        // In whole seconds, of which there is one at least.
+        // Rounded up to whole seconds, at least 1.
         let seconds = timeout.as_millis().div_ceil(1000).max(1);
         let url = format!("{}?timeout={seconds}s", target.url());
         let failed = |why: &str| format!("Post {url:?}: {why}");
@@ -57,7 +57,7 @@ impl Webhooks {
         let work = async {
             let response = client.request(request).await.map_err(|e| failed(&cause(&e)))?;
             let status = response.status().as_u16();
-            let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+            let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
             let body = body.map_err(|e| failed(&cause(&*e)))?.to_bytes();
             answer::read(status, &body)
         };
@@ -71,10 +71,10 @@ impl Webhooks {
         }
         let connector = Connector::new(self.store.clone(), peer)?;
         let client = Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(IDLE)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_timer(TokioTimer::new())
             .build(connector);
-        if clients.len() >= MOST {
+        if clients.len() >= MAX_CLIENTS {
             clients.clear();
         }
         clients.insert(peer.clone(), client.clone());
@@ -82,7 +82,7 @@ impl Webhooks {
     }
 }
 
-/// The innermost reason.
+/// Returns the innermost cause.
 fn cause(error: &(dyn Error + 'static)) -> String {
     let mut last = error;
     while let Some(inner) = last.source() {

@@ -1,8 +1,8 @@
-//! Watches and logs over WebSockets, for clients that cannot read a body as it comes, and tokens of those that cannot set
-//! a header (`apiserver/pkg/util/wsstream`, `authentication/request/websocket`).
+//! Watches and logs over WebSockets, and bearer tokens in a subprotocol, for browsers, which cannot set headers
+//! (upstream's `apiserver/pkg/util/wsstream` and `authentication/request/websocket`).
 
 use crate::{
-    response::{self, Body, Frames},
+    response::{self, Body, JsonStream},
     reverse_proxy::is_upgrade,
 };
 use base64::{
@@ -25,35 +25,35 @@ use tokio_tungstenite::{
     },
 };
 
-/// The subprotocol by which a browser shows a token.
+/// Prefix of the subprotocol that contains a bearer token.
 const TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
-/// In which forms bytes of a log are sent.
+/// Subprotocols of logs.
 const LOG_PROTOCOLS: [&str; 3] = ["", "binary.k8s.io", BASE64];
 const BASE64: &str = "base64.binary.k8s.io";
-/// What a client may say to one who only tells.
+/// Maximum size of a client's message, which is ignored.
 const MAX_MESSAGE: usize = 4 << 10;
-/// How long a client may take to close.
+/// Timeout of the client's close.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// Marks an answer that is the text of a log, as it comes.
+/// Marks a response that streams a log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Log;
 
-/// A request for a WebSocket.
-pub(crate) struct Wanted {
+/// A WebSocket upgrade request.
+pub(crate) struct WebSocketUpgrade {
     accept_key: String,
     protocols: Vec<String>,
     on: OnUpgrade,
 }
 
-/// What the parts of a body are to the client.
+/// Encoding of a body's frames as WebSocket messages.
 #[derive(Debug, Clone, Copy)]
-enum Parcel {
-    /// A line each, in a text message.
+enum MessageEncoding {
+    /// One text message for each line.
     Lines,
-    /// As it is.
+    /// Binary messages.
     Bytes,
-    /// In Base64.
+    /// Text messages in Base64.
     Base64,
 }
 
@@ -67,8 +67,8 @@ fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     lines.flat_map(|line| line.split(',')).map(str::trim).filter(|word| !word.is_empty())
 }
 
-/// Puts a token that is shown as a subprotocol to where tokens are. It must not be the only one, for a client expects one
-/// of its subprotocols to be chosen.
+/// Moves a bearer token from a subprotocol to the `Authorization` header. There must be another subprotocol, since a client
+/// expects the server to select one.
 pub(crate) fn move_token(headers: &mut HeaderMap) {
     if !is_websocket(headers) || headers.contains_key(header::AUTHORIZATION) {
         return;
@@ -82,8 +82,8 @@ pub(crate) fn move_token(headers: &mut HeaderMap) {
     headers.insert(header::AUTHORIZATION, shown);
 }
 
-impl Wanted {
-    /// What a request asks for. Others may still take the connection.
+impl WebSocketUpgrade {
+    /// Returns the upgrade of a request, if it has one. Other handlers can still take the connection.
     pub(crate) fn of(head: &Parts) -> Option<Self> {
         if head.method != Method::GET || !is_websocket(&head.headers) {
             return None;
@@ -93,17 +93,17 @@ impl Wanted {
         Some(Self { accept_key, protocols, on: head.extensions.get::<OnUpgrade>()?.clone() })
     }
 
-    /// The same answer over a WebSocket, if it is one that comes bit by bit.
+    /// Switches a streamed response to a WebSocket; returns other responses unchanged.
     pub(crate) fn answer(self, response: Response<Body>) -> Response<Body> {
         let extensions = response.extensions();
-        let (is_watch, is_log) = (extensions.get::<Frames>().is_some(), extensions.get::<Log>().is_some());
+        let (is_watch, is_log) = (extensions.get::<JsonStream>().is_some(), extensions.get::<Log>().is_some());
         if !(is_watch || is_log) || response.status() != StatusCode::OK {
             return response;
         }
         let asked: Vec<&str> = self.protocols.iter().map(String::as_str).collect();
         let chosen = match asked.as_slice() {
             [] => Some(""),
-            // What a watch says has one form.
+            // A watch has one encoding for all subprotocols.
             some if is_watch => some.first().copied(),
             some => some.iter().find(|asked| LOG_PROTOCOLS.contains(asked)).copied(),
         };
@@ -111,19 +111,19 @@ impl Wanted {
             let why = format!("requested protocol(s) are not supported: {asked:?}; supports {LOG_PROTOCOLS:?}");
             return response::text(403, &why);
         };
-        let parcel = match chosen {
-            _ if is_watch => Parcel::Lines,
-            BASE64 => Parcel::Base64,
-            _ => Parcel::Bytes,
+        let encoding = match chosen {
+            _ if is_watch => MessageEncoding::Lines,
+            BASE64 => MessageEncoding::Base64,
+            _ => MessageEncoding::Bytes,
         };
         let switch = switch(&self.accept_key, chosen);
-        tokio::spawn(carry(self.on, response.into_body(), parcel));
+        tokio::spawn(carry(self.on, response.into_body(), encoding));
         switch
     }
 }
 
 fn switch(accept_key: &str, protocol: &str) -> Response<Body> {
-    let mut response = Response::new(crate::reverse_proxy::nothing());
+    let mut response = Response::new(crate::reverse_proxy::empty_body());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -135,8 +135,8 @@ fn switch(accept_key: &str, protocol: &str) -> Response<Body> {
     response
 }
 
-/// Sends a body until it ends, or its client is gone.
-async fn carry(on: OnUpgrade, mut body: Body, parcel: Parcel) {
+/// Sends a body until it ends, or the client disconnects.
+async fn carry(on: OnUpgrade, mut body: Body, encoding: MessageEncoding) {
     let Ok(connection) = on.await else { return };
     let mut config = WebSocketConfig::default();
     config.max_message_size = Some(MAX_MESSAGE);
@@ -146,17 +146,17 @@ async fn carry(on: OnUpgrade, mut body: Body, parcel: Parcel) {
     let socket = WebSocketStream::from_raw_socket(TokioIo::new(connection), Role::Server, Some(config)).await;
     let (mut to, mut from) = socket.split();
     let send = async {
-        // A log begins with nothing, so that its client knows that it has begun.
-        let mut messages = match parcel {
-            Parcel::Lines => Vec::new(),
-            Parcel::Bytes | Parcel::Base64 => messages_in(&Bytes::new(), parcel),
+        // As upstream, a log begins with an empty message.
+        let mut messages = match encoding {
+            MessageEncoding::Lines => Vec::new(),
+            MessageEncoding::Bytes | MessageEncoding::Base64 => messages_in(&Bytes::new(), encoding),
         };
         loop {
             for message in messages.drain(..) {
                 to.send(message).await?;
             }
             match body.frame().await {
-                Some(Ok(frame)) => messages = frame.into_data().map(|d| messages_in(&d, parcel)).unwrap_or_default(),
+                Some(Ok(frame)) => messages = frame.into_data().map(|d| messages_in(&d, encoding)).unwrap_or_default(),
                 Some(Err(_)) | None => return to.close().await,
             }
         }
@@ -168,14 +168,14 @@ async fn carry(on: OnUpgrade, mut body: Body, parcel: Parcel) {
     }
 }
 
-fn messages_in(data: &Bytes, parcel: Parcel) -> Vec<Message> {
-    match parcel {
-        Parcel::Lines => {
+fn messages_in(data: &Bytes, encoding: MessageEncoding) -> Vec<Message> {
+    match encoding {
+        MessageEncoding::Lines => {
             let lines = data.split_inclusive(|byte| *byte == b'\n');
             lines.map(|line| Message::text(String::from_utf8_lossy(line).into_owned())).collect()
         }
-        Parcel::Bytes => vec![Message::binary(data.clone())],
-        Parcel::Base64 => vec![Message::text(STANDARD.encode(data))],
+        MessageEncoding::Bytes => vec![Message::binary(data.clone())],
+        MessageEncoding::Base64 => vec![Message::text(STANDARD.encode(data))],
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_among_the_subprotocols_is_that_of_the_request() {
+    fn token_in_subprotocol_becomes_authorization_header() {
         for (asked, token, left) in [
             (
                 &["base64url.bearer.authorization.k8s.io.dG9rZW4, binary.k8s.io"][..],

@@ -1,8 +1,7 @@
-//! Answers that are ready at the same time leave together: over HTTP/2 each of them would be a record and a system call of
-//! its own otherwise.
+//! Coalesces small writes of one HTTP/2 connection: otherwise each response would be a TLS record and a system call.
 //!
-//! What is written waits until its connection has its next turn, which it asks for at once: what else is ready by then has
-//! had one, and has written too. A connection that is alone goes on without delay.
+//! A flush is deferred to the connection's next poll, which it requests at once. Other responses that are ready are written
+//! by then. Without other work, the next poll follows without delay.
 
 use bytes::{Buf, BytesMut};
 use std::{
@@ -17,19 +16,19 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How much is gathered, in bytes.
-const MOST: usize = 64 << 10;
-/// What is not copied to be gathered when nothing is, in bytes.
-const LARGE: usize = 8 << 10;
-/// So much room is kept for the next time, in bytes.
-const KEPT: usize = 4 << 10;
+/// Maximum size of the write buffer, in bytes.
+const MAX_BUFFER: usize = 64 << 10;
+/// Size from which a write bypasses an empty buffer, in bytes.
+const LARGE_WRITE: usize = 8 << 10;
+/// Capacity up to which the empty buffer is kept, in bytes.
+const KEPT_CAPACITY: usize = 4 << 10;
 
-/// Which turn a connection has.
+/// Number of the connection's current poll.
 #[derive(Clone, Default)]
-pub(crate) struct Turns(Arc<AtomicU64>);
+pub(crate) struct PollCounter(Arc<AtomicU64>);
 
-impl Turns {
-    /// Carries out what serves a connection, and counts its turns.
+impl PollCounter {
+    /// Runs a connection's future, and counts its polls.
     pub(crate) async fn counted<T>(self, connection: impl Future<Output = T>) -> T {
         let mut connection = pin!(connection);
         poll_fn(|ctx| {
@@ -40,62 +39,62 @@ impl Turns {
     }
 }
 
-/// A stream on which small writes of one turn become one.
-pub(crate) struct Gather<S> {
+/// A stream that coalesces the small writes of one poll.
+pub(crate) struct CoalescingStream<S> {
     stream: S,
-    turns: Turns,
-    /// Whether it does that; else all goes on as it comes.
-    gathers: bool,
-    gathered: BytesMut,
-    /// The turn in which a flush was put off to the next one.
-    put_off: Option<u64>,
+    polls: PollCounter,
+    /// Whether writes are coalesced at all.
+    is_enabled: bool,
+    buffer: BytesMut,
+    /// The poll in which a flush was deferred to the next one.
+    deferred_in: Option<u64>,
 }
 
-impl<S: AsyncWrite + Unpin> Gather<S> {
-    pub(crate) fn new(stream: S, turns: Turns, gathers: bool) -> Self {
-        Self { stream, turns, gathers, gathered: BytesMut::new(), put_off: None }
+impl<S: AsyncWrite + Unpin> CoalescingStream<S> {
+    pub(crate) fn new(stream: S, polls: PollCounter, is_enabled: bool) -> Self {
+        Self { stream, polls, is_enabled, buffer: BytesMut::new(), deferred_in: None }
     }
 
-    /// Writes what was gathered.
+    /// Writes the buffer.
     fn drain(&mut self, ctx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.gathered.is_empty() {
-            let written = ready!(Pin::new(&mut self.stream).poll_write(ctx, &self.gathered))?;
+        while !self.buffer.is_empty() {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(ctx, &self.buffer))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.gathered.advance(written);
+            self.buffer.advance(written);
         }
-        self.put_off = None;
-        if self.gathered.capacity() > KEPT {
-            self.gathered = BytesMut::new();
+        self.deferred_in = None;
+        if self.buffer.capacity() > KEPT_CAPACITY {
+            self.buffer = BytesMut::new();
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Makes room for so much more; says whether it is to be written past what is gathered, which is nothing then.
-    fn is_past(&mut self, more: usize, ctx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        if !self.gathers {
+    /// Frees buffer space for a write; returns whether it bypasses the buffer, which is empty then.
+    fn bypasses_buffer(&mut self, more: usize, ctx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if !self.is_enabled {
             return Poll::Ready(Ok(true));
         }
-        if self.gathered.len() + more > MOST {
+        if self.buffer.len() + more > MAX_BUFFER {
             ready!(self.drain(ctx))?;
         }
-        Poll::Ready(Ok(self.gathered.is_empty() && more >= LARGE))
+        Poll::Ready(Ok(self.buffer.is_empty() && more >= LARGE_WRITE))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Gather<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CoalescingStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(ctx, into)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescingStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        if ready!(self.is_past(data.len(), ctx))? {
+        if ready!(self.bypasses_buffer(data.len(), ctx))? {
             return Pin::new(&mut self.stream).poll_write(ctx, data);
         }
-        self.gathered.extend_from_slice(data);
+        self.buffer.extend_from_slice(data);
         Poll::Ready(Ok(data.len()))
     }
 
@@ -105,10 +104,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let size = data.iter().map(|part| part.len()).sum();
-        if ready!(self.is_past(size, ctx))? {
+        if ready!(self.bypasses_buffer(size, ctx))? {
             return Pin::new(&mut self.stream).poll_write_vectored(ctx, data);
         }
-        data.iter().for_each(|part| self.gathered.extend_from_slice(part));
+        data.iter().for_each(|part| self.buffer.extend_from_slice(part));
         Poll::Ready(Ok(size))
     }
 
@@ -117,16 +116,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.gathered.is_empty() {
-            let turn = self.turns.0.load(Relaxed);
-            match self.put_off {
+        if !self.buffer.is_empty() {
+            let poll = self.polls.0.load(Relaxed);
+            match self.deferred_in {
                 None => {
-                    self.put_off = Some(turn);
+                    self.deferred_in = Some(poll);
                     ctx.waker().wake_by_ref();
                     return Poll::Ready(Ok(()));
                 }
-                // Its next turn comes.
-                Some(since) if since == turn => return Poll::Ready(Ok(())),
+                // The next poll was requested already.
+                Some(since) if since == poll => return Poll::Ready(Ok(())),
                 Some(_) => ready!(self.drain(ctx))?,
             }
         }
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-    /// Counts what is written at once.
+    /// Records the size of each write.
     struct Counted(DuplexStream, Vec<usize>);
 
     impl AsyncWrite for Counted {
@@ -163,11 +162,11 @@ mod tests {
         }
     }
 
-    /// Writes pieces of these sizes, each with a flush, then gives way once, and flushes; gives what was written at once.
+    /// Writes and flushes pieces of these sizes, yields once and flushes; compares the sizes of the actual writes.
     async fn check(pieces: &[usize], expected: &[usize]) {
         let (near, mut far) = tokio::io::duplex(1 << 20);
-        let turns = Turns::default();
-        let mut gather = Gather::new(Counted(near, Vec::new()), turns.clone(), true);
+        let polls = PollCounter::default();
+        let mut gather = CoalescingStream::new(Counted(near, Vec::new()), polls.clone(), true);
         let work = async {
             for size in pieces {
                 gather.write_all(&vec![b'x'; *size]).await.unwrap();
@@ -176,7 +175,7 @@ mod tests {
             tokio::task::yield_now().await;
             gather.flush().await.unwrap();
         };
-        turns.counted(work).await;
+        polls.counted(work).await;
         assert_eq!(gather.stream.1, expected, "{pieces:?}");
         let all: usize = pieces.iter().sum();
         let mut read = vec![0; all];
@@ -184,19 +183,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_in_one_turn_leaves_together_in_the_next() {
+    async fn writes_of_one_poll_are_coalesced() {
         check(&[10], &[10]).await;
         check(&[10, 20, 30], &[60]).await;
-        check(&[LARGE], &[LARGE]).await;
-        check(&[10, LARGE], &[10 + LARGE]).await;
-        check(&[10, MOST, 20], &[10, MOST, 20]).await;
+        check(&[LARGE_WRITE], &[LARGE_WRITE]).await;
+        check(&[10, LARGE_WRITE], &[10 + LARGE_WRITE]).await;
+        check(&[10, MAX_BUFFER, 20], &[10, MAX_BUFFER, 20]).await;
         check(&[], &[]).await;
     }
 
     #[tokio::test]
-    async fn what_is_gathered_when_a_connection_ends_is_written() {
+    async fn shutdown_writes_the_buffer() {
         let (near, mut far) = tokio::io::duplex(64);
-        let mut gather = Gather::new(near, Turns::default(), true);
+        let mut gather = CoalescingStream::new(near, PollCounter::default(), true);
         gather.write_all(b"last").await.unwrap();
         gather.shutdown().await.unwrap();
         let mut read = String::new();
@@ -205,10 +204,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flush_that_was_put_off_wakes_its_connection() {
+    async fn deferred_flush_wakes_its_connection() {
         let (near, mut far) = tokio::io::duplex(64);
-        let turns = Turns::default();
-        let mut gather = Gather::new(near, turns.clone(), true);
+        let polls = PollCounter::default();
+        let mut gather = CoalescingStream::new(near, polls.clone(), true);
         let mut is_written = false;
         let connection = poll_fn(move |ctx| {
             if !std::mem::replace(&mut is_written, true) {
@@ -217,7 +216,7 @@ mod tests {
             let _ = Pin::new(&mut gather).poll_flush(ctx);
             Poll::<()>::Pending
         });
-        let task = tokio::spawn(turns.counted(connection));
+        let task = tokio::spawn(polls.counted(connection));
         let mut read = [0; 1];
         far.read_exact(&mut read).await.unwrap();
         task.abort();

@@ -3,7 +3,7 @@
 
 use crate::{
     kinds::{FieldErrors, FieldPath, KindInfo, WriteTarget},
-    request::Resource,
+    request::RequestInfo,
     service::ApiServer,
 };
 use serde_json::Value;
@@ -16,7 +16,7 @@ const MARK: &str = "resource.kubernetes.io/admin-access";
 /// for never changes, and what it was given was allowed when it was.
 pub(super) fn check(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     object: &Value,
     old: Option<&Value>,
     errors: &mut FieldErrors,

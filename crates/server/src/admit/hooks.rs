@@ -2,7 +2,7 @@
 //! was acknowledged.
 
 use crate::{
-    lazy_informer::{Followed, News},
+    lazy_informer::{LazyInformer, InformerUpdate},
     webhook::Target,
 };
 use admission::{
@@ -74,23 +74,23 @@ pub(crate) struct Hooks {
 
 struct State {
     asked: Arc<Asked>,
-    followed: Followed<6>,
+    followed: LazyInformer<6>,
 }
 
 impl Hooks {
     pub(crate) fn new(store: Store) -> Self {
-        let followed = Followed::new(store, RESOURCES);
+        let followed = LazyInformer::new(store, RESOURCES);
         Self { state: Mutex::new(State { asked: Arc::default(), followed }) }
     }
 
     /// Everybody who is asked now.
     pub(crate) fn asked(&self) -> Arc<Asked> {
         let mut state = self.state.lock();
-        match state.followed.news() {
-            News::Changes(events) if events.is_empty() => {}
+        match state.followed.take_update() {
+            InformerUpdate::Events(events) if events.is_empty() => {}
             // They are few, and seldom change.
-            News::Changes(_) => state.asked = Arc::new(Asked::read(&state.followed.read())),
-            News::Everything(lists) => state.asked = Arc::new(Asked::read(&lists)),
+            InformerUpdate::Events(_) => state.asked = Arc::new(Asked::read(&state.followed.relist())),
+            InformerUpdate::Relist(lists) => state.asked = Arc::new(Asked::read(&lists)),
         }
         Arc::clone(&state.asked)
     }

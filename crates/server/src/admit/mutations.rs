@@ -7,7 +7,7 @@ use super::{
     review::Review,
 };
 use crate::{
-    patch::json_patch::{self, Unpatched},
+    patch::json_patch::{self, PatchError},
     status::ApiError,
 };
 use admission::{
@@ -212,8 +212,8 @@ fn changed(review: &Review<'_>, form: usize, object: &Value, change: Change) -> 
             let patched = match json_patch::apply(object.clone(), &steps) {
                 Ok(patched) => patched.value,
                 // What its tests do not hold for it leaves alone.
-                Err(Unpatched::Test(_)) => return Ok(object.clone()),
-                Err(Unpatched::Other(why)) => return Err(Failure::Denied(format!("JSON Patch: {}", why.cause()))),
+                Err(PatchError::Test(_)) => return Ok(object.clone()),
+                Err(PatchError::Other(why)) => return Err(Failure::Denied(format!("JSON Patch: {}", why.cause_message()))),
             };
             let unknown = review.unknown_fields(&patched, form)?;
             if let Some(first) = unknown.first() {
@@ -263,7 +263,7 @@ fn refusal(review: &Review<'_>, refused: &[(String, bool)]) -> Result<(), ApiErr
         status["reason"] = json!("Invalid");
     }
     status["details"]["causes"] = refused.iter().map(|(why, _)| json!({"message": why})).collect();
-    Err(ApiError::given(status))
+    Err(ApiError::from_status(status))
 }
 
 impl Review<'_> {

@@ -6,7 +6,7 @@ use super::{
     webhooks::{self, Again},
 };
 use crate::{
-    request::Resource,
+    request::RequestInfo,
     service::{ApiServer, Call},
     status::ApiError,
 };
@@ -63,7 +63,7 @@ pub(crate) async fn end(review: &Review<'_>, old: &Value) -> Result<(), ApiError
 /// Asks about a request for something of an object, whose body is of a kind of its own: a Binding, an Eviction.
 pub(crate) async fn body(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     call: &Call,
     kind: [&str; 3],
     body: &mut Value,
@@ -76,7 +76,7 @@ pub(crate) async fn body(
 /// The first half of [`body`], for whoever fills something in before [`validate`] is asked.
 pub(crate) async fn mutate_body<'a>(
     server: &'a ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     call: &'a Call,
     kind: [&str; 3],
     body: &mut Value,
@@ -95,7 +95,7 @@ pub(crate) async fn mutate_body<'a>(
 /// Asks about a connection to what an object stands for; `options` is what is asked for with it.
 pub(crate) async fn connect(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     call: &Call,
     kind: &str,
     options: impl FnOnce() -> Value,

@@ -4,7 +4,7 @@ use super::refused;
 use crate::{
     audit::Trail,
     kinds::{FieldErrors, FieldPath},
-    request::Resource,
+    request::RequestInfo,
     service::ApiServer,
     status::ApiError,
 };
@@ -32,7 +32,7 @@ const ERROR: &str = "pod-security.kubernetes.io/error";
 /// When a Pod violates what its namespace enforces, or when the Pod or its namespace cannot be read.
 pub(super) fn check(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     object: &Value,
     old: Option<&Value>,
     trail: &Trail,
@@ -47,7 +47,7 @@ pub(super) fn check(
 
 fn check_pod(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     pod: &Value,
     old: Option<&Value>,
     trail: &Trail,

@@ -2,7 +2,7 @@
 //! (`apiserver/pkg/admission/plugin/policy/{generic,validating}`).
 
 use super::review::Review;
-use crate::{conversion, kinds::Kind, kinds::selector, registry::Served, status::ApiError};
+use crate::{conversion, kinds::Kind, kinds::selector, registry::ServedKinds, status::ApiError};
 use admission::{
     conditions,
     matching::Matching,
@@ -44,7 +44,7 @@ pub(crate) async fn validate(review: &Review<'_>, object: Option<&Value>, old: O
                         "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {}",
                         denial.message
                     );
-                    review.call.told.lock().push(told);
+                    review.call.warnings.lock().push(told);
                 }
                 if does("Audit") && !denial.always {
                     review.call.trail.annotate(FAILURE, failure(policy, binding, &denial));
@@ -118,8 +118,8 @@ pub(super) fn concerns_policy(
 }
 
 /// The kind of what configures a policy (`ensureParamsForPolicyLocked`).
-fn param_kind<'a>(served: &'a Served, (version, kind): &'a (String, String)) -> Result<&'a dyn Kind, String> {
-    let known = served.of_objects(version, kind);
+fn param_kind<'a>(served: &'a ServedKinds, (version, kind): &'a (String, String)) -> Result<&'a dyn Kind, String> {
+    let known = served.find_object_kind(version, kind);
     known.ok_or_else(|| format!("failed to find resource referenced by paramKind: '{version}, Kind={kind}'"))
 }
 
@@ -212,7 +212,7 @@ async fn find(
     let scope = Scope::resource(storage).in_namespace(namespace);
     let all = server.store.list(&scope, None, None).objects;
     let mut all = conversion::decode_all(&server.webhooks, kind, &all).await?;
-    all.retain(|o| selector::selects(&reference["selector"], &o["metadata"]["labels"]).unwrap_or(false));
+    all.retain(|o| selector::matches(&reference["selector"], &o["metadata"]["labels"]).unwrap_or(false));
     Ok(all)
 }
 
@@ -224,5 +224,5 @@ fn refusal(review: &Review<'_>, policy: &Policy, binding: Option<&Binding>, deni
     status["reason"] = json!(denial.reason);
     status["code"] = json!(denial.code());
     status["details"]["causes"] = json!([{"message": why}]);
-    ApiError::given(status)
+    ApiError::from_status(status)
 }

@@ -1,6 +1,6 @@
 //! The `ResourceQuota` admission. What is used is counted when it is asked: a quota holds from the moment it is there.
 
-use crate::{object, request::Resource, service::ApiServer, status::ApiError};
+use crate::{object, request::RequestInfo, service::ApiServer, status::ApiError};
 use admission::quota::{self, Kind, Object};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use serde_json::Value;
@@ -13,11 +13,11 @@ pub(crate) struct Turn<'a> {
 }
 
 /// A turn, when quotas of the namespace count objects of this kind.
-pub(crate) async fn turn<'a>(server: &'a ApiServer, resource: &Resource) -> Option<Turn<'a>> {
+pub(crate) async fn turn<'a>(server: &'a ApiServer, resource: &RequestInfo) -> Option<Turn<'a>> {
     if resource.namespace.is_empty() || quotas(server, resource).is_empty() {
         return None;
     }
-    let guard = server.counting.lock().await;
+    let guard = server.quota_lock.lock().await;
     Some(Turn { quotas: quotas(server, resource), _guard: guard })
 }
 
@@ -26,7 +26,7 @@ impl Turn<'_> {
     pub(crate) fn check(
         &self,
         server: &ApiServer,
-        resource: &Resource,
+        resource: &RequestInfo,
         new: &Value,
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
@@ -47,7 +47,7 @@ impl Turn<'_> {
 
 /// Whether an update may take from a quota (`Handles` of upstream's evaluators): of a Pod, a resize, and a change of its
 /// deadline, which brings it into the scope `Terminating` or `NotTerminating`.
-pub(crate) fn may_take(resource: &Resource, new: &Value, old: &Value) -> bool {
+pub(crate) fn may_take(resource: &RequestInfo, new: &Value, old: &Value) -> bool {
     let is_pod = resource.kind.info().kind == "Pod";
     let handles = match resource.subresource.as_deref() {
         None => !is_pod || is_terminating(new) != is_terminating(old),
@@ -60,12 +60,12 @@ fn is_terminating(pod: &Value) -> bool {
     pod["spec"]["activeDeadlineSeconds"].as_i64().is_some_and(|seconds| seconds >= 0)
 }
 
-fn kind(resource: &Resource) -> Kind<'_> {
+fn kind(resource: &RequestInfo) -> Kind<'_> {
     let info = resource.kind.info();
     Kind { group: info.group, resource: info.plural }
 }
 
-fn quotas(server: &ApiServer, resource: &Resource) -> Vec<ResourceQuota> {
+fn quotas(server: &ApiServer, resource: &RequestInfo) -> Vec<ResourceQuota> {
     let scope = Scope::resource("resourcequotas").in_namespace(resource.namespace.as_str());
     let all = server.store.list(&scope, None, None).objects;
     let all = all.iter().filter_map(|stored| serde_json::from_slice(&stored.data).ok());

@@ -6,7 +6,7 @@ use crate::{
     conversion,
     kinds::KindRef,
     managed_fields,
-    request::Resource,
+    request::RequestInfo,
     service::{ApiServer, Call},
     status::ApiError,
     typed, user,
@@ -38,7 +38,7 @@ impl<'a> Review<'a> {
     /// The request, if there is anybody to ask. `options` is for example `CreateOptions`.
     pub(crate) fn of(
         server: &'a ApiServer,
-        resource: &Resource,
+        resource: &RequestInfo,
         call: &'a Call,
         operation: Operation,
         options: impl FnOnce() -> Value,
@@ -48,7 +48,7 @@ impl<'a> Review<'a> {
             return None;
         }
         let (options, mut kinds) = (options(), vec![resource.kind.clone()]);
-        let others = resource.served.forms(info.storage).into_iter();
+        let others = resource.served.kinds_of_storage(info.storage).into_iter();
         let version = info.api_version();
         kinds.extend(others.filter(|kind| kind.info().api_version() != version));
         let form = |kind: &KindRef| {
@@ -124,7 +124,7 @@ impl<'a> Review<'a> {
     async fn between(&self, object: Value, from: usize, to: usize) -> Result<Value, ApiError> {
         match (self.kinds.get(from), self.kinds.get(to)) {
             (Some(before), Some(after)) if from != to => {
-                conversion::between(&self.server.webhooks, &**before, &**after, object).await
+                conversion::convert(&self.server.webhooks, &**before, &**after, object).await
             }
             _ => Ok(object),
         }
@@ -138,11 +138,11 @@ impl<'a> Review<'a> {
             let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
             return typed::object(&api_version, kind, &mut made).map(|_| made).map_err(ApiError::internal);
         };
-        kind.read(&mut made).map_err(ApiError::internal)?;
-        kind.default(&mut made);
+        kind.decode(&mut made).map_err(ApiError::internal)?;
+        kind.set_defaults(&mut made);
         let mut object = self.between(made, form, 0).await?;
         if form > 0 {
-            self.kinds[0].default(&mut object);
+            self.kinds[0].set_defaults(&mut object);
         }
         Ok(object)
     }
@@ -153,13 +153,13 @@ impl<'a> Review<'a> {
             let [group, version, kind] = &self.about.forms.get(form)?.kind;
             return managed_fields::types::of(&format!("{group}/{version}"), kind);
         };
-        kind.types()
+        kind.type_ref()
     }
 
     /// What an object in a form has that its kind does not know.
     pub(crate) fn unknown_fields(&self, object: &Value, form: usize) -> Result<Vec<String>, ApiError> {
         let Some(kind) = self.kinds.get(form).filter(|kind| !kind.is_custom()) else { return Ok(Vec::new()) };
-        kind.read(&mut object.clone()).map_err(ApiError::internal)
+        kind.decode(&mut object.clone()).map_err(ApiError::internal)
     }
 
     /// Who says what somebody may do.

@@ -1,7 +1,7 @@
 //! What upstream's `ServiceAccount` admission does to a new Pod: the account is there, lends its pull secrets, and its
 //! token is mounted into every container that does not say otherwise.
 
-use crate::{create, kinds::pod::mirror, service::ApiServer};
+use crate::{create, kinds::pod::mirror_pod, service::ApiServer};
 use api::static_pod;
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ fn check_mirror(pod: &Value) -> Result<(), String> {
 /// Refuses a Pod Secrets that its account does not name, where that asks for it (`limitSecretReferences`), and a mirror Pod
 /// all of them.
 pub(crate) fn check(server: &ApiServer, namespace: &str, pod: &Value) -> Result<(), String> {
-    if mirror::is_one(pod) {
+    if mirror_pod::is_mirror_pod(pod) {
         return check_mirror(pod);
     }
     let spec = &pod["spec"];
@@ -126,7 +126,7 @@ fn items<'a>(of: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> + use
 fn mount(spec: &mut Value) {
     let names = spec["volumes"].as_array().into_iter().flatten().filter_map(|v| v["name"].as_str());
     let known = names.into_iter().find(|name| name.starts_with(PREFIX)).map(str::to_owned);
-    let name = known.clone().unwrap_or_else(|| create::generate(PREFIX));
+    let name = known.clone().unwrap_or_else(|| create::generate_name(PREFIX));
     let mut needed = false;
     for list in ["initContainers", "containers"] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {

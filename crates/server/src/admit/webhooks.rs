@@ -103,7 +103,7 @@ async fn mutate(
             (&hook.webhook.name, "attempted to modify the object, which is not supported for this operation");
         return Err(ApiError::internal(format!("admission webhook {name:?} {why}")));
     }
-    let patched = patch::apply(patch::JSON, now.clone(), &patch).map_err(|why| ApiError::internal(why.cause()))?;
+    let patched = patch::apply(patch::JSON, now.clone(), &patch).map_err(|why| ApiError::internal(why.cause_message()))?;
     let changed = patched.value != now;
     let made = review.taken(patched.value, form).await?;
     noted.patched(&patch);
@@ -176,8 +176,8 @@ async fn call(
         Err(why) => return Err(ApiError::internal(format!("failed calling webhook {:?}: {why}", webhook.name))),
     };
     noted.said(&answer.annotations);
-    review.call.told.lock().extend(answer.warnings.iter().cloned());
-    if answer.allowed { Ok(Some(answer)) } else { Err(ApiError::given(review::refusal(&webhook.name, &answer.status))) }
+    review.call.warnings.lock().extend(answer.warnings.iter().cloned());
+    if answer.allowed { Ok(Some(answer)) } else { Err(ApiError::from_status(review::refusal(&webhook.name, &answer.status))) }
 }
 
 async fn ask(
@@ -195,7 +195,7 @@ async fn ask(
     let uid = uuid::Uuid::new_v4().to_string();
     let asked = review::ask(version, &uid, review.about.request(form), object, old);
     let own = Duration::from_secs(hook.webhook.timeout);
-    let timeout = review.call.ends.map_or(own, |ends| own.min(ends.saturating_duration_since(Instant::now())));
+    let timeout = review.call.deadline.map_or(own, |ends| own.min(ends.saturating_duration_since(Instant::now())));
     let answer = review.server.webhooks.call(target, timeout, &asked).await;
     let answer = answer.and_then(|answer| review::check_types(&answer).map(|()| answer));
     let answer = answer.map_err(|why| format!("failed to call webhook: {why}"))?;
@@ -208,6 +208,6 @@ impl Review<'_> {
         let Some(form) = self.about.forms.first() else { return ApiError::internal(why) };
         // Upstream's `extractResourceName`.
         let name = [&self.about.name, &self.prefix].into_iter().find(|name| !name.is_empty());
-        ApiError::forbidden_to(&form.resource[0], &form.resource[2], name.map_or("Unknown", String::as_str), why)
+        ApiError::forbidden_resource(&form.resource[0], &form.resource[2], name.map_or("Unknown", String::as_str), why)
     }
 }

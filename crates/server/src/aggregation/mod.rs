@@ -1,14 +1,15 @@
-//! Versions of groups that other servers serve: APIServices with a Service (`k8s.io/kube-aggregator`).
+//! API aggregation: group versions that extension API servers serve, by APIServices with a Service
+//! (`k8s.io/kube-aggregator`).
 //!
-//! What they say is read again with every write of one. Whether their servers answer is looked at by [`watch`].
+//! Every write of an APIService reloads the routes. [`controller`] checks whether the servers are available.
 
-mod available;
+mod autoregister;
+mod availability;
+mod controller;
 mod discovery;
-mod local;
-mod pass;
-mod watch;
+mod proxy;
 
-pub(crate) use pass::answer;
+pub(crate) use proxy::proxy_request;
 
 use crate::{backend_connections, registry, service::ApiServer};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -25,45 +26,45 @@ use std::{
 use store::Scope;
 use tokio::sync::Notify;
 
-/// Under what APIServices are stored.
+/// Storage name of APIServices.
 const STORAGE: &str = "apiservices";
-const ALL: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 
-/// A certificate by which other servers know this one.
+/// Front-proxy client certificate, by which extension API servers authenticate this server.
 #[derive(Debug, Clone)]
 pub struct FrontProxy {
-    /// The authority that signed it, which they must know, in PEM.
+    /// PEM bundle of the CA that signed it, which extension API servers must trust.
     pub authority: String,
-    /// Gives certificate and key.
+    /// Resolves certificate and key.
     pub client: Arc<dyn ResolvesClientCert>,
 }
 
 /// Group and version.
-type Version = (String, String);
+type GroupVersion = (String, String);
 
-/// What is known of other servers.
+/// Routes to extension API servers, and their last discovery documents.
 #[derive(Default)]
 pub(crate) struct Aggregation {
-    routes: RwLock<Arc<BTreeMap<Version, Arc<Route>>>>,
-    /// Whether there is any, which most requests ask first.
-    any: AtomicBool,
+    routes: RwLock<Arc<BTreeMap<GroupVersion, Arc<Route>>>>,
+    /// Whether there is any route: a fast path for most requests.
+    has_routes: AtomicBool,
     front: Option<FrontProxy>,
-    /// Something changed that availability follows from.
+    /// Notified when something changed that availability depends on.
     changed: Notify,
-    /// What servers said last.
-    said: RwLock<BTreeMap<Version, Said>>,
+    /// The last discovery of each version.
+    discovered: RwLock<BTreeMap<GroupVersion, ServerDiscovery>>,
 }
 
-/// What a server says of a version that it serves.
+/// Discovery of a group version by its extension API server.
 #[derive(Debug, Clone, Default)]
-struct Said {
+struct ServerDiscovery {
     /// An `APIResourceList`.
     resources: Value,
-    /// Where its OpenAPI document is, if there is one.
-    document: Option<String>,
+    /// Relative URL of its OpenAPI v3 document, if it has one.
+    openapi_url: Option<String>,
 }
 
-/// A version of a group that another server serves.
+/// A group version that an extension API server serves.
 #[derive(Debug)]
 struct Route {
     name: String,
@@ -72,10 +73,10 @@ struct Route {
     namespace: String,
     service: String,
     port: i64,
-    /// How to speak to it, or why that is not known.
+    /// TLS configuration, or the error why there is none.
     tls: Result<Arc<ClientConfig>, String>,
     available: bool,
-    /// Of the group, and of the version within.
+    /// `groupPriorityMinimum` and `versionPriority`.
     priority: (i64, i64),
 }
 
@@ -88,12 +89,12 @@ impl Aggregation {
         self.front.as_ref()
     }
 
-    /// Who serves what is behind this path, if that is another server.
+    /// Returns the route of a path that an extension API server serves.
     fn route(&self, path: &str) -> Option<Arc<Route>> {
-        if !self.any.load(Ordering::Relaxed) {
+        if !self.has_routes.load(Ordering::Relaxed) {
             return None;
         }
-        // Documents come from whoever serves what they are about.
+        // The OpenAPI documents of a group version come from its server.
         let path = path.strip_prefix("/openapi/v3").unwrap_or(path);
         let mut parts = path.split('/').filter(|p| !p.is_empty());
         let (Some("apis"), Some(group), Some(version)) = (parts.next(), parts.next(), parts.next()) else {
@@ -102,30 +103,30 @@ impl Aggregation {
         self.routes.read().get(&(group.to_owned(), version.to_owned())).cloned()
     }
 
-    fn routes(&self) -> Arc<BTreeMap<Version, Arc<Route>>> {
+    fn routes(&self) -> Arc<BTreeMap<GroupVersion, Arc<Route>>> {
         Arc::clone(&self.routes.read())
     }
 
-    /// Reads what the APIServices in the store say.
+    /// Reloads the routes from the APIServices in the store.
     pub(crate) fn load(&self, server: &ApiServer) {
-        // Held while the store is read: whoever reads later has what is newer.
+        // Held while the store is read, so that concurrent loads do not replace newer routes.
         let mut current = self.routes.write();
         let listing = server.store.list(&Scope::resource(STORAGE), None, None);
         let objects = listing.objects.iter().filter_map(|o| serde_json::from_slice::<Value>(&o.data).ok());
         let routes = objects.filter_map(|object| Route::read(&object, self.front.as_ref()));
-        let routes: BTreeMap<Version, Arc<Route>> =
+        let routes: BTreeMap<GroupVersion, Arc<Route>> =
             routes.map(|r| ((r.group.clone(), r.version.clone()), Arc::new(r))).collect();
-        self.any.store(!routes.is_empty(), Ordering::Relaxed);
-        self.said.write().retain(|version, _| routes.contains_key(version));
+        self.has_routes.store(!routes.is_empty(), Ordering::Relaxed);
+        self.discovered.write().retain(|version, _| routes.contains_key(version));
         *current = Arc::new(routes);
     }
 
-    /// Something was written of this resource.
-    pub(crate) fn note(&self, server: &ApiServer, storage: &str) {
+    /// Reloads the routes, or wakes the controller, after a write of this resource.
+    pub(crate) fn handle_write(&self, server: &ApiServer, storage: &str) {
         match storage {
             STORAGE => self.load(server),
             "customresourcedefinitions" => {}
-            "services" | "endpointslices" | "endpoints" if self.any.load(Ordering::Relaxed) => {}
+            "services" | "endpointslices" | "endpoints" if self.has_routes.load(Ordering::Relaxed) => {}
             _ => return,
         }
         self.changed.notify_one();
@@ -133,23 +134,23 @@ impl Aggregation {
 }
 
 impl Route {
-    /// `None` for what is served here.
+    /// Returns `None` for a group version that this server serves.
     fn read(object: &Value, front: Option<&FrontProxy>) -> Option<Self> {
         let (spec, text) = (&object["spec"], |value: &Value| value.as_str().unwrap_or_default().to_owned());
         let service = spec["service"].as_object()?;
         let (group, version) = (text(&spec["group"]), text(&spec["version"]));
-        // What is built in is served here, whatever is written, but for what only stands in for another server.
-        if registry::built_in(&group, &version).any(|kind| !kind.info().stand_in) {
+        // Built-in group versions are served here, unless they only stand in for an extension API server.
+        if registry::built_in_kinds(&group, &version).any(|kind| !kind.info().aggregation_fallback) {
             return None;
         }
-        let bundle = spec["caBundle"].as_str().and_then(|b| STANDARD.decode(b).ok()).unwrap_or_default();
-        let authorities = (spec["insecureSkipTLSVerify"] != true).then_some(bundle.as_slice());
+        let ca_bundle = spec["caBundle"].as_str().and_then(|b| STANDARD.decode(b).ok()).unwrap_or_default();
+        let roots = (spec["insecureSkipTLSVerify"] != true).then_some(ca_bundle.as_slice());
         let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
         let available = conditions.clone().any(|c| c["type"] == "Available" && c["status"] == "True");
         let number = |value: &Value| value.as_i64().unwrap_or(0);
         Some(Self {
             name: text(&object["metadata"]["name"]),
-            tls: backend_connections::tls(authorities, front.map(|f| &f.client)),
+            tls: backend_connections::tls_config(roots, front.map(|f| &f.client)),
             namespace: service.get("namespace").map(text).unwrap_or_default(),
             service: service.get("name").map(text).unwrap_or_default(),
             port: service.get("port").and_then(Value::as_i64).unwrap_or(443),
@@ -160,7 +161,7 @@ impl Route {
         })
     }
 
-    fn key(&self) -> Version {
+    fn key(&self) -> GroupVersion {
         (self.group.clone(), self.version.clone())
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     UserInfo,
     authorization::{About, Attributes, Decision},
     deadline, request,
-    response::{Body, BoxError, Passed},
+    response::{Body, BoxError, ProxiedResponse},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, Uri, header, request::Parts};
@@ -236,7 +236,7 @@ impl Noted {
         if verdict.level == Level::None {
             return false;
         }
-        state.lasts = deadline::lasts(wanted);
+        state.lasts = deadline::is_long_running(wanted);
         (state.omit, state.omit_managed_fields) = (verdict.omit, verdict.omit_managed_fields);
         state.event = Some(Event {
             kind: "Event",
@@ -293,7 +293,7 @@ impl Noted {
         let code = response.status().as_u16();
         self.change(|event| event.response_status = Some(json!({"metadata": {}, "code": code})));
         let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|t| t == "application/json");
-        let streams = response.body().size_hint().exact().is_none() || response.extensions().get::<Passed>().is_some();
+        let streams = response.body().size_hint().exact().is_none() || response.extensions().get::<ProxiedResponse>().is_some();
         let is_short = level == Level::RequestResponse || !matches!(code, 200) || self.may_be_status();
         let response = if is_json && !streams && is_short { self.read_answer(response, level).await } else { response };
         self.emit(if lasts { Stage::ResponseStarted } else { Stage::ResponseComplete }).await;

@@ -63,7 +63,7 @@ impl Attributes {
     /// The attributes of a request. An old path becomes its modern form in `uri` first, so that whoever reads `uri`
     /// later sees the request that was classified.
     pub(crate) fn of_request(method: &Method, uri: &mut Uri) -> Self {
-        request::renew(uri);
+        request::rewrite_deprecated_watch(uri);
         Self::of(method, uri.path(), uri.query().unwrap_or_default())
     }
 
@@ -221,7 +221,7 @@ mod tests {
             let got = Attributes::of_request(&Method::GET, &mut uri);
             let expected = Attributes::of(&Method::GET, "/api/v1/namespaces/x/secrets", "watch=true");
             assert_eq!(got, expected, "{old}");
-            let routed = request::resource(&Default::default(), uri.path()).ok().unwrap();
+            let routed = request::parse_path(&Default::default(), uri.path()).ok().unwrap();
             assert_eq!(
                 (routed.kind.info().plural, routed.namespace.as_str(), routed.name),
                 ("secrets", "x", None),
@@ -246,7 +246,7 @@ mod tests {
             "/api/v1/nodes/namespaces",
             "/api/v1/namespaces/namespaces/namespaces",
         ] {
-            let Ok(done) = crate::request::resource(&Default::default(), path) else { continue };
+            let Ok(done) = crate::request::parse_path(&Default::default(), path) else { continue };
             let About::Resource(asked) = Attributes::of(&Method::GET, path, "").about else { panic!("{path}") };
             let info = done.kind.info();
             let namespaced = if info.plural == "namespaces" { String::new() } else { asked.namespace };

@@ -2,7 +2,7 @@
 //! (`pkg/registry/rbac/{clusterrole,role,clusterrolebinding,rolebinding}/policybased`).
 
 use super::{Attributes, Decision, ResourceAbout, Rule, cover, decide, policy::RoleRef};
-use crate::{ApiServer, UserInfo, request::Resource, status::ApiError};
+use crate::{ApiServer, UserInfo, request::RequestInfo, status::ApiError};
 use serde_json::Value;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -11,7 +11,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 pub(super) fn check(
     server: &ApiServer,
     user: &UserInfo,
-    resource: &Resource,
+    resource: &RequestInfo,
     new: &Value,
     old: Option<&Value>,
 ) -> Result<(), ApiError> {
@@ -40,7 +40,7 @@ fn is_for_the_collector(new: &Value, old: &Value) -> bool {
 struct Request<'a> {
     server: &'a ApiServer,
     user: &'a UserInfo,
-    resource: &'a Resource,
+    resource: &'a RequestInfo,
     /// Of the object that is written.
     name: &'a str,
 }
@@ -73,7 +73,7 @@ impl Request<'_> {
             return Ok(());
         }
         let namespace = &self.resource.namespace;
-        let rules = self.server.follower.ask(|policy| policy.rules_of(&role, namespace).map(<[Rule]>::to_vec));
+        let rules = self.server.authorizer.ask(|policy| policy.rules_of(&role, namespace).map(<[Rule]>::to_vec));
         let rules = rules.map_err(|_| ApiError::not_found_in(GROUP, plural, &role.name))?;
         self.hold(&rules).map_err(|why| self.forbidden(&why))
     }
@@ -86,7 +86,7 @@ impl Request<'_> {
 
     /// Whether the user has what these rules give, else what they lack.
     fn hold(&self, rules: &[Rule]) -> Result<(), String> {
-        let (missing, errors) = self.server.follower.ask(|policy| {
+        let (missing, errors) = self.server.authorizer.ask(|policy| {
             let (owned, errors) = policy.rules_for(self.user, &self.resource.namespace);
             (cover::missing(&owned, rules), errors)
         });

@@ -1,7 +1,7 @@
 //! The policy as the store has it. Nobody waits for it: whoever asks brings it up to date.
 
 use super::policy::Policy;
-use crate::lazy_informer::{Followed, News};
+use crate::lazy_informer::{LazyInformer, InformerUpdate};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use store::{EventKind, Object, Store};
@@ -15,12 +15,12 @@ pub(crate) struct Follower {
     policy: RwLock<Policy>,
     /// Held by whoever makes the first roles and bindings.
     settling: Arc<tokio::sync::RwLock<()>>,
-    followed: Mutex<Followed<4>>,
+    followed: Mutex<LazyInformer<4>>,
 }
 
 impl Follower {
     pub(crate) fn new(store: Store) -> Self {
-        let followed = Mutex::new(Followed::new(store, RESOURCES));
+        let followed = Mutex::new(LazyInformer::new(store, RESOURCES));
         Self { policy: RwLock::default(), settling: Arc::default(), followed }
     }
 
@@ -47,13 +47,13 @@ impl Follower {
 
     fn catch_up(&self) {
         let mut followed = self.followed.lock();
-        match followed.news() {
-            News::Changes(events) if events.is_empty() => {}
-            News::Changes(events) => {
+        match followed.take_update() {
+            InformerUpdate::Events(events) if events.is_empty() => {}
+            InformerUpdate::Events(events) => {
                 let mut policy = self.policy.write();
                 events.iter().for_each(|event| set(&mut policy, &event.object, event.kind == EventKind::Put));
             }
-            News::Everything(lists) => {
+            InformerUpdate::Relist(lists) => {
                 let mut policy = Policy::default();
                 lists.iter().flat_map(|list| &list.objects).for_each(|object| set(&mut policy, object, true));
                 *self.policy.write() = policy;

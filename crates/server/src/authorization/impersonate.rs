@@ -29,7 +29,7 @@ pub(crate) async fn impersonate(
         return Err(ApiError::bad_request(format!("requested {} without impersonating a user", asked.describe())));
     }
     if !requestor.is_master() {
-        server.follower.settled().await;
+        server.authorizer.settled().await;
         for about in asked.abouts() {
             require(server, &requestor, &Attributes::to("impersonate", about))?;
         }

@@ -21,7 +21,7 @@ pub(crate) use policy::Decision;
 pub(crate) use rule::{Rule, url_covers};
 pub(crate) use signers::{note_requestor, restrict_subject};
 
-use crate::{ApiServer, UserInfo, audit::Trail, request::Resource, reverse_proxy, service::Call, status::ApiError};
+use crate::{ApiServer, UserInfo, audit::Trail, request::RequestInfo, reverse_proxy, service::Call, status::ApiError};
 use http::HeaderMap;
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ pub(crate) fn decide(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -
         Ok(()) => return Decision::Allowed(String::new()),
         Err(why) => why,
     };
-    match server.follower.ask(|policy| policy.decide(user, wanted)) {
+    match server.authorizer.ask(|policy| policy.decide(user, wanted)) {
         // Whoever refuses says why, one after the other.
         Decision::NoOpinion(why) if !refused.is_empty() && !why.is_empty() => {
             Decision::NoOpinion(format!("{refused}\n{why}"))
@@ -79,7 +79,7 @@ pub(crate) async fn check(
     let decision = if node(server, user, wanted).is_ok() {
         Decision::Allowed(String::new())
     } else {
-        server.follower.settled().await;
+        server.authorizer.settled().await;
         decide(server, user, wanted)
     };
     trail.decided(&decision);
@@ -109,7 +109,7 @@ fn opens_stream(wanted: &Attributes, headers: &HeaderMap) -> bool {
 pub(crate) fn check_write(
     server: &ApiServer,
     user: &UserInfo,
-    resource: &Resource,
+    resource: &RequestInfo,
     new: &Value,
     old: Option<&Value>,
 ) -> Result<(), ApiError> {
@@ -123,7 +123,7 @@ pub(crate) fn check_write(
 }
 
 /// Refuses to make what is not there yet of whoever may only change what is.
-pub(crate) fn may_create(server: &ApiServer, resource: &Resource, call: &Call) -> Result<(), ApiError> {
+pub(crate) fn may_create(server: &ApiServer, resource: &RequestInfo, call: &Call) -> Result<(), ApiError> {
     let info = resource.kind.info();
     let (group, plural) = (info.group.to_owned(), info.plural.to_owned());
     let name = resource.name.clone().unwrap_or_default();
@@ -154,7 +154,7 @@ pub(crate) fn forbidden(user: &UserInfo, wanted: &Attributes, why: &str) -> ApiE
                 about.group
             );
             let message = format!("{}{why}", sanitized(&message));
-            ApiError::forbidden_to(&about.group, &about.resource, &about.name, &message)
+            ApiError::forbidden_resource(&about.group, &about.resource, &about.name, &message)
         }
     }
 }

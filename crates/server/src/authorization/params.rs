@@ -5,7 +5,7 @@ use super::{Attributes, Decision, ResourceAbout, decide};
 use crate::{
     ApiServer, UserInfo,
     kinds::{FieldErrors, FieldPath},
-    request::Resource,
+    request::RequestInfo,
 };
 use serde_json::Value;
 use store::Key;
@@ -16,7 +16,7 @@ const GROUP: &str = "admissionregistration.k8s.io";
 pub(crate) fn check_params(
     server: &ApiServer,
     user: &UserInfo,
-    resource: &Resource,
+    resource: &RequestInfo,
     new: &Value,
     old: Option<&Value>,
     errors: &mut FieldErrors,
@@ -89,7 +89,7 @@ impl Reader<'_> {
         let (group, resource) = match (kind["apiVersion"].as_str(), kind["kind"].as_str()) {
             (Some(version), Some(kind)) => {
                 let served = self.server.registry.served();
-                let plural = served.of_objects(version, kind).map_or_else(any, |kind| kind.info().plural.to_owned());
+                let plural = served.find_object_kind(version, kind).map_or_else(any, |kind| kind.info().plural.to_owned());
                 (version.rsplit_once('/').map_or("", |(group, _)| group).to_owned(), plural)
             }
             _ => (any(), any()),

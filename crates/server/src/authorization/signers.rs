@@ -2,18 +2,18 @@
 //! (`plugin/pkg/admission/certificates/{approval,signing}`).
 
 use super::{Attributes, Decision, ResourceAbout, decide};
-use crate::{ApiServer, UserInfo, kinds::certificates, request::Resource, status::ApiError};
+use crate::{ApiServer, UserInfo, kinds::certificates, request::RequestInfo, status::ApiError};
 use serde_json::{Value, json};
 
 const GROUP: &str = "certificates.k8s.io";
 
-fn is_about_one(resource: &Resource) -> bool {
+fn is_about_one(resource: &RequestInfo) -> bool {
     let info = resource.kind.info();
     (info.group, info.plural) == (GROUP, "certificatesigningrequests")
 }
 
 /// Notes in a new request who made it, whatever it says.
-pub(crate) fn note_requestor(user: &UserInfo, resource: &Resource, request: &mut Value) {
+pub(crate) fn note_requestor(user: &UserInfo, resource: &RequestInfo, request: &mut Value) {
     if !is_about_one(resource) {
         return;
     }
@@ -31,7 +31,7 @@ pub(crate) fn note_requestor(user: &UserInfo, resource: &Resource, request: &mut
 
 /// Refuses, whoever asks, requests of clients that would be masters (`CertificateSubjectRestriction`), and those whose
 /// subject does not identify one user.
-pub(crate) fn restrict_subject(resource: &Resource, request: &Value) -> Result<(), ApiError> {
+pub(crate) fn restrict_subject(resource: &RequestInfo, request: &Value) -> Result<(), ApiError> {
     const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
     const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
     let signer = request["spec"]["signerName"].as_str().unwrap_or("");
@@ -39,7 +39,7 @@ pub(crate) fn restrict_subject(resource: &Resource, request: &Value) -> Result<(
         return Ok(());
     }
     let encoded = request["spec"]["request"].as_str().unwrap_or("");
-    if certificates::is_unreadable(encoded) {
+    if certificates::is_invalid_request(encoded) {
         // Validation says what is wrong with it.
         return Ok(());
     }
@@ -58,7 +58,7 @@ pub(crate) fn restrict_subject(resource: &Resource, request: &Value) -> Result<(
 pub(super) fn check(
     server: &ApiServer,
     user: &UserInfo,
-    resource: &Resource,
+    resource: &RequestInfo,
     new: &Value,
     old: &Value,
 ) -> Result<(), ApiError> {

@@ -1,35 +1,35 @@
-//! ConversionReview: what is asked, and what may come back (`webhook_converter.go`).
+//! ConversionReview: requests, and validation of responses (`webhook_converter.go`).
 
 use serde_json::{Map, Value, json};
 
-/// What a webhook is asked.
-pub(super) fn request(version: &str, uid: &str, wanted: &str, objects: &[&mut Value]) -> Value {
+/// Builds a ConversionReview request.
+pub(super) fn request(version: &str, uid: &str, desired_version: &str, objects: &[&mut Value]) -> Value {
     let objects: Vec<&Value> = objects.iter().map(|o| &**o).collect();
     json!({
         "apiVersion": format!("apiextensions.k8s.io/{version}"), "kind": "ConversionReview",
-        "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": objects},
+        "request": {"uid": uid, "desiredAPIVersion": desired_version, "objects": objects},
     })
 }
 
-/// Go's text for what an object is.
-pub(super) fn named(object: &Value) -> String {
+/// Go's text of an object's `GroupVersionKind`.
+pub(super) fn gvk(object: &Value) -> String {
     let text = |field: &str| object[field].as_str().unwrap_or("").to_owned();
     format!("{}, Kind={}", text("apiVersion"), text("kind"))
 }
 
-/// The objects of an answer.
-pub(super) fn objects(version: &str, uid: &str, mut answer: Value) -> Result<Vec<Value>, String> {
-    let (got, expected) = (named(&answer), format!("apiextensions.k8s.io/{version}, Kind=ConversionReview"));
+/// Returns the converted objects of a response.
+pub(super) fn objects(version: &str, uid: &str, mut review: Value) -> Result<Vec<Value>, String> {
+    let (got, expected) = (gvk(&review), format!("apiextensions.k8s.io/{version}, Kind=ConversionReview"));
     if version == "v1" && got != expected {
         return Err(format!("expected webhook response of {expected}, got {got}"));
     }
-    let response = answer["response"].take();
+    let response = review["response"].take();
     if response.is_null() {
         return Err("no response provided".to_owned());
     }
-    let answered = response["uid"].as_str().unwrap_or("");
-    if version == "v1" && answered != uid {
-        return Err(format!("expected response.uid={uid:?}, got {answered:?}"));
+    let response_uid = response["uid"].as_str().unwrap_or("");
+    if version == "v1" && response_uid != uid {
+        return Err(format!("expected response.uid={uid:?}, got {response_uid:?}"));
     }
     let status = response["result"]["status"].as_str().unwrap_or("");
     if status != "Success" {
@@ -47,46 +47,46 @@ pub(super) fn objects(version: &str, uid: &str, mut answer: Value) -> Result<Vec
     }
 }
 
-/// A converted object is the same object: it has its metadata, of which labels and annotations alone may be others
+/// Validates a converted object and restores its metadata, of which only labels and annotations may change
 /// (`validateConvertedObject`, `restoreObjectMeta`).
-pub(super) fn check(before: &Value, made: &mut Value, wanted: &str) -> Result<(), String> {
+pub(super) fn check(before: &Value, converted: &mut Value, desired_version: &str) -> Result<(), String> {
     let text = |object: &Value, field: &str| object[field].as_str().unwrap_or("").to_owned();
-    let version = text(made, "apiVersion");
-    if version != wanted {
-        return Err(format!("invalid groupVersion (expected {wanted}, received {version})"));
+    let version = text(converted, "apiVersion");
+    if version != desired_version {
+        return Err(format!("invalid groupVersion (expected {desired_version}, received {version})"));
     }
-    let (kind, other) = (text(before, "kind"), text(made, "kind"));
+    let (kind, other) = (text(before, "kind"), text(converted, "kind"));
     if kind != other {
         return Err(format!("invalid kind (expected {kind}, received {other})"));
     }
     for (field, what) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
-        let (expected, got) = (text(&before["metadata"], field), text(&made["metadata"], field));
+        let (expected, got) = (text(&before["metadata"], field), text(&converted["metadata"], field));
         if expected != got {
             return Err(format!("must have the same {what}: {expected} != {got}"));
         }
     }
-    if !made["metadata"].is_object() {
-        return Err(format!("missing metadata in converted object: {}", made["metadata"]));
+    if !converted["metadata"].is_object() {
+        return Err(format!("missing metadata in converted object: {}", converted["metadata"]));
     }
     let mut metadata = before["metadata"].clone();
     for field in ["labels", "annotations"] {
-        strings(&made["metadata"][field], field)?;
-        match (metadata.as_object_mut(), made["metadata"][field].take()) {
+        validate_strings(&converted["metadata"][field], field)?;
+        match (metadata.as_object_mut(), converted["metadata"][field].take()) {
             (Some(fields), Value::Null) => drop(fields.remove(field)),
             (Some(fields), value) => drop(fields.insert(field.to_owned(), value)),
             _ => {}
         }
     }
-    let checked = |keys: &Value| crate::object_meta::wrong_in(keys);
+    let checked = |keys: &Value| crate::object_meta::first_error(keys);
     if let Some(why) = checked(&metadata) {
         return Err(why);
     }
-    made["metadata"] = metadata;
+    converted["metadata"] = metadata;
     Ok(())
 }
 
-/// Labels and annotations are text.
-fn strings(value: &Value, field: &str) -> Result<(), String> {
+/// Validates that all values are strings.
+fn validate_strings(value: &Value, field: &str) -> Result<(), String> {
     let empty = Map::new();
     let all = match value {
         Value::Null => &empty,
@@ -109,37 +109,37 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_one_to_what_was_asked() {
-        let answer = |response: Value| json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "response": response});
+    fn response_must_match_request() {
+        let review = |response: Value| json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "response": response});
         let check = |answer: Value, expected: Result<usize, &str>| {
             let got = objects("v1", "u", answer).map(|o| o.len());
             assert_eq!(got.as_ref().map_err(String::as_str).copied(), expected);
         };
         let success = json!({"status": "Success"});
-        check(answer(json!({"uid": "u", "result": success, "convertedObjects": [{}, {}]})), Ok(2));
-        check(answer(json!({"uid": "u", "result": success})), Ok(0));
-        check(answer(json!({"uid": "x", "result": success})), Err("expected response.uid=\"u\", got \"x\""));
-        check(answer(Value::Null), Err("no response provided"));
-        check(answer(json!({"uid": "u", "result": {"status": "Failed", "message": "no"}})), Err("no"));
-        check(answer(json!({"uid": "u"})), Err("response.result.status was '', not 'Success'"));
+        check(review(json!({"uid": "u", "result": success, "convertedObjects": [{}, {}]})), Ok(2));
+        check(review(json!({"uid": "u", "result": success})), Ok(0));
+        check(review(json!({"uid": "x", "result": success})), Err("expected response.uid=\"u\", got \"x\""));
+        check(review(Value::Null), Err("no response provided"));
+        check(review(json!({"uid": "u", "result": {"status": "Failed", "message": "no"}})), Err("no"));
+        check(review(json!({"uid": "u"})), Err("response.result.status was '', not 'Success'"));
         let old = "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v1beta1, Kind=ConversionReview";
         check(json!({"apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "ConversionReview"}), Err(old));
     }
 
     #[test]
-    fn labels_and_annotations_alone_may_be_others() {
-        let mut made = object("v2");
-        made["metadata"]["labels"] = json!({"c": "d"});
-        made["metadata"]["annotations"] = json!({"e": "f"});
-        made["metadata"]["finalizers"] = json!([]);
-        check(&object("v1"), &mut made, "g/v2").unwrap();
-        assert_eq!(made["metadata"]["labels"], json!({"c": "d"}));
-        assert_eq!(made["metadata"]["annotations"], json!({"e": "f"}));
-        assert_eq!(made["metadata"]["finalizers"], json!(["f/g"]));
+    fn only_labels_and_annotations_may_be_converted() {
+        let mut converted = object("v2");
+        converted["metadata"]["labels"] = json!({"c": "d"});
+        converted["metadata"]["annotations"] = json!({"e": "f"});
+        converted["metadata"]["finalizers"] = json!([]);
+        check(&object("v1"), &mut converted, "g/v2").unwrap();
+        assert_eq!(converted["metadata"]["labels"], json!({"c": "d"}));
+        assert_eq!(converted["metadata"]["annotations"], json!({"e": "f"}));
+        assert_eq!(converted["metadata"]["finalizers"], json!(["f/g"]));
         let refused = |change: &dyn Fn(&mut Value), expected: &str| {
-            let mut made = object("v2");
-            change(&mut made);
-            assert_eq!(check(&object("v1"), &mut made, "g/v2").unwrap_err(), expected);
+            let mut converted = object("v2");
+            change(&mut converted);
+            assert_eq!(check(&object("v1"), &mut converted, "g/v2").unwrap_err(), expected);
         };
         refused(&|o| o["apiVersion"] = json!("g/v1"), "invalid groupVersion (expected g/v2, received g/v1)");
         refused(&|o| o["kind"] = json!("L"), "invalid kind (expected K, received L)");

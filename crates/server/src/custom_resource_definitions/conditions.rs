@@ -1,12 +1,11 @@
-//! The status of a definition: which names it has, and whether its kind is served
-//! (`pkg/controller/status`, `pkg/controller/establish`).
+//! Status of a definition: accepted names and conditions (`pkg/controller/status`, `pkg/controller/establish`).
 
 use crate::kinds::{Approval, has_ca_bundle};
 use crate::write::now;
 use serde_json::{Value, json};
 
-/// Whether a condition is true.
-pub(super) fn is(definition: &Value, condition: &str) -> bool {
+/// Whether a condition is `True`.
+pub(super) fn is_true(definition: &Value, condition: &str) -> bool {
     find(definition, condition).is_some_and(|c| c["status"] == "True")
 }
 
@@ -14,18 +13,18 @@ fn find<'a>(definition: &'a Value, condition: &str) -> Option<&'a Value> {
     definition["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == condition)
 }
 
-/// Sets a condition; its time is that of the last change from true to false or back, and never nothing: whoever waits for the
-/// condition to be as it is set here would write for ever.
+/// Sets a condition. `lastTransitionTime` changes with the status only, and is always set, so that setting a condition
+/// twice changes nothing.
 pub(crate) fn set(status: &mut Value, condition: &str, value: &str, reason: &str, message: &str) {
     if !status["conditions"].is_array() {
         status["conditions"] = json!([]);
     }
-    let Some(all) = status["conditions"].as_array_mut() else { return };
+    let Some(conditions) = status["conditions"].as_array_mut() else { return };
     let mut new = json!({
         "type": condition, "status": value, "reason": reason, "message": message, "lastTransitionTime": now(),
     });
-    match all.iter_mut().find(|c| c["type"] == condition) {
-        None => all.push(new),
+    match conditions.iter_mut().find(|c| c["type"] == condition) {
+        None => conditions.push(new),
         Some(old) => {
             if old["status"] == value && old["lastTransitionTime"].is_string() {
                 new["lastTransitionTime"] = old["lastTransitionTime"].clone();
@@ -35,23 +34,24 @@ pub(crate) fn set(status: &mut Value, condition: &str, value: &str, reason: &str
     }
 }
 
-/// The status that a definition should have, if it has another; `others` are those of the same group.
-pub(super) fn status(definition: &Value, others: &[&Value]) -> Option<Value> {
+/// Computes the desired status of a definition; `None` when it has it. `others` are the other definitions of its group.
+pub(super) fn desired_status(definition: &Value, others: &[&Value]) -> Option<Value> {
     let (wanted, accepted) = (&definition["spec"]["names"], &definition["status"]["acceptedNames"]);
     let mut status = definition["status"].clone();
-    tell_approval(definition, &mut status);
-    let settled = *wanted == *accepted && is(definition, "NamesAccepted") && is(definition, "Established");
-    if settled {
+    set_approval(definition, &mut status);
+    let is_accepted =
+        *wanted == *accepted && is_true(definition, "NamesAccepted") && is_true(definition, "Established");
+    if is_accepted {
         return (status != definition["status"]).then_some(status);
     }
-    let (names, conflict) = accept(wanted, accepted, others);
+    let (names, conflict) = accept_names(wanted, accepted, others);
     status["acceptedNames"] = names;
     match &conflict {
         Some((reason, message)) => set(&mut status, "NamesAccepted", "False", reason, message),
         None => set(&mut status, "NamesAccepted", "True", "NoConflicts", "no conflicts found"),
     }
-    // A kind that was served once stays served, under the names that it has.
-    if !is(definition, "Established") {
+    // An established definition stays established, with the names that it has.
+    if !is_true(definition, "Established") {
         match conflict {
             Some(_) => set(&mut status, "Established", "False", "NotAccepted", "not all names are accepted"),
             None if !has_ca_bundle(definition) => {
@@ -67,16 +67,16 @@ pub(super) fn status(definition: &Value, others: &[&Value]) -> Option<Value> {
     (status != definition["status"]).then_some(status)
 }
 
-/// Of a group of the community's it says whether that was asked.
-fn tell_approval(definition: &Value, status: &mut Value) {
+/// Sets the condition of definitions in the groups `*.k8s.io` and `*.kubernetes.io`.
+fn set_approval(definition: &Value, status: &mut Value) {
     const CONFORMANT: &str = "KubernetesAPIApprovalPolicyConformant";
-    let Some(approval) = Approval::of(definition) else { return };
+    let Some(approval) = Approval::from_definition(definition) else { return };
     let (value, reason) = approval.condition();
     set(status, CONFORMANT, value, reason, &approval.message());
 }
 
-/// The names that a definition gets of those that it wants, and what it cannot have.
-fn accept(wanted: &Value, accepted: &Value, others: &[&Value]) -> (Value, Option<(&'static str, String)>) {
+/// Returns the names that a definition gets, and the conflict with another one, if any.
+fn accept_names(wanted: &Value, accepted: &Value, others: &[&Value]) -> (Value, Option<(&'static str, String)>) {
     let taken = |keys: &[&str], name: &Value| {
         others.iter().map(|o| &o["status"]["acceptedNames"]).any(|names| {
             keys.iter().any(|key| names[*key] == *name)
@@ -86,29 +86,30 @@ fn accept(wanted: &Value, accepted: &Value, others: &[&Value]) -> (Value, Option
     const RESOURCES: [&str; 2] = ["plural", "singular"];
     const KINDS: [&str; 2] = ["kind", "listKind"];
     let (mut names, mut conflict) = (accepted.clone(), None);
-    let mut one = |names: &mut Value, key: &str, keys: &[&str], reason| {
+    let mut accept_name = |names: &mut Value, key: &str, keys: &[&str], reason| {
         if wanted[key] != accepted[key] && taken(keys, &wanted[key]) {
             conflict = Some((reason, format!("{} is already in use", wanted[key])));
         } else {
             names[key] = wanted[key].clone();
         }
     };
-    one(&mut names, "plural", &RESOURCES, "PluralConflict");
-    one(&mut names, "singular", &RESOURCES, "SingularConflict");
-    one(&mut names, "kind", &KINDS, "KindConflict");
-    one(&mut names, "listKind", &KINDS, "ListKindConflict");
+    accept_name(&mut names, "plural", &RESOURCES, "PluralConflict");
+    accept_name(&mut names, "singular", &RESOURCES, "SingularConflict");
+    accept_name(&mut names, "kind", &KINDS, "KindConflict");
+    accept_name(&mut names, "listKind", &KINDS, "ListKindConflict");
     let list = |v: &Value| v["shortNames"].as_array().cloned().unwrap_or_default();
-    let own = list(accepted);
-    let lost: Vec<Value> = list(wanted).into_iter().filter(|n| !own.contains(n) && taken(&RESOURCES, n)).collect();
+    let current = list(accepted);
+    let conflicting: Vec<Value> =
+        list(wanted).into_iter().filter(|n| !current.contains(n) && taken(&RESOURCES, n)).collect();
     let mut set_list = |key: &str, value: &Value| match (names.as_object_mut(), value) {
         (Some(names), Value::Null) => drop(names.remove(key)),
         (Some(names), value) => drop(names.insert(key.to_owned(), value.clone())),
         _ => {}
     };
-    if lost.is_empty() {
+    if conflicting.is_empty() {
         set_list("shortNames", &wanted["shortNames"]);
     } else if conflict.is_none() {
-        let all: Vec<String> = lost.iter().map(|name| format!("{name} is already in use")).collect();
+        let all: Vec<String> = conflicting.iter().map(|name| format!("{name} is already in use")).collect();
         let message = if all.len() == 1 { all.concat() } else { format!("[{}]", all.join(", ")) };
         conflict = Some(("ShortNamesConflict", message));
     }
@@ -127,13 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_in_a_group_of_the_communitys_says_whether_it_was_approved() {
+    fn community_group_has_approval_condition() {
         let check = |group: &str, said: &str, expected: Option<(&str, &str, &str)>| {
             let mut one = definition("foos", "Foo", "fo");
             one["spec"]["group"] = json!(group);
             one["metadata"] = json!({"annotations": {"api-approved.kubernetes.io": said}});
-            one["status"] = status(&one, &[]).unwrap();
-            assert_eq!(status(&one, &[]), None);
+            one["status"] = desired_status(&one, &[]).unwrap();
+            assert_eq!(desired_status(&one, &[]), None);
             let condition = find(&one, "KubernetesAPIApprovalPolicyConformant");
             let text = |field: &str| condition.and_then(|c| c[field].as_str());
             let expected = expected.map(|(value, reason, message)| [value, reason, message].map(Some));
@@ -148,19 +149,19 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_had_by_whoever_came_first() {
+    fn name_belongs_to_first_definition() {
         let mut first = definition("foos", "Foo", "fo");
-        first["status"] = status(&first, &[]).unwrap();
-        assert!(is(&first, "NamesAccepted") && is(&first, "Established"));
-        assert_eq!(status(&first, &[]), None);
+        first["status"] = desired_status(&first, &[]).unwrap();
+        assert!(is_true(&first, "NamesAccepted") && is_true(&first, "Established"));
+        assert_eq!(desired_status(&first, &[]), None);
         for (second, reason, message) in [
             (definition("bars", "Foo", "ba"), "ListKindConflict", "\"FooList\" is already in use"),
             (definition("bars", "Bar", "fo"), "ShortNamesConflict", "\"fo\" is already in use"),
             (definition("bars", "Foos", "ba"), "SingularConflict", "\"foos\" is already in use"),
         ] {
-            let status = status(&second, &[&first]).unwrap();
+            let status = desired_status(&second, &[&first]).unwrap();
             let second = json!({"status": status});
-            assert!(!is(&second, "NamesAccepted") && !is(&second, "Established"));
+            assert!(!is_true(&second, "NamesAccepted") && !is_true(&second, "Established"));
             let condition = find(&second, "NamesAccepted").unwrap();
             assert_eq!((&condition["reason"], &condition["message"]), (&json!(reason), &json!(message)));
         }

@@ -1,8 +1,8 @@
-//! YAML. Depth, size and what aliases make of it are bounded.
+//! Decoding of YAML, with limits of depth, size and alias expansion.
 
 mod document;
 
-use super::{Parsed, check_paths};
+use super::{DecodedBody, check_paths};
 use api::quote::quoted;
 use document::Document;
 use serde::{
@@ -12,79 +12,79 @@ use serde::{
 use serde_saphyr::{Spanned, options::DuplicateKeyPolicy};
 use std::{collections::HashSet, fmt};
 
-/// What all aliases of a document may stand for together, in nodes.
-const MAX_ALIASED: usize = 50_000;
-/// How upstream's reader begins to tell what stands twice.
-const ERRORS: &str = "yaml: unmarshal errors:";
+/// Maximal number of nodes that aliases of a document expand to.
+const MAX_ALIAS_NODES: usize = 50_000;
+/// Prefix of upstream's message of duplicate keys.
+const UNMARSHAL_ERRORS: &str = "yaml: unmarshal errors:";
 
-/// Reads a document.
-pub(super) fn read(text: &str) -> Result<Parsed, String> {
+/// Decodes a document.
+pub(super) fn read(text: &str) -> Result<DecodedBody, String> {
     match serde_saphyr::from_str_with_options::<Document>(text, options(DuplicateKeyPolicy::Error)) {
-        Ok(Document(value)) => check_paths(&value).map(|()| Parsed { value, duplicates: Vec::new() }),
+        Ok(Document(value)) => check_paths(&value).map(|()| DecodedBody { value, duplicates: Vec::new() }),
         Err(serde_saphyr::Error::DuplicateMappingKey { key, location }) => {
-            let Document(value) = lenient(text)?;
+            let Document(value) = decode_last_wins(text)?;
             check_paths(&value)?;
-            // What cannot be looked through has at least the one that was found.
-            let mut lines = lenient(text).map_or_else(|_| Vec::new(), |Twice(lines)| lines);
+            // If the second pass fails, the key that was found first is reported.
+            let mut lines = decode_last_wins(text).map_or_else(|_| Vec::new(), |DuplicateKeys(lines)| lines);
             if lines.is_empty() {
                 lines.push(already_set(location.line(), &key.unwrap_or_default()));
             }
-            Ok(Parsed { value, duplicates: vec![format!("{ERRORS}\n  {}", lines.join("\n  "))] })
+            Ok(DecodedBody { value, duplicates: vec![format!("{UNMARSHAL_ERRORS}\n  {}", lines.join("\n  "))] })
         }
-        Err(other) => Err(told(&other)),
+        Err(other) => Err(first_line(&other)),
     }
 }
 
-/// The errors in a text that tells what stands twice, as warnings have them (`parseYAMLWarnings`): each on its own.
-pub(crate) fn as_warnings(wrong: &str) -> Vec<String> {
-    match wrong.strip_prefix(ERRORS) {
+/// Splits the message of duplicate keys into one warning for each key (`parseYAMLWarnings`).
+pub(crate) fn split_warnings(message: &str) -> Vec<String> {
+    match message.strip_prefix(UNMARSHAL_ERRORS) {
         Some(lines) => lines.trim_start().lines().map(|line| line.trim().to_owned()).collect(),
-        None => vec![wrong.to_owned()],
+        None => vec![message.to_owned()],
     }
 }
 
-/// Whether this tells what stands twice in YAML.
-pub(crate) fn is_of_yaml(wrong: &str) -> bool {
-    wrong.starts_with(ERRORS)
+/// Whether this is YAML's message of duplicate keys.
+pub(crate) fn is_yaml_error(message: &str) -> bool {
+    message.starts_with(UNMARSHAL_ERRORS)
 }
 
 fn options(duplicate_keys: DuplicateKeyPolicy) -> serde_saphyr::Options {
-    // Upstream's reader is one of YAML 1.1: `0644` is octal, and `yes` is true.
+    // Upstream's parser follows YAML 1.1: `0644` is octal, and `yes` is true.
     let mut options = serde_saphyr::options! {
         duplicate_keys: duplicate_keys, with_snippet: false, legacy_octal_numbers: true, strict_booleans: false,
     };
-    options.alias_limits.max_total_replayed_events = MAX_ALIASED;
+    options.alias_limits.max_total_replayed_events = MAX_ALIAS_NODES;
     options
 }
 
-/// Reads a document in which keys stand twice.
-fn lenient<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_saphyr::from_str_with_options(text, options(DuplicateKeyPolicy::LastWins)).map_err(|e| told(&e))
+/// Decodes a document with duplicate keys; the last one wins.
+fn decode_last_wins<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_saphyr::from_str_with_options(text, options(DuplicateKeyPolicy::LastWins)).map_err(|e| first_line(&e))
 }
 
 fn already_set(line: u64, key: &str) -> String {
     format!("line {line}: key {} already set in map", quoted(key))
 }
 
-fn told(error: &serde_saphyr::Error) -> String {
+fn first_line(error: &serde_saphyr::Error) -> String {
     error.to_string().lines().next().unwrap_or("").to_owned()
 }
 
-/// The keys that stand twice in a document, each with its line, in upstream's words.
-struct Twice(Vec<String>);
+/// Upstream's messages of the duplicate keys of a document, with their lines.
+struct DuplicateKeys(Vec<String>);
 
-impl<'de> Deserialize<'de> for Twice {
+impl<'de> Deserialize<'de> for DuplicateKeys {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut found = Vec::new();
-        Keys(&mut found).deserialize(deserializer)?;
+        DuplicateKeysSeed(&mut found).deserialize(deserializer)?;
         Ok(Self(found))
     }
 }
 
-/// Notes the keys that stand twice below here.
-struct Keys<'a>(&'a mut Vec<String>);
+/// Collects the duplicate keys of a node.
+struct DuplicateKeysSeed<'a>(&'a mut Vec<String>);
 
-impl<'de> DeserializeSeed<'de> for Keys<'_> {
+impl<'de> DeserializeSeed<'de> for DuplicateKeysSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -92,7 +92,7 @@ impl<'de> DeserializeSeed<'de> for Keys<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Keys<'_> {
+impl<'de> Visitor<'de> for DuplicateKeysSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,7 +124,7 @@ impl<'de> Visitor<'de> for Keys<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while seq.next_element_seed(Keys(&mut *self.0))?.is_some() {}
+        while seq.next_element_seed(DuplicateKeysSeed(&mut *self.0))?.is_some() {}
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl<'de> Visitor<'de> for Keys<'_> {
                 self.0.push(already_set(at.line(), &key));
             }
             seen.insert(key);
-            map.next_value_seed(Keys(&mut *self.0))?;
+            map.next_value_seed(DuplicateKeysSeed(&mut *self.0))?;
         }
         Ok(())
     }
@@ -148,13 +148,13 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &Value, lines: &[&str]) {
-        let Parsed { value, duplicates } = read(text).unwrap();
-        let told: Vec<String> = duplicates.iter().flat_map(|wrong| as_warnings(wrong)).collect();
-        assert_eq!((&value, told.iter().map(String::as_str).collect::<Vec<_>>()), (expected, lines.to_vec()));
+        let DecodedBody { value, duplicates } = read(text).unwrap();
+        let warnings: Vec<String> = duplicates.iter().flat_map(|message| split_warnings(message)).collect();
+        assert_eq!((&value, warnings.iter().map(String::as_str).collect::<Vec<_>>()), (expected, lines.to_vec()));
     }
 
     #[test]
-    fn scalars_and_keys_are_read_as_upstreams_reader_does() {
+    fn yaml_scalars_and_keys_are_decoded_as_upstream() {
         for (text, expected) in [
             (
                 "0x10: a\n010: b\nn: c\nyes: d\n1.50: e\n1e6: f\n",
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_that_stands_twice_is_told_with_its_line() {
+    fn duplicate_yaml_keys_are_reported_with_lines() {
         check("a: 1\nb: {c: 2}\n", &json!({"a": 1, "b": {"c": 2}}), &[]);
         let twice = "a: 1\nb:\n- {c: 2, c: 3}\n- d: x\n  d: [true]\n1: 2\na: ~\n";
         let lines = [
@@ -192,6 +192,6 @@ mod tests {
         check(huge, &read(&huge["a: 1\n".len()..]).unwrap().value, &["line 2: key \"a\" already set in map"]);
         let whole = read("a: 1\na: 1\na: 2\n").unwrap().duplicates;
         let lines = "  line 2: key \"a\" already set in map\n  line 3: key \"a\" already set in map";
-        assert_eq!(whole, [format!("{ERRORS}\n{lines}")]);
+        assert_eq!(whole, [format!("{UNMARSHAL_ERRORS}\n{lines}")]);
     }
 }

@@ -1,4 +1,4 @@
-//! What a deletion means for dependents: the garbage collector reads it from finalizers.
+//! Deletion propagation to dependents: stored as finalizers, which the garbage collector reads.
 
 use crate::{
     kinds::{FieldErrors, FieldPath, KindInfo},
@@ -12,16 +12,16 @@ const ORPHAN: &str = "orphan";
 /// `propagationPolicy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Propagation {
-    /// Dependents go first.
+    /// Dependents are deleted first.
     Foreground,
-    /// Dependents go afterwards.
+    /// Dependents are deleted afterwards.
     Background,
-    /// Dependents stay.
+    /// Dependents are kept.
     Orphan,
 }
 
 impl Propagation {
-    /// As `DeleteOptions` write it.
+    /// The policy's name in `DeleteOptions`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Foreground => "Foreground",
@@ -31,7 +31,7 @@ impl Propagation {
     }
 }
 
-/// The policy of `DeleteOptions`; `orphanDependents` is its older form.
+/// Parses the policy of `DeleteOptions`; `orphanDependents` is the deprecated form.
 pub(super) fn parse(policy: Option<&str>, orphan_dependents: Option<bool>) -> Result<Option<Propagation>, ApiError> {
     let (mut errors, path) = (FieldErrors::default(), FieldPath::new("propagationPolicy"));
     let parsed = match (policy, orphan_dependents) {
@@ -55,24 +55,23 @@ pub(super) fn parse(policy: Option<&str>, orphan_dependents: Option<bool>) -> Re
     if errors.is_empty() { Ok(parsed) } else { Err(ApiError::invalid_options("DeleteOptions", &errors)) }
 }
 
-/// What a deletion means that does not say it (`DefaultGarbageCollectionPolicy`).
+/// The policy of deletions that set none (`DefaultGarbageCollectionPolicy`).
 pub(super) fn default(info: &KindInfo) -> Option<Propagation> {
-    info.orphans.then_some(Propagation::Orphan)
+    info.orphans_by_default.then_some(Propagation::Orphan)
 }
 
-/// Sets the finalizers that the policy asks for (`deletionFinalizersForGarbageCollection`). Without a policy those that
-/// are there stay.
-pub(super) fn mark(metadata: &mut Value, policy: Option<Propagation>) {
-    let wanted = match policy {
+/// Sets the finalizers of a policy (`deletionFinalizersForGarbageCollection`). Without a policy the existing ones are kept.
+pub(super) fn set_finalizers(metadata: &mut Value, policy: Option<Propagation>) {
+    let finalizer = match policy {
         None => return,
         Some(Propagation::Foreground) => Some(FOREGROUND),
         Some(Propagation::Orphan) => Some(ORPHAN),
         Some(Propagation::Background) => None,
     };
-    let known: Vec<Value> = metadata["finalizers"].as_array().cloned().unwrap_or_default();
-    let mut finalizers: Vec<Value> = known.iter().filter(|f| *f != FOREGROUND && *f != ORPHAN).cloned().collect();
-    finalizers.extend(wanted.map(Value::from));
-    if finalizers == known {
+    let existing: Vec<Value> = metadata["finalizers"].as_array().cloned().unwrap_or_default();
+    let mut finalizers: Vec<Value> = existing.iter().filter(|f| *f != FOREGROUND && *f != ORPHAN).cloned().collect();
+    finalizers.extend(finalizer.map(Value::from));
+    if finalizers == existing {
         return;
     }
     if finalizers.is_empty() {
@@ -87,10 +86,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_is_written_as_a_finalizer() {
+    fn propagation_policy_becomes_finalizer() {
         let check = |before: &[&str], policy, after: &[&str]| {
             let mut metadata = json!({"finalizers": before});
-            mark(&mut metadata, policy);
+            set_finalizers(&mut metadata, policy);
             let got: Vec<&str> =
                 metadata["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
             assert_eq!(got, after, "{before:?} {policy:?}");
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_of_a_policy_are_read_and_not_both_at_once() {
+    fn propagation_policy_excludes_orphan_dependents() {
         assert_eq!(parse(None, Some(true)).unwrap(), Some(Propagation::Orphan));
         assert_eq!(parse(None, Some(false)).unwrap(), Some(Propagation::Background));
         assert_eq!(parse(Some("Foreground"), None).unwrap(), Some(Propagation::Foreground));

@@ -121,7 +121,7 @@ impl FlowControl {
             return (Ticket { _seat: None, _executing: counts.map(counts::Executing::begin), told }, Ok(()));
         };
         // What lasts has no end that one could wait for; of a watch the beginning counts.
-        if deadline::lasts(wanted) && wanted.verb != "watch" {
+        if deadline::is_long_running(wanted) && wanted.verb != "watch" {
             return (Ticket { _seat: None, _executing: None, told: None }, Ok(()));
         }
         let found = config.schemas.iter().find(|s| s.spec.matches(user, wanted));

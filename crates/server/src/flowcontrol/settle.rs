@@ -17,20 +17,20 @@ impl ApiServer {
     /// Makes upstream's FlowSchemas and PriorityLevelConfigurations, where they are not there yet, and brings those up to
     /// date that nobody has made their own.
     pub async fn bootstrap_flows(self) {
-        self.flows.held.store(true, Ordering::Release);
+        self.flow_control.held.store(true, Ordering::Release);
         let (schemas, levels) = defaults::all();
         let all = levels.into_iter().map(|o| (LEVELS, o)).chain(schemas.into_iter().map(|o| (SCHEMAS, o)));
         join_all(all.map(|(resource, object)| ensure(self.clone(), resource, object).boxed())).await;
-        self.flows.held.store(false, Ordering::Release);
-        self.flows.load(&self);
+        self.flow_control.held.store(false, Ordering::Release);
+        self.flow_control.load(&self);
         self.settle_flows().await;
     }
 
     /// Something was written of this resource: from now on it holds.
     pub(crate) fn note_flows(&self, storage: &str) {
-        if matches!(storage, SCHEMAS | LEVELS) && !self.flows.held.load(Ordering::Acquire) {
-            self.flows.load(self);
-            if self.flows.pending.swap(true, Ordering::AcqRel) {
+        if matches!(storage, SCHEMAS | LEVELS) && !self.flow_control.held.load(Ordering::Acquire) {
+            self.flow_control.load(self);
+            if self.flow_control.pending.swap(true, Ordering::AcqRel) {
                 return;
             }
             let server = self.clone();
@@ -41,9 +41,9 @@ impl ApiServer {
     /// Says of each FlowSchema whether its level is there, and makes again what is to be there (upstream looks after those
     /// that it suggests each minute).
     async fn settle_flows(&self) {
-        let _settling = self.flows.settling.lock().await;
+        let _settling = self.flow_control.settling.lock().await;
         // From here on, a write asks for another round.
-        self.flows.pending.store(false, Ordering::Release);
+        self.flow_control.pending.store(false, Ordering::Release);
         let (schemas, levels) = defaults::all();
         for (resource, object) in
             levels.into_iter().map(|o| (LEVELS, o)).chain(schemas.into_iter().map(|o| (SCHEMAS, o)))
@@ -59,7 +59,7 @@ impl ApiServer {
                 let path =
                     format!("{GROUP}/{SCHEMAS}/{}/status", object["metadata"]["name"].as_str().unwrap_or_default());
                 let server = self.clone();
-                async move { server.ask(Method::PUT, &path, &object).await }.boxed()
+                async move { server.request_as_apiserver(Method::PUT, &path, &object).await }.boxed()
             };
             join_all(wrong.into_iter().map(write)).await;
         }
@@ -94,14 +94,14 @@ const ROUNDS: usize = 5;
 async fn ensure(server: ApiServer, resource: &'static str, wanted: Value) {
     let name = super::name(&wanted);
     let Some(stored) = server.store.get(&Key::new(resource, "", name.as_str())) else {
-        return server.ensure_made(&format!("{GROUP}/{resource}"), &wanted).await;
+        return server.ensure_created(&format!("{GROUP}/{resource}"), &wanted).await;
     };
     let mut there: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
     let is_ours = there["metadata"]["annotations"][AUTO_UPDATE] == "true";
     if is_ours && there["spec"] != wanted["spec"] {
         there["spec"] = wanted["spec"].clone();
         there["metadata"]["resourceVersion"] = stored.revision.to_string().into();
-        server.ask(Method::PUT, &format!("{GROUP}/{resource}/{name}"), &there).await;
+        server.request_as_apiserver(Method::PUT, &format!("{GROUP}/{resource}/{name}"), &there).await;
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
     #[tokio::test]
     async fn what_upstream_suggests_holds_as_a_whole_or_not_at_all() {
         let server = test_server::server().await;
-        let (flows, over) = (server.flows.clone(), Arc::new(AtomicBool::default()));
+        let (flows, over) = (server.flow_control.clone(), Arc::new(AtomicBool::default()));
         let ended = over.clone();
         // Whoever asks while the objects are made is on another thread.
         let looking = std::thread::spawn(move || {

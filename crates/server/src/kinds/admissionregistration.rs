@@ -1,4 +1,4 @@
-//! `admissionregistration.k8s.io/v1`. Who is asked, and which policy holds, is found out in `admit/outside.rs`.
+//! Kinds of `admissionregistration.k8s.io`. `admit` calls the webhooks and evaluates the policies.
 
 mod mutating;
 mod rules;
@@ -9,14 +9,13 @@ pub(super) use mutating::{
 };
 
 use super::{
-    AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{items, text as text_of},
-    fill,
-    info::METADATA,
-    integer, path_segment,
-    plain::Plain,
-    selector, text,
-    webhook_client::{self, review_versions},
+    AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
+    field_validation::{items, text as text_of},
+    generic_kind::GenericKind,
+    integer,
+    kind_info::METADATA_RESET_FOR_STATUS,
+    selector, text, validate_path_segment_name,
+    webhook_client::{self, validate_review_versions},
 };
 use admission::{conditions, policy, webhook};
 use serde_json::{Value, json};
@@ -25,16 +24,16 @@ use std::collections::{BTreeSet, HashSet};
 const GROUP: &str = "admissionregistration.k8s.io";
 const WEBHOOKS: &[Column] = &[NAME, integer("Webhooks", Cell::Count("/webhooks")), AGE];
 
-pub(super) static MUTATING_WEBHOOKS: Plain = Plain {
+pub(super) static MUTATING_WEBHOOKS: GenericKind = GenericKind {
     columns: WEBHOOKS,
     default: |object| {
-        default_webhooks(object);
+        set_webhook_defaults(object);
         for i in 0..items(object, "webhooks").count() {
-            fill::at(object, &format!("/webhooks/{i}"), &[("reinvocationPolicy", json!("Never"))]);
+            defaulting::set_defaults_at(object, &format!("/webhooks/{i}"), &[("reinvocationPolicy", json!("Never"))]);
         }
     },
     validate: |object, errors| {
-        webhooks(object, errors);
+        validate_webhooks(object, errors);
         let supported = ["IfNeeded", "Never"];
         for (i, webhook) in items(object, "webhooks").enumerate() {
             if !supported.contains(&text_of(webhook, "reinvocationPolicy")) {
@@ -43,11 +42,11 @@ pub(super) static MUTATING_WEBHOOKS: Plain = Plain {
             }
         }
     },
-    ..Plain::of(&KindInfo {
-        needs_version: true,
+    ..GenericKind::new(&KindInfo {
+        requires_resource_version: true,
         generation: true,
         categories: &["api-extensions"],
-        ..KindInfo::of_cluster(
+        ..KindInfo::cluster_scoped(
             GROUP,
             "MutatingWebhookConfiguration",
             "mutatingwebhookconfigurations",
@@ -55,15 +54,15 @@ pub(super) static MUTATING_WEBHOOKS: Plain = Plain {
         )
     })
 };
-pub(super) static VALIDATING_WEBHOOKS: Plain = Plain {
+pub(super) static VALIDATING_WEBHOOKS: GenericKind = GenericKind {
     columns: WEBHOOKS,
-    default: default_webhooks,
-    validate: webhooks,
-    ..Plain::of(&KindInfo {
-        needs_version: true,
+    default: set_webhook_defaults,
+    validate: validate_webhooks,
+    ..GenericKind::new(&KindInfo {
+        requires_resource_version: true,
         generation: true,
         categories: &["api-extensions"],
-        ..KindInfo::of_cluster(
+        ..KindInfo::cluster_scoped(
             GROUP,
             "ValidatingWebhookConfiguration",
             "validatingwebhookconfigurations",
@@ -71,26 +70,26 @@ pub(super) static VALIDATING_WEBHOOKS: Plain = Plain {
         )
     })
 };
-pub(super) static VALIDATING_POLICY: Plain = Plain {
+pub(super) static VALIDATING_POLICY: GenericKind = GenericKind {
     columns: &[
         NAME,
         integer("Validations", Cell::Count("/spec/validations")),
-        text("ParamKind", Cell::Of(|p, _| json!(param_kind(&p["spec"]["paramKind"])))),
+        text("ParamKind", Cell::Computed(|p, _| json!(param_kind_cell(&p["spec"]["paramKind"])))),
         AGE,
     ],
     default: |object| {
-        fill::at(object, "/spec", &[("failurePolicy", json!("Fail"))]);
-        default_match(object, "/spec/matchConstraints");
+        defaulting::set_defaults_at(object, "/spec", &[("failurePolicy", json!("Fail"))]);
+        set_match_resources_defaults(object, "/spec/matchConstraints");
     },
-    validate: policy_spec,
-    observe: status::observe,
-    ..Plain::of(&KindInfo {
-        needs_version: true,
+    validate: validate_policy,
+    derive_status: status::set_type_checking_status,
+    ..GenericKind::new(&KindInfo {
+        requires_resource_version: true,
         status: true,
-        kept_by_status: METADATA,
+        reset_by_status_update: METADATA_RESET_FOR_STATUS,
         generation: true,
         categories: &["api-extensions"],
-        ..KindInfo::of_cluster(
+        ..KindInfo::cluster_scoped(
             GROUP,
             "ValidatingAdmissionPolicy",
             "validatingadmissionpolicies",
@@ -98,20 +97,20 @@ pub(super) static VALIDATING_POLICY: Plain = Plain {
         )
     })
 };
-pub(super) static VALIDATING_POLICY_BINDING: Plain = Plain {
+pub(super) static VALIDATING_POLICY_BINDING: GenericKind = GenericKind {
     columns: &[
         NAME,
-        text("PolicyName", Cell::At("/spec/policyName")),
-        text("ParamRef", Cell::Of(|b, _| json!(param_ref(&b["spec"]["paramRef"])))),
+        text("PolicyName", Cell::Pointer("/spec/policyName")),
+        text("ParamRef", Cell::Computed(|b, _| json!(param_ref_cell(&b["spec"]["paramRef"])))),
         AGE,
     ],
-    default: |object| default_match(object, "/spec/matchResources"),
-    validate: binding,
-    ..Plain::of(&KindInfo {
-        needs_version: true,
+    default: |object| set_match_resources_defaults(object, "/spec/matchResources"),
+    validate: validate_binding,
+    ..GenericKind::new(&KindInfo {
+        requires_resource_version: true,
         generation: true,
         categories: &["api-extensions"],
-        ..KindInfo::of_cluster(
+        ..KindInfo::cluster_scoped(
             GROUP,
             "ValidatingAdmissionPolicyBinding",
             "validatingadmissionpolicybindings",
@@ -120,14 +119,14 @@ pub(super) static VALIDATING_POLICY_BINDING: Plain = Plain {
     })
 };
 
-fn param_kind(kind: &Value) -> String {
+fn param_kind_cell(kind: &Value) -> String {
     match (text_of(kind, "apiVersion"), text_of(kind, "kind")) {
         (_, "") => "<unset>".to_owned(),
         (version, kind) => format!("{version}/{kind}"),
     }
 }
 
-fn param_ref(reference: &Value) -> String {
+fn param_ref_cell(reference: &Value) -> String {
     match (text_of(reference, "namespace"), text_of(reference, "name")) {
         _ if reference.is_null() => "<unset>".to_owned(),
         ("", "") => "*".to_owned(),
@@ -137,8 +136,8 @@ fn param_ref(reference: &Value) -> String {
     }
 }
 
-/// `SetDefaults_ValidatingWebhook`, and what rules and services have in common.
-fn default_webhooks(object: &mut Value) {
+/// Sets the defaults of webhooks, their rules and services (`SetDefaults_ValidatingWebhook`).
+fn set_webhook_defaults(object: &mut Value) {
     for webhook in object.get_mut("webhooks").and_then(Value::as_array_mut).into_iter().flatten() {
         let values = [
             ("failurePolicy", json!("Fail")),
@@ -147,36 +146,36 @@ fn default_webhooks(object: &mut Value) {
             ("objectSelector", json!({})),
             ("timeoutSeconds", json!(10)),
         ];
-        fill::at(webhook, "", &values);
-        fill::at(webhook, "/clientConfig/service", &[("port", json!(443))]);
-        default_rules(webhook, "rules");
+        defaulting::set_defaults_at(webhook, "", &values);
+        defaulting::set_defaults_at(webhook, "/clientConfig/service", &[("port", json!(443))]);
+        set_rule_defaults(webhook, "rules");
     }
 }
 
-fn default_rules(holder: &mut Value, list: &str) {
+fn set_rule_defaults(holder: &mut Value, list: &str) {
     for i in 0..items(holder, list).count() {
-        fill::at(holder, &format!("/{list}/{i}"), &[("scope", json!("*"))]);
+        defaulting::set_defaults_at(holder, &format!("/{list}/{i}"), &[("scope", json!("*"))]);
     }
 }
 
-fn default_match(object: &mut Value, pointer: &str) {
+fn set_match_resources_defaults(object: &mut Value, pointer: &str) {
     let values =
         [("matchPolicy", json!("Equivalent")), ("namespaceSelector", json!({})), ("objectSelector", json!({}))];
-    fill::at(object, pointer, &values);
+    defaulting::set_defaults_at(object, pointer, &values);
     if let Some(constraints) = object.pointer_mut(pointer).filter(|c| c.is_object()) {
         for list in ["resourceRules", "excludeResourceRules"] {
-            default_rules(constraints, list);
+            set_rule_defaults(constraints, list);
         }
     }
 }
 
-/// `validateValidatingWebhook`, `validateMutatingWebhook`.
-fn webhooks(object: &Value, errors: &mut FieldErrors) {
+/// Validates webhooks (`validateValidatingWebhook`, `validateMutatingWebhook`).
+fn validate_webhooks(object: &Value, errors: &mut FieldErrors) {
     let mut names = BTreeSet::new();
     for (i, webhook) in items(object, "webhooks").enumerate() {
         let path = FieldPath::new("webhooks").index(i);
         let (at, name) = (path.child("name"), text_of(webhook, "name"));
-        // A name has a domain that has a domain.
+        // A name has at least three labels.
         if name.is_empty() {
             errors.required(&at, "");
         } else if name.split('.').count() < 3 {
@@ -188,18 +187,18 @@ fn webhooks(object: &Value, errors: &mut FieldErrors) {
         if !names.insert(name) {
             errors.duplicate(&at, &webhook["name"]);
         }
-        rules::check(webhook, "rules", &path, errors);
-        let one_of = |field: &str, supported: &[&str], errors: &mut FieldErrors| {
+        rules::validate_rules(webhook, "rules", &path, errors);
+        let validate_enum = |field: &str, supported: &[&str], errors: &mut FieldErrors| {
             if !supported.contains(&text_of(webhook, field)) {
                 errors.not_supported(&path.child(field), &webhook[field], supported);
             }
         };
-        one_of("failurePolicy", &["Fail", "Ignore"], errors);
-        one_of("matchPolicy", &["Equivalent", "Exact"], errors);
+        validate_enum("failurePolicy", &["Fail", "Ignore"], errors);
+        validate_enum("matchPolicy", &["Equivalent", "Exact"], errors);
         if webhook["sideEffects"].is_null() {
             errors.required(&path.child("sideEffects"), "must specify one of None, NoneOnDryRun");
         } else {
-            one_of("sideEffects", &["None", "NoneOnDryRun"], errors);
+            validate_enum("sideEffects", &["None", "NoneOnDryRun"], errors);
         }
         if !(1..=30).contains(&webhook["timeoutSeconds"].as_i64().unwrap_or(0)) {
             let why = "the timeout value must be between 1 and 30 seconds";
@@ -209,14 +208,19 @@ fn webhooks(object: &Value, errors: &mut FieldErrors) {
             selector::validate(&webhook[list], &path.child(list), errors);
         }
         conditions::check(webhook, &webhook::condition_types(), &path, errors);
-        webhook_client::check(&webhook["clientConfig"], &path.child("clientConfig"), errors);
+        webhook_client::validate_client_config(&webhook["clientConfig"], &path.child("clientConfig"), errors);
         let versions = &webhook["admissionReviewVersions"];
-        review_versions(versions, "must specify one of v1, v1beta1", &path.child("admissionReviewVersions"), errors);
+        validate_review_versions(
+            versions,
+            "must specify one of v1, v1beta1",
+            &path.child("admissionReviewVersions"),
+            errors,
+        );
     }
 }
 
-/// What a policy is about, and what follows when it cannot be evaluated.
-fn constraints(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the failure policy and the match constraints of a policy.
+fn validate_match_constraints(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if !matches!(text_of(spec, "failurePolicy"), "Fail" | "Ignore") {
         errors.not_supported(&path.child("failurePolicy"), &spec["failurePolicy"], &["Fail", "Ignore"]);
     }
@@ -228,13 +232,13 @@ fn constraints(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if items(constraints, "resourceRules").next().is_none() {
         errors.required(&path.child("resourceRules"), "");
     }
-    rules::match_resources(constraints, &path, errors);
+    rules::validate_match_resources(constraints, &path, errors);
 }
 
-/// `validateValidatingAdmissionPolicySpec`.
-fn policy_spec(object: &Value, errors: &mut FieldErrors) {
+/// Validates a validating policy (`validateValidatingAdmissionPolicySpec`).
+fn validate_policy(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    constraints(spec, &path, errors);
+    validate_match_constraints(spec, &path, errors);
     if ["validations", "auditAnnotations"].iter().all(|list| items(spec, list).next().is_none()) {
         let why = "validations or auditAnnotations must contain at least one item";
         errors.required(&path.child("validations"), why);
@@ -243,8 +247,8 @@ fn policy_spec(object: &Value, errors: &mut FieldErrors) {
     policy::check(spec, text_of(&object["metadata"], "name"), &path, errors);
 }
 
-/// What bindings of all policies have in common.
-fn bound(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the spec of a binding, except `validationActions`.
+fn validate_binding_spec(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let (at, name) = (path.child("policyName"), text_of(spec, "policyName"));
     if name.is_empty() {
         errors.required(&at, "");
@@ -252,19 +256,19 @@ fn bound(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         api::names::dns1123_subdomain(name).iter().for_each(|e| errors.invalid(&at, &spec["policyName"], e));
     }
     let (params, at) = (&spec["paramRef"], path.child("paramRef"));
-    let wrong = path_segment(text_of(params, "name"));
+    let wrong = validate_path_segment_name(text_of(params, "name"));
     wrong.iter().for_each(|e| errors.invalid(&at.child("name"), &params["name"], e));
     selector::validate(&params["selector"], &at.child("selector"), errors);
     policy::check_binding(spec, path, errors);
     if !spec["matchResources"].is_null() {
-        rules::match_resources(&spec["matchResources"], &path.child("matchResources"), errors);
+        rules::validate_match_resources(&spec["matchResources"], &path.child("matchResources"), errors);
     }
 }
 
-/// `validateValidatingAdmissionPolicyBindingSpec`.
-fn binding(object: &Value, errors: &mut FieldErrors) {
+/// Validates a binding of a validating policy (`validateValidatingAdmissionPolicyBindingSpec`).
+fn validate_binding(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    bound(spec, &path, errors);
+    validate_binding_spec(spec, &path, errors);
     let at = path.child("validationActions");
     if items(spec, "validationActions").next().is_none() {
         errors.required(&at, "at least one validation action is required");

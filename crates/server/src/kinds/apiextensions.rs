@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions: what clients add to what is served. What follows from them is in `definitions.rs`.
+//! CustomResourceDefinition. `custom_resource_definitions.rs` serves the defined kinds.
 
 mod approval;
 mod names;
@@ -8,19 +8,19 @@ mod versions;
 pub(crate) use approval::Approval;
 pub(crate) use validate::has_ca_bundle;
 
-use super::{KindInfo, NAME_AND_CREATION, WriteContext, fill, plain::Plain};
+use super::{KindInfo, NAME_AND_CREATION, WriteContext, defaulting, generic_kind::GenericKind};
 use crate::custom_resource_definitions::{FINALIZER, set_condition};
 use schema::unrecognized_formats;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 static INFO: KindInfo = KindInfo {
-    needs_version: true,
+    requires_resource_version: true,
     short_names: &["crd", "crds"],
     categories: &["api-extensions"],
     status: true,
     generation: true,
-    ..KindInfo::of_cluster(
+    ..KindInfo::cluster_scoped(
         "apiextensions.k8s.io",
         "CustomResourceDefinition",
         "customresourcedefinitions",
@@ -28,13 +28,13 @@ static INFO: KindInfo = KindInfo {
     )
 };
 
-/// The kind of those.
-pub(in crate::kinds) static DEFINITION: Plain = Plain {
+/// The kind CustomResourceDefinition.
+pub(in crate::kinds) static CUSTOM_RESOURCE_DEFINITION: GenericKind = GenericKind {
     columns: NAME_AND_CREATION,
     default,
     prepare,
-    validate: validate::new,
-    validate_change: validate::change,
+    validate: validate::validate_definition,
+    validate_change: validate::validate_definition_update,
     begin_deletion,
     warnings: |object, _| {
         let versions = object["spec"]["versions"].as_array().into_iter().flatten();
@@ -42,24 +42,24 @@ pub(in crate::kinds) static DEFINITION: Plain = Plain {
             versions.flat_map(|v| unrecognized_formats(&v["schema"]["openAPIV3Schema"])).collect();
         unknown.into_iter().map(|format| format!("unrecognized format {format:?}")).collect()
     },
-    ..Plain::of(&INFO)
+    ..GenericKind::new(&INFO)
 };
 
-/// `SetDefaults_CustomResourceDefinitionSpec`.
+/// Sets the defaults of a definition (`SetDefaults_CustomResourceDefinitionSpec`).
 fn default(object: &mut Value) {
     let Some(spec) = object["spec"].as_object_mut() else { return };
-    fill::set(spec, "conversion", json!({"strategy": "None"}));
-    if let Some(names) = fill::inner(spec, "names") {
+    defaulting::set_default(spec, "conversion", json!({"strategy": "None"}));
+    if let Some(names) = defaulting::object_field(spec, "names") {
         let kind = names.get("kind").and_then(Value::as_str).unwrap_or("").to_owned();
         if !kind.is_empty() {
-            fill::set(names, "singular", json!(kind.to_lowercase()));
-            fill::set(names, "listKind", json!(format!("{kind}List")));
+            defaulting::set_default(names, "singular", json!(kind.to_lowercase()));
+            defaulting::set_default(names, "listKind", json!(format!("{kind}List")));
         }
     }
-    fill::at(object, "/spec/conversion/webhook/clientConfig/service", &[("port", json!(443))]);
+    defaulting::set_defaults_at(object, "/spec/conversion/webhook/clientConfig/service", &[("port", json!(443))]);
 }
 
-/// Which versions objects were ever stored in is the server's to say.
+/// Adds the storage version to `status.storedVersions`.
 fn prepare(object: &mut Value, old: Option<&Value>, _ctx: &WriteContext) {
     let versions = object["spec"]["versions"].as_array().into_iter().flatten();
     let stored: Vec<Value> = versions.filter(|v| v["storage"] == true).map(|v| v["name"].clone()).collect();
@@ -78,7 +78,7 @@ fn prepare(object: &mut Value, old: Option<&Value>, _ctx: &WriteContext) {
     }
 }
 
-/// Objects go first.
+/// Adds the finalizer for deletion of the custom objects, and the condition `Terminating`.
 fn begin_deletion(object: &mut Value) {
     let finalizers = &mut object["metadata"]["finalizers"];
     if !finalizers.is_array() {

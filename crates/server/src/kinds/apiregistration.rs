@@ -1,37 +1,36 @@
-//! APIServices (`apiregistration.k8s.io/v1`): who serves a version of a group. What follows from them is in `aggregation`.
+//! APIService (`apiregistration.k8s.io/v1`). `aggregation` serves them.
 
 use super::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext,
-    checks::{items, text as text_of},
-    fill,
-    info::METADATA,
-    plain::{Plain, path_segment},
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, defaulting,
+    field_validation::{items, text as text_of},
+    generic_kind::{GenericKind, validate_path_segment_name},
+    kind_info::METADATA_RESET_FOR_STATUS,
     text,
 };
 use crate::custom_resource_definitions::set_condition;
 use serde_json::{Value, json};
 
-pub(super) static API_SERVICE: Plain = Plain {
+pub(super) static API_SERVICE: GenericKind = GenericKind {
     columns: &[
         NAME,
-        text("Service", Cell::Of(|s, _| json!(service(s)))),
-        text("Available", Cell::Of(|s, _| json!(available(s)))),
+        text("Service", Cell::Computed(|s, _| json!(service_cell(s)))),
+        text("Available", Cell::Computed(|s, _| json!(available_cell(s)))),
         AGE,
     ],
-    default: |object| fill::at(object, "/spec/service", &[("port", json!(443))]),
+    default: |object| defaulting::set_defaults_at(object, "/spec/service", &[("port", json!(443))]),
     prepare,
-    name: path_segment,
+    name: validate_path_segment_name,
     validate,
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         categories: &["api-extensions"],
-        needs_version: true,
+        requires_resource_version: true,
         status: true,
-        kept_by_status: METADATA,
-        ..KindInfo::of_cluster("apiregistration.k8s.io", "APIService", "apiservices", "apiservice")
+        reset_by_status_update: METADATA_RESET_FOR_STATUS,
+        ..KindInfo::cluster_scoped("apiregistration.k8s.io", "APIService", "apiservices", "apiservice")
     })
 };
 
-fn service(object: &Value) -> String {
+fn service_cell(object: &Value) -> String {
     let service = &object["spec"]["service"];
     if service.is_null() {
         return "Local".to_owned();
@@ -39,13 +38,13 @@ fn service(object: &Value) -> String {
     format!("{}/{}", text_of(service, "namespace"), text_of(service, "name"))
 }
 
-fn available(object: &Value) -> String {
+fn available_cell(object: &Value) -> String {
     let found = items(&object["status"], "conditions").find(|c| c["type"] == "Available");
     let (status, reason) = found.map_or(("Unknown", ""), |c| (text_of(c, "status"), text_of(c, "reason")));
     if status == "True" || reason.is_empty() { status.to_owned() } else { format!("{status} ({reason})") }
 }
 
-/// What is served here is available at once.
+/// Sets the condition `Available` of local APIServices.
 fn prepare(object: &mut Value, old: Option<&Value>, _ctx: &WriteContext) {
     let is_local = |object: &Value| object["spec"]["service"].is_null();
     if is_local(object) && old.is_none_or(|old| !is_local(old)) {
@@ -53,7 +52,7 @@ fn prepare(object: &mut Value, old: Option<&Value>, _ctx: &WriteContext) {
     }
 }
 
-/// `ValidateAPIService`.
+/// Validates an APIService (`ValidateAPIService`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     let (group, version) = (text_of(spec, "group"), text_of(spec, "version"));
@@ -78,12 +77,12 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
             errors.invalid(&path.child(field), &json!(priority), &format!("must be positive and less than {most}"));
         }
     }
-    let bundle = text_of(spec, "caBundle");
+    let ca_bundle = text_of(spec, "caBundle");
     let insecure = (path.child("insecureSkipTLSVerify"), spec["insecureSkipTLSVerify"] == true);
     let service = &spec["service"];
     if service.is_null() {
-        if !bundle.is_empty() {
-            let shown = format!("{} bytes", bundle.len() / 4 * 3);
+        if !ca_bundle.is_empty() {
+            let shown = format!("{} bytes", ca_bundle.len() / 4 * 3);
             errors.invalid(&path.child("caBundle"), &json!(shown), "local APIServices may not have a caBundle");
         }
         if insecure.1 {
@@ -100,7 +99,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
         let why = "port is not valid:must be between 1 and 65535, inclusive";
         errors.invalid(&at.child("port"), &json!(port), why);
     }
-    if insecure.1 && !bundle.is_empty() {
+    if insecure.1 && !ca_bundle.is_empty() {
         errors.invalid(&insecure.0, &json!(true), "may not be true if caBundle is present");
     }
 }

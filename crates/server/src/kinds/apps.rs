@@ -1,4 +1,4 @@
-//! `apps/v1`: kinds that keep Pods running.
+//! Kinds of `apps/v1`.
 
 mod controller_revision;
 mod daemon_set;
@@ -12,18 +12,18 @@ pub(super) use daemon_set::DAEMON_SET;
 pub(super) use deployment::DEPLOYMENT;
 pub(super) use replica_set::REPLICA_SET;
 pub(super) use stateful_set::STATEFUL_SET;
-pub(super) use status::Counts;
+pub(super) use status::ReplicaCounts;
 
 use super::{
     FieldErrors, FieldPath, Subresource,
-    checks::{immutable, not_negative},
-    selector, template,
+    field_validation::{validate_immutable, validate_nonnegative},
+    pod_template_spec, selector,
 };
 use serde_json::Value;
 
 const GROUP: &str = "apps";
 
-/// How many there should be, as an object of its own.
+/// The `scale` subresource.
 pub(super) const SCALE: Subresource = Subresource {
     name: "scale",
     group: "autoscaling",
@@ -32,9 +32,9 @@ pub(super) const SCALE: Subresource = Subresource {
     verbs: &["get", "patch", "update"],
 };
 
-/// What all these kinds have: a selector that says something, and a template of Pods that it selects. `name` is how
-/// upstream calls the kind where the selector is empty, `kind` how it does where the template is wrong.
-fn selector_and_template(spec: &Value, name: &str, kind: &str, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates a selector, which must not be empty, and a Pod template that it must match. Errors of the selector have
+/// `name`, errors of the template have `kind`.
+fn validate_selector_and_template(spec: &Value, name: &str, kind: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let (at, template_path, selector) = (path.child("selector"), path.child("template"), &spec["selector"]);
     if selector.is_null() {
         errors.required(&at, "");
@@ -44,19 +44,19 @@ fn selector_and_template(spec: &Value, name: &str, kind: &str, path: &FieldPath,
             errors.invalid(&at, selector, &format!("empty selector is invalid for {name}"));
         }
     }
-    let Some(selected) = selector::selects(selector, &spec["template"]["metadata"]["labels"]) else {
+    let Some(selected) = selector::matches(selector, &spec["template"]["metadata"]["labels"]) else {
         return errors.invalid(&at, selector, "invalid label selector");
     };
-    template::validate_selected(&spec["template"], selected, &template_path, errors);
-    template::validate_lasting(&spec["template"], &template_path, kind, errors);
+    pod_template_spec::validate_selector_matches(&spec["template"], selected, &template_path, errors);
+    pod_template_spec::validate_for_controller(&spec["template"], &template_path, kind, errors);
 }
 
-fn not_negatives(spec: &Value, fields: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
-    fields.iter().for_each(|field| not_negative(spec, field, path, errors));
+fn validate_nonnegative_fields(spec: &Value, fields: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
+    fields.iter().for_each(|field| validate_nonnegative(spec, field, path, errors));
 }
 
-/// Pods that were selected once are selected for good.
-fn same_selector(object: &Value, old: &Value, errors: &mut FieldErrors) {
+/// Validates that the selector does not change.
+fn validate_immutable_selector(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let path = FieldPath::new("spec").child("selector");
-    immutable(&object["spec"]["selector"], &old["spec"]["selector"], &path, errors);
+    validate_immutable(&object["spec"]["selector"], &old["spec"]["selector"], &path, errors);
 }

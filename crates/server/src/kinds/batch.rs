@@ -1,4 +1,4 @@
-//! `batch/v1`: kinds whose Pods end.
+//! Kinds of `batch/v1`.
 
 mod cron_job;
 mod job;

@@ -1,14 +1,13 @@
-//! CertificateSigningRequest (`certificates.k8s.io/v1`). Controllers sign for Kubernetes' own signers.
+//! CertificateSigningRequest (`certificates.k8s.io/v1`).
 
 pub(super) mod signer_name;
 mod status;
 
 use super::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, Subresource, WriteContext, WriteTarget,
-    checks::{items, text as text_of},
-    duration, or_none,
-    plain::Plain,
-    text,
+    field_validation::{items, text as text_of},
+    generic_kind::GenericKind,
+    human_duration, or_none, text,
 };
 use api::certificate::{SubjectUser, subject_user};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -20,40 +19,42 @@ use x509_parser::{
 };
 
 const GROUP: &str = "certificates.k8s.io";
-const APPROVAL: &str = "approval";
+const APPROVAL_SUBRESOURCE: &str = "approval";
 
-pub(super) static CERTIFICATE_SIGNING_REQUEST: Plain = Plain {
+pub(super) static CERTIFICATE_SIGNING_REQUEST: GenericKind = GenericKind {
     columns: &[
         NAME,
         AGE,
-        text("SignerName", Cell::At("/spec/signerName")),
-        text("Requestor", Cell::At("/spec/username")),
+        text("SignerName", Cell::Pointer("/spec/signerName")),
+        text("Requestor", Cell::Pointer("/spec/username")),
         text(
             "RequestedDuration",
-            Cell::Of(|r, _| or_none(&r["spec"]["expirationSeconds"].as_i64().map(duration).unwrap_or_default())),
+            Cell::Computed(|r, _| {
+                or_none(&r["spec"]["expirationSeconds"].as_i64().map(human_duration).unwrap_or_default())
+            }),
         ),
-        text("Condition", Cell::Of(|r, _| json!(condition(r)))),
+        text("Condition", Cell::Computed(|r, _| json!(condition_cell(r)))),
     ],
     fields: &["spec.signerName"],
     prepare,
     validate,
-    validate_change: status::keep_conditions,
+    validate_change: status::validate_conditions_not_removed,
     validate_status: |object, old, errors| {
-        status::check_conditions(object, errors);
-        status::keep_conditions(object, old, errors);
-        status::keep_decisions(object, old, errors);
+        status::validate_conditions(object, errors);
+        status::validate_conditions_not_removed(object, old, errors);
+        status::validate_signer_update(object, old, errors);
     },
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         short_names: &["csr"],
         status: true,
         subresources: &[Subresource {
-            name: APPROVAL,
+            name: APPROVAL_SUBRESOURCE,
             group: GROUP,
             version: "v1",
             kind: "CertificateSigningRequest",
             verbs: &["get", "patch", "update"],
         }],
-        ..KindInfo::of_cluster(
+        ..KindInfo::cluster_scoped(
             GROUP,
             "CertificateSigningRequest",
             "certificatesigningrequests",
@@ -62,17 +63,17 @@ pub(super) static CERTIFICATE_SIGNING_REQUEST: Plain = Plain {
     })
 };
 
-/// `Approved,Issued`, as `printCertificateSigningRequest` has it.
-fn condition(request: &Value) -> String {
+/// Returns the condition cell, for example `Approved,Issued` (`extractCSRStatus`).
+fn condition_cell(request: &Value) -> String {
     let conditions = || items(&request["status"], "conditions");
-    let last = |kind: &str| conditions().any(|c| c["type"] == kind);
-    let mut text = match (last("Denied"), last("Approved")) {
+    let has = |kind: &str| conditions().any(|c| c["type"] == kind);
+    let mut text = match (has("Denied"), has("Approved")) {
         (true, _) => "Denied",
         (false, true) => "Approved",
         (false, false) => "Pending",
     }
     .to_owned();
-    if last("Failed") {
+    if has("Failed") {
         text += ",Failed";
     }
     if !text_of(&request["status"], "certificate").is_empty() {
@@ -81,8 +82,8 @@ fn condition(request: &Value) -> String {
     text
 }
 
-/// When conditions were told, and came to be, where a client does not say so (`populateConditionTimestamps`).
-fn note_times(object: &mut Value, old: &Value, ctx: &WriteContext) {
+/// Sets missing timestamps of conditions (`populateConditionTimestamps`).
+fn populate_condition_timestamps(object: &mut Value, old: &Value, ctx: &WriteContext) {
     let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {
         let is_same = |c: &&Value| c["type"] == condition["type"] && c["status"] == condition["status"];
@@ -96,12 +97,12 @@ fn note_times(object: &mut Value, old: &Value, ctx: &WriteContext) {
     }
 }
 
-/// What is asked for stays; an approval changes conditions of any type, and nothing else (`csrApprovalStrategy`).
+/// Restores the spec; an approval only changes conditions (`csrApprovalStrategy`).
 fn prepare(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
     let Some(old) = old else { return };
     object["spec"] = old["spec"].clone();
-    note_times(object, old, ctx);
-    if ctx.target == WriteTarget::Sub(APPROVAL) {
+    populate_condition_timestamps(object, old, ctx);
+    if ctx.target == WriteTarget::Sub(APPROVAL_SUBRESOURCE) {
         let conditions: Vec<Value> = items(&object["status"], "conditions").cloned().collect();
         object["status"] = old["status"].clone();
         if !conditions.is_empty() {
@@ -112,7 +113,7 @@ fn prepare(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
     }
 }
 
-/// What a certificate can be for (`KeyUsage`).
+/// Supported usages of certificates (`KeyUsage`).
 const USAGES: [&str; 23] = [
     "any",
     "cert sign",
@@ -139,25 +140,25 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
-fn conditions_of(object: &Value, kind: &str) -> Vec<Value> {
+fn conditions_of_type(object: &Value, kind: &str) -> Vec<Value> {
     items(&object["status"], "conditions").filter(|c| c["type"] == kind).cloned().collect()
 }
 
-/// The user that a request for a certificate asks to be.
+/// Returns the user in the subject of a certificate request.
 ///
 /// # Errors
-/// When it is no request, or its subject does not identify a user.
+/// If the request is invalid, or its subject does not identify a user.
 pub(crate) fn requested_user(request: &str) -> Result<SubjectUser, String> {
-    subject(request, subject_user)?
+    parse_subject(request, subject_user)?
 }
 
-/// Whether it is no request for a certificate, or not signed with its key.
-pub(crate) fn is_unreadable(request: &str) -> bool {
-    subject(request, |_| ()).is_err()
+/// Whether a certificate request is malformed or its signature is invalid.
+pub(crate) fn is_invalid_request(request: &str) -> bool {
+    parse_subject(request, |_| ()).is_err()
 }
 
-/// Reads the subject of a request whose signature is that of its key.
-fn subject<T>(request: &str, read: impl FnOnce(&X509Name<'_>) -> T) -> Result<T, String> {
+/// Verifies a certificate request's signature and parses its subject.
+fn parse_subject<T>(request: &str, read: impl FnOnce(&X509Name<'_>) -> T) -> Result<T, String> {
     let bytes = STANDARD.decode(request).unwrap_or_default();
     let block = parse_x509_pem(&bytes).ok().filter(|(_, pem)| pem.label == "CERTIFICATE REQUEST");
     let (_, pem) = block.ok_or("PEM block type must be CERTIFICATE REQUEST")?;
@@ -170,12 +171,12 @@ fn subject<T>(request: &str, read: impl FnOnce(&X509Name<'_>) -> T) -> Result<T,
     Ok(read(&parsed.certification_request_info.subject))
 }
 
-/// `validateCertificateSigningRequest`.
+/// Validates a CertificateSigningRequest (`validateCertificateSigningRequest`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     if text_of(spec, "request").is_empty() {
         errors.required(&path.child("request"), "");
-    } else if let Err(why) = subject(text_of(spec, "request"), |_| ()) {
+    } else if let Err(why) = parse_subject(text_of(spec, "request"), |_| ()) {
         errors.invalid(&path.child("request"), &spec["request"], &why);
     }
     if items(spec, "usages").next().is_none() {
@@ -198,7 +199,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     } else {
         signer_name::validate(&spec["signerName"], &at, errors);
     }
-    status::check_conditions(object, errors);
+    status::validate_conditions(object, errors);
     if spec["expirationSeconds"].as_i64().is_some_and(|s| s < 600) {
         let why = "may not specify a duration less than 600 seconds (10 minutes)";
         errors.invalid(&path.child("expirationSeconds"), &spec["expirationSeconds"], why);

@@ -1,17 +1,17 @@
-//! Conditions as all newer kinds have them (`metav1.Condition`).
+//! Validation of `metav1.Condition`.
 
 use super::{
     FieldErrors, FieldPath,
-    checks::{items, qualified, text},
+    field_validation::{items, text, validate_qualified_name},
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-const LONGEST_REASON: usize = 1024;
-const LONGEST_MESSAGE: usize = 32 * 1024;
-const NO_REASON: &str = "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
+const MAX_REASON_LENGTH: usize = 1024;
+const MAX_MESSAGE_LENGTH: usize = 32 * 1024;
+const REASON_FORMAT_ERROR: &str = "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
 
-/// `ValidateConditions` of `apimachinery`.
+/// Validates the conditions of a status (apimachinery's `ValidateConditions`).
 pub(super) fn validate(status: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     for (i, condition) in items(status, "conditions").enumerate() {
@@ -19,12 +19,12 @@ pub(super) fn validate(status: &Value, path: &FieldPath, errors: &mut FieldError
         if !seen.insert(text(condition, "type")) {
             errors.duplicate(&at.child("type"), &condition["type"]);
         }
-        self::condition(condition, &at, errors);
+        self::validate_condition(condition, &at, errors);
     }
 }
 
-fn condition(condition: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    qualified(&condition["type"], &path.child("type"), errors);
+fn validate_condition(condition: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    validate_qualified_name(&condition["type"], &path.child("type"), errors);
     if !["True", "False", "Unknown"].contains(&text(condition, "status")) {
         errors.not_supported(&path.child("status"), &condition["status"], &["False", "True", "Unknown"]);
     }
@@ -39,24 +39,24 @@ fn condition(condition: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     match text(condition, "reason") {
         "" => errors.required(&at, "must be set"),
         reason => {
-            if !is_reason(reason) {
-                errors.invalid(&at, &condition["reason"], NO_REASON);
+            if !is_valid_reason(reason) {
+                errors.invalid(&at, &condition["reason"], REASON_FORMAT_ERROR);
             }
-            if reason.len() > LONGEST_REASON {
-                errors.too_long(&at, LONGEST_REASON);
+            if reason.len() > MAX_REASON_LENGTH {
+                errors.too_long(&at, MAX_REASON_LENGTH);
             }
         }
     }
-    if text(condition, "message").len() > LONGEST_MESSAGE {
-        errors.too_long(&path.child("message"), LONGEST_MESSAGE);
+    if text(condition, "message").len() > MAX_MESSAGE_LENGTH {
+        errors.too_long(&path.child("message"), MAX_MESSAGE_LENGTH);
     }
 }
 
-fn is_reason(text: &str) -> bool {
-    let in_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+fn is_valid_reason(text: &str) -> bool {
+    let is_word_char = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text.ends_with(in_word)
-        && text.chars().all(|c| in_word(c) || c == ',' || c == ':')
+        && text.ends_with(is_word_char)
+        && text.chars().all(|c| is_word_char(c) || c == ',' || c == ':')
 }
 
 #[cfg(test)]
@@ -71,12 +71,12 @@ mod tests {
         condition.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         let mut errors = FieldErrors::default();
         validate(&json!({"conditions": [condition]}), &FieldPath::new("status"), &mut errors);
-        let shown = errors.0.iter().map(|e| e.to_string().trim_start_matches("status.conditions[0].").to_owned());
-        assert_eq!(shown.collect::<Vec<_>>(), expected);
+        let messages = errors.0.iter().map(|e| e.to_string().trim_start_matches("status.conditions[0].").to_owned());
+        assert_eq!(messages.collect::<Vec<_>>(), expected);
     }
 
     #[test]
-    fn a_condition_says_what_it_has_to() {
+    fn condition_fields_are_validated() {
         check(json!({}), &[]);
         check(json!({"reason": "A,B:c_"}), &[]);
         check(
@@ -91,12 +91,12 @@ mod tests {
             check(json!({"lastTransitionTime": absent}), &["lastTransitionTime: Required value: must be set"]);
         }
         check(json!({"reason": ""}), &["reason: Required value: must be set"]);
-        check(json!({"reason": "a b"}), &[&format!("reason: Invalid value: \"a b\": {NO_REASON}")]);
+        check(json!({"reason": "a b"}), &[&format!("reason: Invalid value: \"a b\": {REASON_FORMAT_ERROR}")]);
         check(json!({"message": "m".repeat(32_769)}), &["message: Too long: may not be more than 32768 bytes"]);
     }
 
     #[test]
-    fn a_type_is_there_once() {
+    fn duplicate_condition_type_is_rejected() {
         let one = json!({"type": "A", "status": "True", "reason": "R", "lastTransitionTime": "2026-11-23T10:00:00Z"});
         let mut errors = FieldErrors::default();
         validate(&json!({"conditions": [one.clone(), one]}), &FieldPath::new("status"), &mut errors);

@@ -1,6 +1,6 @@
 //! ConfigMap.
 
-use super::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, WriteContext, secret_rules, text};
+use super::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, WriteContext, secret_validation, text};
 use serde_json::{Value, json};
 
 pub(super) struct ConfigMap;
@@ -8,7 +8,7 @@ pub(super) struct ConfigMap;
 static INFO: KindInfo = KindInfo { short_names: &["cm"], ..KindInfo::core("ConfigMap", "configmaps", "configmap") };
 
 const COLUMNS: &[Column] =
-    &[NAME, text("Data", Cell::Of(|map, _| json!(count(map, "data") + count(map, "binaryData")))), AGE];
+    &[NAME, text("Data", Cell::Computed(|map, _| json!(count(map, "data") + count(map, "binaryData")))), AGE];
 
 fn count(object: &Value, list: &str) -> usize {
     object[list].as_object().map_or(0, serde_json::Map::len)
@@ -21,7 +21,7 @@ impl Kind for ConfigMap {
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
         for list in ["data", "binaryData"] {
-            check_keys(object, list, errors);
+            validate_keys(object, list, errors);
         }
         let mut size = 0;
         for (list, other) in [("data", "binaryData"), ("binaryData", "data")] {
@@ -33,14 +33,14 @@ impl Kind for ConfigMap {
                 }
             }
         }
-        if size > secret_rules::MAX_SIZE {
-            // How upstream shows a path of nothing.
-            errors.too_long(&FieldPath::new("[]"), secret_rules::MAX_SIZE);
+        if size > secret_validation::MAX_SECRET_SIZE {
+            // Upstream formats an empty path as `[]`.
+            errors.too_long(&FieldPath::new("[]"), secret_validation::MAX_SECRET_SIZE);
         }
     }
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
-        check_immutable(object, old, &["data", "binaryData"], errors);
+        validate_immutable_data(object, old, &["data", "binaryData"], errors);
         self.validate_create(object, ctx, errors);
     }
 
@@ -49,8 +49,8 @@ impl Kind for ConfigMap {
     }
 }
 
-/// Keys are file names.
-pub(super) fn check_keys(object: &Value, list: &str, errors: &mut FieldErrors) {
+/// Validates keys, which must be valid file names.
+pub(super) fn validate_keys(object: &Value, list: &str, errors: &mut FieldErrors) {
     let path = FieldPath::new(list);
     for key in object[list].as_object().into_iter().flat_map(|m| m.keys()) {
         for message in api::names::config_map_key(key) {
@@ -59,8 +59,8 @@ pub(super) fn check_keys(object: &Value, list: &str, errors: &mut FieldErrors) {
     }
 }
 
-/// What was made immutable stays as it is.
-pub(super) fn check_immutable(object: &Value, old: &Value, fields: &[&str], errors: &mut FieldErrors) {
+/// Validates that the fields of an immutable object do not change.
+pub(super) fn validate_immutable_data(object: &Value, old: &Value, fields: &[&str], errors: &mut FieldErrors) {
     if old["immutable"] != json!(true) {
         return;
     }

@@ -1,4 +1,4 @@
-//! Kinds of the core group that are data: nothing here acts upon them yet.
+//! Kinds of the core group that are described by data ([`super::generic_kind::GenericKind`]).
 
 mod endpoints;
 mod limit_range;
@@ -7,38 +7,38 @@ mod persistent_volume_claim;
 mod pod_template;
 mod replication_controller;
 mod resource_quota;
-mod transient;
+mod unstored;
 
 pub(super) use endpoints::ENDPOINTS;
 pub(super) use limit_range::LIMIT_RANGE;
 pub(super) use persistent_volume::{PERSISTENT_VOLUME, validate_inline};
-pub(super) use persistent_volume_claim::{PERSISTENT_VOLUME_CLAIM, default_claim, validate_claim};
+pub(super) use persistent_volume_claim::{PERSISTENT_VOLUME_CLAIM, set_claim_defaults, validate_claim_spec};
 pub(super) use pod_template::POD_TEMPLATE;
 pub(super) use replication_controller::REPLICATION_CONTROLLER;
 pub(super) use resource_quota::RESOURCE_QUOTA;
-pub(super) use transient::{BINDING, COMPONENT_STATUS};
+pub(super) use unstored::{BINDING, COMPONENT_STATUS};
 
 use super::{
     FieldErrors, FieldPath,
-    checks::{items, text},
-    pod::native_resource,
+    field_validation::{items, text},
+    pod::is_native_resource,
 };
 use api::quantity::Amount;
 use serde_json::{Value, json};
 
-/// How a volume can be had, and how tables show that.
+/// Access modes of volumes with their abbreviations in tables.
 const ACCESS_MODES: [(&str, &str); 4] =
     [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
 
-/// `RWO,ROX`, in this order.
-fn access_modes(modes: &Value) -> String {
+/// Formats access modes, for example `RWO,ROX` (`GetAccessModesAsString`).
+fn format_access_modes(modes: &Value) -> String {
     let has = |mode: &str| modes.as_array().is_some_and(|all| all.iter().any(|m| m == mode));
     let all: Vec<&str> = ACCESS_MODES.iter().filter(|(mode, _)| has(mode)).map(|(_, short)| *short).collect();
     all.join(",")
 }
 
-/// At least one mode, all of them known, and the one of a single Pod alone.
-fn check_access_modes(spec: &Value, path: &FieldPath, why: &str, errors: &mut FieldErrors) {
+/// Validates access modes: at least one, only known ones, and `ReadWriteOncePod` not with others.
+fn validate_access_modes(spec: &Value, path: &FieldPath, why: &str, errors: &mut FieldErrors) {
     let at = path.child("accessModes");
     if items(spec, "accessModes").next().is_none() {
         errors.required(&at, why);
@@ -50,30 +50,31 @@ fn check_access_modes(spec: &Value, path: &FieldPath, why: &str, errors: &mut Fi
             errors.not_supported(&at, mode, &supported);
         }
     }
-    let alone = items(spec, "accessModes").any(|m| m == "ReadWriteOncePod");
-    if alone && items(spec, "accessModes").count() > 1 {
+    let is_exclusive = items(spec, "accessModes").any(|m| m == "ReadWriteOncePod");
+    if is_exclusive && items(spec, "accessModes").count() > 1 {
         errors.forbidden(&at, "may not use ReadWriteOncePod with other access modes");
     }
 }
 
-/// The annotation that said the storage class before there was a field, and what users of it are told.
-const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
-const CLASS_IS_FIELD: &str = "deprecated since v1.8; use \"storageClassName\" attribute instead";
+/// Deprecated annotation of the storage class, and its warning.
+const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+const STORAGE_CLASS_ANNOTATION_WARNING: &str = "deprecated since v1.8; use \"storageClassName\" attribute instead";
 
-/// Warns of an annotation that is there and has become a field.
-fn old_annotation(object: &Value, name: &str, why: &str) -> Vec<String> {
-    let is_there = !object["metadata"]["annotations"][name].is_null();
-    is_there.then(|| format!("metadata.annotations[{name}]: {why}")).into_iter().collect()
+/// Warns of a deprecated annotation, if it is set.
+fn deprecated_annotation_warnings(object: &Value, name: &str, why: &str) -> Vec<String> {
+    let is_set = !object["metadata"]["annotations"][name].is_null();
+    is_set.then(|| format!("metadata.annotations[{name}]: {why}")).into_iter().collect()
 }
 
-/// The storage class of a volume or a claim, which an annotation said before there was a field.
+/// Returns the storage class of a volume or claim, from the deprecated annotation or the field
+/// (`GetPersistentVolumeClass`).
 pub(crate) fn storage_class(object: &Value) -> String {
-    let old = &object["metadata"]["annotations"][OLD_CLASS];
+    let old = &object["metadata"]["annotations"][STORAGE_CLASS_ANNOTATION];
     old.as_str().unwrap_or_else(|| text(&object["spec"], "storageClassName")).to_owned()
 }
 
-/// What is counted, and not measured.
-const COUNTED: [&str; 9] = [
+/// Resources with integer quantities.
+const INTEGER_RESOURCES: [&str; 9] = [
     "configmaps",
     "persistentvolumeclaims",
     "pods",
@@ -85,14 +86,14 @@ const COUNTED: [&str; 9] = [
     "services.nodeports",
 ];
 
-/// An amount of a resource, in whole numbers where it is counted (`ValidateResourceQuantityValue`).
-pub(super) fn amount(name: &str, quantity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates a resource quantity, which must be an integer for some resources (`ValidateResourceQuantityValue`).
+pub(super) fn validate_resource_quantity(name: &str, quantity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if is_negative(quantity) {
         errors.invalid(path, quantity, "must be greater than or equal to 0");
     }
-    let whole = COUNTED.contains(&name) || !native_resource(name) && !name.starts_with("requests.");
+    let is_integer = INTEGER_RESOURCES.contains(&name) || !is_native_resource(name) && !name.starts_with("requests.");
     let amount = quantity.as_str().and_then(|q| Amount::parse(q).ok()).unwrap_or_default();
-    if whole && amount.milli() % 1000 != 0 {
+    if is_integer && amount.milli() % 1000 != 0 {
         errors.invalid(path, quantity, "must be an integer");
     }
 }
@@ -101,8 +102,8 @@ fn is_negative(quantity: &Value) -> bool {
     quantity.as_str().and_then(|q| Amount::parse(q).ok()).is_some_and(Amount::is_negative)
 }
 
-/// A size that must be above zero.
-fn check_positive(quantity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates that a quantity is greater than zero (`ValidatePositiveQuantityValue`).
+fn validate_positive_quantity(quantity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let amount = quantity.as_str().and_then(|q| Amount::parse(q).ok()).unwrap_or_default();
     if amount.is_negative() || amount.is_zero() {
         let shown = if quantity.is_null() { json!("0") } else { quantity.clone() };

@@ -1,18 +1,18 @@
-//! A version of a kind that a CustomResourceDefinition defines.
+//! A version of a custom kind, which a CustomResourceDefinition defines.
 
-mod columns;
+mod apply_schema;
 mod deprecation;
 mod embedded;
-pub(crate) mod names;
+pub(crate) mod interned_names;
 mod numbers;
-mod types;
+mod printer_columns;
 
 use super::{FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget};
 use crate::{conversion::Conversion, scale::ScalePaths, typed};
 use admission::policy::Known;
 use apply::{Filter, TypeId, TypeRef};
-use columns::PrinterColumn;
 use jiff::Timestamp;
+use printer_columns::PrinterColumn;
 use schema::{JsonPath, Schema};
 use serde_json::{Map, Value, json};
 use std::{
@@ -25,7 +25,7 @@ use std::{
 use store::Revision;
 use tokio_util::sync::CancellationToken;
 
-/// The scale of a custom kind.
+/// The `scale` subresource of custom kinds.
 static SCALE: [Subresource; 1] = [Subresource {
     name: "scale",
     group: "autoscaling",
@@ -39,44 +39,44 @@ pub(crate) struct Custom {
     info: KindInfo,
     list_kind: String,
     schema: Schema,
-    /// What a status alone is.
+    /// Schema with the status only.
     status: Option<Schema>,
     columns: Vec<PrinterColumn>,
-    selectable: Vec<(String, JsonPath)>,
+    selectable_fields: Vec<(String, JsonPath)>,
     scale: ScalePaths,
     types: apply::Schema,
     root: TypeId,
     deprecation: Option<String>,
     conversion: Option<Arc<Conversion>>,
     terminating: AtomicBool,
-    /// The version in which objects are stored, and whether this is it.
+    /// `apiVersion` of the stored objects.
     stored_as: String,
     is_stored: bool,
-    /// Whether an object that was stored without a status shows one.
-    has_first_status: bool,
-    /// What was stored after this is as this schema would have it.
+    /// Whether the schema has a default for the status, which objects that are stored without a status get.
+    has_status_default: bool,
+    /// Objects that were stored after this revision conform to this schema.
     since: Revision,
-    gone: CancellationToken,
+    cancellation: CancellationToken,
 }
 
-/// What all versions of a kind share.
-pub(crate) struct Family<'a> {
-    /// The definition.
+/// Data of a definition that all its versions share.
+pub(crate) struct DefinitionContext<'a> {
+    /// The CustomResourceDefinition.
     pub(crate) definition: &'a Value,
-    /// From when on this is how objects are stored.
+    /// Objects that were stored after this revision conform to the definition.
     pub(crate) since: Revision,
     conversion: Option<Arc<Conversion>>,
 }
 
-impl<'a> Family<'a> {
+impl<'a> DefinitionContext<'a> {
     pub(crate) fn new(definition: &'a Value, since: Revision) -> Self {
         Self { definition, since, conversion: Conversion::read(definition).map(Arc::new) }
     }
 }
 
 impl Custom {
-    /// A version that is served; `None` when its names cannot be kept.
-    pub(crate) fn read(family: &Family<'_>, version: &Value) -> Option<Self> {
+    /// Builds the kind of a served version; `None` if its names cannot be interned.
+    pub(crate) fn from_version(family: &DefinitionContext<'_>, version: &Value) -> Option<Self> {
         let (spec, status) = (&family.definition["spec"], &family.definition["status"]);
         let text = |v: &Value, key: &str| v[key].as_str().unwrap_or("").to_owned();
         let (accepted, group) = (&status["acceptedNames"], text(spec, "group"));
@@ -86,34 +86,34 @@ impl Custom {
         let plural = text(accepted, "plural");
         let subresources = &version["subresources"];
         let info = KindInfo {
-            created_by_update: false,
-            needs_version: true,
+            allow_create_on_update: false,
+            requires_resource_version: true,
             deprecation: None,
-            group: names::keep(&group)?,
-            version: names::keep(&text(version, "name"))?,
-            kind: names::keep(&text(accepted, "kind"))?,
-            plural: names::keep(&plural)?,
-            singular: names::keep(&text(accepted, "singular"))?,
-            short_names: names::keep_all(&list("shortNames"))?,
-            categories: names::keep_all(&list("categories"))?,
+            group: interned_names::intern(&group)?,
+            version: interned_names::intern(&text(version, "name"))?,
+            kind: interned_names::intern(&text(accepted, "kind"))?,
+            plural: interned_names::intern(&plural)?,
+            singular: interned_names::intern(&text(accepted, "singular"))?,
+            short_names: interned_names::intern_list(&list("shortNames"))?,
+            categories: interned_names::intern_list(&list("categories"))?,
             namespaced: spec["scope"] == "Namespaced",
             status: subresources["status"].is_object(),
-            kept_by_status: &[],
+            reset_by_status_update: &[],
             generation: true,
-            generation_of_annotations: false,
+            annotations_bump_generation: false,
             subresources: if subresources["scale"].is_object() { &SCALE } else { &[] },
-            storage: names::keep(&format!("{plural}.{group}"))?,
+            storage: interned_names::intern(&format!("{plural}.{group}"))?,
             converted: true,
-            orphans: false,
+            orphans_by_default: false,
             orphan_warning: None,
-            question: false,
+            create_only: false,
             computed: false,
-            stand_in: false,
+            aggregation_fallback: false,
             gate: None,
         };
         let mut schema = Schema::read(&version["schema"]["openAPIV3Schema"]);
         schema.preserve |= spec["preserveUnknownFields"] == true;
-        let (types, root) = types::of(&schema);
+        let (types, root) = apply_schema::build_types(&schema);
         let versions = spec["versions"].as_array().into_iter().flatten();
         let stored = versions.filter(|v| v["storage"] == true).map(|v| text(v, "name")).next().unwrap_or_default();
         let fields = version["selectableFields"].as_array().into_iter().flatten();
@@ -121,58 +121,59 @@ impl Custom {
             list_kind: text(accepted, "listKind"),
             status: schema.only("status"),
             columns: PrinterColumn::read(version),
-            selectable: fields
+            selectable_fields: fields
                 .filter_map(|f| f["jsonPath"].as_str())
                 .filter_map(|p| Some((p.trim_start_matches('.').to_owned(), JsonPath::parse(p).ok()?)))
                 .collect(),
             scale: ScalePaths::read(&subresources["scale"]),
             types,
             root,
-            deprecation: deprecation::warning(spec, version),
+            deprecation: deprecation::deprecation_warning(spec, version),
             conversion: family.conversion.clone(),
             terminating: AtomicBool::new(false),
             stored_as: format!("{group}/{stored}"),
             is_stored: stored == info.version,
-            has_first_status: info.status && schema.properties.get("status").is_some_and(|s| s.default.is_some()),
+            has_status_default: info.status && schema.properties.get("status").is_some_and(|s| s.default.is_some()),
             since: family.since,
-            gone: CancellationToken::new(),
+            cancellation: CancellationToken::new(),
             schema,
             info,
         })
     }
 
-    /// There will be no more objects of it; those who watch see the last ones go.
-    pub(crate) fn terminate(&self) {
+    /// Marks the kind as terminating: creates are rejected, watches continue.
+    pub(crate) fn mark_terminating(&self) {
         self.terminating.store(true, Ordering::Relaxed);
     }
 
-    /// Tells those who watch that this is no longer how the kind is served.
-    pub(crate) fn end(&self) {
-        self.gone.cancel();
+    /// Cancels watches, because the kind is no longer served or has changed.
+    pub(crate) fn cancel(&self) {
+        self.cancellation.cancel();
     }
 
-    /// What expressions know of its objects, but for their metadata.
-    pub(crate) fn known(&self) -> Known {
+    /// Returns the type of its objects for CEL type checking, without metadata.
+    pub(crate) fn expression_kind(&self) -> Known {
         let Self { info, schema, .. } = self;
         Known { kind: format!("{}, Kind={}", info.api_version(), info.kind), object: schema.expression_type() }
     }
 
-    /// As this version has it: without what it does not know, with its defaults.
-    fn shape(&self, object: &mut Value) {
+    /// Prunes unknown fields and sets the defaults of this version.
+    fn prune_and_default(&self, object: &mut Value) {
         self.schema.prune(object);
         self.schema.fill_in(object);
     }
 
-    /// What must hold of an object, in the order in which upstream tells it.
+    /// Validates an object, in upstream's order.
     fn validate(&self, object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
         self.schema.validate_values(object, old, errors);
         self.scale.validate_spec(object, errors);
         self.scale.validate_status(object, errors);
-        self.validate_more(object, old, errors);
+        self.validate_structure(object, old, errors);
     }
 
-    /// What must hold whatever of an object is written; the rules come last, for they are not asked of all that is wrong.
-    fn validate_more(&self, object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+    /// Validates embedded resources, lists and CEL rules of objects and statuses. The rules are last, because they are skipped
+    /// for some errors.
+    fn validate_structure(&self, object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
         embedded::validate(&self.schema, object, errors);
         self.schema.validate_lists(object, old, errors);
         self.schema.ask_rules(object, old, errors);
@@ -188,25 +189,25 @@ impl Kind for Custom {
         self.list_kind.clone()
     }
 
-    fn read(&self, object: &mut Value) -> Result<Vec<String>, String> {
+    fn decode(&self, object: &mut Value) -> Result<Vec<String>, String> {
         let mut unknown = typed::metadata(&mut object["metadata"], "metadata")?;
         object["apiVersion"] = json!(self.info.api_version());
         object["kind"] = json!(self.info.kind);
         unknown.extend(self.schema.prune(object).into_iter().map(|path| format!("unknown field {path:?}")));
-        unknown.extend(embedded::read(&self.schema, object)?);
-        numbers::settle(object);
+        unknown.extend(embedded::decode_metadata(&self.schema, object)?);
+        numbers::normalize_integers(object);
         Ok(unknown)
     }
 
-    fn types(&self) -> Option<TypeRef<'_>> {
+    fn type_ref(&self) -> Option<TypeRef<'_>> {
         Some(TypeRef { schema: &self.types, id: self.root })
     }
 
-    fn merges_strategically(&self) -> bool {
+    fn supports_strategic_merge(&self) -> bool {
         false
     }
 
-    fn default(&self, object: &mut Value) {
+    fn set_defaults(&self, object: &mut Value) {
         self.schema.fill_in(object);
     }
 
@@ -233,10 +234,10 @@ impl Kind for Custom {
         }
     }
 
-    fn owned(&self, target: WriteTarget) -> Filter {
+    fn reset_fields_filter(&self, target: WriteTarget) -> Filter {
         match target {
             WriteTarget::Status => Filter::only(&[&["status"]]),
-            _ => crate::managed_fields::owned(&self.info, target),
+            _ => crate::managed_fields::reset_fields_filter(&self.info, target),
         }
     }
 
@@ -250,7 +251,7 @@ impl Kind for Custom {
         }
         self.status.iter().for_each(|status| status.validate_values(object, Some(old), errors));
         self.scale.validate_status(object, errors);
-        self.validate_more(object, Some(old), errors);
+        self.validate_structure(object, Some(old), errors);
     }
 
     fn column_definitions(&self) -> Vec<Value> {
@@ -264,21 +265,21 @@ impl Kind for Custom {
         Row { cells, conditions: Vec::new() }
     }
 
-    fn selects(&self, field: &str) -> bool {
-        self.selectable.iter().any(|(name, _)| name == field)
+    fn supports_field(&self, field: &str) -> bool {
+        self.selectable_fields.iter().any(|(name, _)| name == field)
     }
 
-    fn not_selectable(&self, field: &str) -> String {
+    fn unsupported_field_message(&self, field: &str) -> String {
         format!("field label not supported: {field}")
     }
 
-    fn selected(&self, object: &Value) -> BTreeMap<String, String> {
+    fn field_set(&self, object: &Value) -> BTreeMap<String, String> {
         let value = |path: &JsonPath| match path.find(object).first() {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(text)) => text.clone(),
             Some(other) => other.to_string(),
         };
-        self.selectable.iter().map(|(name, path)| (name.clone(), value(path))).collect()
+        self.selectable_fields.iter().map(|(name, path)| (name.clone(), value(path))).collect()
     }
 
     fn scale(&self) -> &ScalePaths {
@@ -301,25 +302,25 @@ impl Kind for Custom {
         self.terminating.load(Ordering::Relaxed)
     }
 
-    fn gone(&self) -> Option<&CancellationToken> {
-        Some(&self.gone)
+    fn cancellation_token(&self) -> Option<&CancellationToken> {
+        Some(&self.cancellation)
     }
 
     fn is_stored_form(&self, revision: Revision) -> bool {
-        self.is_stored && !self.has_first_status && revision > self.since
+        self.is_stored && !self.has_status_default && revision > self.since
     }
 
     fn from_storage(&self, object: &mut Map<String, Value>) {
         object.insert("apiVersion".to_owned(), json!(self.info.api_version()));
         let mut value = Value::Object(std::mem::take(object));
-        self.shape(&mut value);
+        self.prune_and_default(&mut value);
         if let Value::Object(shaped) = value {
             *object = shaped;
         }
     }
 
     fn to_storage(&self, object: &mut Map<String, Value>) {
-        // What a webhook has made says itself what it is.
+        // A conversion webhook sets `apiVersion` itself.
         if self.conversion.is_none() {
             object.insert("apiVersion".to_owned(), json!(self.stored_as));
         }

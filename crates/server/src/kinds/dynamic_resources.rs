@@ -1,84 +1,90 @@
-//! `resource.k8s.io/v1`: devices and claims to them. Nothing allocates them yet.
+//! Kinds of `resource.k8s.io/v1` (dynamic resource allocation).
 
-mod claim;
-mod device;
-mod disabled;
-mod parts;
-mod slice;
+mod disabled_fields;
+mod field_validation;
+mod validate_claim;
+mod validate_device;
+mod validate_slice;
 
 use super::{
-    AGE, Cell, FieldPath, KindInfo, NAME,
-    checks::{immutable, items, text as text_of},
-    fill,
-    info::METADATA,
-    plain::Plain,
+    AGE, Cell, FieldPath, KindInfo, NAME, defaulting,
+    field_validation::{items, text as text_of, validate_immutable},
+    generic_kind::GenericKind,
+    kind_info::METADATA_RESET_FOR_STATUS,
     text,
 };
-use disabled::drop_fields;
+use disabled_fields::drop_fields;
 use serde_json::{Value, json};
 
 const GROUP: &str = "resource.k8s.io";
 
-pub(super) static DEVICE_CLASS: Plain = Plain {
-    prepare: |object, old, _| drop_fields(object, old, disabled::OF_CLASSES),
-    validate: claim::class,
-    ..Plain::of(&KindInfo {
+pub(super) static DEVICE_CLASS: GenericKind = GenericKind {
+    prepare: |object, old, _| drop_fields(object, old, disabled_fields::DEVICE_CLASS_FEATURES),
+    validate: validate_claim::validate_device_class,
+    ..GenericKind::new(&KindInfo {
         generation: true,
-        ..KindInfo::of_cluster(GROUP, "DeviceClass", "deviceclasses", "deviceclass")
+        ..KindInfo::cluster_scoped(GROUP, "DeviceClass", "deviceclasses", "deviceclass")
     })
 };
-pub(super) static RESOURCE_CLAIM: Plain = Plain {
-    columns: &[NAME, text("State", Cell::Of(|c, _| json!(state(c)))), AGE],
-    default: |object| default_requests(object, "/spec/devices/requests"),
-    prepare: |object, old, _| drop_fields(object, old, disabled::OF_CLAIMS),
-    validate_new: |object, errors| claim::spec(&object["spec"], &FieldPath::new("spec"), errors),
-    validate_change: |object, old, errors| {
-        immutable(&object["spec"], &old["spec"], &FieldPath::new("spec"), errors);
-    },
-    ..Plain::of(&KindInfo {
-        status: true,
-        kept_by_status: METADATA,
-        ..KindInfo::of(GROUP, "ResourceClaim", "resourceclaims", "resourceclaim")
-    })
-};
-pub(super) static RESOURCE_CLAIM_TEMPLATE: Plain = Plain {
-    default: |object| default_requests(object, "/spec/spec/devices/requests"),
-    prepare: |object, old, _| disabled::drop_fields_of_template(object, old),
+pub(super) static RESOURCE_CLAIM: GenericKind = GenericKind {
+    columns: &[NAME, text("State", Cell::Computed(|c, _| json!(state_cell(c)))), AGE],
+    default: |object| set_request_defaults(object, "/spec/devices/requests"),
+    prepare: |object, old, _| drop_fields(object, old, disabled_fields::RESOURCE_CLAIM_FEATURES),
     validate_new: |object, errors| {
-        claim::spec(&object["spec"]["spec"], &FieldPath::new("spec").child("spec"), errors);
+        validate_claim::validate_claim_spec(&object["spec"], &FieldPath::new("spec"), errors)
     },
     validate_change: |object, old, errors| {
-        immutable(&object["spec"], &old["spec"], &FieldPath::new("spec"), errors);
+        validate_immutable(&object["spec"], &old["spec"], &FieldPath::new("spec"), errors);
     },
-    ..Plain::of(&KindInfo::of(GROUP, "ResourceClaimTemplate", "resourceclaimtemplates", "resourceclaimtemplate"))
+    ..GenericKind::new(&KindInfo {
+        status: true,
+        reset_by_status_update: METADATA_RESET_FOR_STATUS,
+        ..KindInfo::namespaced(GROUP, "ResourceClaim", "resourceclaims", "resourceclaim")
+    })
 };
-pub(super) static RESOURCE_SLICE: Plain = Plain {
+pub(super) static RESOURCE_CLAIM_TEMPLATE: GenericKind = GenericKind {
+    default: |object| set_request_defaults(object, "/spec/spec/devices/requests"),
+    prepare: |object, old, _| disabled_fields::drop_template_fields(object, old),
+    validate_new: |object, errors| {
+        validate_claim::validate_claim_spec(&object["spec"]["spec"], &FieldPath::new("spec").child("spec"), errors);
+    },
+    validate_change: |object, old, errors| {
+        validate_immutable(&object["spec"], &old["spec"], &FieldPath::new("spec"), errors);
+    },
+    ..GenericKind::new(&KindInfo::namespaced(
+        GROUP,
+        "ResourceClaimTemplate",
+        "resourceclaimtemplates",
+        "resourceclaimtemplate",
+    ))
+};
+pub(super) static RESOURCE_SLICE: GenericKind = GenericKind {
     columns: &[
         NAME,
-        text("Node", Cell::Of(|s, _| json!(node(&s["spec"])))),
-        text("Driver", Cell::At("/spec/driver")),
-        text("Pool", Cell::At("/spec/pool/name")),
+        text("Node", Cell::Computed(|s, _| json!(node_cell(&s["spec"])))),
+        text("Driver", Cell::Pointer("/spec/driver")),
+        text("Pool", Cell::Pointer("/spec/pool/name")),
         AGE,
     ],
     fields: &["spec.nodeName", "spec.driver"],
-    prepare: |object, old, _| drop_fields(object, old, disabled::OF_SLICES),
-    validate: slice::validate,
+    prepare: |object, old, _| drop_fields(object, old, disabled_fields::RESOURCE_SLICE_FEATURES),
+    validate: validate_slice::validate,
     validate_change: |object, old, errors| {
         let path = FieldPath::new("spec");
         for field in ["driver", "nodeName"] {
-            immutable(&object["spec"][field], &old["spec"][field], &path.child(field), errors);
+            validate_immutable(&object["spec"][field], &old["spec"][field], &path.child(field), errors);
         }
         let at = path.child("pool").child("name");
-        immutable(&object["spec"]["pool"]["name"], &old["spec"]["pool"]["name"], &at, errors);
+        validate_immutable(&object["spec"]["pool"]["name"], &old["spec"]["pool"]["name"], &at, errors);
     },
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         generation: true,
-        ..KindInfo::of_cluster(GROUP, "ResourceSlice", "resourceslices", "resourceslice")
+        ..KindInfo::cluster_scoped(GROUP, "ResourceSlice", "resourceslices", "resourceslice")
     })
 };
 
-/// `allocated,reserved`, as `printResourceClaim` has it.
-fn state(claim: &Value) -> String {
+/// Returns the state cell, for example `allocated,reserved` (`printResourceClaim`).
+fn state_cell(claim: &Value) -> String {
     let mut states = Vec::new();
     if !claim["metadata"]["deletionTimestamp"].is_null() {
         states.push("deleted");
@@ -96,7 +102,7 @@ fn state(claim: &Value) -> String {
     states.join(",")
 }
 
-fn node(spec: &Value) -> &str {
+fn node_cell(spec: &Value) -> &str {
     match text_of(spec, "nodeName") {
         "" if spec["allNodes"] == json!(true) => "<all>",
         "" => "",
@@ -104,22 +110,22 @@ fn node(spec: &Value) -> &str {
     }
 }
 
-/// `SetDefaults_ExactDeviceRequest`.
-fn default_requests(object: &mut Value, pointer: &str) {
+/// Sets the defaults of device requests (`SetDefaults_ExactDeviceRequest`).
+fn set_request_defaults(object: &mut Value, pointer: &str) {
     for request in object.pointer_mut(pointer).and_then(Value::as_array_mut).into_iter().flatten() {
-        default_count(request, "/exactly");
+        set_exact_request_defaults(request, "/exactly");
         for i in 0..items(request, "firstAvailable").count() {
-            default_count(request, &format!("/firstAvailable/{i}"));
+            set_exact_request_defaults(request, &format!("/firstAvailable/{i}"));
         }
     }
 }
 
-fn default_count(request: &mut Value, at: &str) {
-    fill::at(request, at, &[("allocationMode", json!("ExactCount"))]);
+fn set_exact_request_defaults(request: &mut Value, at: &str) {
+    defaulting::set_defaults_at(request, at, &[("allocationMode", json!("ExactCount"))]);
     for i in 0..request.pointer(at).map_or(0, |r| items(r, "tolerations").count()) {
-        fill::at(request, &format!("{at}/tolerations/{i}"), &[("operator", json!("Equal"))]);
+        defaulting::set_defaults_at(request, &format!("{at}/tolerations/{i}"), &[("operator", json!("Equal"))]);
     }
     if request.pointer(at).is_some_and(|r| r["allocationMode"] == "ExactCount") {
-        fill::at(request, at, &[("count", json!(1))]);
+        defaulting::set_defaults_at(request, at, &[("count", json!(1))]);
     }
 }

@@ -1,45 +1,48 @@
-//! EndpointSlice (`discovery.k8s.io/v1`). No traffic follows them yet.
+//! EndpointSlice (`discovery.k8s.io/v1`).
 
-mod rules;
+mod validate;
 
 use super::{
-    AGE, Cell, FieldPath, KindInfo, NAME,
-    checks::{immutable, items},
-    fill,
-    plain::Plain,
+    AGE, Cell, FieldPath, KindInfo, NAME, defaulting,
+    field_validation::{items, validate_immutable},
+    generic_kind::GenericKind,
     text,
 };
 use serde_json::{Value, json};
 
-pub(super) static ENDPOINT_SLICE: Plain = Plain {
+pub(super) static ENDPOINT_SLICE: GenericKind = GenericKind {
     columns: &[
         NAME,
-        text("AddressType", Cell::At("/addressType")),
-        text("Ports", Cell::Of(|s, _| json!(ports(s)))),
-        text("Endpoints", Cell::Of(|s, _| json!(addresses(s)))),
+        text("AddressType", Cell::Pointer("/addressType")),
+        text("Ports", Cell::Computed(|s, _| json!(ports_cell(s)))),
+        text("Endpoints", Cell::Computed(|s, _| json!(addresses_cell(s)))),
         AGE,
     ],
     default: |object| {
         for i in 0..items(object, "ports").count() {
-            fill::at(object, &format!("/ports/{i}"), &[("name", json!("")), ("protocol", json!("TCP"))]);
+            defaulting::set_defaults_at(
+                object,
+                &format!("/ports/{i}"),
+                &[("name", json!("")), ("protocol", json!("TCP"))],
+            );
         }
     },
-    prepare: |object, old, _| drop_topology(object, old),
-    validate: rules::validate,
+    prepare: |object, old, _| drop_deprecated_topology(object, old),
+    validate: validate::validate,
     validate_change: |object, old, errors| {
-        immutable(&object["addressType"], &old["addressType"], &FieldPath::new("addressType"), errors);
+        validate_immutable(&object["addressType"], &old["addressType"], &FieldPath::new("addressType"), errors);
     },
     warnings: |object, _| warnings(object),
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         generation: true,
-        ..KindInfo::of("discovery.k8s.io", "EndpointSlice", "endpointslices", "endpointslice")
+        ..KindInfo::namespaced("discovery.k8s.io", "EndpointSlice", "endpointslices", "endpointslice")
     })
 };
 
-/// Who writes slices with the addresses of others is told nothing of them.
+/// Controllers that copy addresses, whose slices get no warnings.
 const CONTROLLERS: [&str; 2] = ["endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"];
 
-/// `warnOnBadIPs`.
+/// Warns of non-standard IP addresses (`warnOnBadIPs`).
 fn warnings(object: &Value) -> Vec<String> {
     let by = &object["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"];
     if CONTROLLERS.iter().any(|controller| by == controller) {
@@ -55,34 +58,33 @@ fn warnings(object: &Value) -> Vec<String> {
     all
 }
 
-/// How many a table shows.
-const MOST: usize = 3;
+/// Maximum number of ports and addresses that a table shows.
+const MAX_SHOWN: usize = 3;
 
-fn first(all: &[String]) -> String {
+fn join_first(all: &[String]) -> String {
     match all.len() {
         0 => "<unset>".to_owned(),
-        count if count > MOST => format!("{} + {} more...", all[..MOST].join(","), count - MOST),
+        count if count > MAX_SHOWN => format!("{} + {} more...", all[..MAX_SHOWN].join(","), count - MAX_SHOWN),
         _ => all.join(","),
     }
 }
 
-fn ports(slice: &Value) -> String {
+fn ports_cell(slice: &Value) -> String {
     let one = |p: &Value| match (p["port"].as_i64(), p["name"].as_str()) {
         (Some(number), _) => number.to_string(),
         (None, Some(name)) => name.to_owned(),
         (None, None) => "*".to_owned(),
     };
-    first(&items(slice, "ports").map(one).collect::<Vec<_>>())
+    join_first(&items(slice, "ports").map(one).collect::<Vec<_>>())
 }
 
-fn addresses(slice: &Value) -> String {
+fn addresses_cell(slice: &Value) -> String {
     let all = items(slice, "endpoints").flat_map(|e| items(e, "addresses"));
-    first(&all.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>())
+    join_first(&all.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>())
 }
 
-/// Where an endpoint is says another field in this version: what is new does not say it in the old one
-/// (`dropTopologyOnV1`).
-fn drop_topology(object: &mut Value, old: Option<&Value>) {
+/// Drops the deprecated topology of changed endpoints, which `v1` replaces by other fields (`dropTopologyOnV1`).
+fn drop_deprecated_topology(object: &mut Value, old: Option<&Value>) {
     if old.is_some_and(|old| old["endpoints"] == object["endpoints"]) {
         return;
     }

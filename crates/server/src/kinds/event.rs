@@ -1,6 +1,6 @@
-//! Event, in the core group and in `events.k8s.io`: two forms of one stored object.
+//! Event, in the core group and in `events.k8s.io`: two versions of the same stored object.
 
-mod rules;
+mod validate;
 
 use super::{Column, FieldErrors, Kind, KindInfo, Row, WriteContext, age, column};
 use serde_json::{Map, Value, json};
@@ -11,14 +11,14 @@ pub(crate) struct Event {
     core: bool,
 }
 
-pub(crate) static CORE: Event = Event { info: &CORE_INFO, core: true };
-pub(super) static EVENTS: Event = Event { info: &EVENTS_INFO, core: false };
+pub(crate) static CORE_EVENT: Event = Event { info: &CORE_INFO, core: true };
+pub(super) static EVENTS_EVENT: Event = Event { info: &EVENTS_INFO, core: false };
 static CORE_INFO: KindInfo =
-    KindInfo { short_names: &["ev"], created_by_update: true, ..KindInfo::core("Event", "events", "event") };
+    KindInfo { short_names: &["ev"], allow_create_on_update: true, ..KindInfo::core("Event", "events", "event") };
 static EVENTS_INFO: KindInfo = KindInfo {
     group: "events.k8s.io",
     converted: true,
-    created_by_update: true,
+    allow_create_on_update: true,
     short_names: &["ev"],
     ..KindInfo::core("Event", "events", "event")
 };
@@ -36,8 +36,8 @@ const COLUMNS: &[Column] = &[
     Column { format: "name", ..column("Name", "string", 1) },
 ];
 
-/// Field of the core form, and the one of `events.k8s.io`.
-const RENAMED: [(&str, &str); 7] = [
+/// Fields of the core group with their names in `events.k8s.io`.
+const RENAMED_FIELDS: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
     ("reportingComponent", "reportingController"),
@@ -47,8 +47,8 @@ const RENAMED: [(&str, &str); 7] = [
     ("count", "deprecatedCount"),
 ];
 
-/// Upstream's `AddFieldLabelConversionsForEvent`, of both groups.
-const CORE_FIELDS: &[&str] = &[
+/// Selectable fields of both groups (`AddFieldLabelConversionsForEvent`).
+const CORE_SELECTABLE_FIELDS: &[&str] = &[
     "involvedObject.kind",
     "involvedObject.namespace",
     "involvedObject.name",
@@ -61,7 +61,7 @@ const CORE_FIELDS: &[&str] = &[
     "source",
     "type",
 ];
-const EVENTS_FIELDS: &[&str] = &[
+const EVENTS_SELECTABLE_FIELDS: &[&str] = &[
     "regarding.kind",
     "regarding.namespace",
     "regarding.name",
@@ -75,8 +75,8 @@ const EVENTS_FIELDS: &[&str] = &[
 ];
 
 impl Event {
-    /// The object in the form of the core group, by whose names upstream speaks of it.
-    fn as_core<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
+    /// Converts an object to the core group, whose field names upstream's errors have.
+    fn to_core<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
         if self.core {
             return Cow::Borrowed(object);
         }
@@ -94,18 +94,18 @@ impl Kind for Event {
     }
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
-        let stored = self.as_core(object);
-        rules::legacy(&stored, self.core, errors);
+        let stored = self.to_core(object);
+        validate::validate_legacy(&stored, self.core, errors);
         if !self.core {
-            rules::strict(&stored, errors);
+            validate::validate_strict(&stored, errors);
         }
     }
 
     fn validate_update(&self, new: &Value, old: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
-        let (new, old) = (self.as_core(new), self.as_core(old));
-        rules::legacy(&new, self.core, errors);
+        let (new, old) = (self.to_core(new), self.to_core(old));
+        validate::validate_legacy(&new, self.core, errors);
         if !self.core {
-            rules::unchanged(&new, &old, errors);
+            validate::validate_immutable_fields(&new, &old, errors);
         }
     }
 
@@ -114,7 +114,7 @@ impl Kind for Event {
     }
 
     fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {
-        let object = self.as_core(object);
+        let object = self.to_core(object);
         let involved = &object["involvedObject"];
         let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
         let first = [&object["firstTimestamp"], &object["eventTime"]].into_iter().find_map(Value::as_str);
@@ -122,12 +122,12 @@ impl Kind for Event {
         let last =
             [&series["lastObservedTime"], &object["lastTimestamp"]].into_iter().find_map(Value::as_str).or(first);
         let count = [&series["count"], &object["count"]].into_iter().find_map(Value::as_i64).filter(|n| *n > 0);
-        // Newer recorders name themselves as the reporter, and leave the source empty.
-        let or = |one: &Value, other: &str| {
+        // Newer recorders set the reporting controller instead of the source.
+        let or_field = |one: &Value, other: &str| {
             Some(text(one)).filter(|t| !t.is_empty()).unwrap_or_else(|| text(&object[other]))
         };
-        let component = or(&object["source"]["component"], "reportingComponent");
-        let source = match or(&object["source"]["host"], "reportingInstance") {
+        let component = or_field(&object["source"]["component"], "reportingComponent");
+        let source = match or_field(&object["source"]["host"], "reportingInstance") {
             host if host.is_empty() => component,
             host => format!("{component}, {host}"),
         };
@@ -147,17 +147,17 @@ impl Kind for Event {
     }
 
     fn selectable_fields(&self) -> &'static [&'static str] {
-        if self.core { CORE_FIELDS } else { EVENTS_FIELDS }
+        if self.core { CORE_SELECTABLE_FIELDS } else { EVENTS_SELECTABLE_FIELDS }
     }
 
-    fn looked_at_beside(&self, field: &str) -> &'static [&'static str] {
+    fn field_dependencies(&self, field: &str) -> &'static [&'static str] {
         if field == "source" { &["reportingComponent"] } else { &[] }
     }
 
     fn field_values(&self, object: &Value) -> BTreeMap<&'static str, String> {
         let at = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or("").to_owned();
         let value = |field: &str| match field {
-            // Newer recorders name themselves as the reporter, and leave the source empty.
+            // Newer recorders set the reporting controller instead of the source.
             "source" => {
                 Some(at("/source/component")).filter(|c| !c.is_empty()).unwrap_or_else(|| at("/reportingComponent"))
             }
@@ -169,23 +169,23 @@ impl Kind for Event {
     fn from_storage(&self, object: &mut Map<String, Value>) {
         if !self.core {
             object.insert("apiVersion".to_owned(), json!("events.k8s.io/v1"));
-            rename(object, |(core, new)| (core, new));
+            rename_fields(object, |(core, new)| (core, new));
         }
     }
 
     fn to_storage(&self, object: &mut Map<String, Value>) {
         if !self.core {
             object.insert("apiVersion".to_owned(), json!("v1"));
-            rename(object, |(core, new)| (new, core));
+            rename_fields(object, |(core, new)| (new, core));
         }
     }
 }
 
-fn rename(
+fn rename_fields(
     object: &mut Map<String, Value>,
-    pair: impl Fn((&'static str, &'static str)) -> (&'static str, &'static str),
+    direction: impl Fn((&'static str, &'static str)) -> (&'static str, &'static str),
 ) {
-    for (from, to) in RENAMED.into_iter().map(pair) {
+    for (from, to) in RENAMED_FIELDS.into_iter().map(direction) {
         if let Some(value) = object.remove(from) {
             object.insert(to.to_owned(), value);
         }

@@ -1,14 +1,14 @@
-//! A kind as requests hold it: one of Podium's own, or one that a client has defined.
+//! Reference to a built-in or custom kind.
 
 use super::{Custom, Kind};
 use std::{fmt, ops::Deref, sync::Arc};
 
-/// A kind. Cheap to clone.
+/// A reference to a kind. Cheap to clone.
 #[derive(Clone)]
 pub(crate) enum KindRef {
-    /// One of [`super::ALL`].
+    /// A built-in kind, one of [`super::ALL`].
     BuiltIn(&'static dyn Kind),
-    /// One that a CustomResourceDefinition defines; it stays as it is for as long as somebody holds it.
+    /// A kind that a CustomResourceDefinition defines. It is immutable while it is referenced.
     Custom(Arc<Custom>),
 }
 

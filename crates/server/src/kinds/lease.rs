@@ -8,12 +8,12 @@ pub(super) struct Lease;
 static INFO: KindInfo = KindInfo {
     group: "coordination.k8s.io",
     storage: "leases.coordination.k8s.io",
-    created_by_update: true,
-    needs_version: true,
+    allow_create_on_update: true,
+    requires_resource_version: true,
     ..KindInfo::core("Lease", "leases", "lease")
 };
 
-const COLUMNS: &[Column] = &[NAME, text("Holder", Cell::At("/spec/holderIdentity")), AGE];
+const COLUMNS: &[Column] = &[NAME, text("Holder", Cell::Pointer("/spec/holderIdentity")), AGE];
 
 impl Kind for Lease {
     fn info(&self) -> &'static KindInfo {
@@ -21,11 +21,11 @@ impl Kind for Lease {
     }
 
     fn prepare_create(&self, object: &mut Value, _ctx: &WriteContext) {
-        drop_election(object, None);
+        drop_coordinated_leader_election_fields(object, None);
     }
 
     fn prepare_update(&self, object: &mut Value, old: &Value, _ctx: &WriteContext) {
-        drop_election(object, Some(old));
+        drop_coordinated_leader_election_fields(object, Some(old));
     }
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
@@ -49,9 +49,9 @@ impl Kind for Lease {
     }
 }
 
-/// Drops the fields of coordinated leader election (the feature `CoordinatedLeaderElection`, which is off and not
-/// implemented), unless the Lease had them already.
-fn drop_election(object: &mut Value, old: Option<&Value>) {
+/// Drops the fields of the feature gate `CoordinatedLeaderElection`, which is disabled and not implemented, unless the old
+/// Lease has them.
+fn drop_coordinated_leader_election_fields(object: &mut Value, old: Option<&Value>) {
     for field in ["strategy", "preferredHolder"] {
         if old.is_none_or(|old| old["spec"][field].is_null()) {
             object["spec"].as_object_mut().map(|spec| spec.remove(field));

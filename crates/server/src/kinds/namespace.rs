@@ -16,14 +16,14 @@ static INFO: KindInfo = KindInfo {
     ..KindInfo::core("Namespace", "namespaces", "namespace")
 };
 
-const COLUMNS: &[Column] = &[NAME, text("Status", Cell::At("/status/phase")), AGE];
+const COLUMNS: &[Column] = &[NAME, text("Status", Cell::Pointer("/status/phase")), AGE];
 
 impl Kind for Namespace {
     fn info(&self) -> &'static KindInfo {
         &INFO
     }
 
-    fn default(&self, object: &mut Value) {
+    fn set_defaults(&self, object: &mut Value) {
         let name = name_cell(object);
         if object["status"].is_object() && object["status"]["phase"].as_str().unwrap_or("").is_empty() {
             object["status"]["phase"] = json!("Active");
@@ -32,7 +32,7 @@ impl Kind for Namespace {
     }
 
     fn prepare_create(&self, object: &mut Value, _ctx: &WriteContext) {
-        // The content goes first; the controller that removed it takes this finalizer away.
+        // The namespace controller removes this finalizer after it has deleted the content.
         let mut finalizers = object["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
         if !finalizers.iter().any(|f| f == "kubernetes") {
             finalizers.push(json!("kubernetes"));
@@ -69,13 +69,13 @@ impl Kind for Namespace {
             WriteTarget::Main => {}
             WriteTarget::Sub(_) => self.validate_create(object, ctx, errors),
             WriteTarget::Status => {
-                let ending = !object["metadata"]["deletionTimestamp"].is_null();
+                let is_terminating = !object["metadata"]["deletionTimestamp"].is_null();
                 let phase = &object["status"]["phase"];
-                let (path, wanted) =
-                    (FieldPath::new("status").child("Phase"), if ending { "Terminating" } else { "Active" });
-                if phase != wanted {
-                    let is = if ending { "is not empty" } else { "is empty" };
-                    let text = format!("may only be '{wanted}' if `deletionTimestamp` {is}");
+                let (path, expected_phase) =
+                    (FieldPath::new("status").child("Phase"), if is_terminating { "Terminating" } else { "Active" });
+                if phase != expected_phase {
+                    let is = if is_terminating { "is not empty" } else { "is empty" };
+                    let text = format!("may only be '{expected_phase}' if `deletionTimestamp` {is}");
                     errors.invalid(&path, &json!(phase.as_str().unwrap_or("")), &text);
                 }
             }

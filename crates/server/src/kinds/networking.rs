@@ -1,25 +1,25 @@
-//! `networking.k8s.io/v1`. Nothing acts upon these yet: no traffic is led or held back.
+//! Kinds of `networking.k8s.io/v1`.
 
 mod ingress;
-mod policy;
+mod network_policy;
 mod service_cidr;
 
 pub(super) use ingress::{INGRESS, INGRESS_CLASS};
-pub(super) use policy::NETWORK_POLICY;
+pub(super) use network_policy::NETWORK_POLICY;
 
 use super::{
     AGE, Cell, FieldPath, KindInfo, NAME,
-    checks::{immutable, path_part, subdomain, text as text_of},
-    info::METADATA,
-    plain::Plain,
+    field_validation::{text as text_of, validate_dns_subdomain, validate_immutable, validate_path_segment},
+    generic_kind::GenericKind,
+    kind_info::METADATA_RESET_FOR_STATUS,
     text,
 };
 use serde_json::{Value, json};
 
 const GROUP: &str = "networking.k8s.io";
 
-pub(super) static IP_ADDRESS: Plain = Plain {
-    columns: &[NAME, text("ParentRef", Cell::Of(|a, _| json!(parent(&a["spec"]["parentRef"]))))],
+pub(super) static IP_ADDRESS: GenericKind = GenericKind {
+    columns: &[NAME, text("ParentRef", Cell::Computed(|a, _| json!(parent_cell(&a["spec"]["parentRef"]))))],
     fields: &["spec.parentRef.group", "spec.parentRef.resource", "spec.parentRef.namespace", "spec.parentRef.name"],
     name: |name| match name.parse::<std::net::IpAddr>() {
         Ok(ip) if ip.to_string() == name => Vec::new(),
@@ -33,41 +33,41 @@ pub(super) static IP_ADDRESS: Plain = Plain {
             return errors.required(&path, "");
         }
         if !text_of(reference, "group").is_empty() {
-            subdomain(&reference["group"], &path.child("group"), errors);
+            validate_dns_subdomain(&reference["group"], &path.child("group"), errors);
         }
-        path_part(&reference["resource"], &path.child("resource"), errors);
-        path_part(&reference["name"], &path.child("name"), errors);
+        validate_path_segment(&reference["resource"], &path.child("resource"), errors);
+        validate_path_segment(&reference["name"], &path.child("name"), errors);
         if !text_of(reference, "namespace").is_empty() {
-            path_part(&reference["namespace"], &path.child("namespace"), errors);
+            validate_path_segment(&reference["namespace"], &path.child("namespace"), errors);
         }
     },
     validate_change: |object, old, errors| {
         let path = FieldPath::new("spec");
-        immutable(&object["spec"], &old["spec"], &path, errors);
+        validate_immutable(&object["spec"], &old["spec"], &path, errors);
     },
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         short_names: &["ip"],
         generation: true,
-        ..KindInfo::of_cluster(GROUP, "IPAddress", "ipaddresses", "ipaddress")
+        ..KindInfo::cluster_scoped(GROUP, "IPAddress", "ipaddresses", "ipaddress")
     })
 };
-pub(super) static SERVICE_CIDR: Plain = Plain {
-    columns: &[NAME, text("CIDRs", Cell::Of(|c, _| json!(joined(&c["spec"]["cidrs"])))), AGE],
+pub(super) static SERVICE_CIDR: GenericKind = GenericKind {
+    columns: &[NAME, text("CIDRs", Cell::Computed(|c, _| json!(join_strings(&c["spec"]["cidrs"])))), AGE],
     validate: service_cidr::validate,
     validate_change: service_cidr::validate_change,
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         status: true,
-        kept_by_status: METADATA,
-        ..KindInfo::of_cluster(GROUP, "ServiceCIDR", "servicecidrs", "servicecidr")
+        reset_by_status_update: METADATA_RESET_FOR_STATUS,
+        ..KindInfo::cluster_scoped(GROUP, "ServiceCIDR", "servicecidrs", "servicecidr")
     })
 };
 
-fn joined(list: &Value) -> String {
+fn join_strings(list: &Value) -> String {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
 }
 
-/// `resource.group/namespace/name`
-fn parent(reference: &Value) -> String {
+/// Returns the parent reference as `resource.group/namespace/name`.
+fn parent_cell(reference: &Value) -> String {
     let part = |field: &str, before: &str, after: &str| match text_of(reference, field) {
         "" => String::new(),
         text => format!("{before}{text}{after}"),

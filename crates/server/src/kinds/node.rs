@@ -1,10 +1,9 @@
 //! Node.
 
 use super::{
-    Column, FieldErrors, FieldPath, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, age_cell,
-    checks::{cidr, must_be_cidr, repeated},
-    column,
-    core::amount,
+    Column, FieldErrors, FieldPath, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, age_cell, column,
+    core::validate_resource_quantity,
+    field_validation::{duplicates, parse_cidr, validate_cidr},
     name_cell,
 };
 use serde_json::{Value, json};
@@ -33,34 +32,34 @@ const COLUMNS: &[Column] = &[
     column("Container-Runtime", "string", 1),
 ];
 
-const ROLE: &str = "node-role.kubernetes.io/";
+const ROLE_LABEL_PREFIX: &str = "node-role.kubernetes.io/";
 
 impl Kind for Node {
     fn info(&self) -> &'static KindInfo {
         &INFO
     }
 
-    fn default(&self, object: &mut Value) {
+    fn set_defaults(&self, object: &mut Value) {
         if object["spec"]["unschedulable"] == json!(false)
             && let Some(spec) = object["spec"].as_object_mut()
         {
             spec.remove("unschedulable");
         }
         if let Some(spec) = object.get_mut("spec").filter(|spec| spec.is_object()) {
-            one_pod_cidr(spec);
+            sync_pod_cidr_fields(spec);
         }
-        // What a node has can be given out, unless it says otherwise.
+        // Allocatable defaults to the capacity (`SetDefaults_NodeStatus`).
         if object["status"]["allocatable"].is_null() && object["status"]["capacity"].is_object() {
             object["status"]["allocatable"] = object["status"]["capacity"].clone();
         }
     }
 
     fn warnings(&self, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        warnings(&object["spec"])
+        spec_warnings(&object["spec"])
     }
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
-        amounts(&object["status"], errors);
+        validate_resources(&object["status"], errors);
         validate_pod_cidrs(&object["spec"], errors);
         let mut seen = BTreeSet::new();
         for (i, taint) in object["spec"]["taints"].as_array().into_iter().flatten().enumerate() {
@@ -89,7 +88,7 @@ impl Kind for Node {
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
         self.validate_create(object, ctx, errors);
-        addresses(&object["status"], errors);
+        validate_addresses(&object["status"], errors);
         let (path, new, before) = (FieldPath::new("spec"), &object["spec"], &old["spec"]);
         if !pod_cidrs(before).is_empty() && pod_cidrs(new) != pod_cidrs(before) {
             let why = "node updates may not change podCIDR except from \"\" to valid";
@@ -122,8 +121,8 @@ impl Kind for Node {
         };
         let cells = vec![
             name_cell(object),
-            json!(status(object)),
-            json!(roles(object)),
+            json!(status_cell(object)),
+            json!(roles_cell(object)),
             age_cell(object, now),
             info["kubeletVersion"].clone(),
             address("InternalIP"),
@@ -144,7 +143,7 @@ impl Kind for Node {
     }
 }
 
-/// The networks of a node's Pods; the older field has the first of them.
+/// Returns the Pod CIDRs of a node.
 fn pod_cidrs(spec: &Value) -> Vec<&Value> {
     match spec["podCIDRs"].as_array() {
         Some(all) if !all.is_empty() => all.iter().collect(),
@@ -152,19 +151,19 @@ fn pod_cidrs(spec: &Value) -> Vec<&Value> {
     }
 }
 
-/// The older field is the first of the newer one's; where they differ it is the older that counts, as with upstream's
-/// conversion (`Convert_v1_NodeSpec_To_core_NodeSpec`).
-fn one_pod_cidr(spec: &mut Value) {
-    let older = spec["podCIDR"].as_str().filter(|c| !c.is_empty()).map(str::to_owned);
-    match (older, spec["podCIDRs"][0].as_str().map(str::to_owned)) {
-        (Some(older), first) if first.as_ref() != Some(&older) => spec["podCIDRs"] = json!([older]),
+/// Syncs `podCIDR` with the first of `podCIDRs`. If they differ, `podCIDR` wins, as in upstream's conversion
+/// (`Convert_v1_NodeSpec_To_core_NodeSpec`).
+fn sync_pod_cidr_fields(spec: &mut Value) {
+    let pod_cidr = spec["podCIDR"].as_str().filter(|c| !c.is_empty()).map(str::to_owned);
+    match (pod_cidr, spec["podCIDRs"][0].as_str().map(str::to_owned)) {
+        (Some(pod_cidr), first) if first.as_ref() != Some(&pod_cidr) => spec["podCIDRs"] = json!([pod_cidr]),
         (None, Some(first)) => spec["podCIDR"] = json!(first),
         _ => {}
     }
 }
 
-/// `fieldIsDeprecatedWarnings`, and networks that are not written as they should be.
-fn warnings(spec: &Value) -> Vec<String> {
+/// Warns of deprecated fields and non-standard CIDRs (`fieldIsDeprecatedWarnings`).
+fn spec_warnings(spec: &Value) -> Vec<String> {
     let mut all = Vec::new();
     if !spec["configSource"].is_null() {
         all.push("spec.configSource: the feature is removed".to_owned());
@@ -181,34 +180,34 @@ fn warnings(spec: &Value) -> Vec<String> {
 fn validate_pod_cidrs(spec: &Value, errors: &mut FieldErrors) {
     let (path, all) = (FieldPath::new("spec").child("podCIDRs"), pod_cidrs(spec));
     for (i, network) in all.iter().enumerate() {
-        must_be_cidr(network, &path.index(i), errors);
+        validate_cidr(network, &path.index(i), errors);
     }
-    let families: BTreeSet<bool> = all.iter().filter_map(|c| cidr(c)).map(|(ip, _)| ip.is_ipv4()).collect();
+    let families: BTreeSet<bool> = all.iter().filter_map(|c| parse_cidr(c)).map(|(ip, _)| ip.is_ipv4()).collect();
     if all.len() > 2 || all.len() == 2 && families.len() < 2 {
         errors.invalid(&path, &json!(all), "may specify no more than one CIDR for each IP family");
     }
-    for (i, network) in repeated(all) {
+    for (i, network) in duplicates(all) {
         errors.duplicate(&path.index(i), network);
     }
 }
 
-/// `ValidateNodeResources`.
-fn amounts(status: &Value, errors: &mut FieldErrors) {
+/// Validates capacity and allocatable (`ValidateNodeResources`).
+fn validate_resources(status: &Value, errors: &mut FieldErrors) {
     for list in ["capacity", "allocatable"] {
         for (name, quantity) in status[list].as_object().into_iter().flatten() {
-            amount(name, quantity, &FieldPath::new("status").child(list).child(name), errors);
+            validate_resource_quantity(name, quantity, &FieldPath::new("status").child(list).child(name), errors);
         }
     }
 }
 
-fn addresses(status: &Value, errors: &mut FieldErrors) {
+fn validate_addresses(status: &Value, errors: &mut FieldErrors) {
     let all = status["addresses"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for (i, address) in repeated(all) {
+    for (i, address) in duplicates(all) {
         errors.duplicate(&FieldPath::new("status").child("addresses").index(i), address);
     }
 }
 
-fn status(object: &Value) -> String {
+fn status_cell(object: &Value) -> String {
     let ready = object["status"]["conditions"].as_array().into_iter().flatten().find(|c| c["type"] == "Ready");
     let mut text = match ready.map(|c| c["status"] == "True") {
         Some(true) => "Ready",
@@ -222,8 +221,9 @@ fn status(object: &Value) -> String {
     text
 }
 
-fn roles(object: &Value) -> String {
+fn roles_cell(object: &Value) -> String {
     let labels = object["metadata"]["labels"].as_object();
-    let roles: Vec<&str> = labels.into_iter().flat_map(|m| m.keys()).filter_map(|k| k.strip_prefix(ROLE)).collect();
+    let roles: Vec<&str> =
+        labels.into_iter().flat_map(|m| m.keys()).filter_map(|k| k.strip_prefix(ROLE_LABEL_PREFIX)).collect();
     if roles.is_empty() { "<none>".to_owned() } else { roles.join(",") }
 }

@@ -1,12 +1,12 @@
-//! Labels of nodes that have other names by now, wherever they are asked for (`pkg/api/node/util.go`).
+//! Warnings for deprecated node labels (`pkg/api/node/util.go`).
 
 use super::{
     FieldPath,
-    checks::{items, text},
+    field_validation::{items, text},
 };
 use serde_json::Value;
 
-const OLD: [(&str, &str); 8] = [
+const DEPRECATED_LABELS: [(&str, &str); 8] = [
     ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
     ("beta.kubernetes.io/os", "deprecated since v1.14; use \"kubernetes.io/os\" instead"),
     (
@@ -20,22 +20,28 @@ const OLD: [(&str, &str); 8] = [
     ("node-role.kubernetes.io/master", "use \"node-role.kubernetes.io/control-plane\" instead"),
 ];
 
-/// What users are told who ask for this label.
-pub(in crate::kinds) fn warning(label: &str) -> Option<&'static str> {
-    OLD.iter().find(|(old, _)| *old == label).map(|(_, why)| *why)
+/// Returns the deprecation warning of a label (`GetNodeLabelDeprecatedMessage`).
+pub(in crate::kinds) fn deprecation_warning(label: &str) -> Option<&'static str> {
+    DEPRECATED_LABELS.iter().find(|(old, _)| *old == label).map(|(_, why)| *why)
 }
 
-/// The same of each label of a map of them.
-pub(in crate::kinds) fn of_map(labels: &Value) -> impl Iterator<Item = (&str, &'static str)> {
+/// Returns the deprecated labels of a map, each with its warning.
+pub(in crate::kinds) fn map_warnings(labels: &Value) -> impl Iterator<Item = (&str, &'static str)> {
     let names = labels.as_object().into_iter().flat_map(|map| map.keys());
-    names.filter_map(|label| Some((label.as_str(), warning(label)?)))
+    names.filter_map(|label| Some((label.as_str(), deprecation_warning(label)?)))
 }
 
-/// What a term of a node selector asks for, and values there that no label can have, if those are looked at.
-pub(in crate::kinds) fn of_term(term: &Value, with_values: bool, path: &FieldPath, all: &mut Vec<String>) {
+/// Warns of deprecated labels in a node selector term, and of invalid label values if `with_values`
+/// (`GetWarningsForNodeSelectorTerm`).
+pub(in crate::kinds) fn warn_node_selector_term(
+    term: &Value,
+    with_values: bool,
+    path: &FieldPath,
+    all: &mut Vec<String>,
+) {
     for (i, expression) in items(term, "matchExpressions").enumerate() {
         let (at, label) = (|| path.child("matchExpressions").index(i), text(expression, "key"));
-        if let Some(why) = warning(label) {
+        if let Some(why) = deprecation_warning(label) {
             all.push(format!("{}: {label} is {why}", at().child("key")));
         }
         for (j, value) in items(expression, "values").filter_map(Value::as_str).enumerate().filter(|_| with_values) {
@@ -45,9 +51,9 @@ pub(in crate::kinds) fn of_term(term: &Value, with_values: bool, path: &FieldPat
     }
 }
 
-/// What a selector of labels asks for.
-pub(in crate::kinds) fn of_selector(selector: &Value, path: &FieldPath, all: &mut Vec<String>) {
-    of_term(selector, false, path, all);
-    let labels = of_map(&selector["matchLabels"]);
+/// Warns of deprecated labels in a label selector (`GetWarningsForNodeSelector`).
+pub(in crate::kinds) fn warn_label_selector(selector: &Value, path: &FieldPath, all: &mut Vec<String>) {
+    warn_node_selector_term(selector, false, path, all);
+    let labels = map_warnings(&selector["matchLabels"]);
     all.extend(labels.map(|(label, why)| format!("{}: {why}", path.child("matchLabels").child(label))));
 }

@@ -1,17 +1,18 @@
 //! Pod.
 
 mod defaults;
-mod disabled;
-pub(crate) mod mirror;
+mod disabled_fields;
+pub(crate) mod mirror_pod;
 mod table;
 mod validate;
 mod warnings;
 
-pub(super) use defaults::{default_source, spec as default_spec};
+pub(super) use defaults::{set_pod_spec_defaults, set_volume_source_defaults};
 pub(super) use validate::{
-    native_resource, node_selector, overhead, resource_name, spec as validate_spec, tolerations,
+    is_native_resource, validate_node_selector, validate_overhead, validate_pod_spec, validate_resource_name,
+    validate_tolerations,
 };
-pub(super) use warnings::{claim as claim_warnings, gone as gone_plugins, template as template_warnings};
+pub(super) use warnings::{template_warnings, warn_claim, warn_removed_plugins};
 
 use super::{Column, FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, column};
 use apply::Filter;
@@ -21,14 +22,14 @@ use std::collections::BTreeMap;
 
 pub(super) struct Pod;
 
-/// The subresource that changes CPU and memory of what runs (KEP-1287).
+/// Subresource for in-place resize of CPU and memory (KEP-1287).
 const RESIZE: &str = "resize";
 
 const fn connect(name: &'static str, kind: &'static str) -> Subresource {
     Subresource { name, group: "", version: "v1", kind, verbs: &["create", "get"] }
 }
 
-/// The list that an update of the Pod itself may not change.
+/// Subresource for ephemeral containers.
 const EPHEMERAL: Subresource = Subresource {
     name: "ephemeralcontainers",
     group: "",
@@ -76,13 +77,13 @@ const FIELDS: &[&str] = &[
     "spec.hostNetwork",
     "status.phase",
     "status.podIP",
-    // Upstream takes it, and finds nothing there.
+    // Upstream accepts it, but its value is always empty.
     "status.podIPs",
     "status.nominatedNodeName",
 ];
 
-/// A negative grace period is one of a second.
-fn at_least_a_second(pod: &mut Value) {
+/// Sets a negative grace period to 1 s.
+fn clamp_negative_grace_period(pod: &mut Value) {
     let grace = pod.pointer_mut("/spec/terminationGracePeriodSeconds");
     if let Some(grace) = grace.filter(|grace| grace.as_i64().is_some_and(|seconds| seconds < 0)) {
         *grace = json!(1);
@@ -94,23 +95,23 @@ impl Kind for Pod {
         &INFO
     }
 
-    fn default(&self, object: &mut Value) {
-        defaults::pod(object);
+    fn set_defaults(&self, object: &mut Value) {
+        defaults::set_pod_defaults(object);
     }
 
-    fn complete(&self, object: &mut Value) {
-        defaults::complete(object);
+    fn apply_admission_defaults(&self, object: &mut Value) {
+        defaults::apply_admission_defaults(object);
     }
 
     fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
-        // Who changes Pods is hardly a person, and does so often.
-        if old.is_some() { Vec::new() } else { warnings::pod(object) }
+        // Updates are mostly frequent writes of controllers (`WarningsOnUpdate`).
+        if old.is_some() { Vec::new() } else { warnings::pod_warnings(object) }
     }
 
     fn prepare_create(&self, object: &mut Value, ctx: &WriteContext) {
-        at_least_a_second(object);
-        disabled::drop_fields(object, None, &ctx.gates);
-        validate::apparmor::from_annotations(object);
+        clamp_negative_grace_period(object);
+        disabled_fields::drop_fields(object, None, &ctx.gates);
+        validate::apparmor::set_fields_from_annotations(object);
         let spec: PodSpec = serde_json::from_value(object["spec"].clone()).unwrap_or_default();
         object["status"] = json!({"phase": "Pending", "qosClass": api::resources::qos_class(&spec).as_str()});
         if spec.scheduling_gates.is_some_and(|g| !g.is_empty()) {
@@ -128,14 +129,14 @@ impl Kind for Pod {
                 if object["status"]["qosClass"].as_str().unwrap_or("").is_empty() && object["status"].is_object() {
                     object["status"]["qosClass"] = old["status"]["qosClass"].clone();
                 }
-                // As upstream: kubelets once garbled the owners.
+                // Like upstream, because old kubelets sent wrong owner references.
                 match old["metadata"].get("ownerReferences") {
                     Some(owners) => object["metadata"]["ownerReferences"] = owners.clone(),
                     None => drop(object["metadata"].as_object_mut().map(|m| m.remove("ownerReferences"))),
                 }
             }
             WriteTarget::Sub("ephemeralcontainers") => {
-                // Everything else stays (`dropNonEphemeralContainerUpdates`).
+                // Only the ephemeral containers may change (`dropNonEphemeralContainerUpdates`).
                 let mut new = old.clone();
                 match object["spec"].get("ephemeralContainers") {
                     Some(list) => new["spec"]["ephemeralContainers"] = list.clone(),
@@ -148,17 +149,17 @@ impl Kind for Pod {
                 object["status"] = old["status"].clone();
             }
             _ => {
-                at_least_a_second(object);
+                clamp_negative_grace_period(object);
                 object["status"] = old["status"].clone();
-                disabled::drop_fields(object, Some(old), &ctx.gates);
-                // Only a mirror has no account, and it gets none.
+                disabled_fields::drop_fields(object, Some(old), &ctx.gates);
+                // Only a mirror Pod has no service account; defaulting must not add one.
                 if old["spec"]["serviceAccountName"].is_null()
                     && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
                 {
                     spec.remove("serviceAccountName");
                     spec.remove("serviceAccount");
                 }
-                // What admission once computed stays.
+                // Admission computed these fields on the create.
                 for field in ["priority", "preemptionPolicy"] {
                     if object["spec"][field].is_null() && !old["spec"][field].is_null() {
                         object["spec"][field] = old["spec"][field].clone();
@@ -168,7 +169,7 @@ impl Kind for Pod {
         }
     }
 
-    fn owned(&self, target: WriteTarget) -> Filter {
+    fn reset_fields_filter(&self, target: WriteTarget) -> Filter {
         match target {
             WriteTarget::Main => Filter::without(&[&["status"]]),
             WriteTarget::Status => {
@@ -185,29 +186,29 @@ impl Kind for Pod {
     }
 
     fn validate_create(&self, object: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
-        mirror::create(object, errors);
-        validate::create(object, errors);
-        validate::restart::features(object, None, &ctx.gates, errors);
+        mirror_pod::validate_create(object, errors);
+        validate::validate_pod_create(object, errors);
+        validate::restart_policy::validate_gated_values(object, None, &ctx.gates, errors);
     }
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
-        // Also through the status: a node must not make a Pod of its mirror, which may read what it names.
-        mirror::update(object, old, errors);
+        // Also for status updates: a node must not turn a mirror Pod into a Pod that can read the objects it references.
+        mirror_pod::validate_update(object, old, errors);
         match ctx.target {
             WriteTarget::Main => {
-                validate::pod(object, errors);
-                validate::update(object, old, errors);
-                validate::restart::features(object, Some(old), &ctx.gates, errors);
+                validate::validate_pod(object, errors);
+                validate::validate_update(object, old, errors);
+                validate::restart_policy::validate_gated_values(object, Some(old), &ctx.gates, errors);
             }
             WriteTarget::Sub(RESIZE) => {
-                validate::pod(object, errors);
-                validate::resize(object, old, errors);
+                validate::validate_pod(object, errors);
+                validate::validate_resize(object, old, errors);
             }
             WriteTarget::Sub(_) => {
-                validate::pod(object, errors);
-                validate::ephemeral_update(object, old, errors);
+                validate::validate_pod(object, errors);
+                validate::validate_ephemeral_containers_update(object, old, errors);
             }
-            WriteTarget::Status => validate::status(object, old, errors),
+            WriteTarget::Status => validate::validate_status(object, old, errors),
         }
     }
 
@@ -223,8 +224,8 @@ impl Kind for Pod {
         FIELDS
     }
 
-    /// Clients of long ago ask for a host.
-    fn renamed_field<'a>(&self, field: &'a str) -> &'a str {
+    /// Old clients select by `spec.host`.
+    fn convert_field_label<'a>(&self, field: &'a str) -> &'a str {
         if field == "spec.host" { "spec.nodeName" } else { field }
     }
 
@@ -238,12 +239,11 @@ impl Kind for Pod {
         FIELDS.iter().map(|f| (*f, value(f))).collect()
     }
 
-    /// LIFECYCLE.md 3.7, `CheckGracefulDelete`.
-    fn graceful_deletion(&self, object: &Value, asked: Option<i64>) -> Option<i64> {
+    fn check_graceful_delete(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
         let own = object["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
         let unscheduled = object["spec"]["nodeName"].as_str().unwrap_or("").is_empty();
         let terminal = matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-        let grace = asked.unwrap_or(own);
+        let grace = requested.unwrap_or(own);
         Some(if unscheduled || terminal {
             0
         } else if grace < 0 {

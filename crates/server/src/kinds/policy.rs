@@ -1,34 +1,33 @@
 //! PodDisruptionBudget (`policy/v1`).
 
 use super::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{int_or_percent, not_negative, percent},
-    conditions, integer,
-    plain::Plain,
-    selector, text,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, conditions,
+    field_validation::{parse_percent, validate_int_or_percent, validate_nonnegative},
+    generic_kind::GenericKind,
+    integer, selector, text,
 };
 use serde_json::{Value, json};
 
-pub(super) static POD_DISRUPTION_BUDGET: Plain = Plain {
+pub(super) static POD_DISRUPTION_BUDGET: GenericKind = GenericKind {
     columns: &[
         NAME,
-        text("Min Available", Cell::Of(|b, _| shown(&b["spec"]["minAvailable"]))),
-        text("Max Unavailable", Cell::Of(|b, _| shown(&b["spec"]["maxUnavailable"]))),
-        integer("Allowed Disruptions", Cell::At("/status/disruptionsAllowed")),
+        text("Min Available", Cell::Computed(|b, _| int_or_percent_cell(&b["spec"]["minAvailable"]))),
+        text("Max Unavailable", Cell::Computed(|b, _| int_or_percent_cell(&b["spec"]["maxUnavailable"]))),
+        integer("Allowed Disruptions", Cell::Pointer("/status/disruptionsAllowed")),
         AGE,
     ],
     validate,
     validate_status,
-    ..Plain::of(&KindInfo {
-        needs_version: true,
+    ..GenericKind::new(&KindInfo {
+        requires_resource_version: true,
         short_names: &["pdb"],
         status: true,
         generation: true,
-        ..KindInfo::of("policy", "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget")
+        ..KindInfo::namespaced("policy", "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget")
     })
 };
 
-fn shown(amount: &Value) -> Value {
+fn int_or_percent_cell(amount: &Value) -> Value {
     match amount {
         Value::Null => json!("N/A"),
         Value::String(text) => json!(text),
@@ -36,7 +35,7 @@ fn shown(amount: &Value) -> Value {
     }
 }
 
-/// `ValidatePodDisruptionBudgetSpec`.
+/// Validates a PodDisruptionBudget (`ValidatePodDisruptionBudgetSpec`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     let fields = ["minAvailable", "maxUnavailable"];
@@ -44,8 +43,8 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
         errors.invalid(&path, spec, "minAvailable and maxUnavailable cannot be both set");
     }
     for field in fields.into_iter().filter(|f| !spec[f].is_null()) {
-        int_or_percent(&spec[field], &path.child(field), errors);
-        if percent(&spec[field]).is_some_and(|p| p > 100) {
+        validate_int_or_percent(&spec[field], &path.child(field), errors);
+        if parse_percent(&spec[field]).is_some_and(|p| p > 100) {
             errors.invalid(&path.child(field), &spec[field], "must not be greater than 100%");
         }
     }
@@ -56,11 +55,11 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// `ValidatePodDisruptionBudgetStatusUpdate`.
+/// Validates an update of the status (`ValidatePodDisruptionBudgetStatusUpdate`).
 fn validate_status(object: &Value, _: &Value, errors: &mut FieldErrors) {
     let (path, status) = (FieldPath::new("status"), &object["status"]);
     conditions::validate(status, &path, errors);
     for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
-        not_negative(status, field, &path, errors);
+        validate_nonnegative(status, field, &path, errors);
     }
 }

@@ -1,13 +1,15 @@
-//! PriorityClass (`scheduling.k8s.io/v1`), and what it makes of Pods (the `Priority` admission).
+//! PriorityClass (`scheduling.k8s.io/v1`), and its admission of Pods (admission plugin `Priority`).
 
-use super::{AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, boolean, fill, integer, plain::Plain, text};
+use super::{
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, boolean, defaulting, generic_kind::GenericKind, integer, text,
+};
 use serde_json::{Value, json};
 
-/// Where PriorityClasses are stored.
+/// Storage resource of PriorityClasses.
 pub(crate) const STORAGE: &str = "priorityclasses";
 
-/// The classes that every cluster has, in the form in which they are made.
-pub(crate) const OF_THE_SYSTEM: [(&str, i64, &str); 2] = [
+/// System priority classes: name, value and description (`SystemPriorityClasses`).
+pub(crate) const SYSTEM_PRIORITY_CLASSES: [(&str, i64, &str); 2] = [
     (
         "system-cluster-critical",
         2_000_000_000,
@@ -20,20 +22,22 @@ pub(crate) const OF_THE_SYSTEM: [(&str, i64, &str); 2] = [
     ),
 ];
 
-/// Only those of the system may be above this.
-const HIGHEST: i64 = 1_000_000_000;
-const PREFIX: &str = "system-";
-const POLICY: &str = "PreemptLowerPriority";
+/// Maximum priority of classes that users define (`HighestUserDefinablePriority`).
+const HIGHEST_USER_DEFINABLE_PRIORITY: i64 = 1_000_000_000;
+const SYSTEM_PREFIX: &str = "system-";
+const DEFAULT_PREEMPTION_POLICY: &str = "PreemptLowerPriority";
 
-pub(super) static PRIORITY_CLASS: Plain = Plain {
+pub(super) static PRIORITY_CLASS: GenericKind = GenericKind {
     columns: &[
         NAME,
-        integer("Value", Cell::At("/value")),
-        boolean("Global-Default", Cell::At("/globalDefault")),
+        integer("Value", Cell::Pointer("/value")),
+        boolean("Global-Default", Cell::Pointer("/globalDefault")),
         AGE,
-        text("PreemptionPolicy", Cell::At("/preemptionPolicy")),
+        text("PreemptionPolicy", Cell::Pointer("/preemptionPolicy")),
     ],
-    default: |object| fill::at(object, "", &[("preemptionPolicy", json!(POLICY))]),
+    default: |object| {
+        defaulting::set_defaults_at(object, "", &[("preemptionPolicy", json!(DEFAULT_PREEMPTION_POLICY))])
+    },
     validate,
     validate_change: |object, old, errors| {
         for field in ["value", "preemptionPolicy"] {
@@ -42,47 +46,49 @@ pub(super) static PRIORITY_CLASS: Plain = Plain {
             }
         }
     },
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         short_names: &["pc"],
         generation: true,
-        ..KindInfo::of_cluster("scheduling.k8s.io", "PriorityClass", STORAGE, "priorityclass")
+        ..KindInfo::cluster_scoped("scheduling.k8s.io", "PriorityClass", STORAGE, "priorityclass")
     })
 };
 
-/// The class of the system that this object would be.
-pub(crate) fn of_the_system(name: &str) -> Option<Value> {
-    let (name, value, description) = OF_THE_SYSTEM.iter().find(|(n, ..)| *n == name)?;
+/// Returns the system priority class with a name.
+pub(crate) fn system_priority_class(name: &str) -> Option<Value> {
+    let (name, value, description) = SYSTEM_PRIORITY_CLASSES.iter().find(|(n, ..)| *n == name)?;
     Some(json!({
         "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
-        "value": value, "description": description, "preemptionPolicy": POLICY,
+        "value": value, "description": description, "preemptionPolicy": DEFAULT_PREEMPTION_POLICY,
     }))
 }
 
-/// `ValidatePriorityClass`.
+/// Validates a PriorityClass (`ValidatePriorityClass`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
     let (name, value) = (object["metadata"]["name"].as_str().unwrap_or(""), object["value"].as_i64().unwrap_or(0));
-    let wanted = OF_THE_SYSTEM.iter().find(|(n, ..)| *n == name).map(|(_, value, _)| *value);
-    let known = wanted == Some(value);
-    if name.starts_with(PREFIX) && !known {
-        let why = match wanted {
-            Some(wanted) => format!("value of {name} PriorityClass must be {wanted}"),
+    let system_value = SYSTEM_PRIORITY_CLASSES.iter().find(|(n, ..)| *n == name).map(|(_, value, _)| *value);
+    let is_system_class = system_value == Some(value);
+    if name.starts_with(SYSTEM_PREFIX) && !is_system_class {
+        let why = match system_value {
+            Some(system_value) => format!("value of {name} PriorityClass must be {system_value}"),
             None => format!("{name} is not a known system priority class"),
         };
-        let why = format!("priority class names with '{PREFIX}' prefix are reserved for system use only. error: {why}");
+        let why = format!(
+            "priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. error: {why}"
+        );
         errors.forbidden(&FieldPath::new("metadata").child("name"), &why);
     }
-    if !known && value > HIGHEST {
-        let why = format!("maximum allowed value of a user defined priority is {HIGHEST}");
+    if !is_system_class && value > HIGHEST_USER_DEFINABLE_PRIORITY {
+        let why = format!("maximum allowed value of a user defined priority is {HIGHEST_USER_DEFINABLE_PRIORITY}");
         errors.forbidden(&FieldPath::new("value"), &why);
     }
-    if !matches!(object["preemptionPolicy"].as_str(), Some("Never" | POLICY)) {
+    if !matches!(object["preemptionPolicy"].as_str(), Some("Never" | DEFAULT_PREEMPTION_POLICY)) {
         let at = FieldPath::new("preemptionPolicy");
-        errors.not_supported(&at, &object["preemptionPolicy"], &["Never", POLICY]);
+        errors.not_supported(&at, &object["preemptionPolicy"], &["Never", DEFAULT_PREEMPTION_POLICY]);
     }
 }
 
-/// Gives a new Pod what its class says: `class` is the one that it names, or, if it names none, the one for all others;
-/// `None` when there is no such class.
+/// Sets the priority and preemption policy of a new Pod. `class` is the one that it names, else the global default; `None` if
+/// it does not exist.
 pub(crate) fn admit(pod: &mut Value, class: Option<&Value>) -> Result<(), String> {
     let spec = &mut pod["spec"];
     let named = spec["priorityClassName"].as_str().unwrap_or("").to_owned();
@@ -90,7 +96,7 @@ pub(crate) fn admit(pod: &mut Value, class: Option<&Value>) -> Result<(), String
         return Err(format!("no PriorityClass with name {named} was found"));
     }
     let priority = class.map_or(0, |c| c["value"].as_i64().unwrap_or(0));
-    let policy = class.and_then(|c| c["preemptionPolicy"].as_str()).unwrap_or(POLICY);
+    let policy = class.and_then(|c| c["preemptionPolicy"].as_str()).unwrap_or(DEFAULT_PREEMPTION_POLICY);
     let given = &spec["priority"];
     if given.as_i64().is_some_and(|g| g != priority) {
         return Err(format!(
@@ -110,7 +116,7 @@ pub(crate) fn admit(pod: &mut Value, class: Option<&Value>) -> Result<(), String
     Ok(())
 }
 
-/// Whether it is one that the system needs.
-pub(crate) fn is_of_the_system(name: &str) -> bool {
-    OF_THE_SYSTEM.iter().any(|(known, ..)| *known == name)
+/// Whether a name is that of a system priority class.
+pub(crate) fn is_system_priority_class(name: &str) -> bool {
+    SYSTEM_PRIORITY_CLASSES.iter().any(|(is_system_class, ..)| *is_system_class == name)
 }

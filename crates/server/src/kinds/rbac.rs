@@ -1,27 +1,29 @@
-//! `rbac.authorization.k8s.io/v1`. What these allow is decided in `authz`.
+//! Kinds of `rbac.authorization.k8s.io/v1`. `authorization` evaluates them.
 
 use super::{
-    AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME, NAME_AND_CREATION,
-    checks::{items, text as text_of},
-    fill,
-    plain::{Plain, path_segment},
+    AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME, NAME_AND_CREATION, defaulting,
+    field_validation::{items, text as text_of},
+    generic_kind::{GenericKind, validate_path_segment_name},
     text,
 };
 use serde_json::{Value, json};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-pub(super) static ROLE: Plain = Plain {
+pub(super) static ROLE: GenericKind = GenericKind {
     columns: NAME_AND_CREATION,
-    name: path_segment,
-    validate: |role, errors| rules(role, true, errors),
-    ..Plain::of(&KindInfo { created_by_update: true, ..KindInfo::of(GROUP, "Role", "roles", "role") })
+    name: validate_path_segment_name,
+    validate: |role, errors| validate_rules(role, true, errors),
+    ..GenericKind::new(&KindInfo {
+        allow_create_on_update: true,
+        ..KindInfo::namespaced(GROUP, "Role", "roles", "role")
+    })
 };
-pub(super) static CLUSTER_ROLE: Plain = Plain {
+pub(super) static CLUSTER_ROLE: GenericKind = GenericKind {
     columns: NAME_AND_CREATION,
-    name: path_segment,
+    name: validate_path_segment_name,
     validate: |role, errors| {
-        rules(role, false, errors);
+        validate_rules(role, false, errors);
         let at = FieldPath::new("aggregationRule").child("clusterRoleSelectors");
         if !role["aggregationRule"].is_null()
             && items(&role["aggregationRule"], "clusterRoleSelectors").next().is_none()
@@ -32,48 +34,48 @@ pub(super) static CLUSTER_ROLE: Plain = Plain {
             super::selector::validate(selector, &at.index(i), errors);
         }
     },
-    ..Plain::of(&KindInfo {
-        created_by_update: true,
-        ..KindInfo::of_cluster(GROUP, "ClusterRole", "clusterroles", "clusterrole")
+    ..GenericKind::new(&KindInfo {
+        allow_create_on_update: true,
+        ..KindInfo::cluster_scoped(GROUP, "ClusterRole", "clusterroles", "clusterrole")
     })
 };
-pub(super) static ROLE_BINDING: Plain = Plain {
-    columns: BINDING,
-    name: path_segment,
-    default: default_binding,
-    validate: |object, errors| binding(object, &["Role", "ClusterRole"], errors),
-    validate_change: same_role,
-    ..Plain::of(&KindInfo {
-        created_by_update: true,
-        ..KindInfo::of(GROUP, "RoleBinding", "rolebindings", "rolebinding")
+pub(super) static ROLE_BINDING: GenericKind = GenericKind {
+    columns: BINDING_COLUMNS,
+    name: validate_path_segment_name,
+    default: set_binding_defaults,
+    validate: |object, errors| validate_binding(object, &["Role", "ClusterRole"], errors),
+    validate_change: validate_role_ref_unchanged,
+    ..GenericKind::new(&KindInfo {
+        allow_create_on_update: true,
+        ..KindInfo::namespaced(GROUP, "RoleBinding", "rolebindings", "rolebinding")
     })
 };
-pub(super) static CLUSTER_ROLE_BINDING: Plain = Plain {
-    columns: BINDING,
-    name: path_segment,
-    default: default_binding,
-    validate: |object, errors| binding(object, &["ClusterRole"], errors),
-    validate_change: same_role,
-    ..Plain::of(&KindInfo {
-        created_by_update: true,
-        ..KindInfo::of_cluster(GROUP, "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding")
+pub(super) static CLUSTER_ROLE_BINDING: GenericKind = GenericKind {
+    columns: BINDING_COLUMNS,
+    name: validate_path_segment_name,
+    default: set_binding_defaults,
+    validate: |object, errors| validate_binding(object, &["ClusterRole"], errors),
+    validate_change: validate_role_ref_unchanged,
+    ..GenericKind::new(&KindInfo {
+        allow_create_on_update: true,
+        ..KindInfo::cluster_scoped(GROUP, "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding")
     })
 };
 
-const BINDING: &[Column] = &[
+const BINDING_COLUMNS: &[Column] = &[
     NAME,
     text(
         "Role",
-        Cell::Of(|b, _| json!(format!("{}/{}", text_of(&b["roleRef"], "kind"), text_of(&b["roleRef"], "name")))),
+        Cell::Computed(|b, _| json!(format!("{}/{}", text_of(&b["roleRef"], "kind"), text_of(&b["roleRef"], "name")))),
     ),
     AGE,
-    text("Users", Cell::Of(|b, _| json!(subjects(b, "User")))).wide(),
-    text("Groups", Cell::Of(|b, _| json!(subjects(b, "Group")))).wide(),
-    text("ServiceAccounts", Cell::Of(|b, _| json!(subjects(b, "ServiceAccount")))).wide(),
+    text("Users", Cell::Computed(|b, _| json!(subjects_cell(b, "User")))).wide(),
+    text("Groups", Cell::Computed(|b, _| json!(subjects_cell(b, "Group")))).wide(),
+    text("ServiceAccounts", Cell::Computed(|b, _| json!(subjects_cell(b, "ServiceAccount")))).wide(),
 ];
 
-/// The names of a binding's subjects of a kind.
-fn subjects(binding: &Value, kind: &str) -> String {
+/// Returns the names of a binding's subjects of a kind.
+fn subjects_cell(binding: &Value, kind: &str) -> String {
     let name = |s: &Value| match kind {
         "ServiceAccount" => format!("{}/{}", text_of(s, "namespace"), text_of(s, "name")),
         _ => text_of(s, "name").to_owned(),
@@ -81,8 +83,8 @@ fn subjects(binding: &Value, kind: &str) -> String {
     items(binding, "subjects").filter(|s| s["kind"] == kind).map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// `ValidatePolicyRule`.
-fn rules(role: &Value, namespaced: bool, errors: &mut FieldErrors) {
+/// Validates the rules (`ValidatePolicyRule`).
+fn validate_rules(role: &Value, namespaced: bool, errors: &mut FieldErrors) {
     for (i, rule) in items(role, "rules").enumerate() {
         let path = FieldPath::new("rules").index(i);
         let has = |list: &str| items(rule, list).next().is_some();
@@ -109,18 +111,18 @@ fn rules(role: &Value, namespaced: bool, errors: &mut FieldErrors) {
     }
 }
 
-/// Users and groups, and the role, are of this group where nothing else is said.
-fn default_binding(object: &mut Value) {
-    fill::at(object, "/roleRef", &[("apiGroup", json!(GROUP))]);
+/// Sets the default API group of the role and of users and groups.
+fn set_binding_defaults(object: &mut Value) {
+    defaulting::set_defaults_at(object, "/roleRef", &[("apiGroup", json!(GROUP))]);
     for i in 0..items(object, "subjects").count() {
         if matches!(text_of(&object["subjects"][i], "kind"), "User" | "Group") {
-            fill::at(object, &format!("/subjects/{i}"), &[("apiGroup", json!(GROUP))]);
+            defaulting::set_defaults_at(object, &format!("/subjects/{i}"), &[("apiGroup", json!(GROUP))]);
         }
     }
 }
 
-/// `ValidateRoleBinding`, `ValidateRoleBindingSubject`.
-fn binding(object: &Value, kinds: &[&str], errors: &mut FieldErrors) {
+/// Validates a binding (`ValidateRoleBinding`, `ValidateRoleBindingSubject`).
+fn validate_binding(object: &Value, kinds: &[&str], errors: &mut FieldErrors) {
     let (path, role) = (FieldPath::new("roleRef"), &object["roleRef"]);
     if role["apiGroup"] != GROUP {
         errors.not_supported(&path.child("apiGroup"), &json!(text_of(role, "apiGroup")), &[GROUP]);
@@ -130,7 +132,9 @@ fn binding(object: &Value, kinds: &[&str], errors: &mut FieldErrors) {
     }
     match text_of(role, "name") {
         "" => errors.required(&path.child("name"), ""),
-        name => path_segment(name).iter().for_each(|e| errors.invalid(&path.child("name"), &role["name"], e)),
+        name => {
+            validate_path_segment_name(name).iter().for_each(|e| errors.invalid(&path.child("name"), &role["name"], e))
+        }
     }
     for (i, subject) in items(object, "subjects").enumerate() {
         let path = FieldPath::new("subjects").index(i);
@@ -148,7 +152,7 @@ fn binding(object: &Value, kinds: &[&str], errors: &mut FieldErrors) {
                 if !group.is_empty() {
                     errors.not_supported(&path.child("apiGroup"), &subject["apiGroup"], &[""]);
                 }
-                // Else it is the binding's own.
+                // The namespace defaults to that of a RoleBinding.
                 if kinds == ["ClusterRole"] && text_of(subject, "namespace").is_empty() {
                     errors.required(&path.child("namespace"), "");
                 }
@@ -162,12 +166,12 @@ fn binding(object: &Value, kinds: &[&str], errors: &mut FieldErrors) {
     }
 }
 
-/// Whoever may change subjects may not change what they may do.
-fn same_role(object: &Value, old: &Value, errors: &mut FieldErrors) {
+/// Validates that the role does not change: permission to change subjects must not allow other roles.
+fn validate_role_ref_unchanged(object: &Value, old: &Value, errors: &mut FieldErrors) {
     if object["roleRef"] != old["roleRef"] {
-        // Upstream shows its internal form, which has no names of JSON.
-        let of = &object["roleRef"];
-        let shown = json!({"APIGroup": of["apiGroup"], "Kind": of["kind"], "Name": of["name"]});
+        // Upstream shows its internal type, with Go's field names.
+        let role_ref = &object["roleRef"];
+        let shown = json!({"APIGroup": role_ref["apiGroup"], "Kind": role_ref["kind"], "Name": role_ref["name"]});
         errors.invalid(&FieldPath::new("roleRef"), &shown, "cannot change roleRef");
     }
 }

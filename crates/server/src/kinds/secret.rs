@@ -2,8 +2,8 @@
 
 use super::{
     AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, WriteContext,
-    config_map::{check_immutable, check_keys},
-    secret_pair, secret_rules, text,
+    config_map::{validate_immutable_data, validate_keys},
+    secret_validation, text, tls_key_pair,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -12,19 +12,19 @@ pub(super) struct Secret;
 
 static INFO: KindInfo = KindInfo::core("Secret", "secrets", "secret");
 
-const COLUMNS: &[Column] = &[NAME, text("Type", Cell::At("/type")), text("Data", Cell::Count("/data")), AGE];
+const COLUMNS: &[Column] = &[NAME, text("Type", Cell::Pointer("/type")), text("Data", Cell::Count("/data")), AGE];
 
 impl Kind for Secret {
     fn info(&self) -> &'static KindInfo {
         &INFO
     }
 
-    fn default(&self, object: &mut Value) {
+    fn set_defaults(&self, object: &mut Value) {
         let Some(map) = object.as_object_mut() else { return };
         if map.get("type").is_none_or(|t| t == "") {
             map.insert("type".to_owned(), json!("Opaque"));
         }
-        // `stringData` is for writing only: it is merged into `data`.
+        // `stringData` is write-only: it is merged into `data`.
         if let Some(Value::Object(plain)) = map.remove("stringData") {
             let data = map.entry("data").or_insert_with(|| json!({}));
             for (key, value) in plain {
@@ -33,25 +33,28 @@ impl Kind for Secret {
         }
     }
 
-    /// `warningsForSecret`.
+    /// Warns of an invalid TLS key pair (`warningsForSecret`).
     fn warnings(&self, object: &Value, _old: Option<&Value>) -> Vec<String> {
         if object["type"] != "kubernetes.io/tls" {
             return Vec::new();
         }
-        let part = |key: &str| STANDARD.decode(object["data"][key].as_str().unwrap_or("")).unwrap_or_default();
-        secret_pair::wrong(&part("tls.crt"), &part("tls.key")).map(str::to_owned).into_iter().collect()
+        let decode = |key: &str| STANDARD.decode(object["data"][key].as_str().unwrap_or("")).unwrap_or_default();
+        tls_key_pair::x509_key_pair_error(&decode("tls.crt"), &decode("tls.key"))
+            .map(str::to_owned)
+            .into_iter()
+            .collect()
     }
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
-        check_keys(object, "data", errors);
-        secret_rules::check(object, errors);
+        validate_keys(object, "data", errors);
+        secret_validation::validate_secret(object, errors);
     }
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
         if object["type"] != old["type"] {
             errors.invalid(&FieldPath::new("type"), &object["type"], "field is immutable");
         }
-        check_immutable(object, old, &["data"], errors);
+        validate_immutable_data(object, old, &["data"], errors);
         self.validate_create(object, ctx, errors);
     }
 

@@ -1,25 +1,25 @@
-//! Label selectors of objects: what they may say, what they select, and how tables show them.
+//! Label selectors: validation, matching and formatting.
 
-use super::{FieldErrors, FieldPath, checks::items, checks::text, or_none};
+use super::{FieldErrors, FieldPath, field_validation::items, field_validation::text, or_none};
 use crate::object_meta;
 use api::selector::Selector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 
-/// Checks a label selector (`ValidateLabelSelector`).
+/// Validates a label selector (`ValidateLabelSelector`).
 pub(in crate::kinds) fn validate(selector: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     object_meta::labels(&selector["matchLabels"], &path.child("matchLabels"), errors);
     for (i, r) in items(selector, "matchExpressions").enumerate() {
         let path = path.child("matchExpressions").index(i);
-        if !operator(r, &path, errors) {
+        if !validate_operator(r, &path, errors) {
             errors.invalid(&path.child("operator"), &json!(text(r, "operator")), "not a valid selector operator");
         }
-        label_requirement(r, &path, errors);
+        validate_label_requirement(r, &path, errors);
     }
 }
 
-/// Checks that a requirement has values where its operator wants some; whether it is an operator at all.
-pub(crate) fn operator(r: &Value, path: &FieldPath, errors: &mut FieldErrors) -> bool {
+/// Validates the number of values of a requirement. Returns false for an unknown operator.
+pub(crate) fn validate_operator(r: &Value, path: &FieldPath, errors: &mut FieldErrors) -> bool {
     let (at, count) = (path.child("values"), items(r, "values").count());
     match text(r, "operator") {
         "In" | "NotIn" if count == 0 => {
@@ -34,8 +34,8 @@ pub(crate) fn operator(r: &Value, path: &FieldPath, errors: &mut FieldErrors) ->
     true
 }
 
-/// Checks the label and its values that a requirement speaks of.
-pub(crate) fn label_requirement(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the key and the values of a requirement.
+pub(crate) fn validate_label_requirement(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let wrong = api::names::qualified_name(text(r, "key"));
     wrong.iter().for_each(|e| errors.invalid(&path.child("key"), &r["key"], e));
     for (j, value) in items(r, "values").enumerate() {
@@ -44,21 +44,21 @@ pub(crate) fn label_requirement(r: &Value, path: &FieldPath, errors: &mut FieldE
     }
 }
 
-/// Whether the selector speaks of this label.
-pub(in crate::kinds) fn names(selector: &Value, key: &Value) -> bool {
+/// Whether the selector has a requirement for a label key.
+pub(in crate::kinds) fn has_key(selector: &Value, key: &Value) -> bool {
     let label = key.as_str().is_some_and(|key| selector["matchLabels"].get(key).is_some());
     label || items(selector, "matchExpressions").any(|r| r["key"] == *key)
 }
 
-/// Whether a selector selects everything, since it says nothing.
+/// Whether a selector has no requirements, and so matches everything.
 pub(in crate::kinds) fn is_empty(selector: &Value) -> bool {
     selector["matchLabels"].as_object().is_none_or(serde_json::Map::is_empty)
         && items(selector, "matchExpressions").next().is_none()
 }
 
-/// Whether a selector selects what has these labels; none at all selects nothing, and an empty one everything. `None`
-/// when it makes no sense.
-pub(crate) fn selects(selector: &Value, labels: &Value) -> Option<bool> {
+/// Whether a selector matches labels. A null selector matches nothing, an empty one everything. `None` for an invalid
+/// selector.
+pub(crate) fn matches(selector: &Value, labels: &Value) -> Option<bool> {
     if selector.is_null() {
         return Some(false);
     }
@@ -71,30 +71,30 @@ pub(crate) fn selects(selector: &Value, labels: &Value) -> Option<bool> {
     Some(selector.matches(|key| labels.get(key).and_then(Value::as_str)))
 }
 
-/// Labels as tables show them.
-pub(in crate::kinds) fn labels(labels: &Value) -> Value {
+/// Returns labels as a table cell.
+pub(in crate::kinds) fn labels_table_cell(labels: &Value) -> Value {
     or_none(&pairs(labels).join(","))
 }
 
-/// A selector as tables show it.
-pub(in crate::kinds) fn shown(selector: &Value) -> Value {
-    or_none(&as_text(selector))
+/// Returns a selector as a table cell.
+pub(in crate::kinds) fn table_cell(selector: &Value) -> Value {
+    or_none(&format(selector))
 }
 
-/// A selector in the form of query parameters, ordered by its keys; empty when it says nothing.
-pub(crate) fn as_text(selector: &Value) -> String {
+/// Formats a selector in query syntax, ordered by keys (`FormatLabelSelector`); empty for an empty selector.
+pub(crate) fn format(selector: &Value) -> String {
     let labels = selector["matchLabels"].as_object().into_iter().flatten();
     let labels = labels.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or("")));
     let expressions = items(selector, "matchExpressions").map(|one| {
         let values = items(one, "values").filter_map(Value::as_str).collect();
         (text(one, "key"), text(one, "operator"), values)
     });
-    // Validation lets no other operators in.
+    // Validation rejects other operators.
     api::selector::text(labels, expressions).unwrap_or_default()
 }
 
-/// Plain labels in the form of query parameters.
-pub(crate) fn labels_as_text(labels: &Value) -> String {
+/// Formats labels in query syntax.
+pub(crate) fn format_labels(labels: &Value) -> String {
     pairs(labels).join(",")
 }
 
@@ -110,14 +110,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_selector_is_shown_as_a_query_says_it() {
-        let check = |selector: Value, expected: &str| assert_eq!(shown(&selector), expected);
+    fn selector_is_formatted_in_query_syntax() {
+        let check = |selector: Value, expected: &str| assert_eq!(table_cell(&selector), expected);
         check(json!({}), "<none>");
         check(json!({"matchLabels": {"b": "1", "a": "2"}}), "a=2,b=1");
-        let of = |key: &str, operator: &str, values: Value| json!({"key": key, "operator": operator, "values": values});
+        let requirement =
+            |key: &str, operator: &str, values: Value| json!({"key": key, "operator": operator, "values": values});
         check(
             json!({"matchLabels": {"m": "1"}, "matchExpressions": [
-                of("z", "In", json!(["b", "a"])), of("a", "NotIn", json!(["x"])), of("k", "Exists", json!([])), of("l", "DoesNotExist", json!([])),
+                requirement("z", "In", json!(["b", "a"])), requirement("a", "NotIn", json!(["x"])), requirement("k", "Exists", json!([])), requirement("l", "DoesNotExist", json!([])),
             ]}),
             "a notin (x),k,!l,m=1,z in (a,b)",
         );

@@ -1,36 +1,48 @@
-//! `storage.k8s.io/v1`. Volumes are made by the controllers; nothing attaches or publishes yet.
+//! Kinds of `storage.k8s.io/v1`.
 
-mod class;
-mod driver;
+mod csi_driver;
+mod storage_class;
 
 use super::{
     AGE, Cell, FieldPath, KindInfo, NAME, boolean,
-    checks::{csi_driver_name, immutable, items, not_negative_quantity, subdomain, text as text_of},
     core::validate_inline,
-    fill,
-    info::METADATA,
-    integer, node_labels,
-    plain::Plain,
-    selector, text,
+    defaulting,
+    field_validation::{
+        items, text as text_of, validate_csi_driver_name, validate_dns_subdomain, validate_immutable,
+        validate_nonnegative_quantity,
+    },
+    generic_kind::GenericKind,
+    integer,
+    kind_info::METADATA_RESET_FOR_STATUS,
+    node_labels, selector, text,
 };
 use serde_json::{Value, json};
 
 const GROUP: &str = "storage.k8s.io";
 
-pub(super) static STORAGE_CLASS: Plain = Plain {
+pub(super) static STORAGE_CLASS: GenericKind = GenericKind {
     columns: &[
-        super::Column { cell: Cell::Of(|c, _| json!(named(c, "storageclass.kubernetes.io/is-default-class"))), ..NAME },
-        text("Provisioner", Cell::At("/provisioner")),
-        text("ReclaimPolicy", Cell::At("/reclaimPolicy")),
-        text("VolumeBindingMode", Cell::At("/volumeBindingMode")),
-        text("AllowVolumeExpansion", Cell::Of(|c, _| json!(c["allowVolumeExpansion"] == true))),
+        super::Column {
+            cell: Cell::Computed(|c, _| {
+                json!(name_with_default_cell(c, "storageclass.kubernetes.io/is-default-class"))
+            }),
+            ..NAME
+        },
+        text("Provisioner", Cell::Pointer("/provisioner")),
+        text("ReclaimPolicy", Cell::Pointer("/reclaimPolicy")),
+        text("VolumeBindingMode", Cell::Pointer("/volumeBindingMode")),
+        text("AllowVolumeExpansion", Cell::Computed(|c, _| json!(c["allowVolumeExpansion"] == true))),
         AGE,
     ],
     default: |object| {
-        fill::at(object, "", &[("reclaimPolicy", json!("Delete")), ("volumeBindingMode", json!("Immediate"))]);
+        defaulting::set_defaults_at(
+            object,
+            "",
+            &[("reclaimPolicy", json!("Delete")), ("volumeBindingMode", json!("Immediate"))],
+        );
     },
-    validate: class::storage,
-    warnings: |object, _| class::warnings(object),
+    validate: storage_class::validate_storage_class,
+    warnings: |object, _| storage_class::warnings(object),
     validate_change: |object, old, errors| {
         if object["parameters"] != old["parameters"] {
             errors.forbidden(&FieldPath::new("parameters"), "updates to parameters are forbidden.");
@@ -41,20 +53,25 @@ pub(super) static STORAGE_CLASS: Plain = Plain {
             }
         }
         let path = FieldPath::new("volumeBindingMode");
-        immutable(&object["volumeBindingMode"], &old["volumeBindingMode"], &path, errors);
+        validate_immutable(&object["volumeBindingMode"], &old["volumeBindingMode"], &path, errors);
     },
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         short_names: &["sc"],
-        ..KindInfo::of_cluster(GROUP, "StorageClass", "storageclasses", "storageclass")
+        ..KindInfo::cluster_scoped(GROUP, "StorageClass", "storageclasses", "storageclass")
     })
 };
-pub(super) static VOLUME_ATTRIBUTES_CLASS: Plain = Plain {
+pub(super) static VOLUME_ATTRIBUTES_CLASS: GenericKind = GenericKind {
     columns: &[
-        super::Column { cell: Cell::Of(|c, _| json!(named(c, "storageclass.kubernetes.io/is-default-class"))), ..NAME },
-        text("DriverName", Cell::At("/driverName")),
+        super::Column {
+            cell: Cell::Computed(|c, _| {
+                json!(name_with_default_cell(c, "storageclass.kubernetes.io/is-default-class"))
+            }),
+            ..NAME
+        },
+        text("DriverName", Cell::Pointer("/driverName")),
         AGE,
     ],
-    validate: class::attributes,
+    validate: storage_class::validate_volume_attributes_class,
     validate_change: |object, old, errors| {
         for field in ["driverName", "parameters"] {
             if object[field] != old[field] {
@@ -62,20 +79,20 @@ pub(super) static VOLUME_ATTRIBUTES_CLASS: Plain = Plain {
             }
         }
     },
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         short_names: &["vac"],
-        ..KindInfo::of_cluster(GROUP, "VolumeAttributesClass", "volumeattributesclasses", "volumeattributesclass")
+        ..KindInfo::cluster_scoped(GROUP, "VolumeAttributesClass", "volumeattributesclasses", "volumeattributesclass")
     })
 };
-pub(super) static CSI_DRIVER: Plain = Plain {
+pub(super) static CSI_DRIVER: GenericKind = GenericKind {
     columns: &[
         NAME,
-        boolean("AttachRequired", Cell::At("/spec/attachRequired")),
-        boolean("PodInfoOnMount", Cell::At("/spec/podInfoOnMount")),
-        boolean("StorageCapacity", Cell::At("/spec/storageCapacity")),
-        text("TokenRequests", Cell::Of(|d, _| json!(audiences(d)))),
-        boolean("RequiresRepublish", Cell::At("/spec/requiresRepublish")),
-        text("Modes", Cell::Of(|d, _| json!(modes(d)))),
+        boolean("AttachRequired", Cell::Pointer("/spec/attachRequired")),
+        boolean("PodInfoOnMount", Cell::Pointer("/spec/podInfoOnMount")),
+        boolean("StorageCapacity", Cell::Pointer("/spec/storageCapacity")),
+        text("TokenRequests", Cell::Computed(|d, _| json!(audiences_cell(d)))),
+        boolean("RequiresRepublish", Cell::Pointer("/spec/requiresRepublish")),
+        text("Modes", Cell::Computed(|d, _| json!(lifecycle_modes_cell(d)))),
         AGE,
     ],
     default: |object| {
@@ -88,60 +105,67 @@ pub(super) static CSI_DRIVER: Plain = Plain {
             ("seLinuxMount", json!(false)),
             ("volumeLifecycleModes", json!(["Persistent"])),
         ];
-        fill::at(object, "/spec", &values);
+        defaulting::set_defaults_at(object, "/spec", &values);
     },
-    validate: driver::validate,
-    validate_change: driver::validate_change,
-    ..Plain::of(&KindInfo {
-        needs_version: true,
+    validate: csi_driver::validate_csi_driver,
+    validate_change: csi_driver::validate_csi_driver_update,
+    ..GenericKind::new(&KindInfo {
+        requires_resource_version: true,
         generation: true,
-        ..KindInfo::of_cluster(GROUP, "CSIDriver", "csidrivers", "csidriver")
+        ..KindInfo::cluster_scoped(GROUP, "CSIDriver", "csidrivers", "csidriver")
     })
 };
-pub(super) static CSI_NODE: Plain = Plain {
+pub(super) static CSI_NODE: GenericKind = GenericKind {
     columns: &[NAME, integer("Drivers", Cell::Count("/spec/drivers")), AGE],
-    validate: driver::validate_node,
-    validate_change: driver::validate_node_change,
-    ..Plain::of(&KindInfo { needs_version: true, ..KindInfo::of_cluster(GROUP, "CSINode", "csinodes", "csinode") })
+    validate: csi_driver::validate_csi_node,
+    validate_change: csi_driver::validate_csi_node_update,
+    ..GenericKind::new(&KindInfo {
+        requires_resource_version: true,
+        ..KindInfo::cluster_scoped(GROUP, "CSINode", "csinodes", "csinode")
+    })
 };
-pub(super) static CSI_STORAGE_CAPACITY: Plain = Plain {
+pub(super) static CSI_STORAGE_CAPACITY: GenericKind = GenericKind {
     columns: &[
         NAME,
-        // Its storage has no printer upstream, and shows what any object has.
-        super::Column { kind: "date", ..text("Created At", Cell::At("/metadata/creationTimestamp")) },
+        // Upstream has no printer for this kind (`rest.NewDefaultTableConvertor`).
+        super::Column { kind: "date", ..text("Created At", Cell::Pointer("/metadata/creationTimestamp")) },
     ],
     validate: |object, errors| {
         selector::validate(&object["nodeTopology"], &FieldPath::new("nodeTopology"), errors);
-        subdomain(&json!(text_of(object, "storageClassName")), &FieldPath::new("storageClassName"), errors);
-        not_negative_quantity(&object["capacity"], &FieldPath::new("capacity"), errors);
+        validate_dns_subdomain(
+            &json!(text_of(object, "storageClassName")),
+            &FieldPath::new("storageClassName"),
+            errors,
+        );
+        validate_nonnegative_quantity(&object["capacity"], &FieldPath::new("capacity"), errors);
     },
     warnings: |object, _| {
         let mut all = Vec::new();
-        node_labels::of_selector(&object["nodeTopology"], &FieldPath::new("nodeTopology"), &mut all);
+        node_labels::warn_label_selector(&object["nodeTopology"], &FieldPath::new("nodeTopology"), &mut all);
         all
     },
     validate_change: |object, old, errors| {
         for field in ["nodeTopology", "storageClassName"] {
-            immutable(&object[field], &old[field], &FieldPath::new(field), errors);
+            validate_immutable(&object[field], &old[field], &FieldPath::new(field), errors);
         }
     },
-    ..Plain::of(&KindInfo {
-        needs_version: true,
-        ..KindInfo::of(GROUP, "CSIStorageCapacity", "csistoragecapacities", "csistoragecapacity")
+    ..GenericKind::new(&KindInfo {
+        requires_resource_version: true,
+        ..KindInfo::namespaced(GROUP, "CSIStorageCapacity", "csistoragecapacities", "csistoragecapacity")
     })
 };
-pub(super) static VOLUME_ATTACHMENT: Plain = Plain {
+pub(super) static VOLUME_ATTACHMENT: GenericKind = GenericKind {
     columns: &[
         NAME,
-        super::Column { format: "name", ..text("Attacher", Cell::At("/spec/attacher")) },
-        text("PV", Cell::At("/spec/source/persistentVolumeName")),
-        text("Node", Cell::At("/spec/nodeName")),
-        boolean("Attached", Cell::At("/status/attached")),
+        super::Column { format: "name", ..text("Attacher", Cell::Pointer("/spec/attacher")) },
+        text("PV", Cell::Pointer("/spec/source/persistentVolumeName")),
+        text("Node", Cell::Pointer("/spec/nodeName")),
+        boolean("Attached", Cell::Pointer("/status/attached")),
         AGE,
     ],
     validate: |object, errors| {
         let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-        csi_driver_name(&spec["attacher"], &path.child("attacher"), errors);
+        validate_csi_driver_name(&spec["attacher"], &path.child("attacher"), errors);
         let (at, source) = (path.child("source"), &spec["source"]);
         let one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
         match (&source["persistentVolumeName"], &source["inlineVolumeSpec"]) {
@@ -150,36 +174,36 @@ pub(super) static VOLUME_ATTACHMENT: Plain = Plain {
             (name, Value::Null) if name == "" => {
                 errors.required(&at.child("persistentVolumeName"), "must specify non empty persistentVolumeName");
             }
-            (name, Value::Null) => subdomain(name, &at.child("persistentVolumeName"), errors),
+            (name, Value::Null) => validate_dns_subdomain(name, &at.child("persistentVolumeName"), errors),
             _ => errors.forbidden(&at, one),
         }
-        subdomain(&json!(text_of(spec, "nodeName")), &path.child("nodeName"), errors);
+        validate_dns_subdomain(&json!(text_of(spec, "nodeName")), &path.child("nodeName"), errors);
     },
     validate_change: |object, old, errors| {
         if object["spec"] != old["spec"] {
             errors.invalid(&FieldPath::new("spec"), &object["spec"], "field is immutable");
         }
     },
-    ..Plain::of(&KindInfo {
-        needs_version: true,
+    ..GenericKind::new(&KindInfo {
+        requires_resource_version: true,
         status: true,
-        kept_by_status: METADATA,
-        ..KindInfo::of_cluster(GROUP, "VolumeAttachment", "volumeattachments", "volumeattachment")
+        reset_by_status_update: METADATA_RESET_FOR_STATUS,
+        ..KindInfo::cluster_scoped(GROUP, "VolumeAttachment", "volumeattachments", "volumeattachment")
     })
 };
 
-/// The name, and whether it is the one for all that name none.
-fn named(class: &Value, annotation: &str) -> String {
+/// Returns the name of a class, marked if it is the default.
+fn name_with_default_cell(class: &Value, annotation: &str) -> String {
     let default = class["metadata"]["annotations"][annotation] == "true";
     format!("{}{}", text_of(&class["metadata"], "name"), if default { " (default)" } else { "" })
 }
 
-fn audiences(driver: &Value) -> String {
+fn audiences_cell(driver: &Value) -> String {
     let all: Vec<&str> = items(&driver["spec"], "tokenRequests").map(|t| text_of(t, "audience")).collect();
     if all.is_empty() { "<unset>".to_owned() } else { all.join(",") }
 }
 
-fn modes(driver: &Value) -> String {
+fn lifecycle_modes_cell(driver: &Value) -> String {
     let all: Vec<&str> = items(&driver["spec"], "volumeLifecycleModes").filter_map(Value::as_str).collect();
     if all.is_empty() { "<none>".to_owned() } else { all.join(",") }
 }

@@ -1,4 +1,4 @@
-//! What the tables of all kinds share.
+//! Columns and cells of server-side Tables.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -8,37 +8,37 @@ use serde_json::{Value, json};
 pub struct Column {
     /// Header.
     pub name: &'static str,
-    /// `string`, `integer`, `date`, ...
+    /// OpenAPI type: `string`, `integer`, `date`, and so on.
     pub kind: &'static str,
-    /// `name` for the first column, else mostly empty.
+    /// OpenAPI format: `name` for the first column, mostly empty for others.
     pub format: &'static str,
-    /// For `kubectl explain`-minded clients.
+    /// Human-readable description.
     pub description: &'static str,
     /// 0 is always shown, 1 with `-o wide`.
     pub priority: i32,
-    /// What stands in it.
+    /// Source of its cells.
     pub cell: Cell,
 }
 
-/// Where a cell of a Table comes from.
+/// Source of a Table cell.
 #[derive(Debug, Clone, Copy)]
 pub enum Cell {
-    /// The kind makes its rows as a whole ([`super::Kind::row`]).
+    /// [`super::Kind::row`] builds whole rows.
     Row,
-    /// What stands at this JSON pointer, else the zero of the column's type.
-    At(&'static str),
-    /// The text at this JSON pointer, else `<none>`.
+    /// The value at a JSON pointer, or the zero value of the column's type.
+    Pointer(&'static str),
+    /// The string at a JSON pointer, or `<none>`.
     OrNone(&'static str),
-    /// How many elements stand at this JSON pointer.
+    /// The number of elements at a JSON pointer.
     Count(&'static str),
-    /// How long ago the object was created.
+    /// Time since the creation of the object.
     Age,
-    /// What this makes of the object, at this time.
-    Of(fn(&Value, Timestamp) -> Value),
+    /// The result of a function of the object and the current time.
+    Computed(fn(&Value, Timestamp) -> Value),
 }
 
 impl Column {
-    /// The same, shown with `-o wide` only.
+    /// Returns the column with priority 1: shown only with `-o wide`.
     pub(crate) const fn wide(self) -> Self {
         Self { priority: 1, ..self }
     }
@@ -46,7 +46,7 @@ impl Column {
     pub(crate) fn cell(&self, object: &Value, now: Timestamp) -> Value {
         match self.cell {
             Cell::Row => Value::Null,
-            Cell::At(pointer) => match (object.pointer(pointer), self.kind) {
+            Cell::Pointer(pointer) => match (object.pointer(pointer), self.kind) {
                 (Some(value), _) if !value.is_null() => value.clone(),
                 (_, "integer") => json!(0),
                 (_, "boolean") => json!(false),
@@ -62,65 +62,65 @@ impl Column {
                 _ => 0,
             }),
             Cell::Age => age_cell(object, now),
-            Cell::Of(cell) => cell(object, now),
+            Cell::Computed(cell) => cell(object, now),
         }
     }
 }
 
-/// A column that is always shown, of a kind that makes its rows as a whole.
+/// Column of a kind that builds whole rows.
 pub(crate) const fn column(name: &'static str, kind: &'static str, priority: i32) -> Column {
     Column { name, kind, format: "", description: "", priority, cell: Cell::Row }
 }
 
-/// A column of text.
+/// Column of strings.
 pub(crate) const fn text(name: &'static str, cell: Cell) -> Column {
     Column { cell, ..column(name, "string", 0) }
 }
 
-/// A column of numbers.
+/// Column of integers.
 pub(crate) const fn integer(name: &'static str, cell: Cell) -> Column {
     Column { cell, ..column(name, "integer", 0) }
 }
 
-/// A column of flags.
+/// Column of booleans.
 pub(crate) const fn boolean(name: &'static str, cell: Cell) -> Column {
     Column { cell, ..column(name, "boolean", 0) }
 }
 
-/// The first column of most kinds.
-pub(crate) const NAME: Column = Column { format: "name", ..text("Name", Cell::At("/metadata/name")) };
-/// How long the object has been there.
+/// The `Name` column, first for most kinds.
+pub(crate) const NAME: Column = Column { format: "name", ..text("Name", Cell::Pointer("/metadata/name")) };
+/// The `Age` column.
 pub(crate) const AGE: Column = text("Age", Cell::Age);
 
-/// The columns of kinds that have nothing of their own to show.
+/// Columns of kinds without columns of their own.
 pub(crate) const NAME_AND_AGE: &[Column] = &[NAME, AGE];
-/// What upstream shows of kinds for which it has no columns at all.
+/// Columns of kinds that have no printer upstream (`rest.NewDefaultTableConvertor`).
 pub(crate) const NAME_AND_CREATION: &[Column] =
-    &[NAME, Column { cell: Cell::At("/metadata/creationTimestamp"), ..column("Created At", "date", 0) }];
+    &[NAME, Column { cell: Cell::Pointer("/metadata/creationTimestamp"), ..column("Created At", "date", 0) }];
 
-/// Text, or `<none>`.
+/// Returns a string, or `<none>` if it is empty.
 pub(crate) fn or_none(text: &str) -> Value {
     json!(if text.is_empty() { "<none>" } else { text })
 }
 
-/// `metadata.name`.
+/// Returns `metadata.name`.
 pub(crate) fn name_cell(object: &Value) -> Value {
     object["metadata"]["name"].clone()
 }
 
-/// How long ago the object was created.
+/// Returns the time since the creation of the object (`translateTimestampSince`).
 pub(crate) fn age_cell(object: &Value, now: Timestamp) -> Value {
     json!(age(object["metadata"]["creationTimestamp"].as_str(), now))
 }
 
-/// How long ago a moment was.
+/// Formats the time since a timestamp, or returns `<unknown>`.
 pub(crate) fn age(since: Option<&str>, now: Timestamp) -> String {
     let since = since.and_then(|s| s.parse::<Timestamp>().ok());
-    since.map_or_else(|| "<unknown>".to_owned(), |since| duration(now.duration_since(since).as_secs()))
+    since.map_or_else(|| "<unknown>".to_owned(), |since| human_duration(now.duration_since(since).as_secs()))
 }
 
-/// So many seconds, as upstream's `duration.HumanDuration` writes them.
-pub(crate) fn duration(seconds: i64) -> String {
+/// Formats seconds like upstream's `human_duration.HumanDuration`.
+pub(crate) fn human_duration(seconds: i64) -> String {
     let s = seconds.max(0);
     let (m, h, d, y) = (s / 60, s / 3600, s / 86_400, s / 31_536_000);
     match s {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_written_as_upstream_writes_them() {
+    fn age_is_formatted_as_human_duration() {
         for (seconds, expected) in [
             (0, "0s"),
             (119, "119s"),

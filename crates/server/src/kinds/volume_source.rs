@@ -1,6 +1,6 @@
-//! Sources of volumes that Pods and PersistentVolumes have in common, most of which no node of Podium can mount: what they
-//! say is checked as anywhere (`validateVolumeSource` and `ValidatePersistentVolumeSpec` of
-//! `pkg/apis/core/validation/validation.go`, whose order, paths and words these are).
+//! Validation of volume sources that Pods and PersistentVolumes share, in the order and with the paths and messages of
+//! `validateVolumeSource` and `ValidatePersistentVolumeSpec` (`pkg/apis/core/validation/validation.go`). Nodes of Podium
+//! cannot mount most of them.
 
 mod iscsi;
 #[cfg(test)]
@@ -8,19 +8,19 @@ mod tests;
 
 use super::{
     FieldErrors, FieldPath,
-    checks::{dns_label, text},
+    field_validation::{text, validate_dns_label},
 };
 use serde_json::{Value, json};
 
-/// Whose source it is, by the name of the volume.
+/// Owner of a source, with the name of the volume.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::kinds) enum Owner<'a> {
     Pod(&'a str),
     PersistentVolume(&'a str),
 }
 
-/// In the order in which upstream looks at the sources of a Pod: the first that is there counts.
-const OF_PODS: [&str; 30] = [
+/// Sources of Pods in upstream's order: the first one that is set is validated.
+const POD_SOURCES: [&str; 30] = [
     "emptyDir",
     "hostPath",
     "gitRepo",
@@ -53,8 +53,8 @@ const OF_PODS: [&str; 30] = [
     "image",
 ];
 
-/// The same of a PersistentVolume.
-const OF_PERSISTENT_VOLUMES: [&str; 22] = [
+/// Sources of PersistentVolumes in upstream's order.
+const PERSISTENT_VOLUME_SOURCES: [&str; 22] = [
     "hostPath",
     "gcePersistentDisk",
     "awsElasticBlockStore",
@@ -79,8 +79,8 @@ const OF_PERSISTENT_VOLUMES: [&str; 22] = [
     "csi",
 ];
 
-/// What a source cannot do without.
-const NEEDED: [(&str, &[&str]); 19] = [
+/// Required fields of sources.
+const REQUIRED_FIELDS: [(&str, &[&str]); 19] = [
     ("hostPath", &["path"]),
     ("local", &["path"]),
     ("gitRepo", &["repository"]),
@@ -102,25 +102,25 @@ const NEEDED: [(&str, &[&str]); 19] = [
     ("iscsi", &["targetPortal", "iqn"]),
 ];
 
-/// The one source that a volume has: what it says is not checked here. None, and more than one, are refused.
-pub(in crate::kinds) fn only<'a>(
+/// Finds the only source of a volume, and reports errors for none and for several. Does not validate its fields.
+pub(in crate::kinds) fn single_source<'a>(
     volume: &'a Value,
     owner: Owner<'_>,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) -> Option<(&'static str, &'a Value)> {
     let known: &'static [&'static str] = match owner {
-        Owner::Pod(_) => &OF_PODS,
-        Owner::PersistentVolume(_) => &OF_PERSISTENT_VOLUMES,
+        Owner::Pod(_) => &POD_SOURCES,
+        Owner::PersistentVolume(_) => &PERSISTENT_VOLUME_SOURCES,
     };
-    let mut there = known.iter().filter(|kind| !volume[**kind].is_null());
-    let Some(kind) = there.next() else {
+    let mut set_sources = known.iter().filter(|kind| !volume[**kind].is_null());
+    let Some(kind) = set_sources.next() else {
         errors.required(path, "must specify a volume type");
         return None;
     };
-    for other in there {
+    for other in set_sources {
         let named = match *other {
-            // These are upstream's.
+            // Upstream's spelling.
             "cephfs" => "cephFS",
             "downwardAPI" => "downwarAPI",
             other => other,
@@ -130,19 +130,25 @@ pub(in crate::kinds) fn only<'a>(
     Some((kind, &volume[*kind]))
 }
 
-/// What such a source says; those that only one of both has are not looked at.
-pub(in crate::kinds) fn check(kind: &str, source: &Value, owner: Owner<'_>, at: &FieldPath, errors: &mut FieldErrors) {
-    // The name is upstream's.
+/// Validates a source that Pods and PersistentVolumes share.
+pub(in crate::kinds) fn validate_source(
+    kind: &str,
+    source: &Value,
+    owner: Owner<'_>,
+    at: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    // Upstream's path.
     let path = at.child(if kind == "gcePersistentDisk" { "persistentDisk" } else { kind });
-    let needed = NEEDED.iter().find(|(known, _)| *known == kind).map_or(&[][..], |(_, fields)| fields);
-    for field in needed.iter().filter(|field| is_empty(&source[**field])) {
+    let required = REQUIRED_FIELDS.iter().find(|(known, _)| *known == kind).map_or(&[][..], |(_, fields)| fields);
+    for field in required.iter().filter(|field| is_empty(&source[**field])) {
         errors.required(&path.child(field), "");
     }
     match kind {
         "hostPath" | "local" if !is_empty(&source["path"]) => {
-            no_backsteps(&source["path"], &path.child("path"), errors);
+            validate_no_backsteps(&source["path"], &path.child("path"), errors);
             if kind == "hostPath" {
-                host_path_type(&source["type"], &path.child("type"), errors);
+                validate_host_path_type(&source["type"], &path.child("type"), errors);
             }
         }
         "gitRepo" => {
@@ -150,28 +156,30 @@ pub(in crate::kinds) fn check(kind: &str, source: &Value, owner: Owner<'_>, at: 
             if text(source, "directory").starts_with('/') {
                 errors.invalid(&at, &source["directory"], "must be a relative path");
             }
-            no_backsteps(&source["directory"], &at, errors);
+            validate_no_backsteps(&source["directory"], &at, errors);
         }
-        "gcePersistentDisk" | "awsElasticBlockStore" if !in_a_byte(&source["partition"]) => {
+        "gcePersistentDisk" | "awsElasticBlockStore" if !is_unset_or_byte(&source["partition"]) => {
             errors.invalid(&path.child("partition"), &source["partition"], "must be between 1 and 255, inclusive");
         }
         "nfs" if !text(source, "path").starts_with('/') => {
             errors.invalid(&path.child("path"), &json!(text(source, "path")), "must be an absolute path");
         }
-        "iscsi" => iscsi::check(source, owner, at, errors),
-        "glusterfs" => endpoints_namespace(&source["endpointsNamespace"], &path.child("endpointsNamespace"), errors),
-        "flocker" => flocker(source, &path, errors),
-        "quobyte" => quobyte(source, &path, errors),
-        "fc" => fibre_channel(source, &path, errors),
-        "flexVolume" => options(source, &path.child("options"), errors),
+        "iscsi" => iscsi::validate_iscsi(source, owner, at, errors),
+        "glusterfs" => {
+            validate_endpoints_namespace(&source["endpointsNamespace"], &path.child("endpointsNamespace"), errors)
+        }
+        "flocker" => validate_flocker(source, &path, errors),
+        "quobyte" => validate_quobyte(source, &path, errors),
+        "fc" => validate_fibre_channel(source, &path, errors),
+        "flexVolume" => validate_options(source, &path.child("options"), errors),
         "azureFile" if source["secretNamespace"] == "" => errors.required(&path.child("secretNamespace"), ""),
-        "azureDisk" => azure_disk(source, &path, errors),
-        "cinder" => secret(&source["secretRef"], owner, &path, errors),
+        "azureDisk" => validate_azure_disk(source, &path, errors),
+        "cinder" => validate_secret_ref(&source["secretRef"], owner, &path, errors),
         "storageos" => {
             for field in ["volumeName", "volumeNamespace"].into_iter().filter(|field| !is_empty(&source[*field])) {
-                dns_label(&source[field], &path.child(field), errors);
+                validate_dns_label(&source[field], &path.child(field), errors);
             }
-            secret(&source["secretRef"], owner, &path, errors);
+            validate_secret_ref(&source["secretRef"], owner, &path, errors);
         }
         _ => {}
     }
@@ -185,48 +193,48 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-fn in_a_byte(number: &Value) -> bool {
+fn is_unset_or_byte(number: &Value) -> bool {
     number.as_i64().is_none_or(|number| (0..=255).contains(&number))
 }
 
-fn no_backsteps(place: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if place.as_str().is_some_and(|place| place.split('/').any(|part| part == "..")) {
-        errors.invalid(path, place, "must not contain '..'");
+fn validate_no_backsteps(directory: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if directory.as_str().is_some_and(|directory| directory.split('/').any(|part| part == "..")) {
+        errors.invalid(path, directory, "must not contain '..'");
     }
 }
 
-fn host_path_type(kind: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_host_path_type(kind: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let types = ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
     if kind.as_str().is_some_and(|kind| !types.contains(&kind)) {
         errors.not_supported(path, kind, &types);
     }
 }
 
-/// A Secret by its name, and by its namespace for what is in none itself.
-fn secret(reference: &Value, owner: Owner<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-    let needed: &[&str] = match owner {
+/// Validates a reference to a Secret, which has a namespace for PersistentVolumes.
+fn validate_secret_ref(reference: &Value, owner: Owner<'_>, path: &FieldPath, errors: &mut FieldErrors) {
+    let required: &[&str] = match owner {
         _ if reference.is_null() => &[],
         Owner::Pod(_) => &["name"],
         Owner::PersistentVolume(_) => &["name", "namespace"],
     };
-    for field in needed.iter().filter(|field| is_empty(&reference[**field])) {
+    for field in required.iter().filter(|field| is_empty(&reference[**field])) {
         errors.required(&path.child("secretRef").child(field), "");
     }
 }
 
-fn endpoints_namespace(namespace: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_endpoints_namespace(namespace: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if namespace == "" {
         errors.invalid(path, namespace, "if the endpointnamespace is set, it must be a valid namespace name");
     } else if !namespace.is_null() {
-        dns_label(namespace, path, errors);
+        validate_dns_label(namespace, path, errors);
     }
 }
 
-fn flocker(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_flocker(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     match (is_empty(&source["datasetName"]), is_empty(&source["datasetUUID"])) {
         (true, true) => errors.required(path, "one of datasetName and datasetUUID is required"),
         (false, false) => {
-            // The value is upstream's.
+            // Upstream's value.
             errors.invalid(path, &json!("resource"), "datasetName and datasetUUID can not be specified simultaneously");
         }
         _ => {}
@@ -236,13 +244,13 @@ fn flocker(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-fn quobyte(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_quobyte(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     const PAIRS: &str = "must be a host:port pair or multiple pairs separated by commas";
-    const LONGEST_TENANT: usize = 64;
+    const MAX_TENANT_LENGTH: usize = 64;
     let (at, registry) = (path.child("registry"), text(source, "registry"));
     if registry.is_empty() {
         errors.required(&at, PAIRS);
-    } else if text(source, "tenant").len() > LONGEST_TENANT {
+    } else if text(source, "tenant").len() > MAX_TENANT_LENGTH {
         errors.required(&path.child("tenant"), "must be a UUID and may not exceed a length of 64 characters");
     } else {
         for _ in registry.split(',').filter(|pair| !is_host_and_port(pair)) {
@@ -254,7 +262,7 @@ fn quobyte(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// What Go's `net.SplitHostPort` takes.
+/// Whether Go's `net.SplitHostPort` accepts a pair.
 fn is_host_and_port(pair: &str) -> bool {
     let brackets = ['[', ']'];
     match pair.strip_prefix('[') {
@@ -267,7 +275,7 @@ fn is_host_and_port(pair: &str) -> bool {
     }
 }
 
-fn fibre_channel(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_fibre_channel(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let (at, lun) = (path.child("targetWWNs"), path.child("lun"));
     let (targets, ids) = (!is_empty(&source["targetWWNs"]), !is_empty(&source["wwids"]));
     if !targets && !ids {
@@ -278,13 +286,13 @@ fn fibre_channel(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
     if targets && source["lun"].is_null() {
         errors.required(&lun, "lun is required if targetWWNs is specified");
-    } else if targets && !in_a_byte(&source["lun"]) {
+    } else if targets && !is_unset_or_byte(&source["lun"]) {
         errors.invalid(&lun, &source["lun"], "must be between 0 and 255, inclusive");
     }
 }
 
-/// Options of a driver are not called as Kubernetes' own are.
-fn options(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Rejects options in the namespaces of Kubernetes.
+fn validate_options(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for key in source["options"].as_object().into_iter().flatten().map(|(key, _)| key) {
         let namespace = key.split_once('/').map_or(key.as_str(), |(namespace, _)| namespace).to_lowercase();
         let is_within =
@@ -295,7 +303,7 @@ fn options(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-fn azure_disk(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_azure_disk(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let known: [(&str, &[&str]); 2] =
         [("cachingMode", &["None", "ReadOnly", "ReadWrite"]), ("kind", &["Dedicated", "Managed", "Shared"])];
     for (field, values) in known {
@@ -304,13 +312,13 @@ fn azure_disk(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         }
     }
     let Some(kind) = source["kind"].as_str() else { return };
-    let (begins, form) = if kind == "Managed" {
+    let (prefix, form) = if kind == "Managed" {
         let form = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
         ("/subscriptions/", form)
     } else {
         ("https://", "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd")
     };
-    if !text(source, "diskURI").starts_with(begins) {
+    if !text(source, "diskURI").starts_with(prefix) {
         errors.not_supported(&path.child("diskURI"), &json!(text(source, "diskURI")), &[form]);
     }
 }

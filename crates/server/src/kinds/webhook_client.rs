@@ -1,39 +1,39 @@
-//! Where a webhook is: a URL, or a Service (`apiserver/pkg/util/webhook/validation.go`).
+//! Validation of webhook client configs (`apiserver/pkg/util/webhook/validation.go`).
 
 use super::{
     FieldErrors, FieldPath,
-    checks::{port, text},
+    field_validation::{text, validate_port},
 };
 use api::names::dns1123_subdomain;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-const FORM: &str = "; desired format: https://host[/path]";
+const DESIRED_FORMAT: &str = "; desired format: https://host[/path]";
 
-/// Checks a `clientConfig`, which must be there.
-pub(super) fn check(config: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates a required `clientConfig`.
+pub(super) fn validate_client_config(config: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let (url, to) = (&config["url"], &config["service"]);
     if url.is_null() == to.is_null() {
         return errors.required(path, "exactly one of url or service is required");
     }
     match url.as_str() {
-        Some(text) => address(text, &path.child("url"), errors),
-        None => service(to, &path.child("service"), errors),
+        Some(text) => validate_url(text, &path.child("url"), errors),
+        None => validate_service(to, &path.child("service"), errors),
     }
 }
 
-/// `ValidateWebhookURL`.
-fn address(url: &str, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the URL of a webhook (`ValidateWebhookURL`).
+fn validate_url(url: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     if scheme != "https" {
-        errors.invalid(path, &json!(scheme), &format!("'https' is the only allowed URL scheme{FORM}"));
+        errors.invalid(path, &json!(scheme), &format!("'https' is the only allowed URL scheme{DESIRED_FORMAT}"));
     }
     let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let authority = if scheme.is_empty() { "" } else { rest.split('/').next().unwrap_or("") };
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
     if host.is_empty() {
-        errors.invalid(path, &json!(host), &format!("host must be provided{FORM}"));
+        errors.invalid(path, &json!(host), &format!("host must be provided{DESIRED_FORMAT}"));
     }
     for (part, what) in [(user, "user information is"), (fragment, "fragments are"), (query, "query parameters are")] {
         if !part.is_empty() {
@@ -42,38 +42,38 @@ fn address(url: &str, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// `ValidateWebhookService`.
-fn service(service: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the Service of a webhook (`ValidateWebhookService`).
+fn validate_service(service: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for field in ["name", "namespace"].into_iter().filter(|field| text(service, field).is_empty()) {
         errors.required(&path.child(field), &format!("service {field} is required"));
     }
     let at = path.child("port");
     let mut wrong = FieldErrors::default();
-    port(&service["port"], &at, &mut wrong);
+    validate_port(&service["port"], &at, &mut wrong);
     if !wrong.is_empty() {
         errors.invalid(&at, &service["port"], "port is not valid: must be between 1 and 65535, inclusive");
     }
-    let (at, given) = (path.child("path"), text(service, "path"));
-    let mut refuse = |why: String| errors.invalid(&at, &service["path"], &why);
-    match given {
+    let (at, http_path) = (path.child("path"), text(service, "path"));
+    let mut push_error = |why: String| errors.invalid(&at, &service["path"], &why);
+    match http_path {
         "" | "/" => return,
-        "//" => return refuse("segment[0] may not be empty".to_owned()),
-        _ if !given.starts_with('/') => refuse("must start with a '/'".to_owned()),
+        "//" => return push_error("segment[0] may not be empty".to_owned()),
+        _ if !http_path.starts_with('/') => push_error("must start with a '/'".to_owned()),
         _ => {}
     }
-    // As upstream, which takes the first character for the slash.
-    let rest = given.char_indices().nth(1).map_or("", |(at, _)| &given[at..]);
+    // Like upstream, which skips the first character even if it is no slash.
+    let rest = http_path.char_indices().nth(1).map_or("", |(at, _)| &http_path[at..]);
     for (i, segment) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
         if segment.is_empty() {
-            refuse(format!("segment[{i}] may not be empty"));
+            push_error(format!("segment[{i}] may not be empty"));
         } else {
-            dns1123_subdomain(segment).iter().for_each(|e| refuse(format!("segment[{i}]: {e}")));
+            dns1123_subdomain(segment).iter().for_each(|e| push_error(format!("segment[{i}]: {e}")));
         }
     }
 }
 
-/// The versions of reviews that a webhook understands, of which this server must know one; `none` is said when there is none.
-pub(super) fn review_versions(versions: &Value, none: &str, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates review versions, of which the server must support one. `none` is the error for an empty list.
+pub(super) fn validate_review_versions(versions: &Value, none: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let all = versions.as_array().map(Vec::as_slice).unwrap_or_default();
     if all.is_empty() {
         return errors.required(path, none);
@@ -98,25 +98,25 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn refused(config: Value, expected: &[&str]) {
+    fn check_errors(config: Value, expected: &[&str]) {
         let mut errors = FieldErrors::default();
-        check(&config, &FieldPath::new("c"), &mut errors);
+        validate_client_config(&config, &FieldPath::new("c"), &mut errors);
         let found: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
         assert_eq!(found, expected, "{config}");
     }
 
     #[test]
-    fn a_webhook_is_where_it_can_be() {
+    fn webhook_client_config_is_validated() {
         let service = |path: &str| json!({"service": {"name": "s", "namespace": "n", "port": 443, "path": path}});
         for right in [json!({"url": "https://host:1/path"}), service(""), service("/"), service("/a/b.c/")] {
-            refused(right, &[]);
+            check_errors(right, &[]);
         }
-        refused(json!({}), &["c: Required value: exactly one of url or service is required"]);
+        check_errors(json!({}), &["c: Required value: exactly one of url or service is required"]);
         let scheme = "c.url: Invalid value: \"http\": 'https' is the only allowed URL scheme; desired format: https://host[/path]";
-        refused(json!({"url": "http://host"}), &[scheme]);
+        check_errors(json!({"url": "http://host"}), &[scheme]);
         let host = "c.url: Invalid value: \"\": host must be provided; desired format: https://host[/path]";
-        refused(json!({"url": "https:///path"}), &[host]);
-        refused(
+        check_errors(json!({"url": "https:///path"}), &[host]);
+        check_errors(
             json!({"url": "https://u:p@host?a=b#c"}),
             &[
                 "c.url: Invalid value: \"u:p\": user information is not permitted in the URL",
@@ -124,7 +124,7 @@ mod tests {
                 "c.url: Invalid value: \"a=b\": query parameters are not permitted in the URL",
             ],
         );
-        refused(
+        check_errors(
             json!({"service": {"port": 70000}}),
             &[
                 "c.service.name: Required value: service name is required",
@@ -132,9 +132,9 @@ mod tests {
                 "c.service.port: Invalid value: 70000: port is not valid: must be between 1 and 65535, inclusive",
             ],
         );
-        refused(service("//"), &["c.service.path: Invalid value: \"//\": segment[0] may not be empty"]);
-        refused(service("/a//b"), &["c.service.path: Invalid value: \"/a//b\": segment[1] may not be empty"]);
-        refused(
+        check_errors(service("//"), &["c.service.path: Invalid value: \"//\": segment[0] may not be empty"]);
+        check_errors(service("/a//b"), &["c.service.path: Invalid value: \"/a//b\": segment[1] may not be empty"]);
+        check_errors(
             service("x"),
             &[
                 "c.service.path: Invalid value: \"x\": must start with a '/'",

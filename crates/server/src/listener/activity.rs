@@ -16,7 +16,7 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-/// What is known of one connection.
+/// Activity of one connection.
 #[derive(Debug)]
 pub(super) struct Activity {
     state: Mutex<State>,
@@ -24,7 +24,7 @@ pub(super) struct Activity {
     authenticated: AtomicBool,
     /// Set for HTTP/1: bytes between requests begin the head of the next one.
     reads_heads: AtomicBool,
-    /// Whether the connection ends after the requests in progress, and what tells so.
+    /// Whether the connection ends after the requests in progress, and its notification.
     ends: AtomicBool,
     ending: Notify,
     /// Cancelled when the connection must make room for another.
@@ -47,7 +47,7 @@ struct State {
     idle_since: Instant,
     /// When the head of a request began to arrive; at first, when the connection was accepted.
     head_since: Option<Instant>,
-    /// Those of them that are long-running, or whose time is not limited here.
+    /// Active requests that are long-running or have no deadline.
     unlimited: usize,
     /// By when all others must have ended.
     deadline: Option<Instant>,
@@ -155,7 +155,7 @@ impl Activity {
         }
     }
 
-    /// After how long to look again. Requests notify nobody, because that would cost more than a look now and then.
+    /// Returns the time until the next check. The state is polled, because a notification for each request would cost more.
     fn remaining(&self, timeouts: &Timeouts, now: Instant) -> Result<Duration, Expired> {
         if self.ends.load(Relaxed) {
             return Err(Expired::Idle);

@@ -9,12 +9,12 @@ use crate::{
     ApiServer, UserInfo,
     audit::Peer,
     authorization::Attributes,
-    body_drain::Dropped,
+    body_drain::DrainedOnDrop,
     deadline,
     pki::ServerTls,
     tokens,
     user::CREDENTIAL_ID,
-    write_coalescing::{Gather, Turns},
+    write_coalescing::{CoalescingStream, PollCounter},
 };
 use api::certificate::{SubjectUser, subject_user};
 use http::{Request, Response, StatusCode};
@@ -62,7 +62,7 @@ pub(super) struct Protocol {
     pub(super) timeouts: Timeouts,
 }
 
-/// What all requests of a connection share.
+/// State that all requests of a connection share.
 #[derive(Clone)]
 struct Client {
     server: ApiServer,
@@ -100,11 +100,11 @@ impl Protocol {
         let activity = Arc::clone(&client.activity);
         activity.read_heads();
         // There is one answer at a time.
-        let turns = Turns::default();
-        let io = TokioIo::new(Gather::new(stream, turns.clone(), false));
+        let polls = PollCounter::default();
+        let io = TokioIo::new(CoalescingStream::new(stream, polls.clone(), false));
         let service = service_fn(move |request| client.clone().answer(request));
         let connection = pin!(http1::Builder::new().serve_connection(io, service).with_upgrades());
-        turns.counted(self.until_expired(connection, &activity, http1::UpgradeableConnection::graceful_shutdown)).await;
+        polls.counted(self.until_expired(connection, &activity, http1::UpgradeableConnection::graceful_shutdown)).await;
     }
 
     async fn http2(&self, stream: Stream, client: Client, is_local: bool) {
@@ -118,11 +118,11 @@ impl Protocol {
             .timer(TokioTimer::new())
             .keep_alive_interval(self.timeouts.ping_interval)
             .keep_alive_timeout(self.timeouts.ping_timeout);
-        let turns = Turns::default();
-        let io = TokioIo::new(Gather::new(stream, turns.clone(), true));
+        let polls = PollCounter::default();
+        let io = TokioIo::new(CoalescingStream::new(stream, polls.clone(), true));
         let service = service_fn(move |request| client.clone().answer(request));
         let connection = pin!(builder.serve_connection(io, service));
-        turns.counted(self.until_expired(connection, &activity, http2::Connection::graceful_shutdown)).await;
+        polls.counted(self.until_expired(connection, &activity, http2::Connection::graceful_shutdown)).await;
     }
 
     /// Serves a connection until its client ends it, or it expires. How a connection ends is its client's affair.
@@ -159,7 +159,7 @@ impl Client {
         request.extensions_mut().insert(self.peer);
         self.unknown.and_then(|unknown| request.extensions_mut().insert(unknown));
         let is_anonymous = self.user.is_none() && tokens::shown(request.headers()).is_none();
-        let response = self.server.handle(self.user, request.map(Dropped::later)).await;
+        let response = self.server.handle(self.user, request.map(DrainedOnDrop::new)).await;
         let is_unauthenticated = is_anonymous || response.status() == StatusCode::UNAUTHORIZED;
         if !is_unauthenticated {
             self.activity.note_authenticated();
@@ -176,7 +176,7 @@ impl Client {
 
 /// Whether a request lasts for as long as its client wants.
 fn is_long_running(request: &Request<Incoming>) -> bool {
-    deadline::lasts(&Attributes::of_request(request.method(), &mut request.uri().clone()))
+    deadline::is_long_running(&Attributes::of_request(request.method(), &mut request.uri().clone()))
 }
 
 /// The user of a certificate that our own authority signed; `None` when its subject does not identify one.

@@ -1,4 +1,4 @@
-//! Who makes a change, by its own name.
+//! Name of a request's field manager.
 
 use crate::{
     kinds::{FieldErrors, FieldPath},
@@ -8,18 +8,18 @@ use crate::{
 use http::header;
 use serde_json::json;
 
-/// Upstream's bound on the names of managers, in bytes.
-const MAX: usize = 128;
+/// Maximum length of a manager's name, in bytes (upstream's `FieldManagerMaxLength`).
+const MAX_LENGTH: usize = 128;
 
-/// The manager that a request names; else how its client names itself, before its version.
-pub(crate) fn manager(call: &Call) -> String {
+/// Returns `fieldManager` of a request, or the first word of its `User-Agent` (upstream's `managerOrUserAgent`).
+pub(crate) fn field_manager_name(call: &Call) -> String {
     if let Some(manager) = call.query.get("fieldManager") {
         return manager.to_owned();
     }
     let agent = call.headers.get(header::USER_AGENT).map(|v| String::from_utf8_lossy(v.as_bytes())).unwrap_or_default();
     let mut name = String::new();
     for c in agent.split('/').next().unwrap_or("").chars().filter(|c| is_printable(*c)) {
-        if name.len() + c.len_utf8() > MAX {
+        if name.len() + c.len_utf8() > MAX_LENGTH {
             break;
         }
         name.push(c);
@@ -27,9 +27,9 @@ pub(crate) fn manager(call: &Call) -> String {
     name
 }
 
-/// Checks what a request says of its manager (`ValidateFieldManager`, `ValidatePatchOptions`); `options` is for example
-/// `PatchOptions`. An apply must name one, and only it may use force.
-pub(crate) fn require(call: &Call, options: &str, is_apply: bool) -> Result<(), ApiError> {
+/// Validates `fieldManager` and `force` (`ValidateFieldManager`, `ValidatePatchOptions`); `options` is for example
+/// `PatchOptions`. An apply requires a manager, and only an apply may use `force`.
+pub(crate) fn validate_field_manager(call: &Call, options: &str, is_apply: bool) -> Result<(), ApiError> {
     let (mut errors, path) = (FieldErrors::default(), FieldPath::new("fieldManager"));
     let name = call.query.get("fieldManager").unwrap_or("");
     if is_apply && name.is_empty() {
@@ -38,21 +38,21 @@ pub(crate) fn require(call: &Call, options: &str, is_apply: bool) -> Result<(), 
     if !is_apply && options == "PatchOptions" && call.query.has("force") {
         errors.forbidden(&FieldPath::new("force"), "may not be specified for non-apply patch");
     }
-    if name.len() > MAX {
-        errors.too_long(&path, MAX);
+    if name.len() > MAX_LENGTH {
+        errors.too_long(&path, MAX_LENGTH);
     }
-    for (place, c) in name.char_indices().filter(|(_, c)| !is_printable(*c)) {
+    for (position, c) in name.char_indices().filter(|(_, c)| !is_printable(*c)) {
         let code = u32::from(c);
-        errors.invalid(&path, &json!(name), &format!("invalid character U+{code:04X} (at position {place})"));
+        errors.invalid(&path, &json!(name), &format!("invalid character U+{code:04X} (at position {position})"));
     }
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid_options(options, &errors)) }
 }
 
-/// Go's `unicode.IsPrint`: letters, marks, numbers, punctuation, symbols and the plain space.
+/// Go's `unicode.IsPrint`: letters, marks, numbers, punctuation, symbols and the ASCII space.
 fn is_printable(c: char) -> bool {
-    // A mark is shown as it is only behind something that it can stand on.
-    let shown = format!("a{c}");
-    matches!(c, '"' | '\'' | '\\') || shown.escape_debug().eq(shown.chars())
+    // `escape_debug` escapes a combining mark unless it follows another character.
+    let text = format!("a{c}");
+    matches!(c, '"' | '\'' | '\\') || text.escape_debug().eq(text.chars())
 }
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_seen_is_printable() {
+    fn printable_characters_are_those_of_go() {
         for (c, expected) in [
             ('a', true),
             (' ', true),

@@ -1,4 +1,4 @@
-//! The types of kinds, as server-side apply takes them: facts of [`table`](crate::protobuf::table).
+//! Schemas of built-in kinds for server-side apply, built from the [`table`](crate::protobuf::table) of types.
 
 use crate::{
     kinds::ALL,
@@ -12,18 +12,18 @@ use apply::{Field, List, ListType, Map, Scalar, Schema, Type, TypeId, TypeRef};
 use serde_json::{Value, json};
 use std::{collections::HashMap, sync::LazyLock};
 
-/// Keys of list items that have a default of their own (`+default` in upstream's types); every other key that Go
-/// always writes has the zero of its type.
+/// Keys of list items that have a default (`+default` in upstream's types); every other key without `omitempty` has the
+/// zero value of its type.
 const DEFAULTS: [(&str, &str, &str); 2] =
     [("core/v1.ContainerPort", "protocol", "TCP"), ("core/v1.ServicePort", "protocol", "TCP")];
 
-/// The type of a kind that is served.
+/// Returns the type of a built-in kind.
 pub(crate) fn of(api_version: &str, kind: &str) -> Option<TypeRef<'static>> {
     let root = TYPES.roots.iter().find(|r| r.kind == kind && r.api_version == api_version)?;
     Some(TypeRef { schema: &TYPES.schema, id: root.id })
 }
 
-/// Adds the type of every object's metadata.
+/// Adds the type of `ObjectMeta` to a schema.
 pub(crate) fn metadata(schema: &mut Schema) -> TypeId {
     let mut builder = Builder { schema: std::mem::take(schema), messages: HashMap::new() };
     let id = TABLE.message("meta/v1.ObjectMeta").map_or(Schema::UNTYPED, |message| builder.message(message));
@@ -48,9 +48,9 @@ impl Default for Types {
     fn default() -> Self {
         let mut builder = Builder { schema: Schema::default(), messages: HashMap::new() };
         let mut roots = Vec::new();
-        // What is no kind of its own, but a part of others.
-        let parts = [("autoscaling/v1".to_owned(), "Scale")];
-        let kinds = ALL.iter().map(|k| (k.info().api_version(), k.info().kind)).chain(parts);
+        // Kinds of subresources.
+        let subresources = [("autoscaling/v1".to_owned(), "Scale")];
+        let kinds = ALL.iter().map(|k| (k.info().api_version(), k.info().kind)).chain(subresources);
         for (api_version, kind) in kinds {
             if let Some(message) = TABLE.kind(&api_version, kind) {
                 let fields = builder.with_type(message);
@@ -66,12 +66,12 @@ impl Default for Types {
 
 struct Builder {
     schema: Schema,
-    /// Messages that are there already, by name.
+    /// Types that have been added, by the name of their message.
     messages: HashMap<&'static str, TypeId>,
 }
 
 impl Builder {
-    /// The fields of a kind: its message knows nothing of `apiVersion` and `kind`.
+    /// Returns the fields of a kind. Its message does not contain `apiVersion` and `kind`.
     fn with_type(&mut self, message: &'static Message) -> Vec<Field> {
         let text = self.scalar(Scalar::String);
         let named = |name: &str| Field { name: name.into(), of: text, default: None, implied: None };
@@ -84,7 +84,7 @@ impl Builder {
         if let Some(id) = self.messages.get(message.name.as_str()) {
             return *id;
         }
-        // Messages can hold themselves.
+        // Messages can be recursive.
         let id = self.schema.declare();
         self.messages.insert(&message.name, id);
         let nested = WITH_TYPE.contains(&message.name.as_str());
@@ -133,7 +133,7 @@ impl Builder {
                 self.schema.add(Type::List(List { element, list_type }))
             }
             (Shape::Map, _) => self.schema.add(Type::Map(Map { fields: Vec::new(), element: Some(element), atomic })),
-            // A field can be taken as a whole where its type is not.
+            // A field can be atomic although its type is not.
             (_, Kind::Message(place)) if atomic => {
                 let fields = self.fields(&TABLE.messages[place]);
                 self.schema.add(Type::Map(Map { fields, element: None, atomic }))
@@ -153,13 +153,13 @@ impl Builder {
     }
 }
 
-/// What an absent key of a list's item stands for.
+/// Returns the default of a list item's key.
 fn default(message: &Message, fact: &Fact) -> Option<Value> {
     let own = DEFAULTS.iter().find(|(m, f, _)| *m == message.name && *f == fact.name);
     own.map(|(_, _, value)| json!(value)).or_else(|| zero(fact))
 }
 
-/// What Go's form of an object holds even when nobody said so.
+/// Returns the value that Go's struct has when a field is absent.
 fn implied(fact: &Fact) -> Option<Value> {
     match (fact.shape, fact.kind) {
         (Shape::Plain, Kind::Message(_)) => Some(json!({})),
@@ -168,7 +168,7 @@ fn implied(fact: &Fact) -> Option<Value> {
     }
 }
 
-/// The zero of a plain value that Go always writes.
+/// Returns the zero value of a plain field without `omitempty`.
 fn zero(fact: &Fact) -> Option<Value> {
     match (fact.shape, fact.kind) {
         (Shape::Plain, Kind::String) if fact.always => Some(json!("")),
@@ -184,7 +184,7 @@ mod tests {
     use crate::openapi::schemas_of_all_kinds;
     use std::collections::BTreeSet;
 
-    /// Compares a type with what the server publishes of it.
+    /// Compares types with their published OpenAPI schemas.
     struct Walk {
         published: serde_json::Map<String, Value>,
         seen: BTreeSet<String>,
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_what_is_published_of_them() {
+    fn types_equal_published_openapi_schemas() {
         let mut walk = Walk { published: schemas_of_all_kinds(), seen: BTreeSet::new(), wrong: Vec::new() };
         for info in ALL.iter().map(|k| k.info()) {
             let gvk = json!([{"group": info.group, "kind": info.kind, "version": info.version}]);

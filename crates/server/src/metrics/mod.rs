@@ -1,15 +1,14 @@
-//! Measurements of the server in Prometheus' text format, under upstream's names
-//! (`k8s.io/apiserver/pkg/endpoints/metrics`).
+//! Metrics of the API server in Prometheus' text format, with upstream's names (`k8s.io/apiserver/pkg/endpoints/metrics`).
 //!
-//! A request pays for a few additions; all else is looked up, and written, when somebody asks.
+//! A request only increments counters; other values are computed when the metrics are scraped.
 
 mod process;
 mod text;
 
 use crate::{
     flowcontrol::FlowControl,
-    request::Resource,
-    response::{self, Body, Reply},
+    request::RequestInfo,
+    response::{self, Body, HandlerResult},
     service::{ApiServer, Call},
 };
 use http::{Method, Response};
@@ -54,20 +53,20 @@ const BOUNDS: [(&str, u64); 23] = [
     ("60", 60_000_000),
 ];
 
-/// What is known of requests of one kind.
+/// Counters of the requests with the same labels.
 #[derive(Default)]
 struct Series {
-    /// How many were answered with a code.
+    /// Number of responses by code.
     codes: Mutex<BTreeMap<u16, u64>>,
-    /// How many took so long, and no longer; the last is for those that took longer than all bounds.
+    /// Histogram of durations; the last bucket is beyond all bounds.
     durations: [AtomicU64; BOUNDS.len() + 1],
     /// In microseconds.
     total: AtomicU64,
-    /// How many of those are there now that last for as long as their clients want.
+    /// Number of long-running requests in progress.
     lasting: AtomicI64,
 }
 
-/// What is measured.
+/// Metrics of requests.
 #[derive(Default)]
 pub(crate) struct Metrics {
     /// By the labels of their requests.
@@ -76,18 +75,18 @@ pub(crate) struct Metrics {
     writing: AtomicI64,
 }
 
-/// A request that is measured until it is dropped.
+/// A request in progress; its duration is recorded when it is dropped.
 pub(crate) struct Measured {
     metrics: Arc<Metrics>,
     series: Arc<Series>,
     began: Instant,
-    /// As soon as it is known.
+    /// Response code; 0 before the response.
     code: u16,
     writes: bool,
     lasts: bool,
 }
 
-/// The verb as upstream's metrics have it.
+/// Returns the verb of upstream's metrics.
 fn verb(call: &Call, named: bool) -> &'static str {
     match call.method {
         Method::GET | Method::HEAD if named => "GET",
@@ -103,7 +102,7 @@ fn verb(call: &Call, named: bool) -> &'static str {
     }
 }
 
-/// What the requests of a series have in common, but for the code of their answers.
+/// Labels of requests, without the response code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Labels {
     dry: &'static str,
@@ -116,7 +115,7 @@ struct Labels {
 }
 
 impl Labels {
-    fn of(resource: &Resource, call: &Call, verb: &'static str) -> Self {
+    fn of(resource: &RequestInfo, call: &Call, verb: &'static str) -> Self {
         let info = resource.kind.info();
         let subresource = match resource.subresource.as_deref() {
             Some("status") => "status",
@@ -141,7 +140,7 @@ impl Labels {
 impl fmt::Display for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { dry, group, resource, scope, subresource, verb, version } = self;
-        // A name of Kubernetes has nothing in it that would have to be escaped.
+        // Names of resources contain no characters to escape.
         write!(
             f,
             "component=\"apiserver\",dry_run=\"{dry}\",group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{verb}\",version=\"{version}\""
@@ -150,7 +149,7 @@ impl fmt::Display for Labels {
 }
 
 impl Measured {
-    pub(crate) fn begin(metrics: &Arc<Metrics>, resource: &Resource, call: &Call) -> Self {
+    pub(crate) fn begin(metrics: &Arc<Metrics>, resource: &RequestInfo, call: &Call) -> Self {
         let verb = match resource.subresource.as_deref() {
             Some("exec" | "attach" | "portforward" | "proxy" | "log") => "CONNECT",
             _ => verb(call, resource.name.is_some()),
@@ -164,7 +163,7 @@ impl Measured {
         measured
     }
 
-    /// What there is one more of while this request is.
+    /// Returns the gauge of requests in progress.
     fn counter(&self) -> &AtomicI64 {
         match (self.lasts, self.writes) {
             (true, _) => &self.series.lasting,
@@ -173,8 +172,8 @@ impl Measured {
         }
     }
 
-    /// It is answered; what lasts goes on with the body of the answer.
-    pub(crate) fn answered(mut self, reply: Reply) -> Reply {
+    /// Records the response; a long-running request ends with its body.
+    pub(crate) fn answered(mut self, reply: HandlerResult) -> HandlerResult {
         let mut response = reply.unwrap_or_else(|error| response::error(&error));
         self.code = response.status().as_u16();
         if self.lasts {
@@ -193,7 +192,7 @@ impl Measured {
 impl Drop for Measured {
     fn drop(&mut self) {
         self.counter().fetch_sub(1, Relaxed);
-        // Who goes away before there is an answer gets none.
+        // 499: the client disconnected before the response.
         let code = if self.code == 0 { 499 } else { self.code };
         let took = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let place = BOUNDS.iter().position(|(_, bound)| took <= *bound).unwrap_or(BOUNDS.len());
@@ -203,11 +202,11 @@ impl Drop for Measured {
     }
 }
 
-/// Everything that is measured.
+/// Returns all metrics.
 pub(crate) fn answer(server: &ApiServer) -> Response<Body> {
     let mut text = Text::default();
     requests(&server.metrics, &mut text);
-    flows(&server.flows, &mut text);
+    flows(&server.flow_control, &mut text);
     objects(server, &mut text);
     process::write(&mut text);
     response::full(200, "text/plain; version=0.0.4; charset=utf-8", text.0)
@@ -266,7 +265,7 @@ fn flows(flows: &FlowControl, text: &mut Text) {
     told.levels.iter().for_each(|(level, seats)| text.sample(&format!("priority_level=\"{level}\""), seats));
 }
 
-/// How many objects are stored of each resource, and how large all of them are.
+/// Writes the number of stored objects by resource, and the size of the store.
 fn objects(server: &ApiServer, text: &mut Text) {
     text.family("apiserver_storage_size_bytes", Kind::Gauge, "Bytes that all stored objects take.");
     text.sample("storage_cluster_id=\"podium\"", &server.store.usage().bytes);
@@ -276,8 +275,8 @@ fn objects(server: &ApiServer, text: &mut Text) {
     for group in served.groups() {
         for kind in group.versions.iter().flat_map(|version| served.kinds(group.name, version)) {
             let info = kind.info();
-            // Of a custom kind every version may be another than the stored one.
-            if !info.question && !info.computed && (kind.is_custom() || !info.converted) {
+            // Any version of a custom resource may be the stored one.
+            if !info.create_only && !info.computed && (kind.is_custom() || !info.converted) {
                 seen.insert(info.group_resource(), info.storage);
             }
         }

@@ -1,13 +1,13 @@
-//! What the process takes, as the kernel tells it.
+//! Metrics of the process, from `/proc/self`.
 
 use super::text::{Kind, Text, seconds};
 use std::fs;
 
-/// What the kernel counts the time of processes in: on every machine that Linux runs Podium on.
+/// Clock ticks per second (`USER_HZ`), 100 on all supported architectures.
 const TICKS: u64 = 100;
 
 pub(super) fn write(text: &mut Text) {
-    // Behind the name, which may hold anything: state, and so on; user and system time are the 12th and 13th.
+    // The command name may contain spaces and parentheses. Behind it, user and system time are fields 12 and 13.
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let field = |place: usize| after.split_whitespace().nth(place).and_then(|v| v.parse::<u64>().ok());

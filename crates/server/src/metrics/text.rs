@@ -1,8 +1,8 @@
-//! The text format: families of samples.
+//! Prometheus' text format.
 
 use std::fmt::{Display, Write as _};
 
-/// What a family's numbers are.
+/// Type of a metric family.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     Counter,
@@ -10,7 +10,7 @@ pub(super) enum Kind {
     Histogram,
 }
 
-/// What is written, and the name of the family that is being written.
+/// The output, and the name of the current family.
 #[derive(Default)]
 pub(super) struct Text(pub(super) String, &'static str);
 
@@ -30,7 +30,7 @@ impl Text {
         self.part("", labels, value);
     }
 
-    /// A sample whose name goes on behind that of the family.
+    /// Writes a sample whose name has a suffix.
     pub(super) fn part(&mut self, suffix: &str, labels: &str, value: &impl Display) {
         let name = self.1;
         let _ = match labels {
@@ -40,7 +40,7 @@ impl Text {
     }
 }
 
-/// Microseconds as seconds.
+/// Formats microseconds as seconds.
 pub(super) fn seconds(micros: u64) -> String {
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_says_what_it_is_before_its_samples() {
+    fn family_has_help_and_type_before_samples() {
         let mut text = Text::default();
         text.family("a_seconds", Kind::Histogram, "Seconds.");
         text.part("_sum", "x=\"y\"", &seconds(1_000_250));

@@ -3,20 +3,20 @@
 use super::{custom, general, paths, schemas};
 use crate::{
     kinds::Kind,
-    registry::{self, Served},
+    registry::{self, ServedKinds},
 };
 use serde_json::{Map, Value, json};
 use store::Object;
 
 pub(super) fn built_in(group: &str, version: &str) -> Value {
-    let kinds: Vec<&'static dyn Kind> = registry::built_in(group, version).collect();
+    let kinds: Vec<&'static dyn Kind> = registry::built_in_kinds(group, version).collect();
     let named = |k: &&'static dyn Kind| (k.info(), schemas::name(group, version, k.info().kind));
     let paths = kinds.iter().map(named).flat_map(|(info, name)| name.map(|n| paths::of(info, &n)).unwrap_or_default());
     let resources = (format!("/{}/", paths::root(group, version)), general::resources(group, version));
     of(paths.chain([resources]).collect(), schemas::of(&kinds))
 }
 
-pub(super) fn custom(served: &Served, group: &str, version: &str, definitions: &[Object]) -> Value {
+pub(super) fn custom(served: &ServedKinds, group: &str, version: &str, definitions: &[Object]) -> Value {
     let (mut all_paths, mut all_schemas) = (Map::new(), schemas::of_metadata());
     for kind in served.kinds(group, version) {
         let name = custom::name(kind.info());

@@ -1,7 +1,7 @@
 //! In which form a client has documents: JSON, or the messages of gnostic.
 
 use crate::{
-    accept::{Choice, choices},
+    accept::{MediaRange, parse_accept},
     status::ApiError,
 };
 use http::{HeaderMap, header};
@@ -39,11 +39,11 @@ pub(super) fn form(headers: &HeaderMap, names: &Names) -> Result<Form, ApiError>
     if accept.is_empty() {
         return Ok(Form::Json);
     }
-    let known = |choice: &Choice<'_>| match choice.media {
+    let known = |choice: &MediaRange<'_>| match choice.media {
         JSON | "application/*" | "*/*" => Some(Form::Json),
         media => (media == names.binary || media == names.old).then_some(Form::Binary),
     };
-    choices(accept).iter().find_map(known).ok_or_else(|| {
+    parse_accept(accept).iter().find_map(known).ok_or_else(|| {
         let message = format!("only the following media types are accepted: {JSON}, {}, {}", names.old, names.binary);
         ApiError::new(406, "NotAcceptable", message)
     })

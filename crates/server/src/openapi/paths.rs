@@ -42,7 +42,7 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
     };
     let at = |action, parameters, body, answer: &Value, id| of("", action, parameters, body, answer, id);
     let create = |id: String| at("create", &WRITE, Some(object.clone()), &object, id);
-    if info.question {
+    if info.create_only {
         let path = json!({"parameters": path_parameters(info, ""), "post": create(format!("{scope}{}", info.kind))});
         return vec![(base, share(path))];
     }

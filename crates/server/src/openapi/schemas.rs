@@ -56,7 +56,7 @@ pub(super) fn of(kinds: &[&'static dyn Kind]) -> Map<String, Value> {
             name_kind(kind, schema);
         }
     }
-    for info in kinds.iter().map(|k| k.info()).filter(|info| !info.question) {
+    for info in kinds.iter().map(|k| k.info()).filter(|info| !info.create_only) {
         all.extend(list(info));
     }
     all.iter_mut().for_each(|(name, schema)| complete(name, schema));

@@ -1,67 +1,67 @@
-//! JSON patch (RFC 6902) as upstream's library takes it (`gopkg.in/evanphx/json-patch.v4`), with bounds on what a small patch
-//! can make of an object.
+//! JSON patch (RFC 6902), as upstream's library implements it (`gopkg.in/evanphx/json-patch.v4`), with limits on the size
+//! and depth of the result.
 //!
-//! Where that library is laxer than the RFC, and clients rely on it: an index below 0 counts from the end, a field that is
-//! not there is null (so it can be replaced, tested for null, and copied), and so is a value that is not given.
+//! Clients rely on where that library is more lenient than the RFC: a negative index counts from the end, an absent field
+//! is null (so it can be replaced, tested for null, and copied), and so is an absent value.
 
 mod budget;
 mod place;
 
 use crate::{
-    decode::{self, Parsed},
+    decode::{self, DecodedBody},
     status::ApiError,
 };
 use budget::Budget;
-use place::Place;
+use place::Target;
 use serde_json::{Map, Value};
 
-/// Upstream's bound on the operations of one patch.
+/// Maximum operations of one patch, as upstream.
 const MAX_OPERATIONS: usize = 10_000;
-/// How deep an object may become on the way; bodies are no deeper than 128.
+/// Maximum nesting of the object during a patch; bodies are limited to 128.
 const MAX_DEPTH: usize = 256;
 
-/// Why an operation cannot be carried out, in upstream's words.
+/// Upstream's error text of a failed operation.
 type Refusal = String;
 
-/// Why it was not.
-enum Undone {
-    /// It is a test, which does not hold.
+/// Error of an operation.
+enum OperationError {
+    /// A `test` operation failed.
     Test(Refusal),
     Refused(Refusal),
 }
 
-impl From<Refusal> for Undone {
+impl From<Refusal> for OperationError {
     fn from(why: Refusal) -> Self {
         Self::Refused(why)
     }
 }
 
-/// Why a patch is not applied.
+/// Error of a patch.
 #[derive(Debug)]
-pub(crate) enum Unpatched {
-    /// A test in it does not hold.
+pub(crate) enum PatchError {
+    /// A `test` operation failed.
     Test(ApiError),
-    /// It is wrong.
+    /// The patch is invalid.
     Other(ApiError),
 }
 
-impl From<ApiError> for Unpatched {
+impl From<ApiError> for PatchError {
     fn from(error: ApiError) -> Self {
         Self::Other(error)
     }
 }
 
-impl From<Unpatched> for ApiError {
-    fn from(why: Unpatched) -> Self {
+impl From<PatchError> for ApiError {
+    fn from(why: PatchError) -> Self {
         match why {
-            Unpatched::Test(error) | Unpatched::Other(error) => error,
+            PatchError::Test(error) | PatchError::Other(error) => error,
         }
     }
 }
 
-pub(crate) fn apply(mut value: Value, patch: &[u8]) -> Result<Parsed, Unpatched> {
+pub(crate) fn apply(mut value: Value, patch: &[u8]) -> Result<DecodedBody, PatchError> {
     let bad = |e: serde_json::Error| ApiError::bad_request(format!("error decoding patch: {e}"));
-    let Parsed { value: patch, duplicates } = decode::json(patch).map_err(bad)?;
+    let DecodedBody { value: patch, duplicates } = decode::json(patch).map_err(bad)?;
     let patch: Vec<Map<String, Value>> = serde_json::from_value(patch).map_err(bad)?;
     if patch.len() > MAX_OPERATIONS {
         let text = format!(
@@ -72,18 +72,18 @@ pub(crate) fn apply(mut value: Value, patch: &[u8]) -> Result<Parsed, Unpatched>
     }
     let mut budget = Budget::default();
     for operation in &patch {
-        Operation(operation).carry_out(&mut value, &mut budget).map_err(|why| match why {
-            Undone::Test(why) => Unpatched::Test(rejected(&why)),
-            Undone::Refused(why) => Unpatched::Other(rejected(&why)),
+        Operation(operation).apply(&mut value, &mut budget).map_err(|why| match why {
+            OperationError::Test(why) => PatchError::Test(rejected(&why)),
+            OperationError::Refused(why) => PatchError::Other(rejected(&why)),
         })?;
     }
-    // `jsonPatchOp`, which is read strictly.
+    // Upstream decodes `jsonPatchOp` strictly.
     let unknown = patch.iter().enumerate().flat_map(|(i, operation)| {
         let strange = operation.keys().filter(|field| !["op", "path", "from", "value"].contains(&field.as_str()));
         strange.map(move |field| format!("unknown field \"[{i}].{field}\""))
     });
     let found = duplicates.into_iter().chain(unknown);
-    Ok(Parsed { value, duplicates: found.map(|found| format!("json patch {found}")).collect() })
+    Ok(DecodedBody { value, duplicates: found.map(|found| format!("json patch {found}")).collect() })
 }
 
 fn rejected(why: &str) -> ApiError {
@@ -94,11 +94,11 @@ fn rejected(why: &str) -> ApiError {
     )
 }
 
-/// One step of a patch.
+/// One operation of a patch.
 struct Operation<'a>(&'a Map<String, Value>);
 
 impl Operation<'_> {
-    fn carry_out(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Undone> {
+    fn apply(&self, document: &mut Value, budget: &mut Budget) -> Result<(), OperationError> {
         let done = match self.0.get("op").and_then(Value::as_str) {
             Some("add") => self.add(document, budget),
             Some("remove") => self.remove(document, budget),
@@ -111,7 +111,7 @@ impl Operation<'_> {
         Ok(done?)
     }
 
-    /// The path in this field, for the operation of this name.
+    /// Returns the path in a field of an operation.
     fn path(&self, field: &str, name: &str) -> Result<&str, Refusal> {
         let missing = || format!("{name} operation failed to decode {field}: missing value");
         self.0.get(field).and_then(Value::as_str).ok_or_else(missing)
@@ -124,14 +124,14 @@ impl Operation<'_> {
     fn add(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Refusal> {
         let path = self.path("path", "add")?;
         check_depth(path, self.value())?;
-        let place = Place::find(document, path)
+        let place = Target::find(document, path)
             .ok_or_else(|| format!("add operation does not apply: doc is missing path: \"{path}\": missing value"))?;
         place.add(self.value().clone(), budget).map_err(|why| format!("error in add for path: '{path}': {why}"))
     }
 
     fn remove(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Refusal> {
         let path = self.path("path", "remove")?;
-        let place = Place::find(document, path).ok_or_else(|| {
+        let place = Target::find(document, path).ok_or_else(|| {
             format!("remove operation does not apply: doc is missing path: \"{path}\": missing value")
         })?;
         place.remove(budget).map(drop).map_err(|why| format!("error in remove for path: '{path}': {why}"))
@@ -147,7 +147,7 @@ impl Operation<'_> {
             *document = self.value().clone();
             return Ok(());
         }
-        let place = Place::find(document, path)
+        let place = Target::find(document, path)
             .ok_or_else(|| format!("replace operation does not apply: doc is missing path: {path}: missing value"))?;
         let missing = |_| format!("replace operation does not apply: doc is missing key: {path}: missing value");
         place.set(self.value().clone()).map_err(missing)
@@ -155,29 +155,29 @@ impl Operation<'_> {
 
     fn move_(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Refusal> {
         let from = self.path("from", "move")?;
-        let place = Place::find(document, from)
+        let place = Target::find(document, from)
             .ok_or_else(|| format!("move operation does not apply: doc is missing from path: {from}: missing value"))?;
         let key = place.key().to_owned();
         let failed = |why| format!("error in move for path: '{key}': {why}");
         let value = place.remove(budget).map_err(failed)?;
         let path = self.path("path", "move")?;
-        // It is as much work as a copy, though it adds nothing.
+        // A move costs as much as a copy, although it does not grow the object.
         let mut nodes = 0;
         check_depth_of(path, measure(&value, MAX_DEPTH, &mut nodes))?;
         budget.copy(nodes)?;
-        let place = Place::find(document, path).ok_or_else(|| {
+        let place = Target::find(document, path).ok_or_else(|| {
             format!("move operation does not apply: doc is missing destination path: {path}: missing value")
         })?;
         place.add(value, budget).map_err(|why| format!("error in move for path: '{path}': {why}"))
     }
 
-    fn test(&self, document: &mut Value) -> Result<(), Undone> {
+    fn test(&self, document: &mut Value) -> Result<(), OperationError> {
         let path = self.path("path", "test")?;
-        let failed = || Undone::Test(format!("testing value {path} failed: test failed"));
+        let failed = || OperationError::Test(format!("testing value {path} failed: test failed"));
         if path.is_empty() {
             return if document == self.value() { Ok(()) } else { Err(failed()) };
         }
-        let place = Place::find(document, path)
+        let place = Target::find(document, path)
             .ok_or_else(|| format!("test operation does not apply: is missing path: {path}: missing value"))?;
         let value = place.get().map_err(|why| format!("error in test for path: '{path}': {why}"))?;
         if value == self.value() { Ok(()) } else { Err(failed()) }
@@ -185,14 +185,14 @@ impl Operation<'_> {
 
     fn copy(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Refusal> {
         let from = self.path("from", "copy")?;
-        let place = Place::find(document, from)
+        let place = Target::find(document, from)
             .ok_or_else(|| format!("copy operation does not apply: doc is missing from path: {from}: missing value"))?;
         let value = place.get().map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
         let path = self.path("path", "copy")?;
         check_depth(path, value)?;
         budget.copy(value.to_string().len())?;
         let value = value.clone();
-        let place = Place::find(document, path).ok_or_else(|| {
+        let place = Target::find(document, path).ok_or_else(|| {
             format!("copy operation does not apply: doc is missing destination path: {path}: missing value")
         })?;
         place.add(value, budget).map_err(|why| format!("error while adding value during copy: {why}"))
@@ -210,7 +210,7 @@ fn check_depth_of(path: &str, depth: usize) -> Result<(), Refusal> {
     Err(format!("the object would be nested deeper than {MAX_DEPTH}"))
 }
 
-/// How deep a value is, as far as `limit`; counts its nodes.
+/// Returns the nesting of a value up to `limit`, and counts its nodes.
 fn measure(value: &Value, limit: usize, nodes: &mut usize) -> usize {
     *nodes += 1;
     if limit == 0 {
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// What becomes of an object, or the code and the cause of a refusal.
+    /// Compares the patched object, or code and cause of the error.
     #[track_caller]
     fn check(patch: &Value, expected: Result<&Value, (u16, &str)>) {
         let object = json!({"a": [1, 2], "b": {"c": "x"}, "n": null});
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// One operation, and the object with this change (a merge patch).
+    /// Applies one operation, and expects the object with these changed fields.
     #[track_caller]
     fn becomes(operation: Value, change: Value) {
         let mut object = json!({"a": [1, 2], "b": {"c": "x"}, "n": null});
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_upstreams_library_takes_beyond_it_is_taken() {
+    fn lenient_operations_of_upstream_are_accepted() {
         becomes(json!({"op": "replace", "path": "/a/-1", "value": 9}), json!({"a": [1, 9]}));
         becomes(json!({"op": "remove", "path": "/a/-2"}), json!({"a": [2]}));
         becomes(json!({"op": "add", "path": "/a/-1", "value": 9}), json!({"a": [1, 2, 9]}));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_have_upstreams_words() {
+    fn errors_have_the_texts_of_upstream() {
         let check = refused;
         check(json!({"op": "add"}), "add operation failed to decode path: missing value");
         check(json!({"path": "/a"}), "Unexpected kind: unknown");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_patch_is_refused_whole() {
+    fn invalid_patch_is_rejected_as_a_whole() {
         check(&json!({"op": "add"}), Err((400, "")));
         check(&json!(vec![json!({"op": "test", "path": "/a", "value": [1, 2]}); MAX_OPERATIONS + 1]), Err((413, "")));
         let all = json!([{"op": "test", "path": "/b/c", "value": "x"}, {"op": "remove", "path": "/x"}]);
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_an_operation_that_stands_twice_is_told() {
+    fn duplicate_field_of_operation_is_reported() {
         let patch = r#"[{"op": "test", "op": "add", "path": "/x", "value": 1}]"#;
         let parsed = apply(json!({}), patch.as_bytes()).unwrap();
         assert_eq!(
@@ -386,13 +386,13 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_does_not_hold_is_told_from_all_else_whatever_that_says() {
+    fn failed_test_is_distinguished_from_other_errors() {
         let refused = |patch: Value| apply(json!({"a": 1}), patch.to_string().as_bytes()).err();
         let failed = json!([{"op": "test", "path": "/a", "value": 2}]);
-        assert!(matches!(refused(failed), Some(Unpatched::Test(_))));
+        assert!(matches!(refused(failed), Some(PatchError::Test(_))));
         for patch in [json!([{"op": "x: test failed"}]), json!([{"op": "test", "path": "/b/c", "value": 2}]), json!({})]
         {
-            assert!(matches!(refused(patch.clone()), Some(Unpatched::Other(_))), "{patch}");
+            assert!(matches!(refused(patch.clone()), Some(PatchError::Other(_))), "{patch}");
         }
     }
 }

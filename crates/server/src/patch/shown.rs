@@ -1,4 +1,4 @@
-//! A patch in a message, as Go shows a map (`%+v`).
+//! Formatting of a patch as Go prints a map (`%+v`).
 
 use serde_json::{Map, Value};
 
@@ -26,7 +26,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn values_are_shown_as_go_shows_them() {
+    fn values_are_formatted_as_in_go() {
         let patch = json!({"b": [1, "x y", null], "a": {"z": true, "y": {}}, "c": "", "d": []});
         assert_eq!(as_go(&patch), "map[a:map[y:map[] z:true] b:[1 x y <nil>] c: d:[]]");
     }

@@ -1,5 +1,5 @@
-//! Strategic merge patch, as `k8s.io/apimachinery/pkg/util/strategicpatch` does it. Which lists are merged, and by what,
-//! are facts of the table.
+//! Strategic merge patch (upstream's `k8s.io/apimachinery/pkg/util/strategicpatch`). Patch strategies and merge keys are in
+//! the table of types.
 
 use crate::protobuf::{
     merging,
@@ -8,53 +8,53 @@ use crate::protobuf::{
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
-/// Upstream's words for patches that are not of the documented form.
+/// Upstream's errors of invalid patches.
 const BAD_RETAIN_KEYS: &str = "invalid patch format of retainKeys";
 const BAD_ORDER: &str = "invalid patch format of setElementOrder list";
 const BAD_PRIMITIVES: &str = "invalid patch format of primitive list";
 
-/// How a list of a patch meets the list that is there.
+/// Patch strategy of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Strategy {
     Replace,
-    /// Plain values are joined.
+    /// Primitive values are merged as a set.
     Values,
     /// Objects are merged by this key.
     Key(&'static str),
 }
 
-/// What is known of the fields of a map; nothing is of one that is no message.
-type Facts = Option<&'static Message>;
+/// The message type of an object; `None` if it is unknown.
+type MessageType = Option<&'static Message>;
 
-/// The strategy of a list in such a map.
-fn strategy(facts: Facts, field: &str) -> Strategy {
-    match facts.and_then(|message| message.named(field)).and_then(merging::patch) {
+/// Returns the patch strategy of a list field.
+fn strategy(message_type: MessageType, field: &str) -> Strategy {
+    match message_type.and_then(|message| message.named(field)).and_then(merging::patch) {
         Some((how, key)) if how.split(',').any(|word| word == "merge") => key.map_or(Strategy::Values, Strategy::Key),
         _ => Strategy::Replace,
     }
 }
 
-/// What is known of the fields of what stands in a field.
-fn within(facts: Facts, field: &str) -> Facts {
-    let field = facts?.named(field)?;
+/// Returns the message type of a field's value.
+fn within(message_type: MessageType, field: &str) -> MessageType {
+    let field = message_type?.named(field)?;
     match (field.shape, field.kind) {
         (Shape::Plain | Shape::Pointer | Shape::List, Kind::Message(place)) => TABLE.messages.get(place),
         _ => None,
     }
 }
 
-/// Merges the patch into the object.
+/// Merges a patch into an object.
 ///
 /// # Errors
-/// When the patch is not of the documented form, in upstream's words.
+/// Upstream's text, when the patch is invalid.
 pub(super) fn apply(object: Value, patch: &Map<String, Value>) -> Result<Value, String> {
     let text = |field: &str| object[field].as_str().unwrap_or("");
-    let facts = TABLE.kind(text("apiVersion"), text("kind"));
+    let message_type = TABLE.kind(text("apiVersion"), text("kind"));
     let fields = match object {
         Value::Object(fields) => fields,
         _ => Map::new(),
     };
-    merge_map(fields, patch, facts).map(Value::Object)
+    merge_map(fields, patch, message_type).map(Value::Object)
 }
 
 fn is_directive(key: &str) -> bool {
@@ -63,7 +63,7 @@ fn is_directive(key: &str) -> bool {
         || key.starts_with("$deleteFromPrimitiveList/")
 }
 
-/// A new value of a patch: without directives and nulls; `None` when it is nothing but a directive.
+/// Removes directives and nulls from a new value; `None` when it is only a directive.
 fn plain(value: &Value) -> Option<Value> {
     Some(match value {
         Value::Object(map) if map.contains_key("$patch") => return None,
@@ -83,7 +83,7 @@ fn plain_fields(map: &Map<String, Value>) -> Map<String, Value> {
 fn merge_map(
     mut target: Map<String, Value>,
     patch: &Map<String, Value>,
-    facts: Facts,
+    message_type: MessageType,
 ) -> Result<Map<String, Value>, String> {
     match patch.get("$patch") {
         None => {}
@@ -95,13 +95,13 @@ fn merge_map(
     for (key, order) in patch {
         if let Some(field) = key.strip_prefix("$setElementOrder/") {
             let order = order.as_array().ok_or(BAD_ORDER)?;
-            set_order(&mut target, patch.get(field), facts, field, order)?;
+            set_order(&mut target, patch.get(field), message_type, field, order)?;
         }
     }
     let ordered = |key: &str| patch.contains_key(&format!("$setElementOrder/{key}"));
     for (key, value) in patch.iter().filter(|(k, _)| !is_directive(k)) {
         if !(value.is_array() && ordered(key)) {
-            merge_field(&mut target, key, value, facts)?;
+            merge_field(&mut target, key, value, message_type)?;
         }
     }
     for (key, gone) in patch {
@@ -116,8 +116,13 @@ fn merge_map(
     Ok(target)
 }
 
-fn merge_field(target: &mut Map<String, Value>, key: &str, value: &Value, facts: Facts) -> Result<(), String> {
-    let (strategy, within) = (strategy(facts, key), within(facts, key));
+fn merge_field(
+    target: &mut Map<String, Value>,
+    key: &str,
+    value: &Value,
+    message_type: MessageType,
+) -> Result<(), String> {
+    let (strategy, within) = (strategy(message_type, key), within(message_type, key));
     let merged = match (target.remove(key), value) {
         (_, Value::Null) => return Ok(()),
         (Some(Value::Object(old)), Value::Object(patch)) => Some(Value::Object(merge_map(old, patch, within)?)),
@@ -132,7 +137,7 @@ fn merge_field(target: &mut Map<String, Value>, key: &str, value: &Value, facts:
     Ok(())
 }
 
-/// Fields that are not named go; a patch that sets one that it does not name contradicts itself.
+/// Applies `$retainKeys`: removes all other fields. The patch must not set other fields.
 fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), String> {
     let Some(kept) = patch.get("$retainKeys") else { return Ok(()) };
     let kept = kept.as_array().ok_or(BAD_RETAIN_KEYS)?;
@@ -148,11 +153,11 @@ fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> R
 fn set_order(
     target: &mut Map<String, Value>,
     patch: Option<&Value>,
-    facts: Facts,
+    message_type: MessageType,
     field: &str,
     order: &[Value],
 ) -> Result<(), String> {
-    let strategy = strategy(facts, field);
+    let strategy = strategy(message_type, field);
     let patch = match patch {
         None | Some(Value::Null) => None,
         Some(Value::Array(items)) => Some(items),
@@ -169,14 +174,14 @@ fn set_order(
         (Some(old), None) => old.clone(),
         (None, Some(new)) => new.iter().filter_map(plain).collect(),
         (Some(_), Some(new)) if strategy == Strategy::Replace => new.clone(),
-        (Some(old), Some(new)) => merge_list(old.clone(), new, strategy, field, within(facts, field))?,
+        (Some(old), Some(new)) => merge_list(old.clone(), new, strategy, field, within(message_type, field))?,
     };
     let ordered = in_order(merged, order, &original.unwrap_or_default(), strategy);
     target.insert(field.to_owned(), Value::Array(ordered));
     Ok(())
 }
 
-/// The elements of the patch stand in the order in the same sequence.
+/// Checks that the elements of the patch have the order of `$setElementOrder`.
 fn check_order(patch: &[Value], order: &[Value], strategy: Strategy) -> Result<(), String> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
@@ -195,7 +200,7 @@ fn check_order(patch: &[Value], order: &[Value], strategy: Strategy) -> Result<(
     Ok(())
 }
 
-/// What makes an element the same as another.
+/// Returns the identity of an element.
 fn id(item: &Value, strategy: Strategy) -> String {
     match strategy {
         Strategy::Key(key) => item[key].to_string(),
@@ -208,7 +213,7 @@ fn merge_list(
     patch: &[Value],
     strategy: Strategy,
     field: &str,
-    facts: Facts,
+    message_type: MessageType,
 ) -> Result<Vec<Value>, String> {
     let Strategy::Key(key) = strategy else {
         if patch.iter().any(|v| v.is_object() || v.is_array()) {
@@ -249,12 +254,12 @@ fn merge_list(
         let value = item.get(key).ok_or_else(|| no_key(item, key))?.to_string();
         match places.get(&value) {
             Some(i) => {
-                // A patch may name an element any number of times: it is never copied.
+                // A patch may contain an element many times, so the original is moved, not copied.
                 let old = match merged[*i].take() {
                     Value::Object(old) => old,
                     _ => Map::new(),
                 };
-                merged[*i] = Value::Object(merge_map(old, item, facts)?);
+                merged[*i] = Value::Object(merge_map(old, item, message_type)?);
             }
             None => {
                 places.insert(value, merged.len());
@@ -270,8 +275,8 @@ fn no_key(item: &Map<String, Value>, key: &str) -> String {
     format!("map: {} does not contain declared merge key: {key}", Value::Object(item.clone()))
 }
 
-/// Elements that the order names stand in that order; the others keep their places before those that they stood
-/// before. What is new comes first (`normalizeElementOrder`, `mergeSortedSlice`).
+/// Sorts merged elements: those of `order` have its order, the others stay before those that they preceded, and new ones
+/// come first (upstream's `normalizeElementOrder` and `mergeSortedSlice`).
 fn in_order(merged: Vec<Value>, order: &[Value], original: &[Value], strategy: Strategy) -> Vec<Value> {
     let places = |list: &[Value]| {
         let mut places: HashMap<String, usize> = HashMap::new();

@@ -78,7 +78,7 @@ fn content(kind: Kind, held: &Value) -> Option<Vec<u8>> {
             put_number(&mut out, 2, if kind == Kind::Time { 0 } else { stamp.subsec_nanosecond().into() });
         }
         Kind::Duration => {
-            let nanos = duration::read(held.as_str()?)?.as_nanos();
+            let nanos = duration::parse(held.as_str()?)?.as_nanos();
             put_number(&mut out, 1, i64::try_from(nanos).ok()?);
         }
         Kind::IntOrString => match held {

@@ -1,14 +1,14 @@
 //! Where the binary form meets HTTP: bodies that come in it, and clients that want it.
 
 use super::MEDIA_TYPE;
-use crate::{content_negotiation, request::Resource, response::Body, status::ApiError};
+use crate::{content_negotiation, request::RequestInfo, response::Body, status::ApiError};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Response, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
 /// The binary form as the JSON that every handler works on.
-pub(crate) fn body(bytes: &[u8], resource: &Resource) -> Result<Bytes, ApiError> {
+pub(crate) fn body(bytes: &[u8], resource: &RequestInfo) -> Result<Bytes, ApiError> {
     if bytes.is_empty() {
         return Ok(Bytes::new());
     }
@@ -22,14 +22,14 @@ pub(crate) fn body(bytes: &[u8], resource: &Resource) -> Result<Bytes, ApiError>
 /// An answer in JSON in the binary form, if it has one; else as it is.
 pub(crate) async fn answer(response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
-    if head.extensions.get::<crate::response::Frames>().is_some() {
+    if head.extensions.get::<crate::response::JsonStream>().is_some() {
         head.headers
             .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch"));
         let frames = body.map_frame(|frame| frame.map_data(|lines| events(&lines)));
         return Response::from_parts(head, frames.boxed_unsync());
     }
     let encode = |json: &[u8]| super::encode(&serde_json::from_slice(json).ok()?);
-    content_negotiation::rewritten(Response::from_parts(head, body), MEDIA_TYPE, encode).await
+    content_negotiation::reencode(Response::from_parts(head, body), MEDIA_TYPE, encode).await
 }
 
 /// A chunk of a watch: whole lines of JSON, each an event. An event without a binary form ends as an error of its own,

@@ -1,5 +1,5 @@
-//! Links of pages and redirects that come through the proxy lead through it, too
-//! (`k8s.io/apimachinery/pkg/util/proxy/transport.go`).
+//! Rewrites links of HTML pages and redirects, so that they lead through the proxy
+//! (upstream's `k8s.io/apimachinery/pkg/util/proxy/transport.go`).
 
 use crate::response::{Body, BoxError};
 use bytes::Bytes;
@@ -21,7 +21,7 @@ use std::{
     sync::Arc,
 };
 
-/// The attributes that are URLs (`atomsToAttrs`).
+/// Attributes that contain URLs (upstream's `atomsToAttrs`).
 const LINKS: [(&str, &[&str]); 25] = [
     ("a", &["href"]),
     ("applet", &["codebase"]),
@@ -50,17 +50,17 @@ const LINKS: [(&str, &[&str]); 25] = [
     ("video", &["poster", "src"]),
 ];
 
-/// The way through the proxy.
+/// Path prefix of the proxy, and the hosts of the backend.
 #[derive(Debug, Clone)]
 pub(super) struct Through {
-    /// What stands before the path of the server behind, without a slash at its end.
+    /// Path prefix without a trailing slash.
     pub(super) prefix: String,
-    /// The hosts that are the server behind: its own, and the one that the client asked.
+    /// Hosts of the backend: its own, and the one of the client's request.
     pub(super) hosts: [String; 2],
 }
 
 impl Through {
-    /// Where a link leads by this way; `None` when it stays as it is.
+    /// Returns a rewritten link; `None` when it is unchanged.
     fn link(&self, link: &str) -> Option<String> {
         let path = if link.starts_with('/') && !link.starts_with("//") {
             link.to_owned()
@@ -73,7 +73,7 @@ impl Through {
         Some(if path.starts_with(&self.prefix) { path } else { format!("{}{path}", self.prefix) })
     }
 
-    /// An answer of the server behind, as its client can follow it.
+    /// Rewrites the links of a backend's response.
     pub(super) fn answer(self, mut answer: Response<Body>) -> Response<Body> {
         let text = |name| answer.headers().get(name).and_then(|v: &HeaderValue| v.to_str().ok());
         if let Some(to) = text(header::LOCATION) {
@@ -103,7 +103,7 @@ impl Through {
     }
 }
 
-/// The next piece of a page, and what is left of it.
+/// Returns the next chunk of a page, and the rest of it.
 async fn next(mut page: Page, mut body: Body) -> Result<(Bytes, Option<(Page, Body)>), BoxError> {
     while let Some(frame) = body.frame().await.transpose()? {
         let Ok(piece) = frame.into_data() else { continue };
@@ -118,7 +118,7 @@ async fn next(mut page: Page, mut body: Body) -> Result<(Bytes, Option<(Page, Bo
     Ok((rest.into(), None))
 }
 
-/// A page on its way: unpacked, rewritten, and packed again.
+/// A page that is decompressed, rewritten, and compressed again.
 struct Page {
     input: Input,
     output: Arc<Mutex<Output>>,
@@ -169,7 +169,7 @@ enum Output {
 }
 
 impl Output {
-    /// Into memory, which does not fail.
+    /// Writes to memory, which does not fail.
     fn write(&mut self, piece: &[u8]) {
         let _ = match self {
             Self::Plain(to) => to.write_all(piece),
@@ -212,7 +212,7 @@ impl Rewriter {
             }
             Ok(())
         });
-        // What is not quite HTML goes on as well as it can.
+        // Invalid HTML is rewritten as far as possible.
         let settings = Settings::new_send().append_element_content_handler(rewrite).with_strict(false);
         Self(HtmlRewriter::new(settings, Box::new(move |piece: &[u8]| output.lock().write(piece))))
     }
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_packed_page_is_packed_again() {
+    async fn compressed_page_is_compressed_again() {
         let (page, expected) = (&b"<a href=\"/x\">"[..], &b"<a href=\"/p/proxy/x\">"[..]);
         let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
         gzip.write_all(page).unwrap();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_page_or_cannot_be_read_stays_as_it_is() {
+    async fn other_content_and_encodings_are_unchanged() {
         for (media, encoding) in [("text/plain", ""), ("application/json", ""), ("text/html", "br")] {
             let answer = passed(media, encoding, b"<a href=\"/x\">".to_vec()).await;
             assert!(answer.headers().contains_key(header::CONTENT_LENGTH), "{media} {encoding}");

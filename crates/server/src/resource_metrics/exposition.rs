@@ -1,11 +1,11 @@
-//! What a kubelet's `/metrics/resource` says, in Prometheus' text format, read as metrics-server reads it
-//! (`pkg/scraper/client/resource/decode.go`).
+//! Parsing of a kubelet's `/metrics/resource` (Prometheus' text format), as in metrics-server's
+//! `pkg/scraper/client/resource/decode.go`.
 
 use super::usage::{Containers, Point, Sample};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap};
 
-/// What is known so far of a node or a container.
+/// The values of a node or a container that have been parsed so far.
 #[derive(Default)]
 struct Partial {
     at: Option<Timestamp>,
@@ -15,15 +15,15 @@ struct Partial {
 }
 
 impl Partial {
-    /// `None` while there is not both of CPU and memory: nothing that runs uses none.
-    fn point(&self, asked: Timestamp) -> Option<Point> {
+    /// Returns `None` unless both CPU and memory are nonzero.
+    fn point(&self, requested_at: Timestamp) -> Option<Point> {
         let is_whole = self.cpu > 0 && self.memory > 0;
         let Self { at, started, cpu, memory } = *self;
-        is_whole.then(|| Point { at: at.unwrap_or(asked), started, cpu, memory })
+        is_whole.then(|| Point { at: at.unwrap_or(requested_at), started, cpu, memory })
     }
 }
 
-/// A line that says a value.
+/// A line with a sample.
 struct Series<'a> {
     name: &'a str,
     labels: HashMap<&'a str, String>,
@@ -31,8 +31,8 @@ struct Series<'a> {
     at: Option<Timestamp>,
 }
 
-/// Reads an answer to what was asked at this moment. A Pod is left out when one of its containers is not whole.
-pub(super) fn read(text: &str, asked: Timestamp) -> Sample {
+/// Parses a response. A Pod is omitted when one of its containers is incomplete.
+pub(super) fn parse(text: &str, requested_at: Timestamp) -> Sample {
     let mut node = Partial::default();
     let mut pods: HashMap<(String, String), BTreeMap<String, Partial>> = HashMap::new();
     for mut series in text.lines().filter_map(series) {
@@ -54,7 +54,7 @@ pub(super) fn read(text: &str, asked: Timestamp) -> Sample {
         match what {
             "cpu" => partial.cpu = whole(series.value * 1e9),
             "memory" => partial.memory = whole(series.value),
-            // A start has no moment at which it was measured.
+            // The start time does not change the timestamp of the sample.
             _ => {
                 partial.started = moment(series.value * 1e3);
                 continue;
@@ -63,13 +63,13 @@ pub(super) fn read(text: &str, asked: Timestamp) -> Sample {
         partial.at = series.at.or(partial.at);
     }
     let whole_ones = |containers: BTreeMap<String, Partial>| -> Option<Containers> {
-        containers.into_iter().map(|(name, partial)| Some((name, partial.point(asked)?))).collect()
+        containers.into_iter().map(|(name, partial)| Some((name, partial.point(requested_at)?))).collect()
     };
     let pods = pods.into_iter().filter_map(|(pod, containers)| Some((pod, whole_ones(containers)?))).collect();
-    Sample { at: asked, node: node.point(asked), pods }
+    Sample { at: requested_at, node: node.point(requested_at), pods }
 }
 
-/// `name{label="value"} value timestamp`; the labels and the timestamp may be missing.
+/// Parses `name{label="value"} value timestamp`; labels and timestamp are optional.
 fn series(line: &str) -> Option<Series<'_>> {
     let end = line.find(['{', ' '])?;
     let (name, rest) = line.split_at(end);
@@ -83,7 +83,7 @@ fn series(line: &str) -> Option<Series<'_>> {
     Some(Series { name, labels, value, at })
 }
 
-/// The labels up to the brace that ends them, and what comes after it.
+/// Parses the labels up to the closing brace; returns the rest, too.
 fn labels(mut text: &str) -> Option<(HashMap<&str, String>, &str)> {
     let mut all = HashMap::new();
     loop {
@@ -108,13 +108,13 @@ fn labels(mut text: &str) -> Option<(HashMap<&str, String>, &str)> {
     }
 }
 
-/// A whole number of that; what is below nothing, or no number, is nothing.
+/// Rounds to an integer; negative values and NaN are 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and is nothing below nothing")]
 fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// So many milliseconds after 1970.
+/// Converts Unix milliseconds.
 #[expect(clippy::cast_possible_truncation, reason = "saturates, and is refused then")]
 fn moment(millis: f64) -> Option<Timestamp> {
     Timestamp::from_millisecond(millis.round() as i64).ok()
@@ -124,11 +124,11 @@ fn moment(millis: f64) -> Option<Timestamp> {
 mod tests {
     use super::*;
 
-    const ASKED: Timestamp = Timestamp::constant(1_000, 0);
+    const REQUESTED_AT: Timestamp = Timestamp::constant(1_000, 0);
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let sample = read(text, ASKED);
+        let sample = parse(text, REQUESTED_AT);
         let shown = |name: &str, p: &Point| {
             let started = p.started.map_or_else(|| "-".to_owned(), |s| s.as_millisecond().to_string());
             format!("{name} {} {started} {} {}", p.at.as_millisecond(), p.cpu, p.memory)
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_memory_and_start_are_read() {
+    fn cpu_memory_and_start_time_are_parsed() {
         let of = r#"{container="c",pod="p",namespace="n"}"#;
         check(
             &format!(
@@ -151,7 +151,7 @@ mod tests {
             ),
             "node 1000000 - 12500000000 4096; n/p/c 1000000 990250 1 1024",
         );
-        // As upstream's kubelet says when it has measured.
+        // The kubelet's timestamps.
         check(
             "node_cpu_usage_seconds_total 1 999500\nnode_memory_working_set_bytes 1e3 999500",
             "node 999500 - 1000000000 1000",
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_left_out() {
+    fn incomplete_samples_are_omitted() {
         let of = |name: &str| format!(r#"{{container="{name}",pod="p",namespace="n"}}"#);
         let (a, b) = (of("a"), of("b"));
         check("node_cpu_usage_seconds_total 1", "");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_sent_is_read_without_harm() {
+    fn malformed_metrics_are_parsed_without_panic() {
         for text in [
             "",
             "{",

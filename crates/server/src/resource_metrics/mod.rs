@@ -1,5 +1,5 @@
-//! What nodes and Pods use (`metrics.k8s.io/v1beta1`): what metrics-server serves, unless somebody runs one. Nothing is
-//! measured until somebody asks.
+//! Resource metrics of nodes and Pods (`metrics.k8s.io/v1beta1`), unless metrics-server is installed. Kubelets are scraped
+//! on request only.
 
 mod exposition;
 mod nodes;
@@ -11,9 +11,9 @@ use crate::{
     duration,
     kinds::{Kind, NODE, POD},
     list_options::ListOptions,
-    object::{self, Include, View},
-    request::Resource,
-    response::{self, Reply},
+    object::{self, IncludeObjectPolicy, Representation},
+    request::RequestInfo,
+    response::{self, HandlerResult},
     selectors::Selection,
     service::{ApiServer, Call},
     status::ApiError,
@@ -26,27 +26,28 @@ use std::collections::{BTreeSet, HashMap};
 use store::Scope;
 use usage::{Pair, Usage};
 
-/// Answers a request for one or more of them.
-pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+/// Handles a request for NodeMetrics or PodMetrics.
+pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     if call.method != http::Method::GET {
         return Err(ApiError::method_not_allowed());
     }
     let kind = &*resource.kind;
     if let Some(name) = &resource.name {
-        object::view(&call.accept, kind.info())?;
+        object::negotiate_object(&call.accept, kind.info())?;
         let about = find(server, resource, Some(name));
         if about.is_empty() {
             return Err(missing(kind, name));
         }
         let unknown = || unmeasured(kind, &resource.namespace, name);
         let found = metrics(server, kind, about).await.into_iter().next().ok_or_else(unknown)?;
-        return write::show_value(kind, 200, typed(kind, found), call);
+        return write::respond_with_value(kind, 200, typed(kind, found), call);
     }
     if call.query.flag("watch") {
         let message = format!("watch is not supported on resources of kind {:?}", kind.info().group_resource());
         return Err(ApiError::new(405, "MethodNotAllowed", message));
     }
-    let (view, include) = (object::list_view(&call.accept, kind.info())?, Include::parse(&call.query)?);
+    let (view, include) =
+        (object::negotiate_list(&call.accept, kind.info())?, IncludeObjectPolicy::parse(&call.query)?);
     let selection = Selection::parse(&resource.kind, &call.query)?;
     ListOptions::parse(&call.query, false)?;
     let mut about = find(server, resource, selection.name());
@@ -55,11 +56,11 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
     Ok(response::json(
         200,
         &match view {
-            View::Whole => {
+            Representation::Object => {
                 json!({"kind": kind.list_kind(), "apiVersion": kind.info().api_version(), "metadata": {}, "items": items})
             }
-            View::Metadata => object::metadata_list(&items, &json!({})),
-            View::Table => {
+            Representation::Metadata => object::metadata_list(&items, &json!({})),
+            Representation::Table => {
                 let items: Vec<Value> = items.into_iter().map(|item| typed(kind, item)).collect();
                 object::table(kind, &items, &json!({}), true, include)
             }
@@ -67,17 +68,17 @@ pub(crate) async fn answer(server: &ApiServer, resource: &Resource, call: &Call)
     ))
 }
 
-/// A Pod or a node that is asked about.
+/// A Pod or a node whose metrics are requested.
 struct About {
-    /// The metadata of its metrics: its names, and its labels.
+    /// Metadata of the metrics object: names and labels.
     metadata: Value,
     namespace: String,
     name: String,
-    /// Whose kubelet knows.
+    /// The node whose kubelet is scraped.
     node: String,
 }
 
-/// What is read of a Pod or a node.
+/// The parsed fields of a Pod or a node.
 #[derive(Deserialize)]
 struct Outline {
     metadata: Metadata,
@@ -101,8 +102,8 @@ struct Spec {
     node_name: String,
 }
 
-/// The Pods or nodes that a request is about, in the order of their names.
-fn find(server: &ApiServer, resource: &Resource, name: Option<&str>) -> Vec<About> {
+/// Lists the Pods or nodes of a request, sorted by name.
+fn find(server: &ApiServer, resource: &RequestInfo, name: Option<&str>) -> Vec<About> {
     let of_pods = resource.kind.info().namespaced;
     let mut scope = Scope::resource(if of_pods { POD } else { NODE }.info().storage);
     if !of_pods || !resource.namespace.is_empty() {
@@ -127,15 +128,15 @@ fn find(server: &ApiServer, resource: &Resource, name: Option<&str>) -> Vec<Abou
     read.map(about).collect()
 }
 
-/// The metrics of those of which something is known.
+/// Returns the metrics of the Pods or nodes that have samples.
 async fn metrics(server: &ApiServer, kind: &dyn Kind, about: Vec<About>) -> Vec<Value> {
     let known: BTreeSet<String> = {
         let nodes = server.store.list(&Scope::resource(NODE.info().storage), None, None).objects;
         nodes.iter().map(|node| node.key.name.to_string()).collect()
     };
-    server.nodes.keep(|node| known.contains(node));
+    server.node_metrics.retain(|node| known.contains(node));
     let asked = about.iter().map(|about| &about.node).filter(|node| known.contains(*node)).cloned().collect();
-    let pairs: HashMap<String, Pair> = server.nodes.pairs(server, asked).await;
+    let pairs: HashMap<String, Pair> = server.node_metrics.pairs(server, asked).await;
     let of_pods = kind.info().namespaced;
     let measured = |About { metadata, namespace, name, node }: About| {
         let pair = pairs.get(&node)?;
@@ -153,7 +154,7 @@ fn node_metrics(metadata: Value, pair: &Pair) -> Option<Value> {
 
 fn pod(metadata: Value, pair: &Pair, namespace: &str, name: &str) -> Option<Value> {
     let containers = pair.pod(namespace, name)?;
-    // Of several the one that was measured first, as metrics-server.
+    // As metrics-server, the earliest timestamp of the containers.
     let first = containers.values().min_by_key(|usage| usage.at)?;
     let mut metrics = interval(metadata, first);
     let container = |(name, usage): (&&str, &Usage)| json!({"name": name, "usage": resources(usage)});
@@ -162,7 +163,7 @@ fn pod(metadata: Value, pair: &Pair, namespace: &str, name: &str) -> Option<Valu
 }
 
 fn interval(metadata: Value, usage: &Usage) -> Value {
-    let at = write::whole_seconds(usage.at);
+    let at = write::truncate_to_seconds(usage.at);
     json!({"metadata": metadata, "timestamp": at.to_string(), "window": duration::written(usage.window)})
 }
 
@@ -172,14 +173,14 @@ fn resources(usage: &Usage) -> Value {
     json!({"cpu": cpu, "memory": memory})
 }
 
-/// With what an object says of itself where it stands alone.
+/// Adds `kind` and `apiVersion`, which items of a list omit.
 fn typed(kind: &dyn Kind, mut metrics: Value) -> Value {
     metrics["kind"] = json!(kind.info().kind);
     metrics["apiVersion"] = json!(kind.info().api_version());
     metrics
 }
 
-/// There is no such Pod or node; in the words of the listers that metrics-server asks.
+/// Returns metrics-server's error for a Pod or node that does not exist, which is that of its listers.
 fn missing(kind: &dyn Kind, name: &str) -> ApiError {
     if kind.info().namespaced {
         ApiError::not_found(POD.info(), name)
@@ -188,7 +189,7 @@ fn missing(kind: &dyn Kind, name: &str) -> ApiError {
     }
 }
 
-/// It is there, and nothing is known of what it uses.
+/// Returns the error for a Pod or node without samples.
 fn unmeasured(kind: &dyn Kind, namespace: &str, name: &str) -> ApiError {
     let (resource, name) = match kind.info().namespaced {
         true => ("podmetrics", format!("{namespace}/{name}")),

@@ -1,4 +1,4 @@
-//! Asks kubelets, when somebody wants to know and not before: two samples of a node, a second apart at least.
+//! Scrapes kubelets on request: two samples of a node, at least a second apart.
 
 use super::{
     exposition,
@@ -14,43 +14,43 @@ use std::{
     time::Duration,
 };
 
-/// So long a kubelet may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Two samples and a pause between them; more only when the clock is set meanwhile.
-const STEPS: usize = 8;
+/// Timeout of a scrape.
+const SCRAPE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum steps: two samples and a wait between them, and more when the clock is changed.
+const MAX_STEPS: usize = 8;
 
-/// What is known of nodes, by their names. Who asks for a node holds its samples meanwhile: whoever comes then finds what
-/// the first one has brought.
+/// Samples by node name. A request locks the samples of a node while it scrapes; concurrent requests share the result.
 #[derive(Default)]
 pub(crate) struct Nodes(Mutex<HashMap<String, Arc<tokio::sync::Mutex<Ring>>>>);
 
 impl Nodes {
-    /// Samples of these nodes; those that do not answer are missing.
+    /// Returns the samples of nodes. Nodes whose scrape fails are missing.
     pub(super) async fn pairs(&self, server: &ApiServer, nodes: BTreeSet<String>) -> HashMap<String, Pair> {
         let ring = |node: &str| Arc::clone(self.0.lock().entry(node.to_owned()).or_default());
-        let looks: Vec<_> = nodes.into_iter().map(|node| look(server.clone(), ring(&node), node).boxed()).collect();
-        join_all(looks).await.into_iter().flatten().collect()
+        let scrapes: Vec<_> =
+            nodes.into_iter().map(|node| sample_node(server.clone(), ring(&node), node).boxed()).collect();
+        join_all(scrapes).await.into_iter().flatten().collect()
     }
 
-    /// Forgets nodes that are gone.
-    pub(super) fn keep(&self, is_there: impl Fn(&str) -> bool) {
-        self.0.lock().retain(|node, _| is_there(node));
+    /// Drops the samples of deleted nodes.
+    pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
+        self.0.lock().retain(|node, _| exists(node));
     }
 }
 
-async fn look(server: ApiServer, ring: Arc<tokio::sync::Mutex<Ring>>, node: String) -> Option<(String, Pair)> {
+async fn sample_node(server: ApiServer, ring: Arc<tokio::sync::Mutex<Ring>>, node: String) -> Option<(String, Pair)> {
     let mut ring = ring.lock().await;
-    for _ in 0..STEPS {
+    for _ in 0..MAX_STEPS {
         match ring.step(Timestamp::now()) {
             Step::Done(pair) => return Some((node, pair)),
             Step::Failed => return None,
             Step::Wait(time) => tokio::time::sleep(time).await,
             Step::Sample => {
-                let asked = Timestamp::now();
-                match ask(&server, &node).await {
-                    Ok(text) => ring.add(exposition::read(&text, asked)),
-                    Err(why) => {
-                        tracing::debug!(node, why, "a kubelet does not say what is used");
+                let requested_at = Timestamp::now();
+                match scrape(&server, &node).await {
+                    Ok(text) => ring.add(exposition::parse(&text, requested_at)),
+                    Err(error) => {
+                        tracing::debug!(node, error, "failed to scrape resource metrics");
                         ring.failed(Timestamp::now());
                     }
                 }
@@ -60,8 +60,8 @@ async fn look(server: ApiServer, ring: Arc<tokio::sync::Mutex<Ring>>, node: Stri
     None
 }
 
-async fn ask(server: &ApiServer, node: &str) -> Result<String, String> {
-    let answer = node_proxy::text(server, node, "/metrics/resource");
-    let in_time = tokio::time::timeout(PATIENCE, answer).await;
-    in_time.map_err(|_| "it takes too long".to_owned())?.map_err(|error| error.to_string())
+async fn scrape(server: &ApiServer, node: &str) -> Result<String, String> {
+    let response = node_proxy::text(server, node, "/metrics/resource");
+    let in_time = tokio::time::timeout(SCRAPE_TIMEOUT, response).await;
+    in_time.map_err(|_| "timed out".to_owned())?.map_err(|error| error.to_string())
 }

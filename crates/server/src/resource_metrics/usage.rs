@@ -1,4 +1,4 @@
-//! What is used: made of two samples, as metrics-server does (`pkg/storage`). Pure.
+//! Computation of usage from two samples, as metrics-server does (`pkg/storage`). Pure.
 
 use jiff::{SignedDuration, Timestamp};
 use std::{
@@ -7,19 +7,19 @@ use std::{
     time::Duration,
 };
 
-/// A sample that is no older is not taken again; two that are no further apart tell nothing of a rate.
-const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
-/// So far apart two samples should be: metrics-server's `--metric-resolution`.
-const WANTED: SignedDuration = SignedDuration::from_secs(15);
-/// What is older is forgotten.
-const LONGEST: SignedDuration = SignedDuration::from_mins(2);
+/// Minimum age of a sample before the next one, and minimum window of a rate.
+const MIN_WINDOW: SignedDuration = SignedDuration::from_secs(1);
+/// Preferred window of a rate (metrics-server's `--metric-resolution`).
+const PREFERRED_WINDOW: SignedDuration = SignedDuration::from_secs(15);
+/// Maximum window of a rate; older samples are dropped.
+const MAX_WINDOW: SignedDuration = SignedDuration::from_mins(2);
 
-/// What a node or a container has used up to a moment (metrics-server's `MetricsPoint`).
+/// Cumulative usage of a node or a container at a time (metrics-server's `MetricsPoint`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
     /// When it was measured.
     pub(super) at: Timestamp,
-    /// When a container was started, if that is known.
+    /// Start time of a container, if it is known.
     pub(super) started: Option<Timestamp>,
     /// CPU time since then, in nanoseconds.
     pub(super) cpu: u64,
@@ -27,32 +27,32 @@ pub(super) struct Point {
     pub(super) memory: u64,
 }
 
-/// Containers by their names.
+/// Points of containers by name.
 pub(super) type Containers = BTreeMap<String, Point>;
 
-/// All that a kubelet says at once.
+/// One scrape of a kubelet.
 #[derive(Debug, PartialEq)]
 pub(super) struct Sample {
-    /// When it was asked.
+    /// Time of the request.
     pub(super) at: Timestamp,
     pub(super) node: Option<Point>,
     /// By namespace and name.
     pub(super) pods: BTreeMap<(String, String), Containers>,
 }
 
-/// What is used in a window of time.
+/// Usage in a time window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Usage {
     /// When the window ended.
     pub(super) at: Timestamp,
     pub(super) window: Duration,
-    /// Billionths of a CPU.
+    /// Nanocores.
     pub(super) cpu: u64,
     /// The working set, in bytes.
     pub(super) memory: u64,
 }
 
-/// Two samples of a node: the newest, and the one that it is compared with.
+/// Two samples of a node: the latest, and the base of the window.
 #[derive(Debug, Clone)]
 pub(super) struct Pair {
     pub(super) base: Arc<Sample>,
@@ -60,13 +60,13 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// What the node uses.
+    /// Returns the usage of the node.
     pub(super) fn node(&self) -> Option<Usage> {
         since(self.base.node.as_ref()?, self.last.node.as_ref()?)
     }
 
-    /// What the containers of a Pod use; nothing when that cannot be said of all of them, but for those that have used
-    /// less than before: nobody knows what these are.
+    /// Returns the usage of a Pod's containers; `None` unless all have a base. Containers whose counter decreased are
+    /// omitted.
     pub(super) fn pod(&self, namespace: &str, name: &str) -> Option<BTreeMap<&str, Usage>> {
         let key = (namespace.to_owned(), name.to_owned());
         let (before, now) = (self.base.pods.get(&key), self.last.pods.get(&key)?);
@@ -81,20 +81,20 @@ impl Pair {
         (!all.is_empty()).then_some(all)
     }
 
-    /// What a container is compared with: itself at the base, or its start if that came later.
+    /// Returns the base point of a container: its point in the base sample, or its later start.
     fn base(&self, before: Option<&Point>, now: &Point) -> Option<Point> {
         if let Some(before) = before.filter(|before| now.started.is_none_or(|started| started < before.at)) {
             return Some(*before);
         }
-        // The kubelet may have heard of it a little later than it was started.
-        let earliest = self.base.at - SHORTEST;
+        // The kubelet may notice a container a little later than its start.
+        let earliest = self.base.at - MIN_WINDOW;
         let started =
-            now.started.filter(|started| *started > earliest && now.at.duration_since(*started) >= SHORTEST)?;
+            now.started.filter(|started| *started > earliest && now.at.duration_since(*started) >= MIN_WINDOW)?;
         Some(Point { at: started, started: Some(started), cpu: 0, memory: 0 })
     }
 }
 
-/// What was used between two points; nothing when the clock or the counter went backwards.
+/// Returns the usage between two points; `None` when the clock or the counter went backwards.
 fn since(base: &Point, last: &Point) -> Option<Usage> {
     let window: Duration = last.at.duration_since(base.at).try_into().ok()?;
     let used = u128::from(last.cpu.checked_sub(base.cpu)?) * 1_000_000_000;
@@ -102,28 +102,28 @@ fn since(base: &Point, last: &Point) -> Option<Usage> {
     Some(Usage { at: last.at, window, cpu: u64::try_from(cpu).unwrap_or(u64::MAX), memory: last.memory })
 }
 
-/// The samples of a node that are worth keeping, oldest first.
+/// The recent samples of a node, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     samples: VecDeque<Arc<Sample>>,
-    /// When the node last gave no answer.
+    /// Time of the last failed scrape.
     failed: Option<Timestamp>,
 }
 
-/// What there is to do for a pair of samples.
+/// The next step to get a pair of samples.
 #[derive(Debug)]
 pub(super) enum Step {
     Done(Pair),
     Sample,
     Wait(Duration),
-    /// The node has just not answered.
+    /// The last scrape failed less than [`MIN_WINDOW`] ago.
     Failed,
 }
 
 impl Ring {
-    /// What to do now.
+    /// Returns the next step.
     pub(super) fn step(&self, now: Timestamp) -> Step {
-        let age = |of: Timestamp| Some(now.duration_since(of)).filter(|age| !age.is_negative() && *age < SHORTEST);
+        let age = |of: Timestamp| Some(now.duration_since(of)).filter(|age| !age.is_negative() && *age < MIN_WINDOW);
         if self.failed.and_then(age).is_some() {
             return Step::Failed;
         }
@@ -132,26 +132,26 @@ impl Ring {
         };
         match self.base(last) {
             Some((_, base)) => Step::Done(Pair { base: Arc::clone(base), last: Arc::clone(last) }),
-            None => Step::Wait((SHORTEST - age).try_into().unwrap_or_default()),
+            None => Step::Wait((MIN_WINDOW - age).try_into().unwrap_or_default()),
         }
     }
 
-    /// The sample to compare with: the one nearest to what is wanted, of those that are neither too near nor too far.
+    /// Returns the base sample: the one whose window is nearest to [`PREFERRED_WINDOW`], within the limits.
     fn base(&self, last: &Sample) -> Option<(usize, &Arc<Sample>)> {
         let apart = |sample: &Sample| last.at.duration_since(sample.at);
-        let fits = |(_, sample): &(usize, &Arc<Sample>)| (SHORTEST..=LONGEST).contains(&apart(sample));
-        self.samples.iter().enumerate().filter(fits).min_by_key(|(_, sample)| (apart(sample) - WANTED).abs())
+        let fits = |(_, sample): &(usize, &Arc<Sample>)| (MIN_WINDOW..=MAX_WINDOW).contains(&apart(sample));
+        self.samples.iter().enumerate().filter(fits).min_by_key(|(_, sample)| (apart(sample) - PREFERRED_WINDOW).abs())
     }
 
     pub(super) fn failed(&mut self, at: Timestamp) {
         self.failed = Some(at);
     }
 
-    /// Keeps a sample, and forgets those that no later one will be compared with: what is further away than the base of
-    /// this one, and what is not older than this one, for the clock was set back.
+    /// Adds a sample, and drops those that cannot be a base of later samples: older ones than this sample's base, and newer
+    /// ones than this sample, as the clock was set back.
     pub(super) fn add(&mut self, sample: Sample) {
         self.failed = None;
-        self.samples.retain(|known| known.at < sample.at && sample.at.duration_since(known.at) <= LONGEST);
+        self.samples.retain(|known| known.at < sample.at && sample.at.duration_since(known.at) <= MAX_WINDOW);
         let useless = self.base(&sample).map_or(0, |(place, _)| place);
         self.samples.drain(..useless);
         self.samples.push_back(Arc::new(sample));

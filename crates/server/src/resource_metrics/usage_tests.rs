@@ -1,6 +1,6 @@
 use super::*;
 
-/// So many milliseconds after the tests' beginning.
+/// Returns the time in milliseconds after the start of the test.
 fn at(millis: i64) -> Timestamp {
     Timestamp::from_millisecond(1_000_000_000_000 + millis).unwrap()
 }
@@ -21,7 +21,7 @@ fn point(text: &str) -> Point {
     }
 }
 
-/// Samples at these moments, asked at the last of them.
+/// Returns a ring with samples at these times.
 fn ring(moments: &[i64]) -> Ring {
     let mut ring = Ring::default();
     moments.iter().for_each(|moment| ring.add(sample(*moment)));
@@ -44,7 +44,7 @@ fn check_step(samples: &[i64], now: i64, expected: &str) {
 }
 
 #[test]
-fn the_newest_sample_is_compared_with_the_one_nearest_to_fifteen_seconds_before() {
+fn base_sample_is_nearest_to_preferred_window() {
     check_step(&[], 0, "sample");
     check_step(&[0], 0, "wait 1000");
     check_step(&[0], 400, "wait 600");
@@ -65,7 +65,7 @@ fn the_newest_sample_is_compared_with_the_one_nearest_to_fifteen_seconds_before(
 }
 
 #[test]
-fn a_node_that_did_not_answer_is_asked_again_after_a_second() {
+fn failed_scrape_is_retried_after_a_second() {
     let mut ring = ring(&[0, 5_000]);
     ring.failed(at(8_000));
     assert!(matches!(ring.step(at(8_500)), Step::Failed));
@@ -75,14 +75,14 @@ fn a_node_that_did_not_answer_is_asked_again_after_a_second() {
 }
 
 #[test]
-fn samples_that_are_never_compared_with_again_are_forgotten() {
+fn samples_that_cannot_be_a_base_are_dropped() {
     let each_second: Vec<i64> = (0..60).map(|s| s * 1_000).collect();
     assert_eq!(moments(&ring(&each_second)), each_second[44..]);
     assert_eq!(moments(&ring(&[0, 15_000, 30_000, 45_000])), [30_000, 45_000]);
     assert_eq!(moments(&ring(&[0, 10_000, 200_000])), [200_000]);
 }
 
-/// A container at the base, which was taken at 0, and at the last sample; what is told of it.
+/// Compares the usage of a container between its points in the base sample (at 0) and in the last one.
 #[track_caller]
 fn check_container(before: &str, now: &str, expected: &str) {
     let key = ("n".to_owned(), "p".to_owned());
@@ -99,7 +99,7 @@ fn check_container(before: &str, now: &str, expected: &str) {
 }
 
 #[test]
-fn a_container_uses_what_its_counter_grew_by() {
+fn container_usage_is_the_growth_of_its_counter() {
     check_container("0 -5000 100 7", "10000 -5000 5100 8", "10000 500000000 8");
     check_container("0 - 100 7", "10000 - 100 8", "10000 0 8");
     // As measured, not as asked.
@@ -109,27 +109,27 @@ fn a_container_uses_what_its_counter_grew_by() {
 }
 
 #[test]
-fn one_that_was_started_since_counts_from_its_start() {
+fn container_started_in_window_counts_from_its_start() {
     check_container("", "10000 6000 2000 8", "4000 500000000 8");
     // Started again.
     check_container("0 -5000 9000 7", "10000 6000 2000 8", "4000 500000000 8");
     // Known a little later than it was started.
     check_container("", "10000 -500 2100 8", "10500 200000000 8");
-    // Too young to say anything, or nobody knows how long it was there.
+    // Too young, or the start time is unknown.
     check_container("", "10000 9500 400 8", "");
     check_container("", "10000 -5000 400 8", "");
     check_container("", "10000 - 400 8", "");
 }
 
 #[test]
-fn no_container_uses_less_than_nothing() {
+fn decreased_counter_has_no_usage() {
     check_container("0 -5000 9000 7", "10000 -5000 2000 8", "");
     check_container("0 - 9000 7", "10000 - 2000 8", "");
     check_container("12000 -5000 100 7", "10000 -5000 200 8", "");
 }
 
 #[test]
-fn a_pod_without_all_of_its_containers_is_not_shown_but_for_one_that_went_backwards() {
+fn pod_needs_all_containers_except_decreased_counters() {
     let key = ("n".to_owned(), "p".to_owned());
     let with = |moment: i64, all: &[(&str, &str)]| {
         let containers = all.iter().map(|(name, text)| ((*name).to_owned(), point(text))).collect();
@@ -148,7 +148,7 @@ fn a_pod_without_all_of_its_containers_is_not_shown_but_for_one_that_went_backwa
 }
 
 #[test]
-fn a_node_uses_what_its_counter_grew_by() {
+fn node_usage_is_the_growth_of_its_counter() {
     let with = |moment: i64, cpu: u64| {
         let node = Point { at: at(moment), started: None, cpu, memory: 9 };
         Arc::new(Sample { node: Some(node), ..sample(moment) })

@@ -1,4 +1,4 @@
-//! Who may do what: `kubectl auth can-i` (`pkg/registry/authorization`).
+//! Access reviews: `kubectl auth can-i` (upstream's `pkg/registry/authorization`).
 
 use super::{Refused, selectors};
 use crate::{
@@ -9,14 +9,14 @@ use crate::{
 };
 use serde_json::{Value, json};
 
-/// Whether the one who asks may do it.
+/// SelfSubjectAccessReview.
 pub(super) fn of_oneself(server: &ApiServer, user: &UserInfo, review: &mut Value) -> Result<(), Refused> {
     validate(review, false)?;
     decide(server, user, review);
     Ok(())
 }
 
-/// Whether somebody may do it.
+/// SubjectAccessReview and LocalSubjectAccessReview.
 pub(super) fn of_somebody(server: &ApiServer, review: &mut Value) -> Result<(), Refused> {
     validate(review, true)?;
     let spec = &review["spec"];
@@ -57,9 +57,9 @@ fn wanted(spec: &Value) -> Attributes {
     Attributes::to(&text(resource, "verb"), about)
 }
 
-/// The fields that a selector leaves one value.
+/// Returns the fields that a selector requires to have one value.
 fn selects(selector: &Value) -> Vec<(String, String)> {
-    // As a request would have it.
+    // The form of a request's query.
     if let Some(raw) = selector["rawSelector"].as_str().filter(|raw| !raw.is_empty()) {
         return authorization::selected(raw);
     }
@@ -71,14 +71,14 @@ fn selects(selector: &Value) -> Vec<(String, String)> {
     requirements.filter_map(one).collect()
 }
 
-/// `ValidateSubjectAccessReview` and its kin.
+/// Upstream's `ValidateSubjectAccessReview`, and the validation of the related kinds.
 fn validate(review: &Value, somebody: bool) -> Result<(), Refused> {
     let (mut errors, spec) = (FieldErrors::default(), &review["spec"]);
     let path = FieldPath::new("spec");
     let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     if !resource.is_null() && !other.is_null() {
         let why = "cannot be specified in combination with resourceAttributes";
-        // In its internal form, which has no names of JSON.
+        // Upstream prints the internal type, with Go's field names.
         let shown = json!({"Path": other["path"].as_str().unwrap_or(""), "Verb": other["verb"].as_str().unwrap_or("")});
         errors.invalid(&path.child("nonResourceAttributes"), &shown, why);
     }
@@ -95,7 +95,7 @@ fn validate(review: &Value, somebody: bool) -> Result<(), Refused> {
     if errors.is_empty() { Ok(()) } else { Err(Refused::Wrong(errors)) }
 }
 
-/// A question has no name, and asks about the namespace that it is asked in.
+/// Validates the metadata of a review: it has no name, and the namespace of its request.
 fn metadata(review: &Value, errors: &mut FieldErrors) {
     let (metadata, spec) = (&review["metadata"], &review["spec"]);
     let local = review["kind"] == "LocalSubjectAccessReview";
@@ -122,14 +122,14 @@ fn metadata(review: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// All that the one who asks may do in a namespace.
+/// SelfSubjectRulesReview: the caller's rules in a namespace.
 pub(super) fn rules(server: &ApiServer, user: &UserInfo, review: &mut Value) -> Result<(), Refused> {
     let namespace = review["spec"]["namespace"].as_str().unwrap_or("").to_owned();
     if namespace.is_empty() {
         return Err(Refused::Other(ApiError::bad_request("no namespace on request")));
     }
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
-    let errors = server.follower.ask(|policy| {
+    let errors = server.authorizer.ask(|policy| {
         let (rules, errors) = policy.rules_for(user, &namespace);
         for rule in rules {
             let list = if rule.resources.is_empty() { None } else { Some(&mut resources) };
@@ -146,7 +146,7 @@ pub(super) fn rules(server: &ApiServer, user: &UserInfo, review: &mut Value) -> 
         }
         errors
     });
-    // What a node may do is more than its roles say.
+    // The node authorizer allows more than the roles of a node.
     let node =
         authorization::node::name(user).map(|_| "node authorizer does not support user rule resolution".to_owned());
     let incomplete = node.is_some();

@@ -1,17 +1,17 @@
-//! Who somebody is: `kubectl auth whoami`, and whom a token stands for (`pkg/registry/authentication`).
+//! SelfSubjectReview (`kubectl auth whoami`) and TokenReview (upstream's `pkg/registry/authentication`).
 
 use super::Refused;
 use crate::{ApiServer, UserInfo, status::ApiError, tokens, write::now};
 use serde_json::{Value, json};
 
-/// Who asks.
+/// SelfSubjectReview.
 pub(super) fn oneself(user: &UserInfo, review: &mut Value) -> Result<(), Refused> {
     review["metadata"] = json!({"creationTimestamp": now()});
     review["status"] = json!({"userInfo": shown(user)});
     Ok(())
 }
 
-/// Whom a token stands for, to those who ask for one of its audiences.
+/// TokenReview.
 pub(super) fn token(server: &ApiServer, review: &mut Value) -> Result<(), Refused> {
     let spec = &review["spec"];
     let token = spec["token"].as_str().unwrap_or("");
@@ -33,7 +33,7 @@ pub(super) fn token(server: &ApiServer, review: &mut Value) -> Result<(), Refuse
     Ok(())
 }
 
-/// What is not known is left out.
+/// Returns the `UserInfo` without empty fields.
 fn shown(user: &UserInfo) -> Value {
     let mut shown = json!({"username": user.name});
     if !user.uid.is_empty() {

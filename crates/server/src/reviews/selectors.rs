@@ -1,6 +1,6 @@
-//! What a question about access may say of selectors (`pkg/apis/authorization/validation`).
+//! Validation of selectors in access reviews (upstream's `pkg/apis/authorization/validation`).
 //!
-//! Operators that nobody knows may be asked about: newer clients may know them.
+//! Unknown operators are allowed, since newer clients may know them.
 
 use crate::kinds::{FieldErrors, FieldPath, selector};
 use serde_json::Value;
@@ -27,9 +27,9 @@ pub(super) fn validate(resource: &Value, path: &FieldPath, errors: &mut FieldErr
             if field == "fieldSelector" && requirement["key"].as_str().unwrap_or("").is_empty() {
                 errors.required(&path.child("key"), "must be specified");
             }
-            selector::operator(requirement, &path, errors);
+            selector::validate_operator(requirement, &path, errors);
             if field == "labelSelector" {
-                selector::label_requirement(requirement, &path, errors);
+                selector::validate_label_requirement(requirement, &path, errors);
             }
         }
     }

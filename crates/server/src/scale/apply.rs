@@ -1,12 +1,11 @@
-//! Server-side apply of a Scale: it is merged as an object of its own, and who owns its number is noted in the object that
-//! it scales.
+//! Server-side apply of a Scale. Its managers are stored in the scaled object (upstream's `ScaleHandler`).
 
 use super::{SCALE, Scale, ScalePaths, changeable, write};
 use crate::{
-    existing_object::Live,
     managed_fields::{self, types},
-    request::Resource,
-    response::Reply,
+    managed_object::ManagedObject,
+    request::RequestInfo,
+    response::HandlerResult,
     server_side_apply,
     service::{ApiServer, Call},
     status::ApiError,
@@ -18,7 +17,7 @@ use serde_json::Value;
 
 const VERSION: &str = "autoscaling/v1";
 
-/// There is one version of a Scale.
+/// The only version of Scale.
 struct OneVersion;
 
 impl Versions for OneVersion {
@@ -31,8 +30,8 @@ impl Versions for OneVersion {
     }
 }
 
-pub(super) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
-    managed_fields::require(call, "PatchOptions", true)?;
+pub(super) async fn apply(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+    managed_fields::validate_field_manager(call, "PatchOptions", true)?;
     let validation = Validation::parse(&call.query, "PatchOptions")?;
     let (config, warnings) = server_side_apply::read(call, validation)?;
     if (&config["apiVersion"], &config["kind"]) != (&Value::from(VERSION), &Value::from(SCALE.kind)) {
@@ -50,16 +49,16 @@ pub(super) async fn apply(server: &ApiServer, resource: &Resource, call: &Call) 
     .await
 }
 
-/// The scale with what is applied to it, and who owns what of its object then.
+/// Applies a configuration to the Scale; returns it, and the managers of its object.
 fn merged(
-    resource: &Resource,
+    resource: &RequestInfo,
     call: &Call,
-    old: &Live,
+    old: &ManagedObject,
     config: &Value,
     force: bool,
 ) -> Result<(Value, Managers), ApiError> {
     let kind = &*resource.kind;
-    let forms = resource.served.forms(kind.info().storage);
+    let forms = resource.served.kinds_of_storage(kind.info().storage);
     let path_of = |version: &str| {
         let form = forms.iter().find(|form| form.info().api_version() == version)?;
         Some(path(form.scale()))
@@ -67,7 +66,7 @@ fn merged(
     let own_path = Path::of_fields(&["spec", "replicas"]);
     let part = Part { path_of: &path_of, own_path: &own_path, own_version: VERSION };
     let (live, whole) = (changeable(kind, &old.object)?, &old.managers);
-    let (manager, time) = (managed_fields::manager(call), now().to_string());
+    let (manager, time) = (managed_fields::field_manager_name(call), now().to_string());
     let request = Request {
         versions: &OneVersion,
         api_version: VERSION,
@@ -89,7 +88,7 @@ fn merged(
     Ok((applied.object, managers))
 }
 
-/// Where an object says how many there should be.
+/// Returns the path of an object's replicas.
 fn path(paths: &ScalePaths) -> Path {
     if paths.is_built_in() {
         return Path::of_fields(&["spec", "replicas"]);

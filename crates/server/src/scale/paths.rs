@@ -1,24 +1,24 @@
-//! Where an object says how many there should be, are, and which, and what may stand there
-//! (`customresource/validator.go`, and upstream's accessors in `unstructured/helpers.go`).
+//! Paths of the scale fields in an object, and their validation (upstream's `customresource/validator.go` and
+//! `unstructured/helpers.go`).
 
 use crate::kinds::{FieldErrors, FieldPath};
 use api::float;
 use serde_json::{Value, json};
 
-/// Where an object says how many there should be, are, and which.
+/// Paths of desired replicas, current replicas and selector.
 #[derive(Debug, Clone, Default)]
 pub struct ScalePaths {
     pub(super) wanted: Vec<String>,
     pub(super) current: Vec<String>,
-    /// Where the selector stands as text.
+    /// Path of the selector in text form.
     pub(super) selector: Vec<String>,
 }
 
-/// Where built-in kinds say it.
+/// The paths of built-in kinds.
 pub(crate) static BUILT_IN: ScalePaths = ScalePaths { wanted: Vec::new(), current: Vec::new(), selector: Vec::new() };
 
 impl ScalePaths {
-    /// Where a custom kind says it.
+    /// Parses the paths of a custom resource's `scale` subresource.
     pub(crate) fn read(scale: &Value) -> Self {
         let path = |key: &str| -> Vec<String> {
             let text = scale[key].as_str().unwrap_or("");
@@ -35,17 +35,17 @@ impl ScalePaths {
         self.wanted.is_empty()
     }
 
-    /// Whether an object does not say how many there should be, though it could.
+    /// Whether `specReplicasPath` of a custom resource does not exist.
     pub(super) fn is_unset(&self, object: &Value) -> bool {
         !self.is_built_in() && number(object, &self.wanted) == Ok(None)
     }
 
-    /// The path of the number that should be, as the definition writes it.
+    /// Returns `specReplicasPath`.
     pub(super) fn wanted_text(&self) -> String {
         text_of(&self.wanted)
     }
 
-    /// Whether all that a scale tells can be read (`scaleFromCustomResource`).
+    /// Checks the types of the scale fields (upstream's `scaleFromCustomResource`).
     pub(super) fn readable(&self, object: &Value) -> Result<(), String> {
         if self.is_built_in() {
             return Ok(());
@@ -74,7 +74,7 @@ impl ScalePaths {
     }
 }
 
-/// How many there are must be a number that a scale can hold.
+/// Validates a number of replicas.
 fn count(object: &Value, path: &[String], errors: &mut FieldErrors) {
     let at = FieldPath::new(&text_of(path));
     match number(object, path) {
@@ -95,7 +95,7 @@ fn number(object: &Value, path: &[String]) -> Result<Option<i64>, String> {
     }
 }
 
-/// `NestedString` of a path that there need not be.
+/// `NestedString` of an optional path.
 fn text(object: &Value, path: &[String]) -> Result<(), String> {
     match find(object, path)? {
         Some(found) if !path.is_empty() && !found.is_string() => Err(wrong(path, found, "string")),
@@ -103,7 +103,7 @@ fn text(object: &Value, path: &[String]) -> Result<(), String> {
     }
 }
 
-/// `NestedFieldNoCopy`: null at the end is found, and null on the way is not passed.
+/// `NestedFieldNoCopy`: a null leaf is found; a null parent is not.
 fn find<'a>(object: &'a Value, path: &[String]) -> Result<Option<&'a Value>, String> {
     let mut value = object;
     for (i, field) in path.iter().enumerate() {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_scale_can_hold_is_told_as_go_tells_it() {
+    fn invalid_scale_fields_have_the_errors_of_go() {
         told(json!({}), &[]);
         told(json!({"spec": null, "status": {"n": 0, "s": ""}}), &[]);
         told(json!({"spec": {"a": {"n": 2_147_483_647}}}), &[]);

@@ -3,7 +3,7 @@
 use super::ISSUER;
 use crate::{
     ApiServer,
-    response::{self, Reply},
+    response::{self, HandlerResult},
     status::ApiError,
 };
 use http::{HeaderValue, Method, header};
@@ -15,7 +15,7 @@ const KEYS: &str = "/openid/v1/jwks";
 const DEFAULT_ADDRESS: &str = "kubernetes.default.svc.cluster.local";
 
 /// The answer to a request for one of both documents; `None` when it is for something else.
-pub(crate) fn answer(server: &ApiServer, method: &Method, path: &str) -> Option<Reply> {
+pub(crate) fn answer(server: &ApiServer, method: &Method, path: &str) -> Option<HandlerResult> {
     let path = path.strip_suffix('/').unwrap_or(path);
     if !matches!(path, CONFIGURATION | KEYS) {
         return None;
@@ -29,8 +29,8 @@ pub(crate) fn answer(server: &ApiServer, method: &Method, path: &str) -> Option<
         ("application/jwk-set+json", json!({"keys": [key.public()]}))
     } else {
         // Pods ask for it: what the Service leads to is reached from them and from without.
-        let reached = server.own.reached().map(|address| address.to_string());
-        let address = reached.as_deref().or(server.address.as_deref()).unwrap_or(DEFAULT_ADDRESS);
+        let reached = server.system_objects.endpoint().map(|address| address.to_string());
+        let address = reached.as_deref().or(server.external_address.as_deref()).unwrap_or(DEFAULT_ADDRESS);
         let document = json!({
             "issuer": ISSUER, "jwks_uri": format!("https://{address}{KEYS}"), "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": [super::key::ALGORITHM],

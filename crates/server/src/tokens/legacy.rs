@@ -90,7 +90,7 @@ fn note_use(server: &ApiServer, namespace: &str, name: &str, secret: &Value, now
     }
     let (server, path) = (server.clone(), format!("/api/v1/namespaces/{namespace}/secrets/{name}"));
     let label = json!({"metadata": {"uid": secret["metadata"]["uid"], "labels": {LAST_USED: today}}});
-    tokio::spawn(async move { server.ask(Method::PATCH, &path, &label).await }.boxed());
+    tokio::spawn(async move { server.request_as_apiserver(Method::PATCH, &path, &label).await }.boxed());
 }
 
 /// The ConfigMap that says since when the use of tokens is noted.
@@ -104,11 +104,11 @@ impl ApiServer {
         let data = json!({"since": Timestamp::now().strftime(DAY).to_string()});
         let Some(there) = self.store.get(&Key::new("configmaps", namespace, name)) else {
             let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
-            return self.ensure_made(&all, &object).await;
+            return self.ensure_created(&all, &object).await;
         };
         let there: Value = serde_json::from_slice(&there.data).unwrap_or_default();
         if there["data"]["since"].as_str().is_none_or(|since| Date::strptime(DAY, since).is_err()) {
-            self.ask(Method::PATCH, &format!("{all}/{name}"), &json!({"data": data})).await;
+            self.request_as_apiserver(Method::PATCH, &format!("{all}/{name}"), &json!({"data": data})).await;
         }
     }
 }

@@ -7,8 +7,8 @@ use crate::{
     authorization::node,
     create, decode,
     kinds::{FieldErrors, FieldPath},
-    request::Resource,
-    response::{self, Reply},
+    request::RequestInfo,
+    response::{self, HandlerResult},
     service::{ApiServer, Call},
     status::ApiError,
     write::{dry_run, now},
@@ -24,7 +24,7 @@ const LEAST_SECONDS: i64 = 600;
 const MOST_SECONDS: i64 = 1 << 32;
 
 /// Answers a TokenRequest.
-pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call) -> Reply {
+pub(crate) async fn create(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let key = server.signing_key.as_ref().ok_or_else(ApiError::no_such_path)?;
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let dry = dry_run(&call.query, "CreateOptions")?;
@@ -51,7 +51,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
         None => None,
     };
     let (seconds, shortened) = server.token_lifetime.grant(seconds);
-    call.told.lock().extend(shortened);
+    call.warnings.lock().extend(shortened);
     let extensible = audiences.iter().any(|a| a == ISSUER) && matches!(&bound, Some((kind, _)) if *kind == "pod");
     let extended = server.token_lifetime.extended(seconds).filter(|_| extensible);
     let end = |seconds: i64| now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
@@ -83,9 +83,9 @@ pub(crate) async fn create(server: &ApiServer, resource: &Resource, call: &Call)
     Ok(response::json(201, &answer))
 }
 
-fn read(resource: &Resource, call: &Call, name: &str) -> Result<TokenRequest, ApiError> {
+fn read(resource: &RequestInfo, call: &Call, name: &str) -> Result<TokenRequest, ApiError> {
     let mut body = decode::options(call, "TokenRequest")?;
-    create::in_its_namespace(resource, &mut body)?;
+    create::set_request_namespace(resource, &mut body)?;
     // Its fields have Go's zero values where a client leaves them out.
     for (field, empty) in [("metadata", json!({})), ("spec", json!({}))] {
         if body[field].is_null() {
@@ -184,7 +184,7 @@ fn group_version(api_version: &str) -> (&str, &str) {
 /// What the token is to die with; it must be there, and a Pod must run as this account.
 fn bound_object(
     server: &ApiServer,
-    resource: &Resource,
+    resource: &RequestInfo,
     account: &str,
     reference: &BoundObjectReference,
 ) -> Result<(&'static str, Value), ApiError> {

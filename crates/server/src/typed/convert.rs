@@ -1,24 +1,24 @@
-//! What upstream makes of the result of a strategic merge patch: it goes from maps to Go's types without JSON
-//! (`runtime.DefaultUnstructuredConverter`), so that errors have other words than those of the decoder, and a number
-//! without a fraction is an integer, however it is written.
+//! Conversion of the result of a strategic merge patch. Upstream converts maps to Go's types without JSON
+//! (`runtime.DefaultUnstructuredConverter`), so its error texts differ from the decoder's, and a number without a fraction
+//! is an integer.
 
 use super::leaf;
 use crate::protobuf::table::{Field, Kind, Message, Shape, TABLE};
 use serde_json::{Map, Value};
 
-/// Why an object is not one of its type.
+/// Error of a conversion.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unconvertible {
-    /// In the converter's words.
+    /// Error text of the converter.
     Converter(String),
-    /// Its own decoder speaks, as it does in JSON.
+    /// The error is that of the type's own decoder, as in JSON.
     Decoder,
 }
 
-/// Makes numbers integers where the kind has them.
+/// Converts numbers to the integers of a kind's fields.
 ///
 /// # Errors
-/// The first that cannot be converted, in the order of Go's fields.
+/// The first value that cannot be converted, in the order of Go's fields.
 pub(crate) fn convert(api_version: &str, kind: &str, object: &mut Value) -> Result<(), Unconvertible> {
     TABLE.kind(api_version, kind).map_or(Ok(()), |found| message(found, object))
 }
@@ -79,7 +79,7 @@ fn one(kind: Kind, value: &mut Value) -> Result<(), Unconvertible> {
     }
 }
 
-/// A value that is read from JSON even here.
+/// Checks a value that upstream decodes from JSON even here.
 fn decoded(kind: Kind, value: &Value) -> Result<(), Unconvertible> {
     leaf::clean(kind, &mut value.clone()).map_err(|wrong| match wrong {
         leaf::Wrong::Value(why) if kind == Kind::Bytes => words(format!("error decoding from json: {why}")),
@@ -88,14 +88,14 @@ fn decoded(kind: Kind, value: &Value) -> Result<(), Unconvertible> {
     })
 }
 
-/// An integer of this type. One that is too large would be cut upstream; here the decoder refuses it.
+/// Converts to an integer type. Upstream truncates an integer that is too large; here the decoder rejects it.
 fn integer(to: &str, value: &mut Value) -> Result<(), Unconvertible> {
     let Value::Number(number) = &*value else { return Err(unrecognized(to)) };
     let Some(float) = number.as_f64().filter(|_| number.is_f64()) else { return Ok(()) };
     if float.fract() != 0.0 {
         return Err(words(format!("cannot convert float64 to {to}")));
     }
-    // As text: a conversion of numbers would cut what does not fit.
+    // Converted as text: a conversion of numbers would truncate.
     let whole: i64 = format!("{float:.0}").parse().map_err(|_| Unconvertible::Decoder)?;
     *value = Value::from(whole);
     Ok(())
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_another_type_are_refused_in_the_words_of_the_converter() {
+    fn values_of_wrong_type_have_errors_of_go_converter() {
         for (metadata, expected) in [
             (json!("x"), "cannot restore struct from: string"),
             (json!({"labels": "x"}), "cannot restore map from string"),
@@ -154,7 +154,7 @@ mod tests {
             (json!({"labels": {"a": 1}}), "cannot convert int64 to string"),
             (json!({"labels": {"a": true}}), "unrecognized type: string"),
             (json!({"labels": null, "name": null}), ""),
-            // The first of Go's fields speaks, wherever it stands.
+            // The error is that of the first of Go's fields.
             (json!({"annotations": 1, "labels": "x"}), "cannot restore map from string"),
         ] {
             check(&json!({"metadata": metadata}), expected);

@@ -1,4 +1,4 @@
-//! Values that are no messages: checked, and in the form in which Go writes them.
+//! Decoding of values that are not messages, in the form in which Go encodes them.
 
 use crate::protobuf::table::Kind;
 use api::quantity::{rounded, shown};
@@ -6,17 +6,17 @@ use api::rfc3339::{self, Precision};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
-/// What is wrong with a value.
+/// Error of a value.
 pub(super) enum Wrong {
-    /// Its type.
+    /// The value has the wrong type.
     Type,
-    /// It is a number that the type cannot hold.
+    /// A number is out of the type's range.
     Number,
-    /// What it says, in upstream's words.
+    /// Upstream's error text.
     Value(String),
 }
 
-/// Makes of a value what Go writes of it. Null is the zero of its type.
+/// Normalizes a value to Go's encoding. Null is the zero value of its type.
 pub(super) fn clean(kind: Kind, value: &mut Value) -> Result<(), Wrong> {
     if let Some(clean) = instead(kind, value)? {
         *value = clean;
@@ -24,7 +24,7 @@ pub(super) fn clean(kind: Kind, value: &mut Value) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// What Go writes instead of a value; `None` when it writes it as it is.
+/// Returns Go's encoding of a value; `None` when it is unchanged.
 fn instead(kind: Kind, value: &Value) -> Result<Option<Value>, Wrong> {
     let another = |clean: Value| (clean != *value).then_some(clean);
     match (kind, value) {
@@ -59,7 +59,7 @@ fn text(value: &Value) -> Result<&str, Wrong> {
 }
 
 fn bytes(value: &Value) -> Result<Value, Wrong> {
-    // Go's decoder skips the line breaks of wrapped text.
+    // Go's base64 decoder skips line breaks.
     let text: String = text(value)?.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
     match STANDARD.decode(&text) {
         Ok(bytes) => Ok(Value::from(STANDARD.encode(bytes))),
@@ -97,7 +97,7 @@ fn quantity(value: &Value) -> Result<Value, Wrong> {
     shown(&text).map(Value::from).map_err(|e| Wrong::Value(e.to_string()))
 }
 
-/// Upstream rounds the quantities of a `ResourceList` up to a thousandth (`SetDefaults_ResourceList`).
+/// Rounds a quantity of a `ResourceList` up to a thousandth (upstream's `SetDefaults_ResourceList`).
 pub(super) fn in_list(value: &mut Value) {
     if let Some(text) = value.as_str().and_then(rounded) {
         *value = Value::from(text);

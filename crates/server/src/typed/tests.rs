@@ -1,7 +1,7 @@
 use super::*;
 use serde_json::json;
 
-/// The object as its kind has it, and what the kind has not.
+/// Decodes an object; returns it and its unknown fields.
 fn read(api_version: &str, kind: &str, given: &Value) -> Result<(Value, Vec<String>), String> {
     let mut clean = given.clone();
     object(api_version, kind, &mut clean).map(|unknown| (clean, unknown))
@@ -18,7 +18,7 @@ fn check(spec: &Value, expected: &Value) {
 }
 
 #[test]
-fn what_go_leaves_out_is_left_out_and_what_it_writes_is_there() {
+fn omitempty_fields_are_encoded_as_in_go() {
     check(&json!({"hostNetwork": false, "nodeName": "", "tolerations": [], "nodeSelector": {}}), &json!({}));
     check(&json!({"hostNetwork": null, "dnsConfig": null}), &json!({}));
     // A pointer's zero was meant; an empty list that may not be left out stays.
@@ -35,7 +35,7 @@ fn what_go_leaves_out_is_left_out_and_what_it_writes_is_there() {
 }
 
 #[test]
-fn values_have_the_form_in_which_go_writes_them() {
+fn values_are_normalized_to_the_encoding_of_go() {
     let container = |cpu: Value| json!({"containers": [{"name": "c", "resources": {"limits": {"cpu": cpu}}}]});
     for (given, stored) in [("1000m", "1"), ("0.5", "500m"), ("1u", "1m"), ("1024Ki", "1Mi"), ("1e3", "1e3")] {
         check(&container(json!(given)), &container(json!(stored)));
@@ -52,7 +52,7 @@ fn values_have_the_form_in_which_go_writes_them() {
 }
 
 #[test]
-fn fields_that_a_kind_has_not_are_named_with_their_place() {
+fn unknown_fields_are_reported_with_their_path() {
     let given =
         json!({"spec": {"containers": [{"name": "c"}, {"name": "d", "imagee": "i"}], "kind": "x"}, "extra": {"a": 1}});
     let unknown = read("v1", "Pod", &given).unwrap().1;
@@ -61,7 +61,7 @@ fn fields_that_a_kind_has_not_are_named_with_their_place() {
 }
 
 #[test]
-fn values_of_the_wrong_type_are_refused_in_gos_words() {
+fn values_of_wrong_type_have_errors_of_go_decoder() {
     let pod = |spec: Value, words: &str| {
         let error = read("v1", "Pod", &json!({"spec": spec})).unwrap_err();
         assert_eq!(error, format!("json: cannot unmarshal {words}"), "{spec}");

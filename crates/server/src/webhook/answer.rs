@@ -1,11 +1,11 @@
-//! What came back, or what upstream's client says of it (`errors.NewGenericServerResponse`).
+//! Parsing of webhook responses, with the errors of upstream's client (`errors.NewGenericServerResponse`).
 
 use serde_json::Value;
 
-/// So much of what a server says is told.
-const MOST_TOLD: usize = 2048;
+/// Maximum length of a server's text in an error.
+const MAX_ERROR_TEXT: usize = 2048;
 
-/// The object in an answer.
+/// Parses the object of a response.
 pub(super) fn read(status: u16, body: &[u8]) -> Result<Value, String> {
     if !(200..=206).contains(&status) {
         return Err(refused(status, body));
@@ -16,7 +16,7 @@ pub(super) fn read(status: u16, body: &[u8]) -> Result<Value, String> {
 }
 
 fn refused(status: u16, body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&body[..body.len().min(MOST_TOLD)]);
+    let text = String::from_utf8_lossy(&body[..body.len().min(MAX_ERROR_TEXT)]);
     let text = text.trim();
     let fixed = match status {
         400 => "the server rejected our request for an unknown reason",

@@ -1,9 +1,9 @@
-//! A connection to a webhook: TCP to the URL's host, or to a ready endpoint of a Service, and TLS above.
+//! Connection to a webhook: TLS to the URL's host, or to a ready endpoint of a Service.
 
 use super::target::{Peer, Service};
 use crate::{
     backend_connections, backend_tls,
-    endpoints::{self, Place},
+    endpoints::{self, ServiceDestination},
 };
 use futures::{FutureExt, future::BoxFuture};
 use http::Uri;
@@ -23,7 +23,7 @@ use store::Store;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// Connects to one webhook, or to those of one authority.
+/// Connects to a webhook's host, or to a Service, with one set of certificate authorities.
 #[derive(Clone)]
 pub(super) struct Connector {
     store: Store,
@@ -33,7 +33,7 @@ pub(super) struct Connector {
 
 impl Connector {
     pub(super) fn new(store: Store, peer: &Peer) -> Result<Self, String> {
-        let config: ClientConfig = backend_tls::webhook(&peer.authorities)?;
+        let config: ClientConfig = backend_tls::webhook_config(&peer.authorities)?;
         Ok(Self { store, service: peer.service.clone(), tls: TlsConnector::from(Arc::new(config)) })
     }
 
@@ -44,27 +44,27 @@ impl Connector {
             None => (host.clone(), port),
             Some(Service { namespace, name, port }) => {
                 match endpoints::resolve(&self.store, namespace, name, i64::from(*port)).map_err(io::Error::other)? {
-                    Place::Endpoint(to) => (to.ip().to_string(), to.port()),
-                    Place::Elsewhere(name) => (name, *port),
+                    ServiceDestination::Endpoint(to) => (to.ip().to_string(), to.port()),
+                    ServiceDestination::ExternalName(name) => (name, *port),
                 }
             }
         };
         let stream = TcpStream::connect((address.as_str(), port)).await.map_err(|e| dial(&e, &address, port))?;
-        // A webhook waits for what is sent, and we for the answer.
         let _ = stream.set_nodelay(true);
         let name = ServerName::try_from(host).map_err(io::Error::other)?;
-        let stream = self.tls.connect(name, stream).await.map_err(|e| io::Error::other(backend_tls::refusal(&e)))?;
+        let stream =
+            self.tls.connect(name, stream).await.map_err(|e| io::Error::other(backend_tls::go_error_text(&e)))?;
         Ok(Tls(TokioIo::new(stream)))
     }
 }
 
-/// Go's words for a connection that is not made.
+/// Returns Go's error of a failed connection.
 fn dial(error: &io::Error, address: &str, port: u16) -> io::Error {
     let at = if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") };
     if error.to_string().contains("failed to lookup address") {
         return io::Error::other(format!("dial tcp: lookup {address}: no such host"));
     }
-    io::Error::other(format!("dial tcp {at}: {}", backend_connections::words(error)))
+    io::Error::other(format!("dial tcp {at}: {}", backend_connections::go_error_text(error)))
 }
 
 impl tower::Service<Uri> for Connector {
@@ -81,7 +81,7 @@ impl tower::Service<Uri> for Connector {
     }
 }
 
-/// A connection on which HTTP/1.1 is spoken.
+/// A TLS connection for HTTP/1.1.
 pub(super) struct Tls(TokioIo<TlsStream<TcpStream>>);
 
 impl Connection for Tls {

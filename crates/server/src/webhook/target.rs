@@ -1,20 +1,20 @@
-//! Where a webhook is: `clientConfig`.
+//! Target of a webhook: `clientConfig`.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::Uri;
 use serde_json::Value;
 
-/// Where a webhook is.
+/// Target of a webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     url: String,
     peer: Peer,
 }
 
-/// Who is there, and by what they are known: connections are shared by those who have all of this in common.
+/// Key of pooled connections: Service and certificate authorities.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Peer {
-    /// Certificates in PEM; none stands for those that the machine trusts.
+    /// Certificates in PEM; empty for the system's roots.
     pub(super) authorities: Vec<u8>,
     pub(super) service: Option<Service>,
 }
@@ -31,7 +31,7 @@ impl Target {
     /// Reads `clientConfig`.
     ///
     /// # Errors
-    /// Why nobody can be called there.
+    /// When the configuration is invalid.
     pub(crate) fn read(config: &Value) -> Result<Self, String> {
         let authorities = STANDARD.decode(config["caBundle"].as_str().unwrap_or("")).map_err(|e| e.to_string())?;
         let service = &config["service"];
@@ -66,7 +66,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_webhook_is_found_by_its_url_or_as_a_service() {
+    fn webhook_target_is_a_url_or_a_service() {
         let check = |config: Value, url: &str| assert_eq!(Target::read(&config).unwrap().url(), url);
         check(json!({"url": "https://example.com/path"}), "https://example.com/path");
         check(json!({"url": "https://127.0.0.1:9443"}), "https://127.0.0.1:9443/");

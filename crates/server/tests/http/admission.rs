@@ -1,148 +1,156 @@
-//! What a namespace allows: limit ranges, quotas, and the Pod Security Standards.
+//! Built-in admission: limit ranges, quotas and Pod Security Standards.
 
 use crate::common::*;
 use serde_json::{Value, json};
 
 const DEFAULT: &str = "/api/v1/namespaces/default";
 
-fn named(name: &str, spec: &Value) -> Value {
+fn with_spec(name: &str, spec: &Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-async fn limits(api: &Api, items: Value) {
-    api.check(post(format!("{DEFAULT}/limitranges"), &named("l", &json!({"limits": items}))), 201, json!({})).await;
+async fn create_limit_range(api: &TestApi, items: Value) {
+    api.check(post(format!("{DEFAULT}/limitranges"), &with_spec("l", &json!({"limits": items}))), 201, json!({})).await;
 }
 
-async fn quota(api: &Api, spec: Value) {
-    api.check(post(format!("{DEFAULT}/resourcequotas"), &named("q", &spec)), 201, json!({})).await;
+async fn create_quota(api: &TestApi, spec: Value) {
+    api.check(post(format!("{DEFAULT}/resourcequotas"), &with_spec("q", &spec)), 201, json!({})).await;
 }
 
-fn asking(name: &str, resources: &Value) -> Value {
+fn pod_with_resources(name: &str, resources: &Value) -> Value {
     let mut pod = pod(name);
     pod["spec"]["containers"][0]["resources"] = resources.clone();
     pod
 }
 
-/// What a client is told that may not make this.
-async fn check_forbidden(api: &Api, path: &str, object: &Value, message: &str) {
+/// Asserts that creation is forbidden with this message.
+async fn check_forbidden(api: &TestApi, path: &str, object: &Value, message: &str) {
     let expected = json!({"reason": "Forbidden", "code": 403, "message": message});
     api.check(post(path, object), 403, expected).await;
 }
 
 #[tokio::test]
-async fn a_limit_range_gives_and_bounds() {
-    let api = Api::new().await;
-    limits(&api, json!([{"type": "Container", "default": {"memory": "64Mi"}, "max": {"memory": "128Mi"}}])).await;
+async fn limit_range_sets_defaults_and_enforces_maximum() {
+    let api = TestApi::new().await;
+    create_limit_range(&api, json!([{"type": "Container", "default": {"memory": "64Mi"}, "max": {"memory": "128Mi"}}]))
+        .await;
     let resources = json!({"limits": {"memory": "64Mi"}, "requests": {"memory": "64Mi"}});
-    let told = "LimitRanger plugin set: memory request for container c; memory limit for container c";
-    let expected = json!({"metadata": {"annotations": {"kubernetes.io/limit-ranger": told}},
+    let message = "LimitRanger plugin set: memory request for container c; memory limit for container c";
+    let expected = json!({"metadata": {"annotations": {"kubernetes.io/limit-ranger": message}},
         "spec": {"containers": [{"resources": resources}]}, "status": {"qosClass": "Burstable"}});
     api.check(post(PODS, &pod("given")), 201, expected).await;
-    let large = asking("large", &json!({"limits": {"memory": "1Gi"}}));
-    let told = "pods \"large\" is forbidden: maximum memory usage per Container is 128Mi, but limit is 1Gi";
-    check_forbidden(&api, PODS, &large, told).await;
-    // What is there already may be changed, and goes.
-    api.check(merge(format!("{PODS}/given"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
-    limits_of_claims(&api).await;
+    let large = pod_with_resources("large", &json!({"limits": {"memory": "1Gi"}}));
+    let message = "pods \"large\" is forbidden: maximum memory usage per Container is 128Mi, but limit is 1Gi";
+    check_forbidden(&api, PODS, &large, message).await;
+    // Existing Pods can be updated and deleted.
+    api.check(merge_patch(format!("{PODS}/given"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+    check_pvc_limits(&api).await;
 }
 
-async fn limits_of_claims(api: &Api) {
+async fn check_pvc_limits(api: &TestApi) {
     let path = format!("{DEFAULT}/limitranges/l");
     let items = json!([{"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}]);
-    api.check(merge(&path, &json!({"spec": {"limits": items}})), 200, json!({})).await;
+    api.check(merge_patch(&path, &json!({"spec": {"limits": items}})), 200, json!({})).await;
     let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}});
-    let told = "persistentvolumeclaims \"c\" is forbidden: maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi";
-    check_forbidden(api, &format!("{DEFAULT}/persistentvolumeclaims"), &named("c", &claim), told).await;
+    let message = "persistentvolumeclaims \"c\" is forbidden: maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi";
+    check_forbidden(api, &format!("{DEFAULT}/persistentvolumeclaims"), &with_spec("c", &claim), message).await;
 }
 
 #[tokio::test]
-async fn a_quota_holds_from_the_moment_it_is_there() {
-    let api = Api::new().await;
-    api.check(post(PODS, &asking("before", &json!({"requests": {"cpu": "600m"}}))), 201, json!({})).await;
-    quota(&api, json!({"hard": {"requests.cpu": "1", "configmaps": "1", "services.nodeports": "1"}})).await;
+async fn quota_is_enforced_as_soon_as_it_is_created() {
+    let api = TestApi::new().await;
+    api.check(post(PODS, &pod_with_resources("before", &json!({"requests": {"cpu": "600m"}}))), 201, json!({})).await;
+    create_quota(&api, json!({"hard": {"requests.cpu": "1", "configmaps": "1", "services.nodeports": "1"}})).await;
     check_forbidden(
         &api,
         PODS,
-        &asking("p", &json!({"requests": {"cpu": "500m"}})),
+        &pod_with_resources("p", &json!({"requests": {"cpu": "500m"}})),
         "pods \"p\" is forbidden: exceeded quota: q, requested: requests.cpu=500m, used: requests.cpu=600m, limited: requests.cpu=1",
     )
     .await;
-    let told = "pods \"p\" is forbidden: failed quota: q: must specify requests.cpu for: c";
-    check_forbidden(&api, PODS, &pod("p"), told).await;
-    api.check(post(PODS, &asking("p", &json!({"requests": {"cpu": "400m"}}))), 201, json!({})).await;
-    // A trial run is told, too, and takes nothing.
+    let message = "pods \"p\" is forbidden: failed quota: q: must specify requests.cpu for: c";
+    check_forbidden(&api, PODS, &pod("p"), message).await;
+    api.check(post(PODS, &pod_with_resources("p", &json!({"requests": {"cpu": "400m"}}))), 201, json!({})).await;
+    // A dry run is checked and does not use the quota.
     let map = |name: &str| json!({"metadata": {"name": name}});
     api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &map("a")), 201, json!({})).await;
     api.check(post(CONFIG_MAPS, &map("a")), 201, json!({})).await;
-    let told = "configmaps \"b\" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=1, limited: configmaps=1";
-    check_forbidden(&api, &format!("{CONFIG_MAPS}?dryRun=All"), &map("b"), told).await;
+    let message = "configmaps \"b\" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=1, limited: configmaps=1";
+    check_forbidden(&api, &format!("{CONFIG_MAPS}?dryRun=All"), &map("b"), message).await;
     api.check(delete(format!("{CONFIG_MAPS}/a")), 200, json!({})).await;
     api.check(post(CONFIG_MAPS, &map("b")), 201, json!({})).await;
-    // Another namespace has its own.
+    // Another namespace has its own quota.
     api.check(post("/api/v1/namespaces/kube-system/configmaps", &map("c")), 201, json!({})).await;
-    // A Service may come to need more.
+    // An update of a Service may need more quota.
     let services = format!("{DEFAULT}/services");
     let spec = json!({"ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}]});
-    api.check(post(&services, &named("s", &spec)), 201, json!({})).await;
-    let told = "services \"s\" is forbidden: exceeded quota: q, requested: services.nodeports=2, used: services.nodeports=0, limited: services.nodeports=1";
-    let change = merge(format!("{services}/s"), &json!({"spec": {"type": "NodePort"}}));
-    api.check(change, 403, json!({"message": told})).await;
+    api.check(post(&services, &with_spec("s", &spec)), 201, json!({})).await;
+    let message = "services \"s\" is forbidden: exceeded quota: q, requested: services.nodeports=2, used: services.nodeports=0, limited: services.nodeports=1";
+    let change = merge_patch(format!("{services}/s"), &json!({"spec": {"type": "NodePort"}}));
+    api.check(change, 403, json!({"message": message})).await;
 }
 
 #[tokio::test]
-async fn of_many_that_come_at_once_no_more_are_taken_than_a_quota_has() {
-    let api = Api::new().await;
-    quota(&api, json!({"hard": {"pods": "5"}})).await;
-    let asks: Vec<Ask> = (0..20).map(|n| post(PODS, &pod(&format!("p{n}")))).collect();
-    let answers = futures::future::join_all(asks.iter().map(|ask| api.ask(ask))).await;
-    assert_eq!(answers.iter().filter(|a| a.status == 201).count(), 5);
-    assert!(answers.iter().all(|a| matches!(a.status, 201 | 403)));
+async fn concurrent_creates_do_not_exceed_the_quota() {
+    let api = TestApi::new().await;
+    create_quota(&api, json!({"hard": {"pods": "5"}})).await;
+    let requests: Vec<TestRequest> = (0..20).map(|n| post(PODS, &pod(&format!("p{n}")))).collect();
+    let responses = futures::future::join_all(requests.iter().map(|request| api.send(request))).await;
+    assert_eq!(responses.iter().filter(|a| a.status == 201).count(), 5);
+    assert!(responses.iter().all(|a| matches!(a.status, 201 | 403)));
 }
 
 #[tokio::test]
-async fn a_resize_is_held_to_range_and_quota() {
-    let api = Api::new().await;
+async fn resize_is_checked_against_limit_range_and_quota() {
+    let api = TestApi::new().await;
     let resources = |cpu: &str| json!({"requests": {"cpu": cpu}, "limits": {"cpu": "2"}});
-    api.check(post(PODS, &asking("p", &resources("1"))), 201, json!({})).await;
-    quota(&api, json!({"hard": {"requests.cpu": "1"}})).await;
+    api.check(post(PODS, &pod_with_resources("p", &resources("1"))), 201, json!({})).await;
+    create_quota(&api, json!({"hard": {"requests.cpu": "1"}})).await;
     let resize = |cpu: &str| {
         let containers = json!([{"name": "c", "resources": resources(cpu)}]);
         patch("strategic-merge-patch", format!("{PODS}/p/resize"), &json!({"spec": {"containers": containers}}))
     };
-    let told = "pods \"p\" is forbidden: exceeded quota: q, requested: requests.cpu=500m, used: requests.cpu=1, limited: requests.cpu=1";
-    api.check(resize("1500m"), 403, json!({"message": told})).await;
+    let message = "pods \"p\" is forbidden: exceeded quota: q, requested: requests.cpu=500m, used: requests.cpu=1, limited: requests.cpu=1";
+    api.check(resize("1500m"), 403, json!({"message": message})).await;
     api.check(resize("500m"), 200, json!({})).await;
-    limits(&api, json!([{"type": "Container", "min": {"cpu": "500m"}}])).await;
-    let told = "pods \"p\" is forbidden: minimum cpu usage per Container is 500m, but request is 250m";
-    api.check(resize("250m"), 403, json!({"message": told})).await;
+    create_limit_range(&api, json!([{"type": "Container", "min": {"cpu": "500m"}}])).await;
+    let message = "pods \"p\" is forbidden: minimum cpu usage per Container is 500m, but request is 250m";
+    api.check(resize("250m"), 403, json!({"message": message})).await;
 }
 
 #[tokio::test]
-async fn pod_that_comes_into_a_scope_is_held_to_its_quota() {
-    let api = Api::new().await;
+async fn pod_update_that_enters_a_quota_scope_is_checked() {
+    let api = TestApi::new().await;
     api.check(post(PODS, &pod("p")), 201, json!({})).await;
-    quota(&api, json!({"hard": {"pods": "0"}, "scopes": ["Terminating"]})).await;
-    let told = "pods \"p\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0";
-    let deadline = merge(format!("{PODS}/p"), &json!({"spec": {"activeDeadlineSeconds": 60}}));
-    api.check(deadline.clone(), 403, json!({"reason": "Forbidden", "message": told})).await;
-    // What leaves it in its scope is not held back.
-    api.check(merge(format!("{PODS}/p"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
-    api.check(merge(format!("{DEFAULT}/resourcequotas/q"), &json!({"spec": {"hard": {"pods": "1"}}})), 200, json!({}))
-        .await;
+    create_quota(&api, json!({"hard": {"pods": "0"}, "scopes": ["Terminating"]})).await;
+    let message = "pods \"p\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0";
+    let deadline = merge_patch(format!("{PODS}/p"), &json!({"spec": {"activeDeadlineSeconds": 60}}));
+    api.check(deadline.clone(), 403, json!({"reason": "Forbidden", "message": message})).await;
+    // An update that leaves the Pod in its scope is allowed.
+    api.check(merge_patch(format!("{PODS}/p"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+    api.check(
+        merge_patch(format!("{DEFAULT}/resourcequotas/q"), &json!({"spec": {"hard": {"pods": "1"}}})),
+        200,
+        json!({}),
+    )
+    .await;
     api.check(deadline, 200, json!({})).await;
 }
 
-fn labelled(name: &str, labels: &[(&str, &str)]) -> Value {
+fn namespace_with_pod_security(name: &str, labels: &[(&str, &str)]) -> Value {
     let key = |name: &str| format!("pod-security.kubernetes.io/{name}");
     let labels: serde_json::Map<String, Value> = labels.iter().map(|(k, v)| (key(k), json!(v))).collect();
     json!({"metadata": {"name": name, "labels": labels}})
 }
 
 #[tokio::test]
-async fn a_namespace_asks_its_pods_for_a_standard() {
-    let api = Api::new().await;
+async fn pod_security_labels_enforce_and_warn() {
+    let api = TestApi::new().await;
     api.check(
-        post("/api/v1/namespaces", &labelled("safe", &[("enforce", "baseline"), ("warn", "restricted")])),
+        post(
+            "/api/v1/namespaces",
+            &namespace_with_pod_security("safe", &[("enforce", "baseline"), ("warn", "restricted")]),
+        ),
         201,
         json!({}),
     )
@@ -150,79 +158,82 @@ async fn a_namespace_asks_its_pods_for_a_standard() {
     let pods = "/api/v1/namespaces/safe/pods";
     let mut host = pod("host");
     host["spec"]["hostPID"] = json!(true);
-    let told = "pods \"host\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostPID=true)";
-    check_forbidden(&api, pods, &host, told).await;
+    let message =
+        "pods \"host\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostPID=true)";
+    check_forbidden(&api, pods, &host, message).await;
     api.check(post(PODS, &host), 201, json!({})).await;
-    let answer = api.check(post(pods, &pod("plain")), 201, json!({})).await;
-    let told = answer.warnings().concat();
+    let response = api.check(post(pods, &pod("plain")), 201, json!({})).await;
+    let message = response.warnings().concat();
     assert!(
-        told.starts_with(
+        message.starts_with(
             "299 - \"would violate PodSecurity \\\"restricted:latest\\\": allowPrivilegeEscalation != false"
         ),
-        "{told}"
+        "{message}"
     );
-    // What makes Pods is warned of what its Pods would be told.
+    // Workloads get a warning of the violations of their Pods.
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": host["spec"]});
     let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
-    let answer = api.check(post("/apis/apps/v1/namespaces/safe/deployments", &named("d", &spec)), 201, json!({})).await;
-    assert!(answer.warnings().concat().contains("host namespaces (hostPID=true)"), "{:?}", answer.warnings());
-    // A container that is added is a Pod's change that counts; a label is not.
-    api.check(merge(format!("{pods}/plain"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+    let response =
+        api.check(post("/apis/apps/v1/namespaces/safe/deployments", &with_spec("d", &spec)), 201, json!({})).await;
+    assert!(response.warnings().concat().contains("host namespaces (hostPID=true)"), "{:?}", response.warnings());
+    // A new container is checked again; a label change is not.
+    api.check(merge_patch(format!("{pods}/plain"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
     let debug = json!({"name": "debug", "image": "i", "securityContext": {"privileged": true}});
     let debug = json!({"spec": {"ephemeralContainers": [debug]}});
-    let told = "pods \"plain\" is forbidden: violates PodSecurity \"baseline:latest\": privileged (container \"debug\" must not set securityContext.privileged=true)";
+    let message = "pods \"plain\" is forbidden: violates PodSecurity \"baseline:latest\": privileged (container \"debug\" must not set securityContext.privileged=true)";
     let path = format!("{pods}/plain/ephemeralcontainers");
-    api.check(patch("strategic-merge-patch", path, &debug), 403, json!({"message": told})).await;
+    api.check(patch("strategic-merge-patch", path, &debug), 403, json!({"message": message})).await;
 }
 
-/// Upstream takes invalid labels through a subresource, too.
+/// Invalid labels can be set through the `status` subresource, as upstream.
 #[tokio::test]
-async fn invalid_labels_enforce_the_restricted_standard() {
-    let api = Api::new().await;
-    let change = labelled("default", &[("enforce", "permissive")]);
-    api.check(merge(DEFAULT, &change), 422, json!({"reason": "Invalid"})).await;
+async fn invalid_pod_security_labels_enforce_restricted() {
+    let api = TestApi::new().await;
+    let change = namespace_with_pod_security("default", &[("enforce", "permissive")]);
+    api.check(merge_patch(DEFAULT, &change), 422, json!({"reason": "Invalid"})).await;
     api.check(post(PODS, &pod("before")), 201, json!({})).await;
-    api.check(merge(format!("{DEFAULT}/status"), &change), 200, json!({})).await;
-    let answer = api.check(post(PODS, &pod("after")), 403, json!({})).await;
-    let message = answer.body["message"].as_str().unwrap();
+    api.check(merge_patch(format!("{DEFAULT}/status"), &change), 200, json!({})).await;
+    let response = api.check(post(PODS, &pod("after")), 403, json!({})).await;
+    let message = response.body["message"].as_str().unwrap();
     assert!(message.contains("violates PodSecurity \"restricted:latest\""), "{message}");
-    // Also a container that is added to a Pod which was there before.
+    // An ephemeral container of an existing Pod is checked, too.
     let debug = json!({"spec": {"ephemeralContainers": [{"name": "debug", "image": "i"}]}});
     let path = format!("{PODS}/before/ephemeralcontainers");
     api.check(patch("strategic-merge-patch", path, &debug), 403, json!({"reason": "Forbidden"})).await;
     let image = json!({"spec": {"containers": [{"name": "c", "image": "other"}]}});
     api.check(patch("strategic-merge-patch", format!("{PODS}/before"), &image), 403, json!({})).await;
-    api.check(merge(format!("{PODS}/before"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({})).await;
+    api.check(merge_patch(format!("{PODS}/before"), &json!({"metadata": {"labels": {"a": "b"}}})), 200, json!({}))
+        .await;
 }
 
 #[tokio::test]
-async fn a_namespace_that_asks_for_more_names_the_pods_that_have_less() {
-    let api = Api::new().await;
+async fn stricter_pod_security_level_warns_of_violating_pods() {
+    let api = TestApi::new().await;
     for name in ["a", "b", "c"] {
         let mut host = pod(name);
         host["spec"]["hostNetwork"] = json!(name != "c");
         host["spec"]["hostIPC"] = json!(name == "c");
         api.check(post(PODS, &host), 201, json!({})).await;
     }
-    let ask = |labels: &[(&str, &str)]| merge(DEFAULT, &labelled("default", labels));
-    let answer = api.check(ask(&[("enforce", "baseline")]), 200, json!({})).await;
+    let request = |labels: &[(&str, &str)]| merge_patch(DEFAULT, &namespace_with_pod_security("default", labels));
+    let response = api.check(request(&[("enforce", "baseline")]), 200, json!({})).await;
     let expected = [
         "299 - \"existing pods in namespace \\\"default\\\" violate the new PodSecurity enforce level \\\"baseline:latest\\\"\"",
         "299 - \"a (and 2 other pods): host namespaces\"",
     ];
-    assert_eq!(answer.warnings(), expected);
-    let invalid = |label: &str, value: &str, why: &str| {
+    assert_eq!(response.warnings(), expected);
+    let invalid = |label: &str, value: &str, reason: &str| {
         let field = format!("metadata.labels[pod-security.kubernetes.io/{label}]");
-        format!("Namespace \"default\" is invalid: {field}: Invalid value: \"{value}\": {why}")
+        format!("Namespace \"default\" is invalid: {field}: Invalid value: \"{value}\": {reason}")
     };
-    let told = invalid("enforce", "none", "must be one of privileged, baseline, restricted");
-    api.check(ask(&[("enforce", "none")]), 422, json!({"message": told})).await;
-    let told = invalid("warn-version", "1.30", "must be \"latest\" or \"v1.x\"");
-    api.check(ask(&[("warn-version", "1.30")]), 422, json!({"message": told})).await;
+    let message = invalid("enforce", "none", "must be one of privileged, baseline, restricted");
+    api.check(request(&[("enforce", "none")]), 422, json!({"message": message})).await;
+    let message = invalid("warn-version", "1.30", "must be \"latest\" or \"v1.x\"");
+    api.check(request(&[("warn-version", "1.30")]), 422, json!({"message": message})).await;
 }
 
-/// What names no class gets the newest of those that are marked; what names one, if only an empty one, keeps it.
-async fn check_default_class(api: &Api, classes: &str, mark: &str, path: &str, object: Value, field: &str) {
+/// An object without a class gets the newest default class; an object with a class, even an empty one, keeps it.
+async fn check_default_class(api: &TestApi, classes: &str, mark: &str, path: &str, object: Value, field: &str) {
     let class = |name: &str, marked: bool, spec: &Value| {
         let mut class = spec.clone();
         class["metadata"] = json!({"name": name, "annotations": {mark: marked.to_string()}});
@@ -233,7 +244,7 @@ async fn check_default_class(api: &Api, classes: &str, mark: &str, path: &str, o
     } else {
         json!({"spec": {"controller": "example.com/c"}})
     };
-    let named = |name: &str, class: Value| {
+    let object_with_class = |name: &str, class: Value| {
         let mut object = object.clone();
         object["metadata"] = json!({"name": name});
         if !class.is_null() {
@@ -241,18 +252,18 @@ async fn check_default_class(api: &Api, classes: &str, mark: &str, path: &str, o
         }
         object
     };
-    let none = api.check(post(path, &named("none", Value::Null)), 201, json!({})).await.body;
+    let none = api.check(post(path, &object_with_class("none", Value::Null)), 201, json!({})).await.body;
     assert_eq!(none["spec"][field], Value::Null);
     for (name, marked) in [("b", true), ("a", true), ("c", false)] {
         api.check(post(classes, &class(name, marked, &spec)), 201, json!({})).await;
     }
-    api.check(post(path, &named("given", Value::Null)), 201, json!({"spec": {field: "a"}})).await;
-    api.check(post(path, &named("own", json!("c"))), 201, json!({"spec": {field: "c"}})).await;
+    api.check(post(path, &object_with_class("given", Value::Null)), 201, json!({"spec": {field: "a"}})).await;
+    api.check(post(path, &object_with_class("own", json!("c"))), 201, json!({"spec": {field: "c"}})).await;
 }
 
 #[tokio::test]
-async fn claims_and_ingresses_get_the_default_class() {
-    let api = Api::new().await;
+async fn pvcs_and_ingresses_get_the_default_class() {
+    let api = TestApi::new().await;
     let claim = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
     let (classes, mark) = ("/apis/storage.k8s.io/v1/storageclasses", "storageclass.kubernetes.io/is-default-class");
     let claims = format!("{DEFAULT}/persistentvolumeclaims");
@@ -268,8 +279,8 @@ async fn claims_and_ingresses_get_the_default_class() {
 }
 
 #[tokio::test]
-async fn an_account_may_limit_its_pods_to_its_own_secrets() {
-    let api = Api::new().await;
+async fn enforce_mountable_secrets_limits_pods_to_listed_secrets() {
+    let api = TestApi::new().await;
     let account = |limits: &str| {
         json!({"metadata": {"name": "strict", "annotations": {"kubernetes.io/enforce-mountable-secrets": limits}},
             "secrets": [{"name": "own"}], "imagePullSecrets": [{"name": "pull"}]})
@@ -317,16 +328,15 @@ async fn an_account_may_limit_its_pods_to_its_own_secrets() {
 }
 
 #[tokio::test]
-async fn a_claim_grows_where_its_class_lets_it() {
-    let api = Api::new().await;
+async fn pvc_expansion_requires_allow_volume_expansion() {
+    let api = TestApi::new().await;
     let claims = format!("{DEFAULT}/persistentvolumeclaims");
     let classes = "/apis/storage.k8s.io/v1/storageclasses";
     for (class, grows) in [("fixed", false), ("growing", true)] {
         let object = json!({"metadata": {"name": class}, "provisioner": "p.io/x", "allowVolumeExpansion": grows});
         api.check(post(classes, &object), 201, json!({})).await;
     }
-    let forbidden =
-        |name: &str, why: &str| json!({"message": format!("persistentvolumeclaims {name:?} is forbidden: {why}")});
+    let forbidden = |name: &str, reason: &str| json!({"message": format!("persistentvolumeclaims {name:?} is forbidden: {reason}")});
     let unfit = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
     for (name, class, bound, expected) in
         [("a", "fixed", true, Some(unfit)), ("b", "growing", true, None), ("d", "none", true, Some(unfit))]
@@ -337,21 +347,21 @@ async fn a_claim_grows_where_its_class_lets_it() {
         let path = format!("{claims}/{name}");
         if bound {
             let status = json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
-            api.check(merge(format!("{path}/status"), &status), 200, json!({})).await;
+            api.check(merge_patch(format!("{path}/status"), &status), 200, json!({})).await;
         }
-        let grown = merge(&path, &json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}));
+        let grown = merge_patch(&path, &json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}));
         match expected {
-            Some(why) => api.check(grown, 403, forbidden(name, why)).await,
+            Some(reason) => api.check(grown, 403, forbidden(name, reason)).await,
             None => api.check(grown, 200, json!({})).await,
         };
     }
 }
 
 #[tokio::test]
-async fn the_systems_priority_classes_stay() {
-    let api = Api::new().await;
+async fn system_priority_classes_cannot_be_deleted() {
+    let api = TestApi::new().await;
     let path = "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical";
-    let why = "priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: this is a system priority class and cannot be deleted";
-    api.check(delete(path), 403, json!({"message": why})).await;
+    let reason = "priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: this is a system priority class and cannot be deleted";
+    api.check(delete(path), 403, json!({"message": reason})).await;
     api.check(get(path), 200, json!({})).await;
 }

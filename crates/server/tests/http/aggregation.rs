@@ -1,6 +1,6 @@
-//! Versions of groups that other servers serve.
+//! Aggregated APIs: APIServices and the proxy to their servers.
 
-use crate::{common::*, upstream};
+use crate::{common::*, echo_server};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::{
@@ -18,23 +18,23 @@ const APIS: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
-/// An API that asks another server, which it knows by an authority of that server's own.
-struct Aggregating {
-    api: Api,
+/// A test API server that proxies `more.io/v1` to a backend with its own CA.
+struct AggregatedApi {
+    api: TestApi,
     to: SocketAddr,
     authority: String,
     _dir: TempDir,
 }
 
-/// A certificate of a server and its key, and the authority that has signed it; that may be the certificate itself.
-fn certificate(is_its_own_authority: bool) -> (CertificateDer<'static>, KeyPair, String) {
+/// Returns a serving certificate, its key and the CA in PEM. A self-signed certificate is its own CA.
+fn serving_certificate(self_signed: bool) -> (CertificateDer<'static>, KeyPair, String) {
     let names = || vec!["more.default.svc".to_owned()];
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(names()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let signed = params.self_signed(&key).unwrap();
     let authority = signed.pem();
-    if is_its_own_authority {
+    if self_signed {
         return (signed.der().clone(), key, authority);
     }
     let issuer = Issuer::from_ca_cert_pem(&authority, key).unwrap();
@@ -43,9 +43,9 @@ fn certificate(is_its_own_authority: bool) -> (CertificateDer<'static>, KeyPair,
     (own.der().clone(), key, authority)
 }
 
-/// TLS of a server whose clients show a certificate of this authority.
-fn tls(clients: &str, is_its_own_authority: bool) -> (Arc<ServerConfig>, String) {
-    let (own, key, authority) = certificate(is_its_own_authority);
+/// Returns the TLS configuration of a backend that requires client certificates of this CA, and the backend's CA.
+fn server_tls(clients: &str, self_signed: bool) -> (Arc<ServerConfig>, String) {
+    let (own, key, authority) = serving_certificate(self_signed);
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(clients.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(ring::default_provider());
@@ -56,60 +56,65 @@ fn tls(clients: &str, is_its_own_authority: bool) -> (Arc<ServerConfig>, String)
     (Arc::new(config), authority)
 }
 
-impl Aggregating {
+impl AggregatedApi {
     async fn new() -> Self {
         Self::with(false).await
     }
 
-    async fn with(is_its_own_authority: bool) -> Self {
+    async fn with(self_signed: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let pki = Pki::load_or_create(dir.path(), &[], &[]).unwrap();
-        let (config, authority) = tls(&pki.front_proxy().authority, is_its_own_authority);
-        let to = upstream::start(Some(config)).await;
-        let mut api = Api::new().await;
+        let (config, authority) = server_tls(&pki.front_proxy().authority, self_signed);
+        let to = echo_server::start(Some(config)).await;
+        let mut api = TestApi::new().await;
         api.server = api.server.clone().with_front_proxy(pki.front_proxy(), pki.ca_pem());
         api.server.bootstrap().await;
         tokio::spawn(api.server.clone().aggregate());
         Self { api, to, authority, _dir: dir }
     }
 
-    /// The Service behind which the server is.
-    async fn serve(&self) {
+    /// Creates the Service of the backend and its EndpointSlice.
+    async fn create_service(&self) {
         let service = json!({"metadata": {"name": "more"}, "spec": {"ports": [{"port": 443}]}});
         self.api.check(post(SERVICES, &service), 201, json!({})).await;
-        self.answer().await;
+        self.create_endpoint_slice().await;
     }
 
-    async fn answer(&self) {
+    async fn create_endpoint_slice(&self) {
         let slice = json!({"metadata": {"name": "more", "labels": {"kubernetes.io/service-name": "more"}}, "addressType": "IPv4",
             "endpoints": [{"addresses": [self.to.ip().to_string()]}], "ports": [{"name": "", "port": self.to.port()}]});
         self.api.check(post(SLICES, &slice), 201, json!({})).await;
     }
 
-    fn object(&self, more: Value) -> Value {
+    fn api_service(&self, more: Value) -> Value {
         let mut spec = json!({"group": "more.io", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10,
             "service": {"namespace": "default", "name": "more"}, "caBundle": STANDARD.encode(&self.authority)});
         more.as_object().unwrap().iter().for_each(|(k, v)| spec[k] = v.clone());
         json!({"metadata": {"name": "v1.more.io"}, "spec": spec})
     }
 
-    /// Waits until this is what its condition says.
+    /// Waits until the `Available` condition of `v1.more.io` has this status and reason.
     #[track_caller]
-    fn wait<'a>(&'a self, status: &'a str, reason: &'a str) -> impl Future<Output = Value> + 'a {
-        self.wait_for("v1.more.io", status, reason)
+    fn wait_for_condition<'a>(&'a self, status: &'a str, reason: &'a str) -> impl Future<Output = Value> + 'a {
+        self.wait_for_condition_of("v1.more.io", status, reason)
     }
 
-    /// The same of this APIService.
+    /// Waits until the `Available` condition of this APIService has this status and reason.
     #[track_caller]
-    fn wait_for<'a>(&'a self, name: &'a str, status: &'a str, reason: &'a str) -> impl Future<Output = Value> + 'a {
-        let place = std::panic::Location::caller();
+    fn wait_for_condition_of<'a>(
+        &'a self,
+        name: &'a str,
+        status: &'a str,
+        reason: &'a str,
+    ) -> impl Future<Output = Value> + 'a {
+        let location = std::panic::Location::caller();
         async move {
             let path = format!("{APIS}?watch=1&fieldSelector=metadata.name%3D{name}");
             let mut events = self.api.watch(&path).await;
             loop {
                 let event = events.next().await;
                 let condition = event["object"]["status"]["conditions"][0].clone();
-                eprintln!("{place}: {condition}");
+                eprintln!("{location}: {condition}");
                 if condition["status"] == status && condition["reason"] == reason {
                     return condition["message"].clone();
                 }
@@ -119,49 +124,50 @@ impl Aggregating {
 }
 
 #[tokio::test]
-async fn another_server_is_asked_for_what_it_serves_and_told_who_asks() {
-    let setup = Aggregating::new().await;
-    setup.serve().await;
-    let made = json!({"spec": {"service": {"port": 443}}});
-    setup.api.check(post(APIS, &setup.object(json!({}))), 201, made).await;
-    assert_eq!(setup.wait("True", "Passed").await, "all checks passed");
+async fn aggregated_request_is_proxied_with_user_headers() {
+    let setup = AggregatedApi::new().await;
+    setup.create_service().await;
+    let created = json!({"spec": {"service": {"port": 443}}});
+    setup.api.check(post(APIS, &setup.api_service(json!({}))), 201, created).await;
+    assert_eq!(setup.wait_for_condition("True", "Passed").await, "all checks passed");
     let things = "/apis/more.io/v1/namespaces/default/things?watch=false&x=a%2Fb";
-    let ask = Ask { method: "POST", ..get(things) }.text("application/json", "{}");
-    let ask = ask.header("x-remote-user", "root").header("x-remote-extra-a", "b").header("authorization", "Bearer x");
+    let request = TestRequest { method: "POST", ..get(things) }.text("application/json", "{}");
+    let request =
+        request.header("x-remote-user", "root").header("x-remote-extra-a", "b").header("authorization", "Bearer x");
     let headers = json!({"x-remote-user": "test", "x-remote-group": "system:masters; system:authenticated",
         "x-remote-extra-a": null, "authorization": null, "host": setup.to.to_string()});
-    let told = json!({"method": "POST", "uri": things, "body": "{}", "headers": headers, "certificate": "shown"});
-    setup.api.check(ask, 200, told).await;
-    // Who may is decided here first.
+    let reported = json!({"method": "POST", "uri": things, "body": "{}", "headers": headers, "certificate": "shown"});
+    setup.api.check(request, 200, reported).await;
+    // Requests are authorized before they are proxied.
     let path = "/apis/more.io/v1/things";
     let message = "things.more.io is forbidden: User \"ann\" cannot list resource \"things\" in API group \"more.io\" at the cluster scope";
-    setup.api.check(get(path).by("ann", &[]), 403, json!({"message": message})).await;
+    setup.api.check(get(path).as_user("ann", &[]), 403, json!({"message": message})).await;
     let rules = json!([{"verbs": ["list"], "apiGroups": ["more.io"], "resources": ["things"]}]);
-    setup.api.bind("r", json!([{"kind": "User", "name": "ann"}]), rules).await;
-    setup.api.check(get(path).by("ann", &[]), 200, json!({"headers": {"x-remote-user": "ann"}})).await;
-    let row = setup.api.ask(&table(format!("{APIS}/v1.more.io"))).await.body["rows"][0]["cells"].clone();
+    setup.api.grant_cluster_role("r", json!([{"kind": "User", "name": "ann"}]), rules).await;
+    setup.api.check(get(path).as_user("ann", &[]), 200, json!({"headers": {"x-remote-user": "ann"}})).await;
+    let row = setup.api.send(&get_table(format!("{APIS}/v1.more.io"))).await.body["rows"][0]["cells"].clone();
     assert_eq!(row.as_array().unwrap()[..3], [json!("v1.more.io"), json!("default/more"), json!("True")]);
 }
 
 #[tokio::test]
-async fn a_server_may_be_its_own_authority() {
-    let setup = Aggregating::with(true).await;
-    setup.serve().await;
-    setup.api.check(post(APIS, &setup.object(json!({}))), 201, json!({})).await;
-    assert_eq!(setup.wait("True", "Passed").await, "all checks passed");
+async fn aggregated_server_may_use_a_self_signed_certificate() {
+    let setup = AggregatedApi::with(true).await;
+    setup.create_service().await;
+    setup.api.check(post(APIS, &setup.api_service(json!({}))), 201, json!({})).await;
+    assert_eq!(setup.wait_for_condition("True", "Passed").await, "all checks passed");
 }
 
 #[tokio::test]
-async fn what_another_server_serves_is_discovered() {
-    let setup = Aggregating::new().await;
-    setup.serve().await;
-    setup.api.check(post(APIS, &setup.object(json!({}))), 201, json!({})).await;
-    setup.wait("True", "Passed").await;
+async fn aggregated_api_is_in_discovery_and_openapi() {
+    let setup = AggregatedApi::new().await;
+    setup.create_service().await;
+    setup.api.check(post(APIS, &setup.api_service(json!({}))), 201, json!({})).await;
+    setup.wait_for_condition("True", "Passed").await;
     let group = json!({"name": "more.io", "versions": [{"groupVersion": "more.io/v1", "version": "v1"}], "preferredVersion": {"version": "v1"}});
-    let groups = setup.api.ask(&get("/apis")).await.body["groups"].as_array().unwrap().clone();
-    let mut wrong = Vec::new();
-    compare(&group, groups.last().unwrap(), "", &mut wrong);
-    assert!(wrong.is_empty(), "{wrong:?}");
+    let groups = setup.api.send(&get("/apis")).await.body["groups"].as_array().unwrap().clone();
+    let mut mismatches = Vec::new();
+    compare(&group, groups.last().unwrap(), "", &mut mismatches);
+    assert!(mismatches.is_empty(), "{mismatches:?}");
     setup.api.check(get("/apis/more.io"), 200, json!({"kind": "APIGroup", "name": "more.io"})).await;
     setup
         .api
@@ -169,7 +175,7 @@ async fn what_another_server_serves_is_discovered() {
         .await;
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let discovered = async || {
-        let list = setup.api.ask(&get("/apis").header("accept", accept)).await.body;
+        let list = setup.api.send(&get("/apis").header("accept", accept)).await.body;
         list["items"].as_array().unwrap().last().unwrap()["versions"][0].clone()
     };
     let kind = json!({"group": "more.io", "version": "v1", "kind": "Thing"});
@@ -178,14 +184,14 @@ async fn what_another_server_serves_is_discovered() {
         "subresources": [{"subresource": "status", "responseKind": kind, "verbs": ["get"]}]});
     assert_eq!(discovered().await, json!({"version": "v1", "freshness": "Current", "resources": [resource]}));
     let url = json!({"serverRelativeURL": "/openapi/v3/apis/more.io/v1?hash=x"});
-    let document = async || setup.api.ask(&get("/openapi/v3")).await;
+    let document = async || setup.api.send(&get("/openapi/v3")).await;
     assert_eq!(document().await.body["paths"]["apis/more.io/v1"], url);
     setup
         .api
         .check(get("/openapi/v3/apis/more.io/v1?hash=x"), 200, json!({"uri": "/openapi/v3/apis/more.io/v1?hash=x"}))
         .await;
     setup.api.check(delete(format!("{SLICES}/more")), 200, json!({})).await;
-    setup.wait("False", "EndpointsNotFound").await;
+    setup.wait_for_condition("False", "EndpointsNotFound").await;
     assert_eq!(document().await.body["paths"]["apis/more.io/v1"], Value::Null);
     assert_eq!(discovered().await["freshness"], "Stale");
     setup.api.check(delete(format!("{APIS}/v1.more.io")), 200, json!({})).await;
@@ -194,33 +200,36 @@ async fn what_another_server_serves_is_discovered() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_unavailable_and_why_is_said() {
-    let setup = Aggregating::new().await;
-    setup.api.check(post(APIS, &setup.object(json!({"caBundle": null}))), 201, json!({})).await;
-    assert_eq!(setup.wait("False", "ServiceNotFound").await, "service/more in \"default\" is not present");
+async fn unreachable_api_service_is_unavailable_with_reason() {
+    let setup = AggregatedApi::new().await;
+    setup.api.check(post(APIS, &setup.api_service(json!({"caBundle": null}))), 201, json!({})).await;
+    assert_eq!(
+        setup.wait_for_condition("False", "ServiceNotFound").await,
+        "service/more in \"default\" is not present"
+    );
     let unable = json!({"kind": "Status", "reason": "ServiceUnavailable", "message": "the server is currently unable to handle the request"});
     setup.api.check(get("/apis/more.io/v1/things"), 503, unable).await;
     let service = json!({"metadata": {"name": "more"}, "spec": {"ports": [{"port": 80}]}});
     setup.api.check(post(SERVICES, &service), 201, json!({})).await;
     assert_eq!(
-        setup.wait("False", "ServicePortError").await,
+        setup.wait_for_condition("False", "ServicePortError").await,
         "service/more in \"default\" is not listening on port 443"
     );
     setup.api.check(delete(format!("{SERVICES}/more")), 200, json!({})).await;
-    setup.serve().await;
-    // Nobody has signed for it that is known.
-    let why = setup.wait("False", "FailedDiscoveryCheck").await;
+    setup.create_service().await;
+    // The backend's certificate is signed by an unknown CA.
+    let reason = setup.wait_for_condition("False", "FailedDiscoveryCheck").await;
     let start = format!("failing or missing response from https://{}/apis/more.io/v1: ", setup.to);
-    assert!(why.as_str().unwrap().starts_with(&start), "{why}");
+    assert!(reason.as_str().unwrap().starts_with(&start), "{reason}");
     let insecure = json!({"spec": {"insecureSkipTLSVerify": true}});
-    setup.api.check(merge(format!("{APIS}/v1.more.io"), &insecure), 200, json!({})).await;
-    setup.wait("True", "Passed").await;
+    setup.api.check(merge_patch(format!("{APIS}/v1.more.io"), &insecure), 200, json!({})).await;
+    setup.wait_for_condition("True", "Passed").await;
     setup.api.check(get("/apis/more.io/v1/things"), 200, json!({})).await;
 }
 
 #[tokio::test]
-async fn what_is_served_here_has_an_api_service_too() {
-    let setup = Aggregating::new().await;
+async fn local_groups_and_crds_have_api_services() {
+    let setup = AggregatedApi::new().await;
     let mut events = setup.api.watch(&format!("{APIS}?watch=1&fieldSelector=metadata.name%3Dv1.apps")).await;
     let condition = json!({"type": "Available", "status": "True", "reason": "Local", "message": "Local APIServices are always available"});
     let labels = json!({"kube-aggregator.kubernetes.io/automanaged": "onstart"});
@@ -228,9 +237,9 @@ async fn what_is_served_here_has_an_api_service_too() {
     events
         .check("ADDED", json!({"metadata": {"labels": labels}, "spec": spec, "status": {"conditions": [condition]}}))
         .await;
-    let row = setup.api.ask(&table(format!("{APIS}/v1.apps"))).await.body["rows"][0]["cells"].clone();
+    let row = setup.api.send(&get_table(format!("{APIS}/v1.apps"))).await.body["rows"][0]["cells"].clone();
     assert_eq!(row.as_array().unwrap()[..3], [json!("v1.apps"), json!("Local"), json!("True")]);
-    // Custom kinds come and go, and theirs with them.
+    // APIServices of custom kinds are created and deleted with their definition.
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let schema = json!({"openAPIV3Schema": {"type": "object"}});
     let definition = json!({"metadata": {"name": "things.own.io"}, "spec": {"group": "own.io", "scope": "Namespaced",
@@ -249,8 +258,8 @@ async fn what_is_served_here_has_an_api_service_too() {
 }
 
 #[tokio::test]
-async fn what_is_built_in_is_served_here_whatever_its_api_service_says() {
-    let api = Api::new().await;
+async fn built_in_groups_ignore_changed_api_services() {
+    let api = TestApi::new().await;
     let spec = json!({"group": "apps", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10,
         "service": {"namespace": "default", "name": "nobody"}});
     api.check(post(APIS, &json!({"metadata": {"name": "v1.apps"}, "spec": spec})), 201, json!({})).await;
@@ -260,9 +269,9 @@ async fn what_is_built_in_is_served_here_whatever_its_api_service_says() {
 }
 
 #[tokio::test]
-async fn what_this_server_stands_in_for_is_taken_over_and_comes_back() {
-    let setup = Aggregating::new().await;
-    setup.serve().await;
+async fn metrics_api_service_can_be_replaced_and_restored() {
+    let setup = AggregatedApi::new().await;
+    setup.create_service().await;
     let name = "v1beta1.metrics.k8s.io";
     let (own, nodes) = (format!("{APIS}/{name}"), "/apis/metrics.k8s.io/v1beta1/nodes");
     let local = json!({"spec": {"groupPriorityMinimum": 100, "versionPriority": 100, "service": null},
@@ -270,32 +279,32 @@ async fn what_this_server_stands_in_for_is_taken_over_and_comes_back() {
     let mut events = setup.api.watch(&format!("{APIS}?watch=1&fieldSelector=metadata.name%3D{name}")).await;
     events.check("ADDED", local.clone()).await;
     setup.api.check(get(nodes), 200, json!({"kind": "NodeMetricsList"})).await;
-    // As `kubectl apply` changes what is there already.
+    // Like `kubectl apply` to an existing APIService.
     let service = json!({"spec": {"service": {"namespace": "default", "name": "more"}, "insecureSkipTLSVerify": true}});
-    setup.api.check(merge(&own, &service), 200, json!({})).await;
-    setup.wait_for(name, "True", "Passed").await;
+    setup.api.check(merge_patch(&own, &service), 200, json!({})).await;
+    setup.wait_for_condition_of(name, "True", "Passed").await;
     setup.api.check(get(nodes), 200, json!({"uri": nodes, "kind": null})).await;
     let version = json!({"groupVersion": "metrics.k8s.io/v1beta1", "version": "v1beta1"});
     setup.api.check(get("/apis/metrics.k8s.io"), 200, json!({"versions": [version]})).await;
-    let documents = setup.api.ask(&get("/openapi/v3")).await.body["paths"].clone();
-    assert_eq!(documents["apis/metrics.k8s.io/v1beta1"], Value::Null, "theirs has none");
+    let documents = setup.api.send(&get("/openapi/v3")).await.body["paths"].clone();
+    assert_eq!(documents["apis/metrics.k8s.io/v1beta1"], Value::Null, "the backend has no OpenAPI document");
     setup.api.check(delete(&own), 200, json!({})).await;
     setup.api.check(get(nodes), 200, json!({"kind": "NodeMetricsList"})).await;
     while events.next().await["type"] != "DELETED" {}
     events.check("ADDED", local.clone()).await;
-    // What is changed back by hand is this server's again, too.
-    setup.api.check(merge(&own, &service), 200, json!({})).await;
-    setup.wait_for(name, "True", "Passed").await;
+    // An APIService that is changed back to local is served locally again.
+    setup.api.check(merge_patch(&own, &service), 200, json!({})).await;
+    setup.wait_for_condition_of(name, "True", "Passed").await;
     let back = json!({"spec": {"service": null, "insecureSkipTLSVerify": null}});
-    setup.api.check(merge(&own, &back), 200, local).await;
+    setup.api.check(merge_patch(&own, &back), 200, local).await;
     setup.api.check(get(nodes), 200, json!({"kind": "NodeMetricsList"})).await;
 }
 
 #[tokio::test]
-async fn the_certificates_of_both_sides_are_told_in_a_config_map() {
-    let setup = Aggregating::new().await;
+async fn extension_apiserver_config_map_has_both_cas() {
+    let setup = AggregatedApi::new().await;
     let map =
-        setup.api.ask(&get("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")).await.body;
+        setup.api.send(&get("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")).await.body;
     let data = &map["data"];
     for field in ["client-ca-file", "requestheader-client-ca-file"] {
         assert!(data[field].as_str().unwrap().starts_with("-----BEGIN CERTIFICATE-----"), "{data}");
@@ -306,14 +315,14 @@ async fn the_certificates_of_both_sides_are_told_in_a_config_map() {
 }
 
 #[tokio::test]
-async fn an_api_service_that_makes_no_sense_is_refused() {
-    let api = Api::new().await;
+async fn invalid_api_service_is_rejected() {
+    let api = TestApi::new().await;
     let spec = |more: Value| {
         let mut spec = json!({"group": "more.io", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10});
         more.as_object().unwrap().iter().for_each(|(k, v)| spec[k] = v.clone());
         spec
     };
-    for (more, why) in [
+    for (more, reason) in [
         (
             json!({"version": "v2"}),
             "metadata.name: Invalid value: \"v1.more.io\": must be `spec.version+\".\"+spec.group`: \"v2.more.io\"",
@@ -337,7 +346,7 @@ async fn an_api_service_that_makes_no_sense_is_refused() {
         ),
     ] {
         let object = json!({"metadata": {"name": "v1.more.io"}, "spec": spec(more)});
-        let message = format!("APIService.apiregistration.k8s.io \"v1.more.io\" is invalid: {why}");
+        let message = format!("APIService.apiregistration.k8s.io \"v1.more.io\" is invalid: {reason}");
         api.check(post(APIS, &object), 422, json!({"message": message})).await;
     }
 }

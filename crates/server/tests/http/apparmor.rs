@@ -1,11 +1,11 @@
-//! AppArmor profiles, as fields and as the annotations of before.
+//! AppArmor profiles: fields and deprecated annotations.
 
 use crate::{common::*, validation::check_spec};
 use serde_json::{Value, json};
 
-const KEY: &str = "container.apparmor.security.beta.kubernetes.io";
+const ANNOTATION_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io";
 
-fn with(annotations: Value, profile: Value) -> Value {
+fn pod_with_apparmor(annotations: Value, profile: Value) -> Value {
     let mut object = pod("p");
     object["metadata"]["annotations"] = annotations;
     if !profile.is_null() {
@@ -15,7 +15,7 @@ fn with(annotations: Value, profile: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_profile_is_one_of_three_and_one_of_the_nodes_has_a_name() {
+async fn apparmor_profile_type_and_localhost_are_validated() {
     let path = "spec.securityContext.appArmorProfile";
     for (profile, field, reason, message) in [
         (json!({}), "type", "Required", "Required value: type is required when appArmorProfile is set"),
@@ -52,66 +52,74 @@ async fn a_profile_is_one_of_three_and_one_of_the_nodes_has_a_name() {
 }
 
 #[tokio::test]
-async fn an_annotation_becomes_the_field_that_it_stands_for() {
-    let api = Api::new().await;
+async fn apparmor_annotation_sets_the_field() {
+    let api = TestApi::new().await;
     let dry = format!("{PODS}?dryRun=All");
     for (annotation, expected) in [
         ("unconfined", json!({"type": "Unconfined"})),
         ("runtime/default", json!({"type": "RuntimeDefault"})),
         ("localhost/mine", json!({"type": "Localhost", "localhostProfile": "mine"})),
     ] {
-        let annotations = json!({format!("{KEY}/c"): annotation});
-        let shown = json!({"metadata": {"annotations": annotations},
+        let annotations = json!({format!("{ANNOTATION_PREFIX}/c"): annotation});
+        let returned = json!({"metadata": {"annotations": annotations},
             "spec": {"containers": [{"securityContext": {"appArmorProfile": expected}}]}});
-        api.check(post(&dry, &with(annotations, Value::Null)), 201, shown).await;
+        api.check(post(&dry, &pod_with_apparmor(annotations, Value::Null)), 201, returned).await;
     }
 }
 
 #[tokio::test]
-async fn annotations_name_containers_and_profiles_that_there_are_and_agree_with_the_fields() {
-    let api = Api::new().await;
+async fn invalid_or_conflicting_apparmor_annotation_is_rejected() {
+    let api = TestApi::new().await;
     for (annotations, profile, message) in [
         (
-            json!({format!("{KEY}/x"): "unconfined"}),
+            json!({format!("{ANNOTATION_PREFIX}/x"): "unconfined"}),
             Value::Null,
-            format!("metadata.annotations[{KEY}/x]: Invalid value: \"x\": container not found"),
+            format!("metadata.annotations[{ANNOTATION_PREFIX}/x]: Invalid value: \"x\": container not found"),
         ),
         (
-            json!({format!("{KEY}/c"): "mine"}),
+            json!({format!("{ANNOTATION_PREFIX}/c"): "mine"}),
             Value::Null,
             format!(
-                "metadata.annotations[{KEY}/c]: Invalid value: \"mine\": invalid AppArmor profile name: \"mine\""
+                "metadata.annotations[{ANNOTATION_PREFIX}/c]: Invalid value: \"mine\": invalid AppArmor profile name: \"mine\""
             ),
         ),
         (
-            json!({format!("{KEY}/c"): "unconfined"}),
+            json!({format!("{ANNOTATION_PREFIX}/c"): "unconfined"}),
             json!({"type": "RuntimeDefault"}),
             "spec.containers[0].securityContext.appArmorProfile.type: Forbidden: apparmor type in annotation and field must match".to_owned(),
         ),
         (
-            json!({format!("{KEY}/c"): "localhost/a"}),
+            json!({format!("{ANNOTATION_PREFIX}/c"): "localhost/a"}),
             json!({"type": "Localhost", "localhostProfile": "b"}),
             "spec.containers[0].securityContext.appArmorProfile.localhostProfile: Forbidden: apparmor profile in annotation and field must match".to_owned(),
         ),
     ] {
-        let said = json!({"message": format!("Pod \"p\" is invalid: {message}")});
-        api.check(post(PODS, &with(annotations, profile)), 422, said).await;
+        let expected = json!({"message": format!("Pod \"p\" is invalid: {message}")});
+        api.check(post(PODS, &pod_with_apparmor(annotations, profile)), 422, expected).await;
     }
 }
 
 #[tokio::test]
-async fn annotations_of_profiles_stay_as_they_were() {
-    let api = Api::new().await;
-    api.check(post(PODS, &with(json!({format!("{KEY}/c"): "unconfined"}), Value::Null)), 201, json!({})).await;
+async fn apparmor_annotations_are_immutable() {
+    let api = TestApi::new().await;
+    api.check(
+        post(PODS, &pod_with_apparmor(json!({format!("{ANNOTATION_PREFIX}/c"): "unconfined"}), Value::Null)),
+        201,
+        json!({}),
+    )
+    .await;
     api.create_pod("q").await;
     let annotate = |name: &str, value: Value| {
-        merge(format!("{PODS}/{name}"), &json!({"metadata": {"annotations": {format!("{KEY}/c"): value}}}))
+        merge_patch(
+            format!("{PODS}/{name}"),
+            &json!({"metadata": {"annotations": {format!("{ANNOTATION_PREFIX}/c"): value}}}),
+        )
     };
-    let said = |name: &str, what: &str| {
-        let field = format!("metadata.annotations[{KEY}/c]");
+    let expected = |name: &str, what: &str| {
+        let field = format!("metadata.annotations[{ANNOTATION_PREFIX}/c]");
         json!({"message": format!("Pod \"{name}\" is invalid: {field}: Forbidden: may not {what} AppArmor annotations")})
     };
-    api.check(annotate("p", json!("runtime/default")), 422, said("p", "remove or update")).await;
-    api.check(annotate("p", Value::Null), 422, said("p", "remove or update")).await;
-    api.check(annotate("q", json!("unconfined")), 422, said("q", "add")).await;
+    api.check(annotate("p", json!("runtime/default")), 422, expected("p", "remove or update")).await;
+    api.check(annotate("p", Value::Null), 422, expected("p", "remove or update")).await;
+    api.check(annotate("q", json!("unconfined")), 422, expected("q", "add")).await;
 }

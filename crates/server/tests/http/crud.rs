@@ -4,10 +4,10 @@ use crate::common::*;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn an_object_is_created_read_changed_and_deleted() {
-    let api = Api::new().await;
+async fn object_create_get_update_delete_roundtrip() {
+    let api = TestApi::new().await;
     let given = json!({"metadata": {"name": "a", "uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z"}, "data": {"k": "v"}});
-    let made = api
+    let created = api
         .check(
             post(CONFIG_MAPS, &given),
             201,
@@ -15,11 +15,11 @@ async fn an_object_is_created_read_changed_and_deleted() {
         )
         .await
         .body;
-    assert_ne!(made["metadata"]["uid"], "mine");
-    assert_ne!(made["metadata"]["creationTimestamp"], "2001-01-01T00:00:00Z");
+    assert_ne!(created["metadata"]["uid"], "mine");
+    assert_ne!(created["metadata"]["creationTimestamp"], "2001-01-01T00:00:00Z");
     let path = format!("{CONFIG_MAPS}/a");
     let read = api.check(get(&path), 200, json!({})).await.body;
-    assert_eq!(read, made);
+    assert_eq!(read, created);
     api.check(
         post(CONFIG_MAPS, &given),
         409,
@@ -28,31 +28,31 @@ async fn an_object_is_created_read_changed_and_deleted() {
     .await;
     let changed = json!({"metadata": {"name": "a"}, "data": {"k": "w"}});
     let after = api
-        .check(put(&path, &changed), 200, json!({"data": {"k": "w"}, "metadata": {"uid": made["metadata"]["uid"], "creationTimestamp": made["metadata"]["creationTimestamp"]}}))
+        .check(put(&path, &changed), 200, json!({"data": {"k": "w"}, "metadata": {"uid": created["metadata"]["uid"], "creationTimestamp": created["metadata"]["creationTimestamp"]}}))
         .await
         .body;
-    assert_ne!(version(&after), version(&made));
-    // What changes nothing is no new version.
+    assert_ne!(resource_version(&after), resource_version(&created));
+    // An update without changes keeps the resource version.
     let same = api.check(put(&path, &changed), 200, json!({})).await.body;
-    assert_eq!(version(&same), version(&after));
+    assert_eq!(resource_version(&same), resource_version(&after));
     api.check(
         delete(&path),
         200,
-        json!({"kind": "Status", "status": "Success", "details": {"name": "a", "kind": "configmaps", "uid": made["metadata"]["uid"], "group": null}}),
+        json!({"kind": "Status", "status": "Success", "details": {"name": "a", "kind": "configmaps", "uid": created["metadata"]["uid"], "group": null}}),
     )
     .await;
     let gone = json!({"kind": "Status", "reason": "NotFound", "message": "configmaps \"a\" not found", "code": 404});
-    for ask in [get(&path), put(&path, &changed), delete(&path), merge(&path, &json!({}))] {
-        api.check(ask, 404, gone.clone()).await;
+    for request in [get(&path), put(&path, &changed), delete(&path), merge_patch(&path, &json!({}))] {
+        api.check(request, 404, gone.clone()).await;
     }
 }
 
 #[tokio::test]
-async fn what_a_path_says_and_what_a_body_says_must_agree() {
-    let api = Api::new().await;
+async fn path_and_body_mismatch_is_rejected() {
+    let api = TestApi::new().await;
     api.create_config_map("a", json!({})).await;
     let named = |name: &str, namespace: &str| json!({"metadata": {"name": name, "namespace": namespace}});
-    for (ask, code, message) in [
+    for (request, code, message) in [
         (
             post(CONFIG_MAPS, &named("b", "kube-system")),
             400,
@@ -74,7 +74,7 @@ async fn what_a_path_says_and_what_a_body_says_must_agree() {
             "the namespace of the object (kube-system) does not match the namespace on the request (default)",
         ),
         (
-            merge(format!("{CONFIG_MAPS}/a"), &json!({"metadata": {"name": "b"}})),
+            merge_patch(format!("{CONFIG_MAPS}/a"), &json!({"metadata": {"name": "b"}})),
             400,
             "the name of the object (b) does not match the name on the URL (a)",
         ),
@@ -100,34 +100,35 @@ async fn what_a_path_says_and_what_a_body_says_must_agree() {
         (get(format!("{CONFIG_MAPS}/..")), 400, "Name parameter invalid: \"..\": may not be '..'"),
         (get(format!("{CONFIG_MAPS}/a%2Fb")), 400, "Name parameter invalid: \"a/b\": may not contain '/'"),
     ] {
-        api.check(ask, code, json!({"kind": "Status", "status": "Failure", "code": code, "message": message})).await;
+        api.check(request, code, json!({"kind": "Status", "status": "Failure", "code": code, "message": message}))
+            .await;
     }
 }
 
 #[tokio::test]
-async fn names_are_generated() {
-    let api = Api::new().await;
+async fn generate_name_appends_a_suffix_and_truncates() {
+    let api = TestApi::new().await;
     let object = json!({"metadata": {"generateName": "web-"}});
-    let (a, b) = (api.ask(&post(CONFIG_MAPS, &object)).await.body, api.ask(&post(CONFIG_MAPS, &object)).await.body);
+    let (a, b) = (api.send(&post(CONFIG_MAPS, &object)).await.body, api.send(&post(CONFIG_MAPS, &object)).await.body);
     let (a, b) = (a["metadata"]["name"].as_str().unwrap(), b["metadata"]["name"].as_str().unwrap());
     assert!(a != b && a.len() == 9 && a.starts_with("web-"), "{a} {b}");
     let long = json!({"metadata": {"generateName": "x".repeat(100)}});
-    let name = api.ask(&post(CONFIG_MAPS, &long)).await.body["metadata"]["name"].as_str().unwrap().to_owned();
+    let name = api.send(&post(CONFIG_MAPS, &long)).await.body["metadata"]["name"].as_str().unwrap().to_owned();
     assert_eq!(name.len(), 63);
     let kept =
         api.check(get(format!("{CONFIG_MAPS}/{a}")), 200, json!({"metadata": {"generateName": "web-"}})).await.body;
     assert_eq!(kept["metadata"]["name"], a);
     let bad = json!({"metadata": {"generateName": "Web-"}});
-    let answer = api.check(post(CONFIG_MAPS, &bad), 422, json!({"reason": "Invalid"})).await.body;
-    let fields: Vec<&Value> = answer["details"]["causes"].as_array().unwrap().iter().map(|c| &c["field"]).collect();
+    let response = api.check(post(CONFIG_MAPS, &bad), 422, json!({"reason": "Invalid"})).await.body;
+    let fields: Vec<&Value> = response["details"]["causes"].as_array().unwrap().iter().map(|c| &c["field"]).collect();
     assert_eq!(fields, ["metadata.generateName", "metadata.name"]);
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_would_be_and_stores_nothing() {
-    let api = Api::new().await;
+async fn dry_run_returns_the_result_and_stores_nothing() {
+    let api = TestApi::new().await;
     api.bound_pod("p").await;
-    let before = api.ask(&get(PODS)).await.body;
+    let before = api.send(&get(PODS)).await.body;
     let path = format!("{PODS}/p");
     api.check(
         post(format!("{PODS}?dryRun=All"), &pod("q")),
@@ -137,13 +138,13 @@ async fn a_dry_run_says_what_would_be_and_stores_nothing() {
     .await;
     api.check(post(format!("{PODS}?dryRun=All"), &pod("p")), 409, json!({"reason": "AlreadyExists"})).await;
     api.check(
-        merge(format!("{path}?dryRun=All"), &json!({"metadata": {"labels": {"a": "b"}}})),
+        merge_patch(format!("{path}?dryRun=All"), &json!({"metadata": {"labels": {"a": "b"}}})),
         200,
         json!({"metadata": {"labels": {"a": "b"}}}),
     )
     .await;
     api.check(delete(format!("{path}?dryRun=All")), 200, json!({})).await;
-    api.check(delete_with(&path, &json!({"dryRun": ["All"]})), 200, json!({})).await;
+    api.check(delete_with_options(&path, &json!({"dryRun": ["All"]})), 200, json!({})).await;
     api.check(delete(format!("{PODS}?dryRun=All")), 200, json!({"items": [{}]})).await;
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
     api.check(post(format!("{path}/eviction?dryRun=All"), &eviction), 201, json!({})).await;
@@ -153,12 +154,12 @@ async fn a_dry_run_says_what_would_be_and_stores_nothing() {
         json!({"message": "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Some\"]: supported values: \"All\""}),
     )
     .await;
-    assert_eq!(api.ask(&get(PODS)).await.body, before);
+    assert_eq!(api.send(&get(PODS)).await.body, before);
 }
 
 #[tokio::test]
-async fn a_collection_is_deleted_by_selector_and_within_its_namespace() {
-    let api = Api::new().await;
+async fn deletecollection_uses_selector_and_namespace() {
+    let api = TestApi::new().await;
     for (name, tier) in [("a", "x"), ("b", "y"), ("c", "x")] {
         api.create_config_map(name, json!({"tier": tier})).await;
     }
@@ -184,8 +185,8 @@ async fn a_collection_is_deleted_by_selector_and_within_its_namespace() {
 }
 
 #[tokio::test]
-async fn a_collection_is_deleted_as_far_as_a_list_goes() {
-    let api = Api::new().await;
+async fn deletecollection_honors_the_limit() {
+    let api = TestApi::new().await;
     for name in ["a", "b", "c"] {
         api.create_config_map(name, json!({})).await;
     }
@@ -198,12 +199,12 @@ async fn a_collection_is_deleted_as_far_as_a_list_goes() {
 }
 
 #[tokio::test]
-async fn what_is_created_has_no_version_yet() {
-    let api = Api::new().await;
+async fn create_with_resource_version_is_rejected() {
+    let api = TestApi::new().await;
     let object = |version: &str| json!({"metadata": {"name": "a", "resourceVersion": version}});
     let message = json!({"message": "resourceVersion should not be set on objects to be created", "code": 500});
     api.check(post(CONFIG_MAPS, &object("7")), 500, message.clone()).await;
-    // A trial run asks the store for the name only.
+    // A dry run only asks the store whether the name is taken.
     api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &object("7")), 201, json!({})).await;
     api.check(post(CONFIG_MAPS, &object("")), 201, json!({})).await;
     api.check(post(CONFIG_MAPS, &object("7")), 500, message).await;
@@ -212,129 +213,139 @@ async fn what_is_created_has_no_version_yet() {
 }
 
 #[tokio::test]
-async fn admission_and_validation_come_before_the_version_of_a_new_object() {
-    let api = Api::new().await;
+async fn create_runs_admission_before_resource_version_check() {
+    let api = TestApi::new().await;
     let object = |name: &str| json!({"metadata": {"name": name, "resourceVersion": "7"}});
-    let wrong = json!({"message": "ConfigMap \"A\" is invalid: metadata.name: Invalid value: \"A\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"});
-    api.check(post(CONFIG_MAPS, &object("A")), 422, wrong).await;
+    let invalid = json!({"message": "ConfigMap \"A\" is invalid: metadata.name: Invalid value: \"A\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"});
+    api.check(post(CONFIG_MAPS, &object("A")), 422, invalid).await;
     let gone = json!({"message": "namespaces \"none\" not found"});
     api.check(post("/api/v1/namespaces/none/configmaps", &object("a")), 404, gone).await;
-    crate::policies::policy(&api, "never", json!({"validations": [{"expression": "false", "message": "no"}]})).await;
-    crate::policies::bind(&api, "never", "never", json!({})).await;
-    let refused =
+    crate::validating_admission_policies::create_policy(
+        &api,
+        "never",
+        json!({"validations": [{"expression": "false", "message": "no"}]}),
+    )
+    .await;
+    crate::validating_admission_policies::create_binding(&api, "never", "never", json!({})).await;
+    let rejected =
         "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'never' with binding 'never' denied request: no";
-    api.check(post(CONFIG_MAPS, &object("a")), 422, json!({"message": refused})).await;
+    api.check(post(CONFIG_MAPS, &object("a")), 422, json!({"message": rejected})).await;
     let hard = json!({"hard": {"secrets": "0"}});
     let quota = json!({"metadata": {"name": "q"}, "spec": hard});
     api.check(post("/api/v1/namespaces/default/resourcequotas", &quota), 201, json!({})).await;
-    let told =
+    let message =
         "secrets \"a\" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=0, limited: secrets=0";
-    api.check(post("/api/v1/namespaces/default/secrets", &object("a")), 403, json!({"message": told})).await;
+    api.check(post("/api/v1/namespaces/default/secrets", &object("a")), 403, json!({"message": message})).await;
 }
 
 #[tokio::test]
-async fn finalizers_keep_an_object_until_the_last_is_gone() {
-    let api = Api::new().await;
+async fn object_is_kept_until_its_last_finalizer_is_removed() {
+    let api = TestApi::new().await;
     let path = format!("{CONFIG_MAPS}/a");
     let object = json!({"metadata": {"name": "a", "finalizers": ["x.io/a", "x.io/b"]}});
     api.check(post(CONFIG_MAPS, &object), 201, json!({})).await;
-    // The object, not a Status: it is still there.
+    // The response is the object, not a Status, because the object still exists.
     let marked = api
         .check(delete(&path), 200, json!({"kind": "ConfigMap", "metadata": {"deletionGracePeriodSeconds": 0}}))
         .await
         .body;
     assert!(marked["metadata"]["deletionTimestamp"].is_string());
     let again = api.check(delete(&path), 200, json!({"kind": "ConfigMap"})).await.body;
-    assert_eq!(version(&again), version(&marked));
+    assert_eq!(resource_version(&again), resource_version(&marked));
     let more = json!({"metadata": {"finalizers": ["x.io/a", "x.io/b", "x.io/c"]}});
     api.check(
-        merge(&path, &more),
+        merge_patch(&path, &more),
         422,
         json!({"message": "ConfigMap \"a\" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"x.io/c\"}"}),
     )
     .await;
     api.check(
-        merge(&path, &json!({"metadata": {"finalizers": ["x.io/b"]}})),
+        merge_patch(&path, &json!({"metadata": {"finalizers": ["x.io/b"]}})),
         200,
         json!({"metadata": {"finalizers": ["x.io/b"]}}),
     )
     .await;
-    api.check(merge(&path, &json!({"metadata": {"finalizers": null}})), 200, json!({"metadata": {"finalizers": null}}))
-        .await;
+    api.check(
+        merge_patch(&path, &json!({"metadata": {"finalizers": null}})),
+        200,
+        json!({"metadata": {"finalizers": null}}),
+    )
+    .await;
     api.check(get(&path), 404, json!({})).await;
 }
 
 #[tokio::test]
-async fn the_generation_counts_changes_of_the_spec() {
-    let api = Api::new().await;
+async fn generation_increments_on_spec_changes_only() {
+    let api = TestApi::new().await;
     let path = format!("{PODS}/p");
     let generation = |n: i64| json!({"metadata": {"generation": n}});
     api.check(post(PODS, &pod("p")), 201, generation(1)).await;
-    api.check(merge(&path, &json!({"metadata": {"labels": {"a": "b"}, "generation": 9}})), 200, generation(1)).await;
-    api.check(merge(format!("{path}/status"), &json!({"status": {"message": "x"}})), 200, generation(1)).await;
-    api.check(merge(&path, &json!({"spec": {"activeDeadlineSeconds": 5}})), 200, generation(2)).await;
+    api.check(merge_patch(&path, &json!({"metadata": {"labels": {"a": "b"}, "generation": 9}})), 200, generation(1))
+        .await;
+    api.check(merge_patch(format!("{path}/status"), &json!({"status": {"message": "x"}})), 200, generation(1)).await;
+    api.check(merge_patch(&path, &json!({"spec": {"activeDeadlineSeconds": 5}})), 200, generation(2)).await;
     let binding = json!({"metadata": {"name": "p"}, "target": {"name": "n"}});
     api.check(post(format!("{path}/binding"), &binding), 201, json!({})).await;
     api.check(get(&path), 200, generation(2)).await;
     api.check(delete(&path), 200, generation(3)).await;
-    // A ConfigMap has none.
-    let made = api.create_config_map("a", json!({})).await;
-    assert!(made["metadata"]["generation"].is_null());
+    // A ConfigMap has no generation.
+    let created = api.create_config_map("a", json!({})).await;
+    assert!(created["metadata"]["generation"].is_null());
 }
 
 #[tokio::test]
-async fn who_asks_for_a_head_gets_no_body() {
-    let api = Api::new().await;
+async fn head_returns_headers_without_body() {
+    let api = TestApi::new().await;
     for (path, status) in [("/version", 200), ("/healthz", 200), ("/nowhere", 404)] {
-        let whole = api.ask(&get(path)).await;
-        let head = api.ask(&Ask { method: "HEAD", ..get(path) }).await;
+        let whole = api.send(&get(path)).await;
+        let head = api.send(&TestRequest { method: "HEAD", ..get(path) }).await;
         assert_eq!((head.status, &head.body), (status, &Value::Null), "{path}");
         assert_eq!(head.headers["content-type"], whole.headers["content-type"], "{path}");
         assert!(head.headers["content-length"].to_str().unwrap() != "0", "{path}");
     }
 }
 
-/// Whoever may only see to a status must not delete the whole by it.
+/// Permission on `status` only must not allow deletion of the object.
 #[tokio::test]
-async fn a_status_cannot_be_deleted() {
-    let api = Api::new().await;
+async fn status_subresource_does_not_allow_delete() {
+    let api = TestApi::new().await;
     api.create_pod("p").await;
     api.check(post("/api/v1/nodes", &json!({"metadata": {"name": "n"}})), 201, json!({})).await;
-    let refused = json!({"reason": "MethodNotAllowed"});
+    let rejected = json!({"reason": "MethodNotAllowed"});
     for path in [format!("{PODS}/p"), "/api/v1/nodes/n".to_owned(), "/api/v1/namespaces/default".to_owned()] {
-        api.check(delete(format!("{path}/status")), 405, refused.clone()).await;
+        api.check(delete(format!("{path}/status")), 405, rejected.clone()).await;
         let there = api.check(get(&path), 200, json!({})).await.body;
         assert!(there["metadata"]["deletionTimestamp"].is_null(), "{path}");
     }
 }
 
 #[tokio::test]
-async fn an_update_of_another_name_is_refused_whether_there_is_such_an_object_or_not() {
-    let api = Api::new().await;
+async fn update_name_mismatch_and_invalid_timeout_are_rejected() {
+    let api = TestApi::new().await;
     let message = "the name of the object (other) does not match the name on the URL (none)";
     let other = json!({"metadata": {"name": "other"}});
     api.check(put(format!("{CONFIG_MAPS}/none"), &other), 400, json!({"message": message})).await;
     api.check(get(format!("{CONFIG_MAPS}?timeout=-1s")), 200, json!({})).await;
-    // Of any path, but not of what lasts as long as its client wants.
-    let wrong = "invalid timeout specified in the request URL - time: invalid duration \"x\"";
+    // `timeout` is checked on every path but those of long-running requests.
+    let invalid = "invalid timeout specified in the request URL - time: invalid duration \"x\"";
     for path in ["/version", "/apis", "/livez"] {
-        api.check(get(format!("{path}?timeout=x")), 400, json!({"message": wrong})).await;
+        api.check(get(format!("{path}?timeout=x")), 400, json!({"message": invalid})).await;
     }
     api.watch(&format!("{CONFIG_MAPS}?watch=1&timeout=x")).await;
     api.check(post("/version", &json!({})), 405, json!({"reason": "MethodNotAllowed"})).await;
 }
 
 #[tokio::test]
-async fn what_stays_for_a_while_is_accepted_when_its_dependents_are_to_go() {
-    let api = Api::new().await;
+async fn delete_without_orphaning_returns_accepted_if_kept() {
+    let api = TestApi::new().await;
     for (options, expected) in [
         (json!({"orphanDependents": false}), 202),
         (json!({"orphanDependents": true}), 200),
         (json!({"propagationPolicy": "Background"}), 200),
     ] {
-        let made = json!({"metadata": {"generateName": "c-", "finalizers": ["x.io/y"]}});
-        let made = api.check(post(CONFIG_MAPS, &made), 201, json!({})).await.body;
-        let path = format!("{CONFIG_MAPS}/{}", made["metadata"]["name"].as_str().unwrap());
-        api.check(delete_with(&path, &options), expected, json!({"kind": "ConfigMap"})).await;
+        let created = json!({"metadata": {"generateName": "c-", "finalizers": ["x.io/y"]}});
+        let created = api.check(post(CONFIG_MAPS, &created), 201, json!({})).await.body;
+        let path = format!("{CONFIG_MAPS}/{}", created["metadata"]["name"].as_str().unwrap());
+        api.check(delete_with_options(&path, &options), expected, json!({"kind": "ConfigMap"})).await;
     }
 }

@@ -6,33 +6,34 @@ use serde_json::json;
 const YAML: &str = "application/yaml";
 const JSON: &str = "application/json";
 
-fn twice() -> Ask {
+fn post_pod_json() -> TestRequest {
     let body = r#"{"metadata": {"name": "p", "lables": {}}, "spec": {"containers": [{"name": "c", "image": "a", "image": "b", "imagee": "x"}]}}"#;
     post(PODS, &json!(null)).text(JSON, body)
 }
 
 #[tokio::test]
-async fn unknown_and_duplicate_fields_are_refused_warned_of_or_ignored() {
-    let api = Api::new().await;
-    let wrong = [
+async fn field_validation_rejects_warns_or_ignores() {
+    let api = TestApi::new().await;
+    let invalid = [
         r#"unknown field \"metadata.lables\""#,
         r#"unknown field \"spec.containers[0].imagee\""#,
         r#"duplicate field \"spec.containers[0].image\""#,
     ];
-    let plain: Vec<String> = wrong.iter().map(|w| w.replace('\\', "")).collect();
-    let mut strict = twice();
+    let plain: Vec<String> = invalid.iter().map(|w| w.replace('\\', "")).collect();
+    let mut strict = post_pod_json();
     strict.path += "?fieldValidation=Strict";
     let message =
         format!("Pod in version \"v1\" cannot be handled as a Pod: strict decoding error: {}", plain.join(", "));
     api.check(strict, 400, json!({"reason": "BadRequest", "message": message})).await;
-    let mut ignore = twice();
+    let mut ignore = post_pod_json();
     ignore.path += "?fieldValidation=Ignore&dryRun=All";
-    let answer = api.check(ignore, 201, json!({"spec": {"containers": [{"image": "b", "imagee": null}]}})).await;
-    assert_eq!(answer.warnings(), Vec::<String>::new());
+    let response = api.check(ignore, 201, json!({"spec": {"containers": [{"image": "b", "imagee": null}]}})).await;
+    assert_eq!(response.warnings(), Vec::<String>::new());
     // Warn is the default.
-    let answer = api.check(twice(), 201, json!({"spec": {"containers": [{"image": "b", "imagee": null}]}})).await;
-    assert_eq!(answer.warnings(), wrong.map(|w| format!("299 - \"{w}\"")));
-    let mut odd = twice();
+    let response =
+        api.check(post_pod_json(), 201, json!({"spec": {"containers": [{"image": "b", "imagee": null}]}})).await;
+    assert_eq!(response.warnings(), invalid.map(|w| format!("299 - \"{w}\"")));
+    let mut odd = post_pod_json();
     odd.path += "?fieldValidation=Odd";
     api.check(
         odd,
@@ -41,11 +42,12 @@ async fn unknown_and_duplicate_fields_are_refused_warned_of_or_ignored() {
     )
     .await;
     let unknown = json!({"spec": {"nodName": "n"}});
-    let answer = api.check(merge(format!("{PODS}/p"), &unknown), 200, json!({"spec": {"nodName": null}})).await;
-    assert_eq!(answer.warnings(), [r#"299 - "unknown field \"spec.nodName\"""#]);
-    let answer =
-        api.check(merge(format!("{PODS}/p?fieldValidation=Strict"), &unknown), 422, json!({"reason": "Invalid"})).await;
-    let message = answer.body["message"].as_str().unwrap();
+    let response = api.check(merge_patch(format!("{PODS}/p"), &unknown), 200, json!({"spec": {"nodName": null}})).await;
+    assert_eq!(response.warnings(), [r#"299 - "unknown field \"spec.nodName\"""#]);
+    let response = api
+        .check(merge_patch(format!("{PODS}/p?fieldValidation=Strict"), &unknown), 422, json!({"reason": "Invalid"}))
+        .await;
+    let message = response.body["message"].as_str().unwrap();
     assert!(message.starts_with(" \"\" is invalid: patch: Invalid value: \"{"), "{message}");
     assert!(message.ends_with("strict decoding error: unknown field \"spec.nodName\""), "{message}");
     let strategic = patch("strategic-merge-patch", format!("{PODS}/p?fieldValidation=Strict"), &unknown);
@@ -54,14 +56,14 @@ async fn unknown_and_duplicate_fields_are_refused_warned_of_or_ignored() {
 }
 
 #[tokio::test]
-async fn manifests_are_json_or_yaml() {
-    let api = Api::new().await;
+async fn manifests_are_accepted_as_json_or_yaml() {
+    let api = TestApi::new().await;
     let yaml = "metadata:\n  name: yam\ndata:\n  a: |\n    x\n  b: 'true'\n";
     api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, yaml), 201, json!({"data": {"a": "x\n", "b": "true"}})).await;
     let doubled = "metadata: {name: z}\ndata:\n  a: one\n  a: two\n";
-    let answer =
+    let response =
         api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, doubled), 201, json!({"data": {"a": "two"}})).await;
-    assert_eq!(answer.warnings().len(), 1);
+    assert_eq!(response.warnings().len(), 1);
     let strict = post(format!("{CONFIG_MAPS}?fieldValidation=Strict"), &json!(null)).text(YAML, doubled);
     api.check(strict, 400, json!({"reason": "BadRequest"})).await;
     for (content_type, body, code, reason) in [
@@ -83,19 +85,19 @@ async fn manifests_are_json_or_yaml() {
     assert_eq!((&read["kind"], &read["data"]), (&json!("ConfigMap"), &json!({"a": "x\n", "b": "true"})), "{text}");
     let (content_type, text) = api.text(&get(format!("{CONFIG_MAPS}/none")).header("accept", YAML)).await;
     assert!(content_type == YAML && text.contains("reason: NotFound"), "{text}");
-    // A stream of documents has no end of each.
+    // Watches are not served as YAML.
     let watch = get(format!("{CONFIG_MAPS}?watch=1")).header("accept", YAML);
     assert!(api.text(&watch).await.1.contains("NotAcceptable"));
     api.check(get(CONFIG_MAPS).header("accept", "text/html"), 406, json!({"reason": "NotAcceptable"})).await;
 }
 
 #[tokio::test]
-async fn yaml_is_read_as_upstream_reads_it() {
-    let api = Api::new().await;
+async fn yaml_scalars_are_read_like_upstream() {
+    let api = TestApi::new().await;
     let yaml = "metadata: {name: keys}\ndata:\n  0x10: a\n  010: b\n  n: c\n  yes: d\n  '010': e\n";
     let expected = json!({"16": "a", "8": "b", "false": "c", "true": "d", "010": "e"});
-    let made = api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, yaml), 201, json!({})).await.body;
-    assert_eq!(made["data"], expected);
+    let created = api.check(post(CONFIG_MAPS, &json!(null)).text(YAML, yaml), 201, json!({})).await.body;
+    assert_eq!(created["data"], expected);
     let yaml = "metadata: {name: p}\nspec:\n  terminationGracePeriodSeconds: 400.0\n  containers: [{name: c, image: i}]\n  \
         volumes: [{name: v, configMap: {name: m, defaultMode: 0640}}]\n";
     let spec = json!({"terminationGracePeriodSeconds": 400, "volumes": [{"configMap": {"defaultMode": 416}}]});
@@ -105,8 +107,8 @@ async fn yaml_is_read_as_upstream_reads_it() {
 }
 
 #[tokio::test]
-async fn a_field_of_the_wrong_type_is_named() {
-    let api = Api::new().await;
+async fn wrong_field_type_error_names_the_field() {
+    let api = TestApi::new().await;
     for (field, value, expected) in [
         ("hostNetwork", json!("yes"), "string into Go struct field PodSpec.spec.hostNetwork of type bool"),
         ("containers", json!({}), "object into Go struct field PodSpec.spec.containers of type []v1.Container"),
@@ -125,35 +127,35 @@ async fn a_field_of_the_wrong_type_is_named() {
 }
 
 #[tokio::test]
-async fn quantities_are_stored_in_their_canonical_form() {
-    let api = Api::new().await;
+async fn quantities_are_stored_in_canonical_form() {
+    let api = TestApi::new().await;
     let mut object = pod("p");
     object["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "1000m", "memory": "1024Ki", "x.io/gpu": 2}, "requests": {"cpu": 0.5, "memory": "1048576"}});
     object["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {"sizeLimit": "2048Mi"}}]);
     let stored = json!({"limits": {"cpu": "1", "memory": "1Mi", "x.io/gpu": "2"}, "requests": {"cpu": "500m", "memory": "1048576", "x.io/gpu": "2"}});
     let expected =
         json!({"spec": {"containers": [{"resources": stored}], "volumes": [{"emptyDir": {"sizeLimit": "2Gi"}}]}});
-    let made = api.check(post(PODS, &object), 201, expected).await.body;
-    // The same amount in other words is no change.
-    let mut same = made.clone();
+    let created = api.check(post(PODS, &object), 201, expected).await.body;
+    // An equal quantity in another format is no change.
+    let mut same = created.clone();
     same["spec"]["containers"][0]["resources"]["limits"]["cpu"] = json!("1.0");
     let after = api.check(put(format!("{PODS}/p"), &same), 200, json!({})).await.body;
-    assert_eq!(version(&after), version(&made));
+    assert_eq!(resource_version(&after), resource_version(&created));
     object["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "1 core"}});
-    let answer = api.check(post(PODS, &object), 400, json!({"reason": "BadRequest"})).await;
-    let message = answer.body["message"].as_str().unwrap();
+    let response = api.check(post(PODS, &object), 400, json!({"reason": "BadRequest"})).await;
+    let message = response.body["message"].as_str().unwrap();
     assert!(message.contains("resources.limits[cpu]: "), "{message}");
 }
 
 #[tokio::test]
-async fn quantities_keep_the_spelling_that_upstream_keeps() {
-    let api = Api::new().await;
+async fn quantities_keep_the_format_that_upstream_keeps() {
+    let api = TestApi::new().await;
     let mut object = pod("p");
     let written = json!({"cpu": "+2", "memory": "1E9", "x.io/gpu": "007", "ephemeral-storage": "+1024Mi"});
-    let shown = json!({"cpu": "+2", "memory": "1E9", "x.io/gpu": "007", "ephemeral-storage": "1Gi"});
+    let returned = json!({"cpu": "+2", "memory": "1E9", "x.io/gpu": "007", "ephemeral-storage": "1Gi"});
     object["spec"]["containers"][0]["resources"] = json!({"limits": written, "requests": {"cpu": "1.234500"}});
     object["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {"sizeLimit": "+5Mi"}}]);
-    let resources = json!({"limits": shown, "requests": {"cpu": "1235m", "memory": "1E9", "x.io/gpu": "007"}});
+    let resources = json!({"limits": returned, "requests": {"cpu": "1235m", "memory": "1E9", "x.io/gpu": "007"}});
     let expected =
         json!({"spec": {"containers": [{"resources": resources}], "volumes": [{"emptyDir": {"sizeLimit": "+5Mi"}}]}});
     api.check(post(PODS, &object), 201, expected.clone()).await;
@@ -161,40 +163,40 @@ async fn quantities_keep_the_spelling_that_upstream_keeps() {
 }
 
 #[tokio::test]
-async fn what_upstream_warns_of_is_warned_of() {
-    let api = Api::new().await;
+async fn deprecated_fields_cause_warnings() {
+    let api = TestApi::new().await;
     let mut object = pod("p.q");
     object["spec"]["terminationGracePeriodSeconds"] = json!(-1);
     let c = &mut object["spec"]["containers"][0];
     c["env"] = json!([{"name": "A"}, {"name": "A"}, {"name": "B"}, {"name": "B", "value": "$(B)x"}]);
     c["ports"] = json!([{"containerPort": 80}, {"containerPort": 80}]);
     c["resources"] = json!({"requests": {"memory": "100m"}});
-    let answer = api.check(post(PODS, &object), 201, json!({})).await;
+    let response = api.check(post(PODS, &object), 201, json!({})).await;
     let starts = [
         "metadata.name: this is used in the Pod's hostname",
         "spec.containers[0].resources.requests[memory]: fractional byte value \\\"100m\\\" is invalid, must be an integer",
         "spec.containers[0].env[1]: hides previous definition of \\\"A\\\", which may be dropped when using apply",
         "spec.containers[0].ports[1]: duplicate port definition with spec.containers[0].ports[0]",
     ];
-    let warnings = answer.warnings();
+    let warnings = response.warnings();
     assert_eq!(warnings.len(), starts.len(), "{warnings:#?}");
     for (warning, start) in warnings.iter().zip(starts) {
         assert!(warning.starts_with(&format!("299 - \"{start}")), "{warning}");
     }
     let lease = json!({"metadata": {"name": "l", "finalizers": ["mine"]}});
-    let answer = api.check(post(LEASES, &lease), 201, json!({})).await;
+    let response = api.check(post(LEASES, &lease), 201, json!({})).await;
     let start = "299 - \"metadata.finalizers: \\\"mine\\\": prefer a domain-qualified finalizer name";
-    assert!(answer.warnings()[0].starts_with(start), "{:?}", answer.warnings());
+    assert!(response.warnings()[0].starts_with(start), "{:?}", response.warnings());
 }
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 
 #[tokio::test]
-async fn an_update_makes_some_objects_and_must_know_their_version() {
-    let api = Api::new().await;
+async fn lease_is_created_by_update_and_requires_a_version() {
+    let api = TestApi::new().await;
     let lease = |holder: &str| json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": holder}});
     let path = format!("{LEASES}/l");
-    let made = api.check(put(&path, &lease("a")), 201, json!({"spec": {"holderIdentity": "a"}})).await.body;
+    let created = api.check(put(&path, &lease("a")), 201, json!({"spec": {"holderIdentity": "a"}})).await.body;
     let message = "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
     api.check(put(&path, &lease("b")), 422, json!({"message": message})).await;
     let mut next = lease("b");
@@ -202,7 +204,7 @@ async fn an_update_makes_some_objects_and_must_know_their_version() {
     api.check(put(&path, &next), 422, json!({"message": message})).await;
     let none = json!({"metadata": {"resourceVersion": "0"}});
     api.check(patch("merge-patch", path.clone(), &none), 422, json!({"message": message})).await;
-    next["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
+    next["metadata"]["resourceVersion"] = created["metadata"]["resourceVersion"].clone();
     api.check(put(&path, &next), 200, json!({"spec": {"holderIdentity": "b"}})).await;
     api.check(delete(&path), 200, json!({})).await;
     api.check(put(&path, &next), 404, json!({})).await;
@@ -211,8 +213,8 @@ async fn an_update_makes_some_objects_and_must_know_their_version() {
 }
 
 #[tokio::test]
-async fn the_version_0_of_an_object_is_any() {
-    let api = Api::new().await;
+async fn resource_version_0_in_update_is_unconditional() {
+    let api = TestApi::new().await;
     api.create_config_map("c", json!({})).await;
     let map = json!({"metadata": {"name": "c", "resourceVersion": "0"}, "data": {"a": "b"}});
     let path = format!("{CONFIG_MAPS}/c");
@@ -223,21 +225,21 @@ async fn the_version_0_of_an_object_is_any() {
 }
 
 #[tokio::test]
-async fn operations_of_a_json_patch_are_read_strictly() {
-    let api = Api::new().await;
+async fn json_patch_operations_follow_field_validation() {
+    let api = TestApi::new().await;
     api.create_config_map("c", json!({})).await;
     let operations = json!([{"op": "add", "path": "/data", "value": {"a": "b"}, "foo": "bar"}]);
-    let ask = |how: &str| patch("json-patch", format!("{CONFIG_MAPS}/c?fieldValidation={how}"), &operations);
-    let refused = api.check(ask("Strict"), 422, json!({"reason": "Invalid"})).await;
-    let message = refused.body["message"].as_str().unwrap();
+    let request = |how: &str| patch("json-patch", format!("{CONFIG_MAPS}/c?fieldValidation={how}"), &operations);
+    let rejected = api.check(request("Strict"), 422, json!({"reason": "Invalid"})).await;
+    let message = rejected.body["message"].as_str().unwrap();
     assert!(message.ends_with("strict decoding error: json patch unknown field \"[0].foo\""), "{message}");
-    let warned = api.check(ask("Warn"), 200, json!({"data": {"a": "b"}})).await;
+    let warned = api.check(request("Warn"), 200, json!({"data": {"a": "b"}})).await;
     assert_eq!(warned.warnings(), [r#"299 - "json patch unknown field \"[0].foo\"""#]);
 }
 
 #[tokio::test]
-async fn what_is_nested_too_deeply_is_not_stored() {
-    let api = Api::new().await;
+async fn too_deeply_nested_object_is_rejected() {
+    let api = TestApi::new().await;
     let nested = |depth: usize| (0..depth).fold(json!(1), |inner, _| json!({"a": inner}));
     let path = "/apis/apps/v1/namespaces/default/controllerrevisions";
     let make = |name: &str, depth: usize| {
@@ -246,16 +248,16 @@ async fn what_is_nested_too_deeply_is_not_stored() {
     let message = "the object is nested deeper than 100 levels";
     api.check(make("deep", 100), 400, json!({"message": message})).await;
     api.check(make("fits", 99), 201, json!({"metadata": {"name": "fits"}})).await;
-    // Who owns what of it is as deep as it is.
+    // The managed fields are as deep as the object.
     let config = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": "fits", "labels": {"a": "b"}},
         "revision": 1, "data": nested(99)});
     api.check(apply(format!("{path}/fits?force=true"), "m", &config), 200, json!({})).await;
     api.check(delete(format!("{path}/fits")), 200, json!({"metadata": {"finalizers": ["a.b/c"]}})).await;
     let copied = json!([{"op": "copy", "from": "/data", "path": format!("/data{}/b", "/a".repeat(98))}]);
     api.check(patch("json-patch", format!("{path}/fits"), &copied), 400, json!({"message": message})).await;
-    for ask in [get(path), table(path), get(format!("{path}/fits"))] {
-        api.check(ask, 200, json!({})).await;
+    for request in [get(path), get_table(path), get(format!("{path}/fits"))] {
+        api.check(request, 200, json!({})).await;
     }
-    api.check(merge(format!("{path}/fits"), &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
+    api.check(merge_patch(format!("{path}/fits"), &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
     api.check(get(format!("{path}/fits")), 404, json!({})).await;
 }

@@ -1,15 +1,15 @@
-//! What the server fills in, compared with upstream's `pkg/apis/core/v1/defaults.go` and its admission.
+//! Defaults, compared with upstream's `pkg/apis/core/v1/defaults.go` and its admission.
 
 use crate::common::*;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn a_pod_gets_what_upstream_gives_it() {
-    let api = Api::new().await;
-    let made = api.create_pod("p").await;
+async fn pod_gets_upstream_defaults() {
+    let api = TestApi::new().await;
+    let created = api.create_pod("p").await;
     let toleration = |key: &str| json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
     assert_eq!(
-        made["spec"],
+        created["spec"],
         json!({
             "containers": [{
                 "name": "c", "image": "busybox:1", "imagePullPolicy": "IfNotPresent", "resources": {},
@@ -21,12 +21,12 @@ async fn a_pod_gets_what_upstream_gives_it() {
             "tolerations": [toleration("not-ready"), toleration("unreachable")],
         })
     );
-    assert_eq!(made["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}));
+    assert_eq!(created["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}));
 }
 
-/// A container, or another part of a spec, gets this.
+/// Asserts the defaults of a part of a spec.
 async fn check(path: &str, given: Value, expected: Value) {
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     let account = json!({"metadata": {"name": "robot"}});
     api.check(post("/api/v1/namespaces/default/serviceaccounts", &account), 201, json!({})).await;
     let mut object = pod("p");
@@ -40,7 +40,7 @@ async fn check(path: &str, given: Value, expected: Value) {
     api.check(post(PODS, &object), 201, json!({"spec": result})).await;
 }
 
-/// Joins objects, and the first elements of lists.
+/// Merges objects, and the first items of lists.
 fn json_merge(to: &mut Value, from: &Value) {
     match (to, from) {
         (Value::Object(to), Value::Object(from)) => {
@@ -54,7 +54,7 @@ fn json_merge(to: &mut Value, from: &Value) {
 }
 
 #[tokio::test]
-async fn images_are_pulled_by_their_tag() {
+async fn image_pull_policy_defaults_by_tag() {
     for (image, policy) in [
         ("busybox", "Always"),
         ("busybox:latest", "Always"),
@@ -68,7 +68,7 @@ async fn images_are_pulled_by_their_tag() {
 }
 
 #[tokio::test]
-async fn parts_of_a_pod_get_what_upstream_gives_them() {
+async fn container_parts_get_upstream_defaults() {
     let probe = json!({"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3});
     for (path, given, expected) in [
         ("containers/0/livenessProbe", json!({"exec": {"command": ["x"]}, "timeoutSeconds": 0}), probe.clone()),
@@ -118,7 +118,7 @@ async fn parts_of_a_pod_get_what_upstream_gives_them() {
 }
 
 #[tokio::test]
-async fn volumes_and_the_rest_get_what_upstream_gives_them() {
+async fn volumes_and_pod_fields_get_upstream_defaults() {
     for (path, given, expected) in [
         ("volumes/0", json!({"name": "v"}), json!({"emptyDir": {}})),
         ("volumes/0", json!({"name": "v", "configMap": {"name": "c"}}), json!({"configMap": {"defaultMode": 420}})),
@@ -160,14 +160,14 @@ async fn volumes_and_the_rest_get_what_upstream_gives_them() {
 }
 
 #[tokio::test]
-async fn priorities_are_those_of_their_class() {
-    let api = Api::new().await;
+async fn pod_priority_is_resolved_from_its_class() {
+    let api = TestApi::new().await;
     let with = |field: &str, value: Value| {
         let mut object = pod("p");
         object["spec"][field] = value;
         post(PODS, &object)
     };
-    for (ask, why) in [
+    for (request, reason) in [
         (with("priorityClassName", json!("high")), "no PriorityClass with name high was found"),
         (
             with("priority", json!(5)),
@@ -178,18 +178,23 @@ async fn priorities_are_those_of_their_class() {
             "the string value of PreemptionPolicy (Never) must not be provided in pod spec; priority admission controller computed PreemptLowerPriority from the given PriorityClass name",
         ),
     ] {
-        api.check(ask, 403, json!({"reason": "Forbidden", "message": format!("pods \"p\" is forbidden: {why}")})).await;
+        api.check(
+            request,
+            403,
+            json!({"reason": "Forbidden", "message": format!("pods \"p\" is forbidden: {reason}")}),
+        )
+        .await;
     }
 }
 
 #[tokio::test]
-async fn a_service_account_must_be_there_and_lends_its_pull_secrets() {
-    let api = Api::new().await;
+async fn service_account_is_required_and_adds_pull_secrets() {
+    let api = TestApi::new().await;
     let mut object = pod("p");
     object["spec"]["serviceAccountName"] = json!("robot");
-    let why =
+    let reason =
         "pods \"p\" is forbidden: error looking up service account default/robot: serviceaccount \"robot\" not found";
-    api.check(post(PODS, &object), 403, json!({"reason": "Forbidden", "message": why})).await;
+    api.check(post(PODS, &object), 403, json!({"reason": "Forbidden", "message": reason})).await;
     let account = json!({"metadata": {"name": "robot"}, "imagePullSecrets": [{"name": "s"}]});
     api.check(post("/api/v1/namespaces/default/serviceaccounts", &account), 201, json!({})).await;
     api.check(post(PODS, &object), 201, json!({"spec": {"imagePullSecrets": [{"name": "s"}]}})).await;
@@ -199,8 +204,8 @@ async fn a_service_account_must_be_there_and_lends_its_pull_secrets() {
 }
 
 #[tokio::test]
-async fn quality_of_service_is_set_and_stays() {
-    let api = Api::new().await;
+async fn qos_class_is_set_and_immutable() {
+    let api = TestApi::new().await;
     let mut object = pod("p");
     object["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "1", "memory": "1Gi"}});
     api.check(post(PODS, &object), 201, json!({"status": {"qosClass": "Guaranteed"}})).await;
@@ -212,7 +217,7 @@ async fn quality_of_service_is_set_and_stays() {
     )
     .await;
     api.check(
-        merge(&status, &json!({"status": {"qosClass": "Burstable"}})),
+        merge_patch(&status, &json!({"status": {"qosClass": "Burstable"}})),
         422,
         json!({"message": "Pod \"p\" is invalid: status.qosClass: Invalid value: \"Burstable\": field is immutable"}),
     )
@@ -220,8 +225,8 @@ async fn quality_of_service_is_set_and_stays() {
 }
 
 #[tokio::test]
-async fn other_kinds_get_their_defaults_and_rules() {
-    let api = Api::new().await;
+async fn other_kinds_get_defaults_and_validation() {
+    let api = TestApi::new().await;
     let secrets = "/api/v1/namespaces/default/secrets";
     let secret = json!({"metadata": {"name": "s"}, "stringData": {"a": "x"}, "data": {"b": "eQ=="}});
     api.check(
@@ -237,7 +242,7 @@ async fn other_kinds_get_their_defaults_and_rules() {
     )
     .await;
     api.check(
-        merge(format!("{secrets}/s"), &json!({"type": "x.io/y"})),
+        merge_patch(format!("{secrets}/s"), &json!({"type": "x.io/y"})),
         422,
         json!({"message": "Secret \"s\" is invalid: type: Invalid value: \"x.io/y\": field is immutable"}),
     )
@@ -255,7 +260,7 @@ async fn other_kinds_get_their_defaults_and_rules() {
     let fixed = json!({"metadata": {"name": "c"}, "immutable": true, "data": {"a": "x"}});
     api.check(post(CONFIG_MAPS, &fixed), 201, json!({})).await;
     api.check(
-        merge(format!("{CONFIG_MAPS}/c"), &json!({"data": {"a": "y"}})),
+        merge_patch(format!("{CONFIG_MAPS}/c"), &json!({"data": {"a": "y"}})),
         422,
         json!({"message": "ConfigMap \"c\" is invalid: data: Forbidden: field is immutable when `immutable` is set"}),
     )
@@ -279,22 +284,23 @@ async fn other_kinds_get_their_defaults_and_rules() {
 }
 
 #[tokio::test]
-async fn volumes_that_are_elsewhere_say_what_upstream_says_of_them() {
-    let api = Api::new().await;
+async fn remote_volumes_get_upstream_defaults() {
+    let api = TestApi::new().await;
     let iscsi = json!({"targetPortal": "192.0.2.1", "iqn": "iqn.2001-04.com.example:x", "lun": 0});
     let volume = json!({"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "1Gi"},
         "accessModes": ["ReadWriteOnce"], "iscsi": iscsi}});
     let path = "/api/v1/persistentvolumes";
-    let made =
+    let created =
         api.check(post(path, &volume), 201, json!({"spec": {"iscsi": {"iscsiInterface": "default"}}})).await.body;
-    let since = made["status"]["lastPhaseTransitionTime"].as_str().unwrap();
+    let since = created["status"]["lastPhaseTransitionTime"].as_str().unwrap();
     assert!(since.ends_with('Z'), "{since}");
     let long_ago = json!({"status": {"lastPhaseTransitionTime": "2020-01-01T00:00:00Z"}});
-    api.check(merge(format!("{path}/v/status"), &long_ago), 200, long_ago.clone()).await;
+    api.check(merge_patch(format!("{path}/v/status"), &long_ago), 200, long_ago.clone()).await;
     let label = json!({"metadata": {"labels": {"a": "b"}}});
-    api.check(merge(format!("{path}/v/status"), &label), 200, long_ago).await;
-    let available =
-        api.check(merge(format!("{path}/v/status"), &json!({"status": {"phase": "Available"}})), 200, json!({})).await;
+    api.check(merge_patch(format!("{path}/v/status"), &label), 200, long_ago).await;
+    let available = api
+        .check(merge_patch(format!("{path}/v/status"), &json!({"status": {"phase": "Available"}})), 200, json!({}))
+        .await;
     assert_ne!(available.body["status"]["lastPhaseTransitionTime"], "2020-01-01T00:00:00Z");
     let sources = json!([{"name": "a", "rbd": {"monitors": ["m"], "image": "i"}},
         {"name": "b", "azureDisk": {"diskName": "d", "diskURI": "https://example.com/d"}},
@@ -304,17 +310,17 @@ async fn volumes_that_are_elsewhere_say_what_upstream_says_of_them() {
     let expected = json!([{"rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"}},
         {"azureDisk": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": false}},
         {"scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"}}]);
-    let made = api.check(post(PODS, &pod), 201, json!({})).await.body;
-    for (made, expected) in made["spec"]["volumes"].as_array().unwrap().iter().zip(expected.as_array().unwrap()) {
-        let mut wrong = Vec::new();
-        compare(expected, made, "", &mut wrong);
-        assert!(wrong.is_empty(), "{wrong:?}");
+    let created = api.check(post(PODS, &pod), 201, json!({})).await.body;
+    for (created, expected) in created["spec"]["volumes"].as_array().unwrap().iter().zip(expected.as_array().unwrap()) {
+        let mut mismatches = Vec::new();
+        compare(expected, created, "", &mut mismatches);
+        assert!(mismatches.is_empty(), "{mismatches:?}");
     }
 }
 
 #[tokio::test]
-async fn claims_of_a_stateful_set_say_what_they_are() {
-    let api = Api::new().await;
+async fn volume_claim_templates_get_type_meta() {
+    let api = TestApi::new().await;
     let claim = json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let set = json!({"metadata": {"name": "s"}, "spec": {"serviceName": "s", "selector": {"matchLabels": {"a": "b"}},

@@ -1,4 +1,4 @@
-//! Objects in an outdated stored form are written again although nothing changes.
+//! An unchanged update rewrites objects that are stored in an outdated form.
 
 use crate::common::*;
 use serde_json::json;
@@ -7,7 +7,7 @@ use store::{Key, MemoryEngine, Options, Store, StoredForm, TransformError, Trans
 
 const PATH: &str = "/api/v1/namespaces/default/secrets/s";
 
-/// Stores data reversed, behind a letter.
+/// Transformer that stores data reversed, behind a prefix.
 struct Reversed(u8);
 
 impl Transformer for Reversed {
@@ -25,33 +25,33 @@ impl Transformer for Reversed {
     }
 }
 
-async fn boot(engine: &MemoryEngine, letter: u8) -> Api {
+async fn boot(engine: &MemoryEngine, letter: u8) -> TestApi {
     let transformed = TransformedEngine::new(engine.clone(), Arc::new(Reversed(letter)));
-    Api::of(engine.clone(), Store::open(transformed, Options::default()).unwrap()).await
+    TestApi::with_store(engine.clone(), Store::open(transformed, Options::default()).unwrap()).await
 }
 
 #[tokio::test]
-async fn stale_object_is_rewritten_by_a_replace_without_changes() {
+async fn unchanged_update_rewrites_stale_stored_object() {
     let engine = MemoryEngine::new();
     let secret = json!({"metadata": {"name": "s"}, "data": {"k": "dg=="}});
     let api = boot(&engine, b'a').await;
-    let made = api.check(post("/api/v1/namespaces/default/secrets", &secret), 201, json!({})).await.body;
-    let same = api.check(put(PATH, &made), 200, json!({})).await.body;
-    assert_eq!(same, made, "without a stale form nothing is written");
+    let created = api.check(post("/api/v1/namespaces/default/secrets", &secret), 201, json!({})).await.body;
+    let same = api.check(put(PATH, &created), 200, json!({})).await.body;
+    assert_eq!(same, created, "an unchanged update without stale storage writes nothing");
 
     let api = boot(&engine, b'b').await;
-    let dry = api.check(put(format!("{PATH}?dryRun=All"), &made), 200, json!({})).await.body;
-    assert_eq!(version(&dry), version(&made), "a dry run writes nothing");
+    let dry = api.check(put(format!("{PATH}?dryRun=All"), &created), 200, json!({})).await.body;
+    assert_eq!(resource_version(&dry), resource_version(&created), "a dry run writes nothing");
     let mut watch = api.watch("/api/v1/namespaces/default/secrets?watch=true").await;
     watch.check("ADDED", json!({"metadata": {"name": "s"}})).await;
-    let rewritten = api.check(put(PATH, &made), 200, json!({"data": {"k": "dg=="}})).await.body;
-    assert_ne!(version(&rewritten), version(&made));
-    assert_eq!(rewritten["metadata"]["managedFields"], made["metadata"]["managedFields"]);
+    let rewritten = api.check(put(PATH, &created), 200, json!({"data": {"k": "dg=="}})).await.body;
+    assert_ne!(resource_version(&rewritten), resource_version(&created));
+    assert_eq!(rewritten["metadata"]["managedFields"], created["metadata"]["managedFields"]);
     watch.check("MODIFIED", json!({"metadata": {"name": "s"}})).await;
     let again = api.check(put(PATH, &rewritten), 200, json!({})).await.body;
-    assert_eq!(again, rewritten, "it is written once");
+    assert_eq!(again, rewritten, "a current object is not rewritten");
 
     let api = boot(&engine, b'c').await;
-    let patched = api.check(merge(PATH, &json!({})), 200, json!({})).await.body;
-    assert_ne!(version(&patched), version(&rewritten), "a patch without changes does the same");
+    let patched = api.check(merge_patch(PATH, &json!({})), 200, json!({})).await.body;
+    assert_ne!(resource_version(&patched), resource_version(&rewritten), "an unchanged patch rewrites stale storage");
 }

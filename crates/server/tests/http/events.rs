@@ -1,4 +1,4 @@
-//! Events: two APIs of one object, and their end.
+//! Events: the core API, `events.k8s.io`, and expiration.
 
 use crate::common::*;
 use jiff::{SignedDuration, Timestamp};
@@ -9,8 +9,8 @@ const CORE: &str = "/api/v1/namespaces/default/events";
 const NEW: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 
 #[tokio::test]
-async fn an_event_of_either_api_is_seen_in_both() {
-    let api = Api::new().await;
+async fn event_is_served_by_core_and_events_api() {
+    let api = TestApi::new().await;
     let about = json!({"kind": "Pod", "namespace": "default", "name": "p"});
     let core = json!({"metadata": {"name": "a"}, "involvedObject": about, "message": "m", "reason": "R", "type": "Normal", "count": 2});
     api.check(post(CORE, &core), 201, json!({"apiVersion": "v1", "message": "m"})).await;
@@ -31,7 +31,7 @@ async fn an_event_of_either_api_is_seen_in_both() {
         json!({"items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]}),
     )
     .await;
-    // Who reported it stands for a source that is not named; each API has its own names for fields.
+    // `reportingComponent` stands for an empty source; each API has its own field names.
     for (path, fields, name) in [
         (CORE, "source%3Dx.io/y,reportingComponent%3Dx.io/y", "b"),
         (NEW, "regarding.kind%3DPod,reportingController%3Dx.io/y", "b"),
@@ -40,8 +40,8 @@ async fn an_event_of_either_api_is_seen_in_both() {
         api.check(get(format!("{path}?fieldSelector={fields}")), 200, expected).await;
     }
     for (path, field) in [(CORE, "regarding.kind"), (NEW, "involvedObject.kind"), (NEW, "source")] {
-        let refused = json!({"message": format!("field label not supported: {field}")});
-        api.check(get(format!("{path}?fieldSelector={field}%3Dx")), 400, refused).await;
+        let rejected = json!({"message": format!("field label not supported: {field}")});
+        api.check(get(format!("{path}?fieldSelector={field}%3Dx")), 400, rejected).await;
     }
     let elsewhere =
         json!({"metadata": {"name": "c"}, "involvedObject": {"kind": "Pod", "namespace": "kube-system", "name": "p"}});
@@ -54,8 +54,8 @@ async fn an_event_of_either_api_is_seen_in_both() {
 }
 
 #[tokio::test]
-async fn events_are_forgotten_an_hour_after_they_were_last_seen() {
-    let api = Api::new().await;
+async fn events_expire_an_hour_after_last_seen() {
+    let api = TestApi::new().await;
     let now = Timestamp::now();
     let ago = |minutes: i64| json!(now - SignedDuration::from_mins(minutes));
     let about = json!({"kind": "Node", "name": "n"});
@@ -63,14 +63,15 @@ async fn events_are_forgotten_an_hour_after_they_were_last_seen() {
         let object = json!({"metadata": {"name": name}, "involvedObject": about, "lastTimestamp": ago(last)});
         api.check(post(CORE, &object), 201, json!({})).await;
     }
-    // Each was created a moment ago.
+    // Each Event was created a moment ago.
     let wait = api.server.forget_events(now).await.unwrap();
     assert!(wait > Duration::from_secs(3500), "{wait:?}");
     api.check(get(CORE), 200, json!({"items": [{}, {}]})).await;
     let seen = json!({"lastTimestamp": now + SignedDuration::from_mins(30)});
-    api.check(merge(format!("{CORE}/fresh"), &seen), 200, json!({})).await;
-    let mut events =
-        api.watch(&format!("{CORE}?watch=1&resourceVersion={}", version(&api.ask(&get(CORE)).await.body))).await;
+    api.check(merge_patch(format!("{CORE}/fresh"), &seen), 200, json!({})).await;
+    let mut events = api
+        .watch(&format!("{CORE}?watch=1&resourceVersion={}", resource_version(&api.send(&get(CORE)).await.body)))
+        .await;
     let wait = api.server.forget_events(now + SignedDuration::from_mins(61)).await.unwrap();
     assert!(wait > Duration::from_secs(28 * 60) && wait <= Duration::from_secs(30 * 60), "{wait:?}");
     api.check(get(CORE), 200, json!({"items": [{"metadata": {"name": "fresh"}}]})).await;

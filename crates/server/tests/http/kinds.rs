@@ -1,76 +1,76 @@
-//! Kinds that are data: what discovery says of each, that a manifest is taken and shown, and how a wrong one is refused.
+//! Common checks of kinds: discovery, defaults, tables, status and validation.
 
+mod api_machinery;
 mod apps;
 mod autoscaling;
 mod batch;
 mod core;
-mod extending;
 mod networking;
-mod others;
-mod scaling;
+mod other_groups;
+mod scale;
 mod storage;
-mod versions;
+mod update_strategies;
 
 use crate::common::*;
 use serde_json::{Value, json};
 
-/// A kind, and what must hold for it.
-struct Of {
-    /// Where its objects are, for example `/apis/apps/v1/namespaces/default/deployments`.
+/// A kind and its expected behaviour.
+struct KindCase {
+    /// Collection path, for example `/apis/apps/v1/namespaces/default/deployments`.
     path: &'static str,
-    /// What discovery says of it, at least.
+    /// Part of the expected APIResource.
     discovery: Value,
-    /// An object, as short as it may be.
+    /// A minimal manifest.
     manifest: Value,
-    /// What the server makes of it, at least.
+    /// Part of the expected stored object.
     made: Value,
-    /// Changes that make the object wrong, and upstream's words for what is wrong.
-    wrong: &'static [(&'static str, &'static str)],
-    /// The columns, with `|` between them.
+    /// Merge patches that make the object invalid, with the expected messages.
+    invalid: &'static [(&'static str, &'static str)],
+    /// Names of the table columns, separated by `|`.
     columns: &'static str,
-    /// The cells of the object; null for an age.
+    /// Cells of the object; null for an age.
     cells: Value,
 }
 
-impl Of {
+impl KindCase {
     async fn check(self) {
-        let api = Api::new().await;
-        self.is_discovered(&api).await;
+        let api = TestApi::new().await;
+        self.check_discovery(&api).await;
         let (kind, name) = (&self.manifest["kind"], self.manifest["metadata"]["name"].as_str().unwrap());
         let group = self.manifest["apiVersion"].as_str().unwrap().split_once('/').map(|(group, _)| group);
-        let called =
+        let qualified_kind =
             group.map_or_else(|| kind.as_str().unwrap().to_owned(), |g| format!("{}.{g}", kind.as_str().unwrap()));
-        for (change, words) in self.wrong {
+        for (change, expected_error) in self.invalid {
             let mut object = self.manifest.clone();
             merge_into(&mut object, &serde_json::from_str(change).unwrap());
             let name = object["metadata"]["name"].as_str().unwrap();
-            let message = format!("{called} {name:?} is invalid: {words}");
-            let answer = api.ask(&post(self.path, &object)).await;
-            assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{change}");
+            let message = format!("{qualified_kind} {name:?} is invalid: {expected_error}");
+            let response = api.send(&post(self.path, &object)).await;
+            assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{change}");
         }
         let strict = format!("{}?fieldValidation=Strict", self.path);
         api.check(post(strict, &self.manifest), 201, self.made.clone()).await;
-        self.is_shown(&api).await;
+        self.check_table(&api).await;
         let one = format!("{}/{name}", self.path);
         let again = api.check(get(&one), 200, self.made.clone()).await.body;
-        // What was read can be written back, and nothing is new then.
+        // An update with the object that was read changes nothing.
         let same = api.check(put(&one, &again), 200, json!({})).await.body;
-        assert_eq!(version(&same), version(&again), "{again:#}\n{same:#}");
+        assert_eq!(resource_version(&same), resource_version(&again), "{again:#}\n{same:#}");
         if self.discovery["status"] == true {
-            self.keeps_its_status_apart(&api, &one).await;
+            self.check_status_subresource(&api, &one).await;
         }
         api.check(get(format!("{}?fieldSelector=metadata.name={name}", self.path)), 200, json!({"items": [{}]})).await;
         api.check(delete(format!("{one}?propagationPolicy=Background")), 200, json!({})).await;
         if !again["metadata"]["finalizers"].is_null() {
-            // It is held until its controller lets go of it.
+            // Its controller's finalizer keeps it.
             let held = json!({"metadata": {"finalizers": again["metadata"]["finalizers"]}});
             api.check(get(&one), 200, held).await;
-            api.check(merge(&one, &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
+            api.check(merge_patch(&one, &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
         }
         api.check(get(&one), 404, json!({"reason": "NotFound"})).await;
     }
 
-    async fn is_discovered(&self, api: &Api) {
+    async fn check_discovery(&self, api: &TestApi) {
         let root = self.path.split("/namespaces/").next().unwrap();
         let root = if root == self.path { root.rsplit_once('/').unwrap().0 } else { root };
         let list = api.check(get(root), 200, json!({"kind": "APIResourceList"})).await.body;
@@ -81,15 +81,15 @@ impl Of {
         expected.as_object_mut().unwrap().remove("status");
         expected["kind"] = self.manifest["kind"].clone();
         expected["namespaced"] = json!(self.path.contains("/namespaces/"));
-        let mut wrong = Vec::new();
-        compare(&expected, found, "", &mut wrong);
-        assert!(wrong.is_empty(), "{plural}: {wrong:?}");
+        let mut mismatches = Vec::new();
+        compare(&expected, found, "", &mut mismatches);
+        assert!(mismatches.is_empty(), "{plural}: {mismatches:?}");
         let status = all.iter().any(|r| r["name"] == format!("{plural}/status"));
         assert_eq!(status, self.discovery["status"] == true, "the status of {plural}");
     }
 
-    async fn is_shown(&self, api: &Api) {
-        let shown = api.check(table(self.path), 200, json!({"kind": "Table", "rows": [{}]})).await.body;
+    async fn check_table(&self, api: &TestApi) {
+        let shown = api.check(get_table(self.path), 200, json!({"kind": "Table", "rows": [{}]})).await.body;
         let columns: Vec<&str> =
             shown["columnDefinitions"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
         assert_eq!(columns.join("|"), self.columns);
@@ -101,22 +101,22 @@ impl Of {
         }
     }
 
-    /// A request for the object changes no status, and one for the status changes nothing else.
-    async fn keeps_its_status_apart(&self, api: &Api, one: &str) {
+    /// Asserts that writes of the object ignore the status, and writes of the status ignore the rest.
+    async fn check_status_subresource(&self, api: &TestApi, one: &str) {
         let before = api.check(get(one), 200, json!({})).await.body;
         let change = json!({"metadata": {"labels": {"by": "status"}}, "spec": {"odd": 1}});
         let ignoring = format!("{one}/status?fieldValidation=Ignore");
-        // Some let a status change its labels: `statuses.rs` knows which do not.
-        let after = api.check(merge(ignoring, &change), 200, json!({})).await.body;
+        // Some kinds let a status write change labels: `statuses.rs` tests those that do not.
+        let after = api.check(merge_patch(ignoring, &change), 200, json!({})).await.body;
         assert_eq!(after["spec"], before["spec"]);
         assert_eq!(after["metadata"]["generation"], before["metadata"]["generation"]);
         let cleared = json!({"status": null});
-        let kept = api.check(merge(one, &cleared), 200, json!({})).await.body;
+        let kept = api.check(merge_patch(one, &cleared), 200, json!({})).await.body;
         assert_eq!(kept["status"], after["status"]);
     }
 }
 
-/// A merge patch, on the spot.
+/// Applies a merge patch in place.
 fn merge_into(object: &mut Value, patch: &Value) {
     let (Value::Object(map), Value::Object(changes)) = (&mut *object, patch) else {
         *object = patch.clone();
@@ -131,7 +131,7 @@ fn merge_into(object: &mut Value, patch: &Value) {
     }
 }
 
-/// A template of Pods with these labels.
-fn template(app: &str) -> Value {
+/// Returns a Pod template with these labels.
+fn pod_template(app: &str) -> Value {
     json!({"metadata": {"labels": {"app": app}}, "spec": {"containers": [{"name": "c", "image": "busybox:1"}]}})
 }

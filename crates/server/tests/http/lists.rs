@@ -1,4 +1,4 @@
-//! Lists: revisions, pages, selectors.
+//! Lists: resource versions, pages and selectors.
 
 use crate::common::*;
 use serde_json::{Value, json};
@@ -9,11 +9,11 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_revision_is_at_least_exactly_or_not_asked_for() {
-    let api = Api::new().await;
+async fn resource_version_match_is_honored() {
+    let api = TestApi::new().await;
     let first = api.create_config_map("a", json!({})).await;
     let second = api.create_config_map("b", json!({})).await;
-    let (old, new) = (version(&first), version(&second).parse::<u64>().unwrap());
+    let (old, new) = (resource_version(&first), resource_version(&second).parse::<u64>().unwrap());
     let list = |query: String| get(format!("{CONFIG_MAPS}?{query}"));
     let both = json!({"items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}], "metadata": {"resourceVersion": new.to_string()}});
     let one = json!({"items": [{"metadata": {"name": "a"}}], "metadata": {"resourceVersion": old}});
@@ -24,9 +24,9 @@ async fn a_revision_is_at_least_exactly_or_not_asked_for() {
         (format!("resourceVersion={old}&resourceVersionMatch=NotOlderThan"), &both),
         ("resourceVersion=0&resourceVersionMatch=NotOlderThan".to_owned(), &both),
         (format!("resourceVersion={old}&resourceVersionMatch=Exact"), &one),
-        // Any state will do, all of it.
+        // Version 0 returns the whole list, whatever the limit.
         ("resourceVersion=0&limit=1".to_owned(), &both),
-        // A page of a given revision is exact.
+        // A page with a resource version is exact.
         (format!("resourceVersion={old}&limit=5"), &one),
     ] {
         api.check(list(query), 200, expected.clone()).await;
@@ -50,8 +50,8 @@ async fn a_revision_is_at_least_exactly_or_not_asked_for() {
 }
 
 #[tokio::test]
-async fn history_that_is_gone_is_gone() {
-    let api = Api::with(Options { window_events: 4, ..Options::default() }).await;
+async fn compacted_resource_version_is_gone() {
+    let api = TestApi::with_options(Options { window_events: 4, ..Options::default() }).await;
     let first = api.create_config_map("a", json!({})).await;
     for name in ["b", "c", "d"] {
         api.create_config_map(name, json!({})).await;
@@ -61,7 +61,7 @@ async fn history_that_is_gone_is_gone() {
     for name in ["e", "f", "g", "h", "i", "j"] {
         api.create_config_map(name, json!({})).await;
     }
-    let old = version(&first);
+    let old = resource_version(&first);
     api.check(
         get(format!("{CONFIG_MAPS}?resourceVersion={old}&resourceVersionMatch=Exact")),
         410,
@@ -70,7 +70,7 @@ async fn history_that_is_gone_is_gone() {
     .await;
     let expired =
         api.check(get(format!("{CONFIG_MAPS}?limit=2&continue={token}")), 410, json!({"reason": "Expired"})).await.body;
-    // The token of the answer goes on with what there is now.
+    // The `continue` token of the error continues with the current state.
     let token = expired["metadata"]["continue"].as_str().unwrap();
     let rest = api.check(get(format!("{CONFIG_MAPS}?continue={token}")), 200, json!({})).await.body;
     assert_eq!(names(&rest), ["c", "d", "e", "f", "g", "h", "i", "j"]);
@@ -81,8 +81,8 @@ async fn history_that_is_gone_is_gone() {
 }
 
 #[tokio::test]
-async fn pages_show_one_revision() {
-    let api = Api::new().await;
+async fn list_pages_share_one_revision() {
+    let api = TestApi::new().await;
     for name in ["a", "b", "c", "d", "e"] {
         api.create_config_map(name, json!({"odd": if matches!(name, "a" | "c" | "e") { "1" } else { "0" }})).await;
     }
@@ -98,7 +98,7 @@ async fn pages_show_one_revision() {
         .check(
             get(format!("{CONFIG_MAPS}?limit=2&continue={token}")),
             200,
-            json!({"metadata": {"remainingItemCount": 1, "resourceVersion": version(&first)}}),
+            json!({"metadata": {"remainingItemCount": 1, "resourceVersion": resource_version(&first)}}),
         )
         .await
         .body;
@@ -113,13 +113,13 @@ async fn pages_show_one_revision() {
         .await
         .body;
     assert_eq!(names(&third), ["e"]);
-    // A name is looked up, before and behind where a list goes on.
+    // A name is looked up before and after the position of the `continue` token.
     let token = first["metadata"]["continue"].as_str().unwrap();
     for (name, expected) in [("a", vec![]), ("b", vec![]), ("d", vec!["d"]), ("bb", vec![])] {
         let path = format!("{CONFIG_MAPS}?fieldSelector=metadata.name%3D{name}&continue={token}");
         assert_eq!(names(&api.check(get(path), 200, json!({})).await.body), expected, "{name}");
     }
-    // With a selector nobody counts what remains.
+    // Lists with a selector have no remaining item count.
     let odd = api
         .check(
             get(format!("{CONFIG_MAPS}?limit=2&labelSelector=odd%3D1")),
@@ -154,8 +154,8 @@ async fn pages_show_one_revision() {
 }
 
 #[tokio::test]
-async fn selectors_choose() {
-    let api = Api::new().await;
+async fn label_and_field_selectors_filter_lists() {
+    let api = TestApi::new().await;
     for (name, labels) in [("a", json!({"tier": "web", "x": "1"})), ("b", json!({"tier": "db"})), ("c", json!({}))] {
         api.create_config_map(name, labels).await;
     }
@@ -210,8 +210,8 @@ async fn selectors_choose() {
 }
 
 #[tokio::test]
-async fn items_of_a_list_do_not_repeat_what_they_are() {
-    let api = Api::new().await;
+async fn list_items_omit_type_meta() {
+    let api = TestApi::new().await;
     api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 201, json!({})).await;
     let list = api.check(get(CONFIG_MAPS), 200, json!({"kind": "ConfigMapList"})).await.body;
     assert_eq!((list["items"][0].get("kind"), list["items"][0].get("apiVersion")), (None, None));
@@ -219,15 +219,15 @@ async fn items_of_a_list_do_not_repeat_what_they_are() {
 }
 
 #[tokio::test]
-async fn a_group_that_is_not_there_is_told_as_a_status() {
-    let api = Api::new().await;
+async fn unknown_group_is_a_not_found_status() {
+    let api = TestApi::new().await;
     let expected = json!({"kind": "Status", "reason": "NotFound", "code": 404});
     api.check(get("/apis/nothing.example.com/v1/things"), 404, expected).await;
 }
 
 #[tokio::test]
-async fn field_selectors_take_what_upstream_takes() {
-    let api = Api::new().await;
+async fn field_selectors_accept_upstream_fields() {
+    let api = TestApi::new().await;
     api.create_pod("p").await;
     for (path, status, items) in [
         (format!("{PODS}?fieldSelector=spec.host%3D"), 200, json!([{}])),

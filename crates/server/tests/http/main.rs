@@ -1,5 +1,5 @@
-//! The API over HTTP, without sockets: what kubectl and client libraries see.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
+//! Tests of the API through `ApiServer::handle`, without sockets, as kubectl and client libraries use it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests panic on failure")]
 
 #[cfg(test)]
 mod admission;
@@ -8,29 +8,27 @@ mod aggregation;
 #[cfg(test)]
 mod apparmor;
 #[cfg(test)]
-mod applies;
-#[cfg(test)]
 mod audit;
 #[cfg(test)]
 mod authorization;
 #[cfg(test)]
-mod certificates;
+mod certificate_renewal;
 #[cfg(test)]
 mod common;
-#[cfg(test)]
-mod conflicts;
 #[cfg(test)]
 mod connections;
 #[cfg(test)]
 mod crud;
 #[cfg(test)]
-mod custom;
+mod custom_resources;
 #[cfg(test)]
 mod decoding;
 #[cfg(test)]
 mod defaults;
 #[cfg(test)]
-mod documents;
+mod deprecated_apis;
+#[cfg(test)]
+mod echo_server;
 #[cfg(test)]
 mod encryption;
 #[cfg(test)]
@@ -38,13 +36,9 @@ mod escalation;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
-mod fairness;
+mod feature_gates;
 #[cfg(test)]
-mod features;
-#[cfg(test)]
-mod full;
-#[cfg(test)]
-mod hook;
+mod full_disk;
 #[cfg(test)]
 mod impersonation;
 #[cfg(test)]
@@ -57,54 +51,60 @@ mod managed_fields;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]
-mod mirrors;
+mod mirror_pods;
 #[cfg(test)]
-mod mutating_policies;
+mod mutating_admission_policies;
 #[cfg(test)]
 mod namespaces;
 #[cfg(test)]
 mod nodes;
 #[cfg(test)]
-mod old_forms;
-#[cfg(test)]
 mod patches;
+#[cfg(test)]
+mod pod_resize;
 #[cfg(test)]
 mod pods;
 #[cfg(test)]
-mod policies;
+mod preconditions;
+#[cfg(test)]
+mod priority_and_fairness;
 #[cfg(test)]
 mod proxies;
 #[cfg(test)]
-mod resize;
-#[cfg(test)]
 mod resource_metrics;
+#[cfg(test)]
+mod response_encoding;
 #[cfg(test)]
 mod reviews;
 #[cfg(test)]
 mod runtime_classes;
 #[cfg(test)]
-mod security;
+mod security_contexts;
 #[cfg(test)]
-mod service_changes;
+mod server_side_apply;
+#[cfg(test)]
+mod service_updates;
 mod services;
-mod statuses;
+mod status_updates;
 #[cfg(test)]
 mod tables;
 #[cfg(test)]
 mod tokens;
 #[cfg(test)]
-mod upstream;
+mod validating_admission_policies;
 #[cfg(test)]
 mod validation;
 #[cfg(test)]
-mod validation_sources;
+mod validation_os_and_affinity;
 #[cfg(test)]
-mod validation_spec;
+mod validation_pod_spec;
 #[cfg(test)]
-mod validation_systems;
+mod validation_volume_sources;
 #[cfg(test)]
 mod warnings;
 #[cfg(test)]
 mod watches;
+#[cfg(test)]
+mod webhook_server;
 #[cfg(test)]
 mod webhooks;

@@ -1,4 +1,4 @@
-//! Namespaces: their finalizer, their end, and what cannot be made in them.
+//! Namespaces: finalizers, termination, and creation in them.
 
 use crate::common::*;
 use serde_json::json;
@@ -6,8 +6,8 @@ use serde_json::json;
 const NAMESPACES: &str = "/api/v1/namespaces";
 
 #[tokio::test]
-async fn a_namespace_that_ends_takes_nothing_new_and_goes_when_it_is_finalized() {
-    let api = Api::new().await;
+async fn terminating_namespace_rejects_creates_until_finalized() {
+    let api = TestApi::new().await;
     let object = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "a"}});
     let active = json!({"metadata": {"labels": {"kubernetes.io/metadata.name": "a"}}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
     api.check(post(NAMESPACES, &object), 201, active).await;
@@ -26,16 +26,16 @@ async fn a_namespace_that_ends_takes_nothing_new_and_goes_when_it_is_finalized()
         }),
     )
     .await;
-    // What is there can still be changed and deleted.
-    api.check(merge(format!("{path}/configmaps/c"), &json!({"data": {"k": "v"}})), 200, json!({})).await;
+    // Existing objects can still be updated and deleted.
+    api.check(merge_patch(format!("{path}/configmaps/c"), &json!({"data": {"k": "v"}})), 200, json!({})).await;
     api.check(delete(format!("{path}/configmaps/c")), 200, json!({})).await;
     api.check(
-        merge(&path, &json!({"spec": {"finalizers": null}})),
+        merge_patch(&path, &json!({"spec": {"finalizers": null}})),
         200,
         json!({"spec": {"finalizers": ["kubernetes"]}}),
     )
     .await;
-    let mut last = api.ask(&get(&path)).await.body;
+    let mut last = api.send(&get(&path)).await.body;
     last["spec"]["finalizers"] = json!([]);
     api.check(put(format!("{path}/finalize"), &last), 200, json!({})).await;
     api.check(get(&path), 404, json!({"message": "namespaces \"a\" not found"})).await;
@@ -48,8 +48,8 @@ async fn a_namespace_that_ends_takes_nothing_new_and_goes_when_it_is_finalized()
 }
 
 #[tokio::test]
-async fn namespaces_of_the_system_stay() {
-    let api = Api::new().await;
+async fn system_namespaces_cannot_be_deleted() {
+    let api = TestApi::new().await;
     for name in ["default", "kube-system", "kube-public"] {
         let message = format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted");
         api.check(delete(format!("{NAMESPACES}/{name}")), 403, json!({"reason": "Forbidden", "message": message}))
@@ -59,22 +59,22 @@ async fn namespaces_of_the_system_stay() {
 }
 
 #[tokio::test]
-async fn namespaces_are_not_deleted_as_a_collection() {
-    let api = Api::new().await;
+async fn namespaces_do_not_support_deletecollection() {
+    let api = TestApi::new().await;
     let resources = api.check(get("/api/v1"), 200, json!({"kind": "APIResourceList"})).await.body["resources"].clone();
     for resource in resources.as_array().unwrap().iter().filter(|r| !r["name"].as_str().unwrap().contains('/')) {
         let named = resource["verbs"].as_array().unwrap().contains(&json!("deletecollection"));
-        // What is stored nowhere is not deleted at all.
+        // Virtual resources do not support deletion.
         let without = ["namespaces", "bindings", "componentstatuses"].iter().any(|name| resource["name"] == *name);
         assert_eq!(named, !without, "{resource}");
     }
 }
 
 #[tokio::test]
-async fn the_phase_follows_the_deletion() {
-    let api = Api::new().await;
+async fn namespace_phase_follows_its_deletion() {
+    let api = TestApi::new().await;
     api.check(
-        merge(format!("{NAMESPACES}/default/status"), &json!({"status": {"phase": "Terminating"}})),
+        merge_patch(format!("{NAMESPACES}/default/status"), &json!({"status": {"phase": "Terminating"}})),
         422,
         json!({"message": "Namespace \"default\" is invalid: status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"}),
     )
@@ -92,18 +92,18 @@ async fn the_phase_follows_the_deletion() {
 }
 
 #[tokio::test]
-async fn the_namespace_of_the_nodes_leases_comes_again() {
-    let api = Api::new().await;
+async fn node_lease_namespace_is_recreated() {
+    let api = TestApi::new().await;
     api.server.bootstrap().await;
     api.server.bootstrap_service("192.0.2.7:6443".parse().unwrap()).await;
     let path = format!("{NAMESPACES}/kube-node-lease");
     let first = api.check(delete(&path), 200, json!({})).await.body;
-    let mut last = api.ask(&get(&path)).await.body;
+    let mut last = api.send(&get(&path)).await.body;
     last["spec"]["finalizers"] = json!([]);
     api.check(put(format!("{path}/finalize"), &last), 200, json!({})).await;
     let again = async {
         loop {
-            let found = api.ask(&get(&path)).await.body;
+            let found = api.send(&get(&path)).await.body;
             if found["status"]["phase"] == "Active" && found["metadata"]["uid"] != first["metadata"]["uid"] {
                 return;
             }

@@ -1,17 +1,17 @@
-//! The three kinds of patches; how lists merge is tested where it is done (`src/patch`).
+//! Patch types of the API; `src/patch` tests how lists merge.
 
 use crate::common::*;
 use serde_json::{Value, json};
 
-async fn api() -> Api {
-    let api = Api::new().await;
+async fn api() -> TestApi {
+    let api = TestApi::new().await;
     let object = json!({"metadata": {"name": "a", "labels": {"x": "1"}}, "data": {"k": "v", "l": "w"}});
     api.check(post(CONFIG_MAPS, &object), 201, json!({})).await;
     api
 }
 
 #[tokio::test]
-async fn every_kind_of_patch_changes_what_it_says() {
+async fn each_patch_type_is_applied() {
     for (kind, body) in [
         ("merge-patch", json!({"metadata": {"labels": {"x": null, "y": "2"}}, "data": {"k": "n"}})),
         ("strategic-merge-patch", json!({"metadata": {"labels": {"x": null, "y": "2"}}, "data": {"k": "n"}})),
@@ -29,8 +29,8 @@ async fn every_kind_of_patch_changes_what_it_says() {
 }
 
 #[tokio::test]
-async fn directives_reach_the_object() {
-    let api = Api::new().await;
+async fn strategic_merge_directives_are_applied() {
+    let api = TestApi::new().await;
     let mut object = pod("p");
     object["metadata"]["finalizers"] = json!(["x.io/a", "x.io/b"]);
     object["metadata"]["labels"] = json!({"was": "there"});
@@ -58,14 +58,14 @@ async fn directives_reach_the_object() {
     .await;
     api.check(smp(json!({"metadata": {"labels": {"$patch": "delete"}}})), 200, json!({"metadata": {"labels": null}}))
         .await;
-    // A container cannot be taken from a Pod, whatever the patch says.
+    // A patch cannot remove a container of a Pod.
     api.check(
         smp(json!({"spec": {"containers": [{"name": "a", "$patch": "delete"}]}})),
         422,
         json!({"message": "Pod \"p\" is invalid: spec.containers: Forbidden: pod updates may not add or remove containers"}),
     )
     .await;
-    // kubectl's own patch of conditions merges by type.
+    // A strategic merge patch merges conditions by type.
     let condition = |kind: &str, status: &str| json!({"status": {"conditions": [{"type": kind, "status": status}]}});
     let status = |body: Value| patch("strategic-merge-patch", format!("{path}/status"), &body);
     api.check(status(condition("x.io/a", "True")), 200, condition("x.io/a", "True")).await;
@@ -84,10 +84,10 @@ async fn directives_reach_the_object() {
 }
 
 #[tokio::test]
-async fn patches_that_make_no_sense_are_refused() {
+async fn invalid_patches_are_rejected() {
     let api = api().await;
     let path = format!("{CONFIG_MAPS}/a");
-    let before = api.ask(&get(&path)).await.body;
+    let before = api.send(&get(&path)).await.body;
     let rejected = "the server rejected our request due to an error in our request";
     for (kind, body, code, reason, message) in [
         ("json-patch", json!([{"op": "test", "path": "/data/k", "value": "x"}]), 422, "Invalid", Some(rejected)),
@@ -118,23 +118,23 @@ async fn patches_that_make_no_sense_are_refused() {
         api.check(patch(kind, &path, &body), code, expected).await;
     }
     for bad in ["", "{", "nul", "{\"a\": 1e999}"] {
-        let ask = patch("merge-patch", &path, &Value::Null).text("application/merge-patch+json", bad);
-        api.check(ask, 400, json!({"reason": "BadRequest"})).await;
+        let request = patch("merge-patch", &path, &Value::Null).text("application/merge-patch+json", bad);
+        api.check(request, 400, json!({"reason": "BadRequest"})).await;
     }
     let duplicate = patch("merge-patch", format!("{path}?dryRun=All"), &Value::Null);
-    let duplicate = Ask { headers: Vec::new(), ..duplicate }
+    let duplicate = TestRequest { headers: Vec::new(), ..duplicate }
         .text("application/merge-patch+json", r#"{"data": {"k": "a", "k": "b"}}"#);
-    let answer = api.check(duplicate, 200, json!({"data": {"k": "b"}})).await;
-    assert_eq!(answer.warnings(), [r#"299 - "duplicate field \"data.k\"""#]);
-    assert_eq!(api.ask(&get(&path)).await.body, before);
+    let response = api.check(duplicate, 200, json!({"data": {"k": "b"}})).await;
+    assert_eq!(response.warnings(), [r#"299 - "duplicate field \"data.k\"""#]);
+    assert_eq!(api.send(&get(&path)).await.body, before);
 }
 
 #[tokio::test]
-async fn strategic_merge_to_a_wrong_type_is_refused_in_upstreams_words() {
-    let api = Api::new().await;
+async fn strategic_merge_to_wrong_type_is_rejected() {
+    let api = TestApi::new().await;
     api.create_pod("p").await;
     let smp = |path: &str, body: Value| patch("strategic-merge-patch", format!("{PODS}/p{path}"), &body);
-    for (body, shown, why) in [
+    for (body, returned, reason) in [
         (json!({"metadata": {"labels": "x"}}), "map[metadata:map[labels:x]]", "cannot restore map from string"),
         (
             json!({"metadata": {"finalizers": {}}}),
@@ -149,15 +149,15 @@ async fn strategic_merge_to_a_wrong_type_is_refused_in_upstreams_words() {
         (json!({"spec": "x"}), "map[spec:x]", "cannot restore struct from: string"),
         (json!({"spec": {"priority": "x"}}), "map[spec:map[priority:x]]", "unrecognized type: int32"),
     ] {
-        let message = format!(" \"\" is invalid: patch: Invalid value: \"{shown}\": {why}");
+        let message = format!(" \"\" is invalid: patch: Invalid value: \"{returned}\": {reason}");
         api.check(smp("", body), 422, json!({"reason": "Invalid", "message": message})).await;
     }
     let whole = json!({"spec": {"activeDeadlineSeconds": 400}});
     api.check(smp("", json!({"spec": {"activeDeadlineSeconds": 400.0}})), 200, whole).await;
-    // Other patches make JSON, which is decoded.
-    let answer = api.ask(&merge(format!("{PODS}/p"), &json!({"metadata": {"labels": "x"}}))).await;
-    let message = answer.body["message"].as_str().unwrap();
-    let words =
+    // Other patch types produce JSON that is decoded.
+    let response = api.send(&merge_patch(format!("{PODS}/p"), &json!({"metadata": {"labels": "x"}}))).await;
+    let message = response.body["message"].as_str().unwrap();
+    let expected_message =
         "json: cannot unmarshal string into Go struct field ObjectMeta.metadata.labels of type map[string]string";
-    assert!(message.ends_with(words), "{message}");
+    assert!(message.ends_with(expected_message), "{message}");
 }

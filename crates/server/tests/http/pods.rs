@@ -1,4 +1,4 @@
-//! The life of a Pod in the API: binding, status, graceful deletion, eviction.
+//! Pod lifecycle in the API: binding, status, graceful deletion, eviction.
 
 use crate::common::*;
 use api::feature_gates::FeatureGates;
@@ -11,8 +11,8 @@ fn seconds_left(pod: &Value) -> i64 {
 }
 
 #[tokio::test]
-async fn a_pod_is_bound_once() {
-    let api = Api::new().await;
+async fn pod_can_be_bound_only_once() {
+    let api = TestApi::new().await;
     api.create_pod("p").await;
     let path = format!("{PODS}/p/binding");
     let to = |node: &str| json!({"kind": "Binding", "apiVersion": "v1", "metadata": {"name": "p", "annotations": {"x.io/why": "because"}}, "target": {"kind": "Node", "name": node}});
@@ -54,9 +54,9 @@ async fn a_pod_is_bound_once() {
         api.check(post(&path, &body), code, expected).await;
     }
     let nominated = json!({"status": {"nominatedNodeName": "n"}});
-    api.check(merge(format!("{PODS}/p/status"), &nominated), 200, nominated.clone()).await;
+    api.check(merge_patch(format!("{PODS}/p/status"), &nominated), 200, nominated.clone()).await;
     api.check(post(&path, &to("n")), 201, json!({"kind": "Status", "status": "Success", "code": 201})).await;
-    // The place that was kept for it is its own now.
+    // Binding clears the nominated node name.
     api.check(get(format!("{PODS}/p")), 200, json!({"status": {"nominatedNodeName": null}})).await;
     let conditions = json!([{"type": "PodScheduled", "status": "True", "observedGeneration": 1}]);
     api.check(
@@ -83,7 +83,7 @@ async fn a_pod_is_bound_once() {
     )
     .await;
     api.check(
-        merge(format!("{PODS}/g"), &json!({"spec": {"schedulingGates": null, "nodeSelector": {"a": "b"}}})),
+        merge_patch(format!("{PODS}/g"), &json!({"spec": {"schedulingGates": null, "nodeSelector": {"a": "b"}}})),
         200,
         json!({"spec": {"schedulingGates": null, "nodeSelector": {"a": "b"}}}),
     )
@@ -103,15 +103,19 @@ async fn a_pod_is_bound_once() {
 }
 
 #[tokio::test]
-async fn the_status_and_the_rest_are_written_apart() {
-    let api = Api::new().await;
-    let made = api.create_pod("p").await;
+async fn pod_status_and_spec_are_updated_separately() {
+    let api = TestApi::new().await;
+    let created = api.create_pod("p").await;
     let (path, status) = (format!("{PODS}/p"), format!("{PODS}/p/status"));
-    api.check(merge(&path, &json!({"status": {"phase": "Failed"}})), 200, json!({"status": {"phase": "Pending"}}))
-        .await;
+    api.check(
+        merge_patch(&path, &json!({"status": {"phase": "Failed"}})),
+        200,
+        json!({"status": {"phase": "Pending"}}),
+    )
+    .await;
     let both = json!({"spec": {"nodeName": "n"}, "status": {"phase": "Running"}, "metadata": {"labels": {"a": "b"}, "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}]}});
-    let after = api.check(merge(&status, &both), 200, json!({"spec": {"nodeName": null}, "status": {"phase": "Running"}, "metadata": {"labels": {"a": "b"}, "ownerReferences": null}})).await.body;
-    assert_eq!(after["spec"], made["spec"]);
+    let after = api.check(merge_patch(&status, &both), 200, json!({"spec": {"nodeName": null}, "status": {"phase": "Running"}, "metadata": {"labels": {"a": "b"}, "ownerReferences": null}})).await.body;
+    assert_eq!(after["spec"], created["spec"]);
     let mut changed = after.clone();
     changed["status"] = json!({});
     changed["metadata"]["labels"] = json!({"a": "c"});
@@ -122,13 +126,13 @@ async fn the_status_and_the_rest_are_written_apart() {
 }
 
 #[tokio::test]
-async fn a_container_that_ended_for_good_does_not_run_again() {
-    let api = Api::new().await;
+async fn terminated_container_status_cannot_become_running() {
+    let api = TestApi::new().await;
     let mut object = pod("p");
     object["spec"]["restartPolicy"] = json!("Never");
     api.check(post(PODS, &object), 201, json!({})).await;
     let status = |state: Value| {
-        merge(
+        merge_patch(
             format!("{PODS}/p/status"),
             &json!({"status": {"containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}]}}),
         )
@@ -143,8 +147,8 @@ async fn a_container_that_ended_for_good_does_not_run_again() {
 }
 
 #[tokio::test]
-async fn a_pod_that_no_node_has_goes_at_once() {
-    let api = Api::new().await;
+async fn unbound_pod_is_deleted_immediately() {
+    let api = TestApi::new().await;
     api.create_pod("p").await;
     let mut events = api.watch(&format!("{PODS}?watch=1")).await;
     events.check("ADDED", json!({})).await;
@@ -155,8 +159,8 @@ async fn a_pod_that_no_node_has_goes_at_once() {
 }
 
 #[tokio::test]
-async fn a_bound_pod_has_its_grace_which_can_only_be_shortened() {
-    let api = Api::new().await;
+async fn bound_pod_grace_period_can_only_be_shortened() {
+    let api = TestApi::new().await;
     let before = api.bound_pod("p").await;
     let path = format!("{PODS}/p");
     let marked = api
@@ -164,36 +168,39 @@ async fn a_bound_pod_has_its_grace_which_can_only_be_shortened() {
         .await
         .body;
     assert!((28..=30).contains(&seconds_left(&marked)), "{marked}");
-    assert_ne!(version(&marked), version(&before));
+    assert_ne!(resource_version(&marked), resource_version(&before));
     for longer in ["", "?gracePeriodSeconds=30", "?gracePeriodSeconds=100"] {
         let same = api.check(delete(format!("{path}{longer}")), 200, json!({})).await.body;
         assert_eq!(same, marked, "{longer}");
     }
     let shorter = api
         .check(
-            delete_with(&path, &json!({"gracePeriodSeconds": 5})),
+            delete_with_options(&path, &json!({"gracePeriodSeconds": 5})),
             200,
             json!({"metadata": {"deletionGracePeriodSeconds": 5}}),
         )
         .await
         .body;
-    // It counts from the first deletion.
+    // The grace period counts from the first deletion.
     assert!((2..=5).contains(&seconds_left(&shorter)), "{shorter}");
-    // Nobody takes a deletion back.
+    // A deletion cannot be undone.
     api.check(
-        merge(&path, &json!({"metadata": {"labels": {"a": "b"}, "deletionTimestamp": null}})),
+        merge_patch(&path, &json!({"metadata": {"labels": {"a": "b"}, "deletionTimestamp": null}})),
         200,
         json!({"metadata": {"deletionTimestamp": shorter["metadata"]["deletionTimestamp"]}}),
     )
     .await;
     api.check(
-        merge(&path, &json!({"metadata": {"deletionGracePeriodSeconds": 50}})),
+        merge_patch(&path, &json!({"metadata": {"deletionGracePeriodSeconds": 50}})),
         422,
         json!({"message": "Pod \"p\" is invalid: metadata.deletionGracePeriodSeconds: Invalid value: 50: field is immutable"}),
     )
     .await;
     api.check(
-        delete_with(&path, &json!({"gracePeriodSeconds": 0, "preconditions": {"uid": before["metadata"]["uid"]}})),
+        delete_with_options(
+            &path,
+            &json!({"gracePeriodSeconds": 0, "preconditions": {"uid": before["metadata"]["uid"]}}),
+        ),
         200,
         json!({}),
     )
@@ -202,7 +209,7 @@ async fn a_bound_pod_has_its_grace_which_can_only_be_shortened() {
 }
 
 #[tokio::test]
-async fn the_grace_is_what_is_asked_for_or_what_the_pod_says() {
+async fn grace_period_comes_from_options_or_spec() {
     for (own, phase, query, expected) in [
         (7, "Running", "", 7),
         (7, "Running", "?gracePeriodSeconds=100", 100),
@@ -212,12 +219,12 @@ async fn the_grace_is_what_is_asked_for_or_what_the_pod_says() {
         (7, "Succeeded", "?gracePeriodSeconds=9", 0),
         (7, "Running", "?gracePeriodSeconds=0", 0),
     ] {
-        let api = Api::new().await;
+        let api = TestApi::new().await;
         let mut object = pod("p");
         object["spec"]["terminationGracePeriodSeconds"] = json!(own);
         object["spec"]["nodeName"] = json!("n");
         api.check(post(PODS, &object), 201, json!({})).await;
-        api.check(merge(format!("{PODS}/p/status"), &json!({"status": {"phase": phase}})), 200, json!({})).await;
+        api.check(merge_patch(format!("{PODS}/p/status"), &json!({"status": {"phase": phase}})), 200, json!({})).await;
         api.check(
             delete(format!("{PODS}/p{query}")),
             200,
@@ -229,16 +236,16 @@ async fn the_grace_is_what_is_asked_for_or_what_the_pod_says() {
 }
 
 #[tokio::test]
-async fn finalizers_of_a_pod_outlast_its_grace() {
-    let api = Api::new().await;
+async fn pod_finalizers_outlast_the_grace_period() {
+    let api = TestApi::new().await;
     let mut object = pod("p");
     object["metadata"]["finalizers"] = json!(["x.io/a"]);
     object["spec"]["nodeName"] = json!("n");
     api.check(post(PODS, &object), 201, json!({})).await;
     let path = format!("{PODS}/p");
     api.check(delete(&path), 200, json!({"metadata": {"deletionGracePeriodSeconds": 30}})).await;
-    api.check(merge(&path, &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
-    // The kubelet still has to stop it.
+    api.check(merge_patch(&path, &json!({"metadata": {"finalizers": null}})), 200, json!({})).await;
+    // The kubelet still has to stop the containers.
     api.check(get(&path), 200, json!({})).await;
     api.check(delete(format!("{path}?gracePeriodSeconds=0")), 200, json!({})).await;
     api.check(get(&path), 404, json!({})).await;
@@ -250,18 +257,18 @@ async fn finalizers_of_a_pod_outlast_its_grace() {
     )
     .await;
     api.check(get(&path), 200, json!({})).await;
-    api.check(merge(&path, &json!({"metadata": {"finalizers": []}})), 200, json!({})).await;
+    api.check(merge_patch(&path, &json!({"metadata": {"finalizers": []}})), 200, json!({})).await;
     api.check(get(&path), 404, json!({})).await;
 }
 
 #[tokio::test]
-async fn what_is_being_deleted_gets_no_new_finalizer() {
-    let api = Api::new().await;
+async fn terminating_pod_rejects_new_finalizers() {
+    let api = TestApi::new().await;
     let mut object = pod("p");
     object["metadata"]["finalizers"] = json!(["x.io/a", "x.io/b"]);
     api.check(post(PODS, &object), 201, json!({})).await;
     let path = format!("{PODS}/p");
-    let finalizers = |all: &[&str]| merge(&path, &json!({"metadata": {"finalizers": all}}));
+    let finalizers = |all: &[&str]| merge_patch(&path, &json!({"metadata": {"finalizers": all}}));
     api.check(finalizers(&["x.io/a", "x.io/b", "x.io/c"]), 200, json!({})).await;
     api.check(delete(&path), 200, json!({})).await;
     let cause = json!({"field": "metadata.finalizers", "reason": "FieldValueForbidden",
@@ -273,9 +280,9 @@ async fn what_is_being_deleted_gets_no_new_finalizer() {
 }
 
 #[tokio::test]
-async fn an_eviction_is_a_deletion_that_says_why() {
-    let api = Api::new().await;
-    let made = api.bound_pod("p").await;
+async fn eviction_deletes_the_pod_with_a_condition() {
+    let api = TestApi::new().await;
+    let created = api.bound_pod("p").await;
     let path = format!("{PODS}/p/eviction");
     let eviction = |options: Value| json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}, "deleteOptions": options});
     api.check(post(&path, &eviction(json!({"preconditions": {"uid": "other"}}))), 409, json!({"reason": "Conflict"}))
@@ -287,9 +294,14 @@ async fn an_eviction_is_a_deletion_that_says_why() {
     let message = "the namespace of the provided object does not match the namespace sent on the request";
     api.check(post(&path, &json!({"metadata": {"namespace": "other"}})), 400, json!({"message": message})).await;
     let pod = api.check(get(format!("{PODS}/p")), 200, json!({"metadata": {"deletionTimestamp": null}})).await.body;
-    assert_eq!(version(&pod), version(&made));
+    assert_eq!(resource_version(&pod), resource_version(&created));
     api.check(
-        post(&path, &eviction(json!({"gracePeriodSeconds": 3, "preconditions": {"resourceVersion": version(&made)}}))),
+        post(
+            &path,
+            &eviction(
+                json!({"gracePeriodSeconds": 3, "preconditions": {"resourceVersion": resource_version(&created)}}),
+            ),
+        ),
         201,
         json!({"kind": "Status", "status": "Success"}),
     )
@@ -312,40 +324,44 @@ async fn an_eviction_is_a_deletion_that_says_why() {
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
 #[tokio::test]
-async fn an_eviction_asks_the_budget_of_its_pod() {
-    let api = Api::new().await;
+async fn eviction_respects_the_pod_disruption_budget() {
+    let api = TestApi::new().await;
     let evict = |name: &str| post(format!("{PODS}/{name}/eviction"), &json!({"metadata": {"name": name}}));
     let running =
         |ready: &str| json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}});
     for (name, ready) in [("a", "True"), ("b", "True"), ("c", "False")] {
         api.bound_pod(name).await;
-        api.check(merge(format!("{PODS}/{name}"), &json!({"metadata": {"labels": {"app": "web"}}})), 200, json!({}))
-            .await;
-        api.check(merge(format!("{PODS}/{name}/status"), &running(ready)), 200, json!({})).await;
+        api.check(
+            merge_patch(format!("{PODS}/{name}"), &json!({"metadata": {"labels": {"app": "web"}}})),
+            200,
+            json!({}),
+        )
+        .await;
+        api.check(merge_patch(format!("{PODS}/{name}/status"), &running(ready)), 200, json!({})).await;
     }
     let budget = |name: &str| json!({"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
     api.check(post(BUDGETS, &budget("b")), 201, json!({})).await;
-    let refused = |why: &str| {
+    let rejected = |reason: &str| {
         json!({"status": "Failure", "reason": "TooManyRequests", "code": 429,
         "message": "Cannot evict pod as it would violate the pod's disruption budget.",
-        "details": {"causes": [{"reason": "DisruptionBudget", "message": why}]}})
+        "details": {"causes": [{"reason": "DisruptionBudget", "message": reason}]}})
     };
-    api.check(evict("a"), 429, refused("The disruption budget b is still being processed by the server.")).await;
+    api.check(evict("a"), 429, rejected("The disruption budget b is still being processed by the server.")).await;
     let status = |current: i32, allowed: i32| {
         json!({"status": {"observedGeneration": 1, "expectedPods": 3,
         "currentHealthy": current, "desiredHealthy": 1, "disruptionsAllowed": allowed}})
     };
-    api.check(merge(format!("{BUDGETS}/b/status"), &status(2, 1)), 200, json!({})).await;
-    // One that is not healthy takes nothing from the budget.
+    api.check(merge_patch(format!("{BUDGETS}/b/status"), &status(2, 1)), 200, json!({})).await;
+    // An unhealthy Pod does not use the disruption budget.
     api.check(evict("c"), 201, json!({})).await;
     api.check(get(format!("{BUDGETS}/b")), 200, json!({"status": {"disruptionsAllowed": 1}})).await;
     api.check(post(format!("{PODS}/a/eviction?dryRun=All"), &json!({"metadata": {"name": "a"}})), 201, json!({})).await;
     api.check(evict("a"), 201, json!({"status": "Success"})).await;
     let taken = api.check(get(format!("{BUDGETS}/b")), 200, json!({"status": {"disruptionsAllowed": 0}})).await.body;
     assert!(taken["status"]["disruptedPods"]["a"].is_string(), "{taken}");
-    api.check(merge(format!("{BUDGETS}/b/status"), &status(1, 0)), 200, json!({})).await;
-    api.check(evict("b"), 429, refused("The disruption budget b needs 1 healthy pods and has 1 currently")).await;
-    // What is being deleted anyway is not missed.
+    api.check(merge_patch(format!("{BUDGETS}/b/status"), &status(1, 0)), 200, json!({})).await;
+    api.check(evict("b"), 429, rejected("The disruption budget b needs 1 healthy pods and has 1 currently")).await;
+    // An eviction of a terminating Pod does not use the disruption budget.
     api.check(evict("a"), 201, json!({})).await;
     api.check(post(BUDGETS, &budget("other")), 201, json!({})).await;
     let several = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
@@ -353,19 +369,19 @@ async fn an_eviction_asks_the_budget_of_its_pod() {
 }
 
 #[tokio::test]
-async fn a_negative_grace_period_is_one_of_a_second() {
-    let api = Api::new().await;
+async fn negative_grace_period_is_one_second() {
+    let api = TestApi::new().await;
     let mut object = pod("p");
     object["spec"]["terminationGracePeriodSeconds"] = json!(-1);
     let a_second = json!({"spec": {"terminationGracePeriodSeconds": 1}});
     api.check(post(PODS, &object), 201, a_second.clone()).await;
     let again = json!({"spec": {"terminationGracePeriodSeconds": -2}});
-    api.check(merge(format!("{PODS}/p"), &again), 200, a_second).await;
+    api.check(merge_patch(format!("{PODS}/p"), &again), 200, a_second).await;
 }
 
 #[tokio::test]
-async fn a_pod_has_the_zone_and_the_region_of_its_node() {
-    let api = Api::new().await;
+async fn binding_copies_topology_labels_of_the_node() {
+    let api = TestApi::new().await;
     let labels = json!({"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r", "other": "o"});
     api.check(post("/api/v1/nodes", &json!({"metadata": {"name": "n", "labels": labels}})), 201, json!({})).await;
     let with = |labels: Value| json!({"metadata": {"labels": labels}});
@@ -379,7 +395,7 @@ async fn a_pod_has_the_zone_and_the_region_of_its_node() {
     let mut named = pod("named");
     named["spec"]["nodeName"] = json!("n");
     api.check(post(PODS, &named), 201, with(of_node)).await;
-    let off = Api {
+    let off = TestApi {
         server: api.server.clone().with_gates(FeatureGates::parse("PodTopologyLabelsAdmission=false").unwrap()),
         engine: api.engine.clone(),
     };
@@ -388,8 +404,8 @@ async fn a_pod_has_the_zone_and_the_region_of_its_node() {
 }
 
 #[tokio::test]
-async fn what_can_only_be_posted_is_there_for_nothing_else() {
-    let api = Api::new().await;
+async fn create_only_subresources_reject_other_methods() {
+    let api = TestApi::new().await;
     api.create_pod("p").await;
     for part in ["binding", "eviction"] {
         api.check(get(format!("{PODS}/p/{part}")), 405, json!({"reason": "MethodNotAllowed"})).await;

@@ -1,4 +1,4 @@
-//! What nodes and Pods use, with kubelets that say what the tests want.
+//! Resource metrics (`metrics.k8s.io`) with fake kubelets.
 
 use crate::common::*;
 use bytes::Bytes;
@@ -20,15 +20,15 @@ use std::{
 use store::{MemoryEngine, Options, Store};
 
 const METRICS: &str = "/apis/metrics.k8s.io/v1beta1";
-const OWN: &str = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods";
+const POD_METRICS: &str = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods";
 
-/// The kubelet of the node `n`; others do not answer. How often it was asked.
+/// Kubelet of the node `n`, with the number of its requests; other nodes are unreachable.
 #[derive(Default)]
 struct Kubelet(Arc<AtomicU32>);
 
-/// What it says when it is asked for so many times: all was measured ten seconds after the time before.
-fn page(asked: u32) -> String {
-    let (at, seconds) = (1_700_000_000_000 + u64::from(asked) * 10_000, f64::from(asked));
+/// Returns `/metrics/resource` of the given request. Samples are ten seconds apart.
+fn metrics_page(requests: u32) -> String {
+    let (at, seconds) = (1_700_000_000_000 + u64::from(requests) * 10_000, f64::from(requests));
     let mut page = format!(
         "# TYPE node_cpu_usage_seconds counter\nnode_cpu_usage_seconds_total {} {at}\nnode_memory_working_set_bytes 4194304 {at}\n",
         100.0 + seconds * 15.0
@@ -53,10 +53,10 @@ impl NodeDialer for Kubelet {
                 return Err(io::Error::other(format!("no such node: {node}")));
             }
             let (ours, theirs) = tokio::io::duplex(1 << 16);
-            let asked = Arc::clone(&self.0);
+            let requests = Arc::clone(&self.0);
             let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
                 assert_eq!(request.uri(), "/metrics/resource");
-                let page = page(asked.fetch_add(1, Ordering::Relaxed));
+                let page = metrics_page(requests.fetch_add(1, Ordering::Relaxed));
                 async move { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(page)))) }
             });
             tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(theirs), service));
@@ -66,16 +66,16 @@ impl NodeDialer for Kubelet {
     }
 }
 
-/// A server with the nodes `n`, which answers, and `m`, which does not, and Pods: `p` and `q`, which use something, `r`, of
-/// which `n` says nothing, `s` on `m`, and `t` on no node.
-async fn api() -> (Api, Arc<AtomicU32>) {
+/// Starts a server with the nodes `n`, which is reachable, and `m`, which is not, and the Pods `p` and `q` with
+/// metrics on `n`, `r` without metrics on `n`, `s` on `m`, and `t` without a node.
+async fn start_api() -> (TestApi, Arc<AtomicU32>) {
     let engine = MemoryEngine::new();
     let kubelet = Kubelet::default();
-    let asked = Arc::clone(&kubelet.0);
+    let requests = Arc::clone(&kubelet.0);
     let server = ApiServer::new(Store::open(engine.clone(), Options::default()).unwrap(), Arc::new(kubelet));
     server.bootstrap().await;
     server.bootstrap_access().await;
-    let api = Api { server, engine };
+    let api = TestApi { server, engine };
     for (name, labels) in [("m", json!({})), ("n", json!({"kind": "quick"}))] {
         let node = json!({"metadata": {"name": name, "labels": labels}});
         api.check(post("/api/v1/nodes", &node), 201, json!({})).await;
@@ -88,39 +88,39 @@ async fn api() -> (Api, Arc<AtomicU32>) {
         }
         api.check(post(PODS, &object), 201, json!({})).await;
     }
-    (api, asked)
+    (api, requests)
 }
 
-fn names(list: &Value) -> String {
+fn item_names(list: &Value) -> String {
     let items = list["items"].as_array().unwrap();
     items.iter().map(|i| i["metadata"]["name"].as_str().unwrap()).collect::<Vec<_>>().join(" ")
 }
 
 #[tokio::test]
-async fn what_pods_use_is_made_of_two_samples_however_many_ask() {
-    let (api, asked) = api().await;
+async fn concurrent_requests_share_two_samples() {
+    let (api, requests) = start_api().await;
     let one = json!({"kind": "PodMetrics", "apiVersion": "metrics.k8s.io/v1beta1",
         "metadata": {"name": "p", "namespace": "default", "labels": {"app": "p"}},
         "timestamp": "2023-11-14T22:13:30Z", "window": "10s",
         "containers": [{"name": "c", "usage": {"cpu": "123456789n", "memory": "1206Ki"}}]});
-    let path = format!("{OWN}/p");
+    let path = format!("{POD_METRICS}/p");
     tokio::join!(api.check(get(&path), 200, one.clone()), api.check(get(&path), 200, one));
-    assert_eq!(asked.load(Ordering::Relaxed), 2);
-    let (now, made) =
-        (jiff::Timestamp::now(), api.ask(&get(&path)).await.body["metadata"]["creationTimestamp"].clone());
-    let made: jiff::Timestamp = made.as_str().unwrap().parse().unwrap();
-    assert!(now.duration_since(made).as_secs().abs() < 10, "{made}");
+    assert_eq!(requests.load(Ordering::Relaxed), 2);
+    let (now, created) =
+        (jiff::Timestamp::now(), api.send(&get(&path)).await.body["metadata"]["creationTimestamp"].clone());
+    let created: jiff::Timestamp = created.as_str().unwrap().parse().unwrap();
+    assert!(now.duration_since(created).as_secs().abs() < 10, "{created}");
 }
 
 #[tokio::test]
-async fn what_is_known_is_listed_as_pods_are() {
-    let (api, _) = api().await;
+async fn pod_metrics_support_selectors_and_namespaces() {
+    let (api, _) = start_api().await;
     let containers = json!([{"name": "c", "usage": {"cpu": "5u", "memory": "4Ki"}},
         {"name": "d", "usage": {"cpu": "500m", "memory": "1000001"}}]);
     let items =
         json!([{"kind": null, "metadata": {"name": "p"}}, {"metadata": {"name": "q"}, "containers": containers}]);
     let list = json!({"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {"resourceVersion": null}, "items": items});
-    api.check(get(OWN), 200, list).await;
+    api.check(get(POD_METRICS), 200, list).await;
     for (query, expected) in [
         ("", "p q"),
         ("?labelSelector=app%3Dq", "q"),
@@ -131,18 +131,18 @@ async fn what_is_known_is_listed_as_pods_are() {
         ("?fieldSelector=metadata.namespace%3Dother", ""),
         ("?fieldSelector=metadata.namespace%3Ddefault,metadata.name%3Dq&limit=1", "q"),
     ] {
-        for path in [format!("{METRICS}/pods{query}"), format!("{OWN}{query}")] {
-            assert_eq!(names(&api.check(get(&path), 200, json!({})).await.body), expected, "{path}");
+        for path in [format!("{METRICS}/pods{query}"), format!("{POD_METRICS}{query}")] {
+            assert_eq!(item_names(&api.check(get(&path), 200, json!({})).await.body), expected, "{path}");
         }
     }
-    assert_eq!(names(&api.ask(&get(format!("{METRICS}/namespaces/other/pods"))).await.body), "");
+    assert_eq!(item_names(&api.send(&get(format!("{METRICS}/namespaces/other/pods"))).await.body), "");
     let message = r#""spec.nodeName" is not a known field selector: only "metadata.name", "metadata.namespace""#;
-    api.check(get(format!("{OWN}?fieldSelector=spec.nodeName%3Dn")), 400, json!({"message": message})).await;
+    api.check(get(format!("{POD_METRICS}?fieldSelector=spec.nodeName%3Dn")), 400, json!({"message": message})).await;
 }
 
 #[tokio::test]
-async fn a_node_that_does_not_answer_is_left_out() {
-    let (api, _) = api().await;
+async fn metrics_of_an_unreachable_node_are_omitted() {
+    let (api, _) = start_api().await;
     let n = json!({"metadata": {"name": "n", "labels": {"kind": "quick"}}, "window": "10s", "usage": {"cpu": "1500m", "memory": "4Mi"}});
     api.check(get(format!("{METRICS}/nodes")), 200, json!({"kind": "NodeMetricsList", "items": [n]})).await;
     api.check(get(format!("{METRICS}/nodes?labelSelector=kind")), 200, json!({"items": [n]})).await;
@@ -153,8 +153,8 @@ async fn a_node_that_does_not_answer_is_left_out() {
 }
 
 #[tokio::test]
-async fn of_what_is_not_there_or_not_known_metrics_server_s_words_are_said() {
-    let (api, _) = api().await;
+async fn missing_metrics_use_metrics_server_messages() {
+    let (api, _) = start_api().await;
     for (path, message) in [
         ("namespaces/default/pods/none", r#"pods "none" not found"#),
         ("namespaces/default/pods/r", r#"podmetrics.metrics.k8s.io "default/r" not found"#),
@@ -166,60 +166,60 @@ async fn of_what_is_not_there_or_not_known_metrics_server_s_words_are_said() {
         ("nodes/n/proxy", "the server could not find the requested resource"),
         ("pods/p", "the server could not find the requested resource"),
     ] {
-        let answer = json!({"kind": "Status", "reason": "NotFound", "message": message});
-        api.check(get(format!("{METRICS}/{path}")), 404, answer).await;
+        let response = json!({"kind": "Status", "reason": "NotFound", "message": message});
+        api.check(get(format!("{METRICS}/{path}")), 404, response).await;
     }
 }
 
 #[tokio::test]
-async fn nothing_is_written_or_watched() {
-    let (api, asked) = api().await;
+async fn metrics_reject_writes_and_watches() {
+    let (api, requests) = start_api().await;
     let object = json!({"metadata": {"name": "p"}});
     let message = "the server does not allow this method on the requested resource";
-    for ask in [
-        post(OWN, &object),
-        put(format!("{OWN}/p"), &object),
-        merge(format!("{OWN}/p"), &object),
-        delete(format!("{OWN}/p")),
-        delete(OWN),
+    for request in [
+        post(POD_METRICS, &object),
+        put(format!("{POD_METRICS}/p"), &object),
+        merge_patch(format!("{POD_METRICS}/p"), &object),
+        delete(format!("{POD_METRICS}/p")),
+        delete(POD_METRICS),
         post(format!("{METRICS}/nodes"), &object),
     ] {
-        api.check(ask, 405, json!({"reason": "MethodNotAllowed", "message": message})).await;
+        api.check(request, 405, json!({"reason": "MethodNotAllowed", "message": message})).await;
     }
     let message = r#"watch is not supported on resources of kind "pods.metrics.k8s.io""#;
-    api.check(get(format!("{OWN}?watch=1")), 405, json!({"message": message})).await;
-    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    api.check(get(format!("{POD_METRICS}?watch=1")), 405, json!({"message": message})).await;
+    assert_eq!(requests.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]
-async fn tables_have_the_columns_of_metrics_server() {
-    let (api, _) = api().await;
-    let shown = api.check(table(OWN), 200, json!({"kind": "Table"})).await.body;
-    let columns: Vec<String> = shown["columnDefinitions"]
+async fn metrics_tables_have_metrics_server_columns() {
+    let (api, _) = start_api().await;
+    let returned = api.check(get_table(POD_METRICS), 200, json!({"kind": "Table"})).await.body;
+    let columns: Vec<String> = returned["columnDefinitions"]
         .as_array()
         .unwrap()
         .iter()
         .map(|c| format!("{} {}", c["name"].as_str().unwrap(), c["format"].as_str().unwrap()))
         .collect();
     assert_eq!(columns, ["Name name", "cpu quantity", "memory quantity", "Window duration"]);
-    let rows: Vec<&Value> = shown["rows"].as_array().unwrap().iter().map(|r| &r["cells"]).collect();
+    let rows: Vec<&Value> = returned["rows"].as_array().unwrap().iter().map(|r| &r["cells"]).collect();
     assert_eq!(rows, [&json!(["p", "123456789n", "1206Ki", "10s"]), &json!(["q", "500005u", "1004097", "10s"])]);
-    let one = api.ask(&table(format!("{METRICS}/nodes/n"))).await.body;
+    let one = api.send(&get_table(format!("{METRICS}/nodes/n"))).await.body;
     assert_eq!(one["rows"][0]["cells"], json!(["n", "1500m", "4Mi", "10s"]));
 }
 
 #[tokio::test]
-async fn the_kinds_are_discovered_and_described() {
-    let (api, _) = api().await;
+async fn metrics_kinds_are_in_discovery_and_openapi() {
+    let (api, _) = start_api().await;
     let list = json!({"groupVersion": "metrics.k8s.io/v1beta1", "resources": [
         {"name": "nodes", "singularName": "", "namespaced": false, "kind": "NodeMetrics", "verbs": ["get", "list"], "storageVersionHash": null},
         {"name": "pods", "singularName": "", "namespaced": true, "kind": "PodMetrics", "verbs": ["get", "list"]}]});
     api.check(get(METRICS), 200, list).await;
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    let all = api.ask(&get("/apis").header("accept", accept)).await.body;
+    let all = api.send(&get("/apis").header("accept", accept)).await.body;
     let group = all["items"].as_array().unwrap().iter().find(|g| g["metadata"]["name"] == "metrics.k8s.io").unwrap();
     assert_eq!(group["versions"][0]["resources"][1]["verbs"], json!(["get", "list"]));
-    let document = api.ask(&get("/openapi/v3/apis/metrics.k8s.io/v1beta1")).await.body;
+    let document = api.send(&get("/openapi/v3/apis/metrics.k8s.io/v1beta1")).await.body;
     let paths: Vec<&String> = document["paths"].as_object().unwrap().keys().filter(|p| p.contains("pods")).collect();
     assert_eq!(
         paths,
@@ -229,21 +229,21 @@ async fn the_kinds_are_discovered_and_described() {
             &format!("{METRICS}/pods")
         ]
     );
-    let two = api.ask(&get("/openapi/v2")).await.body;
+    let two = api.send(&get("/openapi/v2")).await.body;
     let schema = &two["definitions"]["io.k8s.metrics.pkg.apis.metrics.v1beta1.PodMetrics"];
     assert_eq!(schema["properties"]["containers"]["type"], "array", "{schema}");
 }
 
 #[tokio::test]
-async fn who_may_view_may_see_what_is_used() {
-    let (api, _) = api().await;
-    api.check(get(OWN).by("ann", &[]), 403, json!({"reason": "Forbidden"})).await;
+async fn view_role_can_read_metrics() {
+    let (api, _) = start_api().await;
+    api.check(get(POD_METRICS).as_user("ann", &[]), 403, json!({"reason": "Forbidden"})).await;
     let role = json!({"kind": "ClusterRole", "name": "view", "apiGroup": "rbac.authorization.k8s.io"});
     let binding = json!({"metadata": {"name": "b"}, "subjects": [{"kind": "User", "name": "ann"}], "roleRef": role});
     let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
     api.check(post(bindings, &binding), 201, json!({})).await;
-    api.check(get(OWN).by("ann", &[]), 200, json!({"items": [{}, {}]})).await;
-    api.check(get(format!("{METRICS}/nodes")).by("ann", &[]), 403, json!({})).await;
+    api.check(get(POD_METRICS).as_user("ann", &[]), 200, json!({"items": [{}, {}]})).await;
+    api.check(get(format!("{METRICS}/nodes")).as_user("ann", &[]), 403, json!({})).await;
     let of = |role: &str| format!("rbac.authorization.k8s.io/aggregate-to-{role}");
     let labels = json!({of("view"): "true", of("edit"): "true", of("admin"): "true"});
     let rule =
@@ -253,10 +253,10 @@ async fn who_may_view_may_see_what_is_used() {
 }
 
 #[tokio::test]
-async fn clients_of_the_binary_form_read_them_too() {
-    let (api, _) = api().await;
-    let ask = get(format!("{METRICS}/nodes/n")).header("accept", "application/vnd.kubernetes.protobuf");
-    let (content_type, text) = api.text(&ask).await;
+async fn metrics_are_served_as_protobuf() {
+    let (api, _) = start_api().await;
+    let request = get(format!("{METRICS}/nodes/n")).header("accept", "application/vnd.kubernetes.protobuf");
+    let (content_type, text) = api.text(&request).await;
     assert_eq!(content_type, "application/vnd.kubernetes.protobuf");
     assert!(text.starts_with("k8s") && text.contains("NodeMetrics") && text.contains("1500m"), "{text}");
 }

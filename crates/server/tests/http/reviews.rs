@@ -1,4 +1,4 @@
-//! Questions: who may do what, and who somebody is.
+//! Access reviews, rules reviews and token reviews.
 
 use crate::common::*;
 use serde_json::{Value, json};
@@ -7,9 +7,9 @@ use server::Pki;
 const ACCESS: &str = "/apis/authorization.k8s.io/v1";
 const IDENTITY: &str = "/apis/authentication.k8s.io/v1";
 
-/// A server with upstream's roles, where `ann` may view the namespace `default`.
-async fn api() -> Api {
-    let mut api = Api::new().await;
+/// Starts a server with upstream's roles, where `ann` may view the namespace `default`.
+async fn api() -> TestApi {
+    let mut api = TestApi::new().await;
     let dir = tempfile::tempdir().unwrap();
     let key = Pki::load_or_create(dir.path(), &[], &[]).unwrap().signing_key().unwrap();
     api.server = api.server.with_signing_key(key);
@@ -22,35 +22,35 @@ async fn api() -> Api {
     api
 }
 
-fn by(ask: Ask) -> Ask {
-    ask.by("ann", &[])
+fn as_ann(request: TestRequest) -> TestRequest {
+    request.as_user("ann", &[])
 }
 
-fn can_i(verb: &str, resource: &str, namespace: &str) -> Ask {
+fn self_subject_access_review(verb: &str, resource: &str, namespace: &str) -> TestRequest {
     let about = json!({"verb": verb, "resource": resource, "namespace": namespace});
-    by(post(format!("{ACCESS}/selfsubjectaccessreviews"), &json!({"spec": {"resourceAttributes": about}})))
+    as_ann(post(format!("{ACCESS}/selfsubjectaccessreviews"), &json!({"spec": {"resourceAttributes": about}})))
 }
 
 #[tokio::test]
-async fn whoever_asks_is_told_what_they_may_do() {
+async fn self_subject_access_review_answers_the_caller() {
     let api = api().await;
     let reason = r#"RBAC: allowed by RoleBinding "ann/default" of ClusterRole "view" to User "ann""#;
     let yes = json!({"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1",
         "spec": {"resourceAttributes": {"verb": "list"}}, "status": {"allowed": true, "reason": reason}});
-    api.check(can_i("list", "pods", "default"), 201, yes).await;
+    api.check(self_subject_access_review("list", "pods", "default"), 201, yes).await;
     let no = json!({"status": {"allowed": false, "reason": null, "denied": null}});
-    api.check(can_i("list", "pods", ""), 201, no.clone()).await;
-    api.check(can_i("list", "secrets", "default"), 201, no).await;
+    api.check(self_subject_access_review("list", "pods", ""), 201, no.clone()).await;
+    api.check(self_subject_access_review("list", "secrets", "default"), 201, no).await;
     let path = json!({"spec": {"nonResourceAttributes": {"verb": "get", "path": "/healthz"}}});
-    let asked = by(post(format!("{ACCESS}/selfsubjectaccessreviews"), &path));
-    api.check(asked, 201, json!({"status": {"allowed": true}})).await;
-    // Masters may do everything, without a reason.
+    let requests = as_ann(post(format!("{ACCESS}/selfsubjectaccessreviews"), &path));
+    api.check(requests, 201, json!({"status": {"allowed": true}})).await;
+    // `system:masters` is allowed without a reason.
     let any = post(format!("{ACCESS}/selfsubjectaccessreviews"), &path);
     api.check(any, 201, json!({"status": {"allowed": true, "reason": null}})).await;
 }
 
 #[tokio::test]
-async fn who_may_ask_about_others_is_told_what_they_may_do() {
+async fn subject_access_review_requires_permission() {
     let api = api().await;
     let about = json!({"verb": "get", "resource": "pods", "namespace": "default"});
     let review = json!({"spec": {"user": "ann", "groups": ["g"], "resourceAttributes": about}});
@@ -58,7 +58,7 @@ async fn who_may_ask_about_others_is_told_what_they_may_do() {
         (format!("{ACCESS}/subjectaccessreviews"), format!("{ACCESS}/namespaces/default/localsubjectaccessreviews"));
     for path in [&all, &local] {
         api.check(post(path, &review), 201, json!({"status": {"allowed": true}})).await;
-        api.check(by(post(path, &review)), 403, json!({})).await;
+        api.check(as_ann(post(path, &review)), 403, json!({})).await;
     }
     let master = json!({"spec": {"groups": ["system:masters"], "resourceAttributes": about}});
     api.check(post(&all, &master), 201, json!({"status": {"allowed": true}})).await;
@@ -67,9 +67,9 @@ async fn who_may_ask_about_others_is_told_what_they_may_do() {
 }
 
 #[tokio::test]
-async fn a_question_may_have_a_selector_as_a_request_has_it() {
+async fn access_review_accepts_selectors() {
     let api = api().await;
-    let ask = |selector: Value| {
+    let request = |selector: Value| {
         let about = json!({"verb": "list", "resource": "pods", "fieldSelector": selector});
         let spec = json!({"user": "system:node:n", "groups": ["system:nodes"], "resourceAttributes": about});
         post(format!("{ACCESS}/subjectaccessreviews"), &json!({"spec": spec}))
@@ -82,20 +82,20 @@ async fn a_question_may_have_a_selector_as_a_request_has_it() {
         ("no sense", false),
     ] {
         let expected = json!({"status": {"allowed": allowed}});
-        api.check(ask(json!({"rawSelector": raw})), 201, expected).await;
+        api.check(request(json!({"rawSelector": raw})), 201, expected).await;
     }
     let requirement = json!({"key": "spec.nodeName", "operator": "In", "values": ["n"]});
-    api.check(ask(json!({"requirements": [requirement]})), 201, json!({"status": {"allowed": true}})).await;
+    api.check(request(json!({"requirements": [requirement]})), 201, json!({"status": {"allowed": true}})).await;
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn invalid_access_reviews_are_rejected() {
     let api = api().await;
     let check = async |kind: &str, review: Value, message: &str| {
         let plural = format!("{}s", kind.to_lowercase());
-        let place = if kind.starts_with("Local") { "namespaces/default/" } else { "" };
+        let location = if kind.starts_with("Local") { "namespaces/default/" } else { "" };
         let message = format!(".authorization.k8s.io \"\" is invalid: {message}");
-        api.check(post(format!("{ACCESS}/{place}{plural}"), &review), 422, json!({"message": message})).await;
+        api.check(post(format!("{ACCESS}/{location}{plural}"), &review), 422, json!({"message": message})).await;
     };
     let (resource, path) = (json!({"resource": "pods"}), json!({"path": "/"}));
     check(
@@ -163,47 +163,50 @@ async fn what_makes_no_sense_is_refused() {
         check("SelfSubjectAccessReview", json!({"spec": {"resourceAttributes": selectors}}), &message).await;
     }
     let reviews = format!("{ACCESS}/selfsubjectaccessreviews");
-    // Newer clients may know operators that are not known here.
+    // Unknown selector operators of newer clients are accepted.
     let newer = json!({"fieldSelector": {"requirements": [{"key": "a", "operator": "Near", "values": ["b"]}]}});
     api.check(post(&reviews, &json!({"spec": {"resourceAttributes": newer}})), 201, json!({})).await;
-    for ask in [get(&reviews), get(format!("{reviews}/x")), delete(&reviews), put(format!("{reviews}/x"), &json!({}))] {
-        api.check(ask, 405, json!({"reason": "MethodNotAllowed"})).await;
+    for request in
+        [get(&reviews), get(format!("{reviews}/x")), delete(&reviews), put(format!("{reviews}/x"), &json!({}))]
+    {
+        api.check(request, 405, json!({"reason": "MethodNotAllowed"})).await;
     }
     for body in [json!([]), json!({"spec": 5}), json!({"kind": "Pod"}), json!({"spec": {"resourceAttributes": []}})] {
-        assert_eq!(api.ask(&post(&reviews, &body)).await.status, 400, "{body}");
+        assert_eq!(api.send(&post(&reviews, &body)).await.status, 400, "{body}");
     }
 }
 
 #[tokio::test]
-async fn the_rules_of_whoever_asks_are_listed() {
+async fn self_subject_rules_review_lists_rules() {
     let api = api().await;
-    let ask = |namespace: &str| {
-        by(post(format!("{ACCESS}/selfsubjectrulesreviews"), &json!({"spec": {"namespace": namespace}})))
+    let request = |namespace: &str| {
+        as_ann(post(format!("{ACCESS}/selfsubjectrulesreviews"), &json!({"spec": {"namespace": namespace}})))
     };
-    let rules = api.check(ask("default"), 201, json!({"status": {"incomplete": false}})).await.body["status"].clone();
+    let rules =
+        api.check(request("default"), 201, json!({"status": {"incomplete": false}})).await.body["status"].clone();
     let resources = rules["resourceRules"].as_array().unwrap();
     assert!(
         resources.contains(&json!({"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["namespaces"]}))
     );
     assert!(rules["nonResourceRules"].as_array().unwrap().iter().any(|r| r["nonResourceURLs"][0] == "/api"), "{rules}");
-    let elsewhere = api.check(ask("kube-system"), 201, json!({})).await.body["status"]["resourceRules"].clone();
+    let elsewhere = api.check(request("kube-system"), 201, json!({})).await.body["status"]["resourceRules"].clone();
     assert_eq!(elsewhere.as_array().unwrap().len(), 2, "what every user may do: {elsewhere}");
-    api.check(ask(""), 400, json!({"message": "no namespace on request"})).await;
+    api.check(request(""), 400, json!({"message": "no namespace on request"})).await;
 }
 
 #[tokio::test]
-async fn whoever_asks_is_told_who_they_are() {
+async fn self_subject_review_returns_the_user() {
     let api = api().await;
     let whoami = post(
         format!("{IDENTITY}/selfsubjectreviews"),
         &json!({"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"}),
     );
     let user = json!({"username": "ann", "groups": ["system:authenticated"], "uid": null, "extra": null});
-    api.check(by(whoami), 201, json!({"kind": "SelfSubjectReview", "status": {"userInfo": user}})).await;
+    api.check(as_ann(whoami), 201, json!({"kind": "SelfSubjectReview", "status": {"userInfo": user}})).await;
 }
 
 #[tokio::test]
-async fn whom_a_token_stands_for_is_told() {
+async fn token_review_returns_the_user() {
     let api = api().await;
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     let uid =
@@ -213,27 +216,29 @@ async fn whom_a_token_stands_for_is_told() {
         let request = post(format!("{accounts}/app/token"), &json!({"spec": {"audiences": audiences}}));
         api.check(request, 201, json!({})).await.body["status"]["token"].clone()
     };
-    let ask = |spec: Value| post(format!("{IDENTITY}/tokenreviews"), &json!({"spec": spec}));
+    let send_request = |spec: Value| post(format!("{IDENTITY}/tokenreviews"), &json!({"spec": spec}));
     let own = token(json!([])).await;
     let groups = json!(["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"]);
     let user = json!({"username": "system:serviceaccount:default:app", "uid": uid, "groups": groups});
     let status =
         json!({"authenticated": true, "user": user, "audiences": ["https://kubernetes.default.svc.cluster.local"]});
-    let told = api.check(ask(json!({"token": own})), 201, json!({"status": status})).await.body;
-    let id = &told["status"]["user"]["extra"]["authentication.kubernetes.io/credential-id"][0];
-    assert!(id.as_str().unwrap().starts_with("JTI="), "{told}");
+    let reviewed = api.check(send_request(json!({"token": own})), 201, json!({"status": status})).await.body;
+    let id = &reviewed["status"]["user"]["extra"]["authentication.kubernetes.io/credential-id"][0];
+    assert!(id.as_str().unwrap().starts_with("JTI="), "{reviewed}");
     let vault = token(json!(["vault", "other"])).await;
     let status = json!({"authenticated": true, "audiences": ["vault"]});
-    api.check(ask(json!({"token": vault, "audiences": ["vault", "x"]})), 201, json!({"status": status})).await;
+    api.check(send_request(json!({"token": vault, "audiences": ["vault", "x"]})), 201, json!({"status": status})).await;
     let error = r#"[invalid bearer token, token audiences ["vault" "other"] is invalid for the target audiences ["https://kubernetes.default.svc.cluster.local"]]"#;
-    api.check(ask(json!({"token": vault})), 201, json!({"status": {"authenticated": null, "error": error}})).await;
-    api.check(ask(json!({"token": "x"})), 201, json!({"status": {"error": "invalid bearer token"}})).await;
-    api.check(ask(json!({})), 400, json!({"message": "token is required for TokenReview in authentication"})).await;
-    api.check(by(ask(json!({"token": own}))), 403, json!({})).await;
+    api.check(send_request(json!({"token": vault})), 201, json!({"status": {"authenticated": null, "error": error}}))
+        .await;
+    api.check(send_request(json!({"token": "x"})), 201, json!({"status": {"error": "invalid bearer token"}})).await;
+    api.check(send_request(json!({})), 400, json!({"message": "token is required for TokenReview in authentication"}))
+        .await;
+    api.check(as_ann(send_request(json!({"token": own}))), 403, json!({})).await;
 }
 
 #[tokio::test]
-async fn questions_are_discovered_as_what_can_be_asked() {
+async fn reviews_are_in_discovery_as_create_only() {
     let api = api().await;
     let access = api.check(get(ACCESS), 200, json!({"kind": "APIResourceList"})).await.body;
     let names: Vec<&str> =
@@ -253,11 +258,11 @@ async fn questions_are_discovered_as_what_can_be_asked() {
 }
 
 #[tokio::test]
-async fn a_question_has_no_table() {
+async fn reviews_are_not_served_as_tables() {
     let api = api().await;
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-    let asked = || can_i("list", "pods", "default");
-    api.check(asked().header("accept", table), 406, json!({"reason": "NotAcceptable"})).await;
+    let requests = || self_subject_access_review("list", "pods", "default");
+    api.check(requests().header("accept", table), 406, json!({"reason": "NotAcceptable"})).await;
     let either = format!("{table},application/json");
-    api.check(asked().header("accept", &either), 201, json!({"kind": "SelfSubjectAccessReview"})).await;
+    api.check(requests().header("accept", &either), 201, json!({"kind": "SelfSubjectAccessReview"})).await;
 }

@@ -1,11 +1,11 @@
-//! RuntimeClasses, and what they do to Pods.
+//! RuntimeClasses and their admission of Pods.
 
 use crate::common::*;
 use serde_json::{Value, json};
 
 const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
 
-fn class(name: &str, more: Value) -> Value {
+fn runtime_class(name: &str, more: Value) -> Value {
     let mut class =
         json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "runc"});
     for (key, value) in more.as_object().unwrap() {
@@ -14,15 +14,15 @@ fn class(name: &str, more: Value) -> Value {
     class
 }
 
-fn pod_of(name: &str, class: &str) -> Value {
+fn pod_with_class(name: &str, class: &str) -> Value {
     let mut pod = pod(name);
     pod["spec"]["runtimeClassName"] = json!(class);
     pod
 }
 
 #[tokio::test]
-async fn a_class_is_validated_and_its_handler_stays() {
-    let api = Api::new().await;
+async fn runtime_class_handler_is_validated_and_immutable() {
+    let api = TestApi::new().await;
     let invalid = |message: &str| json!({"code": 422, "message": format!("RuntimeClass.node.k8s.io \"c\" is invalid: {message}")});
     for (more, message) in [
         (
@@ -42,17 +42,17 @@ async fn a_class_is_validated_and_its_handler_stays() {
             "scheduling.tolerations[1]: Duplicate value: {\"operator\":\"Exists\"}",
         ),
     ] {
-        api.check(post(CLASSES, &class("c", more)), 422, invalid(message)).await;
+        api.check(post(CLASSES, &runtime_class("c", more)), 422, invalid(message)).await;
     }
     api.check(
-        post(CLASSES, &class("c", json!({"overhead": {"podFixed": {"cpu": "1000m"}}}))),
+        post(CLASSES, &runtime_class("c", json!({"overhead": {"podFixed": {"cpu": "1000m"}}}))),
         201,
         json!({"overhead": {"podFixed": {"cpu": "1"}}}),
     )
     .await;
-    let changed = merge(format!("{CLASSES}/c"), &json!({"handler": "other"}));
+    let changed = merge_patch(format!("{CLASSES}/c"), &json!({"handler": "other"}));
     api.check(changed, 422, invalid("handler: Invalid value: \"other\": field is immutable")).await;
-    let rows = api.check(table(CLASSES), 200, json!({})).await.body;
+    let rows = api.check(get_table(CLASSES), 200, json!({})).await.body;
     assert_eq!(rows["rows"][0]["cells"].as_array().unwrap()[..2], [json!("c"), json!("runc")]);
     api.check(
         get("/apis/node.k8s.io/v1"),
@@ -63,24 +63,25 @@ async fn a_class_is_validated_and_its_handler_stays() {
 }
 
 #[tokio::test]
-async fn a_pod_gets_overhead_nodes_and_tolerations_of_its_class() {
-    let api = Api::new().await;
+async fn pod_gets_overhead_and_scheduling_of_runtime_class() {
+    let api = TestApi::new().await;
     let more = json!({"overhead": {"podFixed": {"cpu": "0.25", "memory": "64Mi"}},
         "scheduling": {"nodeSelector": {"vm": "yes"}, "tolerations": [{"key": "vm", "operator": "Exists"}]}});
-    api.check(post(CLASSES, &class("vm", more)), 201, json!({})).await;
-    let made = api
+    api.check(post(CLASSES, &runtime_class("vm", more)), 201, json!({})).await;
+    let created = api
         .check(
-            post(PODS, &pod_of("p", "vm")),
+            post(PODS, &pod_with_class("p", "vm")),
             201,
             json!({"spec": {"runtimeClassName": "vm", "overhead": {"cpu": "250m", "memory": "64Mi"}, "nodeSelector": {"vm": "yes"}},
                 "status": {"qosClass": "BestEffort"}}),
         )
         .await
         .body;
-    let keys: Vec<&Value> = made["spec"]["tolerations"].as_array().unwrap().iter().map(|t| &t["key"]).collect();
+    let keys: Vec<&Value> = created["spec"]["tolerations"].as_array().unwrap().iter().map(|t| &t["key"]).collect();
     assert_eq!(keys, ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "vm"]);
-    let forbidden = |why: &str| json!({"reason": "Forbidden", "message": format!("pods \"q\" is forbidden: {why}")});
-    for (change, why) in [
+    let forbidden =
+        |reason: &str| json!({"reason": "Forbidden", "message": format!("pods \"q\" is forbidden: {reason}")});
+    for (change, reason) in [
         (
             json!({"overhead": {"cpu": "1"}}),
             "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
@@ -95,10 +96,10 @@ async fn a_pod_gets_overhead_nodes_and_tolerations_of_its_class() {
         ),
         (json!({"runtimeClassName": "none"}), "pod rejected: RuntimeClass \"none\" not found"),
     ] {
-        let mut pod = pod_of("q", "vm");
+        let mut pod = pod_with_class("q", "vm");
         for (key, value) in change.as_object().unwrap() {
             pod["spec"][key] = value.clone();
         }
-        api.check(post(PODS, &pod), 403, forbidden(why)).await;
+        api.check(post(PODS, &pod), 403, forbidden(reason)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Tables and partial objects.
+//! Tables and PartialObjectMetadata.
 
 use crate::common::*;
 use serde_json::{Value, json};
@@ -7,12 +7,12 @@ const PARTIAL: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v
 const PARTIAL_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 #[tokio::test]
-async fn tables_have_upstreams_columns() {
-    let api = Api::new().await;
+async fn pod_table_has_upstream_columns() {
+    let api = TestApi::new().await;
     api.create_pod("p").await;
     let list = api
         .check(
-            table(PODS),
+            get_table(PODS),
             200,
             json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "rows": [{"object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "p"}}}]}),
         )
@@ -31,19 +31,19 @@ async fn tables_have_upstreams_columns() {
         ("includeObject=Metadata", json!({"kind": "PartialObjectMetadata", "spec": null})),
         ("includeObject=Object", json!({"kind": "Pod", "spec": {"restartPolicy": "Always"}})),
     ] {
-        api.check(table(format!("{PODS}?{query}")), 200, json!({"rows": [{"object": object}]})).await;
-        api.check(table(format!("{PODS}/p?{query}")), 200, json!({"kind": "Table", "rows": [{"object": object}]}))
+        api.check(get_table(format!("{PODS}?{query}")), 200, json!({"rows": [{"object": object}]})).await;
+        api.check(get_table(format!("{PODS}/p?{query}")), 200, json!({"kind": "Table", "rows": [{"object": object}]}))
             .await;
     }
     api.check(
-        table(format!("{PODS}?includeObject=All")),
+        get_table(format!("{PODS}?includeObject=All")),
         400,
         json!({"message": "Unable to convert to Table as requested: includeObject: Invalid value: \"All\": must be 'Metadata', 'Object', 'None', or empty"}),
     )
     .await;
     let page = api.create_pod("q").await;
     assert_eq!(page["metadata"]["name"], "q");
-    api.check(table(format!("{PODS}?limit=1")), 200, json!({"metadata": {"remainingItemCount": 1}, "rows": [{}]}))
+    api.check(get_table(format!("{PODS}?limit=1")), 200, json!({"metadata": {"remainingItemCount": 1}, "rows": [{}]}))
         .await;
     let create =
         post(format!("{PODS}?dryRun=All"), &pod("r")).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
@@ -51,14 +51,14 @@ async fn tables_have_upstreams_columns() {
 }
 
 #[tokio::test]
-async fn a_watch_as_table_sends_its_columns_once() {
-    let api = Api::new().await;
+async fn table_watch_sends_columns_once() {
+    let api = TestApi::new().await;
     api.create_pod("p").await;
-    let mut events = api.watch_as(&table(format!("{PODS}?watch=1"))).await;
+    let mut events = api.watch_with(&get_table(format!("{PODS}?watch=1"))).await;
     let first =
         events.check("ADDED", json!({"kind": "Table", "rows": [{"object": {"metadata": {"name": "p"}}}]})).await;
     assert!(first["columnDefinitions"].is_array());
-    api.check(merge(format!("{PODS}/p/status"), &json!({"status": {"reason": "Odd"}})), 200, json!({})).await;
+    api.check(merge_patch(format!("{PODS}/p/status"), &json!({"status": {"reason": "Odd"}})), 200, json!({})).await;
     let second = events.check("MODIFIED", json!({"columnDefinitions": null, "rows": [{}]})).await;
     assert_eq!(second["rows"][0]["cells"][2], "Odd");
     api.check(delete(format!("{PODS}/p")), 200, json!({})).await;
@@ -66,52 +66,52 @@ async fn a_watch_as_table_sends_its_columns_once() {
 }
 
 #[tokio::test]
-async fn a_bookmark_in_a_table_is_a_row_of_nothing_but_its_revision() {
-    let api = Api::new().await;
-    let revision = api.ask(&get(CONFIG_MAPS)).await.body["metadata"]["resourceVersion"].clone();
+async fn table_bookmark_has_one_row_with_its_version() {
+    let api = TestApi::new().await;
+    let revision = api.send(&get(CONFIG_MAPS)).await.body["metadata"]["resourceVersion"].clone();
     tokio::time::pause();
     let query = "watch=1&allowWatchBookmarks=true&timeoutSeconds=90";
-    let mut events = api.watch_as(&table(format!("{CONFIG_MAPS}?{query}"))).await;
+    let mut events = api.watch_with(&get_table(format!("{CONFIG_MAPS}?{query}"))).await;
     let event = events.try_next().await.unwrap();
     let row = json!({"cells": ["", 0, "<unknown>"], "object": {"metadata": {"resourceVersion": revision}}});
     let bookmark = json!({"kind": "Table", "columnDefinitions": [{}, {}, {}], "rows": [row]});
-    let mut wrong = Vec::new();
-    compare(&json!({"type": "BOOKMARK", "object": bookmark}), &event, "", &mut wrong);
-    assert!(wrong.is_empty(), "{wrong:?}");
+    let mut mismatches = Vec::new();
+    compare(&json!({"type": "BOOKMARK", "object": bookmark}), &event, "", &mut mismatches);
+    assert!(mismatches.is_empty(), "{mismatches:?}");
 }
 
 #[tokio::test]
-async fn no_stream_that_begins_with_a_list_is_a_table() {
-    let api = Api::new().await;
+async fn watch_list_is_not_served_as_table() {
+    let api = TestApi::new().await;
     let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let path = format!("{CONFIG_MAPS}?{query}");
-    let refused = json!({"reason": "NotAcceptable"});
+    let rejected = json!({"reason": "NotAcceptable"});
     let only = "application/json;as=Table;v=v1;g=meta.k8s.io";
-    api.check(get(&path).header("accept", only), 406, refused).await;
-    // Whoever takes something else as well gets that.
+    api.check(get(&path).header("accept", only), 406, rejected).await;
+    // The next accepted media type is used.
     let any = format!("{only},application/json");
-    let mut events = api.watch_as(&get(&path).header("accept", &any)).await;
+    let mut events = api.watch_with(&get(&path).header("accept", &any)).await;
     let annotations = json!({"k8s.io/initial-events-end": "true"});
     events.check("BOOKMARK", json!({"kind": "ConfigMap", "metadata": {"annotations": annotations}})).await;
 }
 
 #[tokio::test]
-async fn partial_objects_are_metadata() {
-    let api = Api::new().await;
-    let made = api.create_config_map("a", json!({"l": "1"})).await;
+async fn partial_object_metadata_has_only_metadata() {
+    let api = TestApi::new().await;
+    let created = api.create_config_map("a", json!({"l": "1"})).await;
     let path = format!("{CONFIG_MAPS}/a");
     let partial =
-        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": made["metadata"]});
+        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": created["metadata"]});
     assert_eq!(api.check(get(&path).header("accept", PARTIAL), 200, json!({})).await.body, partial);
     let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "items": [partial]});
     api.check(get(CONFIG_MAPS).header("accept", PARTIAL_LIST), 200, list).await;
-    let mut events = api.watch_as(&get(format!("{CONFIG_MAPS}?watch=1")).header("accept", PARTIAL)).await;
+    let mut events = api.watch_with(&get(format!("{CONFIG_MAPS}?watch=1")).header("accept", PARTIAL)).await;
     assert_eq!(events.check("ADDED", json!({})).await, partial);
 }
 
 #[tokio::test]
-async fn objects_and_lists_come_in_the_shape_that_was_asked_for() {
-    let api = Api::new().await;
+async fn accept_header_selects_object_or_list_shape() {
+    let api = TestApi::new().await;
     api.create_pod("p").await;
     let one = format!("{PODS}/p");
     let shape = |kind: &str, version: &str| format!("application/json;as={kind};v={version};g=meta.k8s.io");
@@ -122,7 +122,7 @@ async fn objects_and_lists_come_in_the_shape_that_was_asked_for() {
     api.check(get(PODS).header("accept", &object), 406, json!({"reason": "NotAcceptable", "message": message})).await;
     let message = "you requested PartialObjectMetadataList, but the requested object is not a list (*v1.Pod)";
     api.check(get(&one).header("accept", &list), 406, json!({"message": message})).await;
-    // A version of shapes that is not served is no choice.
+    // An unsupported version of a shape is skipped.
     let other = shape("Table", "v2");
     api.check(get(PODS).header("accept", &other), 406, json!({"reason": "NotAcceptable"})).await;
     let else_whole = format!("{other},application/json");
@@ -132,8 +132,8 @@ async fn objects_and_lists_come_in_the_shape_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn shapes_of_the_older_version_are_served() {
-    let api = Api::new().await;
+async fn meta_v1beta1_shapes_are_served() {
+    let api = TestApi::new().await;
     api.create_pod("p").await;
     let (one, version) = (format!("{PODS}/p"), "meta.k8s.io/v1beta1");
     let shape = |kind: &str| format!("application/json;as={kind};v=v1beta1;g=meta.k8s.io,application/json");
@@ -146,20 +146,20 @@ async fn shapes_of_the_older_version_are_served() {
     let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "items": [partial]});
     api.check(get(PODS).header("accept", &shape("PartialObjectMetadataList")), 200, list).await;
     let watch = get(format!("{PODS}?watch=1"));
-    let mut events = api.watch_as(&watch.clone().header("accept", &shape("Table"))).await;
+    let mut events = api.watch_with(&watch.clone().header("accept", &shape("Table"))).await;
     events.check("ADDED", table).await;
-    let mut events = api.watch_as(&watch.header("accept", &shape("PartialObjectMetadata"))).await;
+    let mut events = api.watch_with(&watch.header("accept", &shape("PartialObjectMetadata"))).await;
     events.check("ADDED", partial).await;
 }
 
 #[tokio::test]
-async fn a_scale_has_columns_of_its_own() {
-    let api = Api::new().await;
+async fn scale_table_has_its_own_columns() {
+    let api = TestApi::new().await;
     let deployment = json!({"metadata": {"name": "d"}, "spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": {
         "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
     let path = "/apis/apps/v1/namespaces/default/deployments";
     api.check(post(path, &deployment), 201, json!({})).await;
-    let table = api.check(table(format!("{path}/d/scale")), 200, json!({"kind": "Table"})).await.body;
+    let table = api.check(get_table(format!("{path}/d/scale")), 200, json!({"kind": "Table"})).await.body;
     let columns: Vec<&Value> = table["columnDefinitions"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
     assert_eq!(columns, ["Name", "Desired", "Available", "Age"]);
     assert_eq!(table["rows"][0]["cells"].as_array().unwrap()[..3], [json!("d"), json!(2), json!(0)]);

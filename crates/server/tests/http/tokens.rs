@@ -1,4 +1,4 @@
-//! Tokens of service accounts: asked for, shown, and refused once what they are about is gone.
+//! Service account tokens: requests, authentication and invalidation.
 
 mod legacy;
 
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 
-/// A server that issues tokens, with an account.
-pub(crate) async fn api() -> Api {
-    let mut api = Api::new().await;
+/// Starts a server that issues tokens, with the service account `app`.
+pub(crate) async fn api() -> TestApi {
+    let mut api = TestApi::new().await;
     let dir = tempfile::tempdir().unwrap();
     let key = Pki::load_or_create(dir.path(), &[], &[]).unwrap().signing_key().unwrap();
     api.server = api.server.with_signing_key(key);
@@ -20,18 +20,18 @@ pub(crate) async fn api() -> Api {
     api
 }
 
-fn request(spec: Value) -> Ask {
+fn request(spec: Value) -> TestRequest {
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
     post(format!("{ACCOUNTS}/app/token"), &body)
 }
 
-async fn token(api: &Api, spec: Value) -> String {
-    let answer = api.check(request(spec), 201, json!({"kind": "TokenRequest"})).await;
-    answer.body["status"]["token"].as_str().unwrap().to_owned()
+async fn token(api: &TestApi, spec: Value) -> String {
+    let response = api.check(request(spec), 201, json!({"kind": "TokenRequest"})).await;
+    response.body["status"]["token"].as_str().unwrap().to_owned()
 }
 
-/// What somebody is told who shows this token and nothing else.
-async fn show(server: &ApiServer, token: &str, method: &str, path: &str) -> (u16, String) {
+/// Sends a request with only this token, and returns the status code and the message.
+async fn send_with_token(server: &ApiServer, token: &str, method: &str, path: &str) -> (u16, String) {
     let request = http::Request::builder().method(method).uri(path).header("authorization", format!("Bearer {token}"));
     let response = server.handle(None, request.body(Full::<bytes::Bytes>::default()).unwrap()).await;
     let code = response.status().as_u16();
@@ -41,11 +41,11 @@ async fn show(server: &ApiServer, token: &str, method: &str, path: &str) -> (u16
 }
 
 #[track_caller]
-fn check(shown: (u16, String), code: u16, message: &str) {
-    assert_eq!(shown, (code, message.to_owned()));
+fn check(returned: (u16, String), code: u16, message: &str) {
+    assert_eq!(returned, (code, message.to_owned()));
 }
 
-/// The claims, not verified.
+/// Decodes the claims without verification.
 fn claims(token: &str) -> Value {
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
     let part = token.split('.').nth(1).unwrap();
@@ -53,12 +53,12 @@ fn claims(token: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_token_says_who_it_is_for_and_how_long() {
+async fn token_request_returns_claims_and_expiration() {
     let api = api().await;
     let claims = claims(&token(&api, json!({"audiences": ["a"], "expirationSeconds": 700})).await);
     assert_eq!((&claims["sub"], &claims["aud"]), (&json!("system:serviceaccount:default:app"), &json!(["a"])));
     assert_eq!(claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap(), 700);
-    let account = api.ask(&get(format!("{ACCOUNTS}/app"))).await.body;
+    let account = api.send(&get(format!("{ACCOUNTS}/app"))).await.body;
     assert_eq!(claims["kubernetes.io"]["serviceaccount"]["uid"], account["metadata"]["uid"]);
     let usual = self::claims(&token(&api, json!({})).await);
     assert_eq!(usual["exp"].as_i64().unwrap() - usual["iat"].as_i64().unwrap(), 3600);
@@ -66,7 +66,7 @@ async fn a_token_says_who_it_is_for_and_how_long() {
 }
 
 #[tokio::test]
-async fn requested_tokens_are_valid_for_a_year_at_most() {
+async fn requested_token_lifetime_is_capped_at_one_year() {
     let lifetime = |token: &str| {
         let claims = claims(token);
         claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap()
@@ -74,14 +74,14 @@ async fn requested_tokens_are_valid_for_a_year_at_most() {
     let most = || request(json!({"expirationSeconds": 4_294_967_296_i64}));
     let year = 365 * 24 * 3600;
     let mut api = api().await;
-    let answer = api.check(most(), 201, json!({"spec": {"expirationSeconds": year}})).await;
-    assert_eq!(lifetime(answer.body["status"]["token"].as_str().unwrap()), year);
+    let response = api.check(most(), 201, json!({"spec": {"expirationSeconds": year}})).await;
+    assert_eq!(lifetime(response.body["status"]["token"].as_str().unwrap()), year);
     let shortened = "299 - \"requested expiration of 4294967296 seconds shortened to 31536000 seconds\"";
-    assert_eq!(answer.warnings(), [shortened]);
+    assert_eq!(response.warnings(), [shortened]);
     let max = |seconds: u64, extend: bool| TokenLifetime::new(Duration::from_secs(seconds), extend).unwrap();
     api.server = api.server.with_token_lifetime(max(3600, false));
     assert_eq!(lifetime(&token(&api, json!({"expirationSeconds": 700})).await), 700);
-    // What admission mounts would be valid for a year otherwise.
+    // Tokens that admission mounts would otherwise be valid for a year.
     let mut object = pod("p");
     object["spec"]["serviceAccountName"] = json!("app");
     api.check(post(PODS, &object), 201, json!({})).await;
@@ -95,7 +95,7 @@ async fn requested_tokens_are_valid_for_a_year_at_most() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_in_upstreams_words() {
+async fn invalid_token_request_is_rejected() {
     let api = api().await;
     let elsewhere = "TokenRequest.authentication.k8s.io \"app\" is invalid: metadata.name: Invalid value: \"b\": must match the service account name if specified";
     let other = json!({"metadata": {"name": "b"}, "spec": {}});
@@ -111,11 +111,11 @@ async fn what_makes_no_sense_is_refused_in_upstreams_words() {
     api.check(request(nameless), 400, json!({"message": "Name parameter required."})).await;
     api.create_pod("other").await;
     let other = json!({"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "other"}});
-    let words = "cannot bind token for serviceaccount \"app\" to pod running with different serviceaccount name.";
-    api.check(request(other), 400, json!({"message": words})).await;
+    let message = "cannot bind token for serviceaccount \"app\" to pod running with different serviceaccount name.";
+    api.check(request(other), 400, json!({"message": message})).await;
     for body in [json!({"spec": 5}), json!({"spec": "x"}), json!([]), json!({"metadata": 1})] {
-        let answer = api.ask(&post(format!("{ACCOUNTS}/app/token"), &body)).await;
-        assert_eq!(answer.status, 400, "{body}: {}", answer.body);
+        let response = api.send(&post(format!("{ACCOUNTS}/app/token"), &body)).await;
+        assert_eq!(response.status, 400, "{body}: {}", response.body);
     }
     api.check(
         post(format!("{ACCOUNTS}/none/token"), &json!({})),
@@ -126,42 +126,43 @@ async fn what_makes_no_sense_is_refused_in_upstreams_words() {
 }
 
 #[tokio::test]
-async fn request_for_another_uid_or_kind_is_refused() {
+async fn token_request_for_another_uid_or_kind_is_rejected() {
     let api = api().await;
-    let account = api.ask(&get(format!("{ACCOUNTS}/app"))).await.body;
+    let account = api.send(&get(format!("{ACCOUNTS}/app"))).await.body;
     let uid = account["metadata"]["uid"].as_str().unwrap();
-    let asking = |uid: &str| post(format!("{ACCOUNTS}/app/token"), &json!({"metadata": {"uid": uid}, "spec": {}}));
-    let words = format!(
+    let token_request =
+        |uid: &str| post(format!("{ACCOUNTS}/app/token"), &json!({"metadata": {"uid": uid}, "spec": {}}));
+    let message = format!(
         "Operation cannot be fulfilled on TokenRequest.authentication.k8s.io \"app\": the UID in the token request \
          (other) does not match the UID of the service account ({uid})"
     );
     let details = json!({"name": "app", "group": "authentication.k8s.io", "kind": "TokenRequest"});
-    api.check(asking("other"), 409, json!({"reason": "Conflict", "message": words, "details": details})).await;
+    api.check(token_request("other"), 409, json!({"reason": "Conflict", "message": message, "details": details})).await;
     let metadata = json!({"name": "app", "namespace": "default", "uid": uid});
-    api.check(asking(uid), 201, json!({"metadata": metadata})).await;
+    api.check(token_request(uid), 201, json!({"metadata": metadata})).await;
     api.check(request(json!({})), 201, json!({"metadata": metadata})).await;
     let bound = |reference: Value| request(json!({"boundObjectRef": reference}));
-    for (api_version, kind, shown) in [
+    for (api_version, kind, returned) in [
         ("v1", "ConfigMap", "/v1, Kind=ConfigMap"),
         ("apps/v1", "Pod", "apps/v1, Kind=Pod"),
         ("a/b/c", "Job", "/, Kind=Job"),
         ("", "", "/, Kind="),
     ] {
         let reference = json!({"apiVersion": api_version, "kind": kind, "name": "x"});
-        let words = format!("cannot bind token to object of type {shown}");
-        api.check(bound(reference), 400, json!({"reason": "BadRequest", "message": words})).await;
+        let message = format!("cannot bind token to object of type {returned}");
+        api.check(bound(reference), 400, json!({"reason": "BadRequest", "message": message})).await;
     }
     api.check(post("/api/v1/namespaces/default/secrets", &json!({"metadata": {"name": "s"}})), 201, json!({})).await;
-    // The version is not looked at.
+    // The API version of the reference is optional.
     api.check(bound(json!({"kind": "Secret", "name": "s"})), 201, json!({})).await;
-    let words = "Operation cannot be fulfilled on Secret \"s\": the UID in the bound object reference (other) does not \
+    let message = "Operation cannot be fulfilled on Secret \"s\": the UID in the bound object reference (other) does not \
                  match the UID in record. The object might have been deleted and then recreated";
     let other = json!({"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "other"});
-    api.check(bound(other), 409, json!({"message": words, "details": {"name": "s", "kind": "Secret"}})).await;
+    api.check(bound(other), 409, json!({"message": message, "details": {"name": "s", "kind": "Secret"}})).await;
 }
 
 #[tokio::test]
-async fn who_shows_a_token_is_known_and_may_do_what_is_bound_to_it() {
+async fn token_authenticates_and_is_authorized_by_bindings() {
     let api = api().await;
     let token = token(&api, json!({})).await;
     let user = "User \"system:serviceaccount:default:app\" cannot";
@@ -200,19 +201,19 @@ async fn who_shows_a_token_is_known_and_may_do_what_is_bound_to_it() {
         ),
         ("GET", "/metrics".to_owned(), format!("forbidden: {user} get path \"/metrics\"")),
     ] {
-        check(show(&api.server, &token, method, &path).await, 403, &expected);
+        check(send_with_token(&api.server, &token, method, &path).await, 403, &expected);
     }
     let named = json!([{"kind": "ServiceAccount", "name": "app", "namespace": "default"}]);
-    api.bind("b", named, json!([{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}])).await;
-    check(show(&api.server, &token, "GET", pods).await, 200, "");
-    assert_eq!(show(&api.server, &token, "DELETE", pods).await.0, 403);
-    check(show(&api.server, "nonsense", "GET", pods).await, 401, "Unauthorized");
+    api.grant_cluster_role("b", named, json!([{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}])).await;
+    check(send_with_token(&api.server, &token, "GET", pods).await, 200, "");
+    assert_eq!(send_with_token(&api.server, &token, "DELETE", pods).await.0, 403);
+    check(send_with_token(&api.server, "nonsense", "GET", pods).await, 401, "Unauthorized");
     let other = self::token(&api, json!({"audiences": ["somebody.else"]})).await;
-    check(show(&api.server, &other, "GET", pods).await, 401, "Unauthorized");
+    check(send_with_token(&api.server, &other, "GET", pods).await, 401, "Unauthorized");
 }
 
 #[tokio::test]
-async fn a_token_dies_with_its_account_and_with_its_pod() {
+async fn token_is_invalid_after_account_or_pod_is_deleted() {
     let api = api().await;
     let mut object = pod("p");
     object["spec"]["serviceAccountName"] = json!("app");
@@ -222,19 +223,19 @@ async fn a_token_dies_with_its_account_and_with_its_pod() {
     api.check(request(reference(&json!("another"))), 409, json!({"reason": "Conflict"})).await;
     let (bound, free) = (token(&api, reference(&uid)).await, token(&api, json!({})).await);
     assert_eq!(claims(&bound)["kubernetes.io"]["pod"], json!({"name": "p", "uid": uid}));
-    assert_eq!(show(&api.server, &bound, "GET", PODS).await.0, 403);
+    assert_eq!(send_with_token(&api.server, &bound, "GET", PODS).await.0, 403);
     api.check(delete(format!("{PODS}/p")), 200, json!({})).await;
-    assert_eq!(show(&api.server, &bound, "GET", PODS).await.0, 401);
-    // Another Pod of the same name is another Pod.
+    assert_eq!(send_with_token(&api.server, &bound, "GET", PODS).await.0, 401);
+    // A recreated Pod has another UID.
     api.check(post(PODS, &object), 201, json!({})).await;
-    assert_eq!(show(&api.server, &bound, "GET", PODS).await.0, 401);
-    assert_eq!(show(&api.server, &free, "GET", PODS).await.0, 403);
+    assert_eq!(send_with_token(&api.server, &bound, "GET", PODS).await.0, 401);
+    assert_eq!(send_with_token(&api.server, &free, "GET", PODS).await.0, 403);
     api.check(delete(format!("{ACCOUNTS}/app")), 200, json!({})).await;
-    assert_eq!(show(&api.server, &free, "GET", PODS).await.0, 401);
+    assert_eq!(send_with_token(&api.server, &free, "GET", PODS).await.0, 401);
 }
 
 #[tokio::test]
-async fn a_token_is_mounted_into_every_container_that_does_not_say_otherwise() {
+async fn token_volume_is_mounted_into_every_container() {
     let api = api().await;
     let mut object = pod("p");
     let path = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -242,58 +243,58 @@ async fn a_token_is_mounted_into_every_container_that_does_not_say_otherwise() {
     object["spec"]["volumes"] = json!([{"name": "own", "emptyDir": {}}]);
     let own = json!([{"name": "own", "mountPath": path}]);
     object["spec"]["containers"].as_array_mut().unwrap().push(json!({"name": "d", "image": "x", "volumeMounts": own}));
-    let made = api.check(post(PODS, &object), 201, json!({})).await.body["spec"].clone();
-    let name = made["volumes"][1]["name"].as_str().unwrap();
+    let created = api.check(post(PODS, &object), 201, json!({})).await.body["spec"].clone();
+    let name = created["volumes"][1]["name"].as_str().unwrap();
     assert!(name.starts_with("kube-api-access-") && name.len() == "kube-api-access-xxxxx".len(), "{name}");
     let expected = json!({"name": name, "projected": {"defaultMode": 420, "sources": [
         {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
         {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
     ]}});
-    assert_eq!(made["volumes"][1], expected);
+    assert_eq!(created["volumes"][1], expected);
     let mounted = json!([{"name": name, "readOnly": true, "mountPath": path}]);
     assert_eq!(
-        (&made["containers"][0]["volumeMounts"], &made["initContainers"][0]["volumeMounts"]),
+        (&created["containers"][0]["volumeMounts"], &created["initContainers"][0]["volumeMounts"]),
         (&mounted, &mounted)
     );
-    assert_eq!(made["containers"][1]["volumeMounts"], json!([{"name": "own", "mountPath": path}]));
+    assert_eq!(created["containers"][1]["volumeMounts"], json!([{"name": "own", "mountPath": path}]));
 }
 
 #[tokio::test]
-async fn pods_and_accounts_may_want_no_token() {
+async fn automount_can_be_disabled_by_pod_or_account() {
     let api = api().await;
     let mut object = pod("none");
     object["spec"]["automountServiceAccountToken"] = json!(false);
     api.check(post(PODS, &object), 201, json!({"spec": {"volumes": null}})).await;
     let switch = json!({"automountServiceAccountToken": false});
-    api.check(merge(format!("{ACCOUNTS}/app"), &switch), 200, json!({})).await;
+    api.check(merge_patch(format!("{ACCOUNTS}/app"), &switch), 200, json!({})).await;
     let mut object = pod("account");
     object["spec"]["serviceAccountName"] = json!("app");
     api.check(post(PODS, &object), 201, json!({"spec": {"volumes": null}})).await;
-    // The Pod's own word counts.
+    // The Pod's field takes precedence.
     let mut object = pod("own");
     object["spec"]["serviceAccountName"] = json!("app");
     object["spec"]["automountServiceAccountToken"] = json!(true);
-    let made = api.check(post(PODS, &object), 201, json!({})).await;
-    assert_eq!(made.body["spec"]["volumes"].as_array().map(Vec::len), Some(1));
+    let created = api.check(post(PODS, &object), 201, json!({})).await;
+    assert_eq!(created.body["spec"]["volumes"].as_array().map(Vec::len), Some(1));
 }
 
 #[tokio::test]
-async fn others_can_verify_a_token_by_what_the_cluster_publishes() {
+async fn tokens_verify_with_published_oidc_keys() {
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
     let mut api = api().await;
     api.server = api.server.with_address("10.0.0.1:6443");
-    let place = json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": "10.0.0.1:6443"}]);
-    api.check(get("/api"), 200, json!({"serverAddressByClientCIDRs": place})).await;
+    let location = json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": "10.0.0.1:6443"}]);
+    api.check(get("/api"), 200, json!({"serverAddressByClientCIDRs": location})).await;
     let issuer = "https://kubernetes.default.svc.cluster.local";
     let configuration = json!({"issuer": issuer, "jwks_uri": "https://10.0.0.1:6443/openid/v1/jwks", "response_types_supported": ["id_token"],
         "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["ES256"]});
-    let answer = api.check(get("/.well-known/openid-configuration"), 200, configuration).await;
-    assert_eq!(answer.headers["cache-control"], "public, max-age=3600");
-    let answer =
+    let response = api.check(get("/.well-known/openid-configuration"), 200, configuration).await;
+    assert_eq!(response.headers["cache-control"], "public, max-age=3600");
+    let response =
         api.check(get("/openid/v1/jwks"), 200, json!({"keys": [{"kty": "EC", "crv": "P-256", "use": "sig"}]})).await;
-    assert_eq!(answer.headers["content-type"], "application/jwk-set+json");
-    let key = answer.body["keys"][0].clone();
+    assert_eq!(response.headers["content-type"], "application/jwk-set+json");
+    let key = response.body["keys"][0].clone();
     let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap();
     let half = |name: &str| decode(key[name].as_str().unwrap());
     let point = [vec![4], half("x"), half("y")].concat();
@@ -303,18 +304,18 @@ async fn others_can_verify_a_token_by_what_the_cluster_publishes() {
     assert_eq!(header["kid"], key["kid"]);
     let key = ring::signature::UnparsedPublicKey::new(&ring::signature::ECDSA_P256_SHA256_FIXED, point);
     key.verify(text.as_bytes(), &decode(signature)).unwrap();
-    // Pods come from where the Service leads to.
+    // The JWKS URI is the endpoint of the kubernetes Service.
     api.server.bootstrap_service("10.201.0.1:8443".parse().unwrap()).await;
     let configuration = json!({"issuer": issuer, "jwks_uri": "https://10.201.0.1:8443/openid/v1/jwks"});
     api.check(get("/.well-known/openid-configuration"), 200, configuration).await;
-    // Accounts may look, others may not.
+    // Only service accounts may read the discovery documents.
     api.server.bootstrap_access().await;
-    assert_eq!(show(&api.server, &token, "GET", "/openid/v1/jwks").await.0, 200);
-    api.check(get("/openid/v1/jwks").by("ann", &[]), 403, json!({})).await;
+    assert_eq!(send_with_token(&api.server, &token, "GET", "/openid/v1/jwks").await.0, 200);
+    api.check(get("/openid/v1/jwks").as_user("ann", &[]), 403, json!({})).await;
     api.check(delete("/openid/v1/jwks"), 405, json!({})).await;
 }
 
-/// Who shows this token.
+/// Returns the user of this token, by a SelfSubjectReview.
 async fn whoami(server: &ApiServer, token: &str) -> (u16, Value) {
     let request = http::Request::builder().method("POST").uri("/apis/authentication.k8s.io/v1/selfsubjectreviews");
     let request = request.header("authorization", format!("bearer {token}")).body(Full::<bytes::Bytes>::from("{}"));
@@ -326,7 +327,7 @@ async fn whoami(server: &ApiServer, token: &str) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn a_file_may_say_who_is_let_in() {
+async fn token_auth_file_authenticates() {
     let mut api = api().await;
     api.server = api.server.with_tokens(TokenFile::parse("abc,ann,7,\"devs,ops\"").unwrap());
     api.server.bootstrap_access().await;
@@ -342,7 +343,7 @@ async fn a_file_may_say_who_is_let_in() {
 }
 
 #[tokio::test]
-async fn a_bootstrap_token_lets_in_for_as_long_as_its_secret_says() {
+async fn bootstrap_token_authenticates_until_expiration() {
     let api = api().await;
     api.server.bootstrap_access().await;
     let secrets = "/api/v1/namespaces/kube-system/secrets";
@@ -378,13 +379,13 @@ async fn a_bootstrap_token_lets_in_for_as_long_as_its_secret_says() {
     opaque["type"] = json!("Opaque");
     api.check(post(secrets, &opaque), 201, json!({})).await;
     api.check(delete(format!("{secrets}/bootstrap-token-aaaaaa")), 200, json!({})).await;
-    for wrong in [
+    for invalid in [
         "iiiiii.0123456789abcdef",
         "aaaaaa.0123456789abcdef",
         "zzzzzz.0123456789abcdef",
         "AAAAAA.0123456789abcdef",
         "a.b",
     ] {
-        assert_eq!(whoami(&api.server, wrong).await.0, 401, "{wrong}");
+        assert_eq!(whoami(&api.server, invalid).await.0, 401, "{invalid}");
     }
 }

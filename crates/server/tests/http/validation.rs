@@ -1,10 +1,10 @@
-//! What is wrong with an object: upstream's fields, words and causes.
+//! Validation errors: fields, messages and causes of upstream.
 
 use crate::common::*;
 use serde_json::{Value, json};
 
-/// The Pod is refused with these causes: field, reason (without `FieldValue`), message.
-pub(crate) async fn check(api: &Api, change: impl Fn(&mut Value), causes: &[(&str, &str, &str)]) {
+/// Asserts that the Pod is rejected with these causes: field, reason (without `FieldValue`), message.
+pub(crate) async fn check(api: &TestApi, change: impl Fn(&mut Value), causes: &[(&str, &str, &str)]) {
     let mut object = pod("p");
     change(&mut object);
     let expected: Vec<Value> = causes
@@ -24,14 +24,14 @@ pub(crate) async fn check(api: &Api, change: impl Fn(&mut Value), causes: &[(&st
 }
 
 pub(crate) async fn check_spec(spec: Value, causes: &[(&str, &str, &str)]) {
-    check(&Api::new().await, |p| merge_into(&mut p["spec"], &spec), causes).await;
+    check(&TestApi::new().await, |p| merge_into(&mut p["spec"], &spec), causes).await;
 }
 
 async fn check_container(container: Value, causes: &[(&str, &str, &str)]) {
     let causes: Vec<(String, &str, &str)> =
         causes.iter().map(|(f, r, m)| (format!("spec.containers[0].{f}"), *r, *m)).collect();
     let causes: Vec<(&str, &str, &str)> = causes.iter().map(|(f, r, m)| (f.as_str(), *r, *m)).collect();
-    check(&Api::new().await, |p| merge_into(&mut p["spec"]["containers"][0], &container), &causes).await;
+    check(&TestApi::new().await, |p| merge_into(&mut p["spec"]["containers"][0], &container), &causes).await;
 }
 
 pub(crate) fn merge_into(to: &mut Value, from: &Value) {
@@ -43,12 +43,12 @@ pub(crate) fn merge_into(to: &mut Value, from: &Value) {
 pub(crate) const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 
 #[tokio::test]
-async fn the_whole_answer_is_upstreams() {
-    let api = Api::new().await;
+async fn invalid_pod_status_matches_upstream() {
+    let api = TestApi::new().await;
     let object = json!({"metadata": {"name": "p"}, "spec": {"restartPolicy": "Sometimes"}});
-    let answer = api.check(post(PODS, &object), 422, json!({})).await;
+    let response = api.check(post(PODS, &object), 422, json!({})).await;
     assert_eq!(
-        answer.body,
+        response.body,
         json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Invalid", "code": 422,
             "message": "Pod \"p\" is invalid: [spec.containers: Required value, spec.restartPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", \"OnFailure\", \"Never\"]",
@@ -62,7 +62,7 @@ async fn the_whole_answer_is_upstreams() {
 
 #[tokio::test]
 async fn metadata_is_validated() {
-    let api = Api::new().await;
+    let api = TestApi::new().await;
     let subdomain = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
     let name = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
     let value = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
@@ -113,10 +113,10 @@ async fn metadata_is_validated() {
             "Invalid value: \"\": must not be empty".to_owned(),
         ),
     ] {
-        let answer =
+        let response =
             api.check(post(CONFIG_MAPS, &json!({"metadata": metadata})), 422, json!({"reason": "Invalid"})).await.body;
         let cause = json!({"field": field, "reason": format!("FieldValue{reason}"), "message": message});
-        assert!(answer["details"]["causes"].as_array().unwrap().contains(&cause), "{cause:#}\n{answer:#}");
+        assert!(response["details"]["causes"].as_array().unwrap().contains(&cause), "{cause:#}\n{response:#}");
     }
     let object = json!({"metadata": {"name": "a.b"}});
     api.check(post("/api/v1/namespaces", &object), 422, json!({"details": {"causes": [{"field": "metadata.name", "message": "Invalid value: \"a.b\": must not contain dots"}]}})).await;
@@ -178,7 +178,7 @@ async fn ports_are_validated() {
 }
 
 #[tokio::test]
-async fn environments_are_validated() {
+async fn environment_variables_are_validated() {
     check_container(
         json!({"env": [{"name": ""}, {"name": "A=B"}, {"name": "C", "value": "x", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, {"name": "D", "valueFrom": {}},
             {"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.color"}}}, {"name": "F", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels"}}},
@@ -205,7 +205,7 @@ async fn environments_are_validated() {
 }
 
 #[tokio::test]
-async fn mounts_and_resources_are_validated() {
+async fn volume_mounts_and_resources_are_validated() {
     check_container(
         json!({"volumeMounts": [{"name": "none", "mountPath": "/a"}, {"name": "none", "mountPath": "/a", "subPath": "../x"}, {"name": "none", "mountPath": ""}]}),
         &[
@@ -253,7 +253,7 @@ async fn mounts_and_resources_are_validated() {
 }
 
 #[tokio::test]
-async fn probes_and_hooks_are_validated() {
+async fn probes_and_lifecycle_hooks_are_validated() {
     check_container(
         json!({"livenessProbe": {}}),
         &[("livenessProbe", "Required", "Required value: must specify a handler type")],
@@ -342,8 +342,8 @@ async fn init_and_ephemeral_containers_are_validated() {
 }
 
 #[tokio::test]
-async fn an_update_keeps_what_is_immutable() {
-    let api = Api::new().await;
+async fn immutable_pod_fields_cannot_be_updated() {
+    let api = TestApi::new().await;
     let mut object = pod("p");
     object["spec"]["tolerations"] = json!([{"key": "k", "operator": "Exists"}]);
     api.check(post(PODS, &object), 201, json!({})).await;
@@ -356,18 +356,18 @@ async fn an_update_keeps_what_is_immutable() {
         json!({"terminationGracePeriodSeconds": 1}),
         json!({"nodeSelector": {"a": "b"}}),
     ] {
-        let answer = api
+        let response = api
             .check(
-                merge(&path, &json!({"spec": spec})),
+                merge_patch(&path, &json!({"spec": spec})),
                 422,
                 json!({"details": {"causes": [{"field": "spec", "reason": "FieldValueForbidden"}]}}),
             )
             .await;
-        let message = answer.body["message"].as_str().unwrap();
+        let message = response.body["message"].as_str().unwrap();
         assert!(message.starts_with(start), "{message}");
     }
     api.check(
-        merge(&path, &json!({"spec": {"tolerations": []}})),
+        merge_patch(&path, &json!({"spec": {"tolerations": []}})),
         422,
         json!({"message": "Pod \"p\" is invalid: spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"}),
     )
@@ -378,7 +378,7 @@ async fn an_update_keeps_what_is_immutable() {
         (json!({"activeDeadlineSeconds": 101}), 422),
         (json!({"activeDeadlineSeconds": null}), 422),
         (json!({"activeDeadlineSeconds": 99}), 200),
-        // What upstream's types leave out is no change.
+        // Empty fields that upstream's types omit are not changes.
         (json!({"hostNetwork": false, "volumes": [], "nodeName": ""}), 200),
     ] {
         let kind = if spec["containers"].is_array() { "strategic-merge-patch" } else { "merge-patch" };

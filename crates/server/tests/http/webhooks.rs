@@ -1,17 +1,17 @@
-//! Admission webhooks: who is asked about what, with what, and what comes of it.
+//! Admission webhooks: matching, reviews and responses.
 
-mod changes;
 mod matching;
+mod reinvocation;
 mod subresources;
 
-use crate::{common::*, hook::Hook};
+use crate::{common::*, webhook_server::WebhookServer};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 pub(crate) const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// A configuration with one webhook, which is asked about everything that is written.
-pub(crate) fn configuration(name: &str, config: Value, more: Value) -> Value {
+/// Returns a configuration with one webhook that matches all writes.
+pub(crate) fn webhook_configuration(name: &str, config: Value, more: Value) -> Value {
     let rule = json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]});
     let mut webhook = json!({
         "name": format!("{name}.example.com"), "clientConfig": config, "rules": [rule], "sideEffects": "None",
@@ -23,23 +23,23 @@ pub(crate) fn configuration(name: &str, config: Value, more: Value) -> Value {
     json!({"metadata": {"name": name}, "webhooks": [webhook]})
 }
 
-pub(crate) async fn mutating(api: &Api, name: &str, config: Value, more: Value) {
+pub(crate) async fn create_mutating_webhook(api: &TestApi, name: &str, config: Value, more: Value) {
     let path = format!("{GROUP}/mutatingwebhookconfigurations");
-    api.check(post(path, &configuration(name, config, more)), 201, json!({})).await;
+    api.check(post(path, &webhook_configuration(name, config, more)), 201, json!({})).await;
 }
 
-pub(crate) async fn validating(api: &Api, name: &str, config: Value, more: Value) {
+pub(crate) async fn create_validating_webhook(api: &TestApi, name: &str, config: Value, more: Value) {
     let path = format!("{GROUP}/validatingwebhookconfigurations");
-    api.check(post(path, &configuration(name, config, more)), 201, json!({})).await;
+    api.check(post(path, &webhook_configuration(name, config, more)), 201, json!({})).await;
 }
 
-/// A rule about one resource.
-pub(crate) fn only(resource: &str) -> Value {
+/// Returns a rule for one resource.
+pub(crate) fn rule_for(resource: &str) -> Value {
     json!([{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": [resource]}])
 }
 
-/// A webhook that answers with this response.
-pub(crate) fn says(review: &Value, mut response: Value) -> (u16, Value) {
+/// Returns an AdmissionReview with this response.
+pub(crate) fn review_response(review: &Value, mut response: Value) -> (u16, Value) {
     response["uid"] = review["request"]["uid"].clone();
     if response["allowed"].is_null() {
         response["allowed"] = json!(true);
@@ -47,38 +47,38 @@ pub(crate) fn says(review: &Value, mut response: Value) -> (u16, Value) {
     (200, json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
 }
 
-/// The same, which changes the object.
-pub(crate) fn patches(review: &Value, patch: Value) -> (u16, Value) {
-    says(review, json!({"patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string())}))
+/// Returns an AdmissionReview with this JSON patch.
+pub(crate) fn patch_response(review: &Value, patch: Value) -> (u16, Value) {
+    review_response(review, json!({"patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string())}))
 }
 
-pub(crate) fn allows(_path: &str, review: &Value) -> (u16, Value) {
-    says(review, json!({}))
+pub(crate) fn allow_response(_path: &str, review: &Value) -> (u16, Value) {
+    review_response(review, json!({}))
 }
 
 #[tokio::test]
-async fn one_changes_what_is_written_and_another_sees_what_became_of_it() {
-    let api = Api::new().await;
-    let hook = Hook::new(|path, review| match path {
-        "/change" => patches(
+async fn validating_webhook_sees_mutated_object() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(|path, review| match path {
+        "/change" => patch_response(
             review,
             json!([{"op": "add", "path": "/metadata/labels", "value": {"by": "hook"}},
                 {"op": "add", "path": "/spec/containers/-", "value": {"name": "more", "image": "busybox:1", "unknown": 1}},
                 {"op": "add", "path": "/metadata/annotations", "value": {"saw": review["request"]["object"]["spec"]["priority"].to_string()}}]),
         ),
-        _ => says(review, json!({"warnings": ["mind the \"gap\""]})),
+        _ => review_response(review, json!({"warnings": ["mind the \"gap\""]})),
     })
     .await;
-    mutating(&api, "changes", hook.config("/change"), json!({"rules": only("pods")})).await;
-    validating(&api, "checks", hook.config("/check"), json!({"rules": only("pods")})).await;
+    create_mutating_webhook(&api, "changes", hook.client_config("/change"), json!({"rules": rule_for("pods")})).await;
+    create_validating_webhook(&api, "checks", hook.client_config("/check"), json!({"rules": rule_for("pods")})).await;
     let expected = json!({"metadata": {"labels": {"by": "hook"}, "annotations": {"saw": "0"}},
         "spec": {"containers": [{"name": "c"}, {"name": "more", "imagePullPolicy": "IfNotPresent", "terminationMessagePath": "/dev/termination-log", "unknown": null}]}});
-    let made = api.check(post(format!("{PODS}?fieldManager=me"), &pod("a")), 201, expected.clone()).await;
-    assert_eq!(made.warnings(), ["299 - \"mind the \\\"gap\\\"\""]);
-    let asked = hook.asked();
-    let paths: Vec<&str> = asked.iter().map(|(path, _)| path.as_str()).collect();
+    let created = api.check(post(format!("{PODS}?fieldManager=me"), &pod("a")), 201, expected.clone()).await;
+    assert_eq!(created.warnings(), ["299 - \"mind the \\\"gap\\\"\""]);
+    let requests = hook.take_requests();
+    let paths: Vec<&str> = requests.iter().map(|(path, _)| path.as_str()).collect();
     assert_eq!(paths, ["/change", "/check"]);
-    let (changing, checking) = (&asked[0].1["request"], &asked[1].1["request"]);
+    let (changing, checking) = (&requests[0].1["request"], &requests[1].1["request"]);
     let about = json!({
         "kind": {"group": "", "version": "v1", "kind": "Pod"}, "resource": {"group": "", "version": "v1", "resource": "pods"},
         "requestKind": {"group": "", "version": "v1", "kind": "Pod"}, "requestResource": {"group": "", "version": "v1", "resource": "pods"},
@@ -87,49 +87,49 @@ async fn one_changes_what_is_written_and_another_sees_what_became_of_it() {
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"},
     });
     for request in [changing, checking] {
-        let mut wrong = Vec::new();
-        compare(&about, request, "", &mut wrong);
-        assert!(wrong.is_empty(), "{wrong:#?}");
+        let mut mismatches = Vec::new();
+        compare(&about, request, "", &mut mismatches);
+        assert!(mismatches.is_empty(), "{mismatches:#?}");
     }
-    // What the server says of a new object comes after it was changed; what it fills in, before.
+    // Validation runs after mutation, defaulting before.
     assert!(
         changing["object"]["metadata"]["uid"].is_null()
             && changing["object"]["spec"]["serviceAccountName"] == "default"
     );
     assert_eq!(changing["object"]["metadata"]["managedFields"][0]["manager"], "me");
-    assert_eq!(checking["object"]["metadata"]["uid"], made.body["metadata"]["uid"]);
-    assert_eq!(checking["object"]["spec"], made.body["spec"]);
-    // Nobody owns what a webhook has made.
-    assert!(fields_of(&made.body, "me")["f:metadata"]["f:labels"].is_null());
+    assert_eq!(checking["object"]["metadata"]["uid"], created.body["metadata"]["uid"]);
+    assert_eq!(checking["object"]["spec"], created.body["spec"]);
+    // Fields that a webhook sets have no manager.
+    assert!(owned_fields(&created.body, "me")["f:metadata"]["f:labels"].is_null());
     api.check(get(format!("{PODS}/a")), 200, expected).await;
-    // An update has both objects.
-    api.check(merge(format!("{PODS}/a"), &json!({"metadata": {"labels": {"x": "y"}}})), 422, json!({})).await;
-    let asked = hook.asked();
+    // The review of an update has both objects.
+    api.check(merge_patch(format!("{PODS}/a"), &json!({"metadata": {"labels": {"x": "y"}}})), 422, json!({})).await;
+    let requests = hook.take_requests();
     assert_eq!(
-        (&asked[0].1["request"]["operation"], &asked[0].1["request"]["oldObject"]["metadata"]["name"]),
+        (&requests[0].1["request"]["operation"], &requests[0].1["request"]["oldObject"]["metadata"]["name"]),
         (&json!("UPDATE"), &json!("a"))
     );
-    assert_eq!(asked[0].1["request"]["options"]["kind"], "UpdateOptions");
+    assert_eq!(requests[0].1["request"]["options"]["kind"], "UpdateOptions");
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_in_the_words_of_whoever_refused() {
-    let api = Api::new().await;
-    let hook = Hook::new(|path, review| match path {
-        "/told" => says(review, json!({"allowed": false, "status": {"message": "not today", "code": 403, "reason": "Forbidden"}, "warnings": ["told anyway"]})),
-        "/mute" => says(review, json!({"allowed": false})),
-        _ => says(review, json!({})),
+async fn webhook_denial_message_is_returned() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(|path, review| match path {
+        "/told" => review_response(review, json!({"allowed": false, "status": {"message": "not today", "code": 403, "reason": "Forbidden"}, "warnings": ["told anyway"]})),
+        "/mute" => review_response(review, json!({"allowed": false})),
+        _ => review_response(review, json!({})),
     })
     .await;
-    let (told, mute) = (
+    let (message, mute) = (
         json!({"message": "admission webhook \"a.example.com\" denied the request: not today", "code": 403, "reason": "Forbidden", "status": "Failure"}),
         json!({"message": "admission webhook \"b.example.com\" denied the request without explanation", "code": 400}),
     );
-    mutating(&api, "a", hook.config("/told"), json!({"rules": only("configmaps")})).await;
-    let answer = api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 403, told).await;
-    assert_eq!(answer.warnings(), ["299 - \"told anyway\""]);
+    create_mutating_webhook(&api, "a", hook.client_config("/told"), json!({"rules": rule_for("configmaps")})).await;
+    let response = api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 403, message).await;
+    assert_eq!(response.warnings(), ["299 - \"told anyway\""]);
     api.check(delete(format!("{GROUP}/mutatingwebhookconfigurations/a")), 200, json!({})).await;
-    validating(&api, "b", hook.config("/mute"), json!({"rules": only("configmaps")})).await;
+    create_validating_webhook(&api, "b", hook.client_config("/mute"), json!({"rules": rule_for("configmaps")})).await;
     api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 400, mute).await;
     api.check(get(format!("{CONFIG_MAPS}/a")), 404, json!({})).await;
     api.check(delete(format!("{GROUP}/validatingwebhookconfigurations/b")), 200, json!({})).await;
@@ -137,15 +137,15 @@ async fn a_refusal_is_told_in_the_words_of_whoever_refused() {
 }
 
 #[tokio::test]
-async fn one_that_cannot_be_asked_holds_requests_back_unless_it_need_not_be() {
-    let api = Api::new().await;
-    let hook = Hook::new(|path, review| match path {
+async fn failing_webhook_follows_its_failure_policy() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(|path, review| match path {
         "/down" => (500, json!("out of order")),
         "/uid" => {
             (200, json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": "x"}}))
         }
-        "/patch" => patches(review, json!([])),
-        "/type" => says(review, json!({"allowed": "yes"})),
+        "/patch" => patch_response(review, json!([])),
+        "/type" => review_response(review, json!({"allowed": "yes"})),
         _ => (404, json!("")),
     })
     .await;
@@ -158,66 +158,83 @@ async fn one_that_cannot_be_asked_holds_requests_back_unless_it_need_not_be() {
         ("/type", "failed to call webhook: json: cannot unmarshal string into Go struct field AdmissionReview.response.allowed of type bool".to_owned()),
         ("/patch", "received invalid webhook response: validating webhook may not return response.patch".to_owned()),
     ];
-    for (path, why) in cases {
+    for (path, reason) in cases {
         for (policy, status) in [("Fail", 500), ("Ignore", 201)] {
-            validating(&api, "v", hook.config(path), json!({"rules": only("configmaps"), "failurePolicy": policy}))
-                .await;
-            let message = format!("Internal error occurred: failed calling webhook \"v.example.com\": {why}");
+            create_validating_webhook(
+                &api,
+                "v",
+                hook.client_config(path),
+                json!({"rules": rule_for("configmaps"), "failurePolicy": policy}),
+            )
+            .await;
+            let message = format!("Internal error occurred: failed calling webhook \"v.example.com\": {reason}");
             let expected =
                 if status == 500 { json!({"message": message, "reason": "InternalError"}) } else { json!({}) };
             api.check(post_one(), status, expected).await;
             api.check(delete(format!("{GROUP}/validatingwebhookconfigurations/v")), 200, json!({})).await;
         }
     }
-    let nobody = json!({"url": "https://127.0.0.1:1/x", "caBundle": hook.bundle()});
-    mutating(&api, "m", nobody, json!({"rules": only("configmaps")})).await;
-    let why = "failed to call webhook: Post \"https://127.0.0.1:1/x?timeout=1s\": dial tcp 127.0.0.1:1: connect: connection refused";
-    let message = format!("Internal error occurred: failed calling webhook \"m.example.com\": {why}");
+    let nobody = json!({"url": "https://127.0.0.1:1/x", "caBundle": hook.ca_bundle()});
+    create_mutating_webhook(&api, "m", nobody, json!({"rules": rule_for("configmaps")})).await;
+    let reason = "failed to call webhook: Post \"https://127.0.0.1:1/x?timeout=1s\": dial tcp 127.0.0.1:1: connect: connection refused";
+    let message = format!("Internal error occurred: failed calling webhook \"m.example.com\": {reason}");
     api.check(post_one(), 500, json!({"message": message})).await;
-    let patient = json!({"rules": only("configmaps"), "timeoutSeconds": 30});
-    let nobody = json!({"url": "https://127.0.0.1:1/x", "caBundle": hook.bundle()});
+    let patient = json!({"rules": rule_for("configmaps"), "timeoutSeconds": 30});
+    let nobody = json!({"url": "https://127.0.0.1:1/x", "caBundle": hook.ca_bundle()});
     api.check(delete(format!("{GROUP}/mutatingwebhookconfigurations/m")), 200, json!({})).await;
-    mutating(&api, "m", nobody, patient).await;
-    for (asked, given) in [("?timeout=2500ms", 3), ("", 30), ("?timeout=50s", 30)] {
-        let ask = post(format!("{CONFIG_MAPS}{asked}"), &json!({"metadata": {"generateName": "a-"}}));
+    create_mutating_webhook(&api, "m", nobody, patient).await;
+    for (query, given) in [("?timeout=2500ms", 3), ("", 30), ("?timeout=50s", 30)] {
+        let request = post(format!("{CONFIG_MAPS}{query}"), &json!({"metadata": {"generateName": "a-"}}));
         let message = message.replace("timeout=1s", &format!("timeout={given}s"));
-        api.check(ask, 500, json!({"message": message})).await;
+        api.check(request, 500, json!({"message": message})).await;
     }
 }
 
 #[tokio::test]
-async fn a_webhook_that_asks_for_it_sees_what_came_after_it_once_more() {
-    let api = Api::new().await;
-    // Each notes that it was there.
-    let hook = Hook::new(|path, review| {
+async fn if_needed_webhook_is_reinvoked_after_changes() {
+    let api = TestApi::new().await;
+    // Each webhook appends its name.
+    let hook = WebhookServer::new(|path, review| {
         let data = &review["request"]["object"]["data"];
-        let said = data["said"].as_str().unwrap_or("");
-        if path == "/still" || said.matches(path).count() > 1 {
-            return says(review, json!({}));
+        let seen = data["said"].as_str().unwrap_or("");
+        if path == "/still" || seen.matches(path).count() > 1 {
+            return review_response(review, json!({}));
         }
-        patches(review, json!([{"op": "add", "path": "/data", "value": {"said": format!("{said}{path}")}}]))
+        patch_response(review, json!([{"op": "add", "path": "/data", "value": {"said": format!("{seen}{path}")}}]))
     })
     .await;
-    let rules = only("configmaps");
-    mutating(&api, "a", hook.config("/a"), json!({"rules": rules, "reinvocationPolicy": "IfNeeded"})).await;
-    mutating(&api, "b", hook.config("/b"), json!({"rules": rules})).await;
-    mutating(&api, "c", hook.config("/c"), json!({"rules": rules, "reinvocationPolicy": "IfNeeded"})).await;
-    mutating(&api, "d", hook.config("/still"), json!({"rules": rules})).await;
-    let made = json!({"data": {"said": "/a/b/c/a/c"}});
-    api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 201, made).await;
-    let asked: Vec<String> = hook.asked().into_iter().map(|(path, _)| path).collect();
-    assert_eq!(asked, ["/a", "/b", "/c", "/still", "/a", "/c"]);
+    let rules = rule_for("configmaps");
+    create_mutating_webhook(
+        &api,
+        "a",
+        hook.client_config("/a"),
+        json!({"rules": rules, "reinvocationPolicy": "IfNeeded"}),
+    )
+    .await;
+    create_mutating_webhook(&api, "b", hook.client_config("/b"), json!({"rules": rules})).await;
+    create_mutating_webhook(
+        &api,
+        "c",
+        hook.client_config("/c"),
+        json!({"rules": rules, "reinvocationPolicy": "IfNeeded"}),
+    )
+    .await;
+    create_mutating_webhook(&api, "d", hook.client_config("/still"), json!({"rules": rules})).await;
+    let created = json!({"data": {"said": "/a/b/c/a/c"}});
+    api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})), 201, created).await;
+    let requests: Vec<String> = hook.take_requests().into_iter().map(|(path, _)| path).collect();
+    assert_eq!(requests, ["/a", "/b", "/c", "/still", "/a", "/c"]);
 }
 
 #[tokio::test]
-async fn what_a_webhook_makes_is_of_its_kind_and_stays_the_same_object() {
-    let api = Api::new().await;
-    let hook = Hook::new(|_, review| {
+async fn webhook_may_not_change_identity_or_break_schema() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(|_, review| {
         let object = &review["request"]["object"];
-        patches(review, object["data"]["patch"].as_str().map_or(json!([]), |p| serde_json::from_str(p).unwrap()))
+        patch_response(review, object["data"]["patch"].as_str().map_or(json!([]), |p| serde_json::from_str(p).unwrap()))
     })
     .await;
-    mutating(&api, "m", hook.config("/"), json!({"rules": only("configmaps")})).await;
+    create_mutating_webhook(&api, "m", hook.client_config("/"), json!({"rules": rule_for("configmaps")})).await;
     let with = |patch: Value| json!({"metadata": {"name": "a"}, "data": {"patch": patch.to_string()}});
     let set = |path: &str, value: Value| with(json!([{"op": "add", "path": path, "value": value}]));
     api.check(post(CONFIG_MAPS, &set("/unknown", json!(1))), 201, json!({"unknown": null})).await;
@@ -230,15 +247,15 @@ async fn what_a_webhook_makes_is_of_its_kind_and_stays_the_same_object() {
     .await;
     api.check(update(set("/metadata/uid", json!("b"))), 422, json!({"reason": "Invalid"})).await;
     api.check(update(set("/data/x", json!(1))), 500, json!({"reason": "InternalError"})).await;
-    let told = "Internal error occurred: error in remove for path: '/none': Unable to remove nonexistent key: none: missing value";
+    let message = "Internal error occurred: error in remove for path: '/none': Unable to remove nonexistent key: none: missing value";
     let none = update(with(json!([{"op": "remove", "path": "/none"}])));
-    api.check(none, 500, json!({"reason": "InternalError", "message": told})).await;
-    // What is wrong by itself is refused by the kind's own rules.
-    let wrong = json!({"message": "ConfigMap \"a\" is invalid: metadata.labels: Invalid value: \"%\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"});
-    api.check(update(set("/metadata/labels", json!({"a": "%"}))), 422, wrong).await;
+    api.check(none, 500, json!({"reason": "InternalError", "message": message})).await;
+    // An invalid mutation is rejected by validation.
+    let invalid = json!({"message": "ConfigMap \"a\" is invalid: metadata.labels: Invalid value: \"%\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"});
+    api.check(update(set("/metadata/labels", json!({"a": "%"}))), 422, invalid).await;
     let other = json!({"metadata": {"name": "b"}, "data": {"patch": json!([{"op": "add", "path": "/metadata/namespace", "value": "kube-system"}]).to_string()}});
     api.check(post(CONFIG_MAPS, &other), 400, json!({})).await;
-    // Owners that make no sense are not taken.
+    // Invalid managed fields of a webhook are ignored.
     let owned = api
         .check(
             update(set("/metadata/managedFields", json!([{"manager": "x", "fieldsV1": {"f:a": {}}}]))),
@@ -248,53 +265,54 @@ async fn what_a_webhook_makes_is_of_its_kind_and_stays_the_same_object() {
         .await;
     assert_eq!(owned.warnings().len(), 1, "{:?}", owned.warnings());
     assert_eq!(managers(&owned.body), ["unknown Update"]);
-    // A deletion has no object to be changed.
-    let hook = Hook::new(|_, review| patches(review, json!([{"op": "add", "path": "/x", "value": 1}]))).await;
-    mutating(&api, "n", hook.config("/"), json!({"rules": [{"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]})).await;
-    let why = "Internal error occurred: admission webhook \"n.example.com\" attempted to modify the object, which is not supported for this operation";
-    api.check(delete(format!("{CONFIG_MAPS}/a")), 500, json!({"message": why})).await;
+    // A deletion has no object that could be patched.
+    let hook =
+        WebhookServer::new(|_, review| patch_response(review, json!([{"op": "add", "path": "/x", "value": 1}]))).await;
+    create_mutating_webhook(&api, "n", hook.client_config("/"), json!({"rules": [{"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]})).await;
+    let reason = "Internal error occurred: admission webhook \"n.example.com\" attempted to modify the object, which is not supported for this operation";
+    api.check(delete(format!("{CONFIG_MAPS}/a")), 500, json!({"message": reason})).await;
 }
 
 #[tokio::test]
-async fn a_service_is_not_held_up_by_whoever_is_asked_about_another() {
-    let (api, hook) = (Api::new().await, Hook::new(allows).await);
-    let slow = json!({"rules": only("services"), "objectSelector": {"matchLabels": {"slow": "yes"}}, "failurePolicy": "Ignore"});
-    validating(&api, "v", hook.config("/never"), slow).await;
+async fn slow_webhook_does_not_block_other_services() {
+    let (api, hook) = (TestApi::new().await, WebhookServer::new(allow_response).await);
+    let slow = json!({"rules": rule_for("services"), "objectSelector": {"matchLabels": {"slow": "yes"}}, "failurePolicy": "Ignore"});
+    create_validating_webhook(&api, "v", hook.client_config("/never"), slow).await;
     let make = |name: &str, labels: Value| {
         let object = json!({"metadata": {"name": name, "labels": labels}, "spec": {"ports": [{"port": 80}]}});
         post("/api/v1/namespaces/default/services", &object)
     };
     let slow = api.check(make("slow", json!({"slow": "yes"})), 201, json!({}));
     let fast = async {
-        while hook.asked().is_empty() {
+        while hook.take_requests().is_empty() {
             tokio::task::yield_now().await;
         }
         api.check(make("fast", json!({})), 201, json!({})).await
     };
     match futures::future::select(slow, Box::pin(fast)).await {
         futures::future::Either::Right((fast, slow)) => {
-            let address = |answer: &Answer| answer.body["spec"]["clusterIP"].as_str().unwrap().to_owned();
+            let address = |response: &TestResponse| response.body["spec"]["clusterIP"].as_str().unwrap().to_owned();
             assert_ne!(address(&fast), address(&slow.await));
         }
-        futures::future::Either::Left(_) => panic!("one waited for the other"),
+        futures::future::Either::Left(_) => panic!("one request waited for the other"),
     }
 }
 
 #[tokio::test]
-async fn nobody_is_asked_about_configurations_and_a_dry_run_says_that_it_is_one() {
-    let api = Api::new().await;
-    let hook = Hook::new(allows).await;
-    validating(&api, "a", hook.config("/"), json!({})).await;
-    validating(&api, "b", hook.config("/"), json!({})).await;
+async fn webhooks_skip_configurations_and_see_dry_run() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(allow_response).await;
+    create_validating_webhook(&api, "a", hook.client_config("/"), json!({})).await;
+    create_validating_webhook(&api, "b", hook.client_config("/"), json!({})).await;
     api.check(delete(format!("{GROUP}/validatingwebhookconfigurations/a")), 200, json!({})).await;
-    assert!(hook.asked().is_empty());
+    assert!(hook.take_requests().is_empty());
     api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &json!({"metadata": {"name": "a"}})), 201, json!({})).await;
-    let asked = hook.asked();
+    let requests = hook.take_requests();
     assert_eq!(
-        (&asked[0].1["request"]["dryRun"], &asked[0].1["request"]["options"]["dryRun"]),
+        (&requests[0].1["request"]["dryRun"], &requests[0].1["request"]["options"]["dryRun"]),
         (&json!(true), &json!(["All"]))
     );
-    assert_eq!(asked.len(), 1);
+    assert_eq!(requests.len(), 1);
     api.check(get(format!("{CONFIG_MAPS}/a")), 404, json!({})).await;
-    assert!(hook.asked().is_empty());
+    assert!(hook.take_requests().is_empty());
 }

@@ -1,10 +1,10 @@
-//! A kind that clients define, with all that a definition can say, and an object of it.
+//! A CustomResourceDefinition with all schema features, and an object of it.
 
 use serde_json::{Value, json};
 
 pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// A definition of a kind of this name.
+/// Returns a definition with this plural name.
 pub(crate) fn definition(plural: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -28,7 +28,7 @@ pub(crate) fn definition(plural: &str) -> Value {
     })
 }
 
-/// The fields of its spec.
+/// Returns the properties of `spec`.
 fn properties() -> Value {
     json!({
         "n": {"type": "integer", "minimum": 0, "maximum": 9.5, "multipleOf": 1, "default": 1},
@@ -44,7 +44,7 @@ fn properties() -> Value {
     })
 }
 
-/// An object of the kind of widgets.
+/// Returns a valid widget.
 pub(crate) fn object() -> Value {
     json!({
         "apiVersion": "fuzz.example.com/v1", "kind": "Kwidgets",

@@ -1,22 +1,22 @@
-//! Requests that no client should send, from a seed.
+//! Generator of malformed requests from a seed.
 
-use super::samples::{ACCEPTS, KEYS, METHODS, SEGMENTS, TYPES, VALUES, samples};
+use super::samples::{ACCEPTS, CONTENT_TYPES, KEYS, METHODS, SEGMENTS, VALUES, samples};
 use serde_json::{Map, Value, json};
 
-/// A request, perhaps not even of HTTP's form.
+/// A request that is possibly not valid HTTP.
 #[derive(Debug, Clone)]
-pub(crate) struct Malformed {
+pub(crate) struct MalformedRequest {
     pub(crate) method: String,
     pub(crate) target: String,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-pub(crate) struct Fuzz(u64);
+pub(crate) struct RequestGenerator(u64);
 
 pub(crate) const NS: &str = "/api/v1/namespaces/default";
 
-impl Fuzz {
+impl RequestGenerator {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -37,8 +37,8 @@ impl Fuzz {
         all[self.below(all.len())]
     }
 
-    /// A value that is wrong almost everywhere.
-    fn odd(&mut self) -> Value {
+    /// Returns a value that is invalid for most fields.
+    fn odd_value(&mut self) -> Value {
         match self.below(18) {
             0 => Value::Null,
             1 => json!(-1),
@@ -61,8 +61,8 @@ impl Fuzz {
         }
     }
 
-    /// Each field of each sample, with each kind of value that it cannot have.
-    pub(crate) fn wrong_types(&mut self) -> Vec<Malformed> {
+    /// Returns each field of each sample with values of wrong types.
+    pub(crate) fn wrong_types(&mut self) -> Vec<MalformedRequest> {
         let odd = [
             json!(null),
             json!(-7),
@@ -86,7 +86,7 @@ impl Fuzz {
         all
     }
 
-    pub(crate) fn any(&mut self) -> Malformed {
+    pub(crate) fn any_request(&mut self) -> MalformedRequest {
         match self.below(13) {
             0 | 1 => self.mangled_body(),
             2 | 3 => self.mangled_tree(),
@@ -95,12 +95,12 @@ impl Fuzz {
             8 | 9 => self.patch(),
             10 => self.yaml(),
             11 => self.protobuf(),
-            _ => self.headers_and_sizes(),
+            _ => self.odd_headers_and_sizes(),
         }
     }
 
-    /// A valid body cut off, or with bytes changed.
-    fn mangled_body(&mut self) -> Malformed {
+    /// Returns a valid body that is truncated or has changed bytes.
+    fn mangled_body(&mut self) -> MalformedRequest {
         let (path, sample) = self.sample();
         let mut body = sample.to_string().into_bytes();
         match self.below(3) {
@@ -124,19 +124,19 @@ impl Fuzz {
         request(method, &path, "application/json", body)
     }
 
-    /// A valid body with odd values in odd places.
-    fn mangled_tree(&mut self) -> Malformed {
+    /// Returns a valid body with random values in random fields.
+    fn mangled_tree(&mut self) -> MalformedRequest {
         let (path, mut sample) = self.sample();
         for _ in 0..=self.below(4) {
             let all = pointers(&sample);
             let Some(pointer) = all.get(self.below(all.len())) else { break };
-            let value = self.odd();
+            let value = self.odd_value();
             *sample.pointer_mut(pointer).unwrap() = value;
         }
         request("POST", &path, "application/json", sample.to_string().into_bytes())
     }
 
-    fn path(&mut self) -> Malformed {
+    fn path(&mut self) -> MalformedRequest {
         let mut target = String::new();
         for _ in 0..self.below(9) {
             target.push('/');
@@ -152,11 +152,11 @@ impl Fuzz {
             target = self.pick(&["*", "", "//", "http://[::1]/api", "/api/v1/namespaces//pods", "/?", "/#"]).to_owned();
         }
         let method = self.pick(&METHODS).to_owned();
-        let body = if self.below(2) == 0 { Vec::new() } else { self.odd().to_string().into_bytes() };
-        Malformed { method, target, headers: Vec::new(), body }
+        let body = if self.below(2) == 0 { Vec::new() } else { self.odd_value().to_string().into_bytes() };
+        MalformedRequest { method, target, headers: Vec::new(), body }
     }
 
-    fn query(&mut self) -> Malformed {
+    fn query(&mut self) -> MalformedRequest {
         let base = self.pick(&[
             "/api/v1/pods",
             "/api/v1/namespaces/default/pods",
@@ -171,14 +171,14 @@ impl Fuzz {
             target.push_str(&format!("{key}={value}&"));
         }
         let method = self.pick(&["GET", "GET", "GET", "DELETE", "PATCH", "POST"]);
-        let mut ask = request(method, &target, "application/merge-patch+json", b"{}".to_vec());
+        let mut send_request = request(method, &target, "application/merge-patch+json", b"{}".to_vec());
         if self.below(4) == 0 {
-            ask.headers.push(("accept", self.pick(&ACCEPTS).to_owned()));
+            send_request.headers.push(("accept", self.pick(&ACCEPTS).to_owned()));
         }
-        ask
+        send_request
     }
 
-    fn patch(&mut self) -> Malformed {
+    fn patch(&mut self) -> MalformedRequest {
         let kind = self.pick(&["json-patch", "merge-patch", "strategic-merge-patch"]);
         let body = if kind == "json-patch" { self.json_patch() } else { self.merge_patch(0) };
         let path = self.pick(&["pods/p", "pods/p/status", "configmaps/a", "configmaps/none"]);
@@ -202,7 +202,7 @@ impl Fuzz {
         (0..self.below(6))
             .map(|_| {
                 let op = self.pick(&["add", "remove", "replace", "move", "copy", "test", "leap", ""]);
-                json!({"op": op, "path": self.pick(&paths), "from": self.pick(&paths), "value": self.odd()})
+                json!({"op": op, "path": self.pick(&paths), "from": self.pick(&paths), "value": self.odd_value()})
             })
             .collect()
     }
@@ -232,14 +232,14 @@ impl Fuzz {
                 0 if depth < 5 => self.merge_patch(depth + 1),
                 1 if depth < 5 => json!([self.merge_patch(depth + 1)]),
                 2 => json!(self.pick(&["replace", "delete", "merge", "odd"])),
-                _ => self.odd(),
+                _ => self.odd_value(),
             };
             map.insert(self.pick(&keys).to_owned(), value);
         }
         Value::Object(map)
     }
 
-    fn yaml(&mut self) -> Malformed {
+    fn yaml(&mut self) -> MalformedRequest {
         let laughs = (1..12).fold("a0: &a0 [x, x]\n".to_owned(), |text, i| {
             let before = format!("*a{}", i - 1);
             text + &format!("a{i}: &a{i} [{}]\n", vec![before; 9].join(","))
@@ -269,11 +269,11 @@ impl Fuzz {
         request("POST", &format!("{NS}/configmaps"), "application/yaml", body)
     }
 
-    /// Bytes that look like Kubernetes' binary form, for a while.
-    fn protobuf(&mut self) -> Malformed {
+    /// Returns bytes that start like Kubernetes' protobuf encoding.
+    fn protobuf(&mut self) -> MalformedRequest {
         let (path, _) = self.sample();
         let mut body = b"k8s\0".to_vec();
-        // An envelope: a type (1) with a version and a kind, then the object (2), of any length and content.
+        // An envelope: the TypeMeta (1) with version and kind, then the object (2) of any length and content.
         body.extend([10, 9, 10, 2, b'v', b'1', 18, 3, b'P', b'o', b'd', 18]);
         for _ in 0..self.below(200) {
             let random = self.next().to_le_bytes()[0];
@@ -287,22 +287,22 @@ impl Fuzz {
         request(method, &path, "application/vnd.kubernetes.protobuf", body)
     }
 
-    fn headers_and_sizes(&mut self) -> Malformed {
+    fn odd_headers_and_sizes(&mut self) -> MalformedRequest {
         let (path, sample) = self.sample();
-        let mut ask = request("POST", &path, self.pick(&TYPES), sample.to_string().into_bytes());
+        let mut send_request = request("POST", &path, self.pick(&CONTENT_TYPES), sample.to_string().into_bytes());
         match self.below(40) {
-            0 => ask.body = vec![b' '; (3 << 20) + 1],
+            0 => send_request.body = vec![b' '; (3 << 20) + 1],
             1 => {
-                ask.body =
+                send_request.body =
                     format!("{{\"metadata\": {{\"name\": \"x\"}}, \"data\": {{\"a\": \"{}\"}}}}", "x".repeat(3 << 20))
                         .into_bytes();
             }
-            2 => ask.body = vec![b'['; 1 << 20],
-            3 => ask.body = format!("[{}0]", "0,".repeat(1 << 19)).into_bytes(),
-            n if n < 15 => ask.headers.push(("accept", self.pick(&ACCEPTS).to_owned())),
+            2 => send_request.body = vec![b'['; 1 << 20],
+            3 => send_request.body = format!("[{}0]", "0,".repeat(1 << 19)).into_bytes(),
+            n if n < 15 => send_request.headers.push(("accept", self.pick(&ACCEPTS).to_owned())),
             _ => {}
         }
-        ask
+        send_request
     }
 
     fn sample(&mut self) -> (String, Value) {
@@ -311,8 +311,8 @@ impl Fuzz {
     }
 }
 
-fn request(method: &str, target: &str, content_type: &str, body: Vec<u8>) -> Malformed {
-    Malformed {
+fn request(method: &str, target: &str, content_type: &str, body: Vec<u8>) -> MalformedRequest {
+    MalformedRequest {
         method: method.to_owned(),
         target: target.to_owned(),
         headers: vec![("content-type", content_type.to_owned())],
@@ -320,7 +320,7 @@ fn request(method: &str, target: &str, content_type: &str, body: Vec<u8>) -> Mal
     }
 }
 
-/// The places in a value that can hold another.
+/// Returns the pointers of all nested values.
 fn pointers(value: &Value) -> Vec<String> {
     let inner: Vec<(String, &Value)> = match value {
         Value::Object(map) => map.iter().map(|(k, v)| (k.replace('~', "~0").replace('/', "~1"), v)).collect(),

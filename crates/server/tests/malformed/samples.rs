@@ -1,4 +1,4 @@
-//! Valid objects to spoil, and words to make requests of.
+//! Valid objects to mutate, and values of requests.
 
 use super::{defined, generate::NS};
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ pub(crate) const VALUES: [&str; 40] = [
     "99999999999999999999h",
     "\u{1f980}",
 ];
-pub(crate) const TYPES: [&str; 16] = [
+pub(crate) const CONTENT_TYPES: [&str; 16] = [
     "application/json",
     "application/yaml",
     "application/json-patch+json",
@@ -123,7 +123,7 @@ pub(crate) const ACCEPTS: [&str; 9] = [
 pub(crate) const METHODS: [&str; 12] =
     ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "BREW", "get", "POST"];
 
-/// Valid objects, and where to post them. Pods are posted as dry runs, for the store's sake.
+/// Returns valid objects and their collection paths. Pods are created as dry runs, to keep the store small.
 pub(crate) fn samples() -> Vec<(String, Value)> {
     let about = json!({"kind": "Pod", "namespace": "default", "name": "p"});
     vec![

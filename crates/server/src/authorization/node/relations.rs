@@ -2,7 +2,7 @@
 //!
 //! Looked up when a node asks, among the Pods of one namespace: what does not name the object is not read.
 
-use crate::{ApiServer, kinds::pod::mirror};
+use crate::{ApiServer, kinds::pod::mirror_pod};
 use api::mentions;
 use serde_json::Value;
 use store::{Key, Scope};
@@ -24,7 +24,7 @@ pub(crate) fn is_related(server: &ApiServer, node: &str, resource: &str, namespa
             // Of a claim that a Pod makes, it names the volume only.
             let word = if resource == "persistentvolumeclaims" { "" } else { name };
             let pods = objects(server, "pods", Some(namespace), [node, word]);
-            let mut own = pods.filter(|pod| pod["spec"]["nodeName"] == node && !mirror::is_one(pod));
+            let mut own = pods.filter(|pod| pod["spec"]["nodeName"] == node && !mirror_pod::is_mirror_pod(pod));
             own.any(|pod| names(&pod, resource, name))
                 || (resource == "secrets" && of_volume(server, node, namespace, name))
         }

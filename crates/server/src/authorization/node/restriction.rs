@@ -4,9 +4,9 @@
 use super::name as node_of;
 use crate::{
     ApiServer, UserInfo,
-    kinds::{certificates, pod::mirror},
+    kinds::{certificates, pod::mirror_pod},
     object,
-    request::Resource,
+    request::RequestInfo,
     status::ApiError,
 };
 use k8s_openapi::api::core::v1::PodSpec;
@@ -35,7 +35,7 @@ pub(crate) enum End {
 pub(crate) fn restrict(
     server: &ApiServer,
     user: &UserInfo,
-    resource: &Resource,
+    resource: &RequestInfo,
     operation: Operation<'_>,
 ) -> Result<(), ApiError> {
     let Some(node) = node_of(user) else { return Ok(()) };
@@ -72,7 +72,7 @@ pub(crate) fn restrict(
 pub(crate) fn restrict_end(
     server: &ApiServer,
     user: &UserInfo,
-    resource: &Resource,
+    resource: &RequestInfo,
     key: &Key,
     end: End,
 ) -> Result<(), ApiError> {
@@ -122,7 +122,7 @@ fn pod(server: &ApiServer, node: &str, part: Option<&str>, operation: Operation<
 /// A node shows what it runs, and reaches nothing through that.
 fn mirror_of_own(server: &ApiServer, node: &str, pod: &Value) -> Result<(), String> {
     let annotation = api::static_pod::CONFIG_MIRROR;
-    if !mirror::is_one(pod) {
+    if !mirror_pod::is_mirror_pod(pod) {
         return Err(format!("pod does not have {annotation:?} annotation, node {node:?} can only create mirror pods"));
     }
     let can_only = |what: &str| Err(format!("node {node:?} can only create pods with {what}"));

@@ -5,7 +5,7 @@ use super::{name as node_of, restriction::stored};
 use crate::{
     ApiServer, UserInfo,
     authorization::{Attributes, Decision, ResourceAbout, decide},
-    request::Resource,
+    request::RequestInfo,
     status::ApiError,
 };
 use api::feature_gates::Gate;
@@ -15,7 +15,7 @@ use serde_json::Value;
 pub(crate) fn restrict_token(
     server: &ApiServer,
     user: &UserInfo,
-    resource: &Resource,
+    resource: &RequestInfo,
     request: &Value,
 ) -> Result<(), ApiError> {
     let Some(node) = node_of(user) else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! What a YAML document says in JSON, as upstream makes one of the other (`sigs.k8s.io/yaml`): a key that is a number or a
-//! flag becomes its text, and a number that is whole is written without a point.
+//! Conversion of a YAML document to JSON (`sigs.k8s.io/yaml`): a key that is a number or a boolean becomes a string, and a
+//! whole number is written without a decimal point.
 
 use api::float;
 use serde::{
@@ -9,21 +9,21 @@ use serde::{
 use serde_json::{Map, Number, Value};
 use std::fmt;
 
-/// Whole numbers below this are exact.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+/// Integers below this, 2^53, are exact in `f64`.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A document.
+/// A YAML document, converted to JSON.
 pub(super) struct Document(pub(super) Value);
 
 impl<'de> Deserialize<'de> for Document {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Node).map(Self)
+        deserializer.deserialize_any(NodeVisitor).map(Self)
     }
 }
 
-struct Node;
+struct NodeVisitor;
 
-impl<'de> Visitor<'de> for Node {
+impl<'de> Visitor<'de> for NodeVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,7 +44,7 @@ impl<'de> Visitor<'de> for Node {
 
     fn visit_f64<E: Error>(self, v: f64) -> Result<Value, E> {
         #[expect(clippy::cast_possible_truncation, reason = "it is whole, and not large")]
-        let whole = (v.fract() == 0.0 && v.abs() < EXACT).then_some(v as i64);
+        let whole = (v.fract() == 0.0 && v.abs() < MAX_EXACT).then_some(v as i64);
         let number = whole.map(Number::from).or_else(|| Number::from_f64(v));
         number.map(Value::Number).ok_or_else(|| E::custom(format!("json: unsupported value: {v}")))
     }
@@ -71,7 +71,7 @@ impl<'de> Visitor<'de> for Node {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
-        while let Some(Name(name)) = map.next_key()? {
+        while let Some(KeyText(name)) = map.next_key()? {
             let Document(value) = map.next_value()?;
             fields.insert(name, value);
         }
@@ -79,18 +79,18 @@ impl<'de> Visitor<'de> for Node {
     }
 }
 
-/// A key.
-struct Name(String);
+/// Key of a mapping, as text.
+struct KeyText(String);
 
-impl<'de> Deserialize<'de> for Name {
+impl<'de> Deserialize<'de> for KeyText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Key).map(Self)
+        deserializer.deserialize_any(KeyVisitor).map(Self)
     }
 }
 
-struct Key;
+struct KeyVisitor;
 
-impl Visitor<'_> for Key {
+impl Visitor<'_> for KeyVisitor {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -109,7 +109,7 @@ impl Visitor<'_> for Key {
         Ok(v.to_string())
     }
 
-    /// Upstream's reader makes it short.
+    /// Upstream formats float keys as `float32`.
     fn visit_f64<E: Error>(self, v: f64) -> Result<String, E> {
         #[expect(clippy::cast_possible_truncation, reason = "as upstream does")]
         let short = v as f32;

@@ -1,12 +1,14 @@
-//! Mutating admission policies and their bindings: `v1beta1` and `v1alpha1`, where the gate `MutatingAdmissionPolicy` is on.
+//! Mutating admission policies and their bindings in `v1beta1` and `v1alpha1` (feature gate `MutatingAdmissionPolicy`).
 
-use super::{GROUP, bound, constraints, default_match, param_kind, param_ref};
+use super::{
+    GROUP, param_kind_cell, param_ref_cell, set_match_resources_defaults, validate_binding_spec,
+    validate_match_constraints,
+};
 use crate::kinds::{
-    AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::text as text_of,
-    fill, integer,
-    plain::{Conversion, Plain},
-    text,
+    AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
+    field_validation::text as text_of,
+    generic_kind::{Conversion, GenericKind},
+    integer, text,
 };
 use admission::policy;
 use api::feature_gates::Gate;
@@ -15,18 +17,18 @@ use serde_json::{Value, json};
 const POLICY: KindInfo = KindInfo {
     version: "v1beta1",
     gate: Some(Gate::MutatingAdmissionPolicy),
-    needs_version: true,
+    requires_resource_version: true,
     generation: true,
     categories: &["api-extensions"],
-    ..KindInfo::of_cluster(GROUP, "MutatingAdmissionPolicy", "mutatingadmissionpolicies", "mutatingadmissionpolicy")
+    ..KindInfo::cluster_scoped(GROUP, "MutatingAdmissionPolicy", "mutatingadmissionpolicies", "mutatingadmissionpolicy")
 };
 const BINDING: KindInfo = KindInfo {
     version: "v1beta1",
     gate: Some(Gate::MutatingAdmissionPolicy),
-    needs_version: true,
+    requires_resource_version: true,
     generation: true,
     categories: &["api-extensions"],
-    ..KindInfo::of_cluster(
+    ..KindInfo::cluster_scoped(
         GROUP,
         "MutatingAdmissionPolicyBinding",
         "mutatingadmissionpolicybindings",
@@ -37,17 +39,17 @@ const BINDING: KindInfo = KindInfo {
 const POLICY_COLUMNS: &[Column] = &[
     NAME,
     integer("Mutations", Cell::Count("/spec/mutations")),
-    text("ParamKind", Cell::Of(|p, _| json!(param_kind(&p["spec"]["paramKind"])))),
+    text("ParamKind", Cell::Computed(|p, _| json!(param_kind_cell(&p["spec"]["paramKind"])))),
     AGE,
 ];
 const BINDING_COLUMNS: &[Column] = &[
     NAME,
-    text("PolicyName", Cell::At("/spec/policyName")),
-    text("ParamRef", Cell::Of(|b, _| json!(param_ref(&b["spec"]["paramRef"])))),
+    text("PolicyName", Cell::Pointer("/spec/policyName")),
+    text("ParamRef", Cell::Computed(|b, _| json!(param_ref_cell(&b["spec"]["paramRef"])))),
     AGE,
 ];
 
-/// What of these objects is the same in all versions: all but the version's name.
+/// Conversion between versions that differ in `apiVersion` only.
 const OTHER_VERSION: Option<Conversion> = Some(Conversion {
     from: |_| {},
     to: |object| {
@@ -55,38 +57,40 @@ const OTHER_VERSION: Option<Conversion> = Some(Conversion {
     },
 });
 
-const fn policy(info: &'static KindInfo) -> Plain {
-    Plain {
+const fn policy_kind(info: &'static KindInfo) -> GenericKind {
+    GenericKind {
         columns: POLICY_COLUMNS,
         default: |object| {
-            fill::at(object, "/spec", &[("failurePolicy", json!("Fail"))]);
-            default_match(object, "/spec/matchConstraints");
+            defaulting::set_defaults_at(object, "/spec", &[("failurePolicy", json!("Fail"))]);
+            set_match_resources_defaults(object, "/spec/matchConstraints");
         },
-        validate: policy_spec,
-        ..Plain::of(info)
+        validate: validate_policy,
+        ..GenericKind::new(info)
     }
 }
 
-const fn binding(info: &'static KindInfo) -> Plain {
-    Plain {
+const fn binding_kind(info: &'static KindInfo) -> GenericKind {
+    GenericKind {
         columns: BINDING_COLUMNS,
-        default: |object| default_match(object, "/spec/matchResources"),
-        validate: binding_spec,
-        ..Plain::of(info)
+        default: |object| set_match_resources_defaults(object, "/spec/matchResources"),
+        validate: validate_binding,
+        ..GenericKind::new(info)
     }
 }
 
-pub(in crate::kinds) static MUTATING_POLICY: Plain = policy(&POLICY);
-pub(in crate::kinds) static MUTATING_POLICY_BINDING: Plain = binding(&BINDING);
-pub(in crate::kinds) static MUTATING_POLICY_ALPHA: Plain =
-    Plain { convert: OTHER_VERSION, ..policy(&KindInfo { version: "v1alpha1", converted: true, ..POLICY }) };
-pub(in crate::kinds) static MUTATING_POLICY_BINDING_ALPHA: Plain =
-    Plain { convert: OTHER_VERSION, ..binding(&KindInfo { version: "v1alpha1", converted: true, ..BINDING }) };
+pub(in crate::kinds) static MUTATING_POLICY: GenericKind = policy_kind(&POLICY);
+pub(in crate::kinds) static MUTATING_POLICY_BINDING: GenericKind = binding_kind(&BINDING);
+pub(in crate::kinds) static MUTATING_POLICY_ALPHA: GenericKind =
+    GenericKind { convert: OTHER_VERSION, ..policy_kind(&KindInfo { version: "v1alpha1", converted: true, ..POLICY }) };
+pub(in crate::kinds) static MUTATING_POLICY_BINDING_ALPHA: GenericKind = GenericKind {
+    convert: OTHER_VERSION,
+    ..binding_kind(&KindInfo { version: "v1alpha1", converted: true, ..BINDING })
+};
 
-/// `validateMutatingAdmissionPolicySpec`.
-fn policy_spec(object: &Value, errors: &mut FieldErrors) {
+/// Validates a mutating policy (`validateMutatingAdmissionPolicySpec`).
+fn validate_policy(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    constraints(spec, &path, errors);
+    validate_match_constraints(spec, &path, errors);
     policy::check_mutating(spec, &path, errors);
     let supported = ["IfNeeded", "Never"];
     match text_of(spec, "reinvocationPolicy") {
@@ -98,8 +102,8 @@ fn policy_spec(object: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// `validateMutatingAdmissionPolicyBindingSpec`.
-fn binding_spec(object: &Value, errors: &mut FieldErrors) {
+/// Validates a binding of a mutating policy (`validateMutatingAdmissionPolicyBindingSpec`).
+fn validate_binding(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    bound(spec, &path, errors);
+    validate_binding_spec(spec, &path, errors);
 }

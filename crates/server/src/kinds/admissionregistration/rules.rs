@@ -1,53 +1,53 @@
-//! Which requests webhooks and policies are about (`pkg/apis/admissionregistration/validation`).
+//! Validation of rules and match constraints (`pkg/apis/admissionregistration/validation`).
 
 use crate::kinds::{
     FieldErrors, FieldPath,
-    checks::{items, text},
-    path_segment, selector,
+    field_validation::{items, text},
+    selector, validate_path_segment_name,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// `validateMatchResources`: what a policy or a binding is about.
-pub(super) fn match_resources(about: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the match constraints of a policy or binding (`validateMatchResources`).
+pub(super) fn validate_match_resources(constraints: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let policies = ["Equivalent", "Exact"];
-    match text(about, "matchPolicy") {
+    match text(constraints, "matchPolicy") {
         "" => errors.required(&path.child("matchPolicy"), ""),
         other if !policies.contains(&other) => {
-            errors.not_supported(&path.child("matchPolicy"), &about["matchPolicy"], &policies);
+            errors.not_supported(&path.child("matchPolicy"), &constraints["matchPolicy"], &policies);
         }
         _ => {}
     }
     for list in ["namespaceSelector", "objectSelector"] {
-        selector::validate(&about[list], &path.child(list), errors);
+        selector::validate(&constraints[list], &path.child(list), errors);
     }
     for list in ["resourceRules", "excludeResourceRules"] {
-        for (i, rule) in items(about, list).enumerate() {
-            names(rule, &path.child(list).index(i), errors);
+        for (i, rule) in items(constraints, list).enumerate() {
+            validate_resource_names(rule, &path.child(list).index(i), errors);
         }
-        check(about, list, path, errors);
+        validate_rules(constraints, list, path, errors);
     }
 }
 
-fn names(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_resource_names(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     for (i, name) in items(rule, "resourceNames").enumerate() {
         let (at, text) = (path.child("resourceNames").index(i), name.as_str().unwrap_or(""));
-        path_segment(text).iter().for_each(|e| errors.invalid(&at, name, e));
+        validate_path_segment_name(text).iter().for_each(|e| errors.invalid(&at, name, e));
         if !seen.insert(text) {
             errors.duplicate(&at, name);
         }
     }
 }
 
-/// `validateRuleWithOperations`, of a list of rules.
-pub(super) fn check(holder: &Value, list: &str, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates a list of rules (`validateRuleWithOperations`).
+pub(super) fn validate_rules(holder: &Value, list: &str, path: &FieldPath, errors: &mut FieldErrors) {
     for (i, rule) in items(holder, list).enumerate() {
-        one(rule, &path.child(list).index(i), errors);
+        validate_rule(rule, &path.child(list).index(i), errors);
     }
 }
 
-fn one(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_rule(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for (field, what) in [("operations", "operations"), ("apiGroups", "API groups"), ("apiVersions", "API versions")] {
         let at = path.child(field);
         if items(rule, field).next().is_none() {
@@ -66,21 +66,21 @@ fn one(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             errors.not_supported(&path.child("operations").index(j), operation, &operations);
         }
     }
-    resources(rule, &path.child("resources"), errors);
+    validate_resources(rule, &path.child("resources"), errors);
     let scopes = ["*", "Cluster", "Namespaced"];
     if !scopes.contains(&text(rule, "scope")) {
         errors.not_supported(&path.child("scope"), &rule["scope"], &scopes);
     }
 }
 
-/// `validateResources`: `pods`, `pods/status`, `pods/*`, `*/status`, `*`, `*/*`.
-fn resources(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates resources such as `pods`, `pods/status`, `pods/*`, `*/status`, `*` and `*/*` (`validateResources`).
+fn validate_resources(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let list = &rule["resources"];
     let all: Vec<&str> = items(rule, "resources").map(|r| r.as_str().unwrap_or("")).collect();
     if all.is_empty() {
         errors.required(path, "");
     }
-    let (mut of_resource, mut of_subresource) = (BTreeSet::new(), BTreeSet::new());
+    let (mut wildcard_resources, mut wildcard_subresources) = (BTreeSet::new(), BTreeSet::new());
     for (i, name) in all.iter().enumerate() {
         let (at, value) = (path.index(i), &list[i]);
         if name.is_empty() {
@@ -88,24 +88,24 @@ fn resources(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             continue;
         }
         let Some((resource, subresource)) = name.split_once('/') else { continue };
-        if of_resource.contains(resource) {
+        if wildcard_resources.contains(resource) {
             errors.invalid(&at, value, &format!("if '{resource}/*' is present, must not specify {name}"));
         }
-        if of_subresource.contains(subresource) {
+        if wildcard_subresources.contains(subresource) {
             errors.invalid(&at, value, &format!("if '*/{subresource}' is present, must not specify {name}"));
         }
         if subresource == "*" {
-            of_resource.insert(resource);
+            wildcard_resources.insert(resource);
         }
         if resource == "*" {
-            of_subresource.insert(subresource);
+            wildcard_subresources.insert(subresource);
         }
     }
     if all.len() > 1 && all.contains(&"*/*") {
         errors.invalid(path, list, "if '*/*' is present, must not specify other resources");
     }
     let is_whole = |name: &&str| !name.is_empty() && !name.contains('/');
-    // As upstream, which remembers the last of them only.
+    // Like upstream, which checks the last resource without a subresource only.
     if all.contains(&"*") && all.iter().rfind(|name| is_whole(name)).is_some_and(|name| *name != "*") {
         errors.invalid(path, list, "if '*' is present, must not specify other resources without subresources");
     }

@@ -1,8 +1,7 @@
-//! The status of validating policies: whether their expressions fit the objects that they are about
-//! (`pkg/controller/validatingadmissionpolicystatus`).
+//! Type checking of the expressions of validating policies (`pkg/controller/validatingadmissionpolicystatus`).
 
 use crate::{
-    kinds::{ALL, Defined},
+    kinds::{ALL, SchemaResolver},
     managed_fields,
 };
 use admission::{
@@ -13,44 +12,44 @@ use apply::{Scalar, Type as Shape, TypeRef};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Deeper than this, anything fits: some types hold themselves.
-const DEEPEST: usize = 16;
+/// Maximum depth of types, some of which are recursive. Deeper values are `Dyn`.
+const MAX_DEPTH: usize = 16;
 
-/// Writes into a policy of which generation its status is, and what is found about it.
-pub(super) fn observe(policy: &mut Value, defined: Defined<'_>) {
+/// Sets `observedGeneration` and `typeChecking` of a policy's status.
+pub(super) fn set_type_checking_status(policy: &mut Value, resolver: SchemaResolver<'_>) {
     let params = &policy["spec"]["paramKind"];
     let [version, kind] = ["apiVersion", "kind"].map(|field| params[field].as_str().unwrap_or(""));
-    let params = managed_fields::types::of(version, kind).map(|of| fitting(of, 0)).or_else(|| {
+    let params = managed_fields::types::of(version, kind).map(|of| expression_type(of, 0)).or_else(|| {
         let (group, version) = version.rsplit_once('/')?;
-        defined(group, version, kind).map(|known| with_metadata(known.object))
+        resolver(group, version, kind).map(|known| with_metadata(known.object))
     });
     let find = |group: &str, version: &str, resource: &str| {
-        built_in(group, version, resource).or_else(|| {
-            let Known { kind, object } = defined(group, version, resource)?;
+        built_in_type(group, version, resource).or_else(|| {
+            let Known { kind, object } = resolver(group, version, resource)?;
             Some(Known { kind, object: with_metadata(object) })
         })
     };
     let warnings = policy::type_check(&policy["spec"], params.as_ref(), &find);
     let all = warnings.iter().map(|w| json!({"fieldRef": w.field, "warning": w.warning})).collect::<Vec<_>>();
-    let checked = if all.is_empty() { json!({}) } else { json!({"expressionWarnings": all}) };
+    let type_checking = if all.is_empty() { json!({}) } else { json!({"expressionWarnings": all}) };
     let generation = policy["metadata"]["generation"].clone();
     policy["status"]["observedGeneration"] = generation;
-    policy["status"]["typeChecking"] = checked;
+    policy["status"]["typeChecking"] = type_checking;
 }
 
-/// A built-in resource.
-fn built_in(group: &str, version: &str, resource: &str) -> Option<Known> {
+/// Returns the type of a built-in resource.
+fn built_in_type(group: &str, version: &str, resource: &str) -> Option<Known> {
     let mut all = ALL.iter().map(|kind| kind.info());
     let info = all.find(|i| (i.group, i.version, i.plural) == (group, version, resource))?;
     let of = managed_fields::types::of(&info.api_version(), info.kind)?;
     let kind = format!("{}/{}, Kind={}", info.group, info.version, info.kind);
-    Some(Known { kind, object: fitting(of, 0) })
+    Some(Known { kind, object: expression_type(of, 0) })
 }
 
-/// The metadata of what clients define is that of everything.
+/// Adds the type of metadata to that of a custom kind.
 fn with_metadata(object: Type) -> Type {
     let Type::Object(mut fields) = object else { return object };
-    let any = managed_fields::types::of("v1", "ConfigMap").map(|of| fitting(of, 0));
+    let any = managed_fields::types::of("v1", "ConfigMap").map(|of| expression_type(of, 0));
     if let Some(Type::Object(known)) = any
         && let Some(metadata) = known.get("metadata")
     {
@@ -59,17 +58,17 @@ fn with_metadata(object: Type) -> Type {
     Type::Object(fields)
 }
 
-/// What expressions know of values of a type.
-fn fitting(of: TypeRef<'_>, depth: usize) -> Type {
-    if depth > DEEPEST {
+/// Returns the CEL type of a type.
+fn expression_type(of: TypeRef<'_>, depth: usize) -> Type {
+    if depth > MAX_DEPTH {
         return Type::Dyn;
     }
-    let at = |id| fitting(TypeRef { id, ..of }, depth + 1);
+    let at = |id| expression_type(TypeRef { id, ..of }, depth + 1);
     match of.schema.get(of.id) {
         Shape::Scalar(Scalar::String) => Type::STRING,
         Shape::Scalar(Scalar::Boolean) => Type::BOOL,
-        // Only the schemas of definitions (`maximum`, `minimum`, `multipleOf`) hold numbers that are not whole: it is warned of
-        // comparing one with 1.5.
+        // Only the schemas of definitions have non-integer numbers (`maximum`, `minimum`, `multipleOf`). Comparing them with 1.5
+        // gets a warning.
         Shape::Scalar(Scalar::Numeric) => Type::INT,
         Shape::Scalar(Scalar::Any) | Shape::Untyped { .. } => Type::Dyn,
         Shape::List(list) => Type::list(at(list.element)),

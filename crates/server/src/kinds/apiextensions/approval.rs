@@ -1,54 +1,54 @@
-//! Groups of the community's are not for everyone (`apihelpers.GetAPIApprovalState`).
+//! Approval of definitions in protected groups such as `*.k8s.io` (`apihelpers.GetAPIApprovalState`).
 
-use crate::kinds::checks::text;
+use crate::kinds::field_validation::text;
 use api::quote::quoted;
 use serde_json::Value;
 
-/// Who wants a kind in these groups has asked the community.
-pub(super) const APPROVED: &str = "api-approved.kubernetes.io";
+/// Approval annotation (`v1.KubeAPIApprovedAnnotation`).
+pub(super) const APPROVED_ANNOTATION: &str = "api-approved.kubernetes.io";
 const PROPOSAL: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
 
-/// What a definition in such a group says of it.
+/// Approval state of a definition in a protected group.
 pub(crate) enum Approval {
-    /// Nothing.
+    /// The annotation is missing.
     Missing,
-    /// Something that means nothing.
+    /// The annotation is invalid.
     Invalid,
-    /// That it was not asked for.
+    /// The annotation has a reason why there is no approval.
     Bypassed(String),
-    /// Where that was done.
+    /// The annotation has the URL of the approval.
     Given(String),
 }
 
 impl Approval {
-    /// `None` in groups that are for everyone.
-    pub(crate) fn of(definition: &Value) -> Option<Self> {
+    /// Returns the approval state; `None` in unprotected groups.
+    pub(crate) fn from_definition(definition: &Value) -> Option<Self> {
         let group = text(&definition["spec"], "group");
         let protected = ["k8s.io", "kubernetes.io"].iter().any(|d| group == *d || group.ends_with(&format!(".{d}")));
-        let is_address = |said: &str| {
-            let parts = said.split_once("://");
+        let is_url = |value: &str| {
+            let parts = value.split_once("://");
             parts.is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty() && !rest.starts_with('/'))
         };
-        protected.then(|| match text(&definition["metadata"]["annotations"], APPROVED) {
+        protected.then(|| match text(&definition["metadata"]["annotations"], APPROVED_ANNOTATION) {
             "" => Self::Missing,
-            said if said.starts_with("unapproved") => Self::Bypassed(said.to_owned()),
-            said if is_address(said) => Self::Given(said.to_owned()),
+            value if value.starts_with("unapproved") => Self::Bypassed(value.to_owned()),
+            value if is_url(value) => Self::Given(value.to_owned()),
             _ => Self::Invalid,
         })
     }
 
-    /// What follows from it, in words.
+    /// Returns the message of the validation error or condition.
     pub(crate) fn message(&self) -> String {
-        let must = format!("protected groups must have approval annotation {APPROVED:?}");
+        let must = format!("protected groups must have approval annotation {APPROVED_ANNOTATION:?}");
         match self {
             Self::Missing => format!("{must}, {PROPOSAL}"),
             Self::Invalid => format!("{must} with either a URL or a reason starting with \"unapproved\", {PROPOSAL}"),
-            Self::Bypassed(said) => format!("not approved: {}", quoted(said)),
-            Self::Given(place) => format!("approved in {place}"),
+            Self::Bypassed(value) => format!("not approved: {}", quoted(value)),
+            Self::Given(url) => format!("approved in {url}"),
         }
     }
 
-    /// The value and the reason of the condition `KubernetesAPIApprovalPolicyConformant`
+    /// Returns the status and reason of the condition `KubernetesAPIApprovalPolicyConformant`
     /// (`pkg/controller/apiapproval`).
     pub(crate) fn condition(&self) -> (&'static str, &'static str) {
         match self {

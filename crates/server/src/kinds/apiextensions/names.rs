@@ -1,9 +1,9 @@
-//! What a kind may be called (`ValidateCustomResourceDefinitionNames`).
+//! Validation of the names of a custom kind (`ValidateCustomResourceDefinitionNames`).
 
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::Value;
 
-pub(super) fn check(names: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_names(names: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let text = |key: &str| names[key].as_str().unwrap_or("");
     for key in ["plural", "singular", "kind", "listKind"] {
         let (name, at) = (text(key), path.child(key));
@@ -12,20 +12,20 @@ pub(super) fn check(names: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         }
     }
     for key in ["plural", "singular"] {
-        label(&names[key], text(key), "", &path.child(key), errors);
+        validate_label(&names[key], text(key), "", &path.child(key), errors);
     }
     for key in ["kind", "listKind"] {
         let may = "may have mixed case, but should otherwise match: ";
-        label(&names[key], &text(key).to_lowercase(), may, &path.child(key), errors);
+        validate_label(&names[key], &text(key).to_lowercase(), may, &path.child(key), errors);
     }
-    list(names, "shortNames", path, errors);
+    validate_list(names, "shortNames", path, errors);
     if !text("kind").is_empty() && text("kind") == text("listKind") {
         errors.invalid(&path.child("listKind"), &names["listKind"], "kind and listKind may not be the same");
     }
-    list(names, "categories", path, errors);
+    validate_list(names, "categories", path, errors);
 }
 
-fn list(names: &Value, key: &str, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_list(names: &Value, key: &str, path: &FieldPath, errors: &mut FieldErrors) {
     for (i, name) in names[key].as_array().into_iter().flatten().enumerate() {
         let wrong = api::names::dns1035_label(name.as_str().unwrap_or(""));
         if !wrong.is_empty() {
@@ -34,7 +34,7 @@ fn list(names: &Value, key: &str, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-fn label(value: &Value, name: &str, may: &str, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_label(value: &Value, name: &str, may: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let wrong = if name.is_empty() { Vec::new() } else { api::names::dns1035_label(name) };
     if !wrong.is_empty() {
         errors.invalid(path, value, &format!("{may}{}", wrong.join(",")));

@@ -1,35 +1,35 @@
-//! What a definition may say as a whole (`validateCustomResourceDefinitionSpec`).
+//! Validation of CustomResourceDefinitions (`validateCustomResourceDefinitionSpec`).
 
 use super::{
-    approval::{APPROVED, Approval},
+    approval::{APPROVED_ANNOTATION, Approval},
     names, versions,
 };
 use crate::kinds::{
     FieldErrors, FieldPath,
-    checks::text,
-    webhook_client::{self, review_versions},
+    field_validation::text,
+    webhook_client::{self, validate_review_versions},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// What holds for a definition, new or changed.
-pub(super) fn new(object: &Value, errors: &mut FieldErrors) {
+/// Validates creates and updates of a definition.
+pub(super) fn validate_definition(object: &Value, errors: &mut FieldErrors) {
     let (spec, path) = (&object["spec"], FieldPath::new("spec"));
     let (name, group) = (text(&object["metadata"], "name"), text(spec, "group"));
     if !name.is_empty() && name != format!("{}.{group}", text(&spec["names"], "plural")) {
         let at = FieldPath::new("metadata").child("name");
         errors.invalid(&at, &json!(name), "must be spec.names.plural+\".\"+spec.group");
     }
-    check_group(spec, &path.child("group"), errors);
+    validate_group(spec, &path.child("group"), errors);
     match text(spec, "scope") {
         "" => errors.required(&path.child("scope"), ""),
         "Cluster" | "Namespaced" => {}
         _ => errors.not_supported(&path.child("scope"), &spec["scope"], &["Cluster", "Namespaced"]),
     }
     let all = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    versions::check(all, &path, errors);
+    versions::validate_versions(all, &path, errors);
     let mut seen = HashSet::new();
     if !all.iter().all(|v| seen.insert(text(v, "name"))) {
         errors.invalid(&path.child("versions"), &spec["versions"], "must contain unique version names");
@@ -38,36 +38,36 @@ pub(super) fn new(object: &Value, errors: &mut FieldErrors) {
         let why = "must have exactly one version marked as storage version";
         errors.invalid(&path.child("versions"), &spec["versions"], why);
     }
-    names::check(&spec["names"], &path.child("names"), errors);
-    conversion(&spec["conversion"], &path.child("conversion"), errors);
+    names::validate_names(&spec["names"], &path.child("names"), errors);
+    validate_conversion(&spec["conversion"], &path.child("conversion"), errors);
     if spec["preserveUnknownFields"] == true {
         let why =
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
         errors.invalid(&path.child("preserveUnknownFields"), &json!(true), why);
     }
-    approval(object, errors);
-    stored_versions(object, all, errors);
+    validate_api_approval(object, errors);
+    validate_stored_versions(object, all, errors);
 }
 
-/// What holds for a change beside that.
-pub(super) fn change(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    let established = old["status"]["conditions"]
+/// Additional validation of updates (`ValidateCustomResourceDefinitionUpdate`).
+pub(super) fn validate_definition_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    let is_established = old["status"]["conditions"]
         .as_array()
         .is_some_and(|c| c.iter().any(|c| c["type"] == "Established" && c["status"] == "True"));
     let path = FieldPath::new("spec");
-    let mut same = |pointer: &str, path: &FieldPath| {
+    let mut validate_same = |pointer: &str, path: &FieldPath| {
         let (new, old) = (object.pointer(pointer), old.pointer(pointer));
         if new != old {
             errors.invalid(path, new.unwrap_or(&Value::Null), "field is immutable");
         }
     };
-    if established {
-        same("/spec/scope", &path.child("scope"));
-        same("/spec/names/kind", &path.child("names").child("kind"));
+    if is_established {
+        validate_same("/spec/scope", &path.child("scope"));
+        validate_same("/spec/names/kind", &path.child("names").child("kind"));
     }
-    same("/spec/group", &path.child("group"));
-    same("/spec/names/plural", &path.child("names").child("plural"));
-    // One that is wrong already hinders no other change.
+    validate_same("/spec/group", &path.child("group"));
+    validate_same("/spec/names/plural", &path.child("names").child("plural"));
+    // An already invalid bundle does not block other changes.
     if has_ca_bundle(old) && !has_ca_bundle(object) {
         let at = path.child("conversion").child("webhookClientConfig").child("caBundle");
         let why = "unable to load root certificates: data does not contain any valid RSA or ECDSA certificates";
@@ -79,7 +79,7 @@ fn ca_bundle(definition: &Value) -> &Value {
     &definition["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"]
 }
 
-/// Whether the authority of the conversion webhook can be read, if there is one (`ValidateCABundle`).
+/// Whether the CA bundle of the conversion webhook is unset or valid (`ValidateCABundle`).
 pub(crate) fn has_ca_bundle(definition: &Value) -> bool {
     let text = ca_bundle(definition).as_str().filter(|text| !text.is_empty());
     text.is_none_or(|text| {
@@ -88,7 +88,7 @@ pub(crate) fn has_ca_bundle(definition: &Value) -> bool {
     })
 }
 
-fn check_group(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_group(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let group = text(spec, "group");
     let wrong = api::names::dns1123_subdomain(group);
     if group.is_empty() {
@@ -100,20 +100,20 @@ fn check_group(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// `validateAPIApproval`.
-fn approval(object: &Value, errors: &mut FieldErrors) {
-    let path = FieldPath::new("metadata").child("annotations").key(APPROVED);
-    match Approval::of(object) {
+/// Validates the approval annotation (`validateAPIApproval`).
+fn validate_api_approval(object: &Value, errors: &mut FieldErrors) {
+    let path = FieldPath::new("metadata").child("annotations").key(APPROVED_ANNOTATION);
+    match Approval::from_definition(object) {
         Some(missing @ Approval::Missing) => errors.required(&path, &missing.message()),
         Some(invalid @ Approval::Invalid) => {
-            errors.invalid(&path, &object["metadata"]["annotations"][APPROVED], &invalid.message());
+            errors.invalid(&path, &object["metadata"]["annotations"][APPROVED_ANNOTATION], &invalid.message());
         }
         _ => {}
     }
 }
 
-/// A version in which there may be objects cannot go.
-fn stored_versions(object: &Value, versions: &[Value], errors: &mut FieldErrors) {
+/// Validates that stored versions remain in the spec.
+fn validate_stored_versions(object: &Value, versions: &[Value], errors: &mut FieldErrors) {
     let path = FieldPath::new("status").child("storedVersions");
     for (i, stored) in object["status"]["storedVersions"].as_array().into_iter().flatten().enumerate() {
         if !versions.iter().any(|v| v["name"] == *stored) {
@@ -126,7 +126,7 @@ fn stored_versions(object: &Value, versions: &[Value], errors: &mut FieldErrors)
     }
 }
 
-fn conversion(conversion: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_conversion(conversion: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let webhook = &conversion["webhook"];
     match text(conversion, "strategy") {
         "" => errors.required(&path.child("strategy"), ""),
@@ -141,9 +141,14 @@ fn conversion(conversion: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             if config.is_null() {
                 errors.required(&at, "required when strategy is set to Webhook");
             } else {
-                webhook_client::check(config, &at, errors);
+                webhook_client::validate_client_config(config, &at, errors);
             }
-            review_versions(&webhook["conversionReviewVersions"], "", &path.child("conversionReviewVersions"), errors);
+            validate_review_versions(
+                &webhook["conversionReviewVersions"],
+                "",
+                &path.child("conversionReviewVersions"),
+                errors,
+            );
         }
         _ => errors.not_supported(&path.child("strategy"), &conversion["strategy"], &["None", "Webhook"]),
     }

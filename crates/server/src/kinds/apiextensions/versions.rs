@@ -1,18 +1,18 @@
-//! What a version may say (`validateCustomResourceDefinitionVersion`).
+//! Validation of versions (`validateCustomResourceDefinitionVersion`).
 //!
-//! Upstream keeps what all versions say alike in one place, and names that place when it is wrong: `spec.validation`
-//! instead of `spec.versions[0].schema`.
+//! Upstream's internal type has fields that are equal in all versions at the top level, and errors have that path:
+//! `spec.validation` instead of `spec.versions[0].schema`.
 
-use crate::kinds::{FieldErrors, FieldPath, checks::text};
+use crate::kinds::{FieldErrors, FieldPath, field_validation::text};
 use schema::{Kind, Schema, structural};
 use serde_json::{Map, Value, json};
 
-/// Upstream's bound on selectable fields.
+/// Maximum number of selectable fields (`MaxSelectableFields`).
 const MAX_SELECTABLE: usize = 8;
 const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const FORMATS: [&str; 9] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password", "string"];
 
-pub(super) fn check(versions: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_versions(versions: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
     let at = |i: usize| path.child("versions").index(i);
     for (i, version) in versions.iter().enumerate() {
         let wrong = api::names::dns1035_label(text(version, "name"));
@@ -23,39 +23,47 @@ pub(super) fn check(versions: &[Value], path: &FieldPath, errors: &mut FieldErro
             let at = at(i).child("schema").child("openAPIV3Schema");
             errors.required(&at, "schemas are required");
         }
-        deprecation(version, &at(i), errors);
+        validate_deprecation(version, &at(i), errors);
     }
     let any_status = versions.iter().any(|v| v["subresources"]["status"].is_object());
-    each(versions, path, "schema", "validation", |version, at| {
-        let status = version["subresources"]["status"].is_object() || any_status && same(versions, "schema");
-        schema(&version["schema"]["openAPIV3Schema"], status, &at.child("openAPIV3Schema"), errors);
+    for_each_value(versions, path, "schema", "validation", |version, at| {
+        let status = version["subresources"]["status"].is_object() || any_status && all_equal(versions, "schema");
+        validate_schema(&version["schema"]["openAPIV3Schema"], status, &at.child("openAPIV3Schema"), errors);
     });
-    each(versions, path, "subresources", "subresources", |version, at| {
-        scale(&version["subresources"]["scale"], at, errors);
+    for_each_value(versions, path, "subresources", "subresources", |version, at| {
+        validate_scale(&version["subresources"]["scale"], at, errors);
     });
-    each(versions, path, "additionalPrinterColumns", "additionalPrinterColumns", |version, at| {
+    for_each_value(versions, path, "additionalPrinterColumns", "additionalPrinterColumns", |version, at| {
         let columns = version["additionalPrinterColumns"].as_array().into_iter().flatten();
-        columns.enumerate().for_each(|(i, column)| self::column(column, &at.index(i), errors));
+        columns.enumerate().for_each(|(i, column)| self::validate_column(column, &at.index(i), errors));
     });
-    each(versions, path, "selectableFields", "selectableFields", |version, at| selectable(version, at, errors));
+    for_each_value(versions, path, "selectableFields", "selectableFields", |version, at| {
+        validate_selectable_fields(version, at, errors)
+    });
 }
 
-/// Whether all versions say the same.
-fn same(versions: &[Value], key: &str) -> bool {
+/// Whether a field is equal in all versions.
+fn all_equal(versions: &[Value], key: &str) -> bool {
     versions.windows(2).all(|w| w[0][key] == w[1][key])
 }
 
-/// Visits what versions say, in the place that upstream names.
-fn each(versions: &[Value], path: &FieldPath, key: &str, together: &str, mut visit: impl FnMut(&Value, &FieldPath)) {
-    let alike = same(versions, key);
-    for (i, version) in versions.iter().enumerate().filter(|(i, v)| !v[key].is_null() && (!alike || *i == 0)) {
-        let at = if alike { path.child(together) } else { path.child("versions").index(i).child(key) };
+/// Visits the field of each version, or the common one with its top-level path.
+fn for_each_value(
+    versions: &[Value],
+    path: &FieldPath,
+    key: &str,
+    top_level_name: &str,
+    mut visit: impl FnMut(&Value, &FieldPath),
+) {
+    let equal = all_equal(versions, key);
+    for (i, version) in versions.iter().enumerate().filter(|(i, v)| !v[key].is_null() && (!equal || *i == 0)) {
+        let at = if equal { path.child(top_level_name) } else { path.child("versions").index(i).child(key) };
         visit(version, &at);
     }
 }
 
-fn schema(schema: &Value, status: bool, path: &FieldPath, errors: &mut FieldErrors) {
-    const AT_ROOT: [&str; 15] = [
+fn validate_schema(schema: &Value, status: bool, path: &FieldPath, errors: &mut FieldErrors) {
+    const ROOT_FIELDS: [&str; 15] = [
         "description",
         "type",
         "format",
@@ -78,7 +86,7 @@ fn schema(schema: &Value, status: bool, path: &FieldPath, errors: &mut FieldErro
             "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         errors.invalid(&path.child("type"), &schema["type"], why);
     }
-    if status && !fields.keys().all(|key| AT_ROOT.contains(&key.as_str()) || is_allowed_at_root(key)) {
+    if status && !fields.keys().all(|key| ROOT_FIELDS.contains(&key.as_str()) || is_allowed_at_root(key)) {
         let why = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] fields are allowed at the root of the schema if the status subresource is enabled";
         errors.invalid(path, schema, why);
     }
@@ -92,7 +100,7 @@ fn is_allowed_at_root(key: &str) -> bool {
     matches!(key, "maxItems" | "minItems" | "uniqueItems" | "multipleOf" | "items" | "externalDocs" | "example")
 }
 
-fn deprecation(version: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_deprecation(version: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let (Some(warning), at) = (version["deprecationWarning"].as_str(), path.child("deprecationWarning")) else {
         return;
     };
@@ -115,8 +123,8 @@ fn deprecation(version: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     wrong.iter().for_each(|why| errors.invalid(&at, &json!(warning), why));
 }
 
-/// `ValidateCustomResourceDefinitionSubresources`.
-fn scale(scale: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the `scale` subresource (`ValidateCustomResourceDefinitionSubresources`).
+fn validate_scale(scale: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if !scale.is_object() {
         return;
     }
@@ -125,34 +133,37 @@ fn scale(scale: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         ("statusReplicasPath", &[".status."]),
         ("labelSelectorPath", &[".spec.", ".status."]),
     ] {
-        let (said, at) = (text(scale, key), path.child("scale").child(key));
-        match said {
+        let (json_path, at) = (text(scale, key), path.child("scale").child(key));
+        match json_path {
             "" if key == "labelSelectorPath" => {}
             "" => errors.required(&at, ""),
-            said if simple_path(said, &at, errors) && !prefixes.iter().any(|prefix| said.starts_with(prefix)) => {
+            json_path
+                if validate_simple_json_path(json_path, &at, errors)
+                    && !prefixes.iter().any(|prefix| json_path.starts_with(prefix)) =>
+            {
                 let places: Vec<&str> = prefixes.iter().map(|p| p.trim_end_matches('.')).collect();
                 let why = match places.as_slice() {
                     [one] => format!("should be a json path under {one}"),
                     _ => format!("should be a json path under either {}", places.join(" or ")),
                 };
-                errors.invalid(&at, &json!(said), &why);
+                errors.invalid(&at, &json!(json_path), &why);
             }
             _ => {}
         }
     }
 }
 
-/// `validateSimpleJSONPath`.
-fn simple_path(said: &str, path: &FieldPath, errors: &mut FieldErrors) -> bool {
-    let is_one = said.starts_with('.');
-    if !is_one {
-        errors.invalid(path, &json!(said), "must be a simple json path starting with .");
+/// Validates a simple JSONPath (`validateSimpleJSONPath`). Returns whether it is valid.
+fn validate_simple_json_path(json_path: &str, path: &FieldPath, errors: &mut FieldErrors) -> bool {
+    let is_valid = json_path.starts_with('.');
+    if !is_valid {
+        errors.invalid(path, &json!(json_path), "must be a simple json path starting with .");
     }
-    is_one
+    is_valid
 }
 
-/// `ValidateCustomResourceColumnDefinition`.
-fn column(column: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates a printer column (`ValidateCustomResourceColumnDefinition`).
+fn validate_column(column: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if text(column, "name").is_empty() {
         errors.required(&path.child("name"), "");
     }
@@ -167,42 +178,42 @@ fn column(column: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         let why = format!("must be one of {}", FORMATS.join(","));
         errors.invalid(&path.child("format"), &json!(format), &why);
     }
-    let (said, at) = (text(column, "jsonPath"), path.child("JSONPath"));
-    if said.is_empty() {
+    let (json_path, at) = (text(column, "jsonPath"), path.child("JSONPath"));
+    if json_path.is_empty() {
         errors.required(&at, "");
     } else {
-        simple_path(said, &at, errors);
+        validate_simple_json_path(json_path, &at, errors);
     }
 }
 
-/// `ValidateCustomResourceSelectableFields`.
-fn selectable(version: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the selectable fields (`ValidateCustomResourceSelectableFields`).
+fn validate_selectable_fields(version: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let all = version["selectableFields"].as_array().map(Vec::as_slice).unwrap_or_default();
     let schema = Schema::read(&version["schema"]["openAPIV3Schema"]);
     let mut seen: Map<String, Value> = Map::new();
     for (i, field) in all.iter().enumerate() {
-        let (said, at) = (text(field, "jsonPath"), path.index(i).child("jsonPath"));
-        if said.is_empty() {
+        let (json_path, at) = (text(field, "jsonPath"), path.index(i).child("jsonPath"));
+        if json_path.is_empty() {
             errors.required(&at, "");
             continue;
         }
-        let found = match schema.at_path(said, false) {
+        let found = match schema.at_path(json_path, false) {
             Ok(found) => found,
             Err(why) => {
-                errors.invalid(&at, &json!(said), &format!("is an invalid path: {why}"));
+                errors.invalid(&at, &json!(json_path), &format!("is an invalid path: {why}"));
                 continue;
             }
         };
         if found.first == "metadata" {
-            errors.invalid(&at, &json!(said), "must not point to fields in metadata");
+            errors.invalid(&at, &json!(json_path), "must not point to fields in metadata");
         }
         let kind = found.schema.and_then(|schema| schema.kind);
         if !matches!(kind, Some(Kind::String | Kind::Boolean | Kind::Integer)) {
             let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
-            errors.invalid(&at, &json!(said), why);
+            errors.invalid(&at, &json!(json_path), why);
         }
         if seen.insert(found.path.to_string(), Value::Null).is_some() {
-            errors.duplicate(&at, &json!(said));
+            errors.duplicate(&at, &json!(json_path));
         }
     }
     if seen.len() > MAX_SELECTABLE {

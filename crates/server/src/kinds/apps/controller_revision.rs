@@ -1,27 +1,27 @@
-//! ControllerRevision: what a StatefulSet or DaemonSet looked like once.
+//! ControllerRevision.
 
 use super::GROUP;
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{immutable, items, text as text_of},
-    plain::Plain,
+    field_validation::{items, text as text_of, validate_immutable},
+    generic_kind::GenericKind,
     text,
 };
 use serde_json::{Value, json};
 
-pub(in crate::kinds) static CONTROLLER_REVISION: Plain = Plain {
+pub(in crate::kinds) static CONTROLLER_REVISION: GenericKind = GenericKind {
     columns: &[
         NAME,
-        text("Controller", Cell::Of(|r, _| json!(controller(r)))),
-        text("Revision", Cell::Of(|r, _| json!(r["revision"].as_i64().unwrap_or(0)))),
+        text("Controller", Cell::Computed(|r, _| json!(controller(r)))),
+        text("Revision", Cell::Computed(|r, _| json!(r["revision"].as_i64().unwrap_or(0)))),
         AGE,
     ],
     validate,
     validate_change,
-    ..Plain::of(&KindInfo::of(GROUP, "ControllerRevision", "controllerrevisions", "controllerrevision"))
+    ..GenericKind::new(&KindInfo::namespaced(GROUP, "ControllerRevision", "controllerrevisions", "controllerrevision"))
 };
 
-/// `daemonset.apps/name`.
+/// Returns the controlling owner, for example `daemonset.apps/name`.
 fn controller(object: &Value) -> String {
     let owner = items(&object["metadata"], "ownerReferences").find(|o| o["controller"] == json!(true));
     owner.map_or_else(
@@ -33,7 +33,7 @@ fn controller(object: &Value) -> String {
     )
 }
 
-/// `ValidateControllerRevision`.
+/// Validates a ControllerRevision (`ValidateControllerRevision`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
     if object["data"].is_null() {
         errors.required(&FieldPath::new("data"), "data is mandatory");
@@ -44,5 +44,5 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
 }
 
 fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    immutable(&object["data"], &old["data"], &FieldPath::new("data"), errors);
+    validate_immutable(&object["data"], &old["data"], &FieldPath::new("data"), errors);
 }

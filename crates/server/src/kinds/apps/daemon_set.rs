@@ -1,22 +1,22 @@
 //! DaemonSet.
 
 use super::{
-    GROUP, not_negatives, same_selector,
-    status::{Counts, collisions},
+    GROUP,
+    status::{ReplicaCounts, validate_collision_count},
+    validate_immutable_selector, validate_nonnegative_fields,
 };
 use crate::kinds::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{int_or_percent, percent},
-    fill, integer,
-    plain::Plain,
-    selector,
-    template::{self, CONTAINERS, IMAGES, SELECTOR},
-    text,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
+    field_validation::{parse_percent, validate_int_or_percent},
+    generic_kind::GenericKind,
+    integer,
+    pod_template_spec::{self, CONTAINERS, IMAGES, SELECTOR},
+    selector, text,
 };
 use serde_json::{Value, json};
 
-const COUNTS: Counts = Counts {
-    counted: &[
+const COUNTS: ReplicaCounts = ReplicaCounts {
+    counts: &[
         "currentNumberScheduled",
         "numberMisscheduled",
         "desiredNumberScheduled",
@@ -25,19 +25,22 @@ const COUNTS: Counts = Counts {
         "numberAvailable",
         "numberUnavailable",
     ],
-    parts: &[],
-    ready: "",
+    bounded_by_replicas: &[],
+    ready_name: "",
 };
 
-pub(in crate::kinds) static DAEMON_SET: Plain = Plain {
+pub(in crate::kinds) static DAEMON_SET: GenericKind = GenericKind {
     columns: &[
         NAME,
-        integer("Desired", Cell::At("/status/desiredNumberScheduled")),
-        integer("Current", Cell::At("/status/currentNumberScheduled")),
-        integer("Ready", Cell::At("/status/numberReady")),
-        integer("Up-to-date", Cell::At("/status/updatedNumberScheduled")),
-        integer("Available", Cell::At("/status/numberAvailable")),
-        text("Node Selector", Cell::Of(|d, _| selector::labels(&d["spec"]["template"]["spec"]["nodeSelector"]))),
+        integer("Desired", Cell::Pointer("/status/desiredNumberScheduled")),
+        integer("Current", Cell::Pointer("/status/currentNumberScheduled")),
+        integer("Ready", Cell::Pointer("/status/numberReady")),
+        integer("Up-to-date", Cell::Pointer("/status/updatedNumberScheduled")),
+        integer("Available", Cell::Pointer("/status/numberAvailable")),
+        text(
+            "Node Selector",
+            Cell::Computed(|d, _| selector::labels_table_cell(&d["spec"]["template"]["spec"]["nodeSelector"])),
+        ),
         AGE,
         CONTAINERS,
         IMAGES,
@@ -45,63 +48,63 @@ pub(in crate::kinds) static DAEMON_SET: Plain = Plain {
     ],
     default,
     validate,
-    validate_change: same_selector,
-    warnings: |object, old| template::warnings(object, old, template::SPEC_PATH),
+    validate_change: validate_immutable_selector,
+    warnings: |object, old| pod_template_spec::warnings(object, old, pod_template_spec::SPEC_PATH),
     validate_status: |object, old, errors| {
         COUNTS.validate(object, errors);
-        collisions(object, old, errors);
+        validate_collision_count(object, old, errors);
     },
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         short_names: &["ds"],
         categories: &["all"],
         status: true,
         generation: true,
-        ..KindInfo::of(GROUP, "DaemonSet", "daemonsets", "daemonset")
+        ..KindInfo::namespaced(GROUP, "DaemonSet", "daemonsets", "daemonset")
     })
 };
 
-/// `SetDefaults_DaemonSet`.
+/// Sets the defaults of a DaemonSet (`SetDefaults_DaemonSet`).
 fn default(object: &mut Value) {
-    template::default(object, template::SPEC);
-    fill::at(object, "/spec", &[("revisionHistoryLimit", json!(10))]);
-    fill::at(object, "/spec/updateStrategy", &[("type", json!("RollingUpdate"))]);
+    pod_template_spec::set_pod_template_defaults(object, pod_template_spec::SPEC);
+    defaulting::set_defaults_at(object, "/spec", &[("revisionHistoryLimit", json!(10))]);
+    defaulting::set_defaults_at(object, "/spec/updateStrategy", &[("type", json!("RollingUpdate"))]);
     if object["spec"]["updateStrategy"]["type"] == "RollingUpdate" {
-        fill::at(object, "/spec/updateStrategy", &[("rollingUpdate", json!({}))]);
-        let one = [("maxUnavailable", json!(1)), ("maxSurge", json!(0))];
-        fill::at(object, "/spec/updateStrategy/rollingUpdate", &one);
+        defaulting::set_defaults_at(object, "/spec/updateStrategy", &[("rollingUpdate", json!({}))]);
+        let values = [("maxUnavailable", json!(1)), ("maxSurge", json!(0))];
+        defaulting::set_defaults_at(object, "/spec/updateStrategy/rollingUpdate", &values);
     }
 }
 
-/// `ValidateDaemonSetSpec`.
+/// Validates a DaemonSet (`ValidateDaemonSetSpec`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     let (at, template) = (path.child("selector"), &spec["template"]);
     selector::validate(&spec["selector"], &at, errors);
-    if let Some(selected) = selector::selects(&spec["selector"], &template["metadata"]["labels"]) {
-        template::validate_selected(template, selected, &path.child("template"), errors);
+    if let Some(selected) = selector::matches(&spec["selector"], &template["metadata"]["labels"]) {
+        pod_template_spec::validate_selector_matches(template, selected, &path.child("template"), errors);
     }
     if !spec["selector"].is_null() && selector::is_empty(&spec["selector"]) {
         errors.invalid(&at, &spec["selector"], "empty selector is invalid for daemonset");
     }
-    template::validate_lasting(template, &path.child("template"), "DaemonSet", errors);
-    not_negatives(spec, &["minReadySeconds"], &path, errors);
-    strategy(&spec["updateStrategy"], &path.child("updateStrategy"), errors);
-    not_negatives(spec, &["revisionHistoryLimit"], &path, errors);
+    pod_template_spec::validate_for_controller(template, &path.child("template"), "DaemonSet", errors);
+    validate_nonnegative_fields(spec, &["minReadySeconds"], &path, errors);
+    validate_update_strategy(&spec["updateStrategy"], &path.child("updateStrategy"), errors);
+    validate_nonnegative_fields(spec, &["revisionHistoryLimit"], &path, errors);
 }
 
-/// `ValidateRollingUpdateDaemonSet`.
-fn strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the update strategy (`ValidateRollingUpdateDaemonSet`).
+fn validate_update_strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     match strategy["type"].as_str().unwrap_or("") {
         "OnDelete" => {}
         "RollingUpdate" => {
             let (rolling, at) = (&strategy["rollingUpdate"], path.child("rollingUpdate"));
             for field in ["maxUnavailable", "maxSurge"] {
-                int_or_percent(&rolling[field], &at.child(field), errors);
-                if percent(&rolling[field]).is_some_and(|p| p > 100) {
+                validate_int_or_percent(&rolling[field], &at.child(field), errors);
+                if parse_percent(&rolling[field]).is_some_and(|p| p > 100) {
                     errors.invalid(&at.child(field), &rolling[field], "must not be greater than 100%");
                 }
             }
-            let is_zero = |v: &Value| v.is_null() || v.as_i64() == Some(0) || percent(v) == Some(0);
+            let is_zero = |v: &Value| v.is_null() || v.as_i64() == Some(0) || parse_percent(v) == Some(0);
             let (unavailable, surge) = (&rolling["maxUnavailable"], &rolling["maxSurge"]);
             match (is_zero(unavailable), is_zero(surge)) {
                 (false, false) => {

@@ -1,21 +1,21 @@
 //! Deployment.
 
 use super::{
-    GROUP, SCALE, not_negatives, same_selector, selector_and_template,
-    status::{Counts, collisions},
+    GROUP, SCALE,
+    status::{ReplicaCounts, validate_collision_count},
+    validate_immutable_selector, validate_nonnegative_fields, validate_selector_and_template,
 };
 use crate::kinds::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{int_or_percent, percent},
-    fill,
-    plain::Plain,
-    template::{self, CONTAINERS, IMAGES, SELECTOR},
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
+    field_validation::{parse_percent, validate_int_or_percent},
+    generic_kind::GenericKind,
+    pod_template_spec::{self, CONTAINERS, IMAGES, SELECTOR},
     text,
 };
 use serde_json::{Value, json};
 
-const COUNTS: Counts = Counts {
-    counted: &[
+const COUNTS: ReplicaCounts = ReplicaCounts {
+    counts: &[
         "replicas",
         "updatedReplicas",
         "readyReplicas",
@@ -23,16 +23,16 @@ const COUNTS: Counts = Counts {
         "unavailableReplicas",
         "terminatingReplicas",
     ],
-    parts: &["updatedReplicas", "readyReplicas", "availableReplicas"],
-    ready: "readyReplicas",
+    bounded_by_replicas: &["updatedReplicas", "readyReplicas", "availableReplicas"],
+    ready_name: "readyReplicas",
 };
 
-pub(in crate::kinds) static DEPLOYMENT: Plain = Plain {
+pub(in crate::kinds) static DEPLOYMENT: GenericKind = GenericKind {
     columns: &[
         NAME,
-        text("Ready", Cell::Of(|d, _| json!(ready(d)))),
-        text("Up-to-date", Cell::Of(|d, _| json!(d["status"]["updatedReplicas"].as_i64().unwrap_or(0)))),
-        text("Available", Cell::Of(|d, _| json!(d["status"]["availableReplicas"].as_i64().unwrap_or(0)))),
+        text("Ready", Cell::Computed(|d, _| json!(ready_cell(d)))),
+        text("Up-to-date", Cell::Computed(|d, _| json!(d["status"]["updatedReplicas"].as_i64().unwrap_or(0)))),
+        text("Available", Cell::Computed(|d, _| json!(d["status"]["availableReplicas"].as_i64().unwrap_or(0)))),
         AGE,
         CONTAINERS,
         IMAGES,
@@ -40,59 +40,64 @@ pub(in crate::kinds) static DEPLOYMENT: Plain = Plain {
     ],
     default,
     validate,
-    validate_change: same_selector,
-    warnings: |object, old| template::warnings_with_name(object, old, template::SPEC_PATH),
+    validate_change: validate_immutable_selector,
+    warnings: |object, old| pod_template_spec::warnings_with_name(object, old, pod_template_spec::SPEC_PATH),
     validate_status: |object, old, errors| {
         COUNTS.validate(object, errors);
-        collisions(object, old, errors);
+        validate_collision_count(object, old, errors);
     },
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         short_names: &["deploy"],
         categories: &["all"],
         status: true,
-        // As `deploymentStatusStrategy` has it.
-        kept_by_status: &["labels"],
+        // Like upstream's `deploymentStatusStrategy`.
+        reset_by_status_update: &["labels"],
         generation: true,
-        // They are copied to its ReplicaSets.
-        generation_of_annotations: true,
+        // The controller copies annotations to its ReplicaSets.
+        annotations_bump_generation: true,
         subresources: &[SCALE],
-        ..KindInfo::of(GROUP, "Deployment", "deployments", "deployment")
+        ..KindInfo::namespaced(GROUP, "Deployment", "deployments", "deployment")
     })
 };
 
-/// How many are ready of those that there should be.
-pub(super) fn ready(object: &Value) -> String {
+/// Returns ready and desired replicas, for example `1/3`.
+pub(super) fn ready_cell(object: &Value) -> String {
     let number = |v: &Value| v.as_i64().unwrap_or(0);
     format!("{}/{}", number(&object["status"]["readyReplicas"]), number(&object["spec"]["replicas"]))
 }
 
-/// `SetDefaults_Deployment`.
+/// Sets the defaults of a Deployment (`SetDefaults_Deployment`).
 fn default(object: &mut Value) {
-    template::default(object, template::SPEC);
+    pod_template_spec::set_pod_template_defaults(object, pod_template_spec::SPEC);
     let values = [("replicas", json!(1)), ("revisionHistoryLimit", json!(10)), ("progressDeadlineSeconds", json!(600))];
-    fill::at(object, "/spec", &values);
-    fill::at(object, "/spec/strategy", &[("type", json!("RollingUpdate"))]);
+    defaulting::set_defaults_at(object, "/spec", &values);
+    defaulting::set_defaults_at(object, "/spec/strategy", &[("type", json!("RollingUpdate"))]);
     if object["spec"]["strategy"]["type"] == "RollingUpdate" {
-        fill::at(object, "/spec/strategy", &[("rollingUpdate", json!({}))]);
+        defaulting::set_defaults_at(object, "/spec/strategy", &[("rollingUpdate", json!({}))]);
         let quarter = [("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))];
-        fill::at(object, "/spec/strategy/rollingUpdate", &quarter);
+        defaulting::set_defaults_at(object, "/spec/strategy/rollingUpdate", &quarter);
     }
 }
 
-/// `ValidateDeploymentSpec`.
+/// Validates a Deployment (`ValidateDeploymentSpec`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    not_negatives(spec, &["replicas"], &path, errors);
-    selector_and_template(spec, "deployment", "ReplicaSet", &path, errors);
-    strategy(&spec["strategy"], &path.child("strategy"), errors);
-    not_negatives(spec, &["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"], &path, errors);
+    validate_nonnegative_fields(spec, &["replicas"], &path, errors);
+    validate_selector_and_template(spec, "deployment", "ReplicaSet", &path, errors);
+    validate_strategy(&spec["strategy"], &path.child("strategy"), errors);
+    validate_nonnegative_fields(
+        spec,
+        &["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"],
+        &path,
+        errors,
+    );
     let deadline = &spec["progressDeadlineSeconds"];
     if deadline.as_i64().is_some_and(|d| d <= spec["minReadySeconds"].as_i64().unwrap_or(0)) {
         errors.invalid(&path.child("progressDeadlineSeconds"), deadline, "must be greater than minReadySeconds");
     }
 }
 
-fn strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let (rolling, at) = (&strategy["rollingUpdate"], path.child("rollingUpdate"));
     match strategy["type"].as_str().unwrap_or("") {
         "Recreate" if !rolling.is_null() => {
@@ -101,14 +106,14 @@ fn strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         "Recreate" => {}
         "RollingUpdate" => {
             for field in ["maxUnavailable", "maxSurge"] {
-                int_or_percent(&rolling[field], &at.child(field), errors);
+                validate_int_or_percent(&rolling[field], &at.child(field), errors);
             }
             let (unavailable, at) = (&rolling["maxUnavailable"], at.child("maxUnavailable"));
-            let is_zero = |v: &Value| v.as_i64() == Some(0) || percent(v) == Some(0);
+            let is_zero = |v: &Value| v.as_i64() == Some(0) || parse_percent(v) == Some(0);
             if is_zero(unavailable) && is_zero(&rolling["maxSurge"]) {
                 errors.invalid(&at, unavailable, "may not be 0 when `maxSurge` is 0");
             }
-            if percent(unavailable).is_some_and(|p| p > 100) {
+            if parse_percent(unavailable).is_some_and(|p| p > 100) {
                 errors.invalid(&at, unavailable, "must not be greater than 100%");
             }
         }

@@ -1,25 +1,29 @@
 //! ReplicaSet.
 
-use super::{GROUP, SCALE, not_negatives, same_selector, selector_and_template, status::Counts};
+use super::{
+    GROUP, SCALE, status::ReplicaCounts, validate_immutable_selector, validate_nonnegative_fields,
+    validate_selector_and_template,
+};
 use crate::kinds::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, fill, integer,
-    plain::Plain,
-    template::{self, CONTAINERS, IMAGES, SELECTOR},
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
+    generic_kind::GenericKind,
+    integer,
+    pod_template_spec::{self, CONTAINERS, IMAGES, SELECTOR},
 };
 use serde_json::{Value, json};
 
-const COUNTS: Counts = Counts {
-    counted: &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "terminatingReplicas"],
-    parts: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
-    ready: "readyReplicas",
+const COUNTS: ReplicaCounts = ReplicaCounts {
+    counts: &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "terminatingReplicas"],
+    bounded_by_replicas: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    ready_name: "readyReplicas",
 };
 
-pub(in crate::kinds) static REPLICA_SET: Plain = Plain {
+pub(in crate::kinds) static REPLICA_SET: GenericKind = GenericKind {
     columns: &[
         NAME,
-        integer("Desired", Cell::At("/spec/replicas")),
-        integer("Current", Cell::At("/status/replicas")),
-        integer("Ready", Cell::At("/status/readyReplicas")),
+        integer("Desired", Cell::Pointer("/spec/replicas")),
+        integer("Current", Cell::Pointer("/status/replicas")),
+        integer("Ready", Cell::Pointer("/status/readyReplicas")),
         AGE,
         CONTAINERS,
         IMAGES,
@@ -28,27 +32,27 @@ pub(in crate::kinds) static REPLICA_SET: Plain = Plain {
     fields: &["status.replicas"],
     default,
     validate,
-    validate_change: same_selector,
-    warnings: |object, old| template::warnings_with_name(object, old, template::SPEC_PATH),
+    validate_change: validate_immutable_selector,
+    warnings: |object, old| pod_template_spec::warnings_with_name(object, old, pod_template_spec::SPEC_PATH),
     validate_status: |object, _, errors| COUNTS.validate(object, errors),
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         short_names: &["rs"],
         categories: &["all"],
         status: true,
         generation: true,
         subresources: &[SCALE],
-        ..KindInfo::of(GROUP, "ReplicaSet", "replicasets", "replicaset")
+        ..KindInfo::namespaced(GROUP, "ReplicaSet", "replicasets", "replicaset")
     })
 };
 
 fn default(object: &mut Value) {
-    template::default(object, template::SPEC);
-    fill::at(object, "/spec", &[("replicas", json!(1))]);
+    pod_template_spec::set_pod_template_defaults(object, pod_template_spec::SPEC);
+    defaulting::set_defaults_at(object, "/spec", &[("replicas", json!(1))]);
 }
 
-/// `ValidateReplicaSetSpec`; that it says `deployment` of an empty selector is upstream's.
+/// Validates a ReplicaSet (`ValidateReplicaSetSpec`). Upstream's error for an empty selector has `deployment`, too.
 fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    not_negatives(spec, &["replicas", "minReadySeconds"], &path, errors);
-    selector_and_template(spec, "deployment", "ReplicaSet", &path, errors);
+    validate_nonnegative_fields(spec, &["replicas", "minReadySeconds"], &path, errors);
+    validate_selector_and_template(spec, "deployment", "ReplicaSet", &path, errors);
 }

@@ -2,34 +2,34 @@
 
 use super::{
     GROUP, SCALE,
-    deployment::ready,
-    not_negatives, selector_and_template,
-    status::{Counts, collisions},
+    deployment::ready_cell,
+    status::{ReplicaCounts, validate_collision_count},
+    validate_nonnegative_fields, validate_selector_and_template,
 };
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext,
-    checks::{int_or_percent, items, not_negative, percent},
-    core::{default_claim, validate_claim},
-    fill,
-    plain::Plain,
-    pod::claim_warnings,
-    template::{self, CONTAINERS, IMAGES},
+    core::{set_claim_defaults, validate_claim_spec},
+    defaulting,
+    field_validation::{items, parse_percent, validate_int_or_percent, validate_nonnegative},
+    generic_kind::GenericKind,
+    pod::warn_claim,
+    pod_template_spec::{self, CONTAINERS, IMAGES},
     text,
 };
 use api::feature_gates::Gate;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-const COUNTS: Counts = Counts {
-    counted: &["replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"],
-    parts: &["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"],
-    ready: "status.readyReplicas",
+const COUNTS: ReplicaCounts = ReplicaCounts {
+    counts: &["replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"],
+    bounded_by_replicas: &["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"],
+    ready_name: "status.readyReplicas",
 };
 
-pub(in crate::kinds) static STATEFUL_SET: Plain = Plain {
-    columns: &[NAME, text("Ready", Cell::Of(|s, _| json!(ready(s)))), AGE, CONTAINERS, IMAGES],
+pub(in crate::kinds) static STATEFUL_SET: GenericKind = GenericKind {
+    columns: &[NAME, text("Ready", Cell::Computed(|s, _| json!(ready_cell(s)))), AGE, CONTAINERS, IMAGES],
     default,
-    prepare: settle_gated,
+    prepare: set_gated_defaults,
     name: api::names::dns1123_label,
     validate,
     validate_new,
@@ -37,23 +37,23 @@ pub(in crate::kinds) static STATEFUL_SET: Plain = Plain {
     warnings,
     validate_status: |object, old, errors| {
         COUNTS.validate(object, errors);
-        collisions(object, old, errors);
+        validate_collision_count(object, old, errors);
     },
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         short_names: &["sts"],
         categories: &["all"],
         status: true,
         generation: true,
         subresources: &[SCALE],
-        ..KindInfo::of(GROUP, "StatefulSet", "statefulsets", "statefulset")
+        ..KindInfo::namespaced(GROUP, "StatefulSet", "statefulsets", "statefulset")
     })
 };
 
 fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
-    let (spec, mut all) = (&object["spec"], template::warnings(object, old, template::SPEC_PATH));
+    let (spec, mut all) = (&object["spec"], pod_template_spec::warnings(object, old, pod_template_spec::SPEC_PATH));
     for (i, claim) in items(spec, "volumeClaimTemplates").enumerate() {
         let path = FieldPath::new("spec").child("volumeClaimTemplates").index(i);
-        claim_warnings(&claim["spec"], &path, &mut all);
+        warn_claim(&claim["spec"], &path, &mut all);
     }
     if spec["revisionHistoryLimit"].as_i64().is_some_and(|limit| limit < 0) {
         let why = "a negative value retains all historical revisions; a value >= 0 is recommended";
@@ -62,8 +62,8 @@ fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
     all
 }
 
-/// What an update may change.
-const UPDATABLE: [&str; 7] = [
+/// Mutable fields of the spec.
+const MUTABLE_FIELDS: [&str; 7] = [
     "replicas",
     "ordinals",
     "template",
@@ -73,40 +73,40 @@ const UPDATABLE: [&str; 7] = [
     "minReadySeconds",
 ];
 
-/// `SetDefaults_StatefulSet`.
+/// Sets the defaults of a StatefulSet (`SetDefaults_StatefulSet`).
 fn default(object: &mut Value) {
-    template::default(object, template::SPEC);
+    pod_template_spec::set_pod_template_defaults(object, pod_template_spec::SPEC);
     let values = [
         ("podManagementPolicy", json!("OrderedReady")),
         ("replicas", json!(1)),
         ("revisionHistoryLimit", json!(10)),
         ("persistentVolumeClaimRetentionPolicy", json!({})),
     ];
-    fill::at(object, "/spec", &values);
+    defaulting::set_defaults_at(object, "/spec", &values);
     let retain = [("whenDeleted", json!("Retain")), ("whenScaled", json!("Retain"))];
-    fill::at(object, "/spec/persistentVolumeClaimRetentionPolicy", &retain);
-    fill::at(object, "/spec/updateStrategy", &[("type", json!("RollingUpdate"))]);
+    defaulting::set_defaults_at(object, "/spec/persistentVolumeClaimRetentionPolicy", &retain);
+    defaulting::set_defaults_at(object, "/spec/updateStrategy", &[("type", json!("RollingUpdate"))]);
     if object["spec"]["updateStrategy"]["type"] == "RollingUpdate" {
-        fill::at(object, "/spec/updateStrategy", &[("rollingUpdate", json!({}))]);
-        fill::at(object, "/spec/updateStrategy/rollingUpdate", &[("partition", json!(0))]);
+        defaulting::set_defaults_at(object, "/spec/updateStrategy", &[("rollingUpdate", json!({}))]);
+        defaulting::set_defaults_at(object, "/spec/updateStrategy/rollingUpdate", &[("partition", json!(0))]);
     }
     let claims = object.pointer_mut("/spec/volumeClaimTemplates").and_then(Value::as_array_mut);
-    claims.into_iter().flatten().for_each(default_claim_template);
+    claims.into_iter().flatten().for_each(set_claim_template_defaults);
 }
 
-/// Upstream's conversion says of each what it is.
-fn default_claim_template(claim: &mut Value) {
-    default_claim(claim);
-    fill::at(claim, "", &[("apiVersion", json!("v1")), ("kind", json!("PersistentVolumeClaim"))]);
+/// Sets the defaults of a claim template, and its `apiVersion` and `kind` like upstream's conversion.
+fn set_claim_template_defaults(claim: &mut Value) {
+    set_claim_defaults(claim);
+    defaulting::set_defaults_at(claim, "", &[("apiVersion", json!("v1")), ("kind", json!("PersistentVolumeClaim"))]);
 }
 
-/// `dropStatefulSetDisabledFields`, and the default of what is not dropped.
-fn settle_gated(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
+/// Drops `maxUnavailable` if its feature gate is disabled (`dropStatefulSetDisabledFields`), else sets its default.
+fn set_gated_defaults(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
     const FIELD: &str = "/spec/updateStrategy/rollingUpdate/maxUnavailable";
     let in_use = old.is_some_and(|old| old.pointer(FIELD).is_some());
     if ctx.gates.enabled(Gate::MaxUnavailableStatefulSet) {
         if object["spec"]["updateStrategy"]["type"] == "RollingUpdate" {
-            fill::at(object, "/spec/updateStrategy/rollingUpdate", &[("maxUnavailable", json!(1))]);
+            defaulting::set_defaults_at(object, "/spec/updateStrategy/rollingUpdate", &[("maxUnavailable", json!(1))]);
         }
         return;
     }
@@ -117,17 +117,17 @@ fn settle_gated(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
     rolling.into_iter().for_each(|rolling| drop(rolling.remove("maxUnavailable")));
 }
 
-/// One that was taken before its Service's name and its claims were looked at stays.
+/// Validates the service name and claim templates of creates only: stored objects predate this validation.
 fn validate_new(object: &Value, errors: &mut FieldErrors) {
     let (path, name) = (FieldPath::new("spec"), &object["spec"]["serviceName"]);
     let wrong = name.as_str().filter(|name| !name.is_empty()).map(api::names::dns1035_label).unwrap_or_default();
     wrong.iter().for_each(|e| errors.invalid(&path.child("serviceName"), name, e));
     for (i, claim) in items(&object["spec"], "volumeClaimTemplates").enumerate() {
-        validate_claim(&claim["spec"], &path.child("volumeClaimTemplates").index(i).child("spec"), errors);
+        validate_claim_spec(&claim["spec"], &path.child("volumeClaimTemplates").index(i).child("spec"), errors);
     }
 }
 
-/// `ValidateStatefulSetSpec`.
+/// Validates a StatefulSet (`ValidateStatefulSetSpec`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     let policy = &spec["podManagementPolicy"];
@@ -135,7 +135,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
         let why = "must be 'OrderedReady' or 'Parallel'";
         errors.invalid(&path.child("podManagementPolicy"), policy, why);
     }
-    strategy(&spec["updateStrategy"], &path.child("updateStrategy"), errors);
+    validate_update_strategy(&spec["updateStrategy"], &path.child("updateStrategy"), errors);
     let (retention, at) =
         (&spec["persistentVolumeClaimRetentionPolicy"], path.child("persistentVolumeClaimRetentionPolicy"));
     for field in ["whenDeleted", "whenScaled"] {
@@ -143,13 +143,14 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
             errors.not_supported(&at.child(field), &retention[field], &["Delete", "Retain"]);
         }
     }
-    not_negatives(spec, &["replicas", "minReadySeconds"], &path, errors);
-    not_negative(&spec["ordinals"], "start", &path.child("ordinals"), errors);
-    selector_and_template(&with_claims(spec), "statefulset", "StatefulSet", &path, errors);
+    validate_nonnegative_fields(spec, &["replicas", "minReadySeconds"], &path, errors);
+    validate_nonnegative(&spec["ordinals"], "start", &path.child("ordinals"), errors);
+    validate_selector_and_template(&with_claim_volumes(spec), "statefulset", "StatefulSet", &path, errors);
 }
 
-/// What its Pods have: a claim that is made for each takes the place of the volume of its name (`volumesToAddForTemplates`).
-fn with_claims(spec: &Value) -> Value {
+/// Returns the spec with the volumes of claim templates, which replace volumes of the same name
+/// (`volumesToAddForTemplates`).
+fn with_claim_volumes(spec: &Value) -> Value {
     let names: Vec<&Value> = items(spec, "volumeClaimTemplates").map(|claim| &claim["metadata"]["name"]).collect();
     let mut spec = spec.clone();
     if names.is_empty() {
@@ -166,7 +167,7 @@ fn with_claims(spec: &Value) -> Value {
     spec
 }
 
-fn strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_update_strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let (rolling, at) = (&strategy["rollingUpdate"], path.child("rollingUpdate"));
     match strategy["type"].as_str().unwrap_or("") {
         "OnDelete" if !rolling.is_null() => {
@@ -174,13 +175,13 @@ fn strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         }
         "OnDelete" => {}
         "RollingUpdate" => {
-            not_negative(rolling, "partition", &at, errors);
+            validate_nonnegative(rolling, "partition", &at, errors);
             let (unavailable, at) = (&rolling["maxUnavailable"], at.child("maxUnavailable"));
-            int_or_percent(unavailable, &at, errors);
-            if unavailable.as_i64() == Some(0) || percent(unavailable) == Some(0) {
+            validate_int_or_percent(unavailable, &at, errors);
+            if unavailable.as_i64() == Some(0) || parse_percent(unavailable) == Some(0) {
                 errors.invalid(&at, unavailable, "cannot be 0");
             }
-            if percent(unavailable).is_some_and(|p| p > 100) {
+            if parse_percent(unavailable).is_some_and(|p| p > 100) {
                 errors.invalid(&at, unavailable, "must not be greater than 100%");
             }
         }
@@ -188,13 +189,13 @@ fn strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// `ValidateStatefulSetUpdate`.
+/// Validates an update (`ValidateStatefulSetUpdate`).
 fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let (mut new, mut before) = (object["spec"].clone(), old["spec"].clone());
-    // One that is stored may be of a time in which its claims did not say what they are.
+    // A stored object may lack the `apiVersion` and `kind` of its claim templates.
     let claims = before.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut);
-    claims.into_iter().flatten().for_each(default_claim_template);
-    for field in UPDATABLE {
+    claims.into_iter().flatten().for_each(set_claim_template_defaults);
+    for field in MUTABLE_FIELDS {
         new[field] = before[field].clone();
     }
     new.as_object_mut().into_iter().for_each(|spec| spec.retain(|_, value| !value.is_null()));

@@ -1,39 +1,46 @@
-//! What the statuses of kinds that keep Pods running may say: their controllers count, and others may write them, too.
+//! Validation of the replica counts in the status of workload kinds.
 
-use crate::kinds::{FieldErrors, FieldPath, checks::not_negative};
+use crate::kinds::{FieldErrors, FieldPath, field_validation::validate_nonnegative};
 use serde_json::{Value, json};
 
-/// How many there are, and which of them cannot be more than which others (`ValidateReplicaSetStatus` and its kin).
-pub(in crate::kinds) struct Counts {
-    pub(in crate::kinds) counted: &'static [&'static str],
-    /// Those that are a part of `replicas`.
-    pub(in crate::kinds) parts: &'static [&'static str],
-    /// How upstream calls `readyReplicas`, of which `availableReplicas` are a part.
-    pub(in crate::kinds) ready: &'static str,
+/// Replica counts of a status and their upper bounds (`ValidateReplicaSetStatus` and similar functions).
+pub(in crate::kinds) struct ReplicaCounts {
+    pub(in crate::kinds) counts: &'static [&'static str],
+    /// Counts that must not exceed `replicas`.
+    pub(in crate::kinds) bounded_by_replicas: &'static [&'static str],
+    /// Name of `readyReplicas`, the bound of `availableReplicas`, in upstream's error.
+    pub(in crate::kinds) ready_name: &'static str,
 }
 
-impl Counts {
+impl ReplicaCounts {
     pub(in crate::kinds) fn validate(&self, object: &Value, errors: &mut FieldErrors) {
         let (path, status) = (FieldPath::new("status"), &object["status"]);
-        self.counted.iter().chain(&["observedGeneration"]).for_each(|field| not_negative(status, field, &path, errors));
+        self.counts
+            .iter()
+            .chain(&["observedGeneration"])
+            .for_each(|field| validate_nonnegative(status, field, &path, errors));
         let count = |field: &str| status[field].as_i64().unwrap_or(0);
-        let mut within = |part: &str, whole: &str, called: &str| {
-            if count(part) > count(whole) {
-                errors.invalid(&path.child(part), &json!(count(part)), &format!("cannot be greater than {called}"));
+        let mut validate_bound = |field: &str, bound: &str, bound_name: &str| {
+            if count(field) > count(bound) {
+                errors.invalid(
+                    &path.child(field),
+                    &json!(count(field)),
+                    &format!("cannot be greater than {bound_name}"),
+                );
             }
         };
-        self.parts.iter().for_each(|part| within(part, "replicas", "status.replicas"));
-        if self.parts.contains(&"availableReplicas") {
-            within("availableReplicas", "readyReplicas", self.ready);
+        self.bounded_by_replicas.iter().for_each(|field| validate_bound(field, "replicas", "status.replicas"));
+        if self.bounded_by_replicas.contains(&"availableReplicas") {
+            validate_bound("availableReplicas", "readyReplicas", self.ready_name);
         }
     }
 }
 
-/// Collisions of names are only ever counted up.
-pub(super) fn collisions(object: &Value, old: &Value, errors: &mut FieldErrors) {
+/// Validates that the collision count does not decrease.
+pub(super) fn validate_collision_count(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let path = FieldPath::new("status");
     let [new, old] = [object, old].map(|object| object["status"]["collisionCount"].as_i64());
-    not_negative(&object["status"], "collisionCount", &path, errors);
+    validate_nonnegative(&object["status"], "collisionCount", &path, errors);
     if old.is_some_and(|old| new.is_none_or(|new| new < old)) {
         errors.invalid(&path.child("collisionCount"), &json!(new.unwrap_or(0)), "cannot be decremented");
     }
@@ -43,17 +50,17 @@ pub(super) fn collisions(object: &Value, old: &Value, errors: &mut FieldErrors) 
 mod tests {
     use super::*;
     use crate::kinds::apps::{DAEMON_SET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET};
-    use crate::kinds::plain::Plain;
+    use crate::kinds::generic_kind::GenericKind;
 
     #[track_caller]
-    fn check(kind: &Plain, status: Value, old: Value, expected: &[&str]) {
+    fn check(kind: &GenericKind, status: Value, old: Value, expected: &[&str]) {
         let mut errors = FieldErrors::default();
         (kind.validate_status)(&json!({"status": status}), &json!({"status": old}), &mut errors);
         assert_eq!(errors.0.iter().map(ToString::to_string).collect::<Vec<_>>(), expected);
     }
 
     #[test]
-    fn counts_are_not_negative_and_parts_are_not_more_than_the_whole() {
+    fn replica_counts_are_nonnegative_and_bounded() {
         let good = json!({"replicas": 3, "readyReplicas": 2, "availableReplicas": 2, "updatedReplicas": 3});
         for kind in [&REPLICA_SET, &DEPLOYMENT, &STATEFUL_SET] {
             check(kind, good.clone(), json!({}), &[]);
@@ -67,9 +74,10 @@ mod tests {
             );
         }
         let more = json!({"replicas": 2, "readyReplicas": 1, "availableReplicas": 2});
-        let said = |whole: &str| format!("status.availableReplicas: Invalid value: 2: cannot be greater than {whole}");
-        check(&DEPLOYMENT, more.clone(), json!({}), &[&said("readyReplicas")]);
-        check(&STATEFUL_SET, more, json!({}), &[&said("status.readyReplicas")]);
+        let message =
+            |bound: &str| format!("status.availableReplicas: Invalid value: 2: cannot be greater than {bound}");
+        check(&DEPLOYMENT, more.clone(), json!({}), &[&message("readyReplicas")]);
+        check(&STATEFUL_SET, more, json!({}), &[&message("status.readyReplicas")]);
         let nodes = json!({"numberReady": -1, "observedGeneration": -2});
         check(
             &DAEMON_SET,
@@ -83,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn collisions_only_grow() {
+    fn collision_count_may_not_decrease() {
         let less = "status.collisionCount: Invalid value: 0: cannot be decremented";
         for kind in [&DAEMON_SET, &DEPLOYMENT, &STATEFUL_SET] {
             check(kind, json!({"collisionCount": 2}), json!({"collisionCount": 1}), &[]);

@@ -1,13 +1,13 @@
-//! How fast a scale may change, as the older version has it: an annotation (`pkg/apis/autoscaling/v1/conversion.go`).
+//! Annotation of `autoscaling/v1` for the scaling behavior (`pkg/apis/autoscaling/v1/conversion.go`).
 //!
-//! Upstream writes its internal type there, which has no names for JSON: fields are called as in Go, and all of them are
-//! there. Reading it takes names in whatever case, and drops what it does not know.
+//! Upstream encodes its internal type, which has no JSON names: fields have Go's names, and all are present. Decoding ignores
+//! the case of names and drops unknown fields.
 
 use api::quantity::Amount;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 use serde_json::{Map, Value, json};
 
-/// `HorizontalPodAutoscalerBehavior`; the order of fields is that of upstream's text.
+/// `HorizontalPodAutoscalerBehavior`, with fields in the order of upstream's encoding.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Behavior {
@@ -22,7 +22,7 @@ struct Rules {
     stabilization_window_seconds: Option<i32>,
     select_policy: Option<String>,
     policies: Option<Vec<Policy>>,
-    #[serde(default, deserialize_with = "quantity")]
+    #[serde(default, deserialize_with = "deserialize_quantity")]
     tolerance: Option<String>,
 }
 
@@ -35,7 +35,7 @@ struct Policy {
     period_seconds: i32,
 }
 
-const NAMES: [&str; 9] = [
+const FIELD_NAMES: [&str; 9] = [
     "ScaleUp",
     "ScaleDown",
     "StabilizationWindowSeconds",
@@ -47,59 +47,59 @@ const NAMES: [&str; 9] = [
     "PeriodSeconds",
 ];
 
-/// The annotation's text of a behavior of the stored version.
-pub(super) fn written(behavior: Value) -> Option<String> {
-    serde_json::to_string(&parsed(behavior)?).ok()
+/// Encodes a `v2` behavior as the annotation's value.
+pub(super) fn encode_annotation(behavior: Value) -> Option<String> {
+    serde_json::to_string(&parse_behavior(behavior)?).ok()
 }
 
-/// The behavior of the stored version that an annotation tells. What is not well formed, or is empty, tells none.
-pub(super) fn read(note: &str) -> Option<Value> {
-    let behavior = parsed(serde_json::from_str(note).ok()?)?;
+/// Decodes an annotation to a `v2` behavior; `None` for an invalid or empty value.
+pub(super) fn decode_annotation(annotation: &str) -> Option<Value> {
+    let behavior = parse_behavior(serde_json::from_str(annotation).ok()?)?;
     if behavior.scale_up.is_none() && behavior.scale_down.is_none() {
         return None;
     }
-    serde_json::to_value(behavior).ok().map(newer)
+    serde_json::to_value(behavior).ok().map(to_v2_field_names)
 }
 
-fn parsed(value: Value) -> Option<Behavior> {
-    serde_json::from_value(as_in_go(value, false)?).ok()
+fn parse_behavior(value: Value) -> Option<Behavior> {
+    serde_json::from_value(to_go_field_names(value, false)?).ok()
 }
 
-/// The same with the names of Go's fields. Null is what a field is without it. None where a list is that cannot be one.
-fn as_in_go(value: Value, list: bool) -> Option<Value> {
+/// Renames fields to Go's names and drops nulls. `None` for a list in place of another type.
+fn to_go_field_names(value: Value, list: bool) -> Option<Value> {
     Some(match value {
         Value::Object(map) => {
             let mut fields = Map::new();
             for (name, value) in map.into_iter().filter(|(_, value)| !value.is_null()) {
-                if let Some(known) = NAMES.into_iter().find(|n| n.eq_ignore_ascii_case(&name)) {
-                    fields.insert(known.to_owned(), as_in_go(value, known == "Policies")?);
+                if let Some(known) = FIELD_NAMES.into_iter().find(|n| n.eq_ignore_ascii_case(&name)) {
+                    fields.insert(known.to_owned(), to_go_field_names(value, known == "Policies")?);
                 }
             }
             Value::Object(fields)
         }
         Value::Array(_) if !list => return None,
         Value::Array(all) => {
-            let element = |e: Value| if e.is_null() { Some(json!({})) } else { as_in_go(e, false) };
+            let element = |e: Value| if e.is_null() { Some(json!({})) } else { to_go_field_names(e, false) };
             Value::Array(all.into_iter().map(element).collect::<Option<_>>()?)
         }
         other => other,
     })
 }
 
-/// The same with the stored version's names, without what is not set.
-fn newer(value: Value) -> Value {
+/// Renames fields to the names of `v2` and drops nulls.
+fn to_v2_field_names(value: Value) -> Value {
     match value {
         Value::Object(map) => {
             let fields = map.into_iter().filter(|(_, value)| !value.is_null());
-            fields.map(|(name, value)| (name[..1].to_lowercase() + &name[1..], newer(value))).collect()
+            fields.map(|(name, value)| (name[..1].to_lowercase() + &name[1..], to_v2_field_names(value))).collect()
         }
-        Value::Array(list) => list.into_iter().map(newer).collect(),
+        Value::Array(list) => list.into_iter().map(to_v2_field_names).collect(),
         other => other,
     }
 }
 
-/// A quantity is text or a number.
-fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+/// Deserializes a quantity, which is a string or a number.
+fn deserialize_quantity<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let text = match Value::deserialize(from)? {
         Value::String(text) if text.is_empty() => "0".to_owned(),
         Value::String(text) => text,
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_annotation_is_written_as_upstream_writes_its_internal_type() {
+    fn behavior_annotation_has_format_of_internal_type() {
         let policy = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
         let up = json!({"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [policy]});
         let both = json!({"scaleUp": up, "scaleDown": {"tolerance": "100m"}});
@@ -124,17 +124,17 @@ mod tests {
             r#""PeriodSeconds":15}],"Tolerance":null},"ScaleDown":{"StabilizationWindowSeconds":null,"#,
             r#""SelectPolicy":null,"Policies":null,"Tolerance":"100m"}}"#,
         );
-        assert_eq!(written(both.clone()).as_deref(), Some(expected));
-        assert_eq!(read(expected), Some(both));
+        assert_eq!(encode_annotation(both.clone()).as_deref(), Some(expected));
+        assert_eq!(decode_annotation(expected), Some(both));
     }
 
     #[track_caller]
-    fn check(note: &str, expected: Value) {
-        assert_eq!(read(note).unwrap_or_default(), expected, "{note}");
+    fn check(annotation: &str, expected: Value) {
+        assert_eq!(decode_annotation(annotation).unwrap_or_default(), expected, "{annotation}");
     }
 
     #[test]
-    fn names_are_read_in_any_case_and_unknown_ones_dropped() {
+    fn field_names_are_case_insensitive_and_unknown_dropped() {
         let seven = json!({"scaleUp": {"stabilizationWindowSeconds": 7}});
         check(r#"{"ScaleUp":{"StabilizationWindowSeconds":7}}"#, seven.clone());
         check(r#"{"scaleUp":{"stabilizationwindowSECONDS":7,"what":1},"More":{}}"#, seven);
@@ -145,8 +145,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_well_formed_tells_nothing() {
-        for note in [
+    fn invalid_behavior_annotation_is_ignored() {
+        for annotation in [
             "",
             "null",
             "[]",
@@ -161,7 +161,7 @@ mod tests {
             r#"{"ScaleUp":{"Tolerance":"much"}}"#,
             r#"{"ScaleUp":{"Tolerance":{}}}"#,
         ] {
-            check(note, Value::Null);
+            check(annotation, Value::Null);
         }
     }
 }

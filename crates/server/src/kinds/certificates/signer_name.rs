@@ -1,11 +1,11 @@
-//! What signers of certificates are called: `example.com/name` (`ValidateSignerName`).
+//! Validation of signer names such as `example.com/name` (`ValidateSignerName`).
 
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 
-const LONGEST_DOMAIN: usize = 253;
-/// The name of something in a namespace, and a dot between.
-const LONGEST_NAME: usize = 253 + 1 + 63;
+const MAX_DOMAIN_LENGTH: usize = 253;
+/// Maximum length of the path: a namespace, a dot and a name.
+const MAX_PATH_LENGTH: usize = 253 + 1 + 63;
 
 pub(in crate::kinds) fn validate(name: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let text = name.as_str().unwrap_or("");
@@ -13,29 +13,30 @@ pub(in crate::kinds) fn validate(name: &Value, path: &FieldPath, errors: &mut Fi
         return errors.required(path, "");
     }
     let parts: Vec<&str> = text.split('/').collect();
-    let [domain, own] = parts[..] else {
+    let [domain, signer_path] = parts[..] else {
         let why = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
         return errors.invalid(path, name, why);
     };
-    if domain.len() > LONGEST_DOMAIN {
-        errors.too_long(path, LONGEST_DOMAIN);
+    if domain.len() > MAX_DOMAIN_LENGTH {
+        errors.too_long(path, MAX_DOMAIN_LENGTH);
     }
-    labels(domain, api::names::dns1123_label, path, errors);
+    validate_labels(domain, api::names::dns1123_label, path, errors);
     if !domain.contains('.') {
         errors.invalid(path, &json!(domain), "should be a domain with at least two segments separated by dots");
     }
-    labels(own, api::names::dns1123_subdomain, path, errors);
-    if own.len() > LONGEST_NAME {
-        errors.too_long(path, LONGEST_NAME);
+    validate_labels(signer_path, api::names::dns1123_subdomain, path, errors);
+    if signer_path.len() > MAX_PATH_LENGTH {
+        errors.too_long(path, MAX_PATH_LENGTH);
     }
 }
 
-/// What is wrong with the first part that is.
-fn labels(of: &str, rule: fn(&str) -> Vec<String>, path: &FieldPath, errors: &mut FieldErrors) {
+/// Reports the errors of the first invalid label.
+fn validate_labels(of: &str, rule: fn(&str) -> Vec<String>, path: &FieldPath, errors: &mut FieldErrors) {
     let wrong = of.split('.').map(|label| (label, rule(label))).find(|(_, wrong)| !wrong.is_empty());
     if let Some((label, wrong)) = wrong {
-        let told = |why: &String| errors.invalid(path, &json!(of), &format!("validating label {label:?}: {why}"));
-        wrong.iter().for_each(told);
+        let errors_found =
+            |why: &String| errors.invalid(path, &json!(of), &format!("validating label {label:?}: {why}"));
+        wrong.iter().for_each(errors_found);
     }
 }
 
@@ -43,20 +44,20 @@ fn labels(of: &str, rule: fn(&str) -> Vec<String>, path: &FieldPath, errors: &mu
 mod tests {
     use super::*;
 
-    /// What is wrong starts so.
+    /// Checks the beginnings of the errors.
     #[track_caller]
     fn check(name: &str, expected: &[&str]) {
         let mut errors = FieldErrors::default();
         validate(&json!(name), &FieldPath::new("signerName"), &mut errors);
-        let told: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
-        assert_eq!(told.len(), expected.len(), "{name}: {told:#?}");
-        for (told, expected) in told.iter().zip(expected) {
-            assert!(told.starts_with(&format!("signerName: {expected}")), "{name}: {told}");
+        let errors_found: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+        assert_eq!(errors_found.len(), expected.len(), "{name}: {errors_found:#?}");
+        for (errors_found, expected) in errors_found.iter().zip(expected) {
+            assert!(errors_found.starts_with(&format!("signerName: {expected}")), "{name}: {errors_found}");
         }
     }
 
     #[test]
-    fn a_signer_has_a_domain_and_a_name() {
+    fn signer_name_has_domain_and_path() {
         check("example.com/name", &[]);
         check("example.com/space.name-1", &[]);
         check("", &["Required value"]);

@@ -1,18 +1,18 @@
-//! What the status of a request for a certificate may say (`validateConditions`, `validateCertificate`).
+//! Validation of a CertificateSigningRequest's status (`validateConditions`, `validateCertificate`).
 
-use super::{conditions_of, items, text_of};
+use super::{conditions_of_type, items, text_of};
 use crate::kinds::{FieldErrors, FieldPath};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use x509_parser::pem::Pem;
 
-/// Conditions that are there when they hold, and only then.
-const SETTLED: [&str; 3] = ["Approved", "Denied", "Failed"];
+/// Conditions that can only be `True`, and cannot be removed.
+const TERMINAL_CONDITIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-pub(super) fn check_conditions(object: &Value, errors: &mut FieldErrors) {
+pub(super) fn validate_conditions(object: &Value, errors: &mut FieldErrors) {
     let path = FieldPath::new("status").child("conditions");
-    let (mut seen, mut decided) = (BTreeSet::new(), BTreeSet::new());
+    let (mut seen, mut decisions) = (BTreeSet::new(), BTreeSet::new());
     for (i, condition) in items(&object["status"], "conditions").enumerate() {
         let (at, kind, status) = (path.index(i), text_of(condition, "type"), text_of(condition, "status"));
         if kind.is_empty() {
@@ -20,12 +20,12 @@ pub(super) fn check_conditions(object: &Value, errors: &mut FieldErrors) {
         }
         if status.is_empty() {
             errors.required(&at.child("status"), "");
-        } else if SETTLED.contains(&kind) && status != "True" {
+        } else if TERMINAL_CONDITIONS.contains(&kind) && status != "True" {
             errors.not_supported(&at.child("status"), &condition["status"], &["True"]);
         } else if !["False", "True", "Unknown"].contains(&status) {
             errors.not_supported(&at.child("status"), &condition["status"], &["False", "True", "Unknown"]);
         }
-        if matches!(kind, "Approved" | "Denied") && decided.insert(kind) && decided.len() > 1 {
+        if matches!(kind, "Approved" | "Denied") && decisions.insert(kind) && decisions.len() > 1 {
             errors.invalid(&at.child("type"), &json!(kind), "Approved and Denied conditions are mutually exclusive");
         }
         if !seen.insert(kind) {
@@ -34,21 +34,21 @@ pub(super) fn check_conditions(object: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// What was decided once stays (`validateCertificateSigningRequestUpdate`).
-pub(super) fn keep_conditions(object: &Value, old: &Value, errors: &mut FieldErrors) {
+/// Validates that terminal conditions are not removed (`validateCertificateSigningRequestUpdate`).
+pub(super) fn validate_conditions_not_removed(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let path = FieldPath::new("status").child("conditions");
-    for kind in SETTLED {
-        if conditions_of(object, kind).len() < conditions_of(old, kind).len() {
+    for kind in TERMINAL_CONDITIONS {
+        if conditions_of_type(object, kind).len() < conditions_of_type(old, kind).len() {
             errors.forbidden(&path, &format!("updates may not remove a condition of type {kind:?}"));
         }
     }
 }
 
-/// Whoever signs does not decide, and signs once.
-pub(super) fn keep_decisions(object: &Value, old: &Value, errors: &mut FieldErrors) {
+/// Validates an update of the status by a signer, which must not approve or deny, or replace a certificate.
+pub(super) fn validate_signer_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let path = FieldPath::new("status");
     for kind in ["Approved", "Denied"] {
-        if conditions_of(object, kind).len() > conditions_of(old, kind).len() {
+        if conditions_of_type(object, kind).len() > conditions_of_type(old, kind).len() {
             let why = format!("updates may not add a condition of type {kind:?}");
             errors.forbidden(&path.child("conditions"), &why);
         }
@@ -57,7 +57,7 @@ pub(super) fn keep_decisions(object: &Value, old: &Value, errors: &mut FieldErro
     if new == before {
         return;
     }
-    if let Err(why) = certificates(&STANDARD.decode(new).unwrap_or_default()) {
+    if let Err(why) = validate_certificates(&STANDARD.decode(new).unwrap_or_default()) {
         errors.invalid(&path.child("certificate"), &json!("<certificate data>"), &why);
     }
     if !before.is_empty() {
@@ -65,8 +65,8 @@ pub(super) fn keep_decisions(object: &Value, old: &Value, errors: &mut FieldErro
     }
 }
 
-/// Nothing, or certificates in PEM one after the other.
-fn certificates(text: &[u8]) -> Result<(), String> {
+/// Validates optional PEM certificates (`validateCertificate`).
+fn validate_certificates(text: &[u8]) -> Result<(), String> {
     let mut blocks = 0;
     for block in Pem::iter_from_buffer(text).map_while(Result::ok) {
         if block.label != "CERTIFICATE" {

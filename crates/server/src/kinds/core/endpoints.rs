@@ -1,44 +1,46 @@
 //! Endpoints.
 
 use crate::kinds::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{dns_label, ip, items, one_of, port, special_ip, text as text_of},
-    fill,
-    plain::Plain,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
+    field_validation::{
+        items, text as text_of, validate_dns_label, validate_ip, validate_non_special_ip, validate_one_of,
+        validate_port,
+    },
+    generic_kind::GenericKind,
     text,
 };
 use serde_json::{Value, json};
 
-pub(in crate::kinds) static ENDPOINTS: Plain = Plain {
-    columns: &[NAME, text("Endpoints", Cell::Of(|e, _| json!(shown(e)))), AGE],
+pub(in crate::kinds) static ENDPOINTS: GenericKind = GenericKind {
+    columns: &[NAME, text("Endpoints", Cell::Computed(|e, _| json!(format_endpoints(e)))), AGE],
     default: |object| {
         for subset in object.get_mut("subsets").and_then(Value::as_array_mut).into_iter().flatten() {
             for i in 0..items(subset, "ports").count() {
-                fill::at(subset, &format!("/ports/{i}"), &[("protocol", json!("TCP"))]);
+                defaulting::set_defaults_at(subset, &format!("/ports/{i}"), &[("protocol", json!("TCP"))]);
             }
         }
     },
     validate,
     warnings: |object, _| warnings(object),
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         short_names: &["ep"],
-        created_by_update: true,
+        allow_create_on_update: true,
         deprecation: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
         ..KindInfo::core("Endpoints", "endpoints", "endpoints")
     })
 };
 
-/// How many addresses a table shows.
-const MOST: usize = 3;
+/// Maximum number of endpoints that a table shows.
+const MAX_SHOWN: usize = 3;
 
-/// The first addresses, each with each port of its subset (`formatEndpoints`).
-fn shown(object: &Value) -> String {
-    // Only the first are written out: their number is that of the addresses times that of the ports.
+/// Formats the first endpoints, each address with each port of its subset (`formatEndpoints`).
+fn format_endpoints(object: &Value) -> String {
+    // Only the first are formatted: addresses times ports can be many.
     let (mut first, mut count) = (Vec::new(), 0);
     for subset in items(object, "subsets") {
         let addresses = || items(subset, "addresses").map(|a| text_of(a, "ip"));
         let ports = || items(subset, "ports").filter_map(|p| p["port"].as_i64());
-        let left = MOST - first.len();
+        let left = MAX_SHOWN - first.len();
         if items(subset, "ports").next().is_none() {
             first.extend(addresses().take(left).map(str::to_owned));
             count += addresses().count();
@@ -53,12 +55,12 @@ fn shown(object: &Value) -> String {
     }
     match count {
         0 if items(object, "subsets").next().is_none() => "<none>".to_owned(),
-        count if count > MOST => format!("{} + {} more...", first.join(","), count - MOST),
+        count if count > MAX_SHOWN => format!("{} + {} more...", first.join(","), count - MAX_SHOWN),
         _ => first.join(","),
     }
 }
 
-/// Of addresses that are not written as they should be, unless the controller has copied them.
+/// Warns of non-standard IP addresses, except in Endpoints of the controller.
 fn warnings(object: &Value) -> Vec<String> {
     if object["metadata"]["labels"]["endpoints.kubernetes.io/managed-by"] == "endpoint-controller" {
         return Vec::new();
@@ -75,7 +77,7 @@ fn warnings(object: &Value) -> Vec<String> {
     all
 }
 
-/// `validateEndpointSubsets`.
+/// Validates the subsets (`validateEndpointSubsets`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
     for (i, subset) in items(object, "subsets").enumerate() {
         let path = FieldPath::new("subsets").index(i);
@@ -86,23 +88,23 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
         for list in lists {
             for (j, address) in items(subset, list).enumerate() {
                 let path = path.child(list).index(j);
-                ip(&address["ip"], &path.child("ip"), errors);
-                special_ip(&address["ip"], &path.child("ip"), errors);
+                validate_ip(&address["ip"], &path.child("ip"), errors);
+                validate_non_special_ip(&address["ip"], &path.child("ip"), errors);
                 if !text_of(address, "hostname").is_empty() {
-                    dns_label(&address["hostname"], &path.child("hostname"), errors);
+                    validate_dns_label(&address["hostname"], &path.child("hostname"), errors);
                 }
             }
         }
-        let several = items(subset, "ports").count() > 1;
+        let has_several_ports = items(subset, "ports").count() > 1;
         for (j, p) in items(subset, "ports").enumerate() {
             let path = path.child("ports").index(j);
             match text_of(p, "name") {
-                "" if several => errors.required(&path.child("name"), ""),
+                "" if has_several_ports => errors.required(&path.child("name"), ""),
                 "" => {}
-                _ => dns_label(&p["name"], &path.child("name"), errors),
+                _ => validate_dns_label(&p["name"], &path.child("name"), errors),
             }
-            port(&p["port"], &path.child("port"), errors);
-            one_of(p, "protocol", &["SCTP", "TCP", "UDP"], &path, errors);
+            validate_port(&p["port"], &path.child("port"), errors);
+            validate_one_of(p, "protocol", &["SCTP", "TCP", "UDP"], &path, errors);
         }
     }
 }

@@ -1,45 +1,45 @@
-//! LimitRange. What it asks of others is held by `admit/limit_ranger.rs`.
+//! LimitRange. `admit/limit_ranger.rs` enforces it.
 
 use crate::kinds::{
     FieldErrors, FieldPath, KindInfo, NAME_AND_CREATION,
-    checks::{items, text},
-    plain::Plain,
-    pod::resource_name,
+    field_validation::{items, text},
+    generic_kind::GenericKind,
+    pod::validate_resource_name,
 };
 use api::quantity::Amount;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-pub(in crate::kinds) static LIMIT_RANGE: Plain = Plain {
+pub(in crate::kinds) static LIMIT_RANGE: GenericKind = GenericKind {
     columns: NAME_AND_CREATION,
     default: |object| {
         let limits = object.pointer_mut("/spec/limits").and_then(Value::as_array_mut);
-        limits.into_iter().flatten().filter(|l| l["type"] == "Container").for_each(default);
+        limits.into_iter().flatten().filter(|l| l["type"] == "Container").for_each(set_item_defaults);
     },
     validate,
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         short_names: &["limits"],
-        created_by_update: true,
+        allow_create_on_update: true,
         ..KindInfo::core("LimitRange", "limitranges", "limitrange")
     })
 };
 
-/// What a container may have at most is what it gets if it does not say, and what is asked for as well; else what it
-/// must have at least is asked for (`SetDefaults_LimitRangeItem`).
-fn default(item: &mut Value) {
+/// Sets missing default limits to the maximum, and missing default requests to the default limits or the minimum
+/// (`SetDefaults_LimitRangeItem`).
+fn set_item_defaults(item: &mut Value) {
     for (into, from) in [("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")] {
-        let given = item[from].as_object().cloned().unwrap_or_default();
-        let mut filled = item[into].as_object().cloned().unwrap_or_default();
-        given.into_iter().for_each(|(key, value)| {
-            filled.entry(key).or_insert(value);
+        let source = item[from].as_object().cloned().unwrap_or_default();
+        let mut merged = item[into].as_object().cloned().unwrap_or_default();
+        source.into_iter().for_each(|(key, value)| {
+            merged.entry(key).or_insert(value);
         });
-        if !filled.is_empty() {
-            item[into] = Value::Object(filled);
+        if !merged.is_empty() {
+            item[into] = Value::Object(merged);
         }
     }
 }
 
-/// `ValidateLimitRange`.
+/// Validates a LimitRange (`ValidateLimitRange`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     for (i, item) in items(&object["spec"], "limits").enumerate() {
@@ -57,11 +57,11 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
         if matches!(kind, "Container" | "Pod") {
             for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
                 let names = item[list].as_object().into_iter().flat_map(Map::keys);
-                names.for_each(|name| resource_name(name, &path.child(list).key(name), errors));
+                names.for_each(|name| validate_resource_name(name, &path.child(list).key(name), errors));
             }
         }
         if kind == "Pod" {
-            for list in ["default", "defaultRequest"].into_iter().filter(|l| filled(&item[l])) {
+            for list in ["default", "defaultRequest"].into_iter().filter(|l| is_nonempty(&item[l])) {
                 errors.forbidden(&path.child(list), "may not be specified when `type` is 'Pod'");
             }
         }
@@ -71,13 +71,13 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
                 "either minimum or maximum storage value is required, but neither was provided",
             );
         }
-        order(item, &path, errors);
-        ratios(item, &path.child("maxLimitRequestRatio"), errors);
+        validate_order(item, &path, errors);
+        validate_ratios(item, &path.child("maxLimitRequestRatio"), errors);
     }
 }
 
-/// How much more than it asks for something may have at most: not less than that, and no more than the bounds leave.
-fn ratios(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates `maxLimitRequestRatio`: at least 1 and at most max/min.
+fn validate_ratios(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let amount = |quantity: &Value| quantity.as_str().and_then(|q| Amount::parse(q).ok());
     for (name, shown) in item["maxLimitRequestRatio"].as_object().into_iter().flatten() {
         let (at, ratio) = (path.key(name), amount(shown).unwrap_or_default());
@@ -88,20 +88,20 @@ fn ratios(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         let (Some(min), Some(max)) = (amount(&item["min"][name]), amount(&item["max"][name])) else { continue };
         #[expect(clippy::cast_precision_loss, reason = "upstream compares and shows a float")]
         let float = |amount: Amount| amount.milli() as f64;
-        let most = float(max) / float(min);
-        if float(ratio) / 1000.0 > most {
-            let why = format!("ratio {} is greater than max/min = {most:.6}", shown.as_str().unwrap_or(""));
+        let max_ratio = float(max) / float(min);
+        if float(ratio) / 1000.0 > max_ratio {
+            let why = format!("ratio {} is greater than max/min = {max_ratio:.6}", shown.as_str().unwrap_or(""));
             errors.invalid(&at, shown, &why);
         }
     }
 }
 
-fn filled(list: &Value) -> bool {
+fn is_nonempty(list: &Value) -> bool {
     list.as_object().is_some_and(|l| !l.is_empty())
 }
 
-/// What must not be greater than what, and of which of the two it is told. (Upstream tells of a default that is too small
-/// with the value of the least.)
+/// Pairs of lists, of which the first must not exceed the second, and the list that the error reports. (Upstream reports a
+/// default less than the minimum with the value of the minimum.)
 const PAIRS: [(&str, &str, &str); 6] = [
     ("min", "max", "min"),
     ("min", "defaultRequest", "defaultRequest"),
@@ -111,18 +111,18 @@ const PAIRS: [(&str, &str, &str); 6] = [
     ("default", "max", "default"),
 ];
 
-/// The least is not above the greatest, and defaults lie between them.
-fn order(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates that minimum, default request, default limit and maximum are in order.
+fn validate_order(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let lists = ["min", "defaultRequest", "default", "max"];
     let names: BTreeSet<&String> =
         lists.iter().flat_map(|l| item[l].as_object().into_iter().flat_map(Map::keys)).collect();
     let amount = |list: &str, name: &str| item[list][name].as_str().and_then(|q| Amount::parse(q).ok());
     for name in names {
-        for (low, high, told) in PAIRS {
-            let (Some(least), Some(most)) = (amount(low, name), amount(high, name)) else { continue };
-            if least > most {
+        for (low, high, reported) in PAIRS {
+            let (Some(low_amount), Some(high_amount)) = (amount(low, name), amount(high, name)) else { continue };
+            if low_amount > high_amount {
                 let shown = |list: &str| item[list][name].as_str().unwrap_or("");
-                let called = |list: &str| match (list, low, high) {
+                let list_name = |list: &str| match (list, low, high) {
                     ("defaultRequest", ..) => "default request",
                     ("default", "defaultRequest", _) => "default limit",
                     ("default", ..) => "default",
@@ -130,10 +130,13 @@ fn order(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
                     _ => "max",
                 };
                 let (low_value, high_value) = (shown(low), shown(high));
-                let why =
-                    format!("{} value {low_value} is greater than {} value {high_value}", called(low), called(high));
-                let value = if (low, high) == ("min", "default") { low } else { told };
-                errors.invalid(&path.child(told).key(name), &json!(shown(value)), &why);
+                let why = format!(
+                    "{} value {low_value} is greater than {} value {high_value}",
+                    list_name(low),
+                    list_name(high)
+                );
+                let value = if (low, high) == ("min", "default") { low } else { reported };
+                errors.invalid(&path.child(reported).key(name), &json!(shown(value)), &why);
             }
         }
     }

@@ -1,16 +1,16 @@
 //! PodTemplate.
 
-use crate::kinds::{Cell, FieldPath, KindInfo, NAME, plain::Plain, template, text};
+use crate::kinds::{Cell, FieldPath, KindInfo, NAME, generic_kind::GenericKind, pod_template_spec, text};
 
-pub(in crate::kinds) static POD_TEMPLATE: Plain = Plain {
+pub(in crate::kinds) static POD_TEMPLATE: GenericKind = GenericKind {
     columns: &[
         NAME,
-        text("Containers", Cell::Of(|t, _| template::joined(&t["template"], "name"))),
-        text("Images", Cell::Of(|t, _| template::joined(&t["template"], "image"))),
-        text("Pod Labels", Cell::Of(|t, _| template::labels(&t["template"]))),
+        text("Containers", Cell::Computed(|t, _| pod_template_spec::container_field_list(&t["template"], "name"))),
+        text("Images", Cell::Computed(|t, _| pod_template_spec::container_field_list(&t["template"], "image"))),
+        text("Pod Labels", Cell::Computed(|t, _| pod_template_spec::labels(&t["template"]))),
     ],
-    default: |object| template::default(object, "/template"),
-    validate: |object, errors| template::validate(&object["template"], &FieldPath::new("template"), errors),
-    warnings: |object, old| template::warnings(object, old, &["template"]),
-    ..Plain::of(&KindInfo { generation: true, ..KindInfo::core("PodTemplate", "podtemplates", "podtemplate") })
+    default: |object| pod_template_spec::set_pod_template_defaults(object, "/template"),
+    validate: |object, errors| pod_template_spec::validate(&object["template"], &FieldPath::new("template"), errors),
+    warnings: |object, old| pod_template_spec::warnings(object, old, &["template"]),
+    ..GenericKind::new(&KindInfo { generation: true, ..KindInfo::core("PodTemplate", "podtemplates", "podtemplate") })
 };

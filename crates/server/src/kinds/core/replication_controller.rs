@@ -2,54 +2,54 @@
 
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    apps::{Counts, SCALE},
-    checks::not_negative,
-    fill, integer,
-    plain::Plain,
-    selector,
-    template::{self, CONTAINERS, IMAGES},
-    text,
+    apps::{ReplicaCounts, SCALE},
+    defaulting,
+    field_validation::validate_nonnegative,
+    generic_kind::GenericKind,
+    integer,
+    pod_template_spec::{self, CONTAINERS, IMAGES},
+    selector, text,
 };
 use crate::object_meta;
 use serde_json::{Value, json};
 
-const COUNTS: Counts = Counts {
-    counted: &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
-    parts: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
-    ready: "readyReplicas",
+const COUNTS: ReplicaCounts = ReplicaCounts {
+    counts: &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    bounded_by_replicas: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    ready_name: "readyReplicas",
 };
 
-pub(in crate::kinds) static REPLICATION_CONTROLLER: Plain = Plain {
+pub(in crate::kinds) static REPLICATION_CONTROLLER: GenericKind = GenericKind {
     columns: &[
         NAME,
-        integer("Desired", Cell::At("/spec/replicas")),
-        integer("Current", Cell::At("/status/replicas")),
-        integer("Ready", Cell::At("/status/readyReplicas")),
+        integer("Desired", Cell::Pointer("/spec/replicas")),
+        integer("Current", Cell::Pointer("/status/replicas")),
+        integer("Ready", Cell::Pointer("/status/readyReplicas")),
         AGE,
         CONTAINERS,
         IMAGES,
-        text("Selector", Cell::Of(|rc, _| selector::labels(&rc["spec"]["selector"]))).wide(),
+        text("Selector", Cell::Computed(|rc, _| selector::labels_table_cell(&rc["spec"]["selector"]))).wide(),
     ],
     fields: &["status.replicas"],
     default,
     validate,
-    warnings: |object, old| template::warnings_with_name(object, old, template::SPEC_PATH),
+    warnings: |object, old| pod_template_spec::warnings_with_name(object, old, pod_template_spec::SPEC_PATH),
     validate_status: |object, _, errors| COUNTS.validate(object, errors),
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         short_names: &["rc"],
         categories: &["all"],
         status: true,
         generation: true,
         subresources: &[SCALE],
-        orphans: true,
+        orphans_by_default: true,
         ..KindInfo::core("ReplicationController", "replicationcontrollers", "replicationcontroller")
     })
 };
 
-/// `SetDefaults_ReplicationController`: labels and selector are those of the template, unless they are given.
+/// Sets the defaults: labels and selector default to the labels of the template (`SetDefaults_ReplicationController`).
 fn default(object: &mut Value) {
-    template::default(object, template::SPEC);
-    fill::at(object, "/spec", &[("replicas", json!(1))]);
+    pod_template_spec::set_pod_template_defaults(object, pod_template_spec::SPEC);
+    defaulting::set_defaults_at(object, "/spec", &[("replicas", json!(1))]);
     let labels = object["spec"]["template"]["metadata"]["labels"].clone();
     if !labels.is_object() {
         return;
@@ -63,23 +63,23 @@ fn default(object: &mut Value) {
     }
 }
 
-/// `ValidateReplicationControllerSpec`.
+/// Validates a ReplicationController (`ValidateReplicationControllerSpec`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    let (at, wanted) = (path.child("selector"), &spec["selector"]);
-    not_negative(spec, "minReadySeconds", &path, errors);
-    if wanted.as_object().is_none_or(serde_json::Map::is_empty) {
+    let (at, selector_labels) = (path.child("selector"), &spec["selector"]);
+    validate_nonnegative(spec, "minReadySeconds", &path, errors);
+    if selector_labels.as_object().is_none_or(serde_json::Map::is_empty) {
         errors.required(&at, "");
     }
-    object_meta::labels(wanted, &at, errors);
-    not_negative(spec, "replicas", &path, errors);
+    object_meta::labels(selector_labels, &at, errors);
+    validate_nonnegative(spec, "replicas", &path, errors);
     let at = path.child("template");
     if spec["template"].is_null() {
         return errors.required(&at, "");
     }
     let labels = &spec["template"]["metadata"]["labels"];
-    if let Some(selected) = selector::selects(&json!({"matchLabels": wanted}), labels) {
-        template::validate_selected(&spec["template"], selected, &at, errors);
+    if let Some(selected) = selector::matches(&json!({"matchLabels": selector_labels}), labels) {
+        pod_template_spec::validate_selector_matches(&spec["template"], selected, &at, errors);
     }
-    template::validate_lasting(&spec["template"], &at, "ReplicationController", errors);
+    pod_template_spec::validate_for_controller(&spec["template"], &at, "ReplicationController", errors);
 }

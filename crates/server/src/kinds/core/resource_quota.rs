@@ -1,40 +1,40 @@
-//! ResourceQuota. What it allows is held by `admit/quota.rs`; its status is a controller's.
+//! ResourceQuota. `admit/quota.rs` enforces it.
 
-use super::{COUNTED, amount};
+use super::{INTEGER_RESOURCES, validate_resource_quantity};
 use crate::kinds::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{immutable, items, text as text_of},
-    plain::Plain,
+    field_validation::{items, text as text_of, validate_immutable},
+    generic_kind::GenericKind,
     text,
 };
 use serde_json::{Value, json};
 
-pub(in crate::kinds) static RESOURCE_QUOTA: Plain = Plain {
+pub(in crate::kinds) static RESOURCE_QUOTA: GenericKind = GenericKind {
     columns: &[
         NAME,
-        text("Request", Cell::Of(|q, _| json!(used(q, false)))),
-        text("Limit", Cell::Of(|q, _| json!(used(q, true)))),
+        text("Request", Cell::Computed(|q, _| json!(usage_cell(q, false)))),
+        text("Limit", Cell::Computed(|q, _| json!(usage_cell(q, true)))),
         AGE,
     ],
     validate,
     validate_change: |object, old, errors| {
         let path = FieldPath::new("spec").child("scopes");
-        immutable(&object["spec"]["scopes"], &old["spec"]["scopes"], &path, errors);
+        validate_immutable(&object["spec"]["scopes"], &old["spec"]["scopes"], &path, errors);
     },
-    // `ValidateResourceQuotaStatusUpdate`.
+    // Validates an update of the status (`ValidateResourceQuotaStatusUpdate`).
     validate_status: |object, _, errors| {
         let (path, status) = (FieldPath::new("status"), &object["status"]);
-        ["hard", "used"].iter().for_each(|part| amounts(&status[part], &path.child(part), errors));
+        ["hard", "used"].iter().for_each(|part| validate_quantities(&status[part], &path.child(part), errors));
     },
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         short_names: &["quota"],
         status: true,
         ..KindInfo::core("ResourceQuota", "resourcequotas", "resourcequota")
     })
 };
 
-/// `cpu: 1/2, pods: 3/10`, of limits or of everything else.
-fn used(quota: &Value, limits: bool) -> String {
+/// Returns used and hard quantities of limits or of all other resources, for example `cpu: 1/2, pods: 3/10`.
+fn usage_cell(quota: &Value, limits: bool) -> String {
     let status = &quota["status"];
     let hard = status["hard"].as_object().into_iter().flatten();
     let mut all: Vec<String> = hard
@@ -48,7 +48,7 @@ fn used(quota: &Value, limits: bool) -> String {
     all.join(", ")
 }
 
-const MEASURED: [&str; 10] = [
+const COMPUTE_AND_STORAGE_RESOURCES: [&str; 10] = [
     "cpu",
     "ephemeral-storage",
     "limits.cpu",
@@ -63,62 +63,62 @@ const MEASURED: [&str; 10] = [
 
 fn is_standard(name: &str) -> bool {
     let pages = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
-    pages || COUNTED.contains(&name) || MEASURED.contains(&name)
+    pages || INTEGER_RESOURCES.contains(&name) || COMPUTE_AND_STORAGE_RESOURCES.contains(&name)
 }
 
-/// `ValidateResourceQuotaSpec`.
+/// Validates a ResourceQuota (`ValidateResourceQuotaSpec`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    amounts(&spec["hard"], &path.child("hard"), errors);
+    validate_quantities(&spec["hard"], &path.child("hard"), errors);
     let named: Vec<&str> = items(spec, "scopes").filter_map(Value::as_str).collect();
-    scopes(spec, &named, &spec["scopes"], &path.child("scopes"), errors);
+    validate_scopes(spec, &named, &spec["scopes"], &path.child("scopes"), errors);
     if !spec["scopeSelector"].is_null() {
-        selector(spec, &path.child("scopeSelector").child("matchExpressions"), errors);
+        validate_scope_selector(spec, &path.child("scopeSelector").child("matchExpressions"), errors);
     }
 }
 
-/// What is counted, by names and in amounts that a quota may have.
-fn amounts(all: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the names and quantities of resources.
+fn validate_quantities(all: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for (name, quantity) in all.as_object().into_iter().flatten() {
         let at = path.key(name);
-        self::name(name, &at, errors);
-        amount(name, quantity, &at, errors);
+        self::validate_resource_name(name, &at, errors);
+        validate_resource_quantity(name, quantity, &at, errors);
     }
 }
 
-fn name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_resource_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let value = json!(name);
     let wrong = api::names::qualified_name(name);
     wrong.iter().for_each(|e| errors.invalid(path, &value, e));
     if name.contains('/') || is_standard(name) {
         return;
     }
-    // A claim's `storage` is a resource, though none of a quota.
+    // `storage` is a standard resource of claims, but not of quotas.
     if wrong.is_empty() && name != "storage" {
         errors.invalid(path, &value, "must be a standard resource type or fully qualified");
     }
     errors.invalid(path, &value, "must be a standard resource for quota");
 }
 
-/// Scopes that there are, that hold for what is counted, and that can hold together; `shown` is what is wrong.
-fn scopes(spec: &Value, named: &[&str], shown: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates that scopes are supported, apply to the quota's resources and do not conflict. Errors show the value `shown`.
+fn validate_scopes(spec: &Value, named: &[&str], shown: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for scope in named {
         if !SCOPES.contains(scope) {
             errors.invalid(path, shown, "unsupported scope");
         }
-        applied(spec, scope, shown, path, errors);
+        validate_scope_resources(spec, scope, shown, path, errors);
     }
-    conflicts(spec, named, path, errors);
+    validate_scope_conflicts(spec, named, path, errors);
 }
 
-fn applied(spec: &Value, scope: &str, shown: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_scope_resources(spec: &Value, scope: &str, shown: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let resources = spec["hard"].as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-    for _ in resources.filter(|name| is_standard(name) && !holds_for(scope, name)) {
+    for _ in resources.filter(|name| is_standard(name) && !is_scope_valid_for_resource(scope, name)) {
         errors.invalid(path, shown, "unsupported scope applied to resource");
     }
 }
 
-fn conflicts(spec: &Value, named: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_scope_conflicts(spec: &Value, named: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
     for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
         if pair.iter().all(|scope| named.contains(scope)) {
             errors.invalid(path, &spec["scopes"], "conflicting scopes");
@@ -136,28 +136,28 @@ const SCOPES: [&str; 7] = [
     "VolumeAttributesClass",
 ];
 
-/// `IsResourceQuotaScopeValidForResource`.
-fn holds_for(scope: &str, resource: &str) -> bool {
+/// Whether a scope applies to a resource (`IsResourceQuotaScopeValidForResource`).
+fn is_scope_valid_for_resource(scope: &str, resource: &str) -> bool {
     match scope {
         "BestEffort" => resource == "pods",
         "VolumeAttributesClass" => matches!(resource, "persistentvolumeclaims" | "requests.storage"),
         _ if SCOPES.contains(&scope) => {
-            let computing = ["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
-            resource == "pods" || computing.contains(&resource)
+            let compute_resources = ["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
+            resource == "pods" || compute_resources.contains(&resource)
         }
         _ => true,
     }
 }
 
-/// `validateScopedResourceSelectorRequirement`; its paths do not say which of the requirements.
-fn selector(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the scope selector (`validateScopedResourceSelectorRequirement`). Like upstream, paths lack the index.
+fn validate_scope_selector(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let requirements = || items(&spec["scopeSelector"], "matchExpressions");
     for r in requirements() {
         let (scope, values) = (text_of(r, "scopeName"), items(r, "values").count());
         if !SCOPES.contains(&scope) {
             errors.invalid(&path.child("scopeName"), &json!(scope), "unsupported scope");
         }
-        applied(spec, scope, &spec["scopeSelector"], path, errors);
+        validate_scope_resources(spec, scope, &spec["scopeSelector"], path, errors);
         let (operator, at) = (text_of(r, "operator"), path.child("values"));
         if !matches!(scope, "PriorityClass" | "VolumeAttributesClass")
             && SCOPES.contains(&scope)
@@ -181,5 +181,5 @@ fn selector(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         }
     }
     let named: Vec<&str> = requirements().map(|r| text_of(r, "scopeName")).collect();
-    conflicts(spec, &named, path, errors);
+    validate_scope_conflicts(spec, &named, path, errors);
 }

@@ -1,37 +1,37 @@
-//! What who uses a deprecated version is told (`defaultDeprecationWarning`).
+//! Deprecation warnings of custom versions (`defaultDeprecationWarning`).
 
-use crate::kinds::checks::text;
+use crate::kinds::field_validation::text;
 use api::version::priority;
 use serde_json::Value;
 
-/// What a version's definition says, or else which newer one there is.
-pub(super) fn warning(spec: &Value, version: &Value) -> Option<String> {
+/// Returns the deprecation warning of a version: the one of the definition, or a default that names a newer version.
+pub(super) fn deprecation_warning(spec: &Value, version: &Value) -> Option<String> {
     if version["deprecated"] != true {
         return None;
     }
-    if let Some(said) = version["deprecationWarning"].as_str() {
-        return Some(said.to_owned());
+    if let Some(warning) = version["deprecationWarning"].as_str() {
+        return Some(warning.to_owned());
     }
     let (group, kind) = (text(spec, "group"), text(&spec["names"], "kind"));
     let name = text(version, "name");
     let versions = spec["versions"].as_array().into_iter().flatten();
-    let good = versions.filter(|v| v["served"] == true && v["deprecated"] != true).map(|v| text(v, "name"));
-    let newer = good.filter(|other| priority(other) > priority(name)).max_by_key(|other| priority(other));
+    let supported = versions.filter(|v| v["served"] == true && v["deprecated"] != true).map(|v| text(v, "name"));
+    let newer = supported.filter(|other| priority(other) > priority(name)).max_by_key(|other| priority(other));
     let instead = newer.map_or_else(String::new, |newer| format!("; use {group}/{newer} {kind}"));
     Some(format!("{group}/{name} {kind} is deprecated{instead}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::warning;
+    use super::deprecation_warning;
     use serde_json::{Value, json};
 
     #[test]
-    fn the_newest_version_that_is_served_and_not_deprecated_is_named() {
+    fn default_warning_names_newest_supported_version() {
         let version = |name: &str, served: bool, deprecated: bool| json!({"name": name, "served": served, "deprecated": deprecated});
-        let told = |versions: &[Value]| {
+        let warning_of = |versions: &[Value]| {
             let spec = json!({"group": "g.io", "names": {"kind": "Foo"}, "versions": versions});
-            warning(&spec, &versions[0]).unwrap_or_default()
+            deprecation_warning(&spec, &versions[0]).unwrap_or_default()
         };
         let old = version("v1alpha1", true, true);
         for (others, expected) in [
@@ -48,11 +48,11 @@ mod tests {
             (vec![version("foo1", true, false)], "g.io/v1alpha1 Foo is deprecated"),
         ] {
             let versions: Vec<Value> = std::iter::once(old.clone()).chain(others).collect();
-            assert_eq!(told(&versions), expected);
+            assert_eq!(warning_of(&versions), expected);
         }
-        assert_eq!(told(&[version("v1", true, false)]), "");
+        assert_eq!(warning_of(&[version("v1", true, false)]), "");
         let mut own = old;
         own["deprecationWarning"] = json!("do not");
-        assert_eq!(told(&[own, version("v1", true, false)]), "do not");
+        assert_eq!(warning_of(&[own, version("v1", true, false)]), "do not");
     }
 }

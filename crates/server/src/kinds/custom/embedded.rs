@@ -1,4 +1,4 @@
-//! Resources within objects of custom kinds are held to what every resource is held to
+//! Decoding and validation of embedded resources (`x-kubernetes-embedded-resource`) in custom objects
 //! (`apiextensions-apiserver/pkg/apiserver/schema/objectmeta`).
 
 use crate::{
@@ -8,35 +8,35 @@ use crate::{
 use schema::Schema;
 use serde_json::{Value, json};
 
-/// Makes of the metadata of each what all objects have of it; gives what was unknown.
+/// Decodes the metadata of embedded resources. Returns the unknown fields.
 ///
 /// # Errors
-/// When a value is of the wrong type: the words of Go's decoder.
-pub(super) fn read(schema: &Schema, object: &mut Value) -> Result<Vec<String>, String> {
+/// The message of Go's decoder for a value of the wrong type.
+pub(super) fn decode_metadata(schema: &Schema, object: &mut Value) -> Result<Vec<String>, String> {
     let mut unknown = Vec::new();
-    for place in schema.embedded_in(object) {
-        let at = format!("{}/metadata", place.pointer);
+    for resource_path in schema.embedded_in(object) {
+        let at = format!("{}/metadata", resource_path.pointer);
         if let Some(found) = object.pointer_mut(&at).filter(|metadata| !metadata.is_null()) {
-            unknown.extend(typed::metadata(found, &place.path.child("metadata").to_string())?);
+            unknown.extend(typed::metadata(found, &resource_path.path.child("metadata").to_string())?);
         }
     }
     Ok(unknown)
 }
 
-/// Checks what each says of itself.
+/// Validates `apiVersion`, `kind` and metadata of embedded resources.
 pub(super) fn validate(schema: &Schema, object: &Value, errors: &mut FieldErrors) {
-    for place in schema.embedded_in(object) {
-        let Some(resource) = object.pointer(&place.pointer) else { continue };
+    for resource_path in schema.embedded_in(object) {
+        let Some(resource) = object.pointer(&resource_path.pointer) else { continue };
         for field in ["apiVersion", "kind"] {
-            names_its_type(&resource[field], field, &place.path.child(field), errors);
+            validate_type_field(&resource[field], field, &resource_path.path.child(field), errors);
         }
         if resource["metadata"].is_object() {
-            object_meta::validate_embedded(&resource["metadata"], &place.path.child("metadata"), errors);
+            object_meta::validate_embedded(&resource["metadata"], &resource_path.path.child("metadata"), errors);
         }
     }
 }
 
-fn names_its_type(value: &Value, field: &str, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_type_field(value: &Value, field: &str, path: &FieldPath, errors: &mut FieldErrors) {
     match value {
         Value::Null => errors.required(path, "must not be empty"),
         Value::String(text) if text.is_empty() => errors.invalid(path, value, "must not be empty"),

@@ -1,80 +1,84 @@
 //! Ingress and IngressClass.
 
-mod class;
-mod rules;
+mod ingress_class;
+mod validate;
 
 use super::GROUP;
 use crate::kinds::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    checks::{immutable, ip, items, text as text_of},
-    fill, or_none,
-    plain::Plain,
-    service::host_name,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
+    field_validation::{items, text as text_of, validate_immutable, validate_ip},
+    generic_kind::GenericKind,
+    or_none,
+    service::validate_hostname,
     text,
 };
 use serde_json::{Value, json};
 
-pub(in crate::kinds) static INGRESS: Plain = Plain {
+pub(in crate::kinds) static INGRESS: GenericKind = GenericKind {
     columns: &[
         NAME,
         text("Class", Cell::OrNone("/spec/ingressClassName")),
-        text("Hosts", Cell::Of(|i, _| json!(hosts(i)))),
-        text("Address", Cell::Of(|i, _| json!(addresses(i)))),
-        text("Ports", Cell::Of(|i, _| json!(if items(&i["spec"], "tls").next().is_some() { "80, 443" } else { "80" }))),
+        text("Hosts", Cell::Computed(|i, _| json!(hosts_cell(i)))),
+        text("Address", Cell::Computed(|i, _| json!(addresses_cell(i)))),
+        text(
+            "Ports",
+            Cell::Computed(|i, _| json!(if items(&i["spec"], "tls").next().is_some() { "80, 443" } else { "80" })),
+        ),
         AGE,
     ],
-    validate: rules::validate,
-    validate_new: rules::validate_new,
-    validate_status: |object, _, errors| status(object, errors),
+    validate: validate::validate,
+    validate_new: validate::validate_new,
+    validate_status: |object, _, errors| validate_status(object, errors),
     warnings: |object, old| warnings(object, old.is_none()),
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         short_names: &["ing"],
         status: true,
         generation: true,
-        ..KindInfo::of(GROUP, "Ingress", "ingresses", "ingress")
+        ..KindInfo::namespaced(GROUP, "Ingress", "ingresses", "ingress")
     })
 };
-/// `ValidateIngressLoadBalancerStatus`.
-fn status(object: &Value, errors: &mut FieldErrors) {
+/// Validates the load balancer status (`ValidateIngressLoadBalancerStatus`).
+fn validate_status(object: &Value, errors: &mut FieldErrors) {
     let path = FieldPath::new("status").child("loadBalancer").child("ingress");
-    for (i, balancer) in items(&object["status"]["loadBalancer"], "ingress").enumerate() {
+    for (i, ingress) in items(&object["status"]["loadBalancer"], "ingress").enumerate() {
         let path = path.index(i);
-        if !text_of(balancer, "ip").is_empty() {
-            ip(&balancer["ip"], &path.child("ip"), errors);
+        if !text_of(ingress, "ip").is_empty() {
+            validate_ip(&ingress["ip"], &path.child("ip"), errors);
         }
-        host_name(balancer, &path, errors);
+        validate_hostname(ingress, &path, errors);
     }
 }
 
-/// The annotation that became a field.
-const CLASS: &str = "kubernetes.io/ingress.class";
+/// Deprecated annotation of the class.
+const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
 fn warnings(object: &Value, is_new: bool) -> Vec<String> {
-    let is_annotated = is_new && !object["metadata"]["annotations"][CLASS].is_null();
-    let told = || format!("annotation {CLASS:?} is deprecated, please use 'spec.ingressClassName' instead");
-    is_annotated.then(told).into_iter().collect()
+    let is_annotated = is_new && !object["metadata"]["annotations"][CLASS_ANNOTATION].is_null();
+    let warning =
+        || format!("annotation {CLASS_ANNOTATION:?} is deprecated, please use 'spec.ingressClassName' instead");
+    is_annotated.then(warning).into_iter().collect()
 }
 
-pub(in crate::kinds) static INGRESS_CLASS: Plain = Plain {
+pub(in crate::kinds) static INGRESS_CLASS: GenericKind = GenericKind {
     columns: &[
         NAME,
-        text("Controller", Cell::At("/spec/controller")),
-        text("Parameters", Cell::Of(|c, _| or_none(&parameters(&c["spec"]["parameters"])))),
+        text("Controller", Cell::Pointer("/spec/controller")),
+        text("Parameters", Cell::Computed(|c, _| or_none(&parameters_cell(&c["spec"]["parameters"])))),
         AGE,
     ],
-    default: |object| fill::at(object, "/spec/parameters", &[("scope", json!("Cluster"))]),
-    validate: class::validate,
+    default: |object| defaulting::set_defaults_at(object, "/spec/parameters", &[("scope", json!("Cluster"))]),
+    validate: ingress_class::validate,
     validate_change: |object, old, errors| {
         let path = FieldPath::new("spec").child("controller");
-        immutable(&object["spec"]["controller"], &old["spec"]["controller"], &path, errors);
+        validate_immutable(&object["spec"]["controller"], &old["spec"]["controller"], &path, errors);
     },
-    ..Plain::of(&KindInfo {
+    ..GenericKind::new(&KindInfo {
         generation: true,
-        ..KindInfo::of_cluster(GROUP, "IngressClass", "ingressclasses", "ingressclass")
+        ..KindInfo::cluster_scoped(GROUP, "IngressClass", "ingressclasses", "ingressclass")
     })
 };
-/// `kind.group/name`
-fn parameters(reference: &Value) -> String {
+/// Returns the parameters reference as `kind.group/name`.
+fn parameters_cell(reference: &Value) -> String {
     let group = reference["apiGroup"].as_str().map(|group| format!(".{group}")).unwrap_or_default();
     match text_of(reference, "name") {
         "" => String::new(),
@@ -82,18 +86,18 @@ fn parameters(reference: &Value) -> String {
     }
 }
 
-fn hosts(ingress: &Value) -> String {
-    const MOST: usize = 3;
+fn hosts_cell(ingress: &Value) -> String {
+    const MAX_SHOWN: usize = 3;
     let all: Vec<&str> =
         items(&ingress["spec"], "rules").map(|r| text_of(r, "host")).filter(|h| !h.is_empty()).collect();
     match all.len() {
         0 => "*".to_owned(),
-        count if count > MOST => format!("{} + {} more...", all[..MOST].join(","), count - MOST),
+        count if count > MAX_SHOWN => format!("{} + {} more...", all[..MAX_SHOWN].join(","), count - MAX_SHOWN),
         _ => all.join(","),
     }
 }
 
-fn addresses(ingress: &Value) -> String {
+fn addresses_cell(ingress: &Value) -> String {
     let one = |i: &Value| match text_of(i, "ip") {
         "" => text_of(i, "hostname").to_owned(),
         ip => ip.to_owned(),

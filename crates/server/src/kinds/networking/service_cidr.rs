@@ -1,10 +1,10 @@
-//! ServiceCIDRs: one range of addresses, or one of each family (`pkg/apis/networking/validation`).
+//! Validation of ServiceCIDRs: one CIDR, or one for each IP family (`pkg/apis/networking/validation`).
 
-use crate::kinds::{FieldErrors, FieldPath, checks};
+use crate::kinds::{FieldErrors, FieldPath, field_validation};
 use serde_json::Value;
 use std::net::IpAddr;
 
-fn path() -> FieldPath {
+fn cidrs_path() -> FieldPath {
     FieldPath::new("spec").child("cidrs")
 }
 
@@ -14,50 +14,50 @@ fn cidrs(object: &Value) -> &[Value] {
 
 pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
     let all = cidrs(object);
-    let families = || all.iter().map(|cidr| checks::cidr(cidr).map(|(ip, _)| ip.is_ipv4()));
+    let families = || all.iter().map(|cidr| field_validation::parse_cidr(cidr).map(|(ip, _)| ip.is_ipv4()));
     match all {
-        [] => return errors.required(&path(), "at least one CIDR required"),
+        [] => return errors.required(&cidrs_path(), "at least one CIDR required"),
         [_] => {}
         [_, _] => {
             let both = families().collect::<Option<Vec<bool>>>().is_some_and(|all| all[0] != all[1]);
             if !both {
                 let why = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
-                return errors.invalid(&path(), &object["spec"], why);
+                return errors.invalid(&cidrs_path(), &object["spec"], why);
             }
         }
-        _ => return errors.invalid(&path(), &object["spec"], "may only hold up to 2 values"),
+        _ => return errors.invalid(&cidrs_path(), &object["spec"], "may only hold up to 2 values"),
     }
     for (i, cidr) in all.iter().enumerate() {
-        network(cidr, &path().index(i), errors);
+        validate_cidr(cidr, &cidrs_path().index(i), errors);
     }
 }
 
-/// A network as it is usually written, and no address in it (`IsValidCIDR`).
-fn network(value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    checks::must_be_cidr(value, path, errors);
-    let Some((ip, bits)) = checks::cidr(value) else { return };
+/// Validates a CIDR in canonical form without host bits (`IsValidCIDR`).
+fn validate_cidr(value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    field_validation::validate_cidr(value, path, errors);
+    let Some((ip, bits)) = field_validation::parse_cidr(value) else { return };
     if matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some()) {
         return errors.invalid(path, value, "must not have an IPv4-mapped IPv6 address");
     }
     let network = api::address::network((ip, bits));
-    let usual = format!("{network}/{bits}");
+    let canonical = format!("{network}/{bits}");
     if network != ip {
         errors.invalid(path, value, "must not have bits set beyond the prefix length");
-    } else if *value != usual.as_str() {
-        errors.invalid(path, value, &format!("must be in canonical form ({usual:?})"));
+    } else if *value != canonical.as_str() {
+        errors.invalid(path, value, &format!("must be in canonical form ({canonical:?})"));
     }
 }
 
-/// A second family may be added; else nothing changes.
+/// Validates an update, which may only add a second IP family.
 pub(super) fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
     const IMMUTABLE: &str = "field is immutable";
     let (now, before) = (cidrs(object), cidrs(old));
     if now.len() != before.len() && (before.len(), now.len()) != (1, 2) {
-        return errors.invalid(&path(), &object["spec"]["cidrs"], IMMUTABLE);
+        return errors.invalid(&cidrs_path(), &object["spec"]["cidrs"], IMMUTABLE);
     }
     for (i, (now, before)) in now.iter().zip(before).enumerate() {
         if now != before {
-            errors.invalid(&path().index(i), now, IMMUTABLE);
+            errors.invalid(&cidrs_path().index(i), now, IMMUTABLE);
         }
     }
 }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_range_of_each_family() {
+    fn service_cidr_has_one_cidr_per_ip_family() {
         check(json!([]), None, &["spec.cidrs: Required value: at least one CIDR required"]);
         check(json!(["10.0.0.0/24"]), None, &[]);
         check(json!(["2001:db8::/64", "10.0.0.0/24"]), None, &[]);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_family_may_come_and_nothing_else_change() {
+    fn service_cidr_update_may_only_add_second_family() {
         let one = || Some(json!(["10.0.0.0/24"]));
         check(json!(["10.0.0.0/24"]), one(), &[]);
         check(json!(["10.0.0.0/24", "2001:db8::/64"]), one(), &[]);

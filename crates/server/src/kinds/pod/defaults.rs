@@ -1,12 +1,13 @@
-//! What upstream's `SetDefaults_Pod` and its kin fill in, and what its admission does: tolerations, priority.
+//! Pod defaults: upstream's `SetDefaults_Pod` and related functions, and the default service account and tolerations of
+//! admission plugins.
 
-use crate::kinds::fill::{each, inner, set, set_number};
+use crate::kinds::defaulting::{for_each_item, object_field, set_default, set_number_default};
 use api::resources::{self, Side};
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Map, Value, json};
 
-/// Text fields of the spec that upstream leaves out when they are empty.
-const TEXT: [&str; 8] = [
+/// String fields of the spec that upstream omits when they are empty.
+const OMITEMPTY_STRINGS: [&str; 8] = [
     "nodeName",
     "hostname",
     "subdomain",
@@ -16,32 +17,33 @@ const TEXT: [&str; 8] = [
     "schedulerName",
     "restartPolicy",
 ];
-/// Switches that upstream leaves out when they are off.
-const SWITCHES: [&str; 3] = ["hostNetwork", "hostPID", "hostIPC"];
+/// Boolean fields of the spec that upstream omits when they are false.
+const OMITEMPTY_BOOLEANS: [&str; 3] = ["hostNetwork", "hostPID", "hostIPC"];
 
-pub(super) fn pod(object: &mut Value) {
+pub(super) fn set_pod_defaults(object: &mut Value) {
     if object["spec"].is_null() {
         object["spec"] = json!({});
     }
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    self::spec(spec);
-    set(spec, "enableServiceLinks", json!(true));
+    self::set_pod_spec_defaults(spec);
+    set_default(spec, "enableServiceLinks", json!(true));
     let host_network = spec.get("hostNetwork") == Some(&json!(true));
     for list in ["initContainers", "containers"] {
-        each(spec, list, requests_from_limits);
+        for_each_item(spec, list, default_requests_to_limits);
         if host_network {
-            each(spec, list, ports_of_the_host);
+            for_each_item(spec, list, set_host_port_defaults);
         }
     }
-    pod_requests(spec);
+    default_pod_requests(spec);
 }
 
-/// What the spec of a Pod and that of a template of Pods have in common (`SetDefaults_PodSpec`).
-pub(in crate::kinds) fn spec(spec: &mut Map<String, Value>) {
+/// Sets the defaults of a Pod's or a Pod template's spec (`SetDefaults_PodSpec`).
+pub(in crate::kinds) fn set_pod_spec_defaults(spec: &mut Map<String, Value>) {
     spec.retain(|key, value| {
-        !(TEXT.contains(&key.as_str()) && value == "" || SWITCHES.contains(&key.as_str()) && value == &json!(false))
+        !(OMITEMPTY_STRINGS.contains(&key.as_str()) && value == ""
+            || OMITEMPTY_BOOLEANS.contains(&key.as_str()) && value == &json!(false))
     });
-    // The older name of the field counts when the newer is not set; both show the same.
+    // The deprecated `serviceAccount` applies if `serviceAccountName` is unset; both fields get the same value.
     let account = ["serviceAccountName", "serviceAccount"].iter().find_map(|f| spec.get(*f).cloned());
     let values = [
         ("restartPolicy", json!("Always")),
@@ -50,88 +52,88 @@ pub(in crate::kinds) fn spec(spec: &mut Map<String, Value>) {
         ("securityContext", json!({})),
         ("schedulerName", json!("default-scheduler")),
     ];
-    values.into_iter().for_each(|(key, value)| set(spec, key, value));
+    values.into_iter().for_each(|(key, value)| set_default(spec, key, value));
     for field in ["serviceAccountName", "serviceAccount"] {
         account.iter().for_each(|account| drop(spec.insert(field.to_owned(), account.clone())));
     }
     for list in ["initContainers", "containers", "ephemeralContainers"] {
-        each(spec, list, container);
+        for_each_item(spec, list, set_container_defaults);
     }
-    each(spec, "volumes", volume);
+    for_each_item(spec, "volumes", set_volume_defaults);
 }
 
-/// In the node's network, what a container listens on is the node's port.
-fn ports_of_the_host(container: &mut Map<String, Value>) {
-    each(container, "ports", |p| {
+/// Sets the host ports of a container in the host network (`defaultHostNetworkPorts`).
+fn set_host_port_defaults(container: &mut Map<String, Value>) {
+    for_each_item(container, "ports", |p| {
         let port = p.get("containerPort").and_then(Value::as_i64).unwrap_or(0);
-        set_number(p, "hostPort", port);
+        set_number_default(p, "hostPort", port);
     });
 }
 
-/// Upstream's `ServiceAccount` and `DefaultTolerationSeconds` admission.
-pub(super) fn complete(object: &mut Value) {
-    // What shows a static Pod has the account of that: none.
-    let mirror = super::mirror::is_one(object);
+/// Sets the defaults of upstream's admission plugins `ServiceAccount` and `DefaultTolerationSeconds`.
+pub(super) fn apply_admission_defaults(object: &mut Value) {
+    // A mirror Pod has no service account, like its static Pod.
+    let mirror = super::mirror_pod::is_mirror_pod(object);
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
     if !mirror && !spec.contains_key("serviceAccountName") {
         for field in ["serviceAccountName", "serviceAccount"] {
             spec.insert(field.to_owned(), json!("default"));
         }
     }
-    tolerations(spec);
+    add_default_tolerations(spec);
 }
 
-fn container(c: &mut Map<String, Value>) {
-    let policy = pull_policy(c.get("image").and_then(Value::as_str).unwrap_or(""));
-    set(c, "imagePullPolicy", policy);
-    set(c, "terminationMessagePath", "/dev/termination-log");
-    set(c, "terminationMessagePolicy", "File");
-    set(c, "resources", json!({}));
+fn set_container_defaults(c: &mut Map<String, Value>) {
+    let policy = default_pull_policy(c.get("image").and_then(Value::as_str).unwrap_or(""));
+    set_default(c, "imagePullPolicy", policy);
+    set_default(c, "terminationMessagePath", "/dev/termination-log");
+    set_default(c, "terminationMessagePolicy", "File");
+    set_default(c, "resources", json!({}));
     for switch in ["stdin", "stdinOnce", "tty"] {
         if c.get(switch) == Some(&json!(false)) {
             c.remove(switch);
         }
     }
-    each(c, "ports", |p| {
-        set(p, "protocol", "TCP");
+    for_each_item(c, "ports", |p| {
+        set_default(p, "protocol", "TCP");
         if p.get("hostPort") == Some(&json!(0)) {
             p.remove("hostPort");
         }
     });
-    each(c, "env", |e| {
-        if let Some(from) = inner(e, "valueFrom") {
-            field_ref(from);
-            divisor(from);
+    for_each_item(c, "env", |e| {
+        if let Some(from) = object_field(e, "valueFrom") {
+            set_field_ref_defaults(from);
+            set_divisor_default(from);
         }
     });
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        if let Some(probe) = inner(c, probe) {
+        if let Some(probe) = object_field(c, probe) {
             if probe.get("initialDelaySeconds") == Some(&json!(0)) {
                 probe.remove("initialDelaySeconds");
             }
             for (key, value) in
                 [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
             {
-                set_number(probe, key, value);
+                set_number_default(probe, key, value);
             }
-            handler(probe);
+            set_handler_defaults(probe);
         }
     }
-    if let Some(lifecycle) = inner(c, "lifecycle") {
+    if let Some(lifecycle) = object_field(c, "lifecycle") {
         for hook in ["postStart", "preStop"] {
-            if let Some(hook) = inner(lifecycle, hook) {
-                handler(hook);
+            if let Some(hook) = object_field(lifecycle, hook) {
+                set_handler_defaults(hook);
             }
         }
     }
 }
 
-fn handler(handler: &mut Map<String, Value>) {
-    if let Some(get) = inner(handler, "httpGet") {
-        set(get, "path", json!("/"));
-        set(get, "scheme", json!("HTTP"));
+fn set_handler_defaults(handler: &mut Map<String, Value>) {
+    if let Some(get) = object_field(handler, "httpGet") {
+        set_default(get, "path", json!("/"));
+        set_default(get, "scheme", json!("HTTP"));
     }
-    if let Some(grpc) = inner(handler, "grpc") {
+    if let Some(grpc) = object_field(handler, "grpc") {
         let service = grpc.entry("service").or_insert(Value::Null);
         if service.is_null() {
             *service = json!("");
@@ -139,55 +141,58 @@ fn handler(handler: &mut Map<String, Value>) {
     }
 }
 
-fn field_ref(from: &mut Map<String, Value>) {
-    if let Some(field) = inner(from, "fieldRef") {
-        set(field, "apiVersion", json!("v1"));
+fn set_field_ref_defaults(from: &mut Map<String, Value>) {
+    if let Some(field) = object_field(from, "fieldRef") {
+        set_default(field, "apiVersion", json!("v1"));
     }
 }
 
-/// An unset divisor is shown as `0`, as upstream's quantity of nothing.
-fn divisor(from: &mut Map<String, Value>) {
-    if let Some(resource) = inner(from, "resourceFieldRef") {
-        set(resource, "divisor", json!("0"));
+/// Sets an unset divisor to `0`, as upstream encodes an empty quantity.
+fn set_divisor_default(from: &mut Map<String, Value>) {
+    if let Some(resource) = object_field(from, "resourceFieldRef") {
+        set_default(resource, "divisor", json!("0"));
     }
 }
 
-/// What is limited and not asked for is asked for in full.
-fn requests_from_limits(c: &mut Map<String, Value>) {
-    let Some(resources) = inner(c, "resources") else { return };
+/// Sets missing requests to the limits.
+fn default_requests_to_limits(c: &mut Map<String, Value>) {
+    let Some(resources) = object_field(c, "resources") else { return };
     let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
-    set(resources, "requests", json!({}));
-    if let Some(requests) = inner(resources, "requests") {
-        limits.into_iter().for_each(|(key, value)| set(requests, &key, value));
+    set_default(resources, "requests", json!({}));
+    if let Some(requests) = object_field(resources, "requests") {
+        limits.into_iter().for_each(|(key, value)| set_default(requests, &key, value));
     }
 }
 
-/// Where a Pod as a whole has limits, what it does not ask for is what its containers ask for together, or else its limit
+/// Sets missing pod-level requests of a Pod with pod-level limits: to the sum of its containers' requests, else to the limit
 /// (`defaultPodRequests`, KEP-2837).
-fn pod_requests(spec: &mut Map<String, Value>) {
+fn default_pod_requests(spec: &mut Map<String, Value>) {
     let limits = spec.get("resources").and_then(|r| r["limits"].as_object()).filter(|l| !l.is_empty()).cloned();
     let Some(limits) = limits else { return };
     let typed: PodSpec = serde_json::from_value(Value::Object(spec.clone())).unwrap_or_default();
     let sums = resources::aggregate(&typed, Side::Requests).into_iter();
-    // Huge pages are not promised to more than there are.
+    // Huge pages cannot be overcommitted, so their requests equal the limits.
     let sums = sums.filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory"));
-    let Some(whole) = inner(spec, "resources") else { return };
-    set(whole, "requests", json!({}));
-    if let Some(requests) = inner(whole, "requests") {
-        sums.for_each(|(name, sum)| set(requests, &name, json!(resources::shown(&name, sum).0)));
-        limits.into_iter().filter(|(name, _)| resources::is_pod_level(name)).for_each(|(k, v)| set(requests, &k, v));
+    let Some(pod_resources) = object_field(spec, "resources") else { return };
+    set_default(pod_resources, "requests", json!({}));
+    if let Some(requests) = object_field(pod_resources, "requests") {
+        sums.for_each(|(name, sum)| set_default(requests, &name, json!(resources::shown(&name, sum).0)));
+        limits
+            .into_iter()
+            .filter(|(name, _)| resources::is_pod_level(name))
+            .for_each(|(k, v)| set_default(requests, &k, v));
     }
 }
 
-/// No tag, or `latest`, is pulled each time.
-fn pull_policy(image: &str) -> &'static str {
+/// Returns `Always` for an image without a tag or with the tag `latest`, else `IfNotPresent`.
+fn default_pull_policy(image: &str) -> &'static str {
     let name = image.rsplit('/').next().unwrap_or("");
     let tag = name.split_once(':').map_or("latest", |(_, tag)| tag);
     if !name.contains('@') && tag == "latest" { "Always" } else { "IfNotPresent" }
 }
 
-/// What volumes outside of the node say of themselves where nobody else does, those of Pods and PersistentVolumes.
-pub(in crate::kinds) fn default_source(v: &mut Map<String, Value>) {
+/// Sets the defaults of network volume sources in Pods and PersistentVolumes.
+pub(in crate::kinds) fn set_volume_source_defaults(v: &mut Map<String, Value>) {
     let sources: [(&str, &[(&str, Value)]); 4] = [
         ("iscsi", &[("iscsiInterface", json!("default"))]),
         ("rbd", &[("pool", json!("rbd")), ("user", json!("admin")), ("keyring", json!("/etc/ceph/keyring"))]),
@@ -203,65 +208,66 @@ pub(in crate::kinds) fn default_source(v: &mut Map<String, Value>) {
         ("scaleIO", &[("storageMode", json!("ThinProvisioned")), ("fsType", json!("xfs"))]),
     ];
     for (name, defaults) in sources {
-        if let Some(source) = inner(v, name) {
-            defaults.iter().for_each(|(field, value)| set(source, field, value.clone()));
+        if let Some(source) = object_field(v, name) {
+            defaults.iter().for_each(|(field, value)| set_default(source, field, value.clone()));
         }
     }
 }
 
-fn volume(v: &mut Map<String, Value>) {
-    default_source(v);
+fn set_volume_defaults(v: &mut Map<String, Value>) {
+    set_volume_source_defaults(v);
     for source in ["configMap", "secret", "downwardAPI", "projected"] {
-        if let Some(source) = inner(v, source) {
-            set(source, "defaultMode", json!(420));
+        if let Some(source) = object_field(v, source) {
+            set_default(source, "defaultMode", json!(420));
         }
     }
-    if let Some(downward) = inner(v, "downwardAPI") {
-        downward_items(downward);
+    if let Some(downward) = object_field(v, "downwardAPI") {
+        set_downward_api_item_defaults(downward);
     }
-    if let Some(projected) = inner(v, "projected") {
-        each(projected, "sources", |s| {
-            if let Some(downward) = inner(s, "downwardAPI") {
-                downward_items(downward);
+    if let Some(projected) = object_field(v, "projected") {
+        for_each_item(projected, "sources", |s| {
+            if let Some(downward) = object_field(s, "downwardAPI") {
+                set_downward_api_item_defaults(downward);
             }
-            if let Some(token) = inner(s, "serviceAccountToken") {
-                set(token, "expirationSeconds", json!(3600));
+            if let Some(token) = object_field(s, "serviceAccountToken") {
+                set_default(token, "expirationSeconds", json!(3600));
             }
         });
     }
-    if let Some(path) = inner(v, "hostPath") {
-        set(path, "type", json!(""));
+    if let Some(path) = object_field(v, "hostPath") {
+        set_default(path, "type", json!(""));
     }
-    if let Some(image) = inner(v, "image") {
+    if let Some(image) = object_field(v, "image") {
         let reference = image.get("reference").and_then(Value::as_str).unwrap_or("").to_owned();
-        set(image, "pullPolicy", json!(pull_policy(&reference)));
+        set_default(image, "pullPolicy", json!(default_pull_policy(&reference)));
     }
-    if let Some(claim) =
-        inner(v, "ephemeral").and_then(|e| inner(e, "volumeClaimTemplate")).and_then(|t| inner(t, "spec"))
+    if let Some(claim) = object_field(v, "ephemeral")
+        .and_then(|e| object_field(e, "volumeClaimTemplate"))
+        .and_then(|t| object_field(t, "spec"))
     {
-        set(claim, "volumeMode", json!("Filesystem"));
+        set_default(claim, "volumeMode", json!("Filesystem"));
     }
     if v.keys().all(|k| k == "name") {
         v.insert("emptyDir".to_owned(), json!({}));
     }
 }
 
-fn downward_items(source: &mut Map<String, Value>) {
-    each(source, "items", |item| {
-        field_ref(item);
-        divisor(item);
+fn set_downward_api_item_defaults(source: &mut Map<String, Value>) {
+    for_each_item(source, "items", |item| {
+        set_field_ref_defaults(item);
+        set_divisor_default(item);
     });
 }
 
-fn tolerations(spec: &mut Map<String, Value>) {
-    set(spec, "tolerations", json!([]));
+fn add_default_tolerations(spec: &mut Map<String, Value>) {
+    set_default(spec, "tolerations", json!([]));
     let Some(list) = spec.get_mut("tolerations").and_then(Value::as_array_mut) else { return };
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        let covers = |t: &Value| {
+        let tolerates = |t: &Value| {
             let (k, effect) = (t["key"].as_str().unwrap_or(""), t["effect"].as_str().unwrap_or(""));
             (k == key || k.is_empty()) && (effect == "NoExecute" || effect.is_empty())
         };
-        if !list.iter().any(covers) {
+        if !list.iter().any(tolerates) {
             list.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
         }
     }

@@ -1,17 +1,17 @@
-//! The Pod's row, by the algorithm of upstream's `printPod` (LIFECYCLE.md 3.16).
+//! Table row of a Pod (upstream's `printPod`).
 
 use crate::kinds::{Row, age, age_cell, name_cell};
 use serde_json::{Value, json};
 
-/// What counting the containers gives.
+/// Ready containers, restarts and the last restart of a Pod.
 #[derive(Default)]
-struct Counted {
+struct ContainerCounts {
     ready: usize,
     restarts: i64,
     last_restart: Option<String>,
 }
 
-impl Counted {
+impl ContainerCounts {
     fn add(&mut self, status: &Value) {
         self.restarts += status["restartCount"].as_i64().unwrap_or(0);
         let finished = status["lastState"]["terminated"]["finishedAt"].as_str().map(str::to_owned);
@@ -20,13 +20,13 @@ impl Counted {
 }
 
 pub(super) fn row(object: &Value, now: jiff::Timestamp) -> Row {
-    let (status, counted) = status(object);
+    let (status, counts) = status_reason(object);
     let spec = &object["spec"];
     let init = spec["initContainers"].as_array().map(Vec::as_slice).unwrap_or_default();
     let total = spec["containers"].as_array().map_or(0, Vec::len) + init.iter().filter(|c| is_sidecar(c)).count();
-    let restarts = match &counted.last_restart {
-        Some(at) if counted.restarts > 0 => format!("{} ({} ago)", counted.restarts, age(Some(at), now)),
-        _ => counted.restarts.to_string(),
+    let restarts = match &counts.last_restart {
+        Some(at) if counts.restarts > 0 => format!("{} ({} ago)", counts.restarts, age(Some(at), now)),
+        _ => counts.restarts.to_string(),
     };
     let or_none = |v: &Value| if v.as_str().unwrap_or("").is_empty() { json!("<none>") } else { v.clone() };
     let gates = spec["readinessGates"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -34,7 +34,7 @@ pub(super) fn row(object: &Value, now: jiff::Timestamp) -> Row {
         gates.iter().filter(|g| condition(object, g["conditionType"].as_str().unwrap_or("")) == Some("True")).count();
     let cells = vec![
         name_cell(object),
-        json!(format!("{}/{total}", counted.ready)),
+        json!(format!("{}/{total}", counts.ready)),
         json!(status),
         json!(restarts),
         age_cell(object, now),
@@ -62,7 +62,7 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     all.iter().find(|c| c["type"] == kind)?["status"].as_str()
 }
 
-fn status(object: &Value) -> (String, Counted) {
+fn status_reason(object: &Value) -> (String, ContainerCounts) {
     let status = &object["status"];
     let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
     let mut reason = if text(&status["reason"]).is_empty() { text(&status["phase"]) } else { text(&status["reason"]) };
@@ -70,19 +70,19 @@ fn status(object: &Value) -> (String, Counted) {
     if status["conditions"].as_array().into_iter().flatten().any(gated) {
         "SchedulingGated".clone_into(&mut reason);
     }
-    let mut counted = Counted::default();
-    let initializing = init_reason(object, &mut counted);
+    let mut counts = ContainerCounts::default();
+    let initializing = init_container_reason(object, &mut counts);
     if let Some(init) = &initializing {
         reason.clone_from(init);
     }
     if initializing.is_none() || condition(object, "Initialized") == Some("True") {
         if initializing.is_none() {
-            let ready = counted.ready;
+            let ready = counts.ready;
             let sidecars = sidecar_statuses(object);
-            counted = Counted { ready, ..Counted::default() };
-            sidecars.iter().for_each(|s| counted.add(s));
+            counts = ContainerCounts { ready, ..ContainerCounts::default() };
+            sidecars.iter().for_each(|s| counts.add(s));
         }
-        reason = container_reason(object, reason, &mut counted);
+        reason = container_reason(object, reason, &mut counts);
     }
     if !object["metadata"]["deletionTimestamp"].is_null() {
         if text(&status["reason"]) == "NodeLost" {
@@ -91,7 +91,7 @@ fn status(object: &Value) -> (String, Counted) {
             "Terminating".clone_into(&mut reason);
         }
     }
-    (reason, counted)
+    (reason, counts)
 }
 
 fn sidecar_statuses(object: &Value) -> Vec<&Value> {
@@ -100,18 +100,18 @@ fn sidecar_statuses(object: &Value) -> Vec<&Value> {
     object["status"]["initContainerStatuses"].as_array().into_iter().flatten().filter(|s| sidecar(&s["name"])).collect()
 }
 
-/// What the init containers are at, if they are not through.
-fn init_reason(object: &Value, counted: &mut Counted) -> Option<String> {
+/// Returns the reason of the first init container that is not done.
+fn init_container_reason(object: &Value, counts: &mut ContainerCounts) -> Option<String> {
     let specs = object["spec"]["initContainers"].as_array().map(Vec::as_slice).unwrap_or_default();
     let statuses = object["status"]["initContainerStatuses"].as_array().map(Vec::as_slice).unwrap_or_default();
     for (i, s) in statuses.iter().enumerate() {
-        counted.add(s);
+        counts.add(s);
         let (terminated, waiting) = (&s["state"]["terminated"], &s["state"]["waiting"]);
         if terminated["exitCode"] == 0 {
             continue;
         }
         if specs.iter().any(|c| c["name"] == s["name"] && is_sidecar(c)) && s["started"] == true {
-            counted.ready += usize::from(s["ready"] == true);
+            counts.ready += usize::from(s["ready"] == true);
             continue;
         }
         return Some(if terminated.is_object() {
@@ -133,10 +133,10 @@ fn terminated_reason(terminated: &Value) -> String {
     }
 }
 
-fn container_reason(object: &Value, mut reason: String, counted: &mut Counted) -> String {
+fn container_reason(object: &Value, mut reason: String, counts: &mut ContainerCounts) -> String {
     let (mut running, mut failure) = (false, None);
     for s in object["status"]["containerStatuses"].as_array().into_iter().flatten().rev() {
-        counted.add(s);
+        counts.add(s);
         let state = &s["state"];
         if let Some(r) = state["waiting"]["reason"].as_str().filter(|r| !r.is_empty()) {
             r.clone_into(&mut reason);
@@ -147,7 +147,7 @@ fn container_reason(object: &Value, mut reason: String, counted: &mut Counted) -
             }
         } else if s["ready"] == true && state["running"].is_object() {
             running = true;
-            counted.ready += 1;
+            counts.ready += 1;
         }
     }
     if reason == "Completed" {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_column_follows_printpod() {
+    fn status_column_follows_print_pod() {
         let one = json!({"containers": [{"name": "c"}]});
         let ready = json!([{"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "True"}]);
         let running = json!({"name": "c", "ready": true, "restartCount": 0, "state": {"running": {}}});
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_ends_is_terminating_and_unknown_when_its_node_is_lost() {
+    fn deleted_pod_is_terminating_or_unknown_if_node_is_lost() {
         let one = json!({"containers": [{"name": "c"}]});
         for (status, shown) in [
             (json!({"phase": "Running"}), "Terminating"),

@@ -1,41 +1,41 @@
-//! What a Pod's spec may say, in upstream's words (`pkg/apis/core/validation`).
+//! Validation of Pods (`pkg/apis/core/validation`).
 
 pub(super) mod apparmor;
-mod claims;
 mod container;
-mod devices;
 mod dns;
 mod ephemeral;
-mod mounts;
 mod node_affinity;
 mod os;
 mod pod_affinity;
 mod probe;
 mod resize;
+mod resource_claims;
 mod resources;
-pub(super) mod restart;
+pub(super) mod restart_policy;
 mod scheduling;
-mod security;
-mod spread;
+mod security_context;
 mod status;
 mod stop_signal;
+mod topology_spread;
 mod update;
 mod volume;
+mod volume_devices;
+mod volume_mounts;
 
-pub(super) use ephemeral::update as ephemeral_update;
-pub(in crate::kinds) use node_affinity::selector as node_selector;
-pub(super) use resize::{prepare as prepare_resize, resize};
-pub(in crate::kinds) use resources::{native as native_resource, resource_name};
-pub(in crate::kinds) use scheduling::tolerations;
-pub(super) use status::status;
-pub(super) use update::update;
+pub(super) use ephemeral::validate_ephemeral_containers_update;
+pub(in crate::kinds) use node_affinity::validate_node_selector;
+pub(super) use resize::{prepare_resize, validate_resize};
+pub(in crate::kinds) use resources::{is_native_resource, validate_resource_name};
+pub(in crate::kinds) use scheduling::validate_tolerations;
+pub(super) use status::validate_status;
+pub(super) use update::validate_update;
 
 use crate::{
     kinds::{
         FieldErrors, FieldPath,
-        checks::{
-            descending_path, dns_label, ip, items, not_negative, one_of, port, qualified, required_label, subdomain,
-            text,
+        field_validation::{
+            items, text, validate_descending_path, validate_dns_label, validate_dns_subdomain, validate_ip,
+            validate_nonnegative, validate_one_of, validate_port, validate_qualified_name, validate_required_dns_label,
         },
     },
     object_meta,
@@ -44,9 +44,9 @@ use serde_json::{Value, json};
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// A new Pod.
-pub(super) fn create(object: &Value, errors: &mut FieldErrors) {
-    pod(object, errors);
+/// Validates a new Pod (`ValidatePodCreate`).
+pub(super) fn validate_pod_create(object: &Value, errors: &mut FieldErrors) {
+    validate_pod(object, errors);
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     if items(spec, "ephemeralContainers").next().is_some() {
         errors.forbidden(&path.child("ephemeralContainers"), "cannot be set on create");
@@ -54,35 +54,35 @@ pub(super) fn create(object: &Value, errors: &mut FieldErrors) {
     if !text(spec, "nodeName").is_empty() && items(spec, "schedulingGates").next().is_some() {
         errors.forbidden(&path.child("nodeName"), "cannot be set until all schedulingGates have been cleared");
     }
-    apparmor::matching(object, errors);
-    security::sysctls_of_the_node(spec, &path.child("securityContext").child("sysctls"), errors);
+    apparmor::validate_annotations_match_fields(object, errors);
+    security_context::validate_host_sysctls(spec, &path.child("securityContext").child("sysctls"), errors);
 }
 
-/// What holds for every Pod, new or changed.
-pub(super) fn pod(object: &Value, errors: &mut FieldErrors) {
-    apparmor::of_annotations(object, errors);
-    deletion_cost(&object["metadata"]["annotations"], errors);
-    let (path, of) = (FieldPath::new("spec"), &object["spec"]);
-    spec(of, &path, errors);
-    volume::claims_to_be_made(text(&object["metadata"], "name"), of, &path.child("volumes"), errors);
+/// Validates a new or updated Pod (`ValidatePod`).
+pub(super) fn validate_pod(object: &Value, errors: &mut FieldErrors) {
+    apparmor::validate_annotations(object, errors);
+    validate_deletion_cost(&object["metadata"]["annotations"], errors);
+    let (path, pod_spec) = (FieldPath::new("spec"), &object["spec"]);
+    validate_pod_spec(pod_spec, &path, errors);
+    volume::validate_ephemeral_claim_names(text(&object["metadata"], "name"), pod_spec, &path.child("volumes"), errors);
 }
 
-/// The spec of a Pod, or of a template of Pods (`ValidatePodSpec`).
-pub(in crate::kinds) fn spec(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let volumes = volume::all(spec, &path.child("volumes"), errors);
-    claims::of_pod(spec, &path.child("resourceClaims"), errors);
-    container::all(spec, path, &volumes, errors);
-    resources::pod(spec, &path.child("resources"), errors);
-    overhead(&spec["overhead"], &path.child("overhead"), errors);
-    one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);
-    one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], path, errors);
+/// Validates the spec of a Pod or Pod template (`ValidatePodSpec`).
+pub(in crate::kinds) fn validate_pod_spec(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let volumes = volume::validate_volumes(spec, &path.child("volumes"), errors);
+    resource_claims::validate_pod_claims(spec, &path.child("resourceClaims"), errors);
+    container::validate_containers(spec, path, &volumes, errors);
+    resources::validate_pod_resources(spec, &path.child("resources"), errors);
+    validate_overhead(&spec["overhead"], &path.child("overhead"), errors);
+    validate_one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);
+    validate_one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], path, errors);
     object_meta::labels(&spec["nodeSelector"], &path.child("nodeSelector"), errors);
-    security::of_pod(spec, path, errors);
-    dns::config(spec, &path.child("dnsConfig"), errors);
-    scheduling::all(spec, path, errors);
+    security_context::validate_pod_security(spec, path, errors);
+    dns::validate_dns_config(spec, &path.child("dnsConfig"), errors);
+    scheduling::validate_scheduling(spec, path, errors);
     for name in ["serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"] {
         if !text(spec, name).is_empty() {
-            subdomain(&spec[name], &path.child(name), errors);
+            validate_dns_subdomain(&spec[name], &path.child(name), errors);
         }
     }
     if let Some(seconds) = spec["activeDeadlineSeconds"].as_i64().filter(|s| !(1..=2_147_483_647).contains(s)) {
@@ -91,30 +91,30 @@ pub(in crate::kinds) fn spec(spec: &Value, path: &FieldPath, errors: &mut FieldE
     }
     for name in ["hostname", "subdomain"] {
         if !text(spec, name).is_empty() {
-            dns_label(&spec[name], &path.child(name), errors);
+            validate_dns_label(&spec[name], &path.child(name), errors);
         }
     }
-    hostname_override(spec, path, errors);
+    validate_hostname_override(spec, path, errors);
     for (i, alias) in items(spec, "hostAliases").enumerate() {
         let path = path.child("hostAliases").index(i);
-        ip(&alias["ip"], &path.child("ip"), errors);
+        validate_ip(&alias["ip"], &path.child("ip"), errors);
         for (j, name) in items(alias, "hostnames").enumerate() {
-            subdomain(name, &path.child("hostnames").index(j), errors);
+            validate_dns_subdomain(name, &path.child("hostnames").index(j), errors);
         }
     }
     if spec.get("preemptionPolicy").is_some() {
-        one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], path, errors);
+        validate_one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], path, errors);
     }
     if let Some(os) = spec.get("os") {
-        one_of(os, "name", &["linux", "windows"], &path.child("os"), errors);
-        os::all(spec, path, errors);
+        validate_one_of(os, "name", &["linux", "windows"], &path.child("os"), errors);
+        os::validate_os_fields(spec, path, errors);
     }
 }
 
-/// What a ReplicaSet would rather delete.
-fn deletion_cost(annotations: &Value, errors: &mut FieldErrors) {
+/// Validates the Pod deletion cost annotation (KEP-2255).
+fn validate_deletion_cost(annotations: &Value, errors: &mut FieldErrors) {
     let Some(cost) = annotations.get(DELETION_COST) else { return };
-    // As Go's ParseInt, without a plus and without leading zeros.
+    // Like `GetDeletionCostFromPodAnnotations`: Go's `ParseInt`, without a plus sign and leading zeros.
     let text = cost.as_str().unwrap_or("");
     if text.parse::<i32>().ok().is_none_or(|n| n.to_string() != text) {
         let path = FieldPath::new("metadata").child("annotations").key(DELETION_COST);
@@ -122,16 +122,16 @@ fn deletion_cost(annotations: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// What it costs to run a Pod, beside its containers (`validateOverhead`: limits of a container, in upstream's path, too).
-pub(in crate::kinds) fn overhead(overhead: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    resources::requirements(&json!({"limits": overhead}), path, errors);
+/// Validates the overhead of a Pod (`validateOverhead`). Like upstream, as the limits of a container, also in the path.
+pub(in crate::kinds) fn validate_overhead(overhead: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    resources::validate_requirements(&json!({"limits": overhead}), path, errors);
 }
 
-/// A host name of any form, for those that need no other (KEP-4762).
-fn hostname_override(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates `hostnameOverride` (KEP-4762).
+fn validate_hostname_override(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(name) = spec.get("hostnameOverride") else { return };
     let at = path.child("hostnameOverride");
-    subdomain(name, &at, errors);
+    validate_dns_subdomain(name, &at, errors);
     if name.as_str().is_some_and(|n| n.len() > 64) {
         errors.too_long(&at, 64);
     }

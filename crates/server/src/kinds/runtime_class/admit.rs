@@ -1,30 +1,30 @@
-//! What a RuntimeClass does to a new Pod (upstream's admission plugin `RuntimeClass`).
+//! Admission of Pods with a RuntimeClass (upstream's admission plugin `RuntimeClass`).
 
 use api::quantity::Amount;
 use serde_json::{Value, json};
 
-/// Gives the Pod the overhead of its class, and narrows it to the nodes that can run it; `class` is that of its
-/// `runtimeClassName`, if it is there. The message is that of a 403.
+/// Sets the overhead of a Pod, and merges node selector and tolerations of its class. `class` is that of its
+/// `runtimeClassName`, if it exists.
 ///
 /// # Errors
-/// When there is no such class, or the Pod says something else than it.
+/// The message of a 403, if the class does not exist or conflicts with the Pod.
 pub(crate) fn admit(pod: &mut Value, class: Option<&Value>) -> Result<(), String> {
     let spec = &mut pod["spec"];
     let class = match (spec["runtimeClassName"].as_str(), class) {
         (Some(name), None) => return Err(format!("pod rejected: RuntimeClass {name:?} not found")),
         (_, class) => class.unwrap_or(&Value::Null),
     };
-    overhead(spec, &class["overhead"])?;
+    set_overhead(spec, &class["overhead"])?;
     let scheduling = &class["scheduling"];
-    node_selector(spec, &scheduling["nodeSelector"])?;
+    merge_node_selector(spec, &scheduling["nodeSelector"])?;
     if scheduling.is_object() {
         let list = |v: &Value| v["tolerations"].as_array().cloned().unwrap_or_default();
-        spec["tolerations"] = json!(merged([list(spec), list(scheduling)].concat()));
+        spec["tolerations"] = json!(merge_tolerations([list(spec), list(scheduling)].concat()));
     }
     Ok(())
 }
 
-fn overhead(spec: &mut Value, overhead: &Value) -> Result<(), String> {
+fn set_overhead(spec: &mut Value, overhead: &Value) -> Result<(), String> {
     let given = spec["overhead"].as_object().is_some_and(|o| !o.is_empty());
     if overhead.is_null() {
         return if given {
@@ -34,7 +34,7 @@ fn overhead(spec: &mut Value, overhead: &Value) -> Result<(), String> {
         };
     }
     let fixed = &overhead["podFixed"];
-    if given && !are_equal(&spec["overhead"], fixed) {
+    if given && !resource_lists_equal(&spec["overhead"], fixed) {
         return Err("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned());
     }
     if fixed.is_object() {
@@ -43,51 +43,51 @@ fn overhead(spec: &mut Value, overhead: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether these are the same amounts, however they are written.
-fn are_equal(one: &Value, other: &Value) -> bool {
+/// Whether resource lists have equal quantities, in any format.
+fn resource_lists_equal(one: &Value, other: &Value) -> bool {
     let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return one == other };
     let amount = |quantity: &Value| Amount::parse(quantity.as_str().unwrap_or("")).ok();
     one.len() == other.len() && one.iter().all(|(name, of)| other.get(name).is_some_and(|o| amount(o) == amount(of)))
 }
 
-/// Only nodes that both select are left.
-fn node_selector(spec: &mut Value, selector: &Value) -> Result<(), String> {
-    for (key, wanted) in selector.as_object().into_iter().flatten() {
-        let own = &spec["nodeSelector"][key];
-        if !own.is_null() && own != wanted {
+/// Merges node selectors; a conflict is an error.
+fn merge_node_selector(spec: &mut Value, selector: &Value) -> Result<(), String> {
+    for (key, value) in selector.as_object().into_iter().flatten() {
+        let pod_value = &spec["nodeSelector"][key];
+        if !pod_value.is_null() && pod_value != value {
             let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
             return Err(format!(
                 "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {}; pod.spec.nodeSelector[{key}] = {}",
-                text(wanted),
-                text(own)
+                text(value),
+                text(pod_value)
             ));
         }
-        spec["nodeSelector"][key] = wanted.clone();
+        spec["nodeSelector"][key] = value.clone();
     }
     Ok(())
 }
 
-/// How many tolerations are compared with each other.
+/// Maximum number of tolerations that are compared pairwise.
 const MAX_MERGED: usize = 1_000;
 
-/// All tolerations but those that another one makes needless; of equal ones the first stays (`MergeTolerations`). A list
-/// that is too long to compare all pairs of it stays as it is, which tolerates the same.
-fn merged(all: Vec<Value>) -> Vec<Value> {
+/// Merges tolerations and drops redundant ones; the first of equal ones stays (`MergeTolerations`). A longer list than
+/// [`MAX_MERGED`] stays unchanged, which is equivalent.
+fn merge_tolerations(all: Vec<Value>) -> Vec<Value> {
     if all.len() > MAX_MERGED {
         return all;
     }
     let mut merged: Vec<Value> = Vec::new();
     for (i, toleration) in all.iter().enumerate() {
-        let later = || all[i + 1..].iter().any(|other| other != toleration && covers(other, toleration));
-        if !merged.iter().any(|kept| covers(kept, toleration)) && !later() {
+        let later = || all[i + 1..].iter().any(|other| other != toleration && is_superset(other, toleration));
+        if !merged.iter().any(|kept| is_superset(kept, toleration)) && !later() {
             merged.push(toleration.clone());
         }
     }
     merged
 }
 
-/// Whether `wide` tolerates all that `narrow` does (`isSuperset`).
-fn covers(wide: &Value, narrow: &Value) -> bool {
+/// Whether `wide` tolerates everything that `narrow` does (`isSuperset`).
+fn is_superset(wide: &Value, narrow: &Value) -> bool {
     if wide == narrow {
         return true;
     }
@@ -117,7 +117,7 @@ fn covers(wide: &Value, narrow: &Value) -> bool {
 mod tests {
     use super::*;
 
-    /// What becomes of a spec, or why it is refused.
+    /// Checks the admitted spec or the error.
     #[track_caller]
     fn check(mut spec: Value, class: &Value, expected: &Result<Value, &str>) {
         spec["runtimeClassName"] = json!("fast");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_overhead_is_that_of_the_class() {
+    fn overhead_is_set_from_runtime_class() {
         let class = json!({"overhead": {"podFixed": {"cpu": "100m"}}});
         check(json!({}), &class, &Ok(json!({"overhead": {"cpu": "100m"}})));
         check(json!({"overhead": {"cpu": "100m"}}), &class, &Ok(json!({"overhead": {"cpu": "100m"}})));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_nodes_that_both_select_are_left() {
+    fn node_selectors_are_merged_or_conflict() {
         let class = json!({"scheduling": {"nodeSelector": {"a": "1"}}});
         let both = |tolerations| json!({"nodeSelector": {"a": "1", "b": "2"}, "tolerations": tolerations});
         check(json!({"nodeSelector": {"b": "2"}}), &class, &Ok(both(json!([]))));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerations_are_joined_without_those_that_others_cover() {
+    fn tolerations_are_merged_without_redundant_ones() {
         let t = |key: &str, effect: &str| json!({"key": key, "operator": "Exists", "effect": effect});
         for (own, added, expected) in [
             (json!([t("a", "NoSchedule")]), json!([t("b", "")]), json!([t("a", "NoSchedule"), t("b", "")])),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lasts_shorter_covers_nothing_that_lasts_longer() {
+    fn shorter_toleration_is_no_superset_of_longer() {
         let t = |seconds: Option<i64>| {
             let mut t = json!({"key": "a", "operator": "Exists", "effect": "NoExecute"});
             if let Some(seconds) = seconds {
@@ -181,12 +181,12 @@ mod tests {
             }
             t
         };
-        assert!(covers(&t(None), &t(Some(5))) && covers(&t(Some(5)), &t(Some(4))));
-        assert!(!covers(&t(Some(5)), &t(None)) && !covers(&t(Some(5)), &t(Some(6))));
+        assert!(is_superset(&t(None), &t(Some(5))) && is_superset(&t(Some(5)), &t(Some(4))));
+        assert!(!is_superset(&t(Some(5)), &t(None)) && !is_superset(&t(Some(5)), &t(Some(6))));
     }
 
     #[test]
-    fn a_class_must_be_there() {
+    fn missing_runtime_class_rejects_pod() {
         let mut pod = json!({"spec": {"runtimeClassName": "x"}});
         assert_eq!(admit(&mut pod, None), Err("pod rejected: RuntimeClass \"x\" not found".to_owned()));
         assert_eq!(admit(&mut json!({"spec": {}}), None), Ok(()));

@@ -1,13 +1,13 @@
-//! What whoever makes load balancers says of them (`ValidateLoadBalancerStatus`).
+//! Defaults and validation of the load balancer status (`ValidateLoadBalancerStatus`).
 
 use crate::kinds::{
     FieldErrors, FieldPath,
-    checks::{ip, items, subdomain, text as text_of},
+    field_validation::{items, text as text_of, validate_dns_subdomain, validate_ip},
 };
 use serde_json::{Value, json};
 
-/// An address is the balancer's own, unless it is said that it is a proxy's.
-pub(super) fn default(object: &mut Value) {
+/// Sets the default IP mode `VIP`.
+pub(super) fn set_load_balancer_status_defaults(object: &mut Value) {
     let ingress = object.pointer_mut("/status/loadBalancer/ingress").and_then(Value::as_array_mut);
     for one in ingress.into_iter().flatten().filter(|one| !text_of(one, "ip").is_empty()) {
         if one["ipMode"].is_null() {
@@ -16,7 +16,7 @@ pub(super) fn default(object: &mut Value) {
     }
 }
 
-pub(super) fn check(object: &Value, errors: &mut FieldErrors) {
+pub(super) fn validate_load_balancer_status(object: &Value, errors: &mut FieldErrors) {
     let path = FieldPath::new("status").child("loadBalancer").child("ingress");
     let status = &object["status"]["loadBalancer"];
     if object["spec"]["type"] != "LoadBalancer" {
@@ -28,7 +28,7 @@ pub(super) fn check(object: &Value, errors: &mut FieldErrors) {
     for (i, one) in items(status, "ingress").enumerate() {
         let (path, has_ip) = (path.index(i), !text_of(one, "ip").is_empty());
         if has_ip {
-            ip(&one["ip"], &path.child("ip"), errors);
+            validate_ip(&one["ip"], &path.child("ip"), errors);
         }
         let (at, known) = (path.child("ipMode"), ["Proxy", "VIP"]);
         match (one["ipMode"].as_str(), has_ip) {
@@ -37,17 +37,17 @@ pub(super) fn check(object: &Value, errors: &mut FieldErrors) {
             (Some(mode), true) if !known.contains(&mode) => errors.not_supported(&at, &one["ipMode"], &known),
             _ => {}
         }
-        host_name(one, &path, errors);
+        validate_hostname(one, &path, errors);
     }
 }
 
-/// The name of a balancer, if it has one.
-pub(in crate::kinds) fn host_name(balancer: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (host, at) = (text_of(balancer, "hostname"), path.child("hostname"));
+/// Validates the optional hostname of a load balancer ingress.
+pub(in crate::kinds) fn validate_hostname(ingress: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let (host, at) = (text_of(ingress, "hostname"), path.child("hostname"));
     if !host.is_empty() {
-        subdomain(&balancer["hostname"], &at, errors);
+        validate_dns_subdomain(&ingress["hostname"], &at, errors);
     }
     if host.parse::<std::net::IpAddr>().is_ok() {
-        errors.invalid(&at, &balancer["hostname"], "must be a DNS name, not an IP address");
+        errors.invalid(&at, &ingress["hostname"], "must be a DNS name, not an IP address");
     }
 }

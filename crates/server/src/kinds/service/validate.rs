@@ -1,10 +1,10 @@
-//! What a Service may say, in upstream's words (`ValidateService`).
+//! Validation of Services (`ValidateService`).
 
 use super::traffic;
 use crate::{
     kinds::{
         FieldErrors, FieldPath,
-        checks::{port, qualified},
+        field_validation::{validate_port, validate_qualified_name},
     },
     object_meta,
 };
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
-pub(super) fn service(object: &Value, errors: &mut FieldErrors) {
+pub(super) fn validate_service(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     let kind = spec["type"].as_str().unwrap_or("");
     let headless = spec["clusterIP"] == "None";
@@ -26,9 +26,9 @@ pub(super) fn service(object: &Value, errors: &mut FieldErrors) {
         errors.invalid(&path.child("clusterIPs").index(0), &json!("None"), &why);
     }
     if kind == "ExternalName" {
-        external_name(spec, &path, errors);
+        validate_external_name(spec, &path, errors);
     }
-    self::ports(ports, &path.child("ports"), errors);
+    self::validate_ports(ports, &path.child("ports"), errors);
     if kind == "ClusterIP" {
         for (i, _) in ports.iter().enumerate().filter(|(_, p)| p["nodePort"].as_i64().is_some_and(|n| n != 0)) {
             let at = path.child("ports").index(i).child("nodePort");
@@ -39,25 +39,25 @@ pub(super) fn service(object: &Value, errors: &mut FieldErrors) {
     if !matches!(spec["sessionAffinity"].as_str(), Some("ClientIP" | "None")) {
         errors.not_supported(&path.child("sessionAffinity"), &spec["sessionAffinity"], &["ClientIP", "None"]);
     }
-    traffic::affinity(spec, &path, errors);
+    traffic::validate_session_affinity(spec, &path, errors);
     if kind != "ExternalName" {
-        traffic::addresses(spec, &path, errors);
+        traffic::validate_cluster_ips(spec, &path, errors);
     }
-    traffic::external_ips(spec, &path, errors);
+    traffic::validate_external_ips(spec, &path, errors);
     if !TYPES.contains(&kind) {
         errors.not_supported(&path.child("type"), &spec["type"], &TYPES);
     }
-    traffic::load_balancer(object, &path, errors);
-    traffic::policies(spec, &path, errors);
+    traffic::validate_load_balancer_fields(object, &path, errors);
+    traffic::validate_traffic_policies(spec, &path, errors);
 }
 
-fn external_name(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_external_name(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
         if !spec[field].is_null() && spec[field] != json!([]) {
             errors.forbidden(&path.child(field), "may not be set for ExternalName services");
         }
     }
-    // A dot at the end is that of the root.
+    // A trailing dot is allowed.
     let name = spec["externalName"].as_str().unwrap_or("");
     let name = name.strip_suffix('.').unwrap_or(name);
     let path = path.child("externalName");
@@ -67,7 +67,7 @@ fn external_name(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     api::names::dns1123_subdomain(name).iter().for_each(|e| errors.invalid(&path, &json!(name), e));
 }
 
-fn ports(ports: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_ports(ports: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
     let (mut names, mut numbers, mut node_ports) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (i, p) in ports.iter().enumerate() {
         let path = path.index(i);
@@ -81,7 +81,7 @@ fn ports(ports: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
                 }
             }
         }
-        port(&p["port"], &path.child("port"), errors);
+        validate_port(&p["port"], &path.child("port"), errors);
         if !matches!(p["protocol"].as_str(), Some("SCTP" | "TCP" | "UDP")) {
             errors.not_supported(&path.child("protocol"), &p["protocol"], &["SCTP", "TCP", "UDP"]);
         }
@@ -90,10 +90,10 @@ fn ports(ports: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
                 let path = path.child("targetPort");
                 api::names::port_name(name).iter().for_each(|e| errors.invalid(&path, &p["targetPort"], e));
             }
-            target => port(target, &path.child("targetPort"), errors),
+            target => validate_port(target, &path.child("targetPort"), errors),
         }
         if !p["appProtocol"].is_null() {
-            qualified(&p["appProtocol"], &path.child("appProtocol"), errors);
+            validate_qualified_name(&p["appProtocol"], &path.child("appProtocol"), errors);
         }
         let node_port = p["nodePort"].as_i64().filter(|n| *n != 0);
         if node_port.is_some() && !node_ports.insert((p["protocol"].as_str().unwrap_or(""), node_port)) {

@@ -1,54 +1,54 @@
-//! What upstream warns of in a Service, though it takes it (`pkg/api/service/warnings.go`).
+//! Warnings for Services (`pkg/api/service/warnings.go`).
 
 use crate::kinds::{
     FieldPath,
-    checks::{items, text},
+    field_validation::{items, text},
 };
 use api::address;
 use serde_json::Value;
 
-/// The annotation that became a field.
+/// Deprecated annotation.
 const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
 
-pub(super) fn service(object: &Value) -> Vec<String> {
-    let (mut all, spec, path) = (Vec::new(), &object["spec"], FieldPath::new("spec"));
+pub(super) fn service_warnings(object: &Value) -> Vec<String> {
+    let (mut warnings, spec, path) = (Vec::new(), &object["spec"], FieldPath::new("spec"));
     if !object["metadata"]["annotations"][TOPOLOGY_HINTS].is_null() {
-        all.push(format!("annotation {TOPOLOGY_HINTS} is deprecated, please use {TOPOLOGY_MODE} instead"));
+        warnings.push(format!("annotation {TOPOLOGY_HINTS} is deprecated, please use {TOPOLOGY_MODE} instead"));
     }
     let ips = |field: &'static str| {
         let at = path.child(field);
         let each = items(spec, field).filter_map(Value::as_str).enumerate();
         each.filter_map(move |(i, ip)| address::ip_warning(ip, &at.index(i)))
     };
-    all.extend(ips("clusterIPs"));
-    all.extend(ignored_when_headless(spec));
-    all.extend(ips("externalIPs"));
-    all.extend(address::ip_warning(text(spec, "loadBalancerIP"), &path.child("loadBalancerIP")));
+    warnings.extend(ips("clusterIPs"));
+    warnings.extend(headless_warnings(spec));
+    warnings.extend(ips("externalIPs"));
+    warnings.extend(address::ip_warning(text(spec, "loadBalancerIP"), &path.child("loadBalancerIP")));
     for (i, range) in items(spec, "loadBalancerSourceRanges").filter_map(Value::as_str).enumerate() {
-        all.extend(address::cidr_warnings(range, &path.child("loadBalancerSourceRanges").index(i)));
+        warnings.extend(address::cidr_warnings(range, &path.child("loadBalancerSourceRanges").index(i)));
     }
-    let is_alias = spec["type"] == "ExternalName";
-    if is_alias && items(spec, "externalIPs").next().is_some() {
-        all.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
+    let is_external_name = spec["type"] == "ExternalName";
+    if is_external_name && items(spec, "externalIPs").next().is_some() {
+        warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
     }
-    if !is_alias && !text(spec, "externalName").is_empty() {
-        all.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+    if !is_external_name && !text(spec, "externalName").is_empty() {
+        warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
     }
     if spec["trafficDistribution"] == "PreferClose" {
         let why = "\"PreferClose\" is deprecated; use \"PreferSameZone\"";
-        all.push(format!("spec.trafficDistribution: {why}"));
+        warnings.push(format!("spec.trafficDistribution: {why}"));
     }
-    all
+    warnings
 }
 
-/// What says nothing of a Service without an address.
-fn ignored_when_headless(spec: &Value) -> impl Iterator<Item = String> {
+/// Returns warnings for fields that headless Services ignore.
+fn headless_warnings(spec: &Value) -> impl Iterator<Item = String> {
     let is_headless = spec["type"] == "ClusterIP" && spec["clusterIP"] == "None";
     let fields = [
         ("loadBalancerIP", !text(spec, "loadBalancerIP").is_empty()),
         ("externalIPs", items(spec, "externalIPs").next().is_some()),
-        // With upstream's capital.
+        // Upstream's name starts with a capital letter.
         ("SessionAffinity", spec["sessionAffinity"] != "None"),
     ];
     let ignored = fields.into_iter().filter(move |(_, is_set)| is_headless && *is_set);
@@ -62,11 +62,11 @@ mod tests {
 
     #[track_caller]
     fn check(spec: Value, expected: &[&str]) {
-        assert_eq!(service(&json!({"metadata": {}, "spec": spec})), expected);
+        assert_eq!(service_warnings(&json!({"metadata": {}, "spec": spec})), expected);
     }
 
     #[test]
-    fn users_are_told_of_what_says_nothing_or_is_old() {
+    fn ignored_and_deprecated_service_fields_are_warned_of() {
         check(json!({"type": "ClusterIP", "clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"]}), &[]);
         check(
             json!({"type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"], "sessionAffinity": "ClientIP",
@@ -86,8 +86,8 @@ mod tests {
                 "spec.externalIPs is ignored when spec.type is \"ExternalName\"",
             ],
         );
-        let hinted = json!({"metadata": {"annotations": {TOPOLOGY_HINTS: "auto"}}, "spec": {}});
+        let object = json!({"metadata": {"annotations": {TOPOLOGY_HINTS: "auto"}}, "spec": {}});
         let why = "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use service.kubernetes.io/topology-mode instead";
-        assert_eq!(service(&hinted), [why]);
+        assert_eq!(service_warnings(&object), [why]);
     }
 }

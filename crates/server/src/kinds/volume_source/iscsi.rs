@@ -1,19 +1,19 @@
-//! `iscsi`: which target, and who asks it (`validateISCSIVolumeSource`, `validateISCSIPersistentVolumeSource`).
+//! Validation of iSCSI volumes (`validateISCSIVolumeSource`, `validateISCSIPersistentVolumeSource`).
 
-use super::{Owner, in_a_byte};
-use crate::kinds::{FieldErrors, FieldPath, checks::text};
+use super::{Owner, is_unset_or_byte};
+use crate::kinds::{FieldErrors, FieldPath, field_validation::text};
 use serde_json::{Value, json};
 
-/// The portal's name makes that of a directory, together with the volume's.
-const LONGEST: usize = 64;
+/// Maximum length of volume name and target portal, which form a directory's name.
+const MAX_NAME_AND_PORTAL_LENGTH: usize = 64;
 
-pub(super) fn check(source: &Value, owner: Owner<'_>, at: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_iscsi(source: &Value, owner: Owner<'_>, at: &FieldPath, errors: &mut FieldErrors) {
     let path = at.child("iscsi");
-    portal(source, owner, at, errors);
+    validate_portal(source, owner, at, errors);
     if !text(source, "iqn").is_empty() {
-        name(&source["iqn"], owner, &path.child("iqn"), errors);
+        validate_name(&source["iqn"], owner, &path.child("iqn"), errors);
     }
-    if !in_a_byte(&source["lun"]) {
+    if !is_unset_or_byte(&source["lun"]) {
         errors.invalid(&path.child("lun"), &source["lun"], "must be between 0 and 255, inclusive");
     }
     let secret = &source["secretRef"];
@@ -24,41 +24,41 @@ pub(super) fn check(source: &Value, owner: Owner<'_>, at: &FieldPath, errors: &m
         errors.required(&path.child("secretRef").child("name"), "");
     }
     if !source["initiatorName"].is_null() {
-        // The name of the field is upstream's.
-        name(&source["initiatorName"], owner, &path.child("initiatorname"), errors);
+        // Upstream's path.
+        validate_name(&source["initiatorName"], owner, &path.child("initiatorname"), errors);
     }
 }
 
-fn portal(source: &Value, owner: Owner<'_>, at: &FieldPath, errors: &mut FieldErrors) {
+fn validate_portal(source: &Value, owner: Owner<'_>, at: &FieldPath, errors: &mut FieldErrors) {
     let portal = text(source, "targetPortal");
     let (volume, at, value) = match owner {
         Owner::Pod(volume) => (volume, at.child("name"), json!(volume)),
         Owner::PersistentVolume(volume) => (volume, at.child("iscsi").child("targetportal"), json!(portal)),
     };
-    if !source["initiatorName"].is_null() && format!("{volume}:{portal}").len() > LONGEST {
+    if !source["initiatorName"].is_null() && format!("{volume}:{portal}").len() > MAX_NAME_AND_PORTAL_LENGTH {
         let why = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
         errors.invalid(&at, &value, why);
     }
 }
 
-fn name(value: &Value, owner: Owner<'_>, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_name(value: &Value, owner: Owner<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     let name = value.as_str().unwrap_or("");
-    let is_right = match name.get(..3) {
-        Some("iqn") => is_qualified(name),
-        Some("eui") => is_number(name, 16),
-        Some("naa") => is_number(name, 32),
+    let is_valid = match name.get(..3) {
+        Some("iqn") => is_iqn(name),
+        Some("eui") => is_prefixed_number(name, 16),
+        Some("naa") => is_prefixed_number(name, 32),
         _ if matches!(owner, Owner::Pod(_)) => {
             return errors.invalid(path, value, "must be valid format starting with iqn, eui, or naa");
         }
         _ => false,
     };
-    if !is_right {
+    if !is_valid {
         errors.invalid(path, value, "must be valid format");
     }
 }
 
-/// `iqn.2001-04.com.example:disk`, anywhere in the name as long as it ends it.
-fn is_qualified(name: &str) -> bool {
+/// Whether a name ends with an IQN such as `iqn.2001-04.com.example:disk`.
+fn is_iqn(name: &str) -> bool {
     let date = |text: &str| {
         let digits = |part: &str, many: usize| part.len() == many && part.bytes().all(|b| b.is_ascii_digit());
         text.split_once('-').is_some_and(|(year, month)| digits(year, 4) && digits(month, 2))
@@ -78,8 +78,9 @@ fn is_qualified(name: &str) -> bool {
     })
 }
 
-/// `eui.02004567A425678D`; any character stands for the point.
-fn is_number(name: &str, digits: usize) -> bool {
+/// Whether a name has a format such as `eui.02004567A425678D`. Like upstream's regular expression, any character matches the
+/// point.
+fn is_prefixed_number(name: &str, digits: usize) -> bool {
     let mut rest = name.chars().skip(3);
     let number: String = if rest.next().is_some_and(|point| point != '\n') { rest.collect() } else { String::new() };
     number.len() == digits && number.bytes().all(|b| b.is_ascii_alphanumeric())

@@ -1,24 +1,24 @@
 use super::*;
 
-/// What is wrong with the one source of a volume, line by line.
+/// Checks the errors of a volume's source.
 #[track_caller]
-fn check_of(owner: Owner<'_>, volume: Value, expected: &[&str]) {
+fn check_owner(owner: Owner<'_>, volume: Value, expected: &[&str]) {
     let (path, mut errors) = (FieldPath::new("v"), FieldErrors::default());
-    if let Some((kind, source)) = only(&volume, owner, &path, &mut errors) {
-        check(kind, source, owner, &path, &mut errors);
+    if let Some((kind, source)) = single_source(&volume, owner, &path, &mut errors) {
+        validate_source(kind, source, owner, &path, &mut errors);
     }
-    let told: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
-    assert_eq!(told, expected, "{volume}");
+    let messages: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+    assert_eq!(messages, expected, "{volume}");
 }
 
 #[track_caller]
 fn check_pod(volume: Value, expected: &[&str]) {
-    check_of(Owner::Pod("data"), volume, expected);
+    check_owner(Owner::Pod("data"), volume, expected);
 }
 
 #[track_caller]
 fn check_volume(volume: Value, expected: &[&str]) {
-    check_of(Owner::PersistentVolume("pv"), volume, expected);
+    check_owner(Owner::PersistentVolume("pv"), volume, expected);
 }
 
 #[track_caller]
@@ -28,7 +28,7 @@ fn check_both(volume: Value, expected: &[&str]) {
 }
 
 #[test]
-fn a_volume_has_one_source_the_first_in_upstreams_order() {
+fn first_source_in_upstream_order_is_the_only_one_allowed() {
     check_both(json!({}), &["v: Required value: must specify a volume type"]);
     let why = "Forbidden: may not specify more than 1 volume type";
     check_pod(json!({"configMap": {}, "emptyDir": {}}), &[&format!("v.configMap: {why}")]);
@@ -40,7 +40,7 @@ fn a_volume_has_one_source_the_first_in_upstreams_order() {
 }
 
 #[test]
-fn a_source_says_where_it_is() {
+fn required_fields_of_sources_are_validated() {
     for (kind, path, fields) in [
         ("gitRepo", "gitRepo", &["repository"][..]),
         ("gcePersistentDisk", "persistentDisk", &["pdName"]),
@@ -60,8 +60,8 @@ fn a_source_says_where_it_is() {
         ("iscsi", "iscsi", &["targetPortal", "iqn"]),
         ("hostPath", "hostPath", &["path"]),
     ] {
-        let told: Vec<String> = fields.iter().map(|field| format!("v.{path}.{field}: Required value")).collect();
-        check_pod(json!({kind: {}}), &told.iter().map(String::as_str).collect::<Vec<_>>());
+        let messages: Vec<String> = fields.iter().map(|field| format!("v.{path}.{field}: Required value")).collect();
+        check_pod(json!({kind: {}}), &messages.iter().map(String::as_str).collect::<Vec<_>>());
     }
     let disk = |partition: i64| json!({"awsElasticBlockStore": {"volumeID": "x", "partition": partition}});
     check_both(disk(0), &[]);
@@ -72,7 +72,7 @@ fn a_source_says_where_it_is() {
 }
 
 #[test]
-fn a_path_stays_below_what_it_is_in() {
+fn paths_with_backsteps_are_rejected() {
     check_pod(
         json!({"gitRepo": {"repository": "r", "directory": "/a/.."}}),
         &[
@@ -89,7 +89,7 @@ fn a_path_stays_below_what_it_is_in() {
 }
 
 #[test]
-fn secrets_of_persistent_volumes_have_a_namespace() {
+fn persistent_volume_secrets_need_namespace() {
     let cinder = json!({"cinder": {"volumeID": "x", "secretRef": {}}});
     check_pod(cinder.clone(), &["v.cinder.secretRef.name: Required value"]);
     check_volume(cinder, &["v.cinder.secretRef.name: Required value", "v.cinder.secretRef.namespace: Required value"]);
@@ -112,7 +112,7 @@ fn secrets_of_persistent_volumes_have_a_namespace() {
 }
 
 #[test]
-fn an_iscsi_target_is_called_as_such_are() {
+fn iscsi_target_name_format_is_validated() {
     let disk = |iqn: &str| json!({"iscsi": {"targetPortal": "10.0.0.1", "iqn": iqn}});
     for iqn in [
         "iqn.2001-04.com.example:storage.disk1",
@@ -133,7 +133,7 @@ fn an_iscsi_target_is_called_as_such_are() {
 }
 
 #[test]
-fn an_iscsi_initiator_and_its_secret_are_checked() {
+fn iscsi_initiator_and_secret_are_validated() {
     let mut disk = json!({"iscsi": {"targetPortal": "p", "iqn": "eui.02004567A425678D", "lun": 256}});
     disk["iscsi"]["chapAuthSession"] = json!(true);
     check_both(
@@ -155,7 +155,7 @@ fn an_iscsi_initiator_and_its_secret_are_checked() {
 }
 
 #[test]
-fn a_dataset_and_a_fibre_channel_are_told_in_one_way() {
+fn flocker_and_fibre_channel_have_exactly_one_identifier() {
     check_both(json!({"flocker": {}}), &["v.flocker: Required value: one of datasetName and datasetUUID is required"]);
     check_both(
         json!({"flocker": {"datasetName": "a/b", "datasetUUID": "u"}}),
@@ -183,7 +183,7 @@ fn a_dataset_and_a_fibre_channel_are_told_in_one_way() {
 }
 
 #[test]
-fn registries_are_hosts_with_ports() {
+fn quobyte_registry_is_host_port_pairs() {
     let registry = |registry: &str| json!({"quobyte": {"registry": registry, "volume": "v"}});
     for right in ["h:1", "h:1,[::1]:2", ":1", "h:"] {
         check_both(registry(right), &[]);
@@ -203,7 +203,7 @@ fn registries_are_hosts_with_ports() {
 }
 
 #[test]
-fn options_and_disks_are_of_kinds_that_are_known() {
+fn flex_volume_options_and_azure_disks_are_validated() {
     let options = json!({"a.kubernetes.io/b": "", "K8s.io": "", "mykubernetes.io": "", "x/k8s.io": ""});
     let why = "kubernetes.io and k8s.io namespaces are reserved";
     check_both(

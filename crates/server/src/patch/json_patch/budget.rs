@@ -1,11 +1,11 @@
-//! Budget of one JSON patch: what its operations may cost together, whatever the sizes of the patch and of the object.
+//! Budget of one JSON patch: limits the total cost of its operations.
 
 use super::Refusal;
 
-/// Upstream's bound on what all `copy` operations of one patch add (`AccumulatedCopySizeLimit`), in bytes.
+/// Bytes that all `copy` operations of one patch may add (upstream's `AccumulatedCopySizeLimit`).
 const MAX_COPIED: usize = 3 << 20;
-/// How many elements of arrays all insertions and removals of one patch may shift. 10,000 operations on the front of an
-/// array of 6,000 elements are within it; 64 Mi elements take a fraction of a second.
+/// Array elements that all insertions and removals of one patch may shift. It allows 10,000 operations on the front of an
+/// array of 6,000 elements; shifting 64 Mi elements takes a fraction of a second.
 const MAX_SHIFTED: usize = 64 << 20;
 
 /// The costs so far.

@@ -1,17 +1,17 @@
-//! Where an operation of a JSON patch acts: a field of an object, or an index of a list.
+//! The target of a JSON patch operation: a field of an object, or an index of an array.
 
 use super::{Refusal, budget::Budget};
 use serde_json::{Map, Value};
 use std::num::IntErrorKind;
 
-/// A place that need not hold anything yet; what it is in is there.
-pub(super) enum Place<'a> {
+/// A target, which may be empty; its parent exists.
+pub(super) enum Target<'a> {
     Field(&'a mut Map<String, Value>, String),
     Index(&'a mut Vec<Value>, String),
 }
 
-impl<'a> Place<'a> {
-    /// The place that a path leads to. The part before its first slash says nothing.
+impl<'a> Target<'a> {
+    /// Finds the target of a path (a JSON pointer). The part before the first slash is ignored.
     pub(super) fn find(document: &'a mut Value, path: &str) -> Option<Self> {
         let (_, path) = path.split_once('/')?;
         let (above, key) = path.rsplit_once('/').map_or((None, path), |(above, key)| (Some(above), key));
@@ -39,7 +39,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// What is there. A field that is not is null.
+    /// Returns the value. An absent field is null.
     pub(super) fn get(&self) -> Result<&Value, Refusal> {
         match self {
             Self::Field(fields, key) => Ok(fields.get(key).unwrap_or(&Value::Null)),
@@ -47,7 +47,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Puts something there, before what is at an index.
+    /// Inserts a value; in an array, before the element at the index.
     pub(super) fn add(self, value: Value, budget: &mut Budget) -> Result<(), Refusal> {
         match self {
             Self::Field(fields, key) => drop(fields.insert(key, value)),
@@ -63,7 +63,7 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    /// Puts something in the place of what is there.
+    /// Replaces the value.
     pub(super) fn set(self, value: Value) -> Result<(), Refusal> {
         match self {
             Self::Field(fields, key) => drop(fields.insert(key, value)),
@@ -75,7 +75,7 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    /// Takes away what is there.
+    /// Removes the value.
     pub(super) fn remove(self, budget: &mut Budget) -> Result<Value, Refusal> {
         match self {
             Self::Field(fields, key) => {
@@ -91,7 +91,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// `~1` is a slash, `~0` a tilde.
+/// Unescapes a part of a JSON pointer: `~1` is a slash, `~0` a tilde.
 fn decoded(part: &str) -> String {
     part.replace("~1", "/").replace("~0", "~")
 }
@@ -111,7 +111,7 @@ fn number(key: &str) -> Result<i64, Refusal> {
     })
 }
 
-/// An index below this length; one below 0 counts from the end.
+/// Checks an index against a length; a negative index counts from the end.
 fn within(at: i64, length: usize) -> Result<usize, Refusal> {
     let from_start =
         if at < 0 { i64::try_from(length).ok().and_then(|length| length.checked_add(at)) } else { Some(at) };

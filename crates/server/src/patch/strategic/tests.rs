@@ -1,4 +1,4 @@
-//! Tables of strategic merges.
+//! Table tests of strategic merge patches.
 
 use super::*;
 use serde_json::json;
@@ -17,11 +17,11 @@ fn check_of(message: &str, original: &Value, patch: &Value, expected: &Value) {
     assert_eq!(got, *expected, "{patch}");
 }
 
-fn merge(object: &Value, patch: &Map<String, Value>, facts: Facts) -> Result<Value, String> {
+fn merge(object: &Value, patch: &Map<String, Value>, facts: MessageType) -> Result<Value, String> {
     merge_map(object.as_object().cloned().unwrap_or_default(), patch, facts).map(Value::Object)
 }
 
-fn facts(message: &str) -> Facts {
+fn facts(message: &str) -> MessageType {
     Some(TABLE.messages.iter().find(|m| m.name == message).unwrap())
 }
 
@@ -57,7 +57,7 @@ fn lists_of_objects_are_merged_by_their_key() {
         &json!({"containers": [{"name": "b", "image": "3"}]}),
         &json!({"containers": [{"name": "a", "image": "a"}, {"name": "b", "image": "3"}]}),
     );
-    // What is new comes first.
+    // New elements come first.
     check(&both, &json!({"containers": list("c")}), &json!({"containers": list("c a b")}));
     check(&both, &json!({"containers": [{"name": "a", "$patch": "delete"}]}), &json!({"containers": list("b")}));
     check(
@@ -151,7 +151,7 @@ fn every_list_of_a_pod_has_its_merge_key() {
 }
 
 #[test]
-fn lists_of_plain_values_are_joined() {
+fn lists_of_primitives_are_merged_as_sets() {
     let two = json!({"metadata": {"finalizers": ["x", "y"]}});
     let finalizers = |list: Value| json!({"metadata": {"finalizers": list}});
     check(&two, &finalizers(json!(["y"])), &two);

@@ -2,10 +2,10 @@
 
 use super::*;
 
-fn set(kind: &str, more: Value) -> Value {
+fn workload(kind: &str, more: Value) -> Value {
     let mut object = json!({
         "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template("web")},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": pod_template("web")},
     });
     merge_into(&mut object, &more);
     object
@@ -13,10 +13,10 @@ fn set(kind: &str, more: Value) -> Value {
 
 #[tokio::test]
 async fn deployments() {
-    Of {
+    KindCase {
         path: "/apis/apps/v1/namespaces/default/deployments",
         discovery: json!({"singularName": "deployment", "shortNames": ["deploy"], "categories": ["all"], "status": true}),
-        manifest: set("Deployment", json!({})),
+        manifest: workload("Deployment", json!({})),
         made: json!({
             "metadata": {"generation": 1},
             "spec": {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
@@ -26,7 +26,7 @@ async fn deployments() {
                     "containers": [{"imagePullPolicy": "IfNotPresent", "terminationMessagePolicy": "File"}]}}},
             "status": {},
         }),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"selector": null}}"#, "[spec.selector: Required value, spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match template `labels`]"),
             (r#"{"spec": {"selector": {"matchLabels": null}}}"#, "spec.selector: Invalid value: {}: empty selector is invalid for deployment"),
             (
@@ -69,12 +69,12 @@ async fn deployments() {
 
 #[tokio::test]
 async fn replica_sets() {
-    Of {
+    KindCase {
         path: "/apis/apps/v1/namespaces/default/replicasets",
         discovery: json!({"singularName": "replicaset", "shortNames": ["rs"], "categories": ["all"], "status": true}),
-        manifest: set("ReplicaSet", json!({"spec": {"replicas": 3}})),
+        manifest: workload("ReplicaSet", json!({"spec": {"replicas": 3}})),
         made: json!({"metadata": {"generation": 1}, "spec": {"replicas": 3}, "status": {"replicas": 0}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"selector": {"matchLabels": null}}}"#, "spec.selector: Invalid value: {}: empty selector is invalid for deployment"),
             (
                 r#"{"spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "In"}]}}}"#,
@@ -91,10 +91,10 @@ async fn replica_sets() {
 #[tokio::test]
 async fn stateful_sets() {
     let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
-    Of {
+    KindCase {
         path: "/apis/apps/v1/namespaces/default/statefulsets",
         discovery: json!({"singularName": "statefulset", "shortNames": ["sts"], "categories": ["all"], "status": true}),
-        manifest: set("StatefulSet", json!({"spec": {"serviceName": "web", "volumeClaimTemplates": [claim], "revisionHistoryLimit": -1,
+        manifest: workload("StatefulSet", json!({"spec": {"serviceName": "web", "volumeClaimTemplates": [claim], "revisionHistoryLimit": -1,
             "template": {"spec": {"containers": [{"name": "c", "image": "busybox:1", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]}}}})),
         made: json!({
             "spec": {"replicas": 1, "podManagementPolicy": "OrderedReady", "revisionHistoryLimit": -1,
@@ -103,7 +103,7 @@ async fn stateful_sets() {
                 "volumeClaimTemplates": [{"spec": {"volumeMode": "Filesystem"}, "status": {"phase": "Pending"}}]},
             "status": {"replicas": 0, "availableReplicas": 0},
         }),
-        wrong: &[
+        invalid: &[
             (
                 r#"{"spec": {"podManagementPolicy": "Random"}}"#,
                 "spec.podManagementPolicy: Invalid value: \"Random\": must be 'OrderedReady' or 'Parallel'",
@@ -142,15 +142,15 @@ async fn stateful_sets() {
 
 #[tokio::test]
 async fn daemon_sets() {
-    Of {
+    KindCase {
         path: "/apis/apps/v1/namespaces/default/daemonsets",
         discovery: json!({"singularName": "daemonset", "shortNames": ["ds"], "categories": ["all"], "status": true}),
-        manifest: set("DaemonSet", json!({"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}})),
+        manifest: workload("DaemonSet", json!({"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}})),
         made: json!({
             "spec": {"revisionHistoryLimit": 10, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}},
             "status": {"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0},
         }),
-        wrong: &[
+        invalid: &[
             (
                 r#"{"spec": {"updateStrategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}}}"#,
                 "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: may not be set when maxUnavailable is non-zero",
@@ -174,13 +174,13 @@ async fn daemon_sets() {
 #[tokio::test]
 async fn controller_revisions() {
     let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "web", "uid": "u", "controller": true}]);
-    Of {
+    KindCase {
         path: "/apis/apps/v1/namespaces/default/controllerrevisions",
         discovery: json!({"singularName": "controllerrevision"}),
         manifest: json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": "web-1", "ownerReferences": owner},
             "data": {"any": "thing"}, "revision": 2}),
         made: json!({"revision": 2, "data": {"any": "thing"}}),
-        wrong: &[
+        invalid: &[
             (r#"{"data": null}"#, "data: Required value: data is mandatory"),
             (r#"{"revision": -1}"#, "revision: Invalid value: -1: must be greater than or equal to 0"),
         ],
@@ -192,26 +192,26 @@ async fn controller_revisions() {
 }
 
 #[tokio::test]
-async fn what_was_selected_once_is_selected_for_good() {
-    let api = Api::new().await;
+async fn workload_selectors_are_immutable() {
+    let api = TestApi::new().await;
     for (kind, plural) in [("Deployment", "deployments"), ("ReplicaSet", "replicasets"), ("DaemonSet", "daemonsets")] {
         let path = format!("/apis/apps/v1/namespaces/default/{plural}");
-        api.check(post(&path, &set(kind, json!({}))), 201, json!({})).await;
+        api.check(post(&path, &workload(kind, json!({}))), 201, json!({})).await;
         let other = json!({"spec": {"selector": {"matchLabels": {"app": "other"}}, "template": {"metadata": {"labels": {"app": "other"}}}}});
         let message = format!(
             "{kind}.apps \"web\" is invalid: spec.selector: Invalid value: {{\"matchLabels\":{{\"app\":\"other\"}}}}: field is immutable"
         );
-        api.check(merge(format!("{path}/web"), &other), 422, json!({"message": message})).await;
+        api.check(merge_patch(format!("{path}/web"), &other), 422, json!({"message": message})).await;
         let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "busybox:2"}]}}}});
-        let ask = patch("strategic-merge-patch", format!("{path}/web"), &image);
-        api.check(ask, 200, json!({"metadata": {"generation": 2}, "spec": {"template": {"spec": {"containers": [{"image": "busybox:2"}]}}}}))
+        let request = patch("strategic-merge-patch", format!("{path}/web"), &image);
+        api.check(request, 200, json!({"metadata": {"generation": 2}, "spec": {"template": {"spec": {"containers": [{"image": "busybox:2"}]}}}}))
             .await;
     }
     let path = "/apis/apps/v1/namespaces/default/statefulsets";
-    api.check(post(path, &set("StatefulSet", json!({}))), 201, json!({})).await;
+    api.check(post(path, &workload("StatefulSet", json!({}))), 201, json!({})).await;
     let message = "StatefulSet.apps \"web\" is invalid: spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
-    let other = merge(format!("{path}/web"), &json!({"spec": {"serviceName": "other"}}));
+    let other = merge_patch(format!("{path}/web"), &json!({"spec": {"serviceName": "other"}}));
     api.check(other, 422, json!({"message": message})).await;
-    let more = merge(format!("{path}/web"), &json!({"spec": {"replicas": 3}}));
+    let more = merge_patch(format!("{path}/web"), &json!({"spec": {"replicas": 3}}));
     api.check(more, 200, json!({"spec": {"replicas": 3}, "metadata": {"generation": 2}})).await;
 }

@@ -1,11 +1,11 @@
-//! HorizontalPodAutoscaler, in both its versions.
+//! HorizontalPodAutoscaler in `autoscaling/v1` and `v2`.
 
 use super::*;
 
 const V1: &str = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
 const V2: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 
-fn of(version: &str, more: Value) -> Value {
+fn autoscaler(version: &str, more: Value) -> Value {
     let mut object = json!({"apiVersion": format!("autoscaling/{version}"), "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
         "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}});
     merge_into(&mut object, &more);
@@ -13,16 +13,16 @@ fn of(version: &str, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn both_versions() {
+async fn horizontal_pod_autoscaler_versions() {
     let discovery = json!({"singularName": "horizontalpodautoscaler", "shortNames": ["hpa"], "categories": ["all"], "status": true});
     let columns = "Name|Reference|Targets|MinPods|MaxPods|Replicas|Age";
     let cells = json!(["h", "Deployment/web", "cpu: <unknown>/80%", "1", 3, 0, null]);
-    Of {
+    KindCase {
         path: V2,
         discovery: discovery.clone(),
-        manifest: of("v2", json!({})),
+        manifest: autoscaler("v2", json!({})),
         made: json!({"spec": {"minReplicas": 1, "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"minReplicas": 5}}"#, "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`"),
             (r#"{"spec": {"minReplicas": 0}}"#, "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"),
             (r#"{"spec": {"scaleTargetRef": {"name": null}}}"#, "spec.scaleTargetRef.name: Required value"),
@@ -101,12 +101,12 @@ async fn both_versions() {
     }
     .check()
     .await;
-    Of {
+    KindCase {
         path: V1,
         discovery,
-        manifest: of("v1", json!({})),
+        manifest: autoscaler("v1", json!({})),
         made: json!({"apiVersion": "autoscaling/v1", "spec": {"minReplicas": 1, "targetCPUUtilizationPercentage": 80, "metrics": null}}),
-        wrong: &[(r#"{"spec": {"maxReplicas": -1}}"#, "[spec.maxReplicas: Invalid value: -1: must be greater than 0, spec.maxReplicas: Invalid value: -1: must be greater than or equal to `minReplicas`]")],
+        invalid: &[(r#"{"spec": {"maxReplicas": -1}}"#, "[spec.maxReplicas: Invalid value: -1: must be greater than 0, spec.maxReplicas: Invalid value: -1: must be greater than or equal to `minReplicas`]")],
         columns,
         cells,
     }
@@ -115,11 +115,11 @@ async fn both_versions() {
 }
 
 #[tokio::test]
-async fn what_is_written_in_one_version_is_read_in_the_other() {
-    let api = Api::new().await;
+async fn hpa_is_converted_between_v1_and_v2() {
+    let api = TestApi::new().await;
     let memory = json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}});
     let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}});
-    api.check(post(V2, &of("v2", json!({"spec": {"metrics": [cpu, memory]}}))), 201, json!({})).await;
+    api.check(post(V2, &autoscaler("v2", json!({"spec": {"metrics": [cpu, memory]}}))), 201, json!({})).await;
     let note = json!([{"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "1Gi"}}]).to_string();
     let key = "autoscaling.alpha.kubernetes.io/metrics";
     let older = api
@@ -143,11 +143,11 @@ async fn what_is_written_in_one_version_is_read_in_the_other() {
 }
 
 #[tokio::test]
-async fn a_behavior_stands_in_the_older_versions_annotation_as_upstream_writes_it() {
-    let api = Api::new().await;
+async fn hpa_behavior_is_an_annotation_in_v1() {
+    let api = TestApi::new().await;
     let key = "autoscaling.alpha.kubernetes.io/behavior";
     let note = r#"{"ScaleUp":{"StabilizationWindowSeconds":7},"Unknown":1}"#;
-    api.check(post(V1, &of("v1", json!({"metadata": {"annotations": {key: note}}}))), 201, json!({})).await;
+    api.check(post(V1, &autoscaler("v1", json!({"metadata": {"annotations": {key: note}}}))), 201, json!({})).await;
     let up = json!({"stabilizationWindowSeconds": 7, "selectPolicy": "Max"});
     let newer = json!({"metadata": {"annotations": null}, "spec": {"behavior": {"scaleUp": up, "ScaleUp": null, "Unknown": null}}});
     api.check(get(format!("{V2}/h")), 200, newer).await;
@@ -159,8 +159,8 @@ async fn a_behavior_stands_in_the_older_versions_annotation_as_upstream_writes_i
 }
 
 #[tokio::test]
-async fn a_group_says_which_of_its_versions_is_preferred() {
-    let api = Api::new().await;
+async fn discovery_names_the_preferred_version() {
+    let api = TestApi::new().await;
     let group = json!({"name": "autoscaling", "versions": [{"version": "v2"}, {"version": "v1"}], "preferredVersion": {"groupVersion": "autoscaling/v2"}});
     api.check(get("/apis/autoscaling"), 200, group.clone()).await;
     let all = api.check(get("/apis"), 200, json!({})).await.body;

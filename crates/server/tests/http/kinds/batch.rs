@@ -20,12 +20,12 @@ async fn jobs() {
             "template": {"metadata": {"labels": {"job-name": "once", "batch.kubernetes.io/job-name": "once"}}}},
         "status": {},
     });
-    Of {
+    KindCase {
         path: "/apis/batch/v1/namespaces/default/jobs",
         discovery: json!({"singularName": "job", "categories": ["all"], "status": true}),
         manifest: job(json!({})),
         made,
-        wrong: &[
+        invalid: &[
             (
                 r#"{"metadata": {"name": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}, "spec": {"completionMode": "Indexed", "completions": 11}}"#,
                 "metadata.name: Invalid value: \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\": will not able to create pod with invalid DNS label: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-10",
@@ -52,25 +52,25 @@ async fn jobs() {
 }
 
 #[tokio::test]
-async fn an_indexed_job_may_grow_until_its_host_names_are_too_long() {
-    let (api, path) = (Api::new().await, "/apis/batch/v1/namespaces/default/jobs");
+async fn elastic_indexed_job_is_limited_by_host_name_length() {
+    let (api, path) = (TestApi::new().await, "/apis/batch/v1/namespaces/default/jobs");
     let name = "a".repeat(61);
     let of = |count: u32| json!({"spec": {"completionMode": "Indexed", "completions": count, "parallelism": count}});
     let mut small = job(of(10));
     small["metadata"]["name"] = json!(name);
     api.check(post(path, &small), 201, json!({})).await;
-    api.check(merge(format!("{path}/{name}"), &of(11)), 200, of(11)).await;
+    api.check(merge_patch(format!("{path}/{name}"), &of(11)), 200, of(11)).await;
 }
 
-/// A Job whose policies say this.
-fn indexed(more: &str) -> Value {
+/// Returns a Job with these policies.
+fn indexed_job(more: &str) -> Value {
     let mut object = job(json!({"spec": {"completionMode": "Indexed", "completions": 3, "parallelism": 1}}));
     merge_into(&mut object, &serde_json::from_str(more).unwrap());
     object
 }
 
-/// Specs of Jobs that are refused, and why.
-const REFUSED: &[(&str, &str)] = &[
+/// Invalid Job specs and the expected messages.
+const INVALID_JOBS: &[(&str, &str)] = &[
     (
         r#"{"spec": {"podFailurePolicy": {"rules": [{"action": "Explode", "onPodConditions": [{"type": "T", "status": "Maybe"}]}]}}}"#,
         r#"[spec.podFailurePolicy.rules[0].action: Unsupported value: "Explode": supported values: "Count", "FailIndex", "FailJob", "Ignore", spec.podFailurePolicy.rules[0].onPodConditions[0].status: Unsupported value: "Maybe": supported values: "False", "True", "Unknown"]"#,
@@ -134,51 +134,56 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn policies_of_jobs_are_refused_in_upstreams_words() {
-    let api = Api::new().await;
+async fn invalid_job_policies_are_rejected() {
+    let api = TestApi::new().await;
     let path = "/apis/batch/v1/namespaces/default/jobs";
-    let check = async |object: Value, words: &str| {
-        let message = format!("Job.batch \"once\" is invalid: {words}");
-        let answer = api.ask(&post(path, &object)).await;
-        assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{object}");
+    let check = async |object: Value, expected_message: &str| {
+        let message = format!("Job.batch \"once\" is invalid: {expected_message}");
+        let response = api.send(&post(path, &object)).await;
+        assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{object}");
     };
-    for (change, words) in REFUSED {
-        check(indexed(change), words).await;
+    for (change, expected_message) in INVALID_JOBS {
+        check(indexed_job(change), expected_message).await;
     }
     let rule = json!({"action": "Count", "onPodConditions": [{"type": "T"}]});
     let many = json!({"podFailurePolicy": {"rules": vec![rule; 21]}});
     check(job(json!({"spec": many})), "spec.podFailurePolicy.rules: Too many: 21: must have at most 20 items").await;
     let codes: Vec<i32> = (1..=256).collect();
     let rule = json!({"action": "Count", "onExitCodes": {"operator": "In", "values": codes}});
-    let words = "spec.podFailurePolicy.rules[0].onExitCodes.values: Too many: 256: must have at most 255 items";
-    check(job(json!({"spec": {"podFailurePolicy": {"rules": [rule]}}})), words).await;
+    let expected_message =
+        "spec.podFailurePolicy.rules[0].onExitCodes.values: Too many: 256: must have at most 255 items";
+    check(job(json!({"spec": {"podFailurePolicy": {"rules": [rule]}}})), expected_message).await;
     let good = r#"{"spec": {"backoffLimitPerIndex": 1, "maxFailedIndexes": 2, "managedBy": "example.com/me", "successPolicy": {"rules": [{"succeededIndexes": "0,2", "succeededCount": 1}]},
         "podFailurePolicy": {"rules": [{"action": "FailIndex", "onExitCodes": {"operator": "NotIn", "containerName": "c", "values": [0, 3]}}, {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}}}"#;
-    let made = json!({"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": [{}, {"onPodConditions": [{"status": "True"}]}]}}});
-    api.check(post(path, &indexed(good)), 201, made).await;
-    let words = "Job.batch \"once\" is invalid: spec.completions: Invalid value: 5: can only be modified in tandem with spec.parallelism";
-    api.check(merge(format!("{path}/once"), &json!({"spec": {"completions": 5}})), 422, json!({"message": words}))
-        .await;
+    let created = json!({"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": [{}, {"onPodConditions": [{"status": "True"}]}]}}});
+    api.check(post(path, &indexed_job(good)), 201, created).await;
+    let expected_message = "Job.batch \"once\" is invalid: spec.completions: Invalid value: 5: can only be modified in tandem with spec.parallelism";
+    api.check(
+        merge_patch(format!("{path}/once"), &json!({"spec": {"completions": 5}})),
+        422,
+        json!({"message": expected_message}),
+    )
+    .await;
 }
 
 const START: &str = "2026-01-01T00:00:00Z";
 const END: &str = "2026-01-01T00:01:00Z";
 
-/// Conditions that are true.
+/// Returns conditions with the status True.
 fn conditions(kinds: &[&str]) -> Value {
     kinds.iter().map(|kind| json!({"type": kind, "status": "True"})).collect()
 }
 
 #[tokio::test]
-async fn a_job_cannot_be_said_to_have_ended_in_two_ways_or_to_go_on() {
-    let api = Api::new().await;
+async fn inconsistent_job_status_is_rejected() {
+    let api = TestApi::new().await;
     let path = "/apis/batch/v1/namespaces/default/jobs";
     api.check(post(path, &job(json!({}))), 201, json!({})).await;
     let one = format!("{path}/once/status");
-    let check = async |status: Value, words: &str| {
-        let message = format!("Job.batch \"once\" is invalid: {words}");
-        let answer = api.ask(&merge(&one, &json!({"status": status}))).await;
-        assert_eq!((answer.status, answer.body["message"].as_str()), (422, Some(message.as_str())), "{status}");
+    let check = async |status: Value, expected_message: &str| {
+        let message = format!("Job.batch \"once\" is invalid: {expected_message}");
+        let response = api.send(&merge_patch(&one, &json!({"status": status}))).await;
+        assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{status}");
     };
     check(json!({"active": -1}), "status.active: Invalid value: -1: must be greater than or equal to 0").await;
     check(json!({"ready": 1}), "status.ready: Invalid value: 1: cannot set more ready pods than active").await;
@@ -218,7 +223,7 @@ async fn a_job_cannot_be_said_to_have_ended_in_two_ways_or_to_go_on() {
     )
     .await;
     let ended = json!({"startTime": START, "completionTime": END, "succeeded": 1, "failed": 1, "conditions": done});
-    api.check(merge(&one, &json!({"status": ended})), 200, json!({"status": ended})).await;
+    api.check(merge_patch(&one, &json!({"status": ended})), 200, json!({"status": ended})).await;
     check(
         json!({"conditions": conditions(&["SuccessCriteriaMet"]), "completionTime": null}),
         "status.conditions: Invalid value: cannot disable the terminal Complete=True condition",
@@ -236,26 +241,27 @@ async fn a_job_cannot_be_said_to_have_ended_in_two_ways_or_to_go_on() {
 }
 
 #[tokio::test]
-async fn a_job_selects_its_pods_by_its_uid() {
-    let api = Api::new().await;
+async fn job_selector_is_generated_from_its_uid() {
+    let api = TestApi::new().await;
     let path = "/apis/batch/v1/namespaces/default/jobs";
-    let made = api.check(post(path, &job(json!({}))), 201, json!({})).await.body;
-    let uid = &made["metadata"]["uid"];
+    let created = api.check(post(path, &job(json!({}))), 201, json!({})).await.body;
+    let uid = &created["metadata"]["uid"];
     let key = "batch.kubernetes.io/controller-uid";
-    assert_eq!(made["spec"]["selector"], json!({"matchLabels": {key: uid}}));
-    assert_eq!(&made["spec"]["template"]["metadata"]["labels"][key], uid);
-    let immutable = |field: &str, shown: &str| json!({"message": format!("Job.batch \"once\" is invalid: spec.{field}: Invalid value: {shown}: field is immutable")});
+    assert_eq!(created["spec"]["selector"], json!({"matchLabels": {key: uid}}));
+    assert_eq!(&created["spec"]["template"]["metadata"]["labels"][key], uid);
+    let immutable = |field: &str, returned: &str| json!({"message": format!("Job.batch \"once\" is invalid: spec.{field}: Invalid value: {returned}: field is immutable")});
     let one = format!("{path}/once");
-    api.check(merge(&one, &json!({"spec": {"completions": 3}})), 422, immutable("completions", "3")).await;
-    api.check(merge(&one, &json!({"spec": {"parallelism": 3}})), 200, json!({"metadata": {"generation": 2}})).await;
-    // Without a word, the Pods of a Job stay when it goes.
+    api.check(merge_patch(&one, &json!({"spec": {"completions": 3}})), 422, immutable("completions", "3")).await;
+    api.check(merge_patch(&one, &json!({"spec": {"parallelism": 3}})), 200, json!({"metadata": {"generation": 2}}))
+        .await;
+    // Pods of a Job are orphaned by default.
     api.check(delete(&one), 200, json!({"metadata": {"finalizers": ["orphan"]}})).await;
 }
 
-/// As whoever makes a Job again finds it, of one that was exported.
+/// Like the creation of a Job from an exported manifest.
 #[tokio::test]
-async fn labels_of_another_job_are_refused() {
-    let (api, path) = (Api::new().await, "/apis/batch/v1/namespaces/default/jobs");
+async fn labels_of_another_job_are_rejected() {
+    let (api, path) = (TestApi::new().await, "/apis/batch/v1/namespaces/default/jobs");
     for (more, expected) in [
         (json!({"template": {"metadata": {"labels": {"controller-uid": "x"}}}}), "[controller-uid]: Invalid value"),
         (json!({"template": {"metadata": {"labels": {"job-name": "x"}}}}), "[job-name]: Invalid value"),
@@ -265,26 +271,26 @@ async fn labels_of_another_job_are_refused() {
         ),
         (json!({"selector": {"matchLabels": {"a": "b"}}}), "`selector` not auto-generated"),
     ] {
-        let answer = api.check(post(path, &job(json!({"spec": more}))), 422, json!({})).await;
-        let message = answer.body["message"].as_str().unwrap();
+        let response = api.check(post(path, &job(json!({"spec": more}))), 422, json!({})).await;
+        let message = response.body["message"].as_str().unwrap();
         assert!(message.contains(expected), "{message}");
     }
     let own = json!({"template": {"metadata": {"labels": {"job-name": "once"}}}});
-    let answer = api.check(post(path, &job(json!({"spec": own}))), 422, json!({})).await;
-    let message = answer.body["message"].as_str().unwrap();
+    let response = api.check(post(path, &job(json!({"spec": own}))), 422, json!({})).await;
+    let message = response.body["message"].as_str().unwrap();
     assert!(message.contains("[batch.kubernetes.io/job-name]: Required value: must be 'once'"), "{message}");
 }
 
 #[tokio::test]
 async fn cron_jobs() {
-    Of {
+    KindCase {
         path: "/apis/batch/v1/namespaces/default/cronjobs",
         discovery: json!({"singularName": "cronjob", "shortNames": ["cj"], "categories": ["all"], "status": true}),
         manifest: json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "often"},
             "spec": {"schedule": "*/5 * * * *", "jobTemplate": {"spec": job(json!({}))["spec"]}}}),
         made: json!({"spec": {"concurrencyPolicy": "Allow", "suspend": false, "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1,
             "jobTemplate": {"spec": {"completions": null, "template": {"spec": {"dnsPolicy": "ClusterFirst"}}}}}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"schedule": null}}"#, "spec.schedule: Required value"),
             (
                 r#"{"spec": {"schedule": "often"}}"#,
@@ -311,18 +317,18 @@ async fn cron_jobs() {
 }
 
 #[tokio::test]
-async fn who_deletes_a_job_is_told_that_its_pods_stay() {
-    let (api, path) = (Api::new().await, "/apis/batch/v1/namespaces/default/jobs");
-    let told = |answer: crate::common::Answer| answer.warnings().len();
+async fn job_delete_warns_of_orphaned_pods() {
+    let (api, path) = (TestApi::new().await, "/apis/batch/v1/namespaces/default/jobs");
+    let warning_count = |response: crate::common::TestResponse| response.warnings().len();
     let one = format!("{path}/once");
-    for (ask, count) in [
+    for (request, count) in [
         (delete(&one), 1),
         (delete(format!("{one}?propagationPolicy=Background")), 0),
         (delete(format!("{one}?orphanDependents=true")), 0),
         (delete(path), 1),
     ] {
         api.check(post(path, &job(json!({}))), 201, json!({})).await;
-        assert_eq!(told(api.check(ask.clone(), 200, json!({})).await), count, "{ask:?}");
-        let _ = api.ask(&merge(&one, &json!({"metadata": {"finalizers": null}}))).await;
+        assert_eq!(warning_count(api.check(request.clone(), 200, json!({})).await), count, "{request:?}");
+        let _ = api.send(&merge_patch(&one, &json!({"metadata": {"finalizers": null}}))).await;
     }
 }

@@ -1,15 +1,15 @@
-//! Kinds of the core group that nothing acts upon yet.
+//! Core kinds without a controller.
 
 use super::*;
 
 #[tokio::test]
 async fn replication_controllers() {
-    Of {
+    KindCase {
         path: "/api/v1/namespaces/default/replicationcontrollers",
         discovery: json!({"singularName": "replicationcontroller", "shortNames": ["rc"], "categories": ["all"], "status": true}),
-        manifest: json!({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "old"}, "spec": {"template": template("old")}}),
+        manifest: json!({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "old"}, "spec": {"template": pod_template("old")}}),
         made: json!({"metadata": {"labels": {"app": "old"}}, "spec": {"replicas": 1, "selector": {"app": "old"}}, "status": {"replicas": 0}}),
-        wrong: &[
+        invalid: &[
             (
                 r#"{"spec": {"selector": {"app": "new"}}}"#,
                 "spec.template.metadata.labels: Invalid value: {\"app\":\"old\"}: `selector` does not match template `labels`",
@@ -25,12 +25,12 @@ async fn replication_controllers() {
 
 #[tokio::test]
 async fn pod_templates() {
-    Of {
+    KindCase {
         path: "/api/v1/namespaces/default/podtemplates",
         discovery: json!({"singularName": "podtemplate"}),
-        manifest: json!({"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "t"}, "template": template("t")}),
+        manifest: json!({"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "t"}, "template": pod_template("t")}),
         made: json!({"metadata": {"generation": 1}, "template": {"spec": {"restartPolicy": "Always"}}}),
-        wrong: &[(
+        invalid: &[(
             r#"{"template": {"spec": {"containers": [{"name": "C", "image": "i"}]}}}"#,
             "template.spec.containers[0].name: Invalid value: \"C\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
         )],
@@ -43,14 +43,14 @@ async fn pod_templates() {
 
 #[tokio::test]
 async fn endpoints() {
-    Of {
+    KindCase {
         path: "/api/v1/namespaces/default/endpoints",
         discovery: json!({"singularName": "endpoints", "shortNames": ["ep"]}),
         manifest: json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "db"}, "subsets": [
             {"addresses": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}], "ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}]},
         ]}),
         made: json!({"subsets": [{"ports": [{"protocol": "TCP"}, {"protocol": "TCP"}]}]}),
-        wrong: &[
+        invalid: &[
             (r#"{"subsets": [{"ports": [{"port": 1}]}]}"#, "subsets[0]: Required value: must specify `addresses` or `notReadyAddresses`"),
             (
                 r#"{"subsets": [{"addresses": [{"ip": "here"}]}]}"#,
@@ -66,13 +66,13 @@ async fn endpoints() {
 
 #[tokio::test]
 async fn limit_ranges() {
-    Of {
+    KindCase {
         path: "/api/v1/namespaces/default/limitranges",
         discovery: json!({"singularName": "limitrange", "shortNames": ["limits"]}),
         manifest: json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"},
             "spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi"}}]}}),
         made: json!({"spec": {"limits": [{"default": {"cpu": "2"}, "defaultRequest": {"cpu": "2", "memory": "1Mi"}}]}}),
-        wrong: &[
+        invalid: &[
             (
                 r#"{"spec": {"limits": [{"type": "Pod", "min": {"cpu": "2"}, "max": {"cpu": "1"}}]}}"#,
                 "spec.limits[0].min[cpu]: Invalid value: \"2\": min value 2 is greater than max value 1",
@@ -107,12 +107,12 @@ async fn limit_ranges() {
 
 #[tokio::test]
 async fn resource_quotas() {
-    Of {
+    KindCase {
         path: "/api/v1/namespaces/default/resourcequotas",
         discovery: json!({"singularName": "resourcequota", "shortNames": ["quota"], "status": true}),
         manifest: json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "10", "limits.cpu": "4"}}}),
         made: json!({"spec": {"hard": {"pods": "10"}}, "status": {}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"hard": {"pods": "-1"}}}"#, "spec.hard[pods]: Invalid value: \"-1\": must be greater than or equal to 0"),
             (r#"{"spec": {"hard": {"pods": "1500m"}}}"#, "spec.hard[pods]: Invalid value: \"1500m\": must be an integer"),
             (r#"{"spec": {"hard": {"count/pods": "1500m"}}}"#, "spec.hard[count/pods]: Invalid value: \"1500m\": must be an integer"),
@@ -151,13 +151,13 @@ async fn resource_quotas() {
 
 #[tokio::test]
 async fn persistent_volumes() {
-    Of {
+    KindCase {
         path: "/api/v1/persistentvolumes",
         discovery: json!({"singularName": "persistentvolume", "shortNames": ["pv"], "status": true}),
         manifest: json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {
             "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"], "hostPath": {"path": "/v"}, "storageClassName": "slow"}}),
         made: json!({"spec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}, "status": {"phase": "Pending"}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"accessModes": null}}"#, "spec.accessModes: Required value"),
             (r#"{"spec": {"hostPath": null}}"#, "spec: Required value: must specify a volume type"),
             (r#"{"spec": {"hostPath": {"path": "/a/../b"}}}"#, "spec.hostPath.path: Invalid value: \"/a/../b\": must not contain '..'"),
@@ -204,36 +204,36 @@ async fn persistent_volumes() {
 }
 
 #[tokio::test]
-async fn a_volume_stays_where_it_is_and_is_told_later_how_it_grows() {
-    let (api, path) = (Api::new().await, "/api/v1/persistentvolumes");
+async fn persistent_volume_source_is_immutable() {
+    let (api, path) = (TestApi::new().await, "/api/v1/persistentvolumes");
     let csi = json!({"driver": "d", "volumeHandle": "h"});
     let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {
         "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": csi, "volumeAttributesClassName": "c"}});
     api.check(post(path, &volume), 201, json!({})).await;
     let one = format!("{path}/v");
     let secret = |name: &str| json!({"spec": {"csi": {"controllerExpandSecretRef": {"name": name, "namespace": "n"}}}});
-    api.check(merge(&one, &secret("a")), 200, secret("a")).await;
-    let refused = |why: &str| json!({"message": format!("PersistentVolume \"v\" is invalid: {why}")});
+    api.check(merge_patch(&one, &secret("a")), 200, secret("a")).await;
+    let rejected = |reason: &str| json!({"message": format!("PersistentVolume \"v\" is invalid: {reason}")});
     let stays = "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation";
-    api.check(merge(&one, &secret("b")), 422, refused(stays)).await;
+    api.check(merge_patch(&one, &secret("b")), 422, rejected(stays)).await;
     let none = json!({"spec": {"volumeAttributesClassName": null}});
-    let why = "spec.volumeAttributesClassName: Forbidden: update from non-nil value to nil is forbidden";
-    api.check(merge(&one, &none), 422, refused(why)).await;
+    let reason = "spec.volumeAttributesClassName: Forbidden: update from non-nil value to nil is forbidden";
+    api.check(merge_patch(&one, &none), 422, rejected(reason)).await;
     let block = json!({"spec": {"volumeMode": "Block"}});
-    let why = "volumeMode: Invalid value: \"Block\": field is immutable";
-    api.check(merge(&one, &block), 422, refused(why)).await;
+    let reason = "volumeMode: Invalid value: \"Block\": field is immutable";
+    api.check(merge_patch(&one, &block), 422, rejected(reason)).await;
 }
 
 #[tokio::test]
 async fn persistent_volume_claims() {
-    Of {
+    KindCase {
         path: "/api/v1/namespaces/default/persistentvolumeclaims",
         discovery: json!({"singularName": "persistentvolumeclaim", "shortNames": ["pvc"], "status": true}),
         manifest: json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}),
         made: json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}, "spec": {"volumeMode": "Filesystem"},
             "status": {"phase": "Pending"}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"accessModes": null}}"#, "spec.accessModes: Required value: at least 1 access mode is required"),
             (
                 r#"{"spec": {"accessModes": ["Often"]}}"#,
@@ -261,8 +261,8 @@ async fn persistent_volume_claims() {
 }
 
 #[tokio::test]
-async fn both_ways_to_say_from_where_a_claim_is_filled_say_the_same() {
-    let api = Api::new().await;
+async fn pvc_data_source_and_data_source_ref_are_synced() {
+    let api = TestApi::new().await;
     let path = "/api/v1/namespaces/default/persistentvolumeclaims";
     let check = async |name: &str, field: &str, source: Value, expected: Value| {
         let mut spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}});
@@ -273,15 +273,15 @@ async fn both_ways_to_say_from_where_a_claim_is_filled_say_the_same() {
     let both = json!({"dataSource": other, "dataSourceRef": other});
     check("old", "dataSource", other.clone(), both.clone()).await;
     check("new", "dataSourceRef", other, both).await;
-    // Others fill volumes by the new field only.
+    // Data sources of other namespaces and kinds use `dataSourceRef` only.
     let own = json!({"apiGroup": "example.com", "kind": "Filler", "name": "f"});
     check("dropped", "dataSource", own.clone(), json!({"dataSource": null, "dataSourceRef": null})).await;
     check("own", "dataSourceRef", own.clone(), json!({"dataSource": own, "dataSourceRef": own})).await;
 }
 
 #[tokio::test]
-async fn a_claim_asks_for_more_once_it_is_bound_and_for_no_less_than_it_has() {
-    let api = Api::new().await;
+async fn bound_pvc_may_grow_but_not_below_its_capacity() {
+    let api = TestApi::new().await;
     let path = "/api/v1/namespaces/default/persistentvolumeclaims";
     let class = json!({"metadata": {"name": "growing"}, "provisioner": "p.io/x", "allowVolumeExpansion": true});
     api.check(post("/apis/storage.k8s.io/v1/storageclasses", &class), 201, json!({})).await;
@@ -289,13 +289,13 @@ async fn a_claim_asks_for_more_once_it_is_bound_and_for_no_less_than_it_has() {
         "resources": {"requests": {"storage": "2Gi"}}});
     api.check(post(path, &json!({"metadata": {"name": "c"}, "spec": spec})), 201, json!({})).await;
     let one = format!("{path}/c");
-    let ask = |size: &str| merge(&one, &json!({"spec": {"resources": {"requests": {"storage": size}}}}));
+    let request = |size: &str| merge_patch(&one, &json!({"spec": {"resources": {"requests": {"storage": size}}}}));
     let fixed = "PersistentVolumeClaim \"c\" is invalid: spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-    api.check(ask("3Gi"), 422, json!({"message": fixed})).await;
+    api.check(request("3Gi"), 422, json!({"message": fixed})).await;
     let bound = json!({"status": {"phase": "Bound", "capacity": {"storage": "2Gi"}}});
-    api.check(merge(format!("{one}/status"), &bound), 200, json!({})).await;
-    api.check(ask("5Gi"), 200, json!({})).await;
-    api.check(ask("4Gi"), 200, json!({})).await;
+    api.check(merge_patch(format!("{one}/status"), &bound), 200, json!({})).await;
+    api.check(request("5Gi"), 200, json!({})).await;
+    api.check(request("4Gi"), 200, json!({})).await;
     let less = "PersistentVolumeClaim \"c\" is invalid: spec.resources.requests.storage: Forbidden: field can not be less than status.capacity";
-    api.check(ask("1Gi"), 422, json!({"message": less})).await;
+    api.check(request("1Gi"), 422, json!({"message": less})).await;
 }

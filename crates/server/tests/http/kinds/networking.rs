@@ -6,13 +6,13 @@ use super::*;
 async fn ingresses() {
     let path =
         json!({"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "web", "port": {"number": 80}}}});
-    Of {
+    KindCase {
         path: "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
         discovery: json!({"singularName": "ingress", "shortNames": ["ing"], "status": true}),
         manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"},
             "spec": {"rules": [{"host": "a.example.com", "http": {"paths": [path]}}]}}),
         made: json!({"metadata": {"generation": 1}, "status": {"loadBalancer": {}}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"rules": null}}"#, "spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"),
             (
                 r#"{"spec": {"rules": [{"http": {"paths": [{"backend": {"service": {"name": "web", "port": {"number": 80}}}}]}}]}}"#,
@@ -65,13 +65,13 @@ async fn ingresses() {
     }
     .check()
     .await;
-    Of {
+    KindCase {
         path: "/apis/networking.k8s.io/v1/ingressclasses",
         discovery: json!({"singularName": "ingressclass"}),
         manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": {"name": "c"},
             "spec": {"controller": "example.com/c", "parameters": {"apiGroup": "example.com", "kind": "P", "name": "p"}}}),
         made: json!({"spec": {"parameters": {"scope": "Cluster"}}}),
-        wrong: &[
+        invalid: &[
             (
                 r#"{"spec": {"controller": "c"}}"#,
                 "spec.controller: Invalid value: \"c\": must be a domain-prefixed path (such as \"acme.io/foo\")",
@@ -102,13 +102,13 @@ async fn ingresses() {
 
 #[tokio::test]
 async fn network_policies() {
-    Of {
+    KindCase {
         path: "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
         discovery: json!({"singularName": "networkpolicy", "shortNames": ["netpol"]}),
         manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "n"},
             "spec": {"podSelector": {"matchLabels": {"app": "db"}}, "egress": [{"ports": [{"port": 53}]}]}}),
         made: json!({"spec": {"policyTypes": ["Ingress", "Egress"], "egress": [{"ports": [{"protocol": "TCP"}]}]}}),
-        wrong: &[
+        invalid: &[
             (
                 r#"{"spec": {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0"}}]}]}}"#,
                 "spec.egress[0].to[0].ipBlock.cidr: Invalid value: \"10.0.0.0\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
@@ -139,34 +139,34 @@ async fn network_policies() {
 }
 
 #[tokio::test]
-async fn the_balancers_of_an_ingress_have_addresses_and_names() {
-    let (api, path) = (Api::new().await, "/apis/networking.k8s.io/v1/namespaces/default/ingresses");
+async fn ingress_load_balancer_status_is_validated() {
+    let (api, path) = (TestApi::new().await, "/apis/networking.k8s.io/v1/namespaces/default/ingresses");
     let backend = json!({"service": {"name": "s", "port": {"number": 80}}});
     let ingress = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"},
         "spec": {"defaultBackend": backend}});
     api.check(post(path, &ingress), 201, json!({})).await;
     let status = format!("{path}/i/status");
-    let told = |balancer: Value| json!({"status": {"loadBalancer": {"ingress": [balancer]}}});
-    for (balancer, why) in [
+    let message = |balancer: Value| json!({"status": {"loadBalancer": {"ingress": [balancer]}}});
+    for (balancer, reason) in [
         (json!({"ip": "x"}), "ip: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
         (json!({"hostname": "1.2.3.4"}), "hostname: Invalid value: \"1.2.3.4\": must be a DNS name, not an IP address"),
     ] {
-        let why = format!("Ingress.networking.k8s.io \"i\" is invalid: status.loadBalancer.ingress[0].{why}");
-        api.check(merge(&status, &told(balancer)), 422, json!({"message": why})).await;
+        let reason = format!("Ingress.networking.k8s.io \"i\" is invalid: status.loadBalancer.ingress[0].{reason}");
+        api.check(merge_patch(&status, &message(balancer)), 422, json!({"message": reason})).await;
     }
-    let fine = told(json!({"hostname": "a.example.com"}));
-    api.check(merge(&status, &fine), 200, fine).await;
+    let fine = message(json!({"hostname": "a.example.com"}));
+    api.check(merge_patch(&status, &fine), 200, fine).await;
 }
 
 #[tokio::test]
-async fn addresses_and_their_ranges() {
-    Of {
+async fn ip_addresses_and_service_cidrs() {
+    KindCase {
         path: "/apis/networking.k8s.io/v1/ipaddresses",
         discovery: json!({"singularName": "ipaddress", "shortNames": ["ip"]}),
         manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": "10.0.0.1"},
             "spec": {"parentRef": {"resource": "services", "namespace": "n", "name": "s"}}}),
         made: json!({}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"parentRef": {"name": null}}}"#, "spec.parentRef.name: Required value"),
             (
                 r#"{"spec": {"parentRef": {"resource": "s/x"}}}"#,
@@ -182,12 +182,12 @@ async fn addresses_and_their_ranges() {
     }
     .check()
     .await;
-    Of {
+    KindCase {
         path: "/apis/networking.k8s.io/v1/servicecidrs",
         discovery: json!({"singularName": "servicecidr", "status": true}),
         manifest: json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "s"}, "spec": {"cidrs": ["10.1.0.0/24"]}}),
         made: json!({}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"cidrs": []}}"#, "spec.cidrs: Required value: at least one CIDR required"),
             (
                 r#"{"spec": {"cidrs": ["10.0.0.1/24"]}}"#,
@@ -202,14 +202,14 @@ async fn addresses_and_their_ranges() {
 }
 
 #[tokio::test]
-async fn a_range_of_services_stays_and_has_no_generation() {
-    let api = Api::new().await;
+async fn service_cidr_is_immutable_without_generation() {
+    let api = TestApi::new().await;
     let path = "/apis/networking.k8s.io/v1/servicecidrs";
     let range = json!({"metadata": {"name": "s"}, "spec": {"cidrs": ["10.1.0.0/24"]}});
     api.check(post(path, &range), 201, json!({"metadata": {"generation": null}})).await;
     let one = format!("{path}/s");
     let message = "ServiceCIDR.networking.k8s.io \"s\" is invalid: spec.cidrs[0]: Invalid value: \"10.2.0.0/24\": field is immutable";
-    api.check(merge(&one, &json!({"spec": {"cidrs": ["10.2.0.0/24"]}})), 422, json!({"message": message})).await;
+    api.check(merge_patch(&one, &json!({"spec": {"cidrs": ["10.2.0.0/24"]}})), 422, json!({"message": message})).await;
     let both = json!({"spec": {"cidrs": ["10.1.0.0/24", "2001:db8::/64"]}});
-    api.check(merge(&one, &both), 200, json!({"metadata": {"generation": null}})).await;
+    api.check(merge_patch(&one, &both), 200, json!({"metadata": {"generation": null}})).await;
 }

@@ -5,14 +5,14 @@ use super::*;
 const GROUP: &str = "storage.k8s.io/v1";
 
 #[tokio::test]
-async fn classes() {
-    Of {
+async fn storage_classes() {
+    KindCase {
         path: "/apis/storage.k8s.io/v1/storageclasses",
         discovery: json!({"singularName": "storageclass", "shortNames": ["sc"]}),
         manifest: json!({"apiVersion": GROUP, "kind": "StorageClass", "provisioner": "example.com/p",
             "metadata": {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}),
         made: json!({"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
-        wrong: &[
+        invalid: &[
             (r#"{"provisioner": null}"#, "provisioner: Required value"),
             (
                 r#"{"reclaimPolicy": "Keep"}"#,
@@ -37,12 +37,12 @@ async fn classes() {
     }
     .check()
     .await;
-    Of {
+    KindCase {
         path: "/apis/storage.k8s.io/v1/volumeattributesclasses",
         discovery: json!({"singularName": "volumeattributesclass", "shortNames": ["vac"]}),
         manifest: json!({"apiVersion": GROUP, "kind": "VolumeAttributesClass", "driverName": "example.com", "metadata": {"name": "gold"}, "parameters": {"iops": "9"}}),
         made: json!({}),
-        wrong: &[
+        invalid: &[
             (r#"{"driverName": null}"#, "driverName: Required value"),
             (r#"{"parameters": {"iops": null}}"#, "parameters: Required value: must contain at least one key/value pair"),
         ],
@@ -54,13 +54,13 @@ async fn classes() {
 }
 
 #[tokio::test]
-async fn drivers_and_what_they_attach() {
-    Of {
+async fn csi_drivers_nodes_and_volume_attachments() {
+    KindCase {
         path: "/apis/storage.k8s.io/v1/csidrivers",
         discovery: json!({"singularName": "csidriver"}),
         manifest: json!({"apiVersion": GROUP, "kind": "CSIDriver", "metadata": {"name": "example.com"}, "spec": {}}),
         made: json!({"spec": {"attachRequired": true, "fsGroupPolicy": "ReadWriteOnceWithFSType", "volumeLifecycleModes": ["Persistent"]}}),
-        wrong: &[
+        invalid: &[
             (
                 r#"{"spec": {"volumeLifecycleModes": ["Often"]}}"#,
                 "spec.volumeLifecycleModes: Unsupported value: \"Often\": supported values: \"Ephemeral\", \"Persistent\"",
@@ -79,12 +79,12 @@ async fn drivers_and_what_they_attach() {
     }
     .check()
     .await;
-    Of {
+    KindCase {
         path: "/apis/storage.k8s.io/v1/csinodes",
         discovery: json!({"singularName": "csinode"}),
         manifest: json!({"apiVersion": GROUP, "kind": "CSINode", "metadata": {"name": "n"}, "spec": {"drivers": [{"name": "example.com", "nodeID": "1"}]}}),
         made: json!({}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"drivers": [{"name": "example.com"}]}}"#, "spec.drivers[0].nodeID: Required value"),
             (
                 r#"{"spec": {"drivers": [{"name": "a", "nodeID": "x", "allocatable": {"count": -1}}, {"name": "a", "nodeID": "x"}]}}"#,
@@ -100,12 +100,12 @@ async fn drivers_and_what_they_attach() {
     }
     .check()
     .await;
-    Of {
+    KindCase {
         path: "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities",
         discovery: json!({"singularName": "csistoragecapacity"}),
         manifest: json!({"apiVersion": GROUP, "kind": "CSIStorageCapacity", "metadata": {"name": "c"}, "storageClassName": "fast", "capacity": "1Gi"}),
         made: json!({}),
-        wrong: &[
+        invalid: &[
             (r#"{"storageClassName": null}"#, r#"storageClassName: Invalid value: "": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"#),
             (r#"{"capacity": "-1"}"#, "capacity: Invalid value: \"-1\": must be greater than or equal to 0"),
         ],
@@ -114,13 +114,13 @@ async fn drivers_and_what_they_attach() {
     }
     .check()
     .await;
-    Of {
+    KindCase {
         path: "/apis/storage.k8s.io/v1/volumeattachments",
         discovery: json!({"singularName": "volumeattachment", "status": true}),
         manifest: json!({"apiVersion": GROUP, "kind": "VolumeAttachment", "metadata": {"name": "a"},
             "spec": {"attacher": "example.com", "nodeName": "n", "source": {"persistentVolumeName": "v"}}}),
         made: json!({"status": {"attached": false}}),
-        wrong: &[
+        invalid: &[
             (r#"{"spec": {"nodeName": null}}"#, r#"spec.nodeName: Invalid value: "": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"#),
             (
                 r#"{"spec": {"source": {"persistentVolumeName": ""}}}"#,
@@ -147,19 +147,19 @@ async fn drivers_and_what_they_attach() {
 }
 
 #[tokio::test]
-async fn what_a_driver_is_stays() {
-    let api = Api::new().await;
+async fn csi_driver_fields_are_immutable() {
+    let api = TestApi::new().await;
     let path = "/apis/storage.k8s.io/v1";
     let driver = json!({"metadata": {"name": "d"}, "spec": {}});
     api.check(post(format!("{path}/csidrivers"), &driver), 201, json!({})).await;
-    let refused = |kind: &str, name: &str, words: &str| json!({"message": format!("{kind}.storage.k8s.io {name:?} is invalid: {words}")});
-    let change = merge(format!("{path}/csidrivers/d"), &json!({"spec": {"attachRequired": false}}));
-    let words = "spec.attachedRequired: Invalid value: false: field is immutable";
-    api.check(change, 422, refused("CSIDriver", "d", words)).await;
+    let rejected = |kind: &str, name: &str, message: &str| json!({"message": format!("{kind}.storage.k8s.io {name:?} is invalid: {message}")});
+    let change = merge_patch(format!("{path}/csidrivers/d"), &json!({"spec": {"attachRequired": false}}));
+    let message = "spec.attachedRequired: Invalid value: false: field is immutable";
+    api.check(change, 422, rejected("CSIDriver", "d", message)).await;
     let of = |id: &str, count: u32| json!({"metadata": {"name": "n"}, "spec": {"drivers": [{"name": "d", "nodeID": id, "allocatable": {"count": count}}]}});
     api.check(post(format!("{path}/csinodes"), &of("x", 1)), 201, json!({})).await;
     let one = format!("{path}/csinodes/n");
-    api.check(merge(&one, &of("x", 2)), 200, json!({})).await;
-    let words = "spec.drivers: Invalid value: {\"name\":\"d\",\"nodeID\":\"y\"}: field is immutable";
-    api.check(merge(&one, &of("y", 2)), 422, refused("CSINode", "n", words)).await;
+    api.check(merge_patch(&one, &of("x", 2)), 200, json!({})).await;
+    let message = "spec.drivers: Invalid value: {\"name\":\"d\",\"nodeID\":\"y\"}: field is immutable";
+    api.check(merge_patch(&one, &of("y", 2)), 422, rejected("CSINode", "n", message)).await;
 }

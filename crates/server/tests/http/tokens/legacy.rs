@@ -1,13 +1,13 @@
-//! Tokens without an end, which are kept in Secrets.
+//! Legacy service account tokens in Secrets.
 
 use super::*;
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
-/// A server with an account that has a Secret with a token without an end; the token.
-async fn kept() -> (Api, String) {
+/// Starts a server with a service account and its token Secret, and returns the token.
+async fn api_with_legacy_token() -> (TestApi, String) {
     use base64::{Engine, engine::general_purpose::STANDARD};
-    let mut api = Api::new().await;
+    let mut api = TestApi::new().await;
     let dir = tempfile::tempdir().unwrap();
     let pki = Pki::load_or_create(dir.path(), &[], &[]).unwrap();
     api.server = api.server.with_signing_key(pki.signing_key().unwrap());
@@ -21,29 +21,29 @@ async fn kept() -> (Api, String) {
     (api, token)
 }
 
-async fn review(api: &Api, token: &str, audiences: Value) -> Value {
+async fn review(api: &TestApi, token: &str, audiences: Value) -> Value {
     let spec = json!({"token": token, "audiences": audiences});
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec});
     api.check(post("/apis/authentication.k8s.io/v1/tokenreviews", &body), 201, json!({})).await.body["status"].clone()
 }
 
 #[tokio::test]
-async fn a_token_of_a_secret_holds_while_the_secret_is_there() {
-    let (api, token) = kept().await;
-    let said = claims(&token);
-    assert_eq!(said["iss"], "kubernetes/serviceaccount");
-    assert_eq!(said["kubernetes.io/serviceaccount/secret.name"], "s");
-    assert_eq!((said.get("exp"), said.get("aud")), (None, None));
-    let told = review(&api, &token, Value::Null).await;
-    assert_eq!(told["user"]["username"], "system:serviceaccount:default:app");
-    let (code, told) = show(&api.server, &token, "GET", "/api/v1/namespaces/default/pods").await;
-    assert_eq!(code, 403, "{told}");
-    // It is for the API itself, and for nobody else.
+async fn legacy_token_is_valid_while_its_secret_exists() {
+    let (api, token) = api_with_legacy_token().await;
+    let expected = claims(&token);
+    assert_eq!(expected["iss"], "kubernetes/serviceaccount");
+    assert_eq!(expected["kubernetes.io/serviceaccount/secret.name"], "s");
+    assert_eq!((expected.get("exp"), expected.get("aud")), (None, None));
+    let status = review(&api, &token, Value::Null).await;
+    assert_eq!(status["user"]["username"], "system:serviceaccount:default:app");
+    let (code, message) = send_with_token(&api.server, &token, "GET", "/api/v1/namespaces/default/pods").await;
+    assert_eq!(code, 403, "{message}");
+    // The token is valid for the API server's audience only.
     let other = review(&api, &token, json!(["other"])).await;
     assert!(other["error"].as_str().unwrap().contains("is invalid for the target audiences [\"other\"]"), "{other}");
     let mark = |since: Value| {
         let labels = json!({"kubernetes.io/legacy-token-invalid-since": since});
-        merge(format!("{SECRETS}/s"), &json!({"metadata": {"labels": labels}}))
+        merge_patch(format!("{SECRETS}/s"), &json!({"metadata": {"labels": labels}}))
     };
     api.check(mark(json!("2026-01-01")), 200, json!({})).await;
     let marked = review(&api, &token, Value::Null).await;
@@ -56,8 +56,8 @@ async fn a_token_of_a_secret_holds_while_the_secret_is_there() {
 }
 
 #[tokio::test]
-async fn a_secret_says_when_its_token_was_used_last() {
-    let (api, token) = kept().await;
+async fn legacy_token_use_sets_the_last_used_label() {
+    let (api, token) = api_with_legacy_token().await;
     let path = format!("{SECRETS}/s");
     let used = async || {
         let labels = api.check(get(&path), 200, json!({})).await.body["metadata"]["labels"].clone();
@@ -70,9 +70,9 @@ async fn a_secret_says_when_its_token_was_used_last() {
     };
     let mark = |name: &str, at: Value| {
         let labels = json!({format!("kubernetes.io/legacy-token-{name}"): at});
-        merge(&path, &json!({"metadata": {"labels": labels}}))
+        merge_patch(&path, &json!({"metadata": {"labels": labels}}))
     };
-    let noted = async |before: &str| {
+    let recorded = async |before: &str| {
         for _ in 0..1000 {
             if used().await != before {
                 break;
@@ -81,25 +81,25 @@ async fn a_secret_says_when_its_token_was_used_last() {
         }
         used().await
     };
-    let (code, told) = show(&api.server, &token, "GET", "/api/v1/namespaces/default/pods").await;
-    assert_eq!(code, 403, "{told}");
-    // Midnight may be between.
-    assert!([day(0), day(-1)].contains(&noted("").await));
-    // One that was used long ago is so again, even though it does not hold.
+    let (code, message) = send_with_token(&api.server, &token, "GET", "/api/v1/namespaces/default/pods").await;
+    assert_eq!(code, 403, "{message}");
+    // The test may run over midnight.
+    assert!([day(0), day(-1)].contains(&recorded("").await));
+    // An old date is updated even if the token is invalidated.
     api.check(mark("last-used", json!("2020-01-01")), 200, json!({})).await;
     api.check(mark("invalid-since", json!("2021-01-01")), 200, json!({})).await;
-    assert_eq!(show(&api.server, &token, "GET", "/api").await.0, 401);
-    assert!([day(0), day(-1)].contains(&noted("2020-01-01").await));
-    // Some other server may have its day already.
+    assert_eq!(send_with_token(&api.server, &token, "GET", "/api").await.0, 401);
+    assert!([day(0), day(-1)].contains(&recorded("2020-01-01").await));
+    // A later date, of another server, is kept.
     let ahead = day(1);
     api.check(mark("last-used", json!(ahead)), 200, json!({})).await;
-    assert_eq!(show(&api.server, &token, "GET", "/api").await.0, 401);
-    assert_eq!(noted(&ahead).await, ahead);
+    assert_eq!(send_with_token(&api.server, &token, "GET", "/api").await.0, 401);
+    assert_eq!(recorded(&ahead).await, ahead);
 }
 
 #[tokio::test]
-async fn it_is_told_since_when_the_use_of_tokens_is_noted() {
-    let api = Api::new().await;
+async fn legacy_token_tracking_config_map_has_a_date() {
+    let api = TestApi::new().await;
     let path = "/api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking";
     let since = async || {
         api.server.bootstrap_token_tracking().await;
@@ -107,21 +107,21 @@ async fn it_is_told_since_when_the_use_of_tokens_is_noted() {
     };
     let first = since().await;
     assert!(first.parse::<jiff::civil::Date>().is_ok() && first.len() == 10, "{first}");
-    // It stays, unless it is no day.
-    api.check(merge(path, &json!({"data": {"since": "2024-02-29"}})), 200, json!({})).await;
+    // The date is kept if it is valid.
+    api.check(merge_patch(path, &json!({"data": {"since": "2024-02-29"}})), 200, json!({})).await;
     assert_eq!(since().await, "2024-02-29");
-    api.check(merge(path, &json!({"data": {"since": "2023-02-29"}})), 200, json!({})).await;
+    api.check(merge_patch(path, &json!({"data": {"since": "2023-02-29"}})), 200, json!({})).await;
     assert!(since().await >= first);
 }
 
 #[tokio::test]
-async fn a_token_of_a_secret_is_the_one_that_is_in_it_and_of_an_account_that_is_there() {
-    let (api, token) = kept().await;
-    api.check(merge(format!("{SECRETS}/s"), &json!({"data": {"token": "eA=="}})), 200, json!({})).await;
+async fn legacy_token_must_match_secret_and_account() {
+    let (api, token) = api_with_legacy_token().await;
+    api.check(merge_patch(format!("{SECRETS}/s"), &json!({"data": {"token": "eA=="}})), 200, json!({})).await;
     let other = review(&api, &token, Value::Null).await;
     assert!(other["error"].as_str().unwrap().contains("token does not match server's copy"), "{other}");
-    let (api, token) = kept().await;
+    let (api, token) = api_with_legacy_token().await;
     api.check(delete(format!("{ACCOUNTS}/app")), 200, json!({})).await;
     api.check(post(ACCOUNTS, &json!({"metadata": {"name": "app"}})), 201, json!({})).await;
-    assert_eq!(show(&api.server, &token, "GET", "/api").await.0, 401);
+    assert_eq!(send_with_token(&api.server, &token, "GET", "/api").await.0, 401);
 }

@@ -1,24 +1,27 @@
-//! Who is asked about what: selectors, conditions, forms.
+//! Matching of webhooks: selectors, match conditions and versions.
 
 use super::*;
-use crate::custom::{CRONTABS, DEFINITIONS, crontab, crontabs, spec};
+use crate::custom_resources::{CRONTABS, DEFINITIONS, crontab, crontab_definition, crontab_properties};
 
-fn names(hook: &Hook) -> Vec<String> {
-    hook.asked().into_iter().map(|(_, review)| review["request"]["name"].as_str().unwrap_or("").to_owned()).collect()
+fn names(hook: &WebhookServer) -> Vec<String> {
+    hook.take_requests()
+        .into_iter()
+        .map(|(_, review)| review["request"]["name"].as_str().unwrap_or("").to_owned())
+        .collect()
 }
 
-async fn namespace(api: &Api, name: &str, labels: Value) {
+async fn namespace(api: &TestApi, name: &str, labels: Value) {
     api.check(post("/api/v1/namespaces", &json!({"metadata": {"name": name, "labels": labels}})), 201, json!({})).await;
 }
 
 #[tokio::test]
-async fn selectors_look_at_the_object_and_at_its_namespace() {
-    let api = Api::new().await;
-    let hook = Hook::new(allows).await;
+async fn webhook_selectors_match_object_and_namespace() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(allow_response).await;
     namespace(&api, "in", json!({"asked": "yes"})).await;
     namespace(&api, "out", json!({})).await;
     let select = json!({"matchLabels": {"asked": "yes"}});
-    validating(&api, "n", hook.config("/n"), json!({"namespaceSelector": select})).await;
+    create_validating_webhook(&api, "n", hook.client_config("/n"), json!({"namespaceSelector": select})).await;
     let make = |namespace: &str, name: &str, labels: Value| {
         post(
             format!("/api/v1/namespaces/{namespace}/configmaps"),
@@ -27,7 +30,7 @@ async fn selectors_look_at_the_object_and_at_its_namespace() {
     };
     api.check(make("in", "a", json!({})), 201, json!({})).await;
     api.check(make("out", "b", json!({"asked": "yes"})), 201, json!({})).await;
-    // What is in no namespace is asked about, and a namespace is as it will be.
+    // Cluster-scoped objects match; a namespace is matched by its new labels.
     api.check(
         post("/apis/scheduling.k8s.io/v1/priorityclasses", &json!({"metadata": {"name": "p"}, "value": 1})),
         201,
@@ -38,63 +41,64 @@ async fn selectors_look_at_the_object_and_at_its_namespace() {
     namespace(&api, "other", json!({"asked": "no"})).await;
     assert_eq!(names(&hook), ["a", "p", "new"]);
     api.check(delete(format!("{GROUP}/validatingwebhookconfigurations/n")), 200, json!({})).await;
-    validating(&api, "o", hook.config("/o"), json!({"objectSelector": select})).await;
+    create_validating_webhook(&api, "o", hook.client_config("/o"), json!({"objectSelector": select})).await;
     api.check(make("in", "c", json!({"asked": "yes"})), 201, json!({})).await;
     api.check(make("in", "d", json!({})), 201, json!({})).await;
-    // As it was counts, too.
+    // The old object is matched, too.
     let path = "/api/v1/namespaces/in/configmaps";
-    api.check(merge(format!("{path}/c"), &json!({"metadata": {"labels": null}})), 200, json!({})).await;
-    api.check(merge(format!("{path}/c"), &json!({"data": {"a": "b"}})), 200, json!({})).await;
+    api.check(merge_patch(format!("{path}/c"), &json!({"metadata": {"labels": null}})), 200, json!({})).await;
+    api.check(merge_patch(format!("{path}/c"), &json!({"data": {"a": "b"}})), 200, json!({})).await;
     api.check(delete(format!("{path}/d")), 200, json!({})).await;
     assert_eq!(names(&hook), ["c", "c"]);
 }
 
 #[tokio::test]
-async fn conditions_say_in_cel_what_is_asked_about() {
-    let api = Api::new().await;
-    let hook = Hook::new(allows).await;
+async fn match_conditions_filter_webhook_calls() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(allow_response).await;
     let condition =
-        |text: &str| json!({"rules": only("configmaps"), "matchConditions": [{"name": "c", "expression": text}]});
+        |text: &str| json!({"rules": rule_for("configmaps"), "matchConditions": [{"name": "c", "expression": text}]});
     let may = "authorizer.group('').resource('secrets').namespace('default').check('get').allowed()";
-    api.bind(
+    api.grant_cluster_role(
         "secrets",
         json!([{"kind": "User", "name": "ann"}]),
         json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]),
     )
     .await;
     let maps = json!([{"verbs": ["*"], "apiGroups": [""], "resources": ["configmaps"]}]);
-    api.bind("maps", json!([{"kind": "User", "name": "ann"}, {"kind": "User", "name": "bob"}]), maps).await;
-    validating(&api, "may", hook.config("/may"), condition(may)).await;
-    validating(
+    api.grant_cluster_role("maps", json!([{"kind": "User", "name": "ann"}, {"kind": "User", "name": "bob"}]), maps)
+        .await;
+    create_validating_webhook(&api, "may", hook.client_config("/may"), condition(may)).await;
+    create_validating_webhook(
         &api,
         "request",
-        hook.config("/request"),
+        hook.client_config("/request"),
         condition("authorizer.requestResource.check('delete').allowed() && request.userInfo.username == 'bob'"),
     )
     .await;
-    validating(
+    create_validating_webhook(
         &api,
         "object",
-        hook.config("/object"),
+        hook.client_config("/object"),
         condition("has(object.data) && object.data.ask == 'yes' && oldObject == null"),
     )
     .await;
     for (name, user, data) in [("a", "ann", json!({})), ("b", "bob", json!({})), ("c", "test", json!({"ask": "yes"}))] {
-        let made = post(CONFIG_MAPS, &json!({"metadata": {"name": name}, "data": data}));
-        api.check(if user == "test" { made } else { made.by(user, &[]) }, 201, json!({})).await;
+        let created = post(CONFIG_MAPS, &json!({"metadata": {"name": name}, "data": data}));
+        api.check(if user == "test" { created } else { created.as_user(user, &[]) }, 201, json!({})).await;
     }
-    let mut asked: Vec<String> = hook
-        .asked()
+    let mut requests: Vec<String> = hook
+        .take_requests()
         .into_iter()
         .map(|(path, r)| format!("{path} {}", r["request"]["name"].as_str().unwrap()))
         .collect();
-    asked.sort();
-    assert_eq!(asked, ["/may a", "/may c", "/object c", "/request b"]);
-    // What cannot be said counts as the failure that it is.
+    requests.sort();
+    assert_eq!(requests, ["/may a", "/may c", "/object c", "/request b"]);
+    // An evaluation error follows the failure policy.
     let broken = "object.data.none == 'x'";
-    mutating(&api, "broken", hook.config("/broken"), condition(broken)).await;
-    let why = format!("configmaps \"d\" is forbidden: expression '{broken}' resulted in error: no such key: data");
-    api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "d"}})), 403, json!({"message": why})).await;
+    create_mutating_webhook(&api, "broken", hook.client_config("/broken"), condition(broken)).await;
+    let reason = format!("configmaps \"d\" is forbidden: expression '{broken}' resulted in error: no such key: data");
+    api.check(post(CONFIG_MAPS, &json!({"metadata": {"name": "d"}})), 403, json!({"message": reason})).await;
     let path = format!("{GROUP}/mutatingwebhookconfigurations/broken");
     api.check(
         patch("json-patch", path, &json!([{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}])),
@@ -106,50 +110,56 @@ async fn conditions_say_in_cel_what_is_asked_about() {
 }
 
 #[tokio::test]
-async fn other_versions_of_the_same_objects_are_shown_in_the_one_that_is_asked_for() {
-    let api = Api::new().await;
-    let hook = Hook::new(|path, review| match path {
-        "/patch" => patches(review, json!([{"op": "replace", "path": "/spec/maxReplicas", "value": 7}])),
-        _ => says(review, json!({})),
+async fn equivalent_match_policy_converts_versions() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(|path, review| match path {
+        "/patch" => patch_response(review, json!([{"op": "replace", "path": "/spec/maxReplicas", "value": 7}])),
+        _ => review_response(review, json!({})),
     })
     .await;
     let rules = json!([{"operations": ["*"], "apiGroups": ["autoscaling"], "apiVersions": ["v2"], "resources": ["horizontalpodautoscalers"]}]);
-    mutating(&api, "m", hook.config("/patch"), json!({"rules": rules})).await;
-    validating(&api, "exact", hook.config("/exact"), json!({"rules": rules, "matchPolicy": "Exact"})).await;
-    validating(&api, "all", hook.config("/all"), json!({"rules": rules})).await;
+    create_mutating_webhook(&api, "m", hook.client_config("/patch"), json!({"rules": rules})).await;
+    create_validating_webhook(
+        &api,
+        "exact",
+        hook.client_config("/exact"),
+        json!({"rules": rules, "matchPolicy": "Exact"}),
+    )
+    .await;
+    create_validating_webhook(&api, "all", hook.client_config("/all"), json!({"rules": rules})).await;
     let scaler = json!({"metadata": {"name": "a"}, "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 50,
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
     let path = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
-    let made =
+    let created =
         json!({"apiVersion": "autoscaling/v1", "spec": {"maxReplicas": 7, "targetCPUUtilizationPercentage": 50}});
-    api.check(post(path, &scaler), 201, made).await;
-    let asked = hook.asked();
-    assert_eq!(asked.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>(), ["/patch", "/all"]);
-    let request = &asked[1].1["request"];
+    api.check(post(path, &scaler), 201, created).await;
+    let requests = hook.take_requests();
+    assert_eq!(requests.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>(), ["/patch", "/all"]);
+    let request = &requests[1].1["request"];
     let expected = json!({
         "kind": {"group": "autoscaling", "version": "v2", "kind": "HorizontalPodAutoscaler"},
         "requestKind": {"group": "autoscaling", "version": "v1", "kind": "HorizontalPodAutoscaler"},
         "object": {"apiVersion": "autoscaling/v2", "spec": {"maxReplicas": 7, "metrics": [{"type": "Resource", "resource": {"name": "cpu"}}]}},
     });
-    let mut wrong = Vec::new();
-    compare(&expected, request, "", &mut wrong);
-    assert!(wrong.is_empty(), "{wrong:#?}\n{request:#}");
+    let mut mismatches = Vec::new();
+    compare(&expected, request, "", &mut mismatches);
+    assert!(mismatches.is_empty(), "{mismatches:#?}\n{request:#}");
 }
 
 #[tokio::test]
-async fn what_a_webhook_makes_of_a_custom_object_is_as_its_schema_says() {
-    let api = Api::new().await;
-    api.check(post(DEFINITIONS, &crontabs(&spec())), 201, json!({})).await;
-    let hook = Hook::new(|_, review| {
+async fn webhook_output_of_custom_resources_is_pruned() {
+    let api = TestApi::new().await;
+    api.check(post(DEFINITIONS, &crontab_definition(&crontab_properties())), 201, json!({})).await;
+    let hook = WebhookServer::new(|_, review| {
         let replicas = if review["request"]["name"] == "wrong" { 11 } else { 5 };
         let spec = json!({"replicas": replicas, "unknown": true});
-        patches(review, json!([{"op": "replace", "path": "/spec", "value": spec}]))
+        patch_response(review, json!([{"op": "replace", "path": "/spec", "value": spec}]))
     })
     .await;
-    mutating(&api, "m", hook.config("/"), json!({"rules": only("crontabs")})).await;
+    create_mutating_webhook(&api, "m", hook.client_config("/"), json!({"rules": rule_for("crontabs")})).await;
     let expected = json!({"spec": {"replicas": 5, "image": "busybox", "unknown": null}});
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 1}))), 201, expected).await;
-    assert_eq!(hook.asked()[0].1["request"]["object"]["spec"], json!({"replicas": 1, "image": "busybox"}));
-    let refused = api.ask(&post(CRONTABS, &crontab("wrong", &json!({})))).await;
-    assert_eq!(refused.status, 422, "{}", refused.body);
+    assert_eq!(hook.take_requests()[0].1["request"]["object"]["spec"], json!({"replicas": 1, "image": "busybox"}));
+    let rejected = api.send(&post(CRONTABS, &crontab("wrong", &json!({})))).await;
+    assert_eq!(rejected.status, 422, "{}", rejected.body);
 }

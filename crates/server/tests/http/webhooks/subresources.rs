@@ -1,9 +1,9 @@
-//! Parts of objects, deletions and connections.
+//! Reviews of subresources, deletions and connections.
 
 use super::*;
 
-/// What was asked, as `UPDATE deployments/scale Scale a`.
-fn told(hook: &Hook) -> Vec<String> {
+/// Returns the requests of the webhook, as `UPDATE deployments/scale Scale a`.
+fn reviewed_requests(hook: &WebhookServer) -> Vec<String> {
     let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
     let one = |(_, review): (String, Value)| {
         let request = &review["request"];
@@ -16,15 +16,15 @@ fn told(hook: &Hook) -> Vec<String> {
             text(&request["name"])
         )
     };
-    hook.asked().into_iter().map(one).collect()
+    hook.take_requests().into_iter().map(one).collect()
 }
 
 #[tokio::test]
-async fn parts_of_objects_are_asked_about_as_what_they_are() {
-    let api = Api::new().await;
-    let hook = Hook::new(|_, review| match review["request"]["kind"]["kind"].as_str() {
-        Some("Scale") => patches(review, json!([{"op": "replace", "path": "/spec/replicas", "value": 4}])),
-        _ => says(review, json!({})),
+async fn webhooks_receive_subresource_kinds() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(|_, review| match review["request"]["kind"]["kind"].as_str() {
+        Some("Scale") => patch_response(review, json!([{"op": "replace", "path": "/spec/replicas", "value": 4}])),
+        _ => review_response(review, json!({})),
     })
     .await;
     let template =
@@ -34,12 +34,13 @@ async fn parts_of_objects_are_asked_about_as_what_they_are() {
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     api.check(post(deployments, &deployment), 201, json!({})).await;
     api.create_pod("p").await;
-    mutating(&api, "m", hook.config("/"), json!({})).await;
+    create_mutating_webhook(&api, "m", hook.client_config("/"), json!({})).await;
     let scaled = json!({"spec": {"replicas": 4}});
-    api.check(merge(format!("{deployments}/d/scale"), &json!({"spec": {"replicas": 2}})), 200, scaled.clone()).await;
+    api.check(merge_patch(format!("{deployments}/d/scale"), &json!({"spec": {"replicas": 2}})), 200, scaled.clone())
+        .await;
     api.check(get(format!("{deployments}/d")), 200, scaled).await;
     let condition = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-    api.check(merge(format!("{PODS}/p/status"), &condition), 200, json!({})).await;
+    api.check(merge_patch(format!("{PODS}/p/status"), &condition), 200, json!({})).await;
     let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
     api.check(post(format!("{PODS}/p/binding"), &binding), 201, json!({})).await;
     let review = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}});
@@ -50,15 +51,15 @@ async fn parts_of_objects_are_asked_about_as_what_they_are() {
         "CREATE pods/binding Binding p",
         "CREATE selfsubjectaccessreviews SelfSubjectAccessReview ",
     ];
-    assert_eq!(told(&hook), expected);
+    assert_eq!(reviewed_requests(&hook), expected);
 }
 
 #[tokio::test]
-async fn deletions_are_asked_about_with_what_goes() {
-    let api = Api::new().await;
-    let hook = Hook::new(|_, review| {
+async fn delete_review_has_the_old_object() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(|_, review| {
         let old = &review["request"]["oldObject"];
-        says(
+        review_response(
             review,
             json!({"allowed": old["metadata"]["labels"]["keep"].is_null(), "status": {"message": "it is kept"}}),
         )
@@ -68,10 +69,14 @@ async fn deletions_are_asked_about_with_what_goes() {
         api.create_config_map(name, labels).await;
     }
     api.create_pod("p").await;
-    validating(&api, "v", hook.config("/"), json!({})).await;
-    api.check(delete_with(format!("{CONFIG_MAPS}/a"), &json!({"propagationPolicy": "Background"})), 200, json!({}))
-        .await;
-    let request = hook.asked().remove(0).1["request"].clone();
+    create_validating_webhook(&api, "v", hook.client_config("/"), json!({})).await;
+    api.check(
+        delete_with_options(format!("{CONFIG_MAPS}/a"), &json!({"propagationPolicy": "Background"})),
+        200,
+        json!({}),
+    )
+    .await;
+    let request = hook.take_requests().remove(0).1["request"].clone();
     assert_eq!((&request["object"], &request["oldObject"]["metadata"]["name"]), (&Value::Null, &json!("a")));
     assert_eq!(
         request["options"],
@@ -80,30 +85,33 @@ async fn deletions_are_asked_about_with_what_goes() {
     let kept = json!({"message": "admission webhook \"v.example.com\" denied the request: it is kept"});
     api.check(delete(format!("{CONFIG_MAPS}/kept")), 400, kept.clone()).await;
     api.check(get(format!("{CONFIG_MAPS}/kept")), 200, json!({})).await;
-    hook.asked();
+    hook.take_requests();
     api.check(delete(CONFIG_MAPS), 400, kept).await;
-    assert_eq!(told(&hook), ["DELETE configmaps ConfigMap ", "DELETE configmaps ConfigMap "]);
+    assert_eq!(reviewed_requests(&hook), ["DELETE configmaps ConfigMap ", "DELETE configmaps ConfigMap "]);
     api.check(get(format!("{CONFIG_MAPS}/b")), 404, json!({})).await;
     api.check(post(format!("{PODS}/p/eviction"), &json!({"metadata": {"name": "p"}})), 201, json!({})).await;
-    // What an eviction does is not asked about again.
-    assert_eq!(told(&hook), ["CREATE pods/eviction Eviction p"]);
+    // The deletion by an eviction is not reviewed again.
+    assert_eq!(reviewed_requests(&hook), ["CREATE pods/eviction Eviction p"]);
 }
 
 #[tokio::test]
-async fn connections_are_asked_about_with_their_options() {
-    let api = Api::new().await;
-    let hook = Hook::new(|_, review| says(review, json!({"allowed": false, "status": {"message": "no way in"}}))).await;
+async fn connect_review_has_the_options() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(|_, review| {
+        review_response(review, json!({"allowed": false, "status": {"message": "no way in"}}))
+    })
+    .await;
     api.bound_pod("p").await;
     let rules = json!([{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec", "pods/portforward"]}]);
-    validating(&api, "v", hook.config("/"), json!({"rules": rules})).await;
-    let refused = json!({"message": "admission webhook \"v.example.com\" denied the request: no way in"});
+    create_validating_webhook(&api, "v", hook.client_config("/"), json!({"rules": rules})).await;
+    let rejected = json!({"message": "admission webhook \"v.example.com\" denied the request: no way in"});
     api.check(
         post(format!("{PODS}/p/exec?command=ls&command=-l&stdout=true&container=c"), &Value::Null),
         400,
-        refused.clone(),
+        rejected.clone(),
     )
     .await;
-    let request = hook.asked().remove(0).1["request"].clone();
+    let request = hook.take_requests().remove(0).1["request"].clone();
     assert_eq!(
         request["object"],
         json!({"kind": "PodExecOptions", "apiVersion": "v1", "command": ["ls", "-l"], "stdout": true, "container": "c"})
@@ -112,18 +120,18 @@ async fn connections_are_asked_about_with_their_options() {
         (&request["operation"], &request["subResource"], &request["name"]),
         (&json!("CONNECT"), &json!("exec"), &json!("p"))
     );
-    api.check(post(format!("{PODS}/p/portforward?ports=80"), &Value::Null), 400, refused).await;
-    assert_eq!(hook.asked()[0].1["request"]["object"]["ports"], json!([80]));
-    let answer = api.ask(&post(format!("{PODS}/p/attach?container=c"), &Value::Null)).await;
-    assert_ne!(answer.body["message"], "admission webhook \"v.example.com\" denied the request: no way in");
+    api.check(post(format!("{PODS}/p/portforward?ports=80"), &Value::Null), 400, rejected).await;
+    assert_eq!(hook.take_requests()[0].1["request"]["object"]["ports"], json!([80]));
+    let response = api.send(&post(format!("{PODS}/p/attach?container=c"), &Value::Null)).await;
+    assert_ne!(response.body["message"], "admission webhook \"v.example.com\" denied the request: no way in");
 }
 
 #[tokio::test]
-async fn a_proxy_is_asked_for_with_the_path_behind_it() {
-    let api = Api::new().await;
-    let hook = Hook::new(|_, review| says(review, json!({"allowed": false}))).await;
+async fn proxy_connect_review_has_the_path() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(|_, review| review_response(review, json!({"allowed": false}))).await;
     let rules = json!([{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/proxy", "services/proxy", "nodes/proxy"]}]);
-    validating(&api, "v", hook.config("/"), json!({"rules": rules})).await;
+    create_validating_webhook(&api, "v", hook.client_config("/"), json!({"rules": rules})).await;
     for (path, kind, behind) in [
         ("/api/v1/nodes/n/proxy/healthz?path=/other", "NodeProxyOptions", json!("/healthz")),
         ("/api/v1/namespaces/default/pods/p:80/proxy/a/b%20c/", "PodProxyOptions", json!("/a/b c/")),
@@ -131,41 +139,41 @@ async fn a_proxy_is_asked_for_with_the_path_behind_it() {
         ("/api/v1/namespaces/default/services/s/proxy", "ServiceProxyOptions", Value::Null),
     ] {
         api.check(get(path), 400, json!({})).await;
-        let request = hook.asked().remove(0).1["request"].clone();
+        let request = hook.take_requests().remove(0).1["request"].clone();
         assert_eq!((&request["object"]["kind"], &request["object"]["path"]), (&json!(kind), &behind), "{path}");
     }
 }
 
 #[tokio::test]
-async fn who_is_not_there_is_asked_about_first() {
-    let api = Api::new().await;
-    let hook = Hook::new(|_, review| says(review, json!({"allowed": true}))).await;
+async fn webhooks_run_before_missing_object_check() {
+    let api = TestApi::new().await;
+    let hook = WebhookServer::new(|_, review| review_response(review, json!({"allowed": true}))).await;
     let rules =
         json!([{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec"]}]);
-    validating(&api, "v", hook.config("/"), json!({"rules": rules})).await;
+    create_validating_webhook(&api, "v", hook.client_config("/"), json!({"rules": rules})).await;
     api.check(post(format!("{PODS}/none/exec?command=ls"), &Value::Null), 404, json!({})).await;
-    assert_eq!(told(&hook), ["CONNECT pods/exec PodExecOptions none"]);
+    assert_eq!(reviewed_requests(&hook), ["CONNECT pods/exec PodExecOptions none"]);
 }
 
 #[tokio::test]
-async fn bindings_and_tokens_are_shown_as_they_will_be() {
+async fn binding_and_token_reviews_have_defaulted_objects() {
     let api = crate::tokens::api().await;
-    let hook = Hook::new(|_, review| says(review, json!({"allowed": true}))).await;
+    let hook = WebhookServer::new(|_, review| review_response(review, json!({"allowed": true}))).await;
     let rules = json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["bindings", "serviceaccounts/token"]}]);
-    validating(&api, "v", hook.config("/"), json!({"rules": rules})).await;
+    create_validating_webhook(&api, "v", hook.client_config("/"), json!({"rules": rules})).await;
     api.create_pod("p").await;
     let binding = json!({"metadata": {"name": "p"}, "target": {"name": "n"}});
     api.check(post("/api/v1/namespaces/default/bindings", &binding), 201, json!({})).await;
-    let request = hook.asked().remove(0).1["request"].clone();
+    let request = hook.take_requests().remove(0).1["request"].clone();
     assert_eq!(
         (&request["resource"]["resource"], &request["subResource"], &request["name"], &request["object"]["metadata"]),
         (&json!("bindings"), &Value::Null, &json!("p"), &json!({"name": "p", "namespace": "default"}))
     );
     api.check(post("/api/v1/namespaces/default/serviceaccounts/app/token", &json!({})), 201, json!({})).await;
-    let shown = hook.asked().remove(0).1["request"]["object"].clone();
+    let returned = hook.take_requests().remove(0).1["request"]["object"].clone();
     assert_eq!(
-        (&shown["metadata"]["name"], &shown["metadata"]["namespace"], &shown["spec"]["expirationSeconds"]),
+        (&returned["metadata"]["name"], &returned["metadata"]["namespace"], &returned["spec"]["expirationSeconds"]),
         (&json!("app"), &json!("default"), &json!(3600))
     );
-    assert_eq!(shown["spec"]["audiences"].as_array().map(Vec::len), Some(1));
+    assert_eq!(returned["spec"]["audiences"].as_array().map(Vec::len), Some(1));
 }

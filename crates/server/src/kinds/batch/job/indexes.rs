@@ -1,15 +1,15 @@
-//! Whether text is a set of completion indexes: `1,3-5,7`.
+//! Parsing of completion indexes, for example `1,3-5,7`.
 
-/// How many indexes below `completions` the text names (`validateIndexesFormat`).
-pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {
-    Ok(intervals(text, completions)?.iter().map(|(first, last)| last - first + 1).sum())
+/// Counts the indexes, which must be less than `completions` (`validateIndexesFormat`).
+pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
+    Ok(parse_intervals(text, completions)?.iter().map(|(first, last)| last - first + 1).sum())
 }
 
-/// The first and the last index of each part, in ascending order.
-pub(super) fn intervals(text: &str, completions: i64) -> Result<Vec<(i64, i64)>, String> {
+/// Parses the intervals: first and last index of each, in ascending order.
+pub(super) fn parse_intervals(text: &str, completions: i64) -> Result<Vec<(i64, i64)>, String> {
     let mut all: Vec<(i64, i64)> = Vec::new();
     for part in text.split(',').filter(|_| !text.is_empty()) {
-        let (first, last) = interval(part, completions)?;
+        let (first, last) = parse_interval(part, completions)?;
         if let Some((_, before)) = all.last().filter(|(_, before)| *before >= first) {
             return Err(format!("non-increasing order, previous: {before}, current: {first}"));
         }
@@ -18,7 +18,7 @@ pub(super) fn intervals(text: &str, completions: i64) -> Result<Vec<(i64, i64)>,
     Ok(all)
 }
 
-fn interval(part: &str, completions: i64) -> Result<(i64, i64), String> {
+fn parse_interval(part: &str, completions: i64) -> Result<(i64, i64), String> {
     let index = |text: &str| {
         let parsed = text.parse::<i64>();
         let index = parsed.map_err(|_| format!("cannot convert string to integer for index: {text:?}"))?;
@@ -40,12 +40,12 @@ fn interval(part: &str, completions: i64) -> Result<(i64, i64), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::count;
+    use super::count_indexes;
 
     #[test]
-    fn indexes_are_read_as_upstream_reads_them() {
+    fn index_format_is_validated() {
         let check = |text: &str, expected: Result<i64, &str>| {
-            assert_eq!(count(text, 10), expected.map_err(str::to_owned), "{text}");
+            assert_eq!(count_indexes(text, 10), expected.map_err(str::to_owned), "{text}");
         };
         check("", Ok(0));
         check("0,2-4,9", Ok(5));

@@ -1,28 +1,30 @@
-//! What a Job's policies may say of Pods that fail, of indexes that succeed, and of Pods that are replaced.
+//! Validation of a Job's Pod failure policy, success policy and Pod replacement policy.
 
 use super::indexes;
 use crate::kinds::{
     FieldErrors, FieldPath,
-    checks::{invalid_whole, items, not_negative, qualified, text as text_of},
+    field_validation::{
+        items, push_invalid_without_value, text as text_of, validate_nonnegative, validate_qualified_name,
+    },
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// How many rules a policy may have, and how many conditions of Pods a rule.
-const MOST_RULES: usize = 20;
-/// How many exit codes a rule may have.
-const MOST_CODES: usize = 255;
-/// How long the indexes of a rule may be, in bytes.
-const LONGEST_INDEXES: usize = 64 * 1024;
+/// Maximum number of rules of a policy, and of Pod conditions of a rule.
+const MAX_RULES: usize = 20;
+/// Maximum number of exit codes of a rule.
+const MAX_EXIT_CODES: usize = 255;
+/// Maximum length of a rule's `succeededIndexes` in bytes.
+const MAX_INDEXES_LENGTH: usize = 64 * 1024;
 
-pub(super) fn validate(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_policies(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if !spec["podFailurePolicy"].is_null() {
-        failure(spec, &path.child("podFailurePolicy").child("rules"), errors);
+        validate_pod_failure_policy(spec, &path.child("podFailurePolicy").child("rules"), errors);
     }
     if !spec["successPolicy"].is_null() {
         let at = path.child("successPolicy");
         if text_of(spec, "completionMode") == "Indexed" {
-            success(spec, &at.child("rules"), errors);
+            validate_success_policy(spec, &at.child("rules"), errors);
         } else {
             errors.invalid(&at, &spec["successPolicy"], "requires indexed completion mode");
         }
@@ -35,38 +37,46 @@ pub(super) fn validate(spec: &Value, path: &FieldPath, errors: &mut FieldErrors)
     }
 }
 
-/// `validatePodFailurePolicy`.
-fn failure(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the Pod failure policy (`validatePodFailurePolicy`).
+fn validate_pod_failure_policy(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let (policy, pods) = (&spec["podFailurePolicy"], &spec["template"]["spec"]);
-    at_most(items(policy, "rules").count(), MOST_RULES, path, errors);
+    validate_max_items(items(policy, "rules").count(), MAX_RULES, path, errors);
     let containers: BTreeSet<&str> =
         ["containers", "initContainers"].iter().flat_map(|l| items(pods, l)).map(|c| text_of(c, "name")).collect();
     for (i, rule) in items(policy, "rules").enumerate() {
         let path = path.index(i);
-        let (at, limited) = (path.child("action"), !spec["backoffLimitPerIndex"].is_null());
-        if text_of(rule, "action") == "FailIndex" && !limited {
+        let (at, has_index_limit) = (path.child("action"), !spec["backoffLimitPerIndex"].is_null());
+        if text_of(rule, "action") == "FailIndex" && !has_index_limit {
             errors.invalid(&at, &rule["action"], "requires the backoffLimitPerIndex to be set");
         }
-        one_of(&rule["action"], &["Count", "FailIndex", "FailJob", "Ignore"], &at, errors);
+        validate_required_enum(&rule["action"], &["Count", "FailIndex", "FailJob", "Ignore"], &at, errors);
         let (codes, conditions) = (&rule["onExitCodes"], items(rule, "onPodConditions").count());
         if !codes.is_null() {
-            exit_codes(codes, &path.child("onExitCodes"), &containers, errors);
+            validate_exit_codes(codes, &path.child("onExitCodes"), &containers, errors);
         }
-        pod_conditions(rule, &path.child("onPodConditions"), errors);
+        validate_pod_conditions(rule, &path.child("onPodConditions"), errors);
         match (codes.is_null(), conditions == 0) {
             (false, false) => {
-                invalid_whole(&path, "specifying both OnExitCodes and OnPodConditions is not supported", errors);
+                push_invalid_without_value(
+                    &path,
+                    "specifying both OnExitCodes and OnPodConditions is not supported",
+                    errors,
+                );
             }
             (true, true) => {
-                invalid_whole(&path, "specifying one of OnExitCodes and OnPodConditions is required", errors);
+                push_invalid_without_value(
+                    &path,
+                    "specifying one of OnExitCodes and OnPodConditions is required",
+                    errors,
+                );
             }
             _ => {}
         }
     }
 }
 
-fn exit_codes(rule: &Value, path: &FieldPath, containers: &BTreeSet<&str>, errors: &mut FieldErrors) {
-    one_of(&rule["operator"], &["In", "NotIn"], &path.child("operator"), errors);
+fn validate_exit_codes(rule: &Value, path: &FieldPath, containers: &BTreeSet<&str>, errors: &mut FieldErrors) {
+    validate_required_enum(&rule["operator"], &["In", "NotIn"], &path.child("operator"), errors);
     if rule["containerName"].as_str().is_some_and(|name| !containers.contains(name)) {
         let why = "must be one of the container or initContainer names in the pod template";
         errors.invalid(&path.child("containerName"), &rule["containerName"], why);
@@ -76,7 +86,7 @@ fn exit_codes(rule: &Value, path: &FieldPath, containers: &BTreeSet<&str>, error
     if codes.is_empty() {
         errors.invalid(&path, &rule["values"], "at least one value is required");
     }
-    at_most(codes.len(), MOST_CODES, &path, errors);
+    validate_max_items(codes.len(), MAX_EXIT_CODES, &path, errors);
     let mut seen = BTreeSet::new();
     for (i, code) in codes.iter().enumerate() {
         if *code == 0 && rule["operator"] == "In" {
@@ -91,22 +101,22 @@ fn exit_codes(rule: &Value, path: &FieldPath, containers: &BTreeSet<&str>, error
     }
 }
 
-fn pod_conditions(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    at_most(items(rule, "onPodConditions").count(), MOST_RULES, path, errors);
+fn validate_pod_conditions(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    validate_max_items(items(rule, "onPodConditions").count(), MAX_RULES, path, errors);
     for (i, pattern) in items(rule, "onPodConditions").enumerate() {
         let path = path.index(i);
-        qualified(&pattern["type"], &path.child("type"), errors);
-        one_of(&pattern["status"], &["False", "True", "Unknown"], &path.child("status"), errors);
+        validate_qualified_name(&pattern["type"], &path.child("type"), errors);
+        validate_required_enum(&pattern["status"], &["False", "True", "Unknown"], &path.child("status"), errors);
     }
 }
 
-/// `validateSuccessPolicy`.
-fn success(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the success policy (`validateSuccessPolicy`).
+fn validate_success_policy(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let rules = || items(&spec["successPolicy"], "rules");
     if rules().next().is_none() {
         errors.required(path, "at least one rules must be specified when the successPolicy is specified");
     }
-    at_most(rules().count(), MOST_RULES, path, errors);
+    validate_max_items(rules().count(), MAX_RULES, path, errors);
     let completions = spec["completions"].as_i64().unwrap_or(0);
     for (i, rule) in rules().enumerate() {
         let path = path.index(i);
@@ -114,41 +124,41 @@ fn success(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         if text.is_none() && count.is_none() {
             errors.required(&path, "at least one of succeededCount or succeededIndexes must be specified");
         }
-        let mut named = 0;
+        let mut index_count = 0;
         if let Some(text) = text {
             let at = path.child("succeededIndexes");
-            if text.len() > LONGEST_INDEXES {
-                errors.too_long(&at, LONGEST_INDEXES);
+            if text.len() > MAX_INDEXES_LENGTH {
+                errors.too_long(&at, MAX_INDEXES_LENGTH);
             }
-            match indexes::count(text, completions) {
-                Ok(count) => named = count,
+            match indexes::count_indexes(text, completions) {
+                Ok(count) => index_count = count,
                 Err(why) => errors.invalid(&at, &json!(text), &format!("error parsing succeededIndexes: {why}")),
             }
         }
-        not_negative(rule, "succeededCount", &path, errors);
+        validate_nonnegative(rule, "succeededCount", &path, errors);
         let at = path.child("succeededCount");
         let bounds = [
             (Some(completions), "the number of specified completions"),
-            (text.map(|_| named), "the number of indexes in the specified succeededIndexes field"),
+            (text.map(|_| index_count), "the number of indexes in the specified succeededIndexes field"),
         ];
-        for (most, what) in bounds {
-            if let (Some(count), Some(most)) = (count, most)
-                && count > most
+        for (max, what) in bounds {
+            if let (Some(count), Some(max)) = (count, max)
+                && count > max
             {
-                errors.invalid(&at, &json!(count), &format!("must be less than or equal to {most} ({what})"));
+                errors.invalid(&at, &json!(count), &format!("must be less than or equal to {max} ({what})"));
             }
         }
     }
 }
 
-fn at_most(count: usize, most: usize, path: &FieldPath, errors: &mut FieldErrors) {
-    if count > most {
-        errors.too_many(path, count, most);
+fn validate_max_items(count: usize, max: usize, path: &FieldPath, errors: &mut FieldErrors) {
+    if count > max {
+        errors.too_many(path, count, max);
     }
 }
 
-/// A value that must be there, in the words that only Jobs have for it.
-fn one_of(value: &Value, allowed: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates a required enumeration value, with the message that only Jobs have.
+fn validate_required_enum(value: &Value, allowed: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
     match value.as_str().unwrap_or("") {
         "" => {
             let all: Vec<String> = allowed.iter().map(|a| format!("{a:?}")).collect();

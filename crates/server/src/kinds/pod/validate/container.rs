@@ -1,15 +1,15 @@
-//! Containers, and what those of all kinds have in common (`validateContainers`, `validateInitContainers`).
+//! Validation of containers (`validateContainers`, `validateInitContainers`).
 
 use super::{
-    claims, devices, ephemeral, items, mounts, one_of, port, probe, required_label, resources, restart, security,
-    stop_signal, text, volume::Volumes,
+    ephemeral, items, probe, resource_claims, resources, restart_policy, security_context, stop_signal, text,
+    validate_one_of, validate_port, validate_required_dns_label, volume::Volumes, volume_devices, volume_mounts,
 };
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-const NOT_FOR_INIT: &str = "may not be set for init containers without restartPolicy=Always";
-/// Fields of the Pod that an environment variable can show.
+const INIT_CONTAINER_FORBIDDEN: &str = "may not be set for init containers without restartPolicy=Always";
+/// Fields of the Pod that an environment variable can reference.
 const ENV_FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
@@ -21,8 +21,8 @@ const ENV_FIELDS: [&str; 9] = [
     "status.podIP",
     "status.podIPs",
 ];
-/// Divisors of what is counted in bytes.
-const SIZES: &str = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei";
+/// Divisors of resources in bytes.
+const BYTE_DIVISORS: &str = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei";
 const ENV_RESOURCES: [&str; 6] = [
     "limits.cpu",
     "limits.ephemeral-storage",
@@ -32,79 +32,84 @@ const ENV_RESOURCES: [&str; 6] = [
     "requests.memory",
 ];
 
-pub(super) fn all(spec: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
+pub(super) fn validate_containers(spec: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
     let grace = spec["terminationGracePeriodSeconds"].as_i64();
-    let (mut names, claims) = (BTreeSet::new(), claims::names(spec));
+    let (mut names, claims) = (BTreeSet::new(), resource_claims::claim_names(spec));
     if items(spec, "containers").next().is_none() {
         errors.required(&path.child("containers"), "");
     }
     for (i, c) in items(spec, "containers").enumerate() {
         let path = path.child("containers").index(i);
-        common(c, &path, volumes, &claims, spec, errors);
-        unique(&mut names, c, &path, errors);
-        probe::all(c, grace, &path, errors);
-        stop_signal::of(c, spec, &path, errors);
-        restart::policy(c, &path, errors);
+        validate_container_common(c, &path, volumes, &claims, spec, errors);
+        validate_unique_name(&mut names, c, &path, errors);
+        probe::validate_lifecycle_and_probes(c, grace, &path, errors);
+        stop_signal::validate_stop_signal(c, spec, &path, errors);
+        restart_policy::validate_restart_policy(c, &path, errors);
     }
-    host_ports(items(spec, "containers"), &path.child("containers"), errors);
+    validate_host_ports(items(spec, "containers"), &path.child("containers"), errors);
     for (i, c) in items(spec, "initContainers").enumerate() {
         let at = path.child("initContainers").index(i);
-        common(c, &at, volumes, &claims, spec, errors);
-        restart::policy(c, &at, errors);
-        unique(&mut names, c, &at, errors);
-        host_ports(std::iter::once(c), &path.child("initContainers"), errors);
+        validate_container_common(c, &at, volumes, &claims, spec, errors);
+        restart_policy::validate_restart_policy(c, &at, errors);
+        validate_unique_name(&mut names, c, &at, errors);
+        validate_host_ports(std::iter::once(c), &path.child("initContainers"), errors);
         if c["restartPolicy"] == "Always" {
-            probe::all(c, grace, &at, errors);
-            stop_signal::of(c, spec, &at, errors);
+            probe::validate_lifecycle_and_probes(c, grace, &at, errors);
+            stop_signal::validate_stop_signal(c, spec, &at, errors);
             continue;
         }
         for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
             if c.get(field).is_some() {
-                errors.forbidden(&at.child(field), NOT_FOR_INIT);
+                errors.forbidden(&at.child(field), INIT_CONTAINER_FORBIDDEN);
             }
         }
     }
-    ephemeral::all(spec, path, volumes, &mut names, errors);
+    ephemeral::validate_ephemeral_containers(spec, path, volumes, &mut names, errors);
 }
 
-pub(super) fn unique(names: &mut BTreeSet<String>, c: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_unique_name(
+    names: &mut BTreeSet<String>,
+    c: &Value,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     if !names.insert(text(c, "name").to_owned()) && !text(c, "name").is_empty() {
         errors.duplicate(&path.child("name"), &c["name"]);
     }
 }
 
-/// What holds for every container (`validateContainerCommon`).
-pub(super) fn common(
+/// Validates fields that all container types share (`validateContainerCommon`).
+pub(super) fn validate_container_common(
     c: &Value,
     path: &FieldPath,
     volumes: &Volumes,
-    claims: &claims::Names<'_>,
+    claims: &resource_claims::ClaimNames<'_>,
     spec: &Value,
     errors: &mut FieldErrors,
 ) {
-    required_label(&c["name"], &path.child("name"), errors);
+    validate_required_dns_label(&c["name"], &path.child("name"), errors);
     let image = text(c, "image");
     if image.is_empty() {
         errors.required(&path.child("image"), "");
     } else if image.trim() != image {
         errors.invalid(&path.child("image"), &c["image"], "must not have leading or trailing whitespace");
     }
-    one_of(c, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], path, errors);
-    ports(c, &path.child("ports"), spec["hostNetwork"] == json!(true), errors);
+    validate_one_of(c, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], path, errors);
+    validate_ports(c, &path.child("ports"), spec["hostNetwork"] == json!(true), errors);
     for (i, e) in items(c, "env").enumerate() {
-        env(e, &path.child("env").index(i), volumes, errors);
+        validate_env_var(e, &path.child("env").index(i), volumes, errors);
     }
-    env_from(c, &path.child("envFrom"), errors);
-    mounts::all(c, &path.child("volumeMounts"), volumes, errors);
-    devices::all(c, &path.child("volumeDevices"), volumes, errors);
-    one_of(c, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
-    resources::requirements(&c["resources"], &path.child("resources"), errors);
-    claims::of_container(c, claims, &path.child("resources").child("claims"), errors);
-    resources::resize_policy(c, &path.child("resizePolicy"), text(spec, "restartPolicy"), errors);
-    security::of_container(c, spec, path, errors);
+    validate_env_from(c, &path.child("envFrom"), errors);
+    volume_mounts::validate_volume_mounts(c, &path.child("volumeMounts"), volumes, errors);
+    volume_devices::validate_volume_devices(c, &path.child("volumeDevices"), volumes, errors);
+    validate_one_of(c, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
+    resources::validate_requirements(&c["resources"], &path.child("resources"), errors);
+    resource_claims::validate_container_claims(c, claims, &path.child("resources").child("claims"), errors);
+    resources::validate_resize_policy(c, &path.child("resizePolicy"), text(spec, "restartPolicy"), errors);
+    security_context::validate_container_security(c, spec, path, errors);
 }
 
-fn ports(c: &Value, path: &FieldPath, host_network: bool, errors: &mut FieldErrors) {
+fn validate_ports(c: &Value, path: &FieldPath, host_network: bool, errors: &mut FieldErrors) {
     let mut names = BTreeSet::new();
     for (i, p) in items(c, "ports").enumerate() {
         let path = path.index(i);
@@ -118,13 +123,13 @@ fn ports(c: &Value, path: &FieldPath, host_network: bool, errors: &mut FieldErro
         }
         match p["containerPort"].as_i64().unwrap_or(0) {
             0 => errors.required(&path.child("containerPort"), ""),
-            _ => port(&p["containerPort"], &path.child("containerPort"), errors),
+            _ => validate_port(&p["containerPort"], &path.child("containerPort"), errors),
         }
         if p["hostPort"].as_i64().unwrap_or(0) != 0 {
-            port(&p["hostPort"], &path.child("hostPort"), errors);
+            validate_port(&p["hostPort"], &path.child("hostPort"), errors);
         }
-        one_of(p, "protocol", &["SCTP", "TCP", "UDP"], &path, errors);
-        // A template need not say it: the Pod that is made of it gets the port as a default.
+        validate_one_of(p, "protocol", &["SCTP", "TCP", "UDP"], &path, errors);
+        // A template may omit the host port: it is defaulted when a Pod is created from the template.
         if host_network && p.get("hostPort").is_some_and(|port| *port != p["containerPort"]) {
             let text = "must match `containerPort` when `hostNetwork` is true";
             errors.invalid(&path.child("hostPort"), &p["hostPort"], text);
@@ -132,20 +137,20 @@ fn ports(c: &Value, path: &FieldPath, host_network: bool, errors: &mut FieldErro
     }
 }
 
-/// A port of the host can be had once.
-fn host_ports<'a>(containers: impl Iterator<Item = &'a Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    let mut taken = BTreeSet::new();
+/// Validates that host ports are unique (`checkHostPortConflicts`).
+fn validate_host_ports<'a>(containers: impl Iterator<Item = &'a Value>, path: &FieldPath, errors: &mut FieldErrors) {
+    let mut used = BTreeSet::new();
     for (i, c) in containers.enumerate() {
         for (j, p) in items(c, "ports").enumerate().filter(|(_, p)| p["hostPort"].as_i64().unwrap_or(0) != 0) {
             let port = format!("{}/{}/{}", text(p, "protocol"), text(p, "hostIP"), p["hostPort"]);
-            if !taken.insert(port.clone()) {
+            if !used.insert(port.clone()) {
                 errors.duplicate(&path.index(i).child("ports").index(j).child("hostPort"), &json!(port));
             }
         }
     }
 }
 
-fn env(e: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
+fn validate_env_var(e: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
     match text(e, "name") {
         "" => errors.required(&path.child("name"), ""),
         name => api::names::env_var(name).iter().for_each(|m| errors.invalid(&path.child("name"), &e["name"], m)),
@@ -153,22 +158,22 @@ fn env(e: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors)
     let Some(from) = e.get("valueFrom") else { return };
     let path = path.child("valueFrom");
     if let Some(field) = from.get("fieldRef") {
-        field_ref(field, &ENV_FIELDS, &path.child("fieldRef"), errors);
+        validate_field_ref(field, &ENV_FIELDS, &path.child("fieldRef"), errors);
     }
     if let Some(resource) = from.get("resourceFieldRef") {
-        resource_ref(resource, &path.child("resourceFieldRef"), errors);
+        validate_resource_field_ref(resource, &path.child("resourceFieldRef"), errors);
     }
     for source in ["configMapKeyRef", "secretKeyRef"] {
         let Some(key) = from.get(source) else { continue };
         let path = path.child(source);
-        super::subdomain(&key["name"], &path.child("name"), errors);
+        super::validate_dns_subdomain(&key["name"], &path.child("name"), errors);
         match text(key, "key") {
             "" => errors.required(&path.child("key"), ""),
             k => api::names::config_map_key(k).iter().for_each(|m| errors.invalid(&path.child("key"), &key["key"], m)),
         }
     }
     if let Some(file) = from.get("fileKeyRef") {
-        file_key(file, &path.child("fileKeyRef"), volumes, errors);
+        validate_file_key_ref(file, &path.child("fileKeyRef"), volumes, errors);
     }
     let sources = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
     let count = sources.iter().filter(|s| from.get(s).is_some()).count();
@@ -184,8 +189,8 @@ fn env(e: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors)
     }
 }
 
-/// A variable of a file that another container writes (KEP-3721).
-fn file_key(file: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
+/// Validates a reference to a variable in an env file (KEP-3721).
+fn validate_file_key_ref(file: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
     let at = path.child("volumeName");
     match (text(file, "volumeName"), volumes.get(text(file, "volumeName")).map(String::as_str)) {
         ("", _) => errors.required(&at, ""),
@@ -195,7 +200,7 @@ fn file_key(file: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut Fiel
     }
     match text(file, "path") {
         "" => errors.required(&path.child("path"), ""),
-        _ => super::volume::non_reserved(&file["path"], &path.child("path"), errors),
+        _ => super::volume::validate_non_reserved_path(&file["path"], &path.child("path"), errors),
     }
     match text(file, "key") {
         "" => errors.required(&path.child("key"), ""),
@@ -203,16 +208,17 @@ fn file_key(file: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut Fiel
     }
 }
 
-/// A reference to a field of the Pod; `metadata.labels['x']` names one label.
-pub(super) fn field_ref(field: &Value, allowed: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates a reference to a field of the Pod, which can have a subscript, such as `metadata.labels['x']`
+/// (`validateObjectFieldSelector`).
+pub(super) fn validate_field_ref(field: &Value, allowed: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
     let (at, name) = (path.child("fieldPath"), text(field, "fieldPath"));
     if name.is_empty() {
         return errors.required(&at, "");
     }
     if let Some((base, key)) = name.strip_suffix("']").and_then(|n| n.split_once("['")) {
         return match base {
-            "metadata.annotations" => super::qualified(&json!(key.to_lowercase()), path, errors),
-            "metadata.labels" => super::qualified(&json!(key), path, errors),
+            "metadata.annotations" => super::validate_qualified_name(&json!(key.to_lowercase()), path, errors),
+            "metadata.labels" => super::validate_qualified_name(&json!(key), path, errors),
             _ => errors.invalid(
                 &at,
                 &field["fieldPath"],
@@ -229,7 +235,7 @@ pub(super) fn field_ref(field: &Value, allowed: &[&str], path: &FieldPath, error
     }
 }
 
-pub(super) fn resource_ref(resource: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_resource_field_ref(resource: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let name = text(resource, "resource");
     if name.is_empty() {
         return errors.required(&path.child("resource"), "");
@@ -238,28 +244,28 @@ pub(super) fn resource_ref(resource: &Value, path: &FieldPath, errors: &mut Fiel
     if !ENV_RESOURCES.contains(&name) && !huge {
         errors.not_supported(&path.child("resource"), &resource["resource"], &ENV_RESOURCES);
     }
-    divisor(resource, name, &path.child("divisor"), errors);
+    validate_divisor(resource, name, &path.child("divisor"), errors);
 }
 
-/// In what a resource may be counted (`validateContainerResourceDivisor`); 0 is none.
-fn divisor(resource: &Value, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the divisor of a resource field (`validateContainerResourceDivisor`). 0 counts as unset.
+fn validate_divisor(resource: &Value, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let what = name.split_once('.').map_or("", |(_, what)| what);
-    let (allowed, called) = match what {
+    let (allowed, resource_name) = match what {
         "cpu" => ("1m and 1", "cpu"),
-        "memory" => (SIZES, "memory"),
-        "ephemeral-storage" => (SIZES, "local ephemeral storage"),
-        _ => (SIZES, "hugepages"),
+        "memory" => (BYTE_DIVISORS, "memory"),
+        "ephemeral-storage" => (BYTE_DIVISORS, "local ephemeral storage"),
+        _ => (BYTE_DIVISORS, "hugepages"),
     };
     let given = text(resource, "divisor");
-    let fits = allowed.split([',', ' ']).any(|one| one == given);
-    if !matches!(given, "" | "0") && !fits {
-        let why = format!("only divisor's values {allowed} are supported with the {called} resource");
-        // Upstream shows the resource.
+    let is_supported = allowed.split([',', ' ']).any(|one| one == given);
+    if !matches!(given, "" | "0") && !is_supported {
+        let why = format!("only divisor's values {allowed} are supported with the {resource_name} resource");
+        // Upstream shows the resource instead of the divisor.
         errors.invalid(path, &json!(name), &why);
     }
 }
 
-fn env_from(c: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_env_from(c: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for (i, from) in items(c, "envFrom").enumerate() {
         let at = path.index(i);
         if !text(from, "prefix").is_empty() {
@@ -274,7 +280,7 @@ fn env_from(c: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             if text(reference, "name").is_empty() {
                 errors.required(&at.child(source).child("name"), "");
             } else {
-                super::subdomain(&reference["name"], &at.child(source).child("name"), errors);
+                super::validate_dns_subdomain(&reference["name"], &at.child(source).child("name"), errors);
             }
         }
         match count {

@@ -1,13 +1,13 @@
-//! Name servers and search paths of a Pod's own (`validatePodDNSConfig`).
+//! Validation of the DNS config of a Pod (`validatePodDNSConfig`).
 
-use super::{ip, items, text};
+use super::{items, text, validate_ip};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 
-/// In bytes, with the spaces between them: a limit of libc's.
-const LONGEST_SEARCHES: usize = 2048;
+/// Maximum length of the search list in bytes, including spaces (`MaxDNSSearchListChars`).
+const MAX_DNS_SEARCH_LIST_CHARS: usize = 2048;
 
-pub(super) fn config(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_dns_config(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let config = &spec["dnsConfig"];
     if spec["dnsPolicy"] == "None" {
         if config.is_null() {
@@ -22,15 +22,16 @@ pub(super) fn config(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         errors.invalid(&path.child("nameservers"), &config["nameservers"], "must not have more than 3 nameservers");
     }
     for (i, server) in items(config, "nameservers").enumerate() {
-        ip(server, &path.child("nameservers").index(i), errors);
+        validate_ip(server, &path.child("nameservers").index(i), errors);
     }
     if items(config, "searches").count() > 32 {
         errors.invalid(&path.child("searches"), &config["searches"], "must not have more than 32 search paths");
     }
     let searches: Vec<&str> = items(config, "searches").filter_map(Value::as_str).collect();
-    if searches.join(" ").len() > LONGEST_SEARCHES {
-        let why =
-            format!("must not have more than {LONGEST_SEARCHES} characters (including spaces) in the search list");
+    if searches.join(" ").len() > MAX_DNS_SEARCH_LIST_CHARS {
+        let why = format!(
+            "must not have more than {MAX_DNS_SEARCH_LIST_CHARS} characters (including spaces) in the search list"
+        );
         errors.invalid(&path.child("searches"), &config["searches"], &why);
     }
     for (i, search) in searches.into_iter().enumerate().filter(|(_, search)| *search != ".") {

@@ -1,33 +1,32 @@
-//! Ephemeral containers: what they may say, and how their list may change
-//! (`validateEphemeralContainers`, `ValidatePodEphemeralContainersUpdate`).
+//! Validation of ephemeral containers and of updates of their list.
 
-use super::{claims, container, items, text, volume::Volumes};
+use super::{container, items, resource_claims, text, volume::Volumes};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 
-const NOT_HERE: &str = "cannot be set for an Ephemeral Container";
-/// Marks the Pod that stands for one from a node's own files.
-const MIRROR: &str = "kubernetes.io/config.mirror";
+const FORBIDDEN_MESSAGE: &str = "cannot be set for an Ephemeral Container";
+/// Annotation of mirror Pods.
+const CONFIG_MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
-/// `names` are those of all other containers.
-pub(super) fn all(
+/// Validates the ephemeral containers (`validateEphemeralContainers`). `names` are those of all other containers.
+pub(super) fn validate_ephemeral_containers(
     spec: &Value,
     path: &FieldPath,
     volumes: &Volumes,
     names: &mut BTreeSet<String>,
     errors: &mut FieldErrors,
 ) {
-    let (others, claims) = (names.clone(), claims::names(spec));
+    let (others, claims) = (names.clone(), resource_claims::claim_names(spec));
     for (i, c) in items(spec, "ephemeralContainers").enumerate() {
         let path = path.child("ephemeralContainers").index(i);
-        container::common(c, &path, volumes, &claims, spec, errors);
-        container::unique(names, c, &path, errors);
+        container::validate_container_common(c, &path, volumes, &claims, spec, errors);
+        container::validate_unique_name(names, c, &path, errors);
         let target = text(c, "targetContainerName");
         if !target.is_empty() && !others.contains(target) {
             errors.not_found(&path.child("targetContainerName"), &c["targetContainerName"]);
         }
-        let unwanted = [
+        let forbidden = [
             "ports",
             "livenessProbe",
             "readinessProbe",
@@ -37,24 +36,25 @@ pub(super) fn all(
             "restartPolicy",
             "restartPolicyRules",
         ];
-        for field in unwanted.into_iter().filter(|f| c.get(f).is_some()) {
-            errors.forbidden(&path.child(field), NOT_HERE);
+        for field in forbidden.into_iter().filter(|f| c.get(f).is_some()) {
+            errors.forbidden(&path.child(field), FORBIDDEN_MESSAGE);
         }
         if c["resources"].as_object().is_some_and(|r| !r.is_empty()) {
-            errors.forbidden(&path.child("resources"), NOT_HERE);
+            errors.forbidden(&path.child("resources"), FORBIDDEN_MESSAGE);
         }
         for (j, mount) in items(c, "volumeMounts").enumerate() {
             let path = path.child("volumeMounts").index(j);
             for field in ["subPath", "subPathExpr"].into_iter().filter(|f| !text(mount, f).is_empty()) {
-                errors.forbidden(&path.child(field), NOT_HERE);
+                errors.forbidden(&path.child(field), FORBIDDEN_MESSAGE);
             }
         }
     }
 }
 
-/// Those that are there stay as they are; others may come.
-pub(crate) fn update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    if old["metadata"]["annotations"].get(MIRROR).is_some() {
+/// Validates an update: existing ephemeral containers must not change, new ones may be added
+/// (`ValidatePodEphemeralContainersUpdate`).
+pub(crate) fn validate_ephemeral_containers_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    if old["metadata"]["annotations"].get(CONFIG_MIRROR_ANNOTATION).is_some() {
         *errors = FieldErrors::default();
         return errors.forbidden(&FieldPath::new("[]"), "static pods do not support ephemeral containers");
     }

@@ -1,35 +1,34 @@
-//! Affinity to nodes (`validateNodeAffinity`).
+//! Validation of node affinity (`validateNodeAffinity`).
 
-use super::{items, qualified, scheduling::weight, text};
+use super::{items, scheduling::validate_weight, text, validate_qualified_name};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 
-pub(super) fn all(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_node_affinity(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(required) = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") {
-        selector(required, &path.child("requiredDuringSchedulingIgnoredDuringExecution"), errors);
+        validate_node_selector(required, &path.child("requiredDuringSchedulingIgnoredDuringExecution"), errors);
     }
     let list = "preferredDuringSchedulingIgnoredDuringExecution";
     for (i, preferred) in items(affinity, list).enumerate() {
         let path = path.child(list).index(i);
-        weight(preferred, &path, errors);
-        term(&preferred["preference"], false, &path.child("preference"), errors);
+        validate_weight(preferred, &path, errors);
+        validate_term(&preferred["preference"], false, &path.child("preference"), errors);
     }
 }
 
-/// Nodes by their labels and fields (`ValidateNodeSelector`).
-pub(in crate::kinds) fn selector(selector: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates a node selector (`ValidateNodeSelector`).
+pub(in crate::kinds) fn validate_node_selector(selector: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let path = path.child("nodeSelectorTerms");
     if items(selector, "nodeSelectorTerms").next().is_none() {
         errors.required(&path, "must have at least one node selector term");
     }
     for (i, one) in items(selector, "nodeSelectorTerms").enumerate() {
-        term(one, true, &path.index(i), errors);
+        validate_term(one, true, &path.index(i), errors);
     }
 }
 
-/// The affinity of a Pod that no node was looked for yet may be narrowed: what it requires stays, and more may come
-/// (`validateNodeAffinityMutation`).
-pub(super) fn narrowed(new: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates an update of a gated Pod's node affinity, which may only become narrower (`validateNodeAffinityMutation`).
+pub(super) fn validate_mutation(new: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
     let path = path.child(REQUIRED).child("nodeSelectorTerms");
     let terms = |affinity: &Value| items(&affinity[REQUIRED], "nodeSelectorTerms").cloned().collect::<Vec<Value>>();
@@ -41,13 +40,13 @@ pub(super) fn narrowed(new: &Value, old: &Value, path: &FieldPath, errors: &mut 
         let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
         return errors.invalid(&path, &json!(new), why);
     }
-    for (i, new) in new.iter().enumerate().filter(|(i, new)| !only_more(new, &old[*i])) {
+    for (i, new) in new.iter().enumerate().filter(|(i, new)| !only_adds_requirements(new, &old[*i])) {
         errors.invalid(&path.index(i), new, "only additions are allowed (no mutations or deletions)");
     }
 }
 
-/// Whether a term asks for all that it did, first. One that asked for nothing matches nothing, and cannot match less.
-fn only_more(new: &Value, old: &Value) -> bool {
+/// Whether a term keeps its requirements as a prefix. An empty term matches nothing and cannot become narrower.
+fn only_adds_requirements(new: &Value, old: &Value) -> bool {
     let list = |term: &Value, name: &str| term[name].as_array().cloned().unwrap_or_default();
     let (expressions, fields) = (list(old, "matchExpressions"), list(old, "matchFields"));
     if expressions.is_empty() && fields.is_empty() {
@@ -56,23 +55,23 @@ fn only_more(new: &Value, old: &Value) -> bool {
     list(new, "matchExpressions").starts_with(&expressions) && list(new, "matchFields").starts_with(&fields)
 }
 
-/// What is only preferred may name values that no label can have.
-fn term(term: &Value, is_required: bool, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates a node selector term. Label values are validated for required terms only.
+fn validate_term(term: &Value, is_required: bool, path: &FieldPath, errors: &mut FieldErrors) {
     for (i, r) in items(term, "matchExpressions").enumerate() {
         let path = path.child("matchExpressions").index(i);
-        expression(r, &path, errors);
-        qualified(&r["key"], &path.child("key"), errors);
+        validate_expression(r, &path, errors);
+        validate_qualified_name(&r["key"], &path.child("key"), errors);
         for (j, value) in items(r, "values").enumerate().filter(|_| is_required) {
             let wrong = api::names::label_value(value.as_str().unwrap_or(""));
             wrong.iter().for_each(|e| errors.invalid(&path.child("values").index(j), value, e));
         }
     }
     for (i, r) in items(term, "matchFields").enumerate() {
-        field(r, &path.child("matchFields").index(i), errors);
+        validate_field(r, &path.child("matchFields").index(i), errors);
     }
 }
 
-fn expression(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_expression(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let (values, at) = (items(r, "values").count(), path.child("values"));
     match text(r, "operator") {
         "In" | "NotIn" if values == 0 => {
@@ -89,8 +88,8 @@ fn expression(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// Of a node's fields only its name can be asked for (`ValidateNodeFieldSelectorRequirement`).
-fn field(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates a field requirement; only `metadata.name` is supported (`ValidateNodeFieldSelectorRequirement`).
+fn validate_field(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     match text(r, "operator") {
         "In" | "NotIn" if items(r, "values").count() == 1 => {}
         "In" | "NotIn" => {
@@ -103,6 +102,6 @@ fn field(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         return errors.invalid(&path.child("key"), &r["key"], "not a valid field selector key");
     }
     for (i, name) in items(r, "values").enumerate() {
-        super::subdomain(name, &path.child("values").index(i), errors);
+        super::validate_dns_subdomain(name, &path.child("values").index(i), errors);
     }
 }

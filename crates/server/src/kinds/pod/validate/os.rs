@@ -1,13 +1,13 @@
-//! What a Pod may not ask of the operating system that it names (`validateLinux`, `validateWindows`).
+//! Validation of fields that the Pod's operating system does not support (`validateLinux`, `validateWindows`).
 
 use super::items;
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::Value;
 
-const FOR_WINDOWS: &str = "windows options cannot be set for a linux pod";
-const NOT_FOR_WINDOWS: &str = "cannot be set for a windows pod";
-/// Fields of a Pod's security context, and of the spec, in upstream's order.
-const OF_PODS: [(&str, &str); 15] = [
+const LINUX_POD_MESSAGE: &str = "windows options cannot be set for a linux pod";
+const WINDOWS_POD_MESSAGE: &str = "cannot be set for a windows pod";
+/// Linux-only fields of a Pod's security context and spec, in upstream's order.
+const LINUX_POD_FIELDS: [(&str, &str); 15] = [
     ("securityContext", "appArmorProfile"),
     ("securityContext", "seLinuxOptions"),
     ("", "hostUsers"),
@@ -24,7 +24,7 @@ const OF_PODS: [(&str, &str); 15] = [
     ("securityContext", "supplementalGroupsPolicy"),
     ("securityContext", "seLinuxChangePolicy"),
 ];
-const OF_CONTAINERS: [&str; 10] = [
+const LINUX_CONTAINER_FIELDS: [&str; 10] = [
     "appArmorProfile",
     "seLinuxOptions",
     "seccompProfile",
@@ -37,48 +37,48 @@ const OF_CONTAINERS: [&str; 10] = [
     "runAsGroup",
 ];
 
-pub(super) fn all(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_os_fields(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     match spec["os"]["name"].as_str() {
-        Some("linux") => linux(spec, path, errors),
-        Some("windows") => windows(spec, path, errors),
+        Some("linux") => validate_linux(spec, path, errors),
+        Some("windows") => validate_windows(spec, path, errors),
         _ => {}
     }
 }
 
-/// The security contexts of containers of all kinds, with their paths.
-fn contexts<'a>(spec: &'a Value, path: &FieldPath) -> Vec<(&'a Value, FieldPath)> {
+/// Returns the security contexts of all containers, with their paths.
+fn container_security_contexts<'a>(spec: &'a Value, path: &FieldPath) -> Vec<(&'a Value, FieldPath)> {
     let lists = ["initContainers", "containers", "ephemeralContainers"].into_iter();
     let each = lists.flat_map(|list| items(spec, list).enumerate().map(move |(i, c)| (list, i, c)));
     each.map(|(list, i, c)| (&c["securityContext"], path.child(list).index(i).child("securityContext"))).collect()
 }
 
-fn linux(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_linux(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let of_pod = (&spec["securityContext"], path.child("securityContext"));
-    for (context, path) in std::iter::once(of_pod).chain(contexts(spec, path)) {
+    for (context, path) in std::iter::once(of_pod).chain(container_security_contexts(spec, path)) {
         if context.get("windowsOptions").is_some() {
-            errors.forbidden(&path.child("windowsOptions"), FOR_WINDOWS);
+            errors.forbidden(&path.child("windowsOptions"), LINUX_POD_MESSAGE);
         }
     }
 }
 
-fn windows(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for (parent, field) in OF_PODS {
+fn validate_windows(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    for (parent, field) in LINUX_POD_FIELDS {
         let (holder, at) = match parent {
             "" => (spec, path.clone()),
             parent => (&spec[parent], path.child(parent)),
         };
         if is_set(holder, field) {
-            errors.forbidden(&at.child(field), NOT_FOR_WINDOWS);
+            errors.forbidden(&at.child(field), WINDOWS_POD_MESSAGE);
         }
     }
-    for (context, path) in contexts(spec, path) {
-        for field in OF_CONTAINERS.into_iter().filter(|field| context.get(field).is_some()) {
-            errors.forbidden(&path.child(field), NOT_FOR_WINDOWS);
+    for (context, path) in container_security_contexts(spec, path) {
+        for field in LINUX_CONTAINER_FIELDS.into_iter().filter(|field| context.get(field).is_some()) {
+            errors.forbidden(&path.child(field), WINDOWS_POD_MESSAGE);
         }
     }
 }
 
-/// A switch that is off, and a list without elements, say nothing.
+/// Whether a field is set. False and an empty list count as unset for some fields.
 fn is_set(holder: &Value, field: &str) -> bool {
     match (field, &holder[field]) {
         (_, Value::Null) => false,

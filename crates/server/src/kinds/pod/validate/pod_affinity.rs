@@ -1,33 +1,33 @@
-//! Affinity to other Pods (`validatePodAffinityTerm`).
+//! Validation of inter-pod affinity and anti-affinity (`validatePodAffinityTerm`).
 
-use super::{dns_label, items, qualified, text};
+use super::{items, text, validate_dns_label, validate_qualified_name};
 use crate::kinds::{FieldErrors, FieldPath, selector};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-pub(super) fn all(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_pod_affinity(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let list = "requiredDuringSchedulingIgnoredDuringExecution";
     for (i, one) in items(affinity, list).enumerate() {
-        term(one, &path.child(list).index(i), errors);
+        validate_term(one, &path.child(list).index(i), errors);
     }
     let list = "preferredDuringSchedulingIgnoredDuringExecution";
     for (i, preferred) in items(affinity, list).enumerate() {
         let path = path.child(list).index(i);
-        super::scheduling::weight(preferred, &path, errors);
-        term(&preferred["podAffinityTerm"], &path.child("podAffinityTerm"), errors);
+        super::scheduling::validate_weight(preferred, &path, errors);
+        validate_term(&preferred["podAffinityTerm"], &path.child("podAffinityTerm"), errors);
     }
 }
 
-fn term(term: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_term(term: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for field in ["labelSelector", "namespaceSelector"] {
         selector::validate(&term[field], &path.child(field), errors);
     }
     for name in items(term, "namespaces") {
-        // The path is upstream's, without the list's own name and the index.
-        dns_label(name, &path.child("namespace"), errors);
+        // Upstream's path is `namespace`, without an index.
+        validate_dns_label(name, &path.child("namespace"), errors);
     }
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {
-        label_keys(term, field, &path.child(field), errors);
+        validate_label_keys(term, field, &path.child(field), errors);
     }
     let mismatched: HashSet<&Value> = items(term, "mismatchLabelKeys").collect();
     for (i, key) in items(term, "matchLabelKeys").enumerate() {
@@ -40,14 +40,14 @@ fn term(term: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if text(term, "topologyKey").is_empty() {
         errors.required(&at, "can not be empty");
     }
-    qualified(&json!(text(term, "topologyKey")), &at, errors);
+    validate_qualified_name(&json!(text(term, "topologyKey")), &at, errors);
 }
 
-fn label_keys(term: &Value, field: &str, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_label_keys(term: &Value, field: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if items(term, field).next().is_some() && term["labelSelector"].is_null() {
         return errors.forbidden(path, "must not be specified when labelSelector is not set");
     }
     for (i, key) in items(term, field).enumerate() {
-        qualified(key, &path.index(i), errors);
+        validate_qualified_name(key, &path.index(i), errors);
     }
 }

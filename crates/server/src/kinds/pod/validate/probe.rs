@@ -1,25 +1,25 @@
-//! Probes and lifecycle handlers.
+//! Validation of probes and lifecycle handlers.
 
-use super::{items, not_negative, one_of, port, text};
+use super::{items, text, validate_nonnegative, validate_one_of, validate_port};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 
-/// Handlers of probes and of the lifecycle; upstream looks at them in this order.
+/// Handlers of probes and lifecycle hooks, in the order of upstream's validation.
 const HANDLERS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
 
-/// What a container that may run along with others may have.
-pub(super) fn all(c: &Value, grace: Option<i64>, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the lifecycle and probes of an app container or sidecar.
+pub(super) fn validate_lifecycle_and_probes(c: &Value, grace: Option<i64>, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(lifecycle) = c.get("lifecycle") {
         for hook in ["postStart", "preStop"] {
             if let Some(handler) = lifecycle.get(hook) {
-                self::handler(handler, grace, &path.child("lifecycle").child(hook), errors);
+                self::validate_handler(handler, grace, &path.child("lifecycle").child(hook), errors);
             }
         }
     }
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let Some(probe) = c.get(name) else { continue };
         let path = path.child(name);
-        self::probe(probe, &path, errors);
+        self::validate_probe(probe, &path, errors);
         if name == "readinessProbe" {
             if let Some(seconds) = probe.get("terminationGracePeriodSeconds") {
                 let at = path.child("terminationGracePeriodSeconds");
@@ -31,17 +31,17 @@ pub(super) fn all(c: &Value, grace: Option<i64>, path: &FieldPath, errors: &mut 
     }
 }
 
-fn probe(probe: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    handler(probe, None, path, errors);
+fn validate_probe(probe: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    validate_handler(probe, None, path, errors);
     for field in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"] {
-        not_negative(probe, field, path, errors);
+        validate_nonnegative(probe, field, path, errors);
     }
     if let Some(seconds) = probe["terminationGracePeriodSeconds"].as_i64().filter(|s| *s <= 0) {
         errors.invalid(&path.child("terminationGracePeriodSeconds"), &json!(seconds), "must be greater than 0");
     }
 }
 
-fn handler(handler: &Value, grace: Option<i64>, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_handler(handler: &Value, grace: Option<i64>, path: &FieldPath, errors: &mut FieldErrors) {
     let mut found = false;
     for kind in HANDLERS {
         let Some(action) = handler.get(kind) else { continue };
@@ -52,9 +52,9 @@ fn handler(handler: &Value, grace: Option<i64>, path: &FieldPath, errors: &mut F
         }
         match kind {
             "exec" if items(action, "command").next().is_none() => errors.required(&path.child("command"), ""),
-            "httpGet" => http_get(action, &path, errors),
-            "tcpSocket" => port_or_name(&action["port"], &path.child("port"), errors),
-            "grpc" => port(&json!(action["port"].as_i64().unwrap_or(0)), &path.child("port"), errors),
+            "httpGet" => validate_http_get(action, &path, errors),
+            "tcpSocket" => validate_port_or_name(&action["port"], &path.child("port"), errors),
+            "grpc" => validate_port(&json!(action["port"].as_i64().unwrap_or(0)), &path.child("port"), errors),
             "sleep" => {
                 let seconds = action["seconds"].as_i64().unwrap_or(0);
                 if let Some(grace) = grace.filter(|grace| seconds < 0 || seconds > *grace) {
@@ -70,12 +70,12 @@ fn handler(handler: &Value, grace: Option<i64>, path: &FieldPath, errors: &mut F
     }
 }
 
-fn http_get(action: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_http_get(action: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if text(action, "path").is_empty() {
         errors.required(&path.child("path"), "");
     }
-    port_or_name(&action["port"], &path.child("port"), errors);
-    one_of(action, "scheme", &["HTTP", "HTTPS"], path, errors);
+    validate_port_or_name(&action["port"], &path.child("port"), errors);
+    validate_one_of(action, "scheme", &["HTTP", "HTTPS"], path, errors);
     for header in items(action, "httpHeaders") {
         let name = text(header, "name");
         if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
@@ -85,9 +85,9 @@ fn http_get(action: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-fn port_or_name(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_port_or_name(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     match v.as_str() {
         Some(name) => api::names::port_name(name).iter().for_each(|e| errors.invalid(path, v, e)),
-        None => port(&json!(v.as_i64().unwrap_or(0)), path, errors),
+        None => validate_port(&json!(v.as_i64().unwrap_or(0)), path, errors),
     }
 }

@@ -1,5 +1,5 @@
-//! What the subresource `resize` may change (`ValidatePodResize`, KEP-1287): CPU and memory of app containers and
-//! sidecars.
+//! Preparation and validation of the subresource `resize` (`ValidatePodResize`, KEP-1287): it may change CPU and memory of
+//! app containers and sidecars.
 
 use super::{items, text};
 use crate::kinds::{FieldErrors, FieldPath};
@@ -8,25 +8,25 @@ use serde_json::{Map, Value, json};
 
 const ONLY_CPU_AND_MEMORY: &str = "only cpu and memory resources are mutable";
 
-/// Takes from the Pod that is there what a resize is not about: the resources of its containers are.
-pub(crate) fn prepare(object: &mut Value, old: &Value) {
-    let asked = object["spec"].take();
+/// Restores everything except resources and resize policies from the old Pod (`dropNonResizeUpdates`).
+pub(crate) fn prepare_resize(object: &mut Value, old: &Value) {
+    let requested = object["spec"].take();
     object["spec"] = old["spec"].clone();
-    if asked.get("resources").is_some() {
-        object["spec"]["resources"] = asked["resources"].clone();
+    if requested.get("resources").is_some() {
+        object["spec"]["resources"] = requested["resources"].clone();
     }
     for list in ["containers", "initContainers"] {
-        // Other containers than those that are there are for the validation to refuse.
+        // Validation rejects added, removed and renamed containers.
         let names = |spec: &Value| items(spec, list).map(|c| c["name"].clone()).collect::<Vec<_>>();
-        if names(&asked) != names(&old["spec"]) {
-            match asked.get(list) {
+        if names(&requested) != names(&old["spec"]) {
+            match requested.get(list) {
                 Some(containers) => object["spec"][list] = containers.clone(),
                 None => drop(object["spec"].as_object_mut().map(|spec| spec.remove(list))),
             }
             continue;
         }
         let kept = object["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        for (container, new) in kept.zip(items(&asked, list)) {
+        for (container, new) in kept.zip(items(&requested, list)) {
             for field in ["resources", "resizePolicy"] {
                 match new.get(field) {
                     Some(value) => container[field] = value.clone(),
@@ -35,7 +35,7 @@ pub(crate) fn prepare(object: &mut Value, old: &Value) {
             }
         }
     }
-    // Labels, annotations and the like are for an update of the Pod.
+    // A resize does not change metadata.
     let version = object["metadata"]["resourceVersion"].take();
     object["metadata"] = old["metadata"].clone();
     if !version.is_null() {
@@ -43,10 +43,10 @@ pub(crate) fn prepare(object: &mut Value, old: &Value) {
     }
 }
 
-/// Whether these resources may take the place of those that the Pod has.
-pub(crate) fn resize(object: &Value, old: &Value, errors: &mut FieldErrors) {
+/// Validates a resize (`ValidatePodResize`).
+pub(crate) fn validate_resize(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let (spec, before) = (&object["spec"], &old["spec"]);
-    if let Some(why) = never(old, spec) {
+    if let Some(why) = unresizable_reason(old, spec) {
         *errors = FieldErrors::default();
         return errors.forbidden(&FieldPath::new("[]"), why);
     }
@@ -56,14 +56,14 @@ pub(crate) fn resize(object: &Value, old: &Value, errors: &mut FieldErrors) {
         let text = "Pod QOS Class may not change as a result of resizing";
         errors.invalid(&path, &old["status"]["qosClass"], text);
     }
-    if !same_containers(spec, before, &path, errors) {
+    if !validate_container_order(spec, before, &path, errors) {
         return;
     }
     for list in ["initContainers", "containers"] {
         for (i, (new, old)) in items(spec, list).zip(items(before, list)).enumerate() {
             let path = path.child(list).index(i).child("resources");
             if list == "containers" || text(old, "restartPolicy") == "Always" {
-                not_removed(&new["resources"], &old["resources"], &path, errors);
+                validate_resources_not_removed(&new["resources"], &old["resources"], &path, errors);
             }
         }
     }
@@ -78,15 +78,16 @@ pub(crate) fn resize(object: &Value, old: &Value, errors: &mut FieldErrors) {
                     continue;
                 }
             };
-            if without_cpu_and_memory(new, old) != *old {
+            if restore_cpu_and_memory(new, old) != *old {
                 errors.forbidden(&path, why);
             }
         }
     }
 }
 
-/// Whether the containers are those that were there, in their order (`validatePodResizeContainerOrdering`).
-fn same_containers(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) -> bool {
+/// Validates that the containers and their order do not change (`validatePodResizeContainerOrdering`). Returns whether they
+/// are valid.
+fn validate_container_order(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) -> bool {
     let known = errors.0.len();
     for list in ["containers", "initContainers"] {
         let path = path.child(list);
@@ -104,13 +105,13 @@ fn same_containers(spec: &Value, before: &Value, path: &FieldPath, errors: &mut 
     errors.0.len() == known
 }
 
-/// Why Pods of this sort cannot be resized.
-fn never(old: &Value, spec: &Value) -> Option<&'static str> {
-    let whole = |spec: &Value| {
-        let filled = |side: &str| spec["resources"][side].as_object().is_some_and(|list| !list.is_empty());
-        filled("requests") || filled("limits")
+/// Returns why a Pod of this type cannot be resized.
+fn unresizable_reason(old: &Value, spec: &Value) -> Option<&'static str> {
+    let has_pod_resources = |spec: &Value| {
+        let is_set = |side: &str| spec["resources"][side].as_object().is_some_and(|list| !list.is_empty());
+        is_set("requests") || is_set("limits")
     };
-    if whole(&old["spec"]) || whole(spec) {
+    if has_pod_resources(&old["spec"]) || has_pod_resources(spec) {
         return Some("pods with pod-level resources cannot be resized");
     }
     if old["metadata"]["annotations"].get("kubernetes.io/config.mirror").is_some() {
@@ -119,7 +120,7 @@ fn never(old: &Value, spec: &Value) -> Option<&'static str> {
     (old["spec"]["os"]["name"] == "windows").then_some("windows pods cannot be resized")
 }
 
-fn not_removed(new: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_resources_not_removed(new: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for side in ["requests", "limits"] {
         let removed = |name: &String| new[side].get(name).is_none();
         if old[side].as_object().is_some_and(|list| list.keys().any(removed)) {
@@ -128,8 +129,8 @@ fn not_removed(new: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErr
     }
 }
 
-/// The container with the CPU and memory that it had, so that every other change shows.
-fn without_cpu_and_memory(new: &Value, old: &Value) -> Value {
+/// Returns the new container with the old CPU and memory, so that it differs from the old one if anything else changed.
+fn restore_cpu_and_memory(new: &Value, old: &Value) -> Value {
     let mut container = new.clone();
     let mut resources = Map::new();
     for (field, value) in old["resources"].as_object().into_iter().flatten() {
@@ -148,7 +149,7 @@ fn without_cpu_and_memory(new: &Value, old: &Value) -> Value {
         }
         resources.insert(side.to_owned(), Value::Object(list));
     }
-    // What was not there before may be added, as far as it is CPU and memory.
+    // Missing requests or limits may be added for CPU and memory only.
     for side in ["requests", "limits"] {
         let foreign = |name: &&String| !matches!(name.as_str(), "cpu" | "memory");
         let added = new["resources"][side].as_object().into_iter().flat_map(Map::keys).any(|n| foreign(&n));
@@ -164,7 +165,7 @@ fn without_cpu_and_memory(new: &Value, old: &Value) -> Value {
 mod tests {
     use super::*;
 
-    /// What is said of a resize that makes these of the resources of the containers `c` and `s`.
+    /// Checks the errors of a change of a Pod with a container `c`, a sidecar `s` and an init container `i`.
     #[track_caller]
     fn check(change: impl Fn(&mut Value), expected: &str) {
         let amounts = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
@@ -176,26 +177,26 @@ mod tests {
             "spec": {"containers": [container("c")], "initContainers": [sidecar, container("i")]}});
         let mut new = old.clone();
         change(&mut new);
-        prepare(&mut new, &old);
+        prepare_resize(&mut new, &old);
         let mut errors = FieldErrors::default();
-        resize(&new, &old, &mut errors);
+        validate_resize(&new, &old, &mut errors);
         let got: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
         assert_eq!(got.join("; "), expected);
     }
 
     #[test]
-    fn cpu_and_memory_of_containers_and_sidecars_may_change() {
+    fn resize_of_containers_and_sidecars_is_allowed() {
         check(|_| {}, "");
         check(|p| p["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("150m"), "");
         check(|p| p["spec"]["containers"][0]["resources"]["limits"]["memory"] = json!("15Mi"), "");
         check(|p| p["spec"]["initContainers"][0]["resources"]["limits"]["cpu"] = json!("1"), "");
-        // What is no resource is not what a resize is about.
+        // Other fields are restored, not rejected.
         check(|p| p["spec"]["containers"][0]["image"] = json!("other"), "");
         check(|p| p["metadata"]["labels"] = json!({"a": "b"}), "");
     }
 
     #[test]
-    fn nothing_else_may() {
+    fn resize_of_other_resources_is_forbidden() {
         check(
             |p| p["spec"]["initContainers"][1]["resources"]["limits"]["cpu"] = json!("1"),
             "spec: Forbidden: resources for non-sidecar init containers are immutable",
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn no_container_comes_goes_or_gets_another_name() {
+    fn resize_may_not_add_remove_or_rename_containers() {
         let more = json!({"name": "d", "image": "i"});
         check(
             |p| p["spec"]["containers"].as_array_mut().unwrap().push(more.clone()),
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quality_of_service_stays() {
+    fn resize_may_not_change_qos_class() {
         let changed = "spec: Invalid value: \"Burstable\": Pod QOS Class may not change as a result of resizing";
         check(
             |p| {

@@ -1,4 +1,4 @@
-//! Requests and limits (`ValidateContainerResourceRequirements`).
+//! Validation of resource requests and limits.
 
 use super::{items, text};
 use crate::kinds::{FieldErrors, FieldPath};
@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 const HUGE_PAGES: &str = "hugepages-";
 
-/// Checks a `resources`, of a container or a Pod. Quantities were read before.
-pub(super) fn requirements(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the `resources` of a container or Pod (`ValidateContainerResourceRequirements`). Quantities are already decoded.
+pub(super) fn validate_requirements(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let empty = Map::new();
     let list = |side: &str| r[side].as_object().unwrap_or(&empty);
     let (limits, requests) = (list("limits"), list("requests"));
@@ -20,7 +20,7 @@ pub(super) fn requirements(r: &Value, path: &FieldPath, errors: &mut FieldErrors
     for (side, list) in [("limits", limits), ("requests", requests)] {
         for (name, value) in list {
             let path = path.child(side).key(name);
-            resource_name(name, &path, errors);
+            validate_resource_name(name, &path, errors);
             if amount(value).is_negative() {
                 errors.invalid(&path, value, "must be greater than or equal to 0");
             }
@@ -30,7 +30,7 @@ pub(super) fn requirements(r: &Value, path: &FieldPath, errors: &mut FieldErrors
                 let shown = value.as_str().unwrap_or("");
                 errors.invalid(&path, value, &format!("{shown} is not positive integer multiple of {name}"));
             }
-            if !native(name) && amount(value).milli() % 1000 != 0 {
+            if !is_native_resource(name) && amount(value).milli() % 1000 != 0 {
                 errors.invalid(&path, value, "must be an integer");
             }
         }
@@ -39,15 +39,15 @@ pub(super) fn requirements(r: &Value, path: &FieldPath, errors: &mut FieldErrors
     if any(|name| name.starts_with(HUGE_PAGES)) && !any(|name| matches!(name, "cpu" | "memory")) {
         errors.forbidden(path, "HugePages require cpu or memory");
     }
-    // The path is upstream's, without the resource.
+    // Like upstream, the path lacks the resource.
     let at = path.child("requests");
     for (name, value) in requests {
-        let overcommit = native(name) && !name.starts_with(HUGE_PAGES);
+        let is_overcommittable = is_native_resource(name) && !name.starts_with(HUGE_PAGES);
         match limits.get(name) {
-            None if !overcommit => {
+            None if !is_overcommittable => {
                 errors.required(&path.child("limits"), "Limit must be set for non overcommitable resources");
             }
-            Some(limit) if !overcommit && amount(value) != amount(limit) => {
+            Some(limit) if !is_overcommittable && amount(value) != amount(limit) => {
                 let limit = limit.as_str().unwrap_or("");
                 errors.invalid(&at, value, &format!("must be equal to {name} limit of {limit}"));
             }
@@ -60,26 +60,26 @@ pub(super) fn requirements(r: &Value, path: &FieldPath, errors: &mut FieldErrors
     }
 }
 
-/// What a Pod asks for as a whole (`validatePodResources`, KEP-2837).
-pub(super) fn pod(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let whole = &spec["resources"];
-    if whole.is_null() {
+/// Validates pod-level resources (`validatePodResources`, KEP-2837).
+pub(super) fn validate_pod_resources(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let pod_resources = &spec["resources"];
+    if pod_resources.is_null() {
         return;
     }
-    if items(whole, "claims").next().is_some() {
+    if items(pod_resources, "claims").next().is_some() {
         errors.forbidden(&path.child("claims"), "claims cannot be set for Resources at pod-level");
     }
     for side in ["limits", "requests"] {
-        for name in whole[side].as_object().into_iter().flat_map(Map::keys).filter(|n| !is_pod_level(n)) {
+        for name in pod_resources[side].as_object().into_iter().flat_map(Map::keys).filter(|n| !is_pod_level(n)) {
             let at = path.child(side).key(name);
             errors.not_supported(&at, &Value::String(name.clone()), &["cpu", "hugepages-", "memory"]);
         }
     }
-    requirements(whole, path, errors);
+    validate_requirements(pod_resources, path, errors);
     let Ok(typed) = serde_json::from_value::<PodSpec>(spec.clone()) else { return };
     let amount = |v: &Value| Amount::parse(v.as_str().unwrap_or("0")).unwrap_or_default();
     for (name, sum) in resources::aggregate(&typed, Side::Requests).into_iter().filter(|(name, _)| is_pod_level(name)) {
-        let own = amount(&whole["requests"][&name]);
+        let own = amount(&pod_resources["requests"][&name]);
         let shown = |a| resources::shown(&name, a).0;
         if sum > own {
             let text = format!("must be greater than or equal to aggregate container requests of {}", shown(sum));
@@ -88,8 +88,10 @@ pub(super) fn pod(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
     for (i, container) in items(spec, "containers").enumerate() {
         for (name, limit) in container["resources"]["limits"].as_object().into_iter().flatten() {
-            let Some(own) = whole["limits"].get(name).filter(|own| amount(limit) > amount(own)) else { continue };
-            // The path is upstream's.
+            let Some(own) = pod_resources["limits"].get(name).filter(|own| amount(limit) > amount(own)) else {
+                continue;
+            };
+            // Upstream's path, with the resource before `limits`.
             let at = path.child("containers").index(i).key(name).child("limits");
             let text = format!("must be less than or equal to pod limits of {}", own.as_str().unwrap_or(""));
             errors.invalid(&at, limit, &text);
@@ -97,13 +99,13 @@ pub(super) fn pod(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// Whether Kubernetes itself knows the resource, and may give out more of it than there is.
-pub(in crate::kinds) fn native(name: &str) -> bool {
+/// Whether a resource is native to Kubernetes (`IsNativeResource`), and so can be overcommitted.
+pub(in crate::kinds) fn is_native_resource(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// A resource that a container can have (`validateContainerResourceName`).
-pub(in crate::kinds) fn resource_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the name of a container resource (`validateContainerResourceName`).
+pub(in crate::kinds) fn validate_resource_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let value = Value::String(name.to_owned());
     let wrong = api::names::qualified_name(name);
     if !wrong.is_empty() {
@@ -113,14 +115,14 @@ pub(in crate::kinds) fn resource_name(name: &str, path: &FieldPath, errors: &mut
     if !name.contains('/') && !standard {
         errors.invalid(path, &value, "must be a standard resource for containers");
     }
-    // A quota would say `requests.NAME`, which must be a name, too.
+    // A ResourceQuota uses `requests.NAME`, which must be a qualified name, too.
     let quota = format!("requests.{name}");
-    if !native(name) && (name.starts_with("requests.") || !api::names::qualified_name(&quota).is_empty()) {
+    if !is_native_resource(name) && (name.starts_with("requests.") || !api::names::qualified_name(&quota).is_empty()) {
         errors.invalid(path, &value, "doesn't follow extended resource name standard");
     }
 }
 
-pub(super) fn resize_policy(c: &Value, path: &FieldPath, restart_policy: &str, errors: &mut FieldErrors) {
+pub(super) fn validate_resize_policy(c: &Value, path: &FieldPath, restart_policy: &str, errors: &mut FieldErrors) {
     let mut seen = std::collections::BTreeSet::new();
     for (i, policy) in items(c, "resizePolicy").enumerate() {
         let (resource, restart) = (text(policy, "resourceName"), text(policy, "restartPolicy"));

@@ -1,38 +1,38 @@
-//! What a Pod asks of its node: tolerations, affinity, spreading, gates.
+//! Validation of scheduling constraints: tolerations, affinity, topology spread constraints and gates.
 
-use super::{items, node_affinity, one_of, pod_affinity, qualified, spread, text};
+use super::{items, node_affinity, pod_affinity, text, topology_spread, validate_one_of, validate_qualified_name};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-pub(super) fn all(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    tolerations(spec, &path.child("tolerations"), errors);
+pub(super) fn validate_scheduling(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    validate_tolerations(spec, &path.child("tolerations"), errors);
     let affinity = path.child("affinity");
-    node_affinity::all(&spec["affinity"]["nodeAffinity"], &affinity.child("nodeAffinity"), errors);
+    node_affinity::validate_node_affinity(&spec["affinity"]["nodeAffinity"], &affinity.child("nodeAffinity"), errors);
     for kind in ["podAffinity", "podAntiAffinity"] {
-        pod_affinity::all(&spec["affinity"][kind], &affinity.child(kind), errors);
+        pod_affinity::validate_pod_affinity(&spec["affinity"][kind], &affinity.child(kind), errors);
     }
     for (i, gate) in items(spec, "readinessGates").enumerate() {
         let path = path.child("readinessGates").index(i).child("conditionType");
-        qualified(&gate["conditionType"], &path, errors);
+        validate_qualified_name(&gate["conditionType"], &path, errors);
     }
     let mut seen = BTreeSet::new();
     for (i, gate) in items(spec, "schedulingGates").enumerate() {
         let path = path.child("schedulingGates").index(i);
-        qualified(&gate["name"], &path, errors);
+        validate_qualified_name(&gate["name"], &path, errors);
         if !seen.insert(text(gate, "name")) {
             errors.duplicate(&path, &gate["name"]);
         }
     }
-    spread::all(spec, &path.child("topologySpreadConstraints"), errors);
+    topology_spread::validate_topology_spread_constraints(spec, &path.child("topologySpreadConstraints"), errors);
 }
 
-pub(in crate::kinds) fn tolerations(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(in crate::kinds) fn validate_tolerations(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for (i, t) in items(spec, "tolerations").enumerate() {
         let path = path.index(i);
         let (key, operator, value, effect) = (text(t, "key"), text(t, "operator"), text(t, "value"), text(t, "effect"));
         if !key.is_empty() {
-            qualified(&t["key"], &path.child("key"), errors);
+            validate_qualified_name(&t["key"], &path.child("key"), errors);
         } else if operator != "Exists" {
             let text = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
             errors.invalid(&path.child("operator"), &json!(operator), text);
@@ -56,12 +56,12 @@ pub(in crate::kinds) fn tolerations(spec: &Value, path: &FieldPath, errors: &mut
             _ => errors.not_supported(&at, &t["operator"], &["Equal", "Exists"]),
         }
         if !effect.is_empty() {
-            one_of(t, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"], &path, errors);
+            validate_one_of(t, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"], &path, errors);
         }
     }
 }
 
-pub(super) fn weight(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_weight(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if !(1..=100).contains(&v["weight"].as_i64().unwrap_or(0)) {
         errors.invalid(&path.child("weight"), &json!(v["weight"].as_i64().unwrap_or(0)), "must be in the range 1-100");
     }

@@ -1,37 +1,39 @@
-//! What the status of a Pod may become (`ValidatePodStatusUpdate`).
+//! Validation of updates of a Pod's status (`ValidatePodStatusUpdate`).
 
-use super::{ip, items, qualified, subdomain, text};
-use crate::kinds::{FieldErrors, FieldPath, checks::is_ipv6};
+use super::{items, text, validate_dns_subdomain, validate_ip, validate_qualified_name};
+use crate::kinds::{FieldErrors, FieldPath, field_validation::is_ipv6};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
-/// Conditions whose types are Kubernetes' own.
-const OWN: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
+/// Types of conditions that the kubelet and scheduler own.
+const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
 
-/// What a status may say, and may not take back.
-pub(crate) fn status(object: &Value, old: &Value, errors: &mut FieldErrors) {
+/// Validates an update of a Pod's status (`ValidatePodStatusUpdate`).
+pub(crate) fn validate_status(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let (path, new, before) = (FieldPath::new("status"), &object["status"], &old["status"]);
     if new["qosClass"] != before["qosClass"] {
         errors.invalid(&path.child("qosClass"), &new["qosClass"], "field is immutable");
     }
     if new["nominatedNodeName"] != before["nominatedNodeName"] && !text(new, "nominatedNodeName").is_empty() {
-        subdomain(&new["nominatedNodeName"], &path.child("nominatedNodeName"), errors);
+        validate_dns_subdomain(&new["nominatedNodeName"], &path.child("nominatedNodeName"), errors);
     }
-    for (i, condition) in items(new, "conditions").enumerate().filter(|(_, c)| !OWN.contains(&text(c, "type"))) {
-        qualified(&condition["type"], &path.child("conditions").index(i).child("Type"), errors);
+    for (i, condition) in
+        items(new, "conditions").enumerate().filter(|(_, c)| !SYSTEM_CONDITIONS.contains(&text(c, "type")))
+    {
+        validate_qualified_name(&condition["type"], &path.child("conditions").index(i).child("Type"), errors);
     }
-    transitions(new, old, &path, errors);
-    claims(new, &object["spec"], &path.child("resourceClaimStatuses"), errors);
-    addresses(new, "podIPs", &path, errors);
+    validate_container_state_transitions(new, old, &path, errors);
+    validate_claim_statuses(new, &object["spec"], &path.child("resourceClaimStatuses"), errors);
+    validate_addresses(new, "podIPs", &path, errors);
     if let Some(first) = items(new, "hostIPs").next().filter(|first| first["ip"] != new["hostIP"]) {
         errors.invalid(&path.child("hostIPs").index(0).child("ip"), &first["ip"], "must be equal to `hostIP`");
     }
-    addresses(new, "hostIPs", &path, errors);
+    validate_addresses(new, "hostIPs", &path, errors);
 }
 
-/// Containers that have ended for good stay so.
-fn transitions(new: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (policy, all) = (text(&old["spec"], "restartPolicy"), super::restart::restarts_all(old));
+/// Validates that terminated containers that must not restart stay terminated (`ValidateContainerStateTransition`).
+fn validate_container_state_transitions(new: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let (policy, all) = (text(&old["spec"], "restartPolicy"), super::restart_policy::has_restart_all_rule(old));
     for (list, specs) in [
         ("containerStatuses", "containers"),
         ("initContainerStatuses", "initContainers"),
@@ -46,10 +48,10 @@ fn transitions(new: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErr
         for (i, last) in items(&old["status"], list).enumerate() {
             let Some(exit) = last["state"].get("terminated") else { continue };
             let own = own.get(&last["name"]);
-            // A policy or rules of its own say what it may do; the kubelet knows them.
-            let free = own.is_some_and(|c| c.get("restartPolicy").is_some());
+            // A container with its own restart policy may restart: the kubelet evaluates its rules.
+            let has_restart_policy = own.is_some_and(|c| c.get("restartPolicy").is_some());
             let retried = policy == "OnFailure" && exit["exitCode"] != 0;
-            if specs != "ephemeralContainers" && (free || policy == "Always" || retried || all) {
+            if specs != "ephemeralContainers" && (has_restart_policy || policy == "Always" || retried || all) {
                 continue;
             }
             if running.contains(&last["name"]) {
@@ -60,8 +62,8 @@ fn transitions(new: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErr
     }
 }
 
-/// Each is of a claim of the Pod.
-fn claims(new: &Value, spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates that each claim status belongs to a claim of the Pod.
+fn validate_claim_statuses(new: &Value, spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let known: HashSet<&Value> = items(spec, "resourceClaims").map(|claim| &claim["name"]).collect();
     let is_known = |status: &Value| known.contains(&status["name"]);
     for (i, status) in items(new, "resourceClaimStatuses").enumerate().filter(|(_, status)| !is_known(status)) {
@@ -70,18 +72,18 @@ fn claims(new: &Value, spec: &Value, path: &FieldPath, errors: &mut FieldErrors)
     }
 }
 
-/// One of each family, at most.
-fn addresses(new: &Value, field: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let (path, all) = (path.child(field), || items(new, field).map(|address| &address["ip"]));
+/// Validates IP addresses, at most one for each IP family.
+fn validate_addresses(new: &Value, field: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    let (path, addresses) = (path.child(field), || items(new, field).map(|address| &address["ip"]));
     let mut seen = HashSet::new();
-    for (i, address) in all().enumerate() {
-        ip(address, &path.index(i), errors);
+    for (i, address) in addresses().enumerate() {
+        validate_ip(address, &path.index(i), errors);
         if !seen.insert(address) {
             errors.duplicate(&path.index(i), &new[field][i]);
         }
     }
-    let (count, sixes) = (all().count(), all().filter(|ip| is_ipv6(ip)).count());
-    if count > 2 || count == 2 && sixes != 1 {
+    let (count, ipv6_count) = (addresses().count(), addresses().filter(|ip| is_ipv6(ip)).count());
+    if count > 2 || count == 2 && ipv6_count != 1 {
         errors.invalid(&path, &new[field], "may specify no more than one IP for each IP family");
     }
 }
@@ -98,13 +100,13 @@ mod tests {
         let mut new = old.clone();
         new["status"].as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         let mut errors = FieldErrors::default();
-        status(&new, &old, &mut errors);
+        validate_status(&new, &old, &mut errors);
         let got: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
         assert_eq!(got, expected, "{change}");
     }
 
     #[test]
-    fn a_status_says_what_upstream_lets_it_say() {
+    fn pod_status_update_is_validated() {
         let ips = |all: &[&str]| -> Value { all.iter().map(|ip| json!({"ip": ip})).collect() };
         let families = "may specify no more than one IP for each IP family";
         check(

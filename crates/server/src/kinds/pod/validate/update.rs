@@ -1,26 +1,26 @@
-//! What an update of a Pod may change (`ValidatePodUpdate`).
+//! Validation of Pod updates (`ValidatePodUpdate`).
 
 use super::{apparmor, items, scheduling, text};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 
-const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+const IMMUTABLE_FIELDS_MESSAGE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-/// A Pod's spec stays as it is, but for what these words name.
-pub(crate) fn update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+/// Validates an update of a Pod: only the fields that [`IMMUTABLE_FIELDS_MESSAGE`] names may change.
+pub(crate) fn validate_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let (path, spec, before) = (FieldPath::new("spec"), &object["spec"], &old["spec"]);
-    apparmor::update(object, old, errors);
+    apparmor::validate_annotation_update(object, old, errors);
     for list in ["containers", "initContainers"] {
         if items(spec, list).count() != items(before, list).count() {
             return errors.forbidden(&path.child(list), "pod updates may not add or remove containers");
         }
     }
-    if !deadline(spec, before, &path, errors) {
+    if !validate_deadline(spec, before, &path, errors) {
         return;
     }
-    tolerations(spec, before, &path.child("tolerations"), errors);
-    gates(spec, before, &path.child("schedulingGates"), errors);
+    validate_toleration_update(spec, before, &path.child("tolerations"), errors);
+    validate_scheduling_gates(spec, before, &path.child("schedulingGates"), errors);
     if spec == before {
         return;
     }
@@ -33,44 +33,44 @@ pub(crate) fn update(object: &Value, old: &Value, errors: &mut FieldErrors) {
         }
     }
     for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
-        copy(&mut allowed, before, field);
+        copy_field(&mut allowed, before, field);
     }
     let grace = "terminationGracePeriodSeconds";
     if before[grace].as_i64().is_some_and(|s| s < 0) && spec[grace] == 1 {
-        copy(&mut allowed, before, grace);
+        copy_field(&mut allowed, before, grace);
     }
     if gated {
-        node_selector(spec, before, &path.child("nodeSelector"), errors);
-        copy(&mut allowed, before, "nodeSelector");
+        validate_node_selector(spec, before, &path.child("nodeSelector"), errors);
+        copy_field(&mut allowed, before, "nodeSelector");
         let (new, old) = (&spec["affinity"]["nodeAffinity"], &before["affinity"]["nodeAffinity"]);
-        super::node_affinity::narrowed(new, old, &path.child("affinity").child("nodeAffinity"), errors);
+        super::node_affinity::validate_mutation(new, old, &path.child("affinity").child("nodeAffinity"), errors);
         let mut affinity = allowed["affinity"].as_object().cloned().unwrap_or_default();
         match before["affinity"].get("nodeAffinity") {
             Some(node) => drop(affinity.insert("nodeAffinity".to_owned(), node.clone())),
             None => drop(affinity.remove("nodeAffinity")),
         }
-        let none = affinity.is_empty() && !before["affinity"].is_object();
-        allowed["affinity"] = if none { Value::Null } else { Value::Object(affinity) };
+        let is_unset = affinity.is_empty() && !before["affinity"].is_object();
+        allowed["affinity"] = if is_unset { Value::Null } else { Value::Object(affinity) };
     }
-    let changed = differences(&allowed, before);
+    let changed = changed_fields(&allowed, before);
     if !changed.is_empty() {
-        errors.forbidden(&path, &format!("{UPDATABLE}\nchanged: {}", changed.join(", ")));
+        errors.forbidden(&path, &format!("{IMMUTABLE_FIELDS_MESSAGE}\nchanged: {}", changed.join(", ")));
     }
 }
 
-/// The top-level fields of the spec that differ.
-fn differences(new: &Value, old: &Value) -> Vec<String> {
+/// Returns the top-level fields of the spec that differ.
+fn changed_fields(new: &Value, old: &Value) -> Vec<String> {
     let empty = Map::new();
     let (new, old) = (new.as_object().unwrap_or(&empty), old.as_object().unwrap_or(&empty));
     let mut all: Vec<String> =
         new.iter().filter(|(k, v)| !v.is_null() && old.get(*k) != Some(v)).map(|(k, _)| format!("spec.{k}")).collect();
-    let gone = old.iter().filter(|(k, v)| !v.is_null() && new.get(*k).is_none_or(Value::is_null));
-    all.extend(gone.map(|(k, _)| format!("spec.{k}")));
+    let removed = old.iter().filter(|(k, v)| !v.is_null() && new.get(*k).is_none_or(Value::is_null));
+    all.extend(removed.map(|(k, _)| format!("spec.{k}")));
     all
 }
 
-/// A deadline may be set, and brought forward. Gives whether the rest is worth looking at.
-fn deadline(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) -> bool {
+/// Validates that the deadline is only set or shortened. Returns whether validation continues.
+fn validate_deadline(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) -> bool {
     let (path, field) = (path.child("activeDeadlineSeconds"), "activeDeadlineSeconds");
     match (spec[field].as_i64(), before[field].as_i64()) {
         (Some(new), _) if !(0..=2_147_483_647).contains(&new) => {
@@ -89,21 +89,21 @@ fn deadline(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldEr
     }
 }
 
-fn tolerations(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let bare = |t: &Value| {
+fn validate_toleration_update(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let without_seconds = |t: &Value| {
         let mut t = t.clone();
         t.as_object_mut().map(|m| m.remove("tolerationSeconds"));
         t
     };
-    let now: HashSet<Value> = items(spec, "tolerations").map(bare).collect();
-    if items(before, "tolerations").all(|t| now.contains(&bare(t))) {
-        scheduling::tolerations(spec, path, errors);
+    let now: HashSet<Value> = items(spec, "tolerations").map(without_seconds).collect();
+    if items(before, "tolerations").all(|t| now.contains(&without_seconds(t))) {
+        scheduling::validate_tolerations(spec, path, errors);
     } else {
         errors.forbidden(path, "existing toleration can not be modified except its tolerationSeconds");
     }
 }
 
-fn gates(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_scheduling_gates(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let old: HashSet<&str> = items(before, "schedulingGates").map(|g| text(g, "name")).collect();
     for (i, gate) in items(spec, "schedulingGates").enumerate().filter(|(_, g)| !old.contains(&text(g, "name"))) {
         let why = format!("only deletion is allowed, but found new scheduling gate '{}'", text(gate, "name"));
@@ -111,7 +111,7 @@ fn gates(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldError
     }
 }
 
-fn node_selector(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_node_selector(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let kept = |(key, value): (&String, &Value)| spec["nodeSelector"].get(key) == Some(value);
     if !before["nodeSelector"].as_object().into_iter().flatten().all(kept) {
         errors.invalid(
@@ -122,7 +122,7 @@ fn node_selector(spec: &Value, before: &Value, path: &FieldPath, errors: &mut Fi
     }
 }
 
-fn copy(to: &mut Value, from: &Value, key: &str) {
+fn copy_field(to: &mut Value, from: &Value, key: &str) {
     match (to.as_object_mut(), from.get(key)) {
         (Some(map), Some(value)) => {
             map.insert(key.to_owned(), value.clone());
@@ -145,13 +145,13 @@ mod tests {
         let mut new = old.clone();
         change(&mut new);
         let mut errors = FieldErrors::default();
-        update(&new, &old, &mut errors);
+        validate_update(&new, &old, &mut errors);
         let got: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
         assert_eq!(got.join("; "), expected);
     }
 
     #[test]
-    fn an_update_may_change_what_upstream_lets_it_change() {
+    fn pod_update_may_change_mutable_fields_only() {
         check(|_| {}, "");
         check(|p| p["spec"]["containers"][0]["image"] = json!("b"), "");
         check(|p| p["spec"]["tolerations"].as_array_mut().unwrap().push(json!({"key": "l", "operator": "Exists"})), "");
@@ -178,13 +178,16 @@ mod tests {
         );
         check(
             |p| p["spec"]["containers"][0]["command"] = json!(["x"]),
-            &format!("spec: Forbidden: {UPDATABLE}\nchanged: spec.containers"),
+            &format!("spec: Forbidden: {IMMUTABLE_FIELDS_MESSAGE}\nchanged: spec.containers"),
         );
-        check(|p| p["spec"]["nodeName"] = json!("n"), &format!("spec: Forbidden: {UPDATABLE}\nchanged: spec.nodeName"));
+        check(
+            |p| p["spec"]["nodeName"] = json!("n"),
+            &format!("spec: Forbidden: {IMMUTABLE_FIELDS_MESSAGE}\nchanged: spec.nodeName"),
+        );
     }
 
     #[test]
-    fn the_affinity_of_a_gated_pod_may_be_narrowed_and_nothing_else() {
+    fn gated_pod_node_affinity_may_only_be_narrowed() {
         let check = |old: Value, new: Value, expected: &str| {
             let pod = |terms: &Value| {
                 let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
@@ -193,7 +196,7 @@ mod tests {
                     "affinity": affinity}})
             };
             let mut errors = FieldErrors::default();
-            update(&pod(&new), &pod(&old), &mut errors);
+            validate_update(&pod(&new), &pod(&old), &mut errors);
             let got: Vec<String> = errors.0.iter().map(|e| format!("{}: {}", e.field, e.message)).collect();
             assert!(got.join("; ").starts_with(expected) && got.is_empty() == expected.is_empty(), "{got:?}");
         };

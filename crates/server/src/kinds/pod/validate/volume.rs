@@ -1,9 +1,9 @@
-//! Volumes.
+//! Validation of volumes (`ValidateVolumes`).
 
-mod elsewhere;
+mod external;
 mod projected;
 
-use super::{container, descending_path, items, required_label, text};
+use super::{container, items, text, validate_descending_path, validate_required_dns_label};
 use crate::kinds::{
     FieldErrors, FieldPath,
     volume_source::{self, Owner},
@@ -12,25 +12,25 @@ use api::quantity::Amount;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 
-/// The volumes of a Pod that are right, by name, each with its kind.
+/// Valid volumes of a Pod: type by name.
 pub(super) type Volumes = BTreeMap<String, String>;
 
-/// What a `downwardAPI` volume can show.
-const FIELDS: [&str; 5] =
+/// Fields that a `downwardAPI` volume can reference.
+const DOWNWARD_API_FIELDS: [&str; 5] =
     ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
-const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
+const FILE_MODE_MESSAGE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 
-pub(super) fn all(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) -> Volumes {
+pub(super) fn validate_volumes(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) -> Volumes {
     let mut names = Volumes::new();
     for (i, v) in items(spec, "volumes").enumerate() {
         let path = path.index(i);
         let (name, before) = (text(v, "name"), errors.0.len());
-        let kind = source(v, &path, errors);
-        required_label(&v["name"], &path.child("name"), errors);
+        let kind = validate_source(v, &path, errors);
+        validate_required_dns_label(&v["name"], &path.child("name"), errors);
         if names.contains_key(name) {
             errors.duplicate(&path.child("name"), &v["name"]);
         }
-        // What is wrong counts as not there, for its name as for who mounts it.
+        // Like upstream, an invalid volume counts as missing for duplicate names and for mounts.
         if errors.0.len() == before {
             names.insert(name.to_owned(), kind.to_owned());
         }
@@ -38,26 +38,26 @@ pub(super) fn all(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) -> V
     names
 }
 
-/// The claims that are made for ephemeral volumes have names that claims may have, and are no other volume's. Of a template
-/// nobody knows yet what they will be called.
-pub(super) fn claims_to_be_made(pod: &str, spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates the names of the claims of ephemeral volumes: they must be valid, and no other volume may reference them.
+/// Skipped for templates, whose Pod name is unknown.
+pub(super) fn validate_ephemeral_claim_names(pod: &str, spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if pod.is_empty() {
         return;
     }
-    let made = |v: &Value| {
+    let claim_name = |v: &Value| {
         let is_named = !v["ephemeral"].is_null() && !text(v, "name").is_empty();
         is_named.then(|| api::claim::made_name(pod, text(v, "name")))
     };
-    let all_made: HashSet<String> = items(spec, "volumes").filter_map(made).collect();
+    let ephemeral_claims: HashSet<String> = items(spec, "volumes").filter_map(claim_name).collect();
     for (i, v) in items(spec, "volumes").enumerate() {
         let path = path.index(i);
-        if let Some(claim) = made(v) {
+        if let Some(claim) = claim_name(v) {
             for why in api::names::dns1123_subdomain(&claim) {
                 errors.invalid(&path.child("name"), &v["name"], &format!("PVC name {claim:?}: {why}"));
             }
         }
         let source = &v["persistentVolumeClaim"];
-        if source["claimName"].as_str().is_some_and(|name| all_made.contains(name)) {
+        if source["claimName"].as_str().is_some_and(|name| ephemeral_claims.contains(name)) {
             let path = path.child("persistentVolumeClaim").child("claimName");
             let why = "must not reference a PVC that gets created for an ephemeral volume";
             errors.invalid(&path, &source["claimName"], why);
@@ -65,11 +65,11 @@ pub(super) fn claims_to_be_made(pod: &str, spec: &Value, path: &FieldPath, error
     }
 }
 
-/// Checks the source of a volume; gives its kind.
-fn source(v: &Value, path: &FieldPath, errors: &mut FieldErrors) -> &'static str {
+/// Validates the source of a volume. Returns its type.
+fn validate_source(v: &Value, path: &FieldPath, errors: &mut FieldErrors) -> &'static str {
     let owner = Owner::Pod(text(v, "name"));
-    let Some((kind, source)) = volume_source::only(v, owner, path, errors) else { return "" };
-    volume_source::check(kind, source, owner, path, errors);
+    let Some((kind, source)) = volume_source::single_source(v, owner, path, errors) else { return "" };
+    volume_source::validate_source(kind, source, owner, path, errors);
     let path = path.child(kind);
     match kind {
         "emptyDir" => {
@@ -79,83 +79,85 @@ fn source(v: &Value, path: &FieldPath, errors: &mut FieldErrors) -> &'static str
                 errors.forbidden(&path.child("sizeLimit"), text);
             }
         }
-        "secret" => files(source, "secretName", &path, errors),
-        "configMap" => files(source, "name", &path, errors),
+        "secret" => validate_files(source, "secretName", &path, errors),
+        "configMap" => validate_files(source, "name", &path, errors),
         "downwardAPI" => {
-            mode(source, "defaultMode", &path, errors);
-            downward(source, &path, errors);
+            validate_mode(source, "defaultMode", &path, errors);
+            validate_downward_api(source, &path, errors);
         }
         "persistentVolumeClaim" if text(source, "claimName").is_empty() => {
             errors.required(&path.child("claimName"), "");
         }
-        "projected" => projected::source(source, &path, errors),
-        "csi" => elsewhere::csi(source, &path, errors),
-        "ephemeral" => elsewhere::ephemeral(source, &path, errors),
-        "image" => elsewhere::image(source, &path, errors),
+        "projected" => projected::validate_projected(source, &path, errors),
+        "csi" => external::validate_csi(source, &path, errors),
+        "ephemeral" => external::validate_ephemeral(source, &path, errors),
+        "image" => external::validate_image(source, &path, errors),
         _ => {}
     }
     kind
 }
 
-fn mode(v: &Value, field: &str, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_mode(v: &Value, field: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if v[field].as_i64().is_some_and(|m| !(0..=0o777).contains(&m)) {
-        errors.invalid(&path.child(field), &v[field], MODE);
+        errors.invalid(&path.child(field), &v[field], FILE_MODE_MESSAGE);
     }
 }
 
-fn files(source: &Value, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_files(source: &Value, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if text(source, name).is_empty() {
         errors.required(&path.child(name), "");
     }
-    mode(source, "defaultMode", path, errors);
-    key_paths(source, path, errors);
+    validate_mode(source, "defaultMode", path, errors);
+    validate_key_paths(source, path, errors);
 }
 
-fn key_paths(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_key_paths(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for (i, item) in items(source, "items").enumerate() {
         let path = path.child("items").index(i);
         if text(item, "key").is_empty() {
             errors.required(&path.child("key"), "");
         }
-        file_path(item, &path, errors);
-        mode(item, "mode", &path, errors);
+        validate_file_path(item, &path, errors);
+        validate_mode(item, "mode", &path, errors);
     }
 }
 
-/// A path in a volume (`validateLocalNonReservedPath`): nothing of it is the kubelet's own.
-fn file_path(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates a path in a volume (`validateLocalNonReservedPath`).
+fn validate_file_path(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let path = path.child("path");
     match text(item, "path") {
         "" => errors.required(&path, ""),
-        _ => non_reserved(&item["path"], &path, errors),
+        _ => validate_non_reserved_path(&item["path"], &path, errors),
     }
 }
 
-pub(super) fn non_reserved(target: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    descending_path(target, path, errors);
+pub(super) fn validate_non_reserved_path(target: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    validate_descending_path(target, path, errors);
     if target.as_str().is_some_and(|t| t.starts_with("..") && !t.starts_with("../")) {
         errors.invalid(path, target, "must not start with '..'");
     }
 }
 
-fn downward(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    // Upstream leaves the items out of the path.
+fn validate_downward_api(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    // Upstream's path lacks the items.
     for item in items(source, "items") {
-        file_path(item, path, errors);
+        validate_file_path(item, path, errors);
         match (item.get("fieldRef"), item.get("resourceFieldRef")) {
             (Some(_), Some(_)) => {
                 errors.invalid(path, item, "fieldRef and resourceFieldRef can not be specified simultaneously");
             }
-            (Some(field), None) => container::field_ref(field, &FIELDS, &path.child("fieldRef"), errors),
+            (Some(field), None) => {
+                container::validate_field_ref(field, &DOWNWARD_API_FIELDS, &path.child("fieldRef"), errors)
+            }
             (None, Some(resource)) => {
                 if text(resource, "containerName").is_empty() {
                     errors.required(&path.child("resourceFieldRef").child("containerName"), "");
                 } else {
-                    container::resource_ref(resource, &path.child("resourceFieldRef"), errors);
+                    container::validate_resource_field_ref(resource, &path.child("resourceFieldRef"), errors);
                 }
             }
             (None, None) => errors.required(path, "one of fieldRef and resourceFieldRef is required"),
         }
-        mode(item, "mode", path, errors);
+        validate_mode(item, "mode", path, errors);
     }
 }

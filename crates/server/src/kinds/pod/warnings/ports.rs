@@ -1,16 +1,16 @@
-//! Ports that are had twice: by several containers of a Pod, or by one.
+//! Warnings for duplicate and overlapping container ports.
 
 use super::{MAX_COMPARISONS, containers};
 use crate::kinds::{
     FieldPath,
-    checks::{items, text},
+    field_validation::{items, text},
 };
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// One port of one container.
+/// A container port.
 struct Port<'a> {
-    at: FieldPath,
+    path: FieldPath,
     name: &'a str,
     number: i64,
     protocol: &'a str,
@@ -19,10 +19,10 @@ struct Port<'a> {
 }
 
 impl<'a> Port<'a> {
-    fn read(port: &'a Value, at: FieldPath) -> Self {
+    fn read(port: &'a Value, path: FieldPath) -> Self {
         let number = |field: &str| port[field].as_i64().unwrap_or(0);
         Self {
-            at,
+            path,
             name: text(port, "name"),
             number: number("containerPort"),
             protocol: text(port, "protocol"),
@@ -31,8 +31,8 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// In what way it is in the way of an earlier one.
-    fn clash(&self, earlier: &Self) -> Option<&'static str> {
+    /// Returns how the port conflicts with an earlier one.
+    fn conflict(&self, earlier: &Self) -> Option<&'static str> {
         if (self.number, self.protocol) != (earlier.number, earlier.protocol) {
             return None;
         }
@@ -45,48 +45,49 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// As Go writes it.
-    fn shown(&self) -> String {
+    /// Formats the port like Go's `%+v`.
+    fn go_format(&self) -> String {
         let Self { name, number, protocol, host_port, host_ip, .. } = self;
         format!("{{Name:{name} HostPort:{host_port} ContainerPort:{number} Protocol:{protocol} HostIP:{host_ip}}}")
     }
 }
 
-pub(super) fn ports(spec: &Value, path: &FieldPath, all: &mut Vec<String>) {
-    // Only ports of one number and protocol can clash.
-    let mut before: HashMap<(i64, &str), Vec<Port<'_>>> = HashMap::new();
+pub(super) fn warn_port_conflicts(spec: &Value, path: &FieldPath, all: &mut Vec<String>) {
+    // Only ports with the same number and protocol can conflict.
+    let mut earlier_ports: HashMap<(i64, &str), Vec<Port<'_>>> = HashMap::new();
     let mut comparisons = 0;
     for (list, i, c) in containers(spec) {
         for (j, port) in items(c, "ports").enumerate() {
             let port = Port::read(port, path.child(list).index(i).child("ports").index(j));
             if !port.host_ip.is_empty() && port.host_port == 0 {
-                all.push(format!("{}: hostIP set without hostPort: {}", port.at, port.shown()));
+                all.push(format!("{}: hostIP set without hostPort: {}", port.path, port.go_format()));
             }
-            let before = before.entry((port.number, port.protocol)).or_default();
-            comparisons += before.len();
+            let earlier_ports = earlier_ports.entry((port.number, port.protocol)).or_default();
+            comparisons += earlier_ports.len();
             if comparisons > MAX_COMPARISONS {
                 continue;
             }
-            let clashes = before.iter().filter_map(|earlier| Some((port.clash(earlier)?, &earlier.at)));
-            all.extend(clashes.map(|(how, earlier)| format!("{}: {how} port definition with {earlier}", port.at)));
-            before.push(port);
+            let conflicts = earlier_ports.iter().filter_map(|earlier| Some((port.conflict(earlier)?, &earlier.path)));
+            all.extend(conflicts.map(|(how, earlier)| format!("{}: {how} port definition with {earlier}", port.path)));
+            earlier_ports.push(port);
         }
     }
-    names(spec, path, all);
+    warn_duplicate_port_names(spec, path, all);
 }
 
-/// Names that several containers have which run at the same time.
-fn names(spec: &Value, path: &FieldPath, all: &mut Vec<String>) {
-    let mut before: HashMap<&str, FieldPath> = HashMap::new();
-    let at_once = containers(spec).filter(|(list, _, c)| *list != "initContainers" || c["restartPolicy"] == "Always");
-    for (list, i, c) in at_once {
+/// Warns of port names that concurrent containers share.
+fn warn_duplicate_port_names(spec: &Value, path: &FieldPath, all: &mut Vec<String>) {
+    let mut earlier_ports: HashMap<&str, FieldPath> = HashMap::new();
+    let concurrent =
+        containers(spec).filter(|(list, _, c)| *list != "initContainers" || c["restartPolicy"] == "Always");
+    for (list, i, c) in concurrent {
         for (j, name) in items(c, "ports").map(|port| text(port, "name")).enumerate().filter(|(_, n)| !n.is_empty()) {
-            let at = path.child(list).index(i).child("ports").index(j);
-            match before.get(name) {
+            let path = path.child(list).index(i).child("ports").index(j);
+            match earlier_ports.get(name) {
                 Some(first) => all.push(format!(
-                    "{at}: duplicate port name {name:?} with {first}, services and probes that select ports by name will use {first}"
+                    "{path}: duplicate port name {name:?} with {first}, services and probes that select ports by name will use {first}"
                 )),
-                None => drop(before.insert(name, at)),
+                None => drop(earlier_ports.insert(name, path)),
             }
         }
     }

@@ -1,24 +1,24 @@
 use super::*;
 use serde_json::json;
 
-/// What is told of a Pod with this spec, and of a template with it.
+/// Checks the warnings of a Pod with a spec, and the number of warnings of a template with it.
 #[track_caller]
 fn check(spec: Value, expected: &[&str]) {
     let object = json!({"metadata": {"name": "p"}, "spec": spec});
-    assert_eq!(pod(&object), expected);
-    let of_template: Vec<String> = template(&object, &FieldPath::new("spec").child("template"));
+    assert_eq!(pod_warnings(&object), expected);
+    let of_template: Vec<String> = template_warnings(&object, &FieldPath::new("spec").child("template"));
     assert_eq!(of_template.len(), expected.len(), "{of_template:?}");
 }
 
 #[test]
-fn names_of_pods_are_host_names() {
-    let why = pod(&json!({"metadata": {"name": "a.b"}, "spec": {}}));
+fn pod_name_that_is_no_dns_label_is_warned_of() {
+    let why = pod_warnings(&json!({"metadata": {"name": "a.b"}, "spec": {}}));
     let expected = "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [";
     assert!(matches!(why.as_slice(), [one] if one.starts_with(expected)), "{why:?}");
 }
 
 #[test]
-fn labels_of_nodes_have_new_names() {
+fn deprecated_node_labels_are_warned_of() {
     let term = json!({"matchExpressions": [{"key": "a"}, {"key": "beta.kubernetes.io/os", "values": ["-1"]}]});
     let wrong = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
     let preferred =
@@ -49,7 +49,7 @@ fn labels_of_nodes_have_new_names() {
 }
 
 #[test]
-fn a_selector_that_is_not_there_selects_nothing() {
+fn null_label_selectors_are_warned_of() {
     let terms = json!({
         "requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": {}}, {}],
         "preferredDuringSchedulingIgnoredDuringExecution": [{"podAffinityTerm": {"labelSelector": {}}}, {"podAffinityTerm": {}}],
@@ -67,28 +67,28 @@ fn a_selector_that_is_not_there_selects_nothing() {
 }
 
 #[test]
-fn annotations_have_become_fields() {
+fn non_functional_annotations_are_warned_of() {
     let annotations = json!({
-        "scheduler.alpha.kubernetes.io/critical-pod": "", SECCOMP_OF_POD: "a", [SECCOMP, "c"].concat(): "a",
-        [APPARMOR, "c"].concat(): "a", "other": "",
+        "scheduler.alpha.kubernetes.io/critical-pod": "", SECCOMP_POD_ANNOTATION: "a", [SECCOMP_ANNOTATION_PREFIX, "c"].concat(): "a",
+        [APPARMOR_ANNOTATION_PREFIX, "c"].concat(): "a", "other": "",
     });
     let object = |spec: Value| json!({"metadata": {"name": "p", "annotations": annotations}, "spec": spec});
     let plain = object(json!({"containers": [{"name": "c"}]}));
     let critical = "metadata.annotations[scheduler.alpha.kubernetes.io/critical-pod]: non-functional in v1.16+; use the \"priorityClassName\" field instead";
-    let seccomp = [SECCOMP_OF_POD, "container.seccomp.security.alpha.kubernetes.io/c"].map(|name| {
+    let seccomp = [SECCOMP_POD_ANNOTATION, "container.seccomp.security.alpha.kubernetes.io/c"].map(|name| {
         format!("metadata.annotations[{name}]: non-functional in v1.27+; use the \"seccompProfile\" field instead")
     });
-    assert_eq!(pod(&plain), [critical, &seccomp[0], &seccomp[1]]);
+    assert_eq!(pod_warnings(&plain), [critical, &seccomp[0], &seccomp[1]]);
     let apparmor = "template.metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: deprecated since v1.30; use the \"appArmorProfile\" field instead";
-    let of_template = template(&plain, &FieldPath::new("template"));
+    let of_template = template_warnings(&plain, &FieldPath::new("template"));
     assert_eq!((of_template.len(), of_template[3].as_str()), (4, apparmor));
     let fields = json!({"seccompProfile": {}, "appArmorProfile": {}});
     let meant = object(json!({"securityContext": fields, "containers": [{"name": "c", "securityContext": fields}]}));
-    assert_eq!(template(&meant, &FieldPath::default()), [critical]);
+    assert_eq!(template_warnings(&meant, &FieldPath::default()), [critical]);
 }
 
 #[test]
-fn names_and_addresses_are_given_once() {
+fn duplicate_names_and_addresses_are_warned_of() {
     check(
         json!({
             "hostAliases": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1"}, {"ip": "::ffff:1.2.3.4"}],
@@ -106,7 +106,7 @@ fn names_and_addresses_are_given_once() {
 }
 
 #[test]
-fn bytes_come_whole() {
+fn fractional_bytes_are_warned_of() {
     let amounts = json!({"memory": "4m", "cpu": "4m", "ephemeral-storage": "1"});
     let claim = json!({"spec": {"resources": {"requests": {"storage": "200m"}}}});
     check(
@@ -125,7 +125,7 @@ fn bytes_come_whole() {
 }
 
 #[test]
-fn a_variable_hides_the_earlier_one_of_its_name_unless_it_adds_to_it() {
+fn duplicate_env_var_is_warned_of_unless_it_extends() {
     let env = json!([
         {"name": "a", "value": "a"}, {"name": "a", "value": "b"}, {"name": "a", "value": "$(a)"},
         {"name": "a", "valueFrom": {}}, {"name": "a", "value": "$(a) $(a)"},
@@ -138,7 +138,7 @@ fn a_variable_hides_the_earlier_one_of_its_name_unless_it_adds_to_it() {
     check(json!({"containers": [{"env": env}]}), &[&hides(1), &hides(2), &hides(3)]);
 }
 
-/// What is told of ports, each of a container of its own: number, port of the host, its address.
+/// Checks the warnings of ports, each in its own container: container port, host port, host IP.
 #[track_caller]
 fn check_ports(ports: &[(i64, i64, &str)], expected: &[&str]) {
     let container = |(port, host, ip): &(i64, i64, &str)| json!({"ports": [{"containerPort": port, "hostPort": host, "hostIP": ip, "protocol": "UDP"}]});
@@ -146,7 +146,7 @@ fn check_ports(ports: &[(i64, i64, &str)], expected: &[&str]) {
 }
 
 #[test]
-fn ports_are_had_once() {
+fn duplicate_and_overlapping_ports_are_warned_of() {
     check_ports(&[(80, 0, ""), (81, 0, "")], &[]);
     check_ports(&[(80, 80, ""), (80, 81, "")], &[]);
     check_ports(&[(80, 80, "10.0.0.1"), (80, 80, "10.0.0.2")], &[]);
@@ -165,7 +165,7 @@ fn ports_are_had_once() {
 }
 
 #[test]
-fn names_of_ports_are_had_once_by_what_runs_at_the_same_time() {
+fn duplicate_port_names_of_concurrent_containers_are_warned_of() {
     let port = |number: i64| json!([{"name": "test", "containerPort": number, "protocol": "TCP"}]);
     check(
         json!({"initContainers": [{"ports": port(1)}, {"ports": port(2), "restartPolicy": "Always"}], "containers": [{"ports": port(3)}]}),
@@ -176,7 +176,7 @@ fn names_of_ports_are_had_once_by_what_runs_at_the_same_time() {
 }
 
 #[test]
-fn plugins_go() {
+fn removed_volume_plugins_are_warned_of() {
     check(
         json!({"volumes": [{"name": "a", "gitRepo": {}}, {"name": "b", "storageos": {}}, {"name": "c", "emptyDir": {}}]}),
         &[
@@ -187,7 +187,7 @@ fn plugins_go() {
 }
 
 #[test]
-fn files_of_a_volume_lie_apart() {
+fn overlapping_volume_paths_are_warned_of() {
     let items = |paths: &[&str]| json!(paths.iter().map(|path| json!({"path": path})).collect::<Vec<_>>());
     check(
         json!({"volumes": [
@@ -216,7 +216,7 @@ fn files_of_a_volume_lie_apart() {
 }
 
 #[test]
-fn files_of_a_pod_certificate_are_told_apart() {
+fn pod_certificate_paths_are_named_in_warnings() {
     let certificate = json!({"credentialBundlePath": "a", "keyPath": "a/", "certificateChainPath": "a/b"});
     check(
         json!({"volumes": [{"name": "v", "projected": {"sources": [{"podCertificate": certificate}]}}]}),

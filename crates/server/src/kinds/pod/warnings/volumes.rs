@@ -1,13 +1,13 @@
-//! Volumes of plugins that are no more, and files of a volume that are in each other's way.
+//! Warnings for removed volume plugins and overlapping paths in volumes.
 
-use super::{MAX_COMPARISONS, bytes};
+use super::{MAX_COMPARISONS, warn_fractional_bytes};
 use crate::kinds::{
     FieldPath,
-    checks::{items, text},
+    field_validation::{items, text},
 };
 use serde_json::Value;
 
-const GONE: [(&str, &str); 9] = [
+const REMOVED_PLUGINS: [(&str, &str); 9] = [
     ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
     ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
@@ -19,69 +19,69 @@ const GONE: [(&str, &str); 9] = [
     ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
-/// Warns of plugins that are no more, in a volume of a Pod or a PersistentVolume's spec.
-pub(in crate::kinds) fn gone(volume: &Value, path: &FieldPath, all: &mut Vec<String>) {
-    for (plugin, why) in GONE.into_iter().filter(|(plugin, _)| !volume[plugin].is_null()) {
-        // Upstream writes this one as its type is called.
+/// Warns of deprecated and removed plugins in a Pod's volume or a PersistentVolume's spec.
+pub(in crate::kinds) fn warn_removed_plugins(volume: &Value, path: &FieldPath, warnings: &mut Vec<String>) {
+    for (plugin, why) in REMOVED_PLUGINS.into_iter().filter(|(plugin, _)| !volume[plugin].is_null()) {
+        // Upstream spells this field like its type.
         let shown = if plugin == "storageos" { "storageOS" } else { plugin };
-        all.push(format!("{}: {why}", path.child(shown)));
+        warnings.push(format!("{}: {why}", path.child(shown)));
     }
 }
 
-/// What is odd in what a claim asks for.
-pub(in crate::kinds) fn claim(spec: &Value, path: &FieldPath, all: &mut Vec<String>) {
+/// Warns of fractional bytes in a claim's resources.
+pub(in crate::kinds) fn warn_claim(spec: &Value, path: &FieldPath, warnings: &mut Vec<String>) {
     for side in ["requests", "limits"] {
-        bytes(&spec["resources"][side], &["storage"], &path.child("resources").child(side), all);
+        warn_fractional_bytes(&spec["resources"][side], &["storage"], &path.child("resources").child(side), warnings);
     }
 }
 
-pub(super) fn volumes(spec: &Value, path: &FieldPath, all: &mut Vec<String>) {
+pub(super) fn warn_volumes(spec: &Value, path: &FieldPath, warnings: &mut Vec<String>) {
     for (i, volume) in items(spec, "volumes").enumerate() {
         let at = path.child("volumes").index(i);
-        gone(volume, &at, all);
+        warn_removed_plugins(volume, &at, warnings);
         let template = at.child("ephemeral").child("volumeClaimTemplate");
-        claim(&volume["ephemeral"]["volumeClaimTemplate"]["spec"], &template.child("spec"), all);
+        warn_claim(&volume["ephemeral"]["volumeClaimTemplate"]["spec"], &template.child("spec"), warnings);
     }
-    items(spec, "volumes").for_each(|volume| overlaps(volume, all));
+    items(spec, "volumes").for_each(|volume| warn_overlapping_paths(volume, warnings));
 }
 
-/// A file of a volume, and what it is made of.
+/// A path in a volume with its source.
 struct File {
     path: String,
-    /// ` (Secret "name")`, where sources are told.
+    /// For example ` (Secret "name")`; empty where warnings do not name the source.
     source: String,
 }
 
-fn overlaps(volume: &Value, all: &mut Vec<String>) {
+fn warn_overlapping_paths(volume: &Value, warnings: &mut Vec<String>) {
     let name = text(volume, "name");
     for (field, kind, named) in [("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName")] {
         let (source, of) = (&volume[field], text(&volume[field], named));
-        let files = paths(source).map(|path| File { path, source: String::new() });
-        clashes(files, &format!("volume {name:?} ({kind} {of:?})"), all);
+        let files = item_paths(source).map(|path| File { path, source: String::new() });
+        warn_file_conflicts(files, &format!("volume {name:?} ({kind} {of:?})"), warnings);
     }
-    let files = paths(&volume["downwardAPI"]).map(|path| File { path, source: String::new() });
-    clashes(files, &format!("volume {name:?} (DownwardAPI)"), all);
+    let files = item_paths(&volume["downwardAPI"]).map(|path| File { path, source: String::new() });
+    warn_file_conflicts(files, &format!("volume {name:?} (DownwardAPI)"), warnings);
     let sources = || items(&volume["projected"], "sources");
     for _ in sources().filter(|source| source.as_object().is_none_or(|s| s.values().all(Value::is_null))) {
-        all.push(format!("volume {name:?} (Projected) has no sources provided"));
+        warnings.push(format!("volume {name:?} (Projected) has no sources provided"));
     }
-    clashes(sources().flat_map(projected), &format!("volume {name:?} (Projected)"), all);
+    warn_file_conflicts(sources().flat_map(projected_files), &format!("volume {name:?} (Projected)"), warnings);
 }
 
-/// The files of one source of a projected volume.
-fn projected(source: &Value) -> Vec<File> {
+/// Returns the files of a source of a projected volume.
+fn projected_files(source: &Value) -> Vec<File> {
     let of =
         |kind: &str, name: &str| if name.is_empty() { format!(" ({kind})") } else { format!(" ({kind} {name:?})") };
     let file = |path: String, source: String| File { path, source };
     let mut files = Vec::new();
     for (field, kind) in [("configMap", "ConfigMap"), ("secret", "Secret"), ("downwardAPI", "DownwardAPI")] {
         let shown = of(kind, text(&source[field], "name"));
-        files.extend(paths(&source[field]).map(|path| file(path, shown.clone())));
+        files.extend(item_paths(&source[field]).map(|path| file(path, shown.clone())));
     }
     let (token, bundle) = (&source["serviceAccountToken"], &source["clusterTrustBundle"]);
-    files.extend(path(token).map(|path| file(path, of("ServiceAccountToken", ""))));
+    files.extend(trimmed_path(token).map(|path| file(path, of("ServiceAccountToken", ""))));
     let named = if text(bundle, "name").is_empty() { "signerName" } else { "name" };
-    files.extend(path(bundle).map(|path| file(path, of("ClusterTrustBundle", text(bundle, named)))));
+    files.extend(trimmed_path(bundle).map(|path| file(path, of("ClusterTrustBundle", text(bundle, named)))));
     for (field, what) in [
         ("certificateChainPath", "PodCertificate chain"),
         ("keyPath", "PodCertificate key"),
@@ -93,30 +93,31 @@ fn projected(source: &Value) -> Vec<File> {
     files
 }
 
-fn paths(source: &Value) -> impl Iterator<Item = String> {
-    items(source, "items").filter_map(path)
+fn item_paths(source: &Value) -> impl Iterator<Item = String> {
+    items(source, "items").filter_map(trimmed_path)
 }
 
-fn path(of: &Value) -> Option<String> {
+fn trimmed_path(of: &Value) -> Option<String> {
     Some(text(of, "path").trim_end_matches('/').to_owned()).filter(|path| !path.is_empty())
 }
 
-/// Warns of each file that lies where an earlier one does, above it or below.
-fn clashes(files: impl Iterator<Item = File>, what: &str, all: &mut Vec<String>) {
-    let lies_in = |path: &str, directory: &str| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
+/// Warns of each file whose path equals, contains or is contained in that of an earlier one.
+fn warn_file_conflicts(files: impl Iterator<Item = File>, what: &str, warnings: &mut Vec<String>) {
+    let is_inside =
+        |path: &str, directory: &str| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
     let (mut before, mut comparisons): (Vec<File>, usize) = (Vec::new(), 0);
     for file in files {
         comparisons += before.len();
         if comparisons > MAX_COMPARISONS {
             return;
         }
-        let clash = |earlier: &&File| {
+        let conflicts = |earlier: &&File| {
             let (one, other) = (&file.path, &earlier.path);
-            one == other || lies_in(one, other) || lies_in(other, one)
+            one == other || is_inside(one, other) || is_inside(other, one)
         };
-        for earlier in before.iter().filter(clash) {
+        for earlier in before.iter().filter(conflicts) {
             let (one, other) = ((&file.path, &file.source), (&earlier.path, &earlier.source));
-            all.push(format!("{what}: overlapping paths: {:?}{} with {:?}{}", one.0, one.1, other.0, other.1));
+            warnings.push(format!("{what}: overlapping paths: {:?}{} with {:?}{}", one.0, one.1, other.0, other.1));
         }
         before.push(file);
     }
