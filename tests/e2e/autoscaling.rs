@@ -1,18 +1,8 @@
 //! HorizontalPodAutoscalers.
 
-use crate::Shared;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, Kubectl, eventually, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    (
-        "an autoscaler keeps its replica bounds and reports missing metrics",
-        autoscaler_keeps_bounds_and_reports_missing_metrics,
-    ),
-    ("an autoscaler scales a custom resource and reports a missing scale", autoscaler_scales_custom_resource),
-    ("CPU load scales a Deployment up, and idle Pods scale it down", cpu_load_scales_deployment_up_and_down),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually, wait_for};
 
 /// Applies a Deployment `web` whose containers run a script.
 fn deployment(kubectl: &Kubectl, script: &str, resources: &Value) {
@@ -43,6 +33,7 @@ fn wait_for_replicas(kubectl: &Kubectl, what: &str, expected: i64) {
     });
 }
 
+#[e2e_test("an autoscaler keeps its replica bounds and reports missing metrics")]
 fn autoscaler_keeps_bounds_and_reports_missing_metrics(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     deployment(&kubectl, "sleep 100000", &json!({}));
@@ -72,6 +63,7 @@ fn autoscaler_keeps_bounds_and_reports_missing_metrics(cluster: &Cluster) {
     kubectl.run("delete hpa,deployment web").ok();
 }
 
+#[e2e_test("an autoscaler scales a custom resource and reports a missing scale")]
 fn autoscaler_scales_custom_resource(cluster: &Cluster) {
     let (kubectl, group) = (cluster.kubectl(), "scaled.example.com");
     let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
@@ -103,6 +95,7 @@ fn autoscaler_scales_custom_resource(cluster: &Cluster) {
     kubectl.run(&format!("delete crd foos.{group}")).ok();
 }
 
+#[e2e_test("CPU load scales a Deployment up, and idle Pods scale it down")]
 fn cpu_load_scales_deployment_up_and_down(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let resources = json!({"requests": {"cpu": "50m"}, "limits": {"cpu": "100m"}});

@@ -1,16 +1,9 @@
 //! CertificateSigningRequests: created, approved, signed and used.
 
-use crate::Shared;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("an approved CertificateSigningRequest authenticates its client", approved_csr_authenticates_its_client),
-    ("a denied CSR is not signed, and an invalid one fails with a reason", denied_and_invalid_csrs_are_not_signed),
-    ("an authorized kubelet's CSR is approved and signed at once", authorized_kubelet_csr_is_auto_approved),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 /// Returns a certificate request in PEM and its key.
 fn request(name: &str, organization: &str) -> (String, KeyPair) {
@@ -39,6 +32,7 @@ fn shown(kubectl: &Kubectl, name: &str) -> String {
     row.split_whitespace().last().unwrap_or_default().to_owned()
 }
 
+#[e2e_test("an approved CertificateSigningRequest authenticates its client")]
 fn approved_csr_authenticates_its_client(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (pem, key) = request("jane", "devs");
@@ -63,6 +57,7 @@ fn approved_csr_authenticates_its_client(cluster: &Cluster) {
     jane.run("get pods").ok();
 }
 
+#[e2e_test("a denied CSR is not signed, and an invalid one fails with a reason")]
 fn denied_and_invalid_csrs_are_not_signed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (pem, _) = request("jane", "devs");
@@ -85,6 +80,7 @@ fn denied_and_invalid_csrs_are_not_signed(cluster: &Cluster) {
     assert!(output.contains(&format!("use of {signer} signer with system:masters group is not allowed")), "{output}");
 }
 
+#[e2e_test("an authorized kubelet's CSR is approved and signed at once")]
 fn authorized_kubelet_csr_is_auto_approved(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, signer) =

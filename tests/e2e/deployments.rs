@@ -1,19 +1,8 @@
 //! Deployments and `kubectl rollout`.
 
-use crate::{Shared, workload};
+use crate::workload;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a Deployment rolls out, rolls back and restarts", deployment_rolls_out_back_and_restarts),
-    ("a rolling update keeps maxUnavailable", rolling_update_keeps_max_unavailable),
-    ("a Recreate Deployment ends old Pods before it creates new ones", recreate_ends_old_pods_first),
-    ("a paused Deployment scales but does not roll out", paused_deployment_scales_but_does_not_roll_out),
-    (
-        "a Deployment without progress reports ProgressDeadlineExceeded",
-        stuck_deployment_reports_progress_deadline_exceeded,
-    ),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn deployment(kubectl: &Kubectl, spec: &Value, container: &Value) {
     workload::apply(kubectl, "Deployment", "web", &[&json!({"replicas": 2}), spec], container);
@@ -50,6 +39,7 @@ fn delete_and_wait(kubectl: &Kubectl) {
     });
 }
 
+#[e2e_test("a Deployment rolls out, rolls back and restarts")]
 fn deployment_rolls_out_back_and_restarts(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     deployment(&kubectl, &json!({}), &json!({"env": [{"name": "A", "value": "one"}]}));
@@ -82,6 +72,7 @@ fn deployment_rolls_out_back_and_restarts(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a rolling update keeps maxUnavailable")]
 fn rolling_update_keeps_max_unavailable(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let strategy = json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
@@ -101,6 +92,7 @@ fn rolling_update_keeps_max_unavailable(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a Recreate Deployment ends old Pods before it creates new ones")]
 fn recreate_ends_old_pods_first(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let recreate = json!({"replicas": 1, "strategy": {"type": "Recreate"}});
@@ -119,6 +111,7 @@ fn recreate_ends_old_pods_first(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a paused Deployment scales but does not roll out")]
 fn paused_deployment_scales_but_does_not_roll_out(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     deployment(&kubectl, &json!({"replicas": 1}), &json!({"env": [{"name": "A", "value": "one"}]}));
@@ -134,6 +127,7 @@ fn paused_deployment_scales_but_does_not_roll_out(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a Deployment without progress reports ProgressDeadlineExceeded")]
 fn stuck_deployment_reports_progress_deadline_exceeded(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"replicas": 1, "progressDeadlineSeconds": 2});

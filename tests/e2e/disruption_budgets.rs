@@ -1,14 +1,7 @@
 //! PodDisruptionBudgets and evictions.
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, Outcome, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a PodDisruptionBudget refuses an eviction that would violate it", disruption_budget_refuses_violating_eviction),
-    ("a PodDisruptionBudget that cannot be counted reports the reason", uncountable_disruption_budget_reports_reason),
-    ("a PodDisruptionBudget counts Pods of a custom resource by its scale", disruption_budget_uses_custom_scale),
-];
+use tests::{Cluster, Kubectl, Outcome, e2e_test, eventually};
 
 fn budget(kubectl: &Kubectl, spec: &Value) {
     let mut all = json!({"selector": {"matchLabels": {"app": "web"}}});
@@ -37,6 +30,7 @@ fn counts(kubectl: &Kubectl) -> [i64; 4] {
     ["expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed"].map(|f| status[f].as_i64().unwrap_or(-1))
 }
 
+#[e2e_test("a PodDisruptionBudget refuses an eviction that would violate it")]
 fn disruption_budget_refuses_violating_eviction(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let labels = json!({"app": "web"});
@@ -74,6 +68,7 @@ fn disruption_budget_refuses_violating_eviction(cluster: &Cluster) {
     eventually("the NoPods Event", || kubectl.events("web").iter().any(|(reason, _)| reason == "NoPods"));
 }
 
+#[e2e_test("a PodDisruptionBudget that cannot be counted reports the reason")]
 fn uncountable_disruption_budget_reports_reason(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]});
@@ -90,6 +85,7 @@ fn uncountable_disruption_budget_reports_reason(cluster: &Cluster) {
     kubectl.run("delete job work").ok();
 }
 
+#[e2e_test("a PodDisruptionBudget counts Pods of a custom resource by its scale")]
 fn disruption_budget_uses_custom_scale(cluster: &Cluster) {
     let (kubectl, group) = (cluster.kubectl(), "scales.example.com");
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});

@@ -1,27 +1,12 @@
 //! Failures of containers, sandboxes and nodes.
 
-use crate::{OwnCluster, Shared};
 use nix::{
     mount::{MntFlags, umount2},
     sys::signal::{Signal, kill},
 };
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
-use tests::{Cluster, Kubectl, Process, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("an OOM-killed container reports OOMKilled and 137", oom_killed_container_reports_reason),
-    ("a container killed by SIGKILL is not reported as OOMKilled", sigkilled_container_is_not_oom_killed),
-    ("a missing command reports StartError and backs off", missing_command_reports_error_and_backs_off),
-    ("a missing Secret blocks a container until it is created", missing_secret_blocks_container),
-    ("a dead sandbox is recreated, and fails a Pod under Never", dead_sandbox_is_recreated_unless_never),
-    ("the kubelet rejects Pods with another OS or a used host port", kubelet_rejects_wrong_os_and_used_host_port),
-];
-
-pub(crate) const ALONE: &[OwnCluster] = &[
-    ("an admitted Pod is not rejected after a restart of Podium", admitted_pod_is_not_rejected_after_restart),
-    ("after a reboot, Pods follow their restartPolicy", pods_follow_restart_policy_after_reboot),
-];
+use tests::{Cluster, Kubectl, Process, e2e_test, wait_for};
 
 const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
@@ -45,6 +30,7 @@ fn container(kubectl: &Kubectl, name: &str) -> Value {
     kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0")
 }
 
+#[e2e_test("an OOM-killed container reports OOMKilled and 137")]
 fn oom_killed_container_reports_reason(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let limit = json!({"resources": {"limits": {"memory": "16Mi"}}});
@@ -60,6 +46,7 @@ fn oom_killed_container_reports_reason(cluster: &Cluster) {
     assert!(kubectl.run("get pod never --no-headers").ok().contains("OOMKilled"));
 }
 
+#[e2e_test("a container killed by SIGKILL is not reported as OOMKilled")]
 fn sigkilled_container_is_not_oom_killed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let limit = json!({"resources": {"limits": {"memory": "64Mi"}}});
@@ -79,6 +66,7 @@ fn sigkilled_container_is_not_oom_killed(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("a missing command reports StartError and backs off")]
 fn missing_command_reports_error_and_backs_off(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let missing = json!({"command": ["/no/such/program"]});
@@ -99,6 +87,7 @@ fn missing_command_reports_error_and_backs_off(cluster: &Cluster) {
     assert_eq!((&ended["reason"], &ended["exitCode"]), (&json!("Error"), &json!(127)), "{ended}");
 }
 
+#[e2e_test("a missing Secret blocks a container until it is created")]
 fn missing_secret_blocks_container(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let env = json!({"env": [{"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "words", "key": "word"}}}]});
@@ -120,6 +109,7 @@ pub(crate) fn uid(kubectl: &Kubectl, name: &str) -> String {
     kubectl.value(&format!("pod/{name}"), "/metadata/uid").as_str().unwrap().to_owned()
 }
 
+#[e2e_test("a dead sandbox is recreated, and fails a Pod under Never")]
 fn dead_sandbox_is_recreated_unless_never(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("always", SERVE, &json!({}), &json!({})).to_string());
@@ -163,6 +153,7 @@ fn refused(kubectl: &Kubectl, name: &str, reason: &str, message: &str) {
     assert!(words.contains(&format!("container \"c\" in pod \"{name}\" is not available")), "{words}");
 }
 
+#[e2e_test("the kubelet rejects Pods with another OS or a used host port")]
 fn kubelet_rejects_wrong_os_and_used_host_port(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = node(&kubectl);
@@ -181,6 +172,7 @@ fn kubelet_rejects_wrong_os_and_used_host_port(cluster: &Cluster) {
     kubectl.wait_value("pod/large", "/status/reason", &json!("OutOfmemory"));
 }
 
+#[e2e_test("an admitted Pod is not rejected after a restart of Podium")]
 fn admitted_pod_is_not_rejected_after_restart() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
@@ -224,6 +216,7 @@ pub(crate) fn simulate_reboot(cluster: &mut Cluster, uids: &[String]) {
     }
 }
 
+#[e2e_test("after a reboot, Pods follow their restartPolicy")]
 fn pods_follow_restart_policy_after_reboot() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");

@@ -1,32 +1,9 @@
 //! Image pulls from a registry that needs credentials.
 
-use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
 use std::{os::unix::fs::PermissionsExt, path::Path};
 use test_images::{ARCHITECTURE, ImageConfig, OciImage};
-use tests::{Cluster, ClusterBuilder, Kubectl, PASSWORD, Registry, USER};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("imagePullSecrets of a Pod are tried in order", image_pull_secrets_are_tried_in_order),
-    ("a Pod gets the imagePullSecrets of its ServiceAccount", pod_gets_pull_secrets_of_service_account),
-    (
-        "a pull without credentials fails, backs off and reports the reason",
-        pull_without_credentials_fails_and_backs_off,
-    ),
-    ("the default pull policy is Always without a tag, else IfNotPresent", default_pull_policy_depends_on_tag),
-    ("an image imported during pull back-off is used", image_imported_during_backoff_is_used),
-    ("an image index resolves to the machine's platform", image_index_resolves_to_platform),
-    ("a Pod without credentials gets no image that a secret pulled", pulled_image_needs_credentials),
-    ("an image volume is pulled, and fails on a runtime without support", image_volume_fails_on_unsupported_runtime),
-];
-
-pub(crate) const ALONE: &[OwnCluster] = &[
-    (
-        "the kubelet uses credential providers and the node's Docker config",
-        kubelet_uses_credential_providers_and_node_config,
-    ),
-    ("image credential verification is off by configuration or feature gate", image_verification_can_be_disabled),
-];
+use tests::{Cluster, ClusterBuilder, Kubectl, PASSWORD, Registry, USER, e2e_test};
 
 /// Returns an image configuration that prints a word and waits.
 pub(crate) fn printing(word: &str) -> ImageConfig {
@@ -74,6 +51,7 @@ pub(crate) fn event_messages(kubectl: &Kubectl, name: &str, reason: &str) -> Vec
     kubectl.events(name).into_iter().filter(|(r, _)| r == reason).map(|(_, message)| message).collect()
 }
 
+#[e2e_test("imagePullSecrets of a Pod are tried in order")]
 fn image_pull_secrets_are_tried_in_order(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "team/private", "1", "hello");
@@ -102,6 +80,7 @@ fn image_pull_secrets_are_tried_in_order(cluster: &Cluster) {
     ready(&kubectl, "q");
 }
 
+#[e2e_test("a Pod gets the imagePullSecrets of its ServiceAccount")]
 fn pod_gets_pull_secrets_of_service_account(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     secret(&kubectl, "lent", registry.host(), PASSWORD);
@@ -113,6 +92,7 @@ fn pod_gets_pull_secrets_of_service_account(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", "/spec/imagePullSecrets"), json!([{"name": "lent"}]));
 }
 
+#[e2e_test("a pull without credentials fails, backs off and reports the reason")]
 fn pull_without_credentials_fails_and_backs_off(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "private", "1", "hello");
@@ -131,6 +111,7 @@ fn pull_without_credentials_fails_and_backs_off(cluster: &Cluster) {
     ready(&kubectl, "late");
 }
 
+#[e2e_test("the default pull policy is Always without a tag, else IfNotPresent")]
 fn default_pull_policy_depends_on_tag(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     secret(&kubectl, "s", registry.host(), PASSWORD);
@@ -151,6 +132,7 @@ fn default_pull_policy_depends_on_tag(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("an image imported during pull back-off is used")]
 fn image_imported_during_backoff_is_used(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // Nothing listens on this loopback port.
@@ -167,6 +149,7 @@ fn image_imported_during_backoff_is_used(cluster: &Cluster) {
     assert_eq!(event_messages(&kubectl, "p", "Pulled"), [present]);
 }
 
+#[e2e_test("an image index resolves to the machine's platform")]
 fn image_index_resolves_to_platform(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     secret(&kubectl, "s", registry.host(), PASSWORD);
@@ -190,6 +173,7 @@ fn image_index_resolves_to_platform(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("a Pod without credentials gets no image that a secret pulled")]
 fn pulled_image_needs_credentials(cluster: &Cluster) {
     let (kubectl, other, registry) = (cluster.kubectl(), cluster.kubectl(), Registry::start());
     let image = push(&registry, "private", "1", "hello");
@@ -216,6 +200,7 @@ fn pulled_image_needs_credentials(cluster: &Cluster) {
     ready(&other, "wrong");
 }
 
+#[e2e_test("image credential verification is off by configuration or feature gate")]
 fn image_verification_can_be_disabled() {
     let registry = Registry::start();
     let image = push(&registry, "private", "1", "hello");
@@ -251,6 +236,7 @@ fn write_plugin(dir: &Path, registry: &Registry) {
     std::fs::write(dir.join("config.json"), config.to_string()).unwrap();
 }
 
+#[e2e_test("the kubelet uses credential providers and the node's Docker config")]
 fn kubelet_uses_credential_providers_and_node_config() {
     let (registry, dir) = (Registry::start(), tempfile::tempdir().unwrap());
     write_plugin(dir.path(), &registry);
@@ -281,6 +267,7 @@ fn kubelet_uses_credential_providers_and_node_config() {
 }
 
 /// containerd 1.6 does not support image volumes and sees a mount without source. A newer one would run the Pod.
+#[e2e_test("an image volume is pulled, and fails on a runtime without support")]
 fn image_volume_fails_on_unsupported_runtime(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "data", "1", "data");

@@ -1,20 +1,13 @@
 //! Init containers, and their rerun after the death of a sandbox.
 
-use crate::{Shared, failures::uid};
+use crate::failures::uid;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use serde_json::{Value, json};
 use std::{fs, path::PathBuf, time::Duration};
-use tests::{Cluster, Kubectl, Process, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("init containers run in order, are retried and block app containers", init_containers_run_in_order_and_block_app),
-    ("a failing init container backs off, and fails a Pod under Never", failing_init_container_backs_off_or_fails_pod),
-    ("a new sandbox runs the init containers again", new_sandbox_reruns_init_containers),
-    ("the larger requests of init containers count", larger_init_container_requests_count),
-];
+use tests::{Cluster, Kubectl, Process, e2e_test, wait_for};
 
 fn container(name: &str, script: &str) -> Value {
     json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
@@ -44,6 +37,7 @@ fn condition(kubectl: &Kubectl, name: &str, kind: &str) -> [Value; 3] {
     ["status", "reason", "message"].map(|field| found[field].clone())
 }
 
+#[e2e_test("init containers run in order, are retried and block app containers")]
 fn init_containers_run_in_order_and_block_app(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let first = container("first", "echo first >> /v/log; until [ -f /v/go ]; do sleep 0.1; done");
@@ -66,6 +60,7 @@ fn init_containers_run_in_order_and_block_app(cluster: &Cluster) {
     assert_eq!((counts(0), counts(1)), (json!(0), json!(1)));
 }
 
+#[e2e_test("a failing init container backs off, and fails a Pod under Never")]
 fn failing_init_container_backs_off_or_fails_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let app = container("c", "sleep 100000");
@@ -92,6 +87,7 @@ fn processes(kubectl: &Kubectl) -> (Pid, Vec<Pid>) {
     (pause[0].0, others.into_iter().map(|process| process.0).collect())
 }
 
+#[e2e_test("a new sandbox runs the init containers again")]
 fn new_sandbox_reruns_init_containers(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(&kubectl, "p", "Always", &[container("i", "echo i >> /v/log")], &container("c", "cat /v/log; sleep 100000"));
@@ -110,6 +106,7 @@ fn new_sandbox_reruns_init_containers(cluster: &Cluster) {
     assert_eq!(condition(&kubectl, "p", "PodReadyToStartContainers")[0], "True");
 }
 
+#[e2e_test("the larger requests of init containers count")]
 fn larger_init_container_requests_count(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let asks = |name: &str, cpu: &str, script: &str| {

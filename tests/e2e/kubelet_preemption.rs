@@ -1,13 +1,7 @@
 //! Preemption by the kubelet for critical Pods.
 
-use crate::OwnCluster;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl};
-
-pub(crate) const TESTS: &[OwnCluster] = &[(
-    "the kubelet preempts as few Pods as possible for a critical Pod",
-    critical_pod_preempts_as_few_pods_as_possible,
-)];
+use tests::{Cluster, Kubectl, e2e_test};
 
 fn pod(name: &str, cpu: Option<i64>, spec: &Value) -> Value {
     let resources = cpu.map_or(json!({}), |milli| json!({"requests": {"cpu": format!("{milli}m")}}));
@@ -29,6 +23,7 @@ fn cpus(kubectl: &Kubectl) -> i64 {
     text.strip_suffix('m').map_or_else(|| text.parse::<i64>().unwrap() * 1000, |milli| milli.parse().unwrap())
 }
 
+#[e2e_test("the kubelet preempts as few Pods as possible for a critical Pod")]
 fn critical_pod_preempts_as_few_pods_as_possible() {
     let cluster = Cluster::start(&["--node-name", "node-1"]);
     let kubectl = cluster.kubectl_in("default");

@@ -1,24 +1,12 @@
 //! Container lifecycle hooks.
 
-use crate::Shared;
 use serde_json::{Value, json};
 use std::{
     fs,
     path::Path,
     time::{Duration, Instant},
 };
-use tests::{Cluster, Kubectl, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a container is Running only after its postStart hook", container_runs_after_post_start_hook),
-    ("a failed postStart hook kills its container", failed_post_start_kills_container),
-    ("a preStop hook runs before the stop signal", pre_stop_runs_before_stop_signal),
-    ("a failed preStop hook does not block termination", failed_pre_stop_does_not_block_termination),
-    ("a preStop hook ends with the grace period", pre_stop_ends_with_grace_period),
-    ("a shortened grace period ends a preStop hook", shortened_grace_period_ends_pre_stop),
-    ("a preStop hook does not run when the container exits by itself", pre_stop_does_not_run_on_exit),
-    ("a preStop hook may be an HTTP request to the container", pre_stop_may_be_http_request),
-];
+use tests::{Cluster, Kubectl, e2e_test, wait_for};
 
 /// Script of a container that logs its start and stop in `/out/log`, and exits at SIGTERM.
 const LOGGING_SCRIPT: &str =
@@ -63,6 +51,7 @@ fn delete(kubectl: &Kubectl, flags: &str) -> Duration {
     began.elapsed()
 }
 
+#[e2e_test("a container is Running only after its postStart hook")]
 fn container_runs_after_post_start_hook(cluster: &Cluster) {
     for (hook, said) in
         [(sh("sleep 2; echo hook >> /out/log"), "started\nhook\n"), (json!({"sleep": {"seconds": 2}}), "started\n")]
@@ -79,6 +68,7 @@ fn container_runs_after_post_start_hook(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("a failed postStart hook kills its container")]
 fn failed_post_start_kills_container(cluster: &Cluster) {
     for hook in [sh("exit 3"), json!({"httpGet": {"port": 9}}), json!({"tcpSocket": {"port": 9}})] {
         let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
@@ -89,6 +79,7 @@ fn failed_post_start_kills_container(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("a preStop hook runs before the stop signal")]
 fn pre_stop_runs_before_stop_signal(cluster: &Cluster) {
     for (hook, said) in [
         (sh("sleep 2; echo hook >> /out/log"), "started\nhook\nstopped\n"),
@@ -103,6 +94,7 @@ fn pre_stop_runs_before_stop_signal(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("a failed preStop hook does not block termination")]
 fn failed_pre_stop_does_not_block_termination(cluster: &Cluster) {
     let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     apply(&kubectl, out.path(), LOGGING_SCRIPT, &json!({"preStop": sh("exit 3")}), &json!({}));
@@ -112,6 +104,7 @@ fn failed_pre_stop_does_not_block_termination(cluster: &Cluster) {
     assert_eq!(log(out.path()), "started\nstopped\n");
 }
 
+#[e2e_test("a preStop hook ends with the grace period")]
 fn pre_stop_ends_with_grace_period(cluster: &Cluster) {
     for hook in [sh("sleep 1000"), json!({"sleep": {"seconds": 3}})] {
         let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
@@ -125,6 +118,7 @@ fn pre_stop_ends_with_grace_period(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("a shortened grace period ends a preStop hook")]
 fn shortened_grace_period_ends_pre_stop(cluster: &Cluster) {
     let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let hook = sh("echo hook >> /out/log; sleep 1000");
@@ -145,6 +139,7 @@ fn shortened_grace_period_ends_pre_stop(cluster: &Cluster) {
     assert!(kubectl.get("pod/p").is_none());
 }
 
+#[e2e_test("a preStop hook does not run when the container exits by itself")]
 fn pre_stop_does_not_run_on_exit(cluster: &Cluster) {
     let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let hooks = json!({"preStop": sh("echo hook >> /out/log")});
@@ -154,6 +149,7 @@ fn pre_stop_does_not_run_on_exit(cluster: &Cluster) {
     assert_eq!(log(out.path()), "started\n");
 }
 
+#[e2e_test("a preStop hook may be an HTTP request to the container")]
 fn pre_stop_may_be_http_request(cluster: &Cluster) {
     let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let script = format!(

@@ -1,28 +1,10 @@
 //! PersistentVolumeClaims: binding, dynamic provisioning, mounting and reclaiming.
 
-use crate::{OwnCluster, Shared, workload};
+use crate::workload;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a StatefulSet keeps its data until its claims are deleted", stateful_set_keeps_data_until_claims_are_deleted),
-    ("an existing PersistentVolume is bound, mounted and retained", existing_volume_is_bound_mounted_and_retained),
-    ("a Pod waits until its PersistentVolumeClaim is bound", pod_waits_until_its_claim_is_bound),
-    ("an ephemeral volume is created and deleted with its Pod", ephemeral_volume_lives_with_its_pod),
-    ("a ReadWriteOncePod claim is used by one Pod at a time", read_write_once_pod_claim_has_one_user),
-    ("a local volume gets the fsGroup of its Pod", local_volume_gets_fs_group),
-];
-
-pub(crate) const ALONE: &[OwnCluster] = &[
-    ("volumes survive SIGKILL of Podium and removal of the cluster", volumes_survive_sigkill_and_cluster_removal),
-    ("a deleted default StorageClass is not recreated", deleted_storage_class_is_not_recreated),
-    (
-        "provisioning and deletion of volumes recover from SIGKILL at any moment",
-        volume_provisioning_recovers_from_sigkill,
-    ),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn claim(name: &str, spec: &Value) -> Value {
     let mut all = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}});
@@ -77,6 +59,7 @@ fn volume_of(kubectl: &Kubectl, claim: &str) -> String {
     name.as_str().unwrap_or_default().to_owned()
 }
 
+#[e2e_test("a StatefulSet keeps its data until its claims are deleted")]
 fn stateful_set_keeps_data_until_claims_are_deleted(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let template = json!({"metadata": {"name": "data"}, "spec": claim("data", &json!({}))["spec"]});
@@ -106,6 +89,7 @@ fn stateful_set_keeps_data_until_claims_are_deleted(cluster: &Cluster) {
     assert!(!directory.exists());
 }
 
+#[e2e_test("an existing PersistentVolume is bound, mounted and retained")]
 fn existing_volume_is_bound_mounted_and_retained(cluster: &Cluster) {
     let (kubectl, directory) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let manual = json!({"storageClassName": "manual"});
@@ -132,6 +116,7 @@ fn existing_volume_is_bound_mounted_and_retained(cluster: &Cluster) {
     kubectl.run("delete pv static").ok();
 }
 
+#[e2e_test("a Pod waits until its PersistentVolumeClaim is bound")]
 fn pod_waits_until_its_claim_is_bound(cluster: &Cluster) {
     let (kubectl, directory) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let waits = |why: &str| {
@@ -161,6 +146,7 @@ fn pod_waits_until_its_claim_is_bound(cluster: &Cluster) {
     kubectl.run("delete pv late").ok();
 }
 
+#[e2e_test("an ephemeral volume is created and deleted with its Pod")]
 fn ephemeral_volume_lives_with_its_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let template = json!({"spec": claim("-", &json!({}))["spec"]});
@@ -175,6 +161,7 @@ fn ephemeral_volume_lives_with_its_pod(cluster: &Cluster) {
     });
 }
 
+#[e2e_test("a ReadWriteOncePod claim is used by one Pod at a time")]
 fn read_write_once_pod_claim_has_one_user(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(
@@ -193,6 +180,7 @@ fn read_write_once_pod_claim_has_one_user(cluster: &Cluster) {
     kubectl.run("delete pvc c").ok();
 }
 
+#[e2e_test("a local volume gets the fsGroup of its Pod")]
 fn local_volume_gets_fs_group(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let user = json!({"securityContext": {"runAsUser": 1234, "runAsGroup": 1234, "fsGroup": 4321}});
@@ -205,6 +193,7 @@ fn local_volume_gets_fs_group(cluster: &Cluster) {
 }
 
 /// The data of a mounted volume must never be deleted with its mount point.
+#[e2e_test("volumes survive SIGKILL of Podium and removal of the cluster")]
 fn volumes_survive_sigkill_and_cluster_removal() {
     let mut cluster = Cluster::start(&[]);
     let (kubectl, directory) = (cluster.kubectl_in("default"), tempfile::tempdir().unwrap());
@@ -246,6 +235,7 @@ fn volumes_survive_sigkill_and_cluster_removal() {
     }
 }
 
+#[e2e_test("a deleted default StorageClass is not recreated")]
 fn deleted_storage_class_is_not_recreated() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
@@ -256,6 +246,7 @@ fn deleted_storage_class_is_not_recreated() {
     assert!(kubectl.get("sc/standard").is_none());
 }
 
+#[e2e_test("provisioning and deletion of volumes recover from SIGKILL at any moment")]
 fn volume_provisioning_recovers_from_sigkill() {
     const MOMENTS: [u64; 8] = [0, 2, 5, 10, 15, 20, 30, 50];
     let mut cluster = Cluster::start(&[]);

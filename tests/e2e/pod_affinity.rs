@@ -1,14 +1,8 @@
 //! Inter-pod affinity, anti-affinity and topology spread constraints.
 
-use crate::{Shared, workload};
+use crate::workload;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("required Pod affinity keeps a Pod Pending until a matching Pod runs", required_pod_affinity_keeps_pod_pending),
-    ("Pod anti-affinity keeps a second Pod Pending until there is another node", pod_anti_affinity_keeps_pod_pending),
-    ("topology spread constraints limit the skew between domains", topology_spread_limits_skew),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn pod(name: &str, spec: &Value) -> String {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": {
@@ -37,6 +31,7 @@ fn wait_for_unschedulable(kubectl: &Kubectl, name: &str, why: &str) {
     assert_eq!(kubectl.value(&format!("pod/{name}"), "/status/phase"), "Pending");
 }
 
+#[e2e_test("required Pod affinity keeps a Pod Pending until a matching Pod runs")]
 fn required_pod_affinity_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": affinity_to("friend")}});
@@ -47,6 +42,7 @@ fn required_pod_affinity_keeps_pod_pending(cluster: &Cluster) {
     kubectl.run("delete pods --all").ok();
 }
 
+#[e2e_test("Pod anti-affinity keeps a second Pod Pending until there is another node")]
 fn pod_anti_affinity_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": affinity_to("db")}});
@@ -68,6 +64,7 @@ fn pod_anti_affinity_keeps_pod_pending(cluster: &Cluster) {
     kubectl.run("delete pods --all").ok();
 }
 
+#[e2e_test("topology spread constraints limit the skew between domains")]
 fn topology_spread_limits_skew(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let constraint = |key: &str, least: Option<i32>| {

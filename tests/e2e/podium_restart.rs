@@ -1,20 +1,13 @@
 //! Containers survive restarts of Podium.
 
-use crate::{OwnCluster, failures::uid};
+use crate::failures::uid;
 use nix::{
     sys::{signal::Signal, stat::Mode},
     unistd::mkfifo,
 };
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use tests::{Cluster, Kubectl, Process};
-
-pub(crate) const TESTS: &[OwnCluster] = &[
-    ("containers survive a restart of Podium and are adopted", containers_survive_podium_restart),
-    ("an exit while Podium is down keeps its code and counts once", exit_while_podium_is_down_counts_once),
-    ("a shim that containerd does not know is ended", unknown_shim_is_ended),
-    ("a preStop hook interrupted by a restart of Podium runs again", interrupted_pre_stop_hook_runs_again),
-];
+use tests::{Cluster, Kubectl, Process, e2e_test};
 
 fn pod(name: &str, policy: &str, script: &str) -> String {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"restartPolicy": policy, "terminationGracePeriodSeconds": 1,
@@ -35,6 +28,7 @@ fn identity(kubectl: &Kubectl) -> Value {
     ])
 }
 
+#[e2e_test("containers survive a restart of Podium and are adopted")]
 fn containers_survive_podium_restart() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
@@ -50,6 +44,7 @@ fn containers_survive_podium_restart() {
     kubectl.run("delete pod p --timeout=30s").ok();
 }
 
+#[e2e_test("an exit while Podium is down keeps its code and counts once")]
 fn exit_while_podium_is_down_counts_once() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
@@ -66,6 +61,7 @@ fn exit_while_podium_is_down_counts_once() {
 }
 
 /// A hook runs at least once, because a restart cannot find out whether an interrupted hook was complete.
+#[e2e_test("a preStop hook interrupted by a restart of Podium runs again")]
 fn interrupted_pre_stop_hook_runs_again() {
     let mut cluster = Cluster::start(&[]);
     let (kubectl, out) = (cluster.kubectl_in("default"), tempfile::tempdir().unwrap());
@@ -124,6 +120,7 @@ fn wait_for_shim(address: &str) {
 }
 
 /// containerd forgets a task whose deletion times out. Here it never knew the task.
+#[e2e_test("a shim that containerd does not know is ended")]
 fn unknown_shim_is_ended() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");

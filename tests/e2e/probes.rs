@@ -1,30 +1,8 @@
 //! Probes: each handler, each kind of probe, and their Events.
 
-use crate::Shared;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, Kubectl, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a container is ready when its readiness probe passes", readiness_probe_success_makes_ready),
-    ("a failed readiness probe reports its reason and restarts nothing", readiness_failure_is_reported_without_restart),
-    ("readiness follows the results of the probe", readiness_follows_probe_results),
-    (
-        "liveness failure restarts the container after the threshold",
-        liveness_failure_restarts_container_after_threshold,
-    ),
-    (
-        "a container killed by its liveness probe restarts despite exit code 0",
-        liveness_kill_restarts_despite_exit_code_0,
-    ),
-    ("other probes wait until the startup probe has succeeded", startup_probe_delays_other_probes),
-    ("startup probe failure restarts the container", startup_failure_restarts_container),
-    ("terminationGracePeriodSeconds of a probe overrides that of the Pod", probe_grace_period_overrides_pod),
-    ("a redirect to another host is a success with a warning", redirect_to_another_host_is_a_warning),
-    ("a sidecar supports all three probes, and its readiness counts", sidecar_probes_count_for_readiness),
-    ("readiness probes continue while a Pod terminates", readiness_probes_continue_during_termination),
-    ("a timed-out exec probe ends with all its child processes", exec_probe_timeout_kills_process_tree),
-];
+use tests::{Cluster, Kubectl, e2e_test, wait_for};
 
 /// Returns a script that runs `setup` and serves `/www` on 8080.
 fn serve(setup: &str) -> String {
@@ -60,6 +38,7 @@ fn container(kubectl: &Kubectl, pod: &str) -> Value {
     kubectl.value(&format!("pod/{pod}"), "/status/containerStatuses/0")
 }
 
+#[e2e_test("a container is ready when its readiness probe passes")]
 fn readiness_probe_success_makes_ready(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let handlers = [
@@ -76,6 +55,7 @@ fn readiness_probe_success_makes_ready(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("a failed readiness probe reports its reason and restarts nothing")]
 fn readiness_failure_is_reported_without_restart(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let cases = [
@@ -105,6 +85,7 @@ fn readiness_failure_is_reported_without_restart(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("readiness follows the results of the probe")]
 fn readiness_follows_probe_results(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"exec": {"command": ["cat", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
@@ -118,6 +99,7 @@ fn readiness_follows_probe_results(cluster: &Cluster) {
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
 
+#[e2e_test("liveness failure restarts the container after the threshold")]
 fn liveness_failure_restarts_container_after_threshold(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"httpGet": {"path": "/alive", "port": "web"}, "periodSeconds": 1, "failureThreshold": 2});
@@ -131,6 +113,7 @@ fn liveness_failure_restarts_container_after_threshold(cluster: &Cluster) {
 }
 
 /// Under OnFailure an exit with 0 is not followed by a restart, except after a liveness failure.
+#[e2e_test("a container killed by its liveness probe restarts despite exit code 0")]
 fn liveness_kill_restarts_despite_exit_code_0(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe =
@@ -148,6 +131,7 @@ fn liveness_kill_restarts_despite_exit_code_0(cluster: &Cluster) {
     assert!(status["state"]["running"].is_object(), "{status}");
 }
 
+#[e2e_test("other probes wait until the startup probe has succeeded")]
 fn startup_probe_delays_other_probes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let file = |path: &str| json!({"exec": {"command": ["cat", path]}, "periodSeconds": 1, "failureThreshold": 1});
@@ -168,6 +152,7 @@ fn startup_probe_delays_other_probes(cluster: &Cluster) {
     assert!(events.iter().all(|(_, message)| !message.contains("Liveness")), "{events:?}");
 }
 
+#[e2e_test("startup probe failure restarts the container")]
 fn startup_failure_restarts_container(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"tcpSocket": {"port": 9}, "periodSeconds": 1, "failureThreshold": 2});
@@ -176,6 +161,7 @@ fn startup_failure_restarts_container(cluster: &Cluster) {
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
 }
 
+#[e2e_test("terminationGracePeriodSeconds of a probe overrides that of the Pod")]
 fn probe_grace_period_overrides_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"exec": {"command": ["cat", "/tmp/alive"]}, "periodSeconds": 1, "failureThreshold": 1,
@@ -190,6 +176,7 @@ fn probe_grace_period_overrides_pod(cluster: &Cluster) {
     kubectl.run("delete pod p --grace-period=0 --force").ok();
 }
 
+#[e2e_test("a redirect to another host is a success with a warning")]
 fn redirect_to_another_host_is_a_warning(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let answer = "HTTP/1.1 302 Found\\r\\nLocation: http://example.com/\\r\\nContent-Length: 5\\r\\n\\r\\nmoved";
@@ -205,6 +192,7 @@ fn redirect_to_another_host_is_a_warning(cluster: &Cluster) {
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
 
+#[e2e_test("a sidecar supports all three probes, and its readiness counts")]
 fn sidecar_probes_count_for_readiness(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let file = |path: &str| json!({"exec": {"command": ["cat", path]}, "periodSeconds": 1, "failureThreshold": 1});
@@ -232,6 +220,7 @@ fn sidecar_probes_count_for_readiness(cluster: &Cluster) {
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
 
+#[e2e_test("readiness probes continue while a Pod terminates")]
 fn readiness_probes_continue_during_termination(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"exec": {"command": ["cat", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
@@ -248,6 +237,7 @@ fn readiness_probes_continue_during_termination(cluster: &Cluster) {
     kubectl.run("delete pod p --grace-period=0 --force").ok();
 }
 
+#[e2e_test("a timed-out exec probe ends with all its child processes")]
 fn exec_probe_timeout_kills_process_tree(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // A child, a daemonized child, and one in another session.

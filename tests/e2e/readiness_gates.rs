@@ -1,12 +1,8 @@
 //! Readiness gates: conditions that other clients write.
 
-use crate::Shared;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, Kubectl, wait_for};
-
-pub(crate) const TESTS: &[Shared] =
-    &[("readiness gates make a Pod ready once all of them are True", pod_is_ready_once_all_readiness_gates_are_true)];
+use tests::{Cluster, Kubectl, e2e_test, wait_for};
 
 /// Returns status, reason and message of a condition, and its lastTransitionTime.
 fn condition(kubectl: &Kubectl, kind: &str) -> ([Value; 3], Value) {
@@ -15,6 +11,7 @@ fn condition(kubectl: &Kubectl, kind: &str) -> ([Value; 3], Value) {
     (["status", "reason", "message"].map(|field| found[field].clone()), found["lastTransitionTime"].clone())
 }
 
+#[e2e_test("readiness gates make a Pod ready once all of them are True")]
 fn pod_is_ready_once_all_readiness_gates_are_true(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let gates = ["www.example.com/one", "www.example.com/two"];

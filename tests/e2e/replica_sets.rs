@@ -1,14 +1,7 @@
 //! ReplicaSets.
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a ReplicaSet replaces deleted Pods and scales", replica_set_replaces_pods_and_scales),
-    ("a ReplicaSet adopts matching Pods and releases others", replica_set_adopts_and_releases_pods),
-    ("a ReplicaSet reports ReplicaFailure when Pods are forbidden", replica_set_reports_replica_failure),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn template(labels: &Value) -> Value {
     json!({"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 0,
@@ -33,6 +26,7 @@ fn status(kubectl: &Kubectl) -> [i64; 3] {
         .map(|field| kubectl.value("replicaset/web", &format!("/status/{field}")).as_i64().unwrap_or(0))
 }
 
+#[e2e_test("a ReplicaSet replaces deleted Pods and scales")]
 fn replica_set_replaces_pods_and_scales(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     set(&kubectl, 2);
@@ -53,6 +47,7 @@ fn replica_set_replaces_pods_and_scales(cluster: &Cluster) {
     eventually("its Pods to be deleted", || pods(&kubectl, "app=web").is_empty());
 }
 
+#[e2e_test("a ReplicaSet adopts matching Pods and releases others")]
 fn replica_set_adopts_and_releases_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mut pod = template(&json!({"app": "web"}));
@@ -74,6 +69,7 @@ fn replica_set_adopts_and_releases_pods(cluster: &Cluster) {
     assert_eq!(pods(&kubectl, "app=other"), ["stray"]);
 }
 
+#[e2e_test("a ReplicaSet reports ReplicaFailure when Pods are forbidden")]
 fn replica_set_reports_replica_failure(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let labels = json!({"app": "web"});

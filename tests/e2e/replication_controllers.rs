@@ -1,13 +1,7 @@
 //! ReplicationControllers.
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[(
-    "a ReplicationController keeps its Pods, scales, adopts and has a budget",
-    replication_controller_keeps_scales_and_adopts,
-)];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn pods(kubectl: &Kubectl) -> Vec<String> {
     let names = kubectl.run("get pods -l app=web -o name").ok();
@@ -19,6 +13,7 @@ fn counts(kubectl: &Kubectl) -> [i64; 3] {
         .map(|field| kubectl.value("replicationcontroller/web", &format!("/status/{field}")).as_i64().unwrap_or(0))
 }
 
+#[e2e_test("a ReplicationController keeps its Pods, scales, adopts and has a budget")]
 fn replication_controller_keeps_scales_and_adopts(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let labels = json!({"app": "web"});

@@ -1,19 +1,8 @@
 //! Unusual client actions that the node must handle.
 
-use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
 use std::process::Command;
-use tests::{Cluster, Kubectl, eventually, podium_binary};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("the kubelet corrects a status that another client changed", kubelet_corrects_foreign_status_change),
-    ("a force-deleted Pod frees its resources at once", force_deleted_pod_frees_resources_at_once),
-    ("a volume that cannot be refreshed does not block others", failed_volume_refresh_does_not_block_others),
-    ("short-lived Pods leave nothing on the node", short_lived_pods_leave_nothing_on_node),
-];
-
-pub(crate) const ALONE: &[OwnCluster] =
-    &[("podium down refuses a directory that is not Podium's", down_refuses_foreign_directory)];
+use tests::{Cluster, Kubectl, e2e_test, eventually, podium_binary};
 
 fn pod(name: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
@@ -27,6 +16,7 @@ fn ready(kubectl: &Kubectl, name: &str) {
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
 }
 
+#[e2e_test("the kubelet corrects a status that another client changed")]
 fn kubelet_corrects_foreign_status_change(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", |_| {}));
@@ -39,6 +29,7 @@ fn kubelet_corrects_foreign_status_change(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/ready"), true);
 }
 
+#[e2e_test("a force-deleted Pod frees its resources at once")]
 fn force_deleted_pod_frees_resources_at_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // A port outside of the kernel's ephemeral range, so that it does not conflict with a Podium of another test.
@@ -52,6 +43,7 @@ fn force_deleted_pod_frees_resources_at_once(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("a volume that cannot be refreshed does not block others")]
 fn failed_volume_refresh_does_not_block_others(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.run("create secret generic s --from-literal=k=1").ok();
@@ -71,6 +63,7 @@ fn failed_volume_refresh_does_not_block_others(cluster: &Cluster) {
     assert_eq!(kubectl.run("exec p -- cat /a/k").ok(), "1");
 }
 
+#[e2e_test("short-lived Pods leave nothing on the node")]
 fn short_lived_pods_leave_nothing_on_node(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mut uids = Vec::new();
@@ -89,6 +82,7 @@ fn short_lived_pods_leave_nothing_on_node(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("podium down refuses a directory that is not Podium's")]
 fn down_refuses_foreign_directory() {
     let dir = tempfile::tempdir().unwrap();
     let precious = dir.path().join("precious");

@@ -1,19 +1,8 @@
 //! In-place resize of Pods, and pod-level resources.
 
-use crate::Shared;
 use serde_json::{Value, json};
 use std::path::Path;
-use tests::{Cluster, Kubectl, eventually, pod_cgroup};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a resize changes cgroups without a restart", resize_changes_cgroups_without_restart),
-    ("a resize restarts a container with resizePolicy RestartContainer", resize_restarts_by_resize_policy),
-    ("an unfitting resize is Deferred, and an impossible one Infeasible", unfitting_resize_is_deferred_or_infeasible),
-    ("a resize does not lower the memory limit below current usage", resize_keeps_memory_in_use),
-    ("a resize that changes forbidden fields is refused", invalid_resize_is_refused),
-    ("a downwardAPI volume follows a resize", downward_api_volume_follows_resize),
-    ("pod-level resources are shared among containers", pod_level_resources_are_shared),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually, pod_cgroup};
 
 fn amounts(cpu: &str, memory: &str) -> Value {
     json!({"cpu": cpu, "memory": memory})
@@ -70,6 +59,7 @@ fn limits(kubectl: &Kubectl, container: bool) -> (i64, i64) {
     (quota, number(&dir("memory"), ["memory.limit_in_bytes", "memory.max"]))
 }
 
+#[e2e_test("a resize changes cgroups without a restart")]
 fn resize_changes_cgroups_without_restart(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl, &pod("sleep 100000", &amounts("20m", "20Mi"), &amounts("100m", "40Mi"), &json!([])));
@@ -95,6 +85,7 @@ fn resize_changes_cgroups_without_restart(cluster: &Cluster) {
     kubectl.run("delete pod p").ok();
 }
 
+#[e2e_test("a downwardAPI volume follows a resize")]
 fn downward_api_volume_follows_resize(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mut pod = pod("sleep 100000", &amounts("20m", "20Mi"), &amounts("100m", "40Mi"), &json!([]));
@@ -111,6 +102,7 @@ fn downward_api_volume_follows_resize(cluster: &Cluster) {
     kubectl.run("delete pod p").ok();
 }
 
+#[e2e_test("a resize restarts a container with resizePolicy RestartContainer")]
 fn resize_restarts_by_resize_policy(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let policy = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
@@ -129,6 +121,7 @@ fn resize_restarts_by_resize_policy(cluster: &Cluster) {
     kubectl.run("delete pod p").ok();
 }
 
+#[e2e_test("an unfitting resize is Deferred, and an impossible one Infeasible")]
 fn unfitting_resize_is_deferred_or_infeasible(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let node = kubectl.run("get nodes -o name").ok().trim().to_owned();
@@ -163,6 +156,7 @@ fn unfitting_resize_is_deferred_or_infeasible(cluster: &Cluster) {
     kubectl.run("delete pod p --now").ok();
 }
 
+#[e2e_test("a resize does not lower the memory limit below current usage")]
 fn resize_keeps_memory_in_use(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let script = "dd if=/dev/zero of=/dev/shm/x bs=1M count=30 2>/dev/null; echo full; sleep 100000";
@@ -183,6 +177,7 @@ fn resize_keeps_memory_in_use(cluster: &Cluster) {
     kubectl.run("delete pod p --now").ok();
 }
 
+#[e2e_test("a resize that changes forbidden fields is refused")]
 fn invalid_resize_is_refused(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl, &pod("sleep 100000", &amounts("10m", "10Mi"), &amounts("50m", "20Mi"), &json!([])));
@@ -207,6 +202,7 @@ fn invalid_resize_is_refused(cluster: &Cluster) {
     kubectl.run("delete pod p --now").ok();
 }
 
+#[e2e_test("pod-level resources are shared among containers")]
 fn pod_level_resources_are_shared(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mut pod = pod("sleep 100000", &json!({"cpu": "10m"}), &json!({}), &json!([]));

@@ -1,14 +1,7 @@
 //! RuntimeClasses: handlers, overhead, and errors.
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a Pod uses the handler and overhead of its RuntimeClass", pod_uses_handler_and_overhead_of_runtime_class),
-    ("an unknown handler fails sandbox creation", unknown_handler_fails_sandbox_creation),
-    ("a missing RuntimeClass is reported", missing_runtime_class_is_reported),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 /// Creates a RuntimeClass for this test, and returns its name.
 fn class(kubectl: &Kubectl, handler: &str, more: &Value) -> String {
@@ -47,6 +40,7 @@ fn wait_for_sandbox_error(kubectl: &Kubectl, why: &str) {
     assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/state/waiting/reason"), "ContainerCreating");
 }
 
+#[e2e_test("a Pod uses the handler and overhead of its RuntimeClass")]
 fn pod_uses_handler_and_overhead_of_runtime_class(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = class(&kubectl, "runc", &json!({"overhead": {"podFixed": {"memory": "44Mi", "cpu": "10m"}}}));
@@ -74,6 +68,7 @@ fn pod_uses_handler_and_overhead_of_runtime_class(cluster: &Cluster) {
     kubectl.run("delete pod p").ok();
 }
 
+#[e2e_test("an unknown handler fails sandbox creation")]
 fn unknown_handler_fails_sandbox_creation(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = class(&kubectl, "nobody", &json!({}));
@@ -82,6 +77,7 @@ fn unknown_handler_fails_sandbox_creation(cluster: &Cluster) {
     kubectl.run("delete pod p --timeout=30s").ok();
 }
 
+#[e2e_test("a missing RuntimeClass is reported")]
 fn missing_runtime_class_is_reported(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let refused = kubectl.args(&["create", "-f", "-"], &pod("nothing", &json!({}))).failed();

@@ -1,14 +1,7 @@
 //! Preemption by the scheduler for Pods of higher priority (`PreemptionByScheduler`).
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a Pod of higher priority preempts as few Pods as possible", higher_priority_preempts_as_few_pods_as_possible),
-    ("preemptionPolicy Never and equal priority preempt nothing", never_and_equal_priority_preempt_nothing),
-    ("preemption prefers victims without a PodDisruptionBudget", preemption_prefers_victims_without_budget),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 /// An extended resource of the node for one test, so that Pods of other tests do not interfere.
 struct Seats<'a> {
@@ -63,6 +56,7 @@ fn ready(kubectl: &Kubectl, name: &str) {
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
 }
 
+#[e2e_test("a Pod of higher priority preempts as few Pods as possible")]
 fn higher_priority_preempts_as_few_pods_as_possible(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let seats = Seats::new(&kubectl, 3);
@@ -98,6 +92,7 @@ fn higher_priority_preempts_as_few_pods_as_possible(cluster: &Cluster) {
     seats.end();
 }
 
+#[e2e_test("preemptionPolicy Never and equal priority preempt nothing")]
 fn never_and_equal_priority_preempt_nothing(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let seats = Seats::new(&kubectl, 1);
@@ -129,6 +124,7 @@ fn never_and_equal_priority_preempt_nothing(cluster: &Cluster) {
     seats.end();
 }
 
+#[e2e_test("preemption prefers victims without a PodDisruptionBudget")]
 fn preemption_prefers_victims_without_budget(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let seats = Seats::new(&kubectl, 2);

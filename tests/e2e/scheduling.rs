@@ -1,24 +1,7 @@
 //! Scheduling, and its Events and conditions for unschedulable Pods.
 
-use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, Shell, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("nodeSelector keeps a Pod Pending until a node gets the labels", node_selector_keeps_pod_pending),
-    ("required node affinity keeps a Pod Pending until a node matches", required_node_affinity_keeps_pod_pending),
-    ("a Pod that requests too much is Pending with the resource named", insufficient_resources_are_reported),
-    ("scheduling gates block scheduling until all are removed", scheduling_gates_block_scheduling),
-    ("a Pod with a nodeName bypasses the scheduler", node_name_bypasses_scheduler),
-    ("extended resources are allocated once", extended_resources_are_allocated_once),
-    ("a Pod waits for its ResourceClaim or PersistentVolumeClaim", pod_waits_for_its_claims),
-    ("the kubelet rejects a bound Pod that does not match its node", kubelet_rejects_mismatched_pod),
-];
-
-pub(crate) const ALONE: &[OwnCluster] = &[
-    ("a NoSchedule taint repels Pods without a toleration", no_schedule_taint_repels_pods),
-    ("a cordoned node gets no new Pods", cordoned_node_gets_no_pods),
-];
+use tests::{Cluster, Kubectl, Shell, e2e_test, wait_for};
 
 fn pod(name: &str, spec: &Value) -> String {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
@@ -65,6 +48,7 @@ fn own_label(kubectl: &Kubectl) -> String {
     format!("example.com/{}", kubectl.namespace())
 }
 
+#[e2e_test("nodeSelector keeps a Pod Pending until a node gets the labels")]
 fn node_selector_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, label) = (node(&kubectl), own_label(&kubectl));
@@ -83,6 +67,7 @@ fn node_selector_keeps_pod_pending(cluster: &Cluster) {
     );
 }
 
+#[e2e_test("required node affinity keeps a Pod Pending until a node matches")]
 fn required_node_affinity_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, label) = (node(&kubectl), own_label(&kubectl));
@@ -112,6 +97,7 @@ fn required_node_affinity_keeps_pod_pending(cluster: &Cluster) {
     kubectl.run(&format!("label node {node} {label}-")).ok();
 }
 
+#[e2e_test("a Pod that requests too much is Pending with the resource named")]
 fn insufficient_resources_are_reported(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let asking = |requests: Value| json!({"containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"], "resources": {"requests": requests}}]});
@@ -131,6 +117,7 @@ fn insufficient_resources_are_reported(cluster: &Cluster) {
     wait_for_unschedulable(&kubectl, "all", "1 Insufficient cpu", "No preemption victims found for incoming pod");
 }
 
+#[e2e_test("scheduling gates block scheduling until all are removed")]
 fn scheduling_gates_block_scheduling(cluster: &Cluster) {
     let shell = Shell::new(cluster.kubectl());
     shell.file(
@@ -160,6 +147,7 @@ fn scheduling_gates_block_scheduling(cluster: &Cluster) {
     assert!(kubectl.events("p").iter().all(|(reason, _)| reason != "FailedScheduling"), "{:?}", kubectl.events("p"));
 }
 
+#[e2e_test("a Pod with a nodeName bypasses the scheduler")]
 fn node_name_bypasses_scheduler(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", &json!({"nodeName": node(&kubectl)})));
@@ -172,6 +160,7 @@ fn node_name_bypasses_scheduler(cluster: &Cluster) {
     kubectl.run("delete pod elsewhere --force").ok();
 }
 
+#[e2e_test("the kubelet rejects a bound Pod that does not match its node")]
 fn kubelet_rejects_mismatched_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = node(&kubectl);
@@ -196,6 +185,7 @@ fn kubelet_rejects_mismatched_pod(cluster: &Cluster) {
     assert!(message.as_str().unwrap().starts_with(expected), "{message}");
 }
 
+#[e2e_test("a NoSchedule taint repels Pods without a toleration")]
 fn no_schedule_taint_repels_pods() {
     let cluster = Cluster::start(&[]);
     let shell = Shell::new(cluster.kubectl());
@@ -239,6 +229,7 @@ fn no_schedule_taint_repels_pods() {
     ready(kubectl, "other");
 }
 
+#[e2e_test("a cordoned node gets no new Pods")]
 fn cordoned_node_gets_no_pods() {
     let cluster = Cluster::start(&[]);
     let shell = Shell::new(cluster.kubectl());
@@ -278,6 +269,7 @@ fn cordoned_node_gets_no_pods() {
     ready(kubectl, "after");
 }
 
+#[e2e_test("extended resources are allocated once")]
 fn extended_resources_are_allocated_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, resource) = (node(&kubectl), "example.com/dongle");
@@ -305,6 +297,7 @@ fn extended_resources_are_allocated_once(cluster: &Cluster) {
     kubectl.wait_value(&format!("node/{node}"), "/status/allocatable/example.com~1dongle", &Value::Null);
 }
 
+#[e2e_test("a Pod waits for its ResourceClaim or PersistentVolumeClaim")]
 fn pod_waits_for_its_claims(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", &json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]})));

@@ -1,18 +1,7 @@
 //! Sidecar containers: init containers with `restartPolicy: Always` (KEP-753).
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl};
-
-pub(crate) const TESTS: &[Shared] = &[
-    (
-        "a sidecar starts before later containers and does not keep the Pod alive",
-        sidecar_starts_first_and_does_not_keep_pod_alive,
-    ),
-    ("a sidecar that exits is restarted, even under Never", exited_sidecar_is_restarted_under_never),
-    ("sidecars end after the main containers, in reverse order", sidecars_end_in_reverse_order),
-    ("sidecars get their stop signal when the grace period is over", sidecars_are_signaled_after_grace_period),
-];
+use tests::{Cluster, Kubectl, e2e_test};
 
 fn container(name: &str, script: &str) -> Value {
     json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
@@ -37,6 +26,7 @@ fn serving(name: &str) -> String {
     format!("trap 'echo {name} ended >> /v/log; exit 0' TERM; echo {name} began >> /v/log; while :; do sleep 0.1; done")
 }
 
+#[e2e_test("a sidecar starts before later containers and does not keep the Pod alive")]
 fn sidecar_starts_first_and_does_not_keep_pod_alive(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let init = [sidecar("s", &serving("s")), container("i", "echo i >> /v/log")];
@@ -50,6 +40,7 @@ fn sidecar_starts_first_and_does_not_keep_pod_alive(cluster: &Cluster) {
     assert_eq!((&s["name"], &s["state"]["terminated"]["exitCode"]), (&json!("s"), &json!(0)));
 }
 
+#[e2e_test("a sidecar that exits is restarted, even under Never")]
 fn exited_sidecar_is_restarted_under_never(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(&kubectl, &[sidecar("s", "echo again; sleep 1; exit 3")], &container("c", "sleep 100000"));
@@ -59,6 +50,7 @@ fn exited_sidecar_is_restarted_under_never(cluster: &Cluster) {
     kubectl.run("delete pod p --now").ok();
 }
 
+#[e2e_test("sidecars end after the main containers, in reverse order")]
 fn sidecars_end_in_reverse_order(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // The container that exits last prints the shared log.
@@ -72,6 +64,7 @@ fn sidecars_end_in_reverse_order(cluster: &Cluster) {
     assert_eq!(said, "one began\ntwo began\nc began\nc ended\ntwo ended\none ended\n");
 }
 
+#[e2e_test("sidecars get their stop signal when the grace period is over")]
 fn sidecars_are_signaled_after_grace_period(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let last_words = "trap 'echo ended; exit 0' TERM; while :; do sleep 0.1; done";
