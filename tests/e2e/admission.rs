@@ -59,7 +59,7 @@ fn limit_range_sets_default_memory_limit(cluster: &Cluster) {
         {"type": "Container", "default": {"memory": "24Mi"}, "max": {"memory": "32Mi"}}]}});
     kubectl.apply(&range.to_string());
     kubectl.apply(&pod("p", "sleep 100000", "1m"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let limit = "cat /sys/fs/cgroup/memory.max 2>/dev/null || cat /sys/fs/cgroup/memory/memory.limit_in_bytes";
     assert_eq!(kubectl.args(&["exec", "p", "--", "sh", "-c", limit], "").ok().trim(), (24 << 20).to_string());
     let large = pod("large", "true", "1m").replace("\"requests\"", "\"limits\":{\"memory\":\"64Mi\"},\"requests\"");
@@ -98,13 +98,13 @@ fn always_pull_images_checks_credentials() {
     let image = image_pulls::push(&registry, "private", "1", "hello");
     image_pulls::secret(&kubectl, "mine", registry.host(), PASSWORD);
     kubectl.apply(&image_pulls::pod("owner", &image, "IfNotPresent", &["mine"]));
-    image_pulls::ready(&kubectl, "owner");
+    kubectl.wait_ready("owner");
     assert_eq!(kubectl.value("pod/owner", "/spec/containers/0/imagePullPolicy"), "Always");
     // The image is present, but needs the Pod's own credentials.
     kubectl.apply(&image_pulls::pod("stranger", &image, "Never", &[]));
     image_pulls::wait_for_waiting_reason(&kubectl, "stranger", "ImagePullBackOff");
     kubectl.apply(&image_pulls::pod("friend", &image, "Never", &["mine"]));
-    image_pulls::ready(&kubectl, "friend");
+    kubectl.wait_ready("friend");
     assert_eq!(image_pulls::event_messages(&kubectl, "friend", "Pulling"), [format!("Pulling image {image:?}")]);
 }
 

@@ -23,7 +23,7 @@ fn api_proxies_requests_to_pods_and_services(cluster: &Cluster) {
     };
     kubectl.apply(&service("web", "web").to_string());
     kubectl.apply(&service("nobody", "nobody").to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/web").ok();
+    kubectl.wait_ready("web");
     let namespace = format!("/api/v1/namespaces/{}", kubectl.namespace());
     let raw = |path: &str| kubectl.run(&format!("get --raw {namespace}/{path}"));
     assert_eq!(raw("pods/web/proxy/").ok(), "hello\n");

@@ -33,7 +33,7 @@ fn audit_log_records_every_request() {
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("exec p -- true").ok();
     let of = |verb: &str, resource: &str, part: &str| {
         let about =

@@ -22,11 +22,6 @@ fn manifest(kubectl: &Kubectl, name: &str, pem: &str, signer: &str, uses: Value)
     (object.to_string(), name)
 }
 
-fn condition(kubectl: &Kubectl, name: &str, kind: &str) -> Option<Value> {
-    let all = kubectl.value(&format!("csr/{name}"), "/status/conditions");
-    all.as_array()?.iter().find(|condition| condition["type"] == kind).cloned()
-}
-
 fn shown(kubectl: &Kubectl, name: &str) -> String {
     let row = kubectl.run(&format!("get csr {name} --no-headers")).ok();
     row.split_whitespace().last().unwrap_or_default().to_owned()
@@ -70,7 +65,7 @@ fn denied_and_invalid_csrs_are_not_signed(cluster: &Cluster) {
     kubectl.apply(&asked);
     kubectl.run(&format!("certificate approve {other}")).ok();
     eventually("the CSR to fail", || shown(&kubectl, &other) == "Approved,Failed");
-    let failed = condition(&kubectl, &other, "Failed").unwrap();
+    let failed = kubectl.condition(&format!("csr/{other}"), "Failed");
     assert_eq!(failed["reason"], "SignerValidationFailure");
     assert_eq!(failed["message"], "invalid usage for client certificate: server auth");
     assert_eq!(kubectl.value(&format!("csr/{name}"), "/status/certificate"), Value::Null);
@@ -94,7 +89,7 @@ fn authorized_kubelet_csr_is_auto_approved(cluster: &Cluster) {
     let renewal = ["create", "-f", "-", "--as", &node, "--as-group", "system:nodes"];
     kubectl.args(&renewal, &asked).ok();
     eventually("the CSR to be approved and issued", || shown(&kubectl, &name) == "Approved,Issued");
-    let approved = condition(&kubectl, &name, "Approved").unwrap();
+    let approved = kubectl.condition(&format!("csr/{name}"), "Approved");
     assert_eq!(approved["reason"], "AutoApproved");
     let message = "Auto approving self kubelet client certificate after SubjectAccessReview.";
     assert_eq!(approved["message"], message);

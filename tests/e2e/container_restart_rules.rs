@@ -138,7 +138,7 @@ fn image_change_restarts_container(cluster: &Cluster) {
             "initContainers": [with(shell("side", SERVE), &json!({"restartPolicy": "Always"}))],
             "containers": [shell("c", SERVE), shell("other", SERVE)]}),
     ));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let before = kubectl.value("pod/p", "/status");
     kubectl.run(&format!("set image pod/p c={OTHER} side={OTHER}")).ok();
     for place in ["/status/containerStatuses/0", "/status/initContainerStatuses/0"] {

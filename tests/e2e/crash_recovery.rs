@@ -233,7 +233,7 @@ fn check_once(dir: &Path, kubectl: &Kubectl, pod: &str, code: i32) {
 /// Returns the container of the serving Pod once it is Ready. It may have started more than once until then: a runtime
 /// kills a container whose start is cancelled by the death of its client.
 fn serving(kubectl: &Kubectl) -> Value {
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/serves").ok();
+    kubectl.wait_ready("serves");
     let starts = kubectl.run("exec serves -- cat /v/starts").ok();
     let container = kubectl.value("pod/serves", "/status/containerStatuses/0");
     json!({"id": container["containerID"], "restarts": container["restartCount"], "starts": starts})

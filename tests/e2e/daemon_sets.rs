@@ -9,8 +9,7 @@ fn daemon_set(kubectl: &Kubectl, spec: &Value, container: &Value) {
 }
 
 fn pods(kubectl: &Kubectl) -> Vec<Value> {
-    let list: Value = serde_json::from_str(&kubectl.run("get pods -l app=agent -o json").ok()).unwrap();
-    list["items"].as_array().cloned().unwrap_or_default()
+    kubectl.list("pods", "app=agent")
 }
 
 /// Returns the only_pod Pod's name and the value of its variable.

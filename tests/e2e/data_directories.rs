@@ -162,7 +162,7 @@ fn data_directory_is_private_but_volumes_are_not() {
     ] {
         kubectl.apply(&object.to_string());
     }
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     eventually("the container to read its volumes", || {
         kubectl.run("logs p").is_ok_and(|output| output == "configured secret 1000\n")
     });

@@ -27,11 +27,6 @@ fn revision(kubectl: &Kubectl) -> Value {
     kubectl.value("deployment/web", "/metadata/annotations/deployment.kubernetes.io~1revision")
 }
 
-fn condition(kubectl: &Kubectl, kind: &str) -> Value {
-    let conditions = kubectl.value("deployment/web", "/status/conditions");
-    conditions.as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned().unwrap_or_default()
-}
-
 fn delete_and_wait(kubectl: &Kubectl) {
     kubectl.run("delete deployment web").ok();
     eventually("its ReplicaSets and Pods to be deleted", || {
@@ -66,7 +61,7 @@ fn deployment_rolls_out_back_and_restarts(cluster: &Cluster) {
     wait_for_rollout(&kubectl);
     eventually("the fourth revision", || revision(&kubectl) == "4");
     assert_eq!(kubectl.run("get replicasets -o name").ok().lines().count(), 3);
-    assert_eq!(condition(&kubectl, "Progressing")["reason"], "NewReplicaSetAvailable");
+    assert_eq!(kubectl.condition("deployment/web", "Progressing")["reason"], "NewReplicaSetAvailable");
     let output = kubectl.run("describe deployment web").ok();
     assert!(output.contains("Scaled up replica set web-") && output.contains("from 0 to 2"), "{output}");
     delete_and_wait(&kubectl);
@@ -85,7 +80,7 @@ fn rolling_update_keeps_max_unavailable(cluster: &Cluster) {
     eventually("one new Pod", || values(&kubectl) == ["one", "one", "two"]);
     eventually("updatedReplicas", || kubectl.value("deployment/web", "/status/updatedReplicas") == 1);
     assert_eq!(kubectl.value("deployment/web", "/status/availableReplicas"), 2);
-    assert_eq!(condition(&kubectl, "Available")["reason"], "MinimumReplicasAvailable");
+    assert_eq!(kubectl.condition("deployment/web", "Available")["reason"], "MinimumReplicasAvailable");
     kubectl.run("rollout undo deployment/web").ok();
     wait_for_rollout(&kubectl);
     eventually("only old Pods", || values(&kubectl) == ["one", "one"]);
@@ -117,7 +112,9 @@ fn paused_deployment_scales_but_does_not_roll_out(cluster: &Cluster) {
     deployment(&kubectl, &json!({"replicas": 1}), &json!({"env": [{"name": "A", "value": "one"}]}));
     wait_for_rollout(&kubectl);
     kubectl.run("rollout pause deployment/web").ok();
-    eventually("DeploymentPaused", || condition(&kubectl, "Progressing")["reason"] == "DeploymentPaused");
+    eventually("DeploymentPaused", || {
+        kubectl.condition("deployment/web", "Progressing")["reason"] == "DeploymentPaused"
+    });
     kubectl.run("set env deployment/web A=two").ok();
     kubectl.run("scale deployment web --replicas=2").ok();
     eventually("another Pod of the old template", || values(&kubectl) == ["one", "one"]);
@@ -133,9 +130,9 @@ fn stuck_deployment_reports_progress_deadline_exceeded(cluster: &Cluster) {
     let spec = json!({"replicas": 1, "progressDeadlineSeconds": 2});
     deployment(&kubectl, &spec, &json!({"readinessProbe": {"exec": {"command": ["false"]}}}));
     eventually("ProgressDeadlineExceeded", || {
-        condition(&kubectl, "Progressing")["reason"] == "ProgressDeadlineExceeded"
+        kubectl.condition("deployment/web", "Progressing")["reason"] == "ProgressDeadlineExceeded"
     });
-    assert_eq!(condition(&kubectl, "Available")["status"], "False");
+    assert_eq!(kubectl.condition("deployment/web", "Available")["status"], "False");
     let output = kubectl.run("rollout status deployment/web").failed();
     assert!(output.contains("deployment \"web\" exceeded its progress deadline"), "{output}");
     delete_and_wait(&kubectl);

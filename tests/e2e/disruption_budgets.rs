@@ -13,11 +13,6 @@ fn budget(kubectl: &Kubectl, spec: &Value) {
     kubectl.apply(&object.to_string());
 }
 
-fn pods(kubectl: &Kubectl) -> Vec<String> {
-    let names = kubectl.run("get pods -l app=web -o name").ok();
-    names.lines().map(|line| line.trim_start_matches("pod/").to_owned()).collect()
-}
-
 fn evict(kubectl: &Kubectl, pod: &str) -> Outcome {
     let path = format!("/api/v1/namespaces/{}/pods/{pod}/eviction", kubectl.namespace());
     let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
@@ -42,7 +37,7 @@ fn disruption_budget_refuses_violating_eviction(cluster: &Cluster) {
     kubectl.apply(&object.to_string());
     budget(&kubectl, &json!({"minAvailable": 2}));
     eventually("two healthy Pods and no allowed disruption", || counts(&kubectl) == [2, 2, 2, 0]);
-    let first = pods(&kubectl)[0].clone();
+    let first = kubectl.pod_names("app=web")[0].clone();
     let refused = evict(&kubectl, &first).failed();
     assert!(refused.contains("Cannot evict pod as it would violate the pod's disruption budget."), "{refused}");
     budget(&kubectl, &json!({"minAvailable": null, "maxUnavailable": "50%"}));
@@ -50,11 +45,12 @@ fn disruption_budget_refuses_violating_eviction(cluster: &Cluster) {
     let table = kubectl.run("get pdb web --no-headers").ok();
     assert_eq!(table.split_whitespace().take(4).collect::<Vec<_>>(), ["web", "N/A", "50%", "1"]);
     evict(&kubectl, &first).ok();
-    eventually("another Pod", || !pods(&kubectl).contains(&first) && counts(&kubectl) == [2, 1, 2, 1]);
+    eventually("another Pod", || !kubectl.pod_names("app=web").contains(&first) && counts(&kubectl) == [2, 1, 2, 1]);
     let condition = kubectl.value("pdb/web", "/status/conditions/0");
     assert_eq!((&condition["type"], &condition["reason"]), (&json!("DisruptionAllowed"), &json!("SufficientPods")));
     kubectl.run("create pdb zzz --selector=app=web --min-available=1").ok();
-    let (one, said) = (pods(&kubectl)[0].clone(), "matches multiple PodDisruptionBudgets.  Chose \"web\" arbitrarily.");
+    let (one, said) =
+        (kubectl.pod_names("app=web")[0].clone(), "matches multiple PodDisruptionBudgets.  Chose \"web\" arbitrarily.");
     eventually("the Event about several budgets", || {
         kubectl
             .events(&one)

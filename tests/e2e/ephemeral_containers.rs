@@ -12,7 +12,7 @@ fn run(kubectl: &Kubectl) {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
         "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 }
 
 fn state(kubectl: &Kubectl, field: &str) -> Value {
@@ -92,7 +92,7 @@ fn kubectl_debug_copies_pod(cluster: &Cluster) {
         "sleep 2; ps; sleep 1000",
     ];
     kubectl.args(&arguments, "").ok();
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/copy").ok();
+    kubectl.wait_ready("copy");
     eventually("the copy's processes to be seen", || {
         kubectl.run("logs copy -c d").is_ok_and(|output| output.contains("sleep 54321"))
     });

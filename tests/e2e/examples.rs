@@ -75,7 +75,7 @@ fn retry_succeeds_at_third_attempt(cluster: &Cluster) {
 #[e2e_test("examples/graceful.yaml finishes its work before it ends")]
 fn graceful_finishes_before_it_ends(cluster: &Cluster) {
     let kubectl = applied(cluster, "graceful.yaml");
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/graceful").ok();
+    kubectl.wait_ready("graceful");
     let mut command = kubectl.command(&["logs", "--follow", "graceful"]);
     let logs = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     kubectl.run("delete pod graceful --timeout=30s").ok();

@@ -21,7 +21,7 @@ fn huge_grace_period_can_be_shortened(cluster: &Cluster) {
         pod["metadata"]["name"] = json!(name);
         pod["spec"]["terminationGracePeriodSeconds"] = json!(grace);
         kubectl.apply(&pod.to_string());
-        kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+        kubectl.wait_ready(name);
     };
     pod("own", LONGEST);
     pod("asked", 5);

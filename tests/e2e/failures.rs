@@ -22,10 +22,6 @@ fn pod(name: &str, script: &str, spec: &Value, container: &Value) -> Value {
     pod
 }
 
-fn ready(kubectl: &Kubectl, name: &str) {
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
-}
-
 fn container(kubectl: &Kubectl, name: &str) -> Value {
     kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0")
 }
@@ -53,7 +49,7 @@ fn sigkilled_container_is_not_oom_killed(cluster: &Cluster) {
     kubectl.apply(&pod("limited", SERVE, &json!({}), &limit).to_string());
     kubectl.apply(&pod("never", SERVE, &json!({"restartPolicy": "Never"}), &json!({})).to_string());
     for name in ["limited", "never"] {
-        ready(&kubectl, name);
+        kubectl.wait_ready(name);
         let shell = Process::of_pod(&uid(&kubectl, name)).find(|process| process.name() == "sh");
         kill(shell.expect("the container has a process").0, Signal::SIGKILL).unwrap();
     }
@@ -100,7 +96,7 @@ fn missing_secret_blocks_container(cluster: &Cluster) {
     let expected = format!("couldn't find key word in Secret {}/words", kubectl.namespace());
     kubectl.wait_value("pod/p", message, &json!(expected));
     kubectl.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: words}\nstringData: {word: hello}");
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     assert_eq!(kubectl.run("logs p").ok(), "hello\n");
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
@@ -116,7 +112,7 @@ fn dead_sandbox_is_recreated_unless_never(cluster: &Cluster) {
     kubectl.apply(&pod("never", SERVE, &json!({"restartPolicy": "Never"}), &json!({})).to_string());
     // It exits with 0 when it is stopped, and the Pod must not be Succeeded.
     kubectl.apply(&pod("failed", SERVE, &json!({"restartPolicy": "OnFailure"}), &json!({})).to_string());
-    ["always", "never", "failed"].iter().for_each(|name| ready(&kubectl, name));
+    ["always", "never", "failed"].iter().for_each(|name| kubectl.wait_ready(name));
     let before = container(&kubectl, "always");
     for name in ["always", "never", "failed"] {
         let pause = Process::of_pod(&uid(&kubectl, name)).find(|process| process.name() == "pause");
@@ -124,7 +120,7 @@ fn dead_sandbox_is_recreated_unless_never(cluster: &Cluster) {
     }
     for name in ["always", "failed"] {
         kubectl.wait_value(&format!("pod/{name}"), "/status/containerStatuses/0/restartCount", &json!(1));
-        ready(&kubectl, name);
+        kubectl.wait_ready(name);
     }
     let after = container(&kubectl, "always");
     assert_eq!(after["lastState"]["terminated"]["containerID"], before["containerID"], "{after}");
@@ -163,7 +159,7 @@ fn kubelet_rejects_wrong_os_and_used_host_port(cluster: &Cluster) {
     let port = json!({"ports": [{"containerPort": 80, "hostPort": 17811}]});
     let bound = json!({"nodeName": name});
     kubectl.apply(&pod("first", SERVE, &bound, &port).to_string());
-    ready(&kubectl, "first");
+    kubectl.wait_ready("first");
     kubectl.apply(&pod("second", SERVE, &bound, &port).to_string());
     let message = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
     refused(&kubectl, "second", "NodePorts", message);
@@ -180,7 +176,7 @@ fn admitted_pod_is_not_rejected_after_restart() {
     kubectl.run(&format!("label node {name} disk=fast")).ok();
     let fast = json!({"nodeName": name, "nodeSelector": {"disk": "fast"}});
     kubectl.apply(&pod("before", SERVE, &fast, &json!({})).to_string());
-    ready(&kubectl, "before");
+    kubectl.wait_ready("before");
     let before = container(&kubectl, "before");
     cluster.stop_podium(Signal::SIGKILL);
     cluster.start_api();
@@ -190,7 +186,7 @@ fn admitted_pod_is_not_rejected_after_restart() {
     refused(&kubectl, "after", "NodeAffinity", message);
     cluster.stop_podium(Signal::SIGKILL);
     cluster.start_podium();
-    ready(&kubectl, "before");
+    kubectl.wait_ready("before");
     assert_eq!(container(&kubectl, "before"), before);
     refused(&kubectl, "after", "NodeAffinity", message);
 }
@@ -227,7 +223,7 @@ fn pods_follow_restart_policy_after_reboot() {
     let spec = |policy: &str| json!({"restartPolicy": policy, "volumes": volumes});
     for (name, policy) in [("always", "Always"), ("never", "Never")] {
         kubectl.apply(&pod(name, &script, &spec(policy), &json!({"volumeMounts": mounts})).to_string());
-        ready(&kubectl, name);
+        kubectl.wait_ready(name);
     }
     kubectl.apply(&pod("done", "true", &spec("Never"), &json!({})).to_string());
     kubectl.wait_value("pod/done", "/status/phase", &json!("Succeeded"));
@@ -238,7 +234,7 @@ fn pods_follow_restart_policy_after_reboot() {
     simulate_reboot(&mut cluster, &uids);
     cluster.start_podium();
     kubectl.wait_value("pod/always", "/status/containerStatuses/0/restartCount", &json!(1));
-    ready(&kubectl, "always");
+    kubectl.wait_ready("always");
     assert_eq!(kubectl.run("exec always -- cat /v/starts").ok(), "start\nstart\n");
     kubectl.wait_value("pod/never", "/status/phase", &json!("Failed"));
     for (name, at) in [("always", "lastState"), ("never", "state")] {

@@ -25,7 +25,7 @@ fn background_deletion_deletes_dependents(cluster: &Cluster) {
         "metadata": {"name": "p", "ownerReferences": [reference(&kubectl, "owner")]},
         "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "1000"]}]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("delete configmap other").ok();
     kubectl.run("delete configmap owner").ok();
     eventually("the Pod to be deleted", || kubectl.get("pod/p").is_none());

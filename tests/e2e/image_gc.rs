@@ -1,6 +1,6 @@
 //! Image garbage collection by age and by disk usage.
 
-use crate::image_pulls::{pod, printing, ready};
+use crate::image_pulls::{pod, printing};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, time::Duration};
 use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, wait_for};
@@ -31,7 +31,7 @@ fn wait_for_images(cluster: &Cluster, expected: &[&str]) {
 
 fn run(kubectl: &Kubectl, name: &str) {
     kubectl.apply(&pod(name, &format!("example.com/{name}:1"), "Never", &[]));
-    ready(kubectl, name);
+    kubectl.wait_ready(name);
 }
 
 #[e2e_test("images unused for imageMaximumGCAge are removed")]
@@ -83,5 +83,5 @@ fn unused_images_are_removed_above_high_threshold() {
     // The sandbox image is kept, and so is an image that a Pod waits for.
     kubectl.apply(&pod("again", "example.com/again:1", "Never", &[]));
     import(&cluster, "again");
-    ready(&kubectl, "again");
+    kubectl.wait_ready("again");
 }

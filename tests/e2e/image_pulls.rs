@@ -33,11 +33,6 @@ pub(crate) fn secret(kubectl: &Kubectl, name: &str, server: &str, password: &str
     kubectl.args(&["create", "secret", "docker-registry", name, &server, &user, &password], "").ok();
 }
 
-#[track_caller]
-pub(crate) fn ready(kubectl: &Kubectl, name: &str) {
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
-}
-
 /// Waits until a Pod's container is waiting with this reason, and returns the message.
 #[track_caller]
 pub(crate) fn wait_for_waiting_reason(kubectl: &Kubectl, name: &str, reason: &str) -> String {
@@ -59,7 +54,7 @@ fn image_pull_secrets_are_tried_in_order(cluster: &Cluster) {
     secret(&kubectl, "wrong", &format!("{}/team/private", registry.host()), "nonsense");
     secret(&kubectl, "right", &format!("{}/team", registry.host()), PASSWORD);
     kubectl.apply(&pod("p", &image, "", &["right", "missing", "wrong"]));
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     assert_eq!(kubectl.run("logs p").ok(), "hello\n");
     let missing = event_messages(&kubectl, "p", "FailedToRetrieveImagePullSecret");
     let words = "Unable to retrieve some image pull secrets (missing); attempting to pull the image may not succeed.";
@@ -77,7 +72,7 @@ fn image_pull_secrets_are_tried_in_order(cluster: &Cluster) {
         "type": "kubernetes.io/dockercfg", "stringData": {".dockercfg": cfg.to_string()}});
     kubectl.apply(&old.to_string());
     kubectl.apply(&pod("q", &push(&registry, "team/other", "1", "again"), "", &["old"]));
-    ready(&kubectl, "q");
+    kubectl.wait_ready("q");
 }
 
 #[e2e_test("a Pod gets the imagePullSecrets of its ServiceAccount")]
@@ -88,7 +83,7 @@ fn pod_gets_pull_secrets_of_service_account(cluster: &Cluster) {
         "imagePullSecrets": [{"name": "lent"}]});
     kubectl.apply(&account.to_string());
     kubectl.apply(&pod("p", &push(&registry, "private", "1", "hello"), "", &[]));
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     assert_eq!(kubectl.value("pod/p", "/spec/imagePullSecrets"), json!([{"name": "lent"}]));
 }
 
@@ -108,7 +103,7 @@ fn pull_without_credentials_fails_and_backs_off(cluster: &Cluster) {
     kubectl.apply(&pod("late", &image, "", &["late"]));
     wait_for_waiting_reason(&kubectl, "late", "ImagePullBackOff");
     secret(&kubectl, "late", registry.host(), PASSWORD);
-    ready(&kubectl, "late");
+    kubectl.wait_ready("late");
 }
 
 #[e2e_test("the default pull policy is Always without a tag, else IfNotPresent")]
@@ -122,7 +117,7 @@ fn default_pull_policy_depends_on_tag(cluster: &Cluster) {
         for word in ["old", "new"] {
             push(&registry, &name, tag, word);
             kubectl.apply(&pod(&name, image, "", &["s"]));
-            ready(&kubectl, &name);
+            kubectl.wait_ready(&name);
             if word == "new" {
                 assert_eq!(kubectl.run(&format!("logs {name}")).ok(), expected);
             }
@@ -144,7 +139,7 @@ fn image_imported_during_backoff_is_used(cluster: &Cluster) {
     // A separate image: one that the kubelet has pulled with a secret does not count as preloaded.
     test_images::busybox(&tar, &[image], &printing("brought")).unwrap();
     cluster.import(&tar);
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     let present = format!("Container image {image:?} already present on machine and can be accessed by the pod");
     assert_eq!(event_messages(&kubectl, "p", "Pulled"), [present]);
 }
@@ -168,7 +163,7 @@ fn image_index_resolves_to_platform(cluster: &Cluster) {
     let pulled = registry.push_index("index", "1", &images);
     for (name, image, policy) in [("pulled", pulled.as_str(), "Always"), ("imported", "example.com/index:1", "Never")] {
         kubectl.apply(&pod(name, image, policy, &["s"]));
-        ready(&kubectl, name);
+        kubectl.wait_ready(name);
         assert_eq!(kubectl.run(&format!("logs {name}")).ok(), format!("{name} {ARCHITECTURE}\n"));
     }
 }
@@ -179,9 +174,9 @@ fn pulled_image_needs_credentials(cluster: &Cluster) {
     let image = push(&registry, "private", "1", "hello");
     secret(&kubectl, "s", registry.host(), PASSWORD);
     kubectl.apply(&pod("first", &image, "", &["s"]));
-    ready(&kubectl, "first");
+    kubectl.wait_ready("first");
     kubectl.apply(&pod("second", &image, "Never", &["s"]));
-    ready(&kubectl, "second");
+    kubectl.wait_ready("second");
     let present = format!("Container image {image:?} already present on machine and can be accessed by the pod");
     assert_eq!(event_messages(&kubectl, "second", "Pulled"), [present]);
     // The same image in a namespace whose Pods have no credentials, or other ones.
@@ -197,7 +192,7 @@ fn pulled_image_needs_credentials(cluster: &Cluster) {
     // Credentials that the registry accepts are valid, whatever their source.
     other.run("delete secret s").ok();
     secret(&other, "s", registry.host(), PASSWORD);
-    ready(&other, "wrong");
+    other.wait_ready("wrong");
 }
 
 #[e2e_test("image credential verification is off by configuration or feature gate")]
@@ -212,9 +207,9 @@ fn image_verification_can_be_disabled() {
         let kubectl = cluster.kubectl_in("default");
         secret(&kubectl, "s", registry.host(), PASSWORD);
         kubectl.apply(&pod("first", &image, "", &["s"]));
-        ready(&kubectl, "first");
+        kubectl.wait_ready("first");
         kubectl.apply(&pod("second", &image, "Never", &[]));
-        ready(&kubectl, "second");
+        kubectl.wait_ready("second");
         let present = format!("Container image {image:?} already present on machine{and}");
         assert_eq!(event_messages(&kubectl, "second", "Pulled"), [present]);
     }
@@ -247,7 +242,7 @@ fn kubelet_uses_credential_providers_and_node_config() {
     let kubectl = cluster.kubectl_in("default");
     for name in ["a", "b"] {
         kubectl.apply(&pod(name, &push(&registry, &format!("private/{name}"), "1", "hello"), "", &[]));
-        ready(&kubectl, name);
+        kubectl.wait_ready(name);
     }
     let question = json!({"kind": "CredentialProviderRequest", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
         "image": format!("{}/private/a", registry.host())});
@@ -256,14 +251,14 @@ fn kubelet_uses_credential_providers_and_node_config() {
     assert_eq!(request, question);
     // An image pulled with the node's credentials is for every Pod; one that they do not match is not.
     kubectl.apply(&pod("again", &format!("{}/private/a:1", registry.host()), "Never", &[]));
-    ready(&kubectl, "again");
+    kubectl.wait_ready("again");
     kubectl.apply(&pod("other", &push(&registry, "other", "1", "hello"), "", &[]));
     wait_for_waiting_reason(&kubectl, "other", "ImagePullBackOff");
     // When the node gets credentials, the next attempt uses them.
     let login = json!({"username": USER, "password": PASSWORD});
     let own = json!({"auths": {format!("{}/other", registry.host()): login}});
     std::fs::write(cluster.data_dir().join("kubelet/config.json"), own.to_string()).unwrap();
-    ready(&kubectl, "other");
+    kubectl.wait_ready("other");
 }
 
 /// containerd 1.6 does not support image volumes and sees a mount without source. A newer one would run the Pod.

@@ -32,8 +32,7 @@ fn wait_for_columns(kubectl: &Kubectl, name: &str, ready: &str, status: &str) {
 
 /// Returns status, reason and message of a condition.
 fn condition(kubectl: &Kubectl, name: &str, kind: &str) -> [Value; 3] {
-    let all = kubectl.value(&format!("pod/{name}"), "/status/conditions");
-    let found = all.as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned().unwrap_or_default();
+    let found = kubectl.condition(&format!("pod/{name}"), kind);
     ["status", "reason", "message"].map(|field| found[field].clone())
 }
 
@@ -53,7 +52,7 @@ fn init_containers_run_in_order_and_block_app(cluster: &Cluster) {
     let words = json!("containers with incomplete status: [first second]");
     assert_eq!(condition(&kubectl, "p", "Initialized"), [json!("False"), json!("ContainersNotInitialized"), words]);
     kubectl.run("exec p -c first -- touch /v/go").ok();
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     assert_eq!(kubectl.run("logs p -c c").ok(), "first\nsecond\nsecond\n");
     assert_eq!(condition(&kubectl, "p", "Initialized"), [json!("True"), Value::Null, Value::Null]);
     let counts = |n| kubectl.value("pod/p", &format!("/status/initContainerStatuses/{n}/restartCount"));
@@ -91,13 +90,13 @@ fn processes(kubectl: &Kubectl) -> (Pid, Vec<Pid>) {
 fn new_sandbox_reruns_init_containers(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(&kubectl, "p", "Always", &[container("i", "echo i >> /v/log")], &container("c", "cat /v/log; sleep 100000"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let seen = ["wait", "--for=condition=PodReadyToStartContainers=False", "--timeout=60s", "pod/p"];
     let mut lost = kubectl.command(&seen).spawn().unwrap();
     kill(processes(&kubectl).0, Signal::SIGKILL).unwrap();
     assert!(lost.wait().unwrap().success(), "PodReadyToStartContainers was never False");
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     // The volumes are kept: the line of the first run is present.
     assert_eq!(kubectl.run("logs p -c c").ok(), "i\ni\n");
     let events = kubectl.events("p");
@@ -120,7 +119,7 @@ fn larger_init_container_requests_count(cluster: &Cluster) {
         let words = condition(&kubectl, "large", "PodScheduled")[2].to_string();
         if words.contains("Insufficient cpu") { Ok(()) } else { Err(words) }
     });
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let groups = fs::read_to_string(format!("/proc/{}/cgroup", processes(&kubectl).1[0])).unwrap();
     // Cgroup v1 has a line for the controller, v2 one for all.
     let line = groups.lines().find(|l| l.split(':').nth(1).is_some_and(|c| c.split(',').any(|c| c == "cpu")));

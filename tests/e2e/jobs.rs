@@ -16,9 +16,7 @@ fn job(kubectl: &Kubectl, spec: &Value, script: &str) {
 }
 
 fn pods(kubectl: &Kubectl) -> Vec<Value> {
-    let list: Value =
-        serde_json::from_str(&kubectl.run("get pods -l batch.kubernetes.io/job-name=work -o json").ok()).unwrap();
-    list["items"].as_array().cloned().unwrap_or_default()
+    kubectl.list("pods", "batch.kubernetes.io/job-name=work")
 }
 
 fn status(kubectl: &Kubectl) -> Value {

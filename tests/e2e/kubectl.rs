@@ -72,7 +72,7 @@ fn drain_evicts_every_pod() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"terminationGracePeriodSeconds": 1,
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let node = kubectl.value("pod/p", "/spec/nodeName").as_str().unwrap().to_owned();
     let drained = kubectl.run(&format!("drain {node} --force --timeout=60s")).ok();
     assert!(drained.contains("pod/p evicted"), "{drained}");
@@ -84,5 +84,5 @@ fn drain_evicts_every_pod() {
         kubectl.get("pod/p").is_some_and(|p| p["status"]["conditions"][0]["reason"] == "Unschedulable")
     });
     kubectl.run(&format!("uncordon {node}")).ok();
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 }

@@ -65,7 +65,7 @@ fn top_shows_resource_usage() {
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pods());
     kubectl.wait_value("pod/ended", "/status/phase", &json!("Succeeded"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/busy").ok();
+    kubectl.wait_ready("busy");
     check_usage(&kubectl);
     let shown = kubectl.run("get pods.metrics.k8s.io").ok();
     assert_eq!(lines(&shown)[0], ["NAME", "CPU", "MEMORY", "WINDOW"], "{shown}");

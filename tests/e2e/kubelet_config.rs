@@ -20,7 +20,7 @@ fn logs_are_followed_across_rotation() {
         "terminationGracePeriodSeconds": 1,
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let followed = kubectl.run("logs -f p").ok();
     let numbers: Vec<usize> =
         followed.lines().map(|l| l.split(' ').nth(1).unwrap_or_default().parse().unwrap_or_default()).collect();
@@ -47,7 +47,7 @@ fn pods_have_cgroups_by_qos_class() {
             "terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": test_images::BUSYBOX,
             "command": ["sh", "-c", "cat /proc/self/cgroup; sleep 10000"], "resources": resources}]}});
         kubectl.apply(&pod.to_string());
-        kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+        kubectl.wait_ready(name);
         let uid = kubectl.value(&format!("pod/{name}"), "/metadata/uid");
         let class = if name == "guaranteed" { String::new() } else { format!("{name}/") };
         let uid = uid.as_str().unwrap();

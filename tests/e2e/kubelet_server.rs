@@ -22,7 +22,7 @@ fn kubelet_server_authenticates_and_authorizes() {
         {"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", "echo said; sleep 100000"]}]}})
         .to_string(),
     );
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 
     let pki = |file: &str| std::fs::read_to_string(cluster.data_dir().join("pki").join(file)).unwrap();
     let (ca, key) = (pki("ca.crt"), pki("ca.key"));

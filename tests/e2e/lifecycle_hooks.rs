@@ -25,10 +25,6 @@ fn apply(kubectl: &Kubectl, out: &Path, script: &str, hooks: &Value, spec: &Valu
     kubectl.apply(&pod.to_string());
 }
 
-fn wait_for_ready(kubectl: &Kubectl) {
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
-}
-
 fn log(out: &Path) -> String {
     fs::read_to_string(out.join("log")).unwrap_or_default()
 }
@@ -62,7 +58,7 @@ fn container_runs_after_post_start_hook(cluster: &Cluster) {
             if log(out.path()).is_empty() { Err("it has said nothing".to_owned()) } else { Ok(()) }
         });
         let began = Instant::now();
-        wait_for_ready(&kubectl);
+        kubectl.wait_ready("p");
         assert!(began.elapsed() > Duration::from_secs(1), "{hook}: {:?}", began.elapsed());
         assert_eq!(log(out.path()), said);
     }
@@ -87,7 +83,7 @@ fn pre_stop_runs_before_stop_signal(cluster: &Cluster) {
     ] {
         let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
         apply(&kubectl, out.path(), LOGGING_SCRIPT, &json!({"preStop": hook}), &json!({}));
-        wait_for_ready(&kubectl);
+        kubectl.wait_ready("p");
         let took = delete(&kubectl, "");
         assert!((Duration::from_secs(2)..Duration::from_secs(25)).contains(&took), "{hook}: {took:?}");
         assert_eq!(log(out.path()), said, "{hook}");
@@ -98,7 +94,7 @@ fn pre_stop_runs_before_stop_signal(cluster: &Cluster) {
 fn failed_pre_stop_does_not_block_termination(cluster: &Cluster) {
     let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     apply(&kubectl, out.path(), LOGGING_SCRIPT, &json!({"preStop": sh("exit 3")}), &json!({}));
-    wait_for_ready(&kubectl);
+    kubectl.wait_ready("p");
     assert!(delete(&kubectl, "") < Duration::from_secs(25));
     wait_for_event(&kubectl, "FailedPreStopHook", "PreStopHook failed");
     assert_eq!(log(out.path()), "started\nstopped\n");
@@ -110,7 +106,7 @@ fn pre_stop_ends_with_grace_period(cluster: &Cluster) {
         let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
         let spec = json!({"terminationGracePeriodSeconds": 3});
         apply(&kubectl, out.path(), LOGGING_SCRIPT, &json!({"preStop": hook}), &spec);
-        wait_for_ready(&kubectl);
+        kubectl.wait_ready("p");
         let took = delete(&kubectl, "");
         assert!((Duration::from_secs(3)..Duration::from_secs(30)).contains(&took), "{hook}: {took:?}");
         // It still gets the stop signal and two seconds of grace.
@@ -129,7 +125,7 @@ fn shortened_grace_period_ends_pre_stop(cluster: &Cluster) {
         &json!({"preStop": hook}),
         &json!({"terminationGracePeriodSeconds": 600}),
     );
-    wait_for_ready(&kubectl);
+    kubectl.wait_ready("p");
     kubectl.run("delete pod p --wait=false").ok();
     wait_for("the hook to run", Duration::from_secs(30), || {
         if log(out.path()).contains("hook") { Ok(()) } else { Err(log(out.path())) }

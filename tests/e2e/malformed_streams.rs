@@ -120,7 +120,7 @@ fn malformed_streams_do_not_disturb_others() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.args(&["run", "p", "--image", test_images::BUSYBOX, "--", "sleep", "100000"], "").ok();
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let door = AdminConnector::of(&cluster);
     let before = resident(&cluster);
     let mut upgraded = 0;

@@ -17,7 +17,7 @@ fn apply(kubectl: &Kubectl, name: &str, spec: Value) {
 
 fn run(kubectl: &Kubectl, spec: Value) {
     apply(kubectl, "p", spec);
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 }
 
 fn exec(kubectl: &Kubectl, script: &str) -> String {

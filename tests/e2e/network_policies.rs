@@ -21,7 +21,7 @@ fn apply(kubectl: &Kubectl, name: &str, app: &str) {
 }
 
 fn ready(kubectl: &Kubectl, name: &str) -> String {
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+    kubectl.wait_ready(name);
     kubectl.value(&format!("pod/{name}"), "/status/podIP").as_str().unwrap().to_owned()
 }
 

@@ -92,7 +92,7 @@ fn node_serves_pods_stats_and_configz(cluster: &Cluster) {
     let mounts =
         json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}], "readinessProbe": {"exec": {"command": ["true"]}}});
     kubectl.apply(&pod("p", &format!("dd if=/dev/zero of=/v/f bs=1M count=2; {SERVE}"), &volumes, &mounts));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let (name, namespace) = (node(&kubectl), kubectl.namespace().to_owned());
     let raw = |path: &str| kubectl.run(&format!("get --raw /api/v1/nodes/{name}/proxy/{path}")).ok();
     let json = |path: &str| -> Value { serde_json::from_str(&raw(path)).unwrap() };
@@ -245,7 +245,7 @@ fn disk_pressure_evicts_and_rejects_pods() {
     let here = json!({"nodeName": node(&kubectl), "terminationGracePeriodSeconds": 30});
     let script = format!("dd if=/dev/zero of=/f bs=1M count=3; {SERVE}");
     kubectl.apply(&pod("before", &script, &here, &json!({})));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/before").ok();
+    kubectl.wait_ready("before");
     // Unused images and dead containers are removed before Pods are evicted.
     let tar = dir.path().join("idle.tar");
     test_images::busybox(&tar, &["example.com/idle:1"], &crate::image_pulls::printing("idle")).unwrap();

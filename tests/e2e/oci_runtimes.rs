@@ -69,7 +69,7 @@ fn crun_class_behaves_like_runc() {
     ended("fails", "Error", 3);
     ended("missing", "StartError", 128);
     ended("greedy", "OOMKilled", 137);
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/polite").ok();
+    kubectl.wait_ready("polite");
     assert_eq!(kubectl.run("exec polite -- echo here").ok(), "here\n");
     let refused = kubectl.args(&["exec", "polite", "--", "sh", "-c", "exit 5"], "");
     assert!(refused.failed().contains("exit code 5"));

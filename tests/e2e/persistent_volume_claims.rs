@@ -46,10 +46,6 @@ fn apply(kubectl: &Kubectl, objects: &[Value]) {
     objects.iter().for_each(|object| kubectl.apply(&object.to_string()));
 }
 
-fn ready(kubectl: &Kubectl, pod: &str) {
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{pod}")).ok();
-}
-
 fn phase(kubectl: &Kubectl, object: &str, expected: &str) {
     kubectl.wait_value(object, "/status/phase", &json!(expected));
 }
@@ -77,7 +73,7 @@ fn stateful_set_keeps_data_until_claims_are_deleted(cluster: &Cluster) {
     let before = kubectl.value("pod/web-1", "/metadata/uid");
     kubectl.run("delete pod web-1").ok();
     eventually("another Pod", || kubectl.get("pod/web-1").is_some_and(|pod| pod["metadata"]["uid"] != before));
-    ready(&kubectl, "web-1");
+    kubectl.wait_ready("web-1");
     assert_eq!(kubectl.args(&["exec", "web-1", "--", "cat", "/data/who"], "").ok(), "web-1\nweb-1\n");
     let directory = cluster.data_dir().join("volumes").join(&volume);
     assert!(directory.join("who").is_file());
@@ -104,8 +100,8 @@ fn existing_volume_is_bound_mounted_and_retained(cluster: &Cluster) {
         &kubectl,
         &[pod("writes", &of("c"), "echo one > /data/f", &json!({})), pod("reads", &reads, refused, &json!({}))],
     );
-    ready(&kubectl, "writes");
-    ready(&kubectl, "reads");
+    kubectl.wait_ready("writes");
+    kubectl.wait_ready("reads");
     eventually("the write to be refused", || kubectl.run("logs reads").is_ok_and(|output| output.contains("refused")));
     assert_eq!(kubectl.args(&["exec", "reads", "--", "cat", "/data/f"], "").ok(), "one\n");
     assert_eq!(std::fs::read_to_string(directory.path().join("f")).unwrap(), "one\n");
@@ -140,7 +136,7 @@ fn pod_waits_until_its_claim_is_bound(cluster: &Cluster) {
     let mut spec = local(&kubectl, directory.path());
     spec["claimRef"] = json!({"namespace": kubectl.namespace(), "name": "c"});
     apply(&kubectl, &[volume("late", &spec)]);
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     kubectl.run("delete pod p").ok();
     kubectl.run("delete pvc c").ok();
     kubectl.run("delete pv late").ok();
@@ -152,7 +148,7 @@ fn ephemeral_volume_lives_with_its_pod(cluster: &Cluster) {
     let template = json!({"spec": claim("-", &json!({}))["spec"]});
     let ephemeral = json!({"ephemeral": {"volumeClaimTemplate": template}});
     apply(&kubectl, &[pod("p", &ephemeral, "echo x > /data/f", &json!({}))]);
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     assert_eq!(kubectl.args(&["exec", "p", "--", "cat", "/data/f"], "").ok(), "x\n");
     let volume = volume_of(&kubectl, "p-data");
     kubectl.run("delete pod p").ok();
@@ -168,14 +164,14 @@ fn read_write_once_pod_claim_has_one_user(cluster: &Cluster) {
         &kubectl,
         &[claim("c", &json!({"accessModes": ["ReadWriteOncePod"]})), pod("first", &of("c"), "true", &json!({}))],
     );
-    ready(&kubectl, "first");
+    kubectl.wait_ready("first");
     apply(&kubectl, &[pod("second", &of("c"), "true", &json!({}))]);
     let why = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
     eventually("the second Pod to be unschedulable", || {
         kubectl.events("second").iter().any(|(_, message)| message.contains(why))
     });
     kubectl.run("delete pod first").ok();
-    ready(&kubectl, "second");
+    kubectl.wait_ready("second");
     kubectl.run("delete pod second").ok();
     kubectl.run("delete pvc c").ok();
 }
@@ -186,7 +182,7 @@ fn local_volume_gets_fs_group(cluster: &Cluster) {
     let user = json!({"securityContext": {"runAsUser": 1234, "runAsGroup": 1234, "fsGroup": 4321}});
     let script = "touch /data/f; stat -c '%u %g' /data/f";
     apply(&kubectl, &[claim("c", &json!({})), pod("p", &of("c"), script, &user)]);
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     eventually("the output", || kubectl.run("logs p").is_ok_and(|output| output == "1234 4321\n"));
     kubectl.run("delete pod p").ok();
     kubectl.run("delete pvc c").ok();
@@ -214,11 +210,11 @@ fn volumes_survive_sigkill_and_cluster_removal() {
     apply(&kubectl, &objects);
     let container = |pod: &str| kubectl.value(&format!("pod/{pod}"), "/status/containerStatuses/0/containerID");
     let pods = ["host", "own", "made"];
-    pods.iter().for_each(|pod| ready(&kubectl, pod));
+    pods.iter().for_each(|pod| kubectl.wait_ready(pod));
     let before = pods.map(container);
     cluster.stop_podium(Signal::SIGKILL);
     cluster.start_podium();
-    pods.iter().for_each(|pod| ready(&kubectl, pod));
+    pods.iter().for_each(|pod| kubectl.wait_ready(pod));
     assert_eq!(pods.map(container), before);
     // A restarted container sees the same data.
     std::fs::write(own.join("end"), "").unwrap();
@@ -262,7 +258,7 @@ fn volume_provisioning_recovers_from_sigkill() {
         kill_after(&mut cluster, moment);
     }
     for moment in MOMENTS {
-        ready(&kubectl, &format!("p{moment}"));
+        kubectl.wait_ready(&format!("p{moment}"));
     }
     let volumes = || kubectl.run("get pv -o jsonpath={.items[*].metadata.name}").ok();
     let sorted = |mut names: Vec<String>| {

@@ -12,10 +12,6 @@ fn pod(name: &str, spec: &Value) -> String {
     pod.to_string()
 }
 
-fn ready(kubectl: &Kubectl, name: &str) {
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
-}
-
 fn affinity_to(app: &str) -> Value {
     json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}}])
 }
@@ -38,7 +34,7 @@ fn required_pod_affinity_keeps_pod_pending(cluster: &Cluster) {
     kubectl.apply(&pod("p", &json!({"affinity": affinity})));
     wait_for_unschedulable(&kubectl, "p", "node(s) didn't match pod affinity rules");
     kubectl.apply(&pod("friend", &json!({})));
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     kubectl.run("delete pods --all").ok();
 }
 
@@ -60,7 +56,7 @@ fn pod_anti_affinity_keeps_pod_pending(cluster: &Cluster) {
     kubectl.apply(&pod("db", &json!({})));
     wait_for_unschedulable(&kubectl, "db", "node(s) didn't satisfy existing pods anti-affinity rules");
     kubectl.run("delete deployment db").ok();
-    ready(&kubectl, "db");
+    kubectl.wait_ready("db");
     kubectl.run("delete pods --all").ok();
 }
 
@@ -74,7 +70,7 @@ fn topology_spread_limits_skew(cluster: &Cluster) {
     };
     let hostname = "kubernetes.io/hostname";
     kubectl.apply(&pod("s", &constraint(hostname, Some(2))));
-    ready(&kubectl, "s");
+    kubectl.wait_ready("s");
     let mut second: Value = serde_json::from_str(&pod("second", &constraint(hostname, Some(2)))).unwrap();
     second["metadata"]["labels"] = json!({"app": "s"});
     kubectl.apply(&second.to_string());
@@ -83,6 +79,6 @@ fn topology_spread_limits_skew(cluster: &Cluster) {
     let missing = "node(s) didn't match pod topology spread constraints (missing required label)";
     wait_for_unschedulable(&kubectl, "nowhere", missing);
     kubectl.run("delete pod s").ok();
-    ready(&kubectl, "second");
+    kubectl.wait_ready("second");
     kubectl.run("delete pods --all").ok();
 }

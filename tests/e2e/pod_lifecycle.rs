@@ -21,7 +21,7 @@ const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
 fn run_ready(kubectl: &Kubectl, name: &str, script: &str, spec: &Value) {
     kubectl.apply(&pod(name, script, spec));
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+    kubectl.wait_ready(name);
 }
 
 #[e2e_test("a running Pod shows its node, addresses, conditions and container")]
@@ -147,7 +147,7 @@ fn missing_config_map_blocks_container(cluster: &Cluster) {
     kubectl.apply(&pod("p", "", &spec));
     assert_eq!(waiting_reason(&kubectl, "CreateContainerConfigError"), "configmap \"words\" not found");
     kubectl.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: words}\ndata: {word: hello}");
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     assert_eq!(kubectl.run("logs p").ok(), "hello\n");
 }
 

@@ -8,7 +8,7 @@ fn run(kubectl: &Kubectl) {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "finalizers": ["example.com/first"]},
         "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 }
 
 /// Checks that a merge patch is accepted, or refused with this message.

@@ -33,12 +33,12 @@ fn containers_survive_podium_restart() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pod("p", "Always", "trap 'exit 0' TERM; sleep 100000 & wait"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let before = identity(&kubectl);
     for signal in [Signal::SIGKILL, Signal::SIGTERM] {
         cluster.stop_podium(signal);
         cluster.start_podium();
-        kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+        kubectl.wait_ready("p");
         assert_eq!(identity(&kubectl), before, "after {signal}");
     }
     kubectl.run("delete pod p --timeout=30s").ok();
@@ -49,7 +49,7 @@ fn exit_while_podium_is_down_counts_once() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pod("p", "Never", "sleep 3; exit 42"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let uid = uid(&kubectl, "p");
     cluster.stop_podium(Signal::SIGKILL);
     // The container exits while Podium is down: only the pause process is left in the Pod's cgroups.
@@ -72,7 +72,7 @@ fn interrupted_pre_stop_hook_runs_again() {
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
             "volumeMounts": [{"name": "out", "mountPath": "/out"}], "lifecycle": {"preStop": hook}}]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("delete pod p --wait=false").ok();
     let log = || std::fs::read_to_string(out.path().join("log")).unwrap_or_default();
     tests::eventually("the hook to run", || log() == "hook\n");
@@ -125,7 +125,7 @@ fn unknown_shim_is_ended() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pod("p", "Always", "sleep 100000"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let before = identity(&kubectl);
     // A running Podium checks for such shims periodically.
     cluster.stop_podium(Signal::SIGTERM);

@@ -24,7 +24,7 @@ fn pod(name: &str) -> String {
 
 fn run_ready(kubectl: &Kubectl, name: &str) -> String {
     kubectl.apply(&pod(name));
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+    kubectl.wait_ready(name);
     kubectl
         .value(&format!("pod/{name}"), "/status/podIP")
         .as_str()

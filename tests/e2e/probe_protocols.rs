@@ -32,7 +32,7 @@ fn check(cluster: &Cluster, cases: &[(&str, Value, Result<(), &str>)]) {
     }
     for (name, _, expected) in cases {
         let Err(words) = expected else {
-            kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+            kubectl.wait_ready(name);
             continue;
         };
         let expected = format!("Readiness probe failed: {words}");

@@ -51,7 +51,7 @@ fn readiness_probe_success_makes_ready(cluster: &Cluster) {
         apply(&kubectl, name, &serve(""), &json!({"readinessProbe": handler, "env": env}));
     }
     for (name, _) in &handlers {
-        kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+        kubectl.wait_ready(name);
     }
 }
 
@@ -104,12 +104,12 @@ fn liveness_failure_restarts_container_after_threshold(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"httpGet": {"path": "/alive", "port": "web"}, "periodSeconds": 1, "failureThreshold": 2});
     apply(&kubectl, "p", &serve("touch /www/alive;"), &json!({"livenessProbe": probe}));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("exec p -- rm /www/alive").ok();
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
     wait_for_event(&kubectl, "p", "Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 404");
     wait_for_event(&kubectl, "p", "Killing", "Container c failed liveness probe, will be restarted");
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 }
 
 /// Under OnFailure an exit with 0 is not followed by a restart, except after a liveness failure.
@@ -122,10 +122,10 @@ fn liveness_kill_restarts_despite_exit_code_0(cluster: &Cluster) {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "OnFailure",
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script], "livenessProbe": probe}]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("exec p -- touch /tmp/broken").ok();
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let status = kubectl.value("pod/p", "/status/containerStatuses/0");
     assert_eq!(status["lastState"]["terminated"]["reason"], "Completed", "{status}");
     assert!(status["state"]["running"].is_object(), "{status}");
@@ -145,7 +145,7 @@ fn startup_probe_delays_other_probes(cluster: &Cluster) {
     let seen = container(&kubectl, "p");
     assert_eq!((&seen["started"], &seen["ready"], &seen["restartCount"]), (&json!(false), &json!(false), &json!(0)));
     kubectl.args(&["exec", "p", "--", "sh", "-c", "touch /tmp/alive /tmp/started"], "").ok();
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let seen = container(&kubectl, "p");
     assert_eq!((&seen["started"], &seen["restartCount"]), (&json!(true), &json!(0)));
     let events = kubectl.events("p");
@@ -168,7 +168,7 @@ fn probe_grace_period_overrides_pod(cluster: &Cluster) {
         "terminationGracePeriodSeconds": 1});
     let script = "trap '' TERM; touch /tmp/alive; while :; do sleep 1; done";
     apply(&kubectl, "p", script, &json!({"livenessProbe": probe, "terminationGracePeriodSeconds": 300}));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("exec p -- rm /tmp/alive").ok();
     // The grace period of the Pod exceeds this timeout.
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
@@ -213,7 +213,7 @@ fn sidecar_probes_count_for_readiness(cluster: &Cluster) {
     let row = kubectl.run("get pod p --no-headers").ok();
     assert_eq!(row.split_whitespace().skip(1).take(2).collect::<Vec<_>>(), ["1/2", "Running"], "{row}");
     kubectl.run("exec p -c s -- touch /tmp/ready").ok();
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("exec p -c s -- rm /tmp/alive").ok();
     kubectl.wait_value("pod/p", "/status/initContainerStatuses/0/restartCount", &json!(1));
     wait_for_event(&kubectl, "p", "Killing", "Init container s failed liveness probe");
@@ -226,7 +226,7 @@ fn readiness_probes_continue_during_termination(cluster: &Cluster) {
     let probe = json!({"exec": {"command": ["cat", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
     let fields = json!({"readinessProbe": probe, "terminationGracePeriodSeconds": 600});
     apply(&kubectl, "p", "trap '' TERM; touch /tmp/ready; while :; do sleep 1; done", &fields);
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("delete pod p --wait=false").ok();
     for (command, ready) in [("rm", "False"), ("touch", "True")] {
         kubectl.run(&format!("exec p -- {command} /tmp/ready")).ok();

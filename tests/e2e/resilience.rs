@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use std::process::Command;
-use tests::{Cluster, Kubectl, e2e_test, eventually, podium_binary};
+use tests::{Cluster, e2e_test, eventually, podium_binary};
 
 fn pod(name: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
@@ -12,15 +12,11 @@ fn pod(name: &str, change: impl FnOnce(&mut Value)) -> String {
     pod.to_string()
 }
 
-fn ready(kubectl: &Kubectl, name: &str) {
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
-}
-
 #[e2e_test("the kubelet corrects a status that another client changed")]
 fn kubelet_corrects_foreign_status_change(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", |_| {}));
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     let ip = kubectl.value("pod/p", "/status/podIP");
     let wrong = r#"{"status":{"phase":"Pending","podIP":"192.0.2.1","containerStatuses":[]}}"#;
     kubectl.args(&["patch", "pod", "p", "--subresource=status", "--type=merge", "-p", wrong], "").ok();
@@ -35,11 +31,11 @@ fn force_deleted_pod_frees_resources_at_once(cluster: &Cluster) {
     // A port outside of the kernel's ephemeral range, so that it does not conflict with a Podium of another test.
     let manifest = pod("p", |spec| spec["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": 18_567}]));
     kubectl.apply(&manifest);
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     for _ in 0..3 {
         kubectl.run("delete pod p --force --grace-period=0").ok();
         kubectl.args(&["create", "-f", "-"], &manifest).ok();
-        ready(&kubectl, "p");
+        kubectl.wait_ready("p");
     }
 }
 
@@ -54,7 +50,7 @@ fn failed_volume_refresh_does_not_block_others(cluster: &Cluster) {
         spec["containers"][0]["volumeMounts"] =
             json!([{"name": "a", "mountPath": "/a"}, {"name": "b", "mountPath": "/b"}]);
     }));
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     kubectl.run("delete secret s").ok();
     kubectl.args(&["patch", "configmap", "c", "-p", r#"{"data":{"k":"2"}}"#], "").ok();
     eventually("the current value of the ConfigMap", || {

@@ -47,7 +47,7 @@ fn pod_uses_handler_and_overhead_of_runtime_class(cluster: &Cluster) {
     let row = kubectl.run(&format!("get runtimeclass {name} --no-headers")).ok();
     assert_eq!(row.split_whitespace().take(2).collect::<Vec<_>>(), [name.as_str(), "runc"]);
     kubectl.apply(&pod(&name, &json!({})));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     assert_eq!(kubectl.value("pod/p", "/spec/overhead"), json!({"memory": "44Mi", "cpu": "10m"}));
     assert_eq!(kubectl.value("pod/p", "/status/qosClass"), "Burstable", "overhead does not count");
     // The Pod's cgroup limit is that of the container plus the overhead.
@@ -90,6 +90,6 @@ fn missing_runtime_class_is_reported(cluster: &Cluster) {
     wait_for_sandbox_error(&kubectl, &format!("runtimeclasses.node.k8s.io {name:?} not found"));
     // The Pod is retried, and runs when the class is created.
     class(&kubectl, "runc", &json!({}));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("delete pod p").ok();
 }

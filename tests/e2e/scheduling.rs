@@ -32,10 +32,6 @@ fn wait_for_unschedulable(kubectl: &Kubectl, name: &str, reasons: &str, preempti
     assert_eq!(row.split_whitespace().take(4).collect::<Vec<_>>(), [name, "0/1", "Pending", "0"]);
 }
 
-fn ready(kubectl: &Kubectl, name: &str) {
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
-}
-
 fn node(kubectl: &Kubectl) -> String {
     kubectl.run("get nodes -o name").ok().trim().trim_start_matches("node/").to_owned()
 }
@@ -56,7 +52,7 @@ fn node_selector_keeps_pod_pending(cluster: &Cluster) {
     wait_for_unschedulable(&kubectl, "p", AFFINITY, HOPELESS);
     kubectl.run(&format!("label node {node} {label}=hdd")).ok();
     kubectl.run(&format!("label node {node} {label}=ssd --overwrite")).ok();
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     // A bound Pod stays, though the node no longer matches.
     kubectl.run(&format!("label node {node} {label}-")).ok();
     assert_eq!(kubectl.value("pod/p", "/status/phase"), "Running");
@@ -83,17 +79,17 @@ fn required_node_affinity_keeps_pod_pending(cluster: &Cluster) {
         "named",
         &required(json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]})),
     ));
-    ready(&kubectl, "absent");
-    ready(&kubectl, "named");
+    kubectl.wait_ready("absent");
+    kubectl.wait_ready("named");
     for waits in ["in", "exists", "more"] {
         wait_for_unschedulable(&kubectl, waits, AFFINITY, HOPELESS);
     }
     kubectl.run(&format!("label node {node} {label}=7")).ok();
-    ready(&kubectl, "exists");
-    ready(&kubectl, "more");
+    kubectl.wait_ready("exists");
+    kubectl.wait_ready("more");
     wait_for_unschedulable(&kubectl, "in", AFFINITY, HOPELESS);
     kubectl.run(&format!("label node {node} {label}=b --overwrite")).ok();
-    ready(&kubectl, "in");
+    kubectl.wait_ready("in");
     kubectl.run(&format!("label node {node} {label}-")).ok();
 }
 
@@ -112,7 +108,7 @@ fn insufficient_resources_are_reported(cluster: &Cluster) {
     // A Pod that would fit without others, which must not be preempted.
     let cpu = kubectl.value(&format!("node/{}", node(&kubectl)), "/status/allocatable/cpu");
     kubectl.apply(&pod("little", &asking(json!({"cpu": "1m"}))));
-    ready(&kubectl, "little");
+    kubectl.wait_ready("little");
     kubectl.apply(&pod("all", &asking(json!({"cpu": cpu}))));
     wait_for_unschedulable(&kubectl, "all", "1 Insufficient cpu", "No preemption victims found for incoming pod");
 }
@@ -152,7 +148,7 @@ fn node_name_bypasses_scheduler(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", &json!({"nodeName": node(&kubectl)})));
     kubectl.apply(&pod("elsewhere", &json!({"nodeName": "elsewhere"})));
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     assert!(kubectl.events("p").iter().all(|(reason, _)| reason != "Scheduled"), "{:?}", kubectl.events("p"));
     // No kubelet runs it.
     assert_eq!(kubectl.value("pod/elsewhere", "/status/phase"), "Pending");
@@ -214,7 +210,7 @@ fn no_schedule_taint_repels_pods() {
     kubectl.apply(&pod("exists", &tolerating(json!({"key": "disk", "operator": "Exists"}))));
     kubectl.apply(&pod("all", &tolerating(json!({"operator": "Exists"}))));
     for runs in ["equal", "exists", "all"] {
-        ready(kubectl, runs);
+        kubectl.wait_ready(runs);
     }
     for waits in ["none", "other"] {
         wait_for_unschedulable(kubectl, waits, "1 node(s) had untolerated taint(s)", HOPELESS);
@@ -225,8 +221,8 @@ fn no_schedule_taint_repels_pods() {
         (&line("kubectl taint nodes NODE disk-"), 1, "error: taint \"disk\" not found"),
         (&line("kubectl taint nodes NODE disk=slow:PreferNoSchedule"), 0, &line("node/NODE tainted")),
     ]);
-    ready(kubectl, "none");
-    ready(kubectl, "other");
+    kubectl.wait_ready("none");
+    kubectl.wait_ready("other");
 }
 
 #[e2e_test("a cordoned node gets no new Pods")]
@@ -237,7 +233,7 @@ fn cordoned_node_gets_no_pods() {
     let name = node(kubectl);
     let line = |text: &str| text.replace("NODE", &name);
     kubectl.apply(&pod("before", &json!({})));
-    ready(kubectl, "before");
+    kubectl.wait_ready("before");
     shell.check(&[
         (&line("kubectl cordon NODE"), 0, &line("node/NODE cordoned")),
         (&line("kubectl cordon NODE"), 0, &line("node/NODE already cordoned")),
@@ -259,14 +255,14 @@ fn cordoned_node_gets_no_pods() {
         &json!({"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}),
     ));
     wait_for_unschedulable(kubectl, "after", "1 node(s) were unschedulable", HOPELESS);
-    ready(kubectl, "daemon");
+    kubectl.wait_ready("daemon");
     assert_eq!(kubectl.value("pod/before", "/status/phase"), "Running");
     shell.check(&[
         (&line("kubectl uncordon NODE"), 0, &line("node/NODE uncordoned")),
         (&line("kubectl uncordon NODE"), 0, &line("node/NODE already uncordoned")),
         ("kubectl get nodes --no-headers", 0, &line("NODE Ready <none> ... v1.35...")),
     ]);
-    ready(kubectl, "after");
+    kubectl.wait_ready("after");
 }
 
 #[e2e_test("extended resources are allocated once")]
@@ -282,7 +278,7 @@ fn extended_resources_are_allocated_once(cluster: &Cluster) {
     let asking = json!({"containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"],
         "resources": {"limits": {resource: "1"}}}]});
     kubectl.apply(&pod("first", &asking));
-    ready(&kubectl, "first");
+    kubectl.wait_ready("first");
     kubectl.apply(&pod("second", &asking));
     wait_for_unschedulable(
         &kubectl,
@@ -291,7 +287,7 @@ fn extended_resources_are_allocated_once(cluster: &Cluster) {
         "No preemption victims found for incoming pod",
     );
     kubectl.run("delete pod first").ok();
-    ready(&kubectl, "second");
+    kubectl.wait_ready("second");
     kubectl.run("delete pod second").ok();
     capacity(&Value::Null);
     kubectl.wait_value(&format!("node/{node}"), "/status/allocatable/example.com~1dongle", &Value::Null);

@@ -10,7 +10,7 @@ fn apply(kubectl: &Kubectl, spec: Value) {
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
     spec.as_object().unwrap().iter().for_each(|(k, v)| pod["spec"][k] = v.clone());
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 }
 
 fn read(kubectl: &Kubectl, file: &str) -> String {

@@ -37,7 +37,7 @@ fn start(kubectl: &Kubectl, pods: &[&str], spec: &Value) {
     kubectl.apply(&service(spec).to_string());
     pods.iter().for_each(|name| kubectl.apply(&web(name).to_string()));
     for name in pods {
-        kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+        kubectl.wait_ready(name);
     }
 }
 
@@ -104,7 +104,7 @@ fn pod_sees_client_address_and_own_service(cluster: &Cluster) {
         "terminationGracePeriodSeconds": 0,
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "1000"]}]}});
     kubectl.apply(&client.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/client").ok();
+    kubectl.wait_ready("client");
     let ip = kubectl.value("pod/client", "/status/podIP");
     let ip = ip.as_str().unwrap();
     eventually("the client's address in the response", || {

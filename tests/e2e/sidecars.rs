@@ -31,7 +31,7 @@ fn sidecar_starts_first_and_does_not_keep_pod_alive(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let init = [sidecar("s", &serving("s")), container("i", "echo i >> /v/log")];
     apply(&kubectl, &init, &container("c", "cat /v/log; sleep 2"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let row = kubectl.run("get pod p --no-headers").ok();
     assert_eq!(row.split_whitespace().take(3).collect::<Vec<_>>(), ["p", "2/2", "Running"], "{row}");
     kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
@@ -56,7 +56,7 @@ fn sidecars_end_in_reverse_order(cluster: &Cluster) {
     // The container that exits last prints the shared log.
     let first = "trap 'echo one ended >> /v/log; cat /v/log; exit 0' TERM; echo one began >> /v/log; while :; do sleep 0.1; done";
     apply(&kubectl, &[sidecar("one", first), sidecar("two", &serving("two"))], &container("c", &serving("c")));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let mut command = kubectl.command(&["logs", "--follow", "p", "-c", "one"]);
     let logs = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     kubectl.run("delete pod p --timeout=60s").ok();
@@ -69,7 +69,7 @@ fn sidecars_are_signaled_after_grace_period(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let last_words = "trap 'echo ended; exit 0' TERM; while :; do sleep 0.1; done";
     apply(&kubectl, &[sidecar("s", last_words)], &container("c", "trap '' TERM; while :; do sleep 1; done"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let mut command = kubectl.command(&["logs", "--follow", "p", "-c", "s"]);
     let logs = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let began = std::time::Instant::now();

@@ -34,7 +34,7 @@ fn pod(name: &str, image: &str, signal: Option<&str>, script: &str) -> Value {
 fn start(kubectl: &Kubectl, pod: &Value) {
     kubectl.apply(&pod.to_string());
     let name = pod["metadata"]["name"].as_str().unwrap();
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+    kubectl.wait_ready(name);
 }
 
 /// Returns the exit code, and the stop signal in the status.

@@ -32,7 +32,7 @@ fn full_store_refuses_writes_and_recovers() {
         "containers": [{"name": "c", "image": test_images::BUSYBOX,
             "command": ["sh", "-c", "trap 'exit 3' TERM; while :; do sleep 0.1; [ -e /end ] && exit 7; done"]}]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let count = (0..100).take_while(|number| create(&kubectl, &format!("m{number}")).code == 0).count();
     assert!((5..20).contains(&count), "{count} ConfigMaps of 200 kB were stored");
     let refused = create(&kubectl, "refused").failed();

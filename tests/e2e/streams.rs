@@ -26,7 +26,7 @@ fn ready(cluster: &Cluster) -> Kubectl {
             "containers": [{{"name": "c", "image": "{}", "stdin": true, "command": ["sh", "-c", "{SCRIPT}"]}}]}}}}"#,
         test_images::BUSYBOX
     ));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl
 }
 

@@ -11,7 +11,7 @@ fn apply(kubectl: &Kubectl, name: &str, toleration: Option<Value>) {
         "spec": {"tolerations": tolerations, "terminationGracePeriodSeconds": 1,
             "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "3600"]}]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+    kubectl.wait_ready(name);
 }
 
 #[e2e_test("a NoExecute taint evicts Pods at once or after tolerationSeconds")]

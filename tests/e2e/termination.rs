@@ -20,7 +20,7 @@ fn pod(name: &str, script: &str, spec: Value) -> Value {
 fn start(kubectl: &Kubectl, pod: &Value) {
     kubectl.apply(&pod.to_string());
     let name = pod["metadata"]["name"].as_str().unwrap();
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+    kubectl.wait_ready(name);
     eventually("the first line of the log", || {
         kubectl.run(&format!("logs {name} -c c")).is_ok_and(|output| output.contains("ready"))
     });

@@ -10,7 +10,7 @@ fn run(kubectl: &Kubectl, spec: &Value, container: &Value) {
     spec.as_object().unwrap().iter().for_each(|(k, v)| pod["spec"][k] = v.clone());
     container.as_object().unwrap().iter().for_each(|(k, v)| pod["spec"]["containers"][0][k] = v.clone());
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 }
 
 #[e2e_test("volumes follow changes of ConfigMaps, Secrets and labels")]
@@ -75,7 +75,7 @@ fn sub_path_expr_waits_for_variables(cluster: &Cluster) {
     kubectl.wait_value("pod/p", &format!("{waiting}/reason"), &json!("CreateContainerConfigError"));
     assert_eq!(kubectl.value("pod/p", &format!("{waiting}/message")), "missing value for DIR");
     kubectl.run("annotate pod p dir=here").ok();
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let script = "echo x > /own/f && cat /all/of/here/f";
     assert_eq!(kubectl.args(&["exec", "p", "--", "sh", "-c", script], "").ok(), "x\n");
 }

@@ -128,7 +128,7 @@ fn webhook_behind_service_admits_and_converts(cluster: &Cluster) {
         "spec": {"selector": {"app": "hook"}, "ports": [{"port": 443, "targetPort": "https"}]}});
     kubectl.apply(&pod.to_string());
     kubectl.apply(&service.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/hook").ok();
+    kubectl.wait_ready("hook");
     let at = |path: &str| json!({"service": {"name": "hook", "namespace": namespace, "path": path}, "caBundle": STANDARD.encode(&certificate)});
     eventually("the Service to have an endpoint", || {
         kubectl.run("get endpointslices -o yaml").is_ok_and(|output| output.contains("port: 9443"))
